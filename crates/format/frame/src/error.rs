@@ -69,6 +69,21 @@ pub enum ColumnProblem {
         /// What the bytes give.
         got: u32,
     },
+    /// A block of the stored bytes that is not as it was written.
+    #[error("bytes {start} to {end}: checksum is {got:#010x}, the table says {expected:#010x}")]
+    Block {
+        /// Where the block begins.
+        start: u64,
+        /// Where it ends.
+        end: u64,
+        /// What the table says.
+        expected: u32,
+        /// What the bytes give.
+        got: u32,
+    },
+    /// A table of checksums by block that is damaged, or beyond its frame.
+    #[error("its table of checksums by block is damaged; its bytes are checked as a whole")]
+    Table,
     /// A codec that this version cannot decode, or bytes with a right checksum that do not decode.
     #[error(transparent)]
     Codec(#[from] CodecError),
@@ -265,5 +280,11 @@ pub enum SchemaError {
 impl FrameError {
     pub(crate) fn column(frame: FrameRef, column: u32, problem: ColumnProblem) -> Self {
         Self::Column { frame, column, problem }
+    }
+
+    /// Whether it is a column's table of checksums by block that is bad. No data are lost by that:
+    /// the column's own checksum covers all of it.
+    pub fn is_bad_table(&self) -> bool {
+        matches!(self, Self::Column { problem: ColumnProblem::Table, .. })
     }
 }

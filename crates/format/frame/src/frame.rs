@@ -23,8 +23,9 @@
 use catchment_codec::Codec;
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
+use crate::blocks::BlockChecksums;
 use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
-use crate::checksum::{crc32c, crc32c_around};
+use crate::checksum::crc32c_around;
 use crate::error::{FrameError, Part};
 use crate::kinds::{Dtype, FrameKind};
 use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES, FRAME_HEADER_BYTES_MAX};
@@ -117,7 +118,7 @@ pub struct ColumnEntry {
     pub codec: Codec,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// Zero.
+    /// Bits such as [`BLOCK_CHECKSUMS`](crate::BLOCK_CHECKSUMS); those that are not known are kept.
     pub flags: u32,
     /// CRC-32C of the stored bytes.
     pub crc32c: u32,
@@ -190,8 +191,9 @@ pub struct FrameSummary {
 
 /// Computes where a frame's columns go and encodes its header, which is written last.
 ///
-/// The caller streams each column's stored bytes to [`FrameLayout::next_offset`], then says with
-/// [`FrameLayout::push`] what they were. Bytes between columns are padding, to be written as zero.
+/// The caller streams each column's stored bytes to [`FrameLayout::next_offset`], its table of
+/// checksums by block to [`FrameLayout::table_offset`] if it has one, then says with
+/// [`FrameLayout::push`] what they were. Bytes between these are padding, to be written as zero.
 #[derive(Debug)]
 pub struct FrameLayout {
     info: FrameInfo,
@@ -240,8 +242,15 @@ impl FrameLayout {
         self.next_offset
     }
 
+    /// Where in the frame the table goes that stands behind so many stored bytes of the next column:
+    /// a multiple of 64.
+    pub fn table_offset(&self, stored_bytes: u64) -> u64 {
+        align_up(self.next_offset + stored_bytes, COLUMN_ALIGN_BYTES)
+    }
+
     /// Adds the column whose stored bytes went to [`FrameLayout::next_offset`], and returns that
-    /// offset. `entry.offset` need not be set.
+    /// offset. `entry.offset` need not be set. Where its flags say that there is a table, that was
+    /// written behind it.
     ///
     /// # Panics
     /// If there are more columns than were announced to `begin`, or column or frame pass their
@@ -251,9 +260,10 @@ impl FrameLayout {
         let limit = column_bytes_max(self.info.kind);
         assert!(self.entries.len() < self.column_capacity, "more columns than were announced");
         assert!(entry.stored_bytes <= limit && entry.raw_bytes <= limit, "column: {entry:?}");
-        self.next_offset = align_up(offset + entry.stored_bytes, COLUMN_ALIGN_BYTES);
+        let entry = ColumnEntry { offset, ..entry };
+        self.next_offset = align_up(entry.table_range().end, COLUMN_ALIGN_BYTES);
         assert!(self.frame_bytes() <= FRAME_BYTES_MAX, "frame passes {FRAME_BYTES_MAX} bytes");
-        self.entries.push(ColumnEntry { offset, ..entry });
+        self.entries.push(entry);
         offset
     }
 
@@ -295,7 +305,8 @@ impl FrameLayout {
 }
 
 /// A whole frame in memory. Columns are entries with their stored bytes; offset, stored length and
-/// checksum of an entry are set here. For tests, tools and whatever is not in a hurry.
+/// checksum of an entry are set here, and tables are made where flags say that there is one. For
+/// tests, tools and whatever is not in a hurry.
 ///
 /// # Panics
 /// As [`FrameLayout`] does.
@@ -320,8 +331,14 @@ pub(crate) fn write_frame_behind(
     for (entry, stored) in columns {
         frame.resize(layout.next_offset() as usize, 0);
         frame.extend_from_slice(stored);
-        let stored_bytes = stored.len() as u64;
-        layout.push(ColumnEntry { crc32c: crc32c(stored), stored_bytes, ..*entry });
+        let checksums = BlockChecksums::of(stored);
+        let (crc32c, stored_bytes) = (checksums.crc32c(), stored.len() as u64);
+        let entry = ColumnEntry { crc32c, stored_bytes, ..*entry };
+        if entry.has_table() {
+            frame.resize(layout.table_offset(stored_bytes) as usize, 0);
+            checksums.encode_table(&mut frame);
+        }
+        layout.push(entry);
     }
     frame.resize(layout.frame_bytes() as usize, 0);
     let summary = layout.finish(offset, &mut frame);
@@ -476,6 +493,7 @@ const ORIGIN_AT: usize = 104;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum::crc32c;
 
     fn info() -> FrameInfo {
         FrameInfo {

@@ -7,7 +7,7 @@
 //! | to do | use |
 //! |---|---|
 //! | begin a file | [`FileHeader::encode`] |
-//! | write a frame | [`ColumnEncoder`], [`FrameLayout`], [`Crc32c`]; [`write_frame`] where speed is no matter |
+//! | write a frame | [`ColumnEncoder`], [`FrameLayout`], [`BlockChecksums`]; [`write_frame`] where speed is no matter |
 //! | close a file | [`TocBuilder`] |
 //! | read | [`FileReader`] |
 //! | close what a killed writer left | [`repair`](fn@repair) |
@@ -90,6 +90,7 @@
 //! # Ok::<(), FrameError>(())
 //! ```
 
+mod blocks;
 mod bytes;
 mod channel_info;
 mod channels;
@@ -121,6 +122,10 @@ mod toc_reader;
 mod verify;
 mod walk;
 
+pub use blocks::{
+    BLOCK_CHECKSUMS, BadBlock, BlockCheck, BlockChecksums, BlockDigest, Blocks,
+    CHECKED_BLOCK_BYTES, column_flags, stored_space,
+};
 pub use catchment_agent::ReadAt;
 pub use catchment_codec::{
     Codec, CodecError, Coding, ColumnEncoder, Element, Encoded, UnknownCoding, decode_column,
@@ -159,7 +164,7 @@ pub use walk::{Skipped, SkippedReason, is_zero_between};
 /// Major version of the format that this crate reads and writes.
 pub const VERSION_MAJOR: u16 = 1;
 /// Minor version of the format that this crate writes.
-pub const VERSION_MINOR: u16 = 2;
+pub const VERSION_MINOR: u16 = 3;
 /// Files, frames and the trailer stand on multiples of this.
 pub const BLOCK_BYTES: u64 = catchment_model::limits::DISK_ALIGN_BYTES as u64;
 /// Columns stand on multiples of this within their frame.

@@ -105,7 +105,7 @@ pub fn repair<R: ReadAt>(
         damaged.extend(columns.err());
         let (added, problems) = frame_ledger(&walked, index);
         ledger.add(&added);
-        damaged.extend(if problems.is_empty() { verify_frame(&walked, index) } else { problems });
+        damaged.extend(if problems.is_empty() { lost_in(&walked, index) } else { problems });
     }
     for source in &mut ledger.sources {
         source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
@@ -152,6 +152,13 @@ fn close_again<R: ReadAt>(
     Ok(Some(RepairPlan { closing: Some(closing), ..plan }))
 }
 
+/// What is damaged of a frame. A bad table of checksums by block is not: no data are lost by it.
+fn lost_in<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameError> {
+    let mut problems = verify_frame(file, frame);
+    problems.retain(|problem| !problem.is_bad_table());
+    problems
+}
+
 fn untouched<R: ReadAt>(
     file: &FileReader<R>,
     file_header: Option<Vec<u8>>,
@@ -161,7 +168,7 @@ fn untouched<R: ReadAt>(
     let mut damaged = Vec::new();
     for index in 0..file.frames().len() {
         ledger.add(&frame_ledger(file, index).0);
-        damaged.extend(verify_frame(file, index));
+        damaged.extend(lost_in(file, index));
     }
     Ok(RepairPlan {
         frames: file.frames().to_vec(),

@@ -12,6 +12,7 @@ use catchment_codec::{
 };
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
+use crate::blocks::{BadBlock, Blocks};
 use crate::checksum::{Crc32c, crc32c};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, FIXED_BYTES, FrameSummary, Head, column_bytes_max};
@@ -149,8 +150,40 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
         result
     }
 
+    /// The checksums of the column's blocks, from the table behind it; none where it has no table.
+    /// By what they say, a part of the column can be checked.
+    ///
+    /// # Errors
+    /// A table that cannot be read, is beyond the frame, or is not that of the entry: the column is
+    /// then to be checked as a whole.
+    pub fn blocks(&self) -> Result<Option<Blocks>, FrameError> {
+        if !self.entry.has_table() {
+            return Ok(None);
+        }
+        check_entry(self.summary, self.entry).map_err(|problem| self.error(problem))?;
+        let range = self.entry.table_range();
+        if range.end > self.summary.frame_bytes {
+            return Err(self.error(ColumnProblem::Table));
+        }
+        let mut table = vec![0; (range.end - range.start) as usize];
+        self.read_bytes(self.summary.offset + range.start, &mut table)?;
+        Blocks::decode(self.entry, &table).map(Some).ok_or_else(|| self.error(ColumnProblem::Table))
+    }
+
+    /// The error of a block that is not as it was written.
+    pub fn block_error(&self, BadBlock { bytes, expected, got }: BadBlock) -> FrameError {
+        let Range { start, end } = bytes;
+        if (start, end) == (0, self.entry.stored_bytes) {
+            return self.error(ColumnProblem::Checksum { expected, got });
+        }
+        self.error(ColumnProblem::Block { start, end, expected, got })
+    }
+
     /// Reads the stored bytes a piece at a time and checks their checksum.
-    pub(crate) fn verify_stored(&self) -> Result<(), FrameError> {
+    ///
+    /// # Errors
+    /// A failed read, or bytes that are not those that were written.
+    pub fn verify_stored(&self) -> Result<(), FrameError> {
         check_entry(self.summary, self.entry).map_err(|problem| self.error(problem))?;
         let stored_bytes = self.entry.stored_bytes;
         let mut piece = vec![0; stored_bytes.min(VERIFIED_PIECE_BYTES) as usize];

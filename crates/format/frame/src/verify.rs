@@ -59,7 +59,8 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
 
 /// Everything that is wrong with a frame: its header, its columns, and contradictions between its
 /// columns. Columns with a codec that this version does not know are checked as far as their
-/// checksum.
+/// checksum. A bad table of checksums by block is named too, though no data are lost by it
+/// ([`FrameError::is_bad_table`]).
 pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameError> {
     let mut problems = Vec::new();
     let entries = match file.directory(frame) {
@@ -80,9 +81,15 @@ pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameE
         };
         problems.extend(result.err());
     }
+    let bad_tables = entries.iter().filter_map(|entry| {
+        let column = file.stored_column(frame, entry).ok()?;
+        column.blocks().err().filter(FrameError::is_bad_table)
+    });
     if problems.is_empty() {
         problems.extend(frame_ledger(file, frame).1);
     }
+    // Last: they keep nothing else from being checked.
+    problems.extend(bad_tables);
     problems
 }
 

@@ -53,7 +53,7 @@ fn file_headers_that_lie_are_refused() {
     let used = 64 + u32_at(&good, 16);
     let cases: &[(&str, usize, u64, usize)] = &[
         ("it begins with", 0, 0, 1),
-        ("version 2.2", 8, 2, 2),
+        ("version 2.3", 8, 2, 2),
         ("header_bytes is 0,", 12, 0, 4),
         ("header_bytes is 4097,", 12, 4_097, 4),
         ("header_bytes is 4294963200,", 12, 0xffff_f000, 4),

@@ -8,7 +8,7 @@ use std::path::Path;
 use catchment_fixtures::Random;
 use catchment_frame::{FileReader, crc32c, fuzz_file};
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     "v1.0/events-raw",
     "v1.0/events-lz4-missing",
     "v1.0/events-unclosed",
@@ -17,6 +17,8 @@ const NAMES: [&str; 8] = [
     "v1.1/channels-bitshuffle-zstd",
     "v1.1/typed-shuffle-lz4",
     "v1.1/unfinished",
+    "v1.3/blocks-lz4",
+    "v1.3/reserved",
 ];
 
 fn golden(name: &str) -> Vec<u8> {
@@ -106,8 +108,10 @@ fn what_is_read_from_a_mutated_file_is_what_was_written() {
         for frame in 0..file.frames().len() {
             for entry in file.columns(frame).expect("a directory") {
                 let mut column = Vec::new();
-                file.read_column(frame, &entry, &mut column).expect("reads");
-                written.insert((file.frames()[frame].info.sequence, entry.id), column);
+                // A qualified column is refused.
+                if file.read_column(frame, &entry, &mut column).is_ok() {
+                    written.insert((file.frames()[frame].info.sequence, entry.id), column);
+                }
             }
         }
         let mut column = Vec::new();

@@ -110,7 +110,7 @@ fn columns_come_back_in_their_order_whole_with_their_checksums() {
                 assert_eq!(done.column, column);
                 let stored = stored_bytes(done);
                 assert_eq!(stored.len(), done.stored_bytes());
-                assert_eq!(catchment_frame::crc32c(&stored), done.crc32c);
+                assert_eq!(catchment_frame::crc32c(&stored), done.checksums.crc32c());
                 decode_column(done.codec, &stored, column.len() as u64, &mut raw).unwrap();
                 assert_eq!(raw, column);
                 assert!(!done.lowered);
@@ -134,7 +134,7 @@ fn a_column_in_pieces_is_seen_once_whatever_becomes_of_it() {
         rig.pool.put(pieces(), ask(coding, level));
         let done = rig.take().unwrap();
         assert_eq!(done.seen, sum);
-        assert_eq!(catchment_frame::crc32c(&stored_bytes(&done)), done.crc32c);
+        assert_eq!(catchment_frame::crc32c(&stored_bytes(&done)), done.checksums.crc32c());
         assert_eq!(done.lowered, level != Level::AsAsked);
         rig.pool.give_back(done.stored);
     }

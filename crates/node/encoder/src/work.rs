@@ -1,7 +1,7 @@
 //! Encoding one column.
 
 use catchment_codec::{Codec, Coding, ColumnEncoder};
-use catchment_frame::{Crc32c, crc32c};
+use catchment_frame::{BlockChecksums, BlockDigest};
 
 use crate::rule::Ask;
 
@@ -46,8 +46,6 @@ pub trait Column: Send {
 pub struct StoredBytes<'a> {
     /// How.
     pub codec: Codec,
-    /// CRC-32C of the stored bytes.
-    pub crc32c: u32,
     /// Bytes as decoded.
     pub raw_bytes: u64,
     /// The stored bytes.
@@ -79,8 +77,8 @@ pub struct Done<C: Column> {
     pub coding: Coding,
     /// Whether that coding was less than the rule asked for.
     pub lowered: bool,
-    /// CRC-32C of the stored bytes.
-    pub crc32c: u32,
+    /// Checksums of the stored bytes.
+    pub checksums: BlockChecksums,
     /// The stored bytes.
     pub stored: Stored,
 }
@@ -156,25 +154,26 @@ impl Worker {
     ) -> Done<C> {
         let mut seen = C::Seen::default();
         if !column.prepare(&mut buffer) {
-            let (codec, coding, crc32c) = (Codec::None, Coding::None, 0);
+            let (codec, coding, checksums) = (Codec::None, Coding::None, BlockChecksums::default());
             let (lowered, stored) = (false, Stored::Failed);
-            return Done { column, seen, codec, coding, lowered, crc32c, stored };
+            return Done { column, seen, codec, coding, lowered, checksums, stored };
         }
-        if let Some(StoredBytes { codec, crc32c, .. }) = column.stored() {
+        if let Some(StoredBytes { codec, bytes, .. }) = column.stored() {
+            let checksums = BlockChecksums::of(bytes);
             let (coding, lowered, stored) = (Coding::None, false, Stored::Column);
-            return Done { column, seen, codec, coding, lowered, crc32c, stored };
+            return Done { column, seen, codec, coding, lowered, checksums, stored };
         }
         if ask.is_raw() {
             let lowered = ask.coding(&mut self.encoder, &[], free_cpu_share).1;
-            let crc32c = look_only(&column, &mut seen);
+            let checksums = look_only(&column, &mut seen);
             let (codec, coding, stored) = (Codec::None, Coding::None, Stored::Column);
-            return Done { column, seen, codec, coding, lowered, crc32c, stored };
+            return Done { column, seen, codec, coding, lowered, checksums, stored };
         }
         self.gather(&column, &mut seen);
         let raw = whole(&column).unwrap_or(&self.gathered);
         let (coding, lowered) = ask.coding(&mut self.encoder, raw, free_cpu_share);
         let encoded = self.encoder.encode(coding, ask.element, raw);
-        let (codec, crc32c) = (encoded.codec, crc32c(encoded.stored));
+        let (codec, checksums) = (encoded.codec, BlockChecksums::of(encoded.stored));
         let stored = if codec == Codec::None {
             Stored::Column
         } else {
@@ -183,7 +182,7 @@ impl Worker {
             bytes.extend_from_slice(encoded.stored);
             Stored::Encoded(bytes)
         };
-        Done { column, seen, codec, coding, lowered, crc32c, stored }
+        Done { column, seen, codec, coding, lowered, checksums, stored }
     }
 
     /// Shows the column its bytes, and brings them into one piece unless they are.
@@ -207,16 +206,16 @@ impl Worker {
     }
 }
 
-fn look_only<C: Column>(column: &C, seen: &mut C::Seen) -> u32 {
-    let mut crc = Crc32c::new();
+fn look_only<C: Column>(column: &C, seen: &mut C::Seen) -> BlockChecksums {
+    let mut digest = BlockDigest::default();
     let looks = column.looks();
     for part in parts(column) {
         if looks {
             column.look(seen, part);
         }
-        crc.update(part);
+        digest.update(part);
     }
-    crc.finish()
+    digest.finish()
 }
 
 /// The raw bytes, where they are one piece.

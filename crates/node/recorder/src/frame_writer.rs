@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catchment_agent::Waker;
 use catchment_builder::SourceRole;
 use catchment_encoder::{Coding, Column, Element, Encode, Level, PoolConfig};
-use catchment_frame::{ChannelInfo, ColumnCoding, EventColumns, Schema, SourceInfo};
+use catchment_frame::{ChannelInfo, ColumnCoding, EventColumns, Schema, SourceInfo, stored_space};
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
 use catchment_writer::{
@@ -77,7 +77,7 @@ impl BuiltFrame {
     /// What its columns take at most, but for those that compression makes larger, which is little.
     pub(crate) fn bytes_max(&self) -> u64 {
         let columns = &self.frame.columns;
-        columns.iter().map(|column| column.bytes.raw_bytes() as u64 + COLUMN_PAD_BYTES).sum()
+        columns.iter().map(|column| stored_space(column.bytes.raw_bytes() as u64)).sum()
     }
 }
 
@@ -364,8 +364,6 @@ fn throttle_of<'a>(
     }
 }
 
-/// What stands between two columns at most.
-const COLUMN_PAD_BYTES: u64 = 63;
 /// The share of the CPUs that is taken to be free before the first frame was encoded.
 const FREE_CPU_AT_START: f32 = 0.25;
 

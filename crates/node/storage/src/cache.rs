@@ -14,13 +14,13 @@ use parking_lot::Mutex;
 use crate::column::{FragmentColumn, FrameEvents, Validity};
 
 /// An item of the cache: cheap to clone, and of known size.
-trait Cached: Clone {
+pub(crate) trait Cached: Clone {
     /// Bytes that it holds in memory.
     fn bytes(&self) -> usize;
 }
 
 /// A map that forgets.
-struct Cache<K, V> {
+pub(crate) struct Cache<K, V> {
     state: Mutex<State<K, V>>,
     bytes_max: usize,
 }
@@ -36,17 +36,17 @@ struct State<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
-    fn new(bytes_max: usize) -> Self {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self { state: Mutex::new(State::new()), bytes_max }
     }
 
     /// Forgets all items and all requests for them.
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self.state.get_mut() = State::new();
     }
 
     /// The item of that key if it is here.
-    fn get(&self, key: K) -> Option<V> {
+    pub(crate) fn get(&self, key: K) -> Option<V> {
         self.state.lock().touch(key)
     }
 
@@ -73,7 +73,11 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
 
     /// The item of that key, made by `make` if it is not here. No lock is held meanwhile, so that
     /// two threads may make the same item; the first one stays.
-    fn get_or_make<E>(&self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+    pub(crate) fn get_or_make<E>(
+        &self,
+        key: K,
+        make: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, E> {
         if let Some(value) = self.state.lock().touch(key) {
             return Ok(value);
         }
@@ -223,7 +227,7 @@ impl Cached for Decoded {
 }
 
 /// What an item takes beside its bytes, so that items without bytes are bounded too.
-const ITEM_OVERHEAD_BYTES: usize = 256;
+pub(crate) const ITEM_OVERHEAD_BYTES: usize = 256;
 /// An item with a larger share of the bound would evict more than it is worth.
 const SHARES: usize = 4;
 /// Keys that are remembered: more than the columns that are read in turn, and less than a

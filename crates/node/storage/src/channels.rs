@@ -2,8 +2,8 @@
 //!
 //! A channel is read as [`Segment`]s: pieces without a gap, across the borders of frames and files.
 //! Where each frame's samples stand is known from the TOC; samples themselves are read only as far
-//! as they are asked for: of a column that is stored as it is, only the rows; of an encoded one,
-//! all its stored bytes, which are checked.
+//! as they are asked for: of a column that is stored as it is, the rows and what it takes to check
+//! them; of an encoded one, all its stored bytes.
 
 use std::ops::Range;
 
@@ -105,6 +105,21 @@ impl<'a> Channel<'a> {
             samples: part.samples,
         };
         Ok(self.parts(select, &|_, _| true)?.iter().map(piece).collect())
+    }
+
+    /// Reads the columns of these pieces as they are stored and checks their checksums, for those
+    /// who hand out where they stand.
+    ///
+    /// # Errors
+    /// A column that is not as it was written, or cannot be read.
+    pub fn check_stored(&self, pieces: &[Piece]) -> Result<(), StorageError> {
+        let check = |piece: &Piece| {
+            let frame = &self.run.channel_frames()[piece.frame];
+            let file = &self.run.run_files()[frame.file];
+            let column = file.reader.stored_column(frame.index, &piece.entry);
+            column.and_then(|column| column.verify_stored()).map_err(|error| file.error(error))
+        };
+        parallel::map(pieces.iter().collect(), parallel::threads(), check).map(drop)
     }
 
     /// From the first sample's time to the end of the last one: nanoseconds in the channel's time

@@ -12,24 +12,27 @@
 //! ahead of time (ahead.rs), so that the disk works while columns are decoded.
 //!
 //! Of an encoded column all stored bytes are read and checked; of one in blocks, only the blocks
-//! with wanted samples are decoded. A column that is read for the second time is cached
-//! ([`crate::cache`]).
+//! with wanted samples are decoded. Of a column stored raw what is wanted is read, and as much
+//! around it as checking it takes ([`crate::checked`]). An encoded column that is read for the
+//! second time is cached ([`crate::cache`]).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use catchment_disk::{DirectBytes, DirectReader, ReadFile, Ticket};
-use catchment_frame::{Codec, ColumnEntry, FrameError, Span};
+use catchment_frame::{Codec, ColumnEntry, FrameError, Span, StoredColumn};
 use catchment_model::SampleRate;
 use parking_lot::Mutex;
 
 use crate::ahead::Ahead;
 use crate::cache::ColumnCache;
 use crate::channels::Segment;
+use crate::checked::{CheckedColumn, CheckedColumns};
 use crate::error::StorageError;
 use crate::memory;
-use crate::open::RunFile;
+use crate::open::{Counted, RunFile};
 use crate::parallel;
 use crate::run::Run;
 
@@ -84,6 +87,8 @@ struct Task<'a> {
     /// Its index in [`Run::channel_frames`].
     channel_frame: usize,
     entry: ColumnEntry,
+    /// Where the column begins in the file.
+    at: u64,
     /// Where the stored bytes that must be read stand in the file.
     stored: Range<u64>,
     /// Which of the column's raw bytes are wanted.
@@ -142,7 +147,7 @@ pub(crate) fn fetch(
 fn fetch_past_cache(
     columns: ChannelReader<'_>,
     reader: DirectReader,
-    groups: Vec<Vec<Task<'_>>>,
+    groups: Vec<Group<'_>>,
     threads: usize,
 ) -> Result<(), StorageError> {
     let workers = (0..threads.min(groups.len())).collect();
@@ -175,14 +180,14 @@ fn fetch_past_cache(
 struct Coming<'a> {
     columns: ChannelReader<'a>,
     reader: DirectReader,
-    groups: std::vec::IntoIter<Vec<Task<'a>>>,
-    begun: VecDeque<(Vec<Task<'a>>, Option<Ticket>)>,
+    groups: std::vec::IntoIter<Group<'a>>,
+    begun: VecDeque<(Group<'a>, Option<Ticket>)>,
 }
 
 impl<'a> Coming<'a> {
     /// The next group and its stored bytes, or none if these are to be read in another way. Takes
     /// back memory of the one before.
-    fn next(&mut self, done: Option<DirectBytes>) -> Option<(Vec<Task<'a>>, Option<DirectBytes>)> {
+    fn next(&mut self, done: Option<DirectBytes>) -> Option<(Group<'a>, Option<DirectBytes>)> {
         done.into_iter().for_each(|done| self.reader.take_back(done));
         self.begin();
         let (group, ticket) = self.begun.pop_front()?;
@@ -264,22 +269,42 @@ fn segments(plan: &Plan) -> Vec<Segment> {
     segments
 }
 
-/// Tasks whose stored bytes stand next to each other, in the order of the files.
-fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Vec<Task<'_>>> {
+/// Tasks whose stored bytes stand next to each other.
+struct Group<'a> {
+    /// At least one, all of one file.
+    tasks: Vec<Task<'a>>,
+    /// Where their stored bytes stand in it.
+    stored: Range<u64>,
+}
+
+impl<'a> Group<'a> {
+    fn begin(task: Task<'a>) -> Self {
+        Self { stored: task.stored.clone(), tasks: vec![task] }
+    }
+
+    /// Whether a task that stands behind the others belongs into this group.
+    fn takes(&self, task: &Task<'_>) -> bool {
+        let last = &self.tasks[self.tasks.len() - 1];
+        // Between neighbours are padding and the first one's table.
+        let near = task.stored.start.saturating_sub(self.stored.end) < last.between();
+        let bytes = task.stored.end.max(self.stored.end) - self.stored.start;
+        last.file == task.file && near && bytes <= GROUP_BYTES_MAX
+    }
+
+    fn add(&mut self, task: Task<'a>) {
+        self.stored.end = self.stored.end.max(task.stored.end);
+        self.tasks.push(task);
+    }
+}
+
+/// The tasks in groups, in the order of the files.
+fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Group<'_>> {
     tasks.sort_by_key(|task| (task.file, task.stored.start));
-    let mut groups: Vec<Vec<Task<'_>>> = Vec::with_capacity(tasks.len());
+    let mut groups: Vec<Group<'_>> = Vec::with_capacity(tasks.len());
     for task in tasks {
-        let joins = |group: &Vec<Task<'_>>| {
-            let (first, last) = (&group[0], &group[group.len() - 1]);
-            let near = task.stored.start.checked_sub(last.stored.end);
-            let near = near.is_some_and(|gap| gap < catchment_frame::COLUMN_ALIGN_BYTES);
-            last.file == task.file
-                && (near || task.stored == last.stored)
-                && task.stored.end - first.stored.start <= GROUP_BYTES_MAX
-        };
-        match groups.last_mut().filter(|group| joins(group)) {
-            Some(group) => group.push(task),
-            None => groups.push(vec![task]),
+        match groups.last_mut().filter(|group| group.takes(&task)) {
+            Some(group) => group.add(task),
+            None => groups.push(Group::begin(task)),
         }
     }
     groups
@@ -313,11 +338,12 @@ thread_local! {
 struct ChannelReader<'a> {
     run: &'a Run,
     cache: &'a ColumnCache,
+    checked: &'a CheckedColumns,
 }
 
 impl<'r> ChannelReader<'r> {
     fn new(run: &'r Run) -> Self {
-        Self { run, cache: run.cache() }
+        Self { run, cache: run.cache(), checked: run.checked() }
     }
 
     /// What is in one column in memory: the shortest way, for those who read little and often.
@@ -347,28 +373,28 @@ impl<'r> ChannelReader<'r> {
         }
         let at = frame.summary.offset + entry.offset;
         let stored = match entry.codec {
-            Codec::None => at + raw.start..at + raw.end,
-            _ => at..at + entry.stored_bytes,
+            Codec::None => self.checked.to_read((part.frame, entry.id), &entry, &raw),
+            _ => 0..entry.stored_bytes,
         };
+        let stored = at + stored.start..at + stored.end;
         let raw = raw.start as usize..raw.end as usize;
         let (file, frame, channel_frame) = (part.file, frame.index, part.frame);
-        Some(Task { file, frame, channel_frame, entry, stored, raw, out })
+        Some(Task { file, frame, channel_frame, entry, at, stored, raw, out })
     }
 
     /// What the groups will have read of their files.
-    fn ahead(&self, groups: &[Vec<Task<'_>>]) -> Ahead<'r> {
+    fn ahead(&self, groups: &[Group<'_>]) -> Ahead<'r> {
         Ahead::new(groups.iter().map(|group| self.location(group)))
     }
 
     /// The file and the range of a group's stored bytes.
-    fn location(&self, group: &[Task<'_>]) -> (&'r ReadFile, Range<u64>) {
-        let (first, last) = (&group[0], &group[group.len() - 1]);
-        (&*self.run.run_files()[first.file].file, first.stored.start..last.stored.end)
+    fn location(&self, group: &Group<'_>) -> (&'r ReadFile, Range<u64>) {
+        (&*self.run.run_files()[group.tasks[0].file].file, group.stored.clone())
     }
 
     /// A reader that bypasses the page cache, if this is possible and no group is cached. The first
     /// and the last group's ends are in the page cache from then on.
-    fn reader_past_cache(&self, groups: &[Vec<Task<'_>>]) -> Option<DirectReader> {
+    fn reader_past_cache(&self, groups: &[Group<'_>]) -> Option<DirectReader> {
         let ends = [groups.first()?, groups.last()?];
         let ends = &ends[..groups.len().min(2)];
         let new = ends.iter().all(|group| {
@@ -390,7 +416,7 @@ impl<'r> ChannelReader<'r> {
     /// Decodes a group that has come, or reads it first.
     fn fetch_come(
         &self,
-        mut group: Vec<Task<'_>>,
+        mut group: Group<'_>,
         stored: Option<&[u8]>,
         scratch: &mut Scratch,
     ) -> Result<(), StorageError> {
@@ -402,12 +428,12 @@ impl<'r> ChannelReader<'r> {
     /// Reads and decodes. `come` is told which of the group's bytes are read before they are.
     fn fetch_group(
         &self,
-        mut group: Vec<Task<'_>>,
+        mut group: Group<'_>,
         scratch: &mut Scratch,
         come: impl Fn(Range<u64>),
     ) -> Result<(), StorageError> {
-        let file = &self.run.run_files()[group[0].file];
-        if let [task] = group.as_mut_slice()
+        let file = &self.run.run_files()[group.tasks[0].file];
+        if let [task] = group.tasks.as_mut_slice()
             && task.entry.codec != Codec::None
             && task.is_whole()
         {
@@ -419,21 +445,19 @@ impl<'r> ChannelReader<'r> {
             self.keep_if_asked_again(task);
             return Ok(());
         }
-        let start = group[0].stored.start;
-        let end = group[group.len() - 1].stored.end;
+        let Range { start, end } = group.stored;
         come(0..end - start);
-        if let [task] = group.as_mut_slice()
+        if let [task] = group.tasks.as_mut_slice()
             && task.entry.codec == Codec::None
         {
             // Straight to where they are wanted.
-            let column = file.reader.stored_column(task.frame, &task.entry);
-            let read = column.and_then(|column| column.read_bytes(task.stored.start, task.out));
-            read.map_err(|error| file.error(error))?;
-            return task.check(file);
+            let read = self.read_raw(file, task, &mut scratch.stored);
+            return read.map_err(|error| file.error(error));
         }
         let stored = grown(&mut scratch.stored, (end - start) as usize);
-        let first = file.reader.stored_column(group[0].frame, &group[0].entry);
-        let read = first.and_then(|first| first.read_bytes(start, stored));
+        let first = &group.tasks[0];
+        let column = file.reader.stored_column(first.frame, &first.entry);
+        let read = column.and_then(|column| column.read_bytes(start, stored));
         read.map_err(|error| file.error(error))?;
         self.decode_group(&mut group, stored, &mut scratch.raw)
     }
@@ -441,22 +465,22 @@ impl<'r> ChannelReader<'r> {
     /// Decodes a group of which all stored bytes are there.
     fn decode_group(
         &self,
-        group: &mut [Task<'_>],
+        group: &mut Group<'_>,
         stored: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Result<(), StorageError> {
-        let file = &self.run.run_files()[group[0].file];
-        let start = group[0].stored.start;
+        let file = &self.run.run_files()[group.tasks[0].file];
+        let start = group.stored.start;
         let stored_of = |task: &Task<'_>| {
             &stored[(task.stored.start - start) as usize..(task.stored.end - start) as usize]
         };
         // Parts of one column follow each other, and gaps make many of them: it is decoded once.
         let one_column = |a: &Task<'_>, b: &Task<'_>| a.column() == b.column();
-        for tasks in group.chunk_by_mut(one_column) {
+        for tasks in group.tasks.chunk_by_mut(one_column) {
             if tasks[0].entry.codec == Codec::None {
                 for task in tasks {
-                    task.out.copy_from_slice(stored_of(task));
-                    task.check(file)?;
+                    let stored = stored_of(task);
+                    self.copy_raw(file, task, stored).map_err(|error| file.error(error))?;
                 }
                 continue;
             }
@@ -464,6 +488,50 @@ impl<'r> ChannelReader<'r> {
             self.decode_column(file, tasks, stored, scratch).map_err(|error| file.error(error))?;
         }
         Ok(())
+    }
+
+    /// Reads and checks what is wanted of a column that is stored raw.
+    fn read_raw(
+        &self,
+        file: &RunFile,
+        task: &mut Task<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        let column = file.reader.stored_column(task.frame, &task.entry)?;
+        if task.is_whole() {
+            column.read_bytes(task.stored.start, task.out)?;
+            return column.check_stored(task.out);
+        }
+        let wanted = task.wanted();
+        self.checked_column(task, &column)?.read(&column, (task.at, &wanted), task.out, scratch)
+    }
+
+    /// Checks and copies what is wanted of a column that is stored raw, of which `stored` was read.
+    fn copy_raw(
+        &self,
+        file: &RunFile,
+        task: &mut Task<'_>,
+        stored: &[u8],
+    ) -> Result<(), FrameError> {
+        let column = file.reader.stored_column(task.frame, &task.entry)?;
+        let (wanted, start) = (task.wanted(), task.stored.start - task.at);
+        match task.is_whole() {
+            true => column.check_stored(stored)?,
+            false => {
+                self.checked_column(task, &column)?.check(&column, &wanted, (start, stored))?
+            }
+        }
+        let from = (wanted.start - start) as usize;
+        task.out.copy_from_slice(&stored[from..from + task.raw.len()]);
+        Ok(())
+    }
+
+    fn checked_column(
+        &self,
+        task: &Task<'_>,
+        column: &StoredColumn<'_, Counted>,
+    ) -> Result<Arc<CheckedColumn>, FrameError> {
+        self.checked.column((task.channel_frame, task.entry.id), &task.entry, column)
     }
 
     /// Decodes what is wanted of an encoded column.
@@ -522,14 +590,15 @@ impl Task<'_> {
         self.raw.len() as u64 == self.entry.raw_bytes
     }
 
-    /// Checks the sum of a column that was read whole and is stored as it is.
-    fn check(&self, file: &RunFile) -> Result<(), StorageError> {
-        if !self.is_whole() {
-            return Ok(());
-        }
-        let column = file.reader.stored_column(self.frame, &self.entry);
-        let checked = column.and_then(|column| column.check_stored(self.out));
-        checked.map_err(|error| file.error(error))
+    /// Which of the stored bytes are wanted of a column that is stored raw.
+    fn wanted(&self) -> Range<u64> {
+        self.raw.start as u64..self.raw.end as u64
+    }
+
+    /// More bytes than there are between its column and the next one.
+    fn between(&self) -> u64 {
+        let table = self.entry.table_range();
+        2 * catchment_frame::COLUMN_ALIGN_BYTES + (table.end - table.start)
     }
 }
 

@@ -311,8 +311,8 @@ impl<'a> Reframer<'a> {
         });
         let gaps: Vec<Vec<crate::Span>> = gaps.collect::<Result<_, StorageError>>()?;
         let columns = entries.iter().zip(&stored).zip(&gaps).map(|((entry, bytes), spans)| {
-            let (codec, crc32c, raw_bytes) = (entry.codec, entry.crc32c, entry.raw_bytes);
-            let samples = ColumnData::Stored(StoredColumn { codec, crc32c, raw_bytes, bytes });
+            let (codec, raw_bytes) = (entry.codec, entry.raw_bytes);
+            let samples = ColumnData::Stored(StoredColumn { codec, raw_bytes, bytes });
             ChannelColumn { id: entry.id, first_sample: entry.first_sample, spans, samples }
         });
         let info = frame.summary.info;

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use catchment_frame::{ChannelInfo, FileHeader, FrameSummary, SourceInfo, TocFlags};
+use catchment_frame::{
+    ChannelInfo, ColumnProblem, FileHeader, FrameError, FrameRef, FrameSummary, SourceInfo,
+    TocFlags,
+};
 use catchment_model::{Entry, Ledger, SourceId};
 
 use crate::cache::ColumnCache;
 use crate::channels::{Channel, Segment, Select};
+use crate::checked::CheckedColumns;
 use crate::column::{ColumnStorage, FragmentColumn, FragmentRows, FrameEvents, Validity};
 use crate::error::StorageError;
 use crate::event_reader::{EventReader, SelectEvents};
@@ -26,15 +30,34 @@ use crate::verify::holes;
 /// A recorded run, open for reading: one file, or all files of a folder.
 ///
 /// Files are read as they are: also a run whose recorder was killed, or is still at work. Nothing
-/// is read before it is asked for, and then only the columns that are needed; the checksum of each
-/// one that is read whole is checked, and that of one stored raw, of which a part is read, is not:
-/// [`verify`](crate::verify()) checks all. Decoded columns are cached, within a bound in bytes. Any
-/// number of threads can read at once.
+/// is read before it is asked for, and then only the columns that are needed. What is read is
+/// checked: a column as a whole, or, where a part of one stored raw is read, the blocks with that
+/// part, or once the whole column if it has no checksums by block ([`RunOptions`]). Decoded columns
+/// are cached, within a bound in bytes. Any number of threads can read at once.
 pub struct Run {
     files: RunFiles,
     index: FrameIndex,
     cache: ColumnCache,
+    checked: CheckedColumns,
     trends: Trends,
+}
+
+/// How a run is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunOptions {
+    /// The bound for the cache of decoded columns, in bytes.
+    pub cache_bytes_max: usize,
+    /// Whether a column that is stored raw and has no checksums by block is checked as a whole
+    /// before a part of it is given for the first time. Files of before version 1.3 have none:
+    /// without this, ranges of such columns are given unchecked, and no more of them is read than
+    /// the range.
+    pub check_columns: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { cache_bytes_max: CACHE_BYTES_DEFAULT, check_columns: true }
+    }
 }
 
 /// A frame that holds events, or channels.
@@ -84,7 +107,7 @@ impl Run {
     /// # Errors
     /// Nothing there that can be read, or files that do not belong together.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
-        Self::open_with_cache(path, CACHE_BYTES_DEFAULT)
+        Self::open_with(path, RunOptions::default())
     }
 
     /// As [`Run::open`], with another bound for the cache of decoded columns, in bytes.
@@ -95,11 +118,20 @@ impl Run {
         path: impl AsRef<Path>,
         cache_bytes_max: usize,
     ) -> Result<Self, StorageError> {
+        Self::open_with(path, RunOptions { cache_bytes_max, ..RunOptions::default() })
+    }
+
+    /// As [`Run::open`], with options.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: RunOptions) -> Result<Self, StorageError> {
         let mut files = RunFiles::open(path.as_ref())?;
         let index = FrameIndex::of(&mut files.files);
-        let cache = ColumnCache::new(cache_bytes_max);
+        let cache = ColumnCache::new(options.cache_bytes_max);
+        let checked = CheckedColumns::new(options.check_columns);
         let trends = Trends::new(&files.path);
-        Ok(Self { files, index, cache, trends })
+        Ok(Self { files, index, cache, checked, trends })
     }
 
     /// The path that was opened.
@@ -170,6 +202,18 @@ impl Run {
     pub fn holes(&self) -> impl Iterator<Item = String> {
         let named = |file| holes(file).map(|hole| format!("{}: {hole}", file.path.display()));
         self.run_files().iter().flat_map(named)
+    }
+
+    /// Columns whose checksums by block were found to be damaged while parts of them were read. They
+    /// were checked as a whole instead: no data are lost.
+    pub fn bad_tables(&self) -> Vec<String> {
+        let named = |(frame, column): (usize, u32)| {
+            let frame = &self.channel_frames()[frame];
+            let file = &self.run_files()[frame.file];
+            let (problem, column_frame) = (ColumnProblem::Table, FrameRef::Index(frame.index));
+            file.error(FrameError::Column { frame: column_frame, column, problem }).to_string()
+        };
+        self.checked.bad_tables().into_iter().map(named).collect()
     }
 
     /// Whether every file has its TOC and trailer. A run that is being recorded is not closed.
@@ -429,6 +473,7 @@ impl Run {
             let index = FrameIndex::of(&mut self.files.files);
             if !index.continues(&self.index) {
                 self.cache.clear();
+                self.checked.clear();
             }
             self.index = index;
         }
@@ -523,6 +568,10 @@ impl Run {
 
     pub(crate) fn cache(&self) -> &ColumnCache {
         &self.cache
+    }
+
+    pub(crate) fn checked(&self) -> &CheckedColumns {
+        &self.checked
     }
 
     /// Counts bytes that were read without the files' own counting.

@@ -249,10 +249,10 @@ impl<C: Column> FrameEncoder<C> {
 
     fn append(&self, ready: &Ready<C>, sink: &mut impl FrameSink, budget: &mut usize) -> bool {
         let &Ready { form, raw_bytes, ref stored } = ready;
-        let (codec, crc32c, stored_bytes) = match stored {
+        let (codec, checksums, stored_bytes) = match stored {
             ReadyBytes::Small(_, codec) => (*codec, None, self.stored.len()),
             ReadyBytes::AsItIs(..) => (Codec::None, None, raw_bytes),
-            ReadyBytes::Encoded(done) => (done.codec, Some(done.crc32c), done.stored_bytes()),
+            ReadyBytes::Encoded(done) => (done.codec, Some(&done.checksums), done.stored_bytes()),
         };
         let piece = |index| match stored {
             ReadyBytes::Small(..) => (index == 0).then_some(&self.stored[..]),
@@ -261,7 +261,7 @@ impl<C: Column> FrameEncoder<C> {
         };
         let (raw_bytes, stored_bytes) = (raw_bytes as u64, stored_bytes as u64);
         sink.append(
-            &StoredColumn { form, codec, crc32c, raw_bytes, stored_bytes, piece: &piece },
+            &StoredColumn { form, codec, checksums, raw_bytes, stored_bytes, piece: &piece },
             budget,
         )
     }

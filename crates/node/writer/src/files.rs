@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::io;
 
 use catchment_agent::{Completion, FileId, Store};
-use catchment_frame::{ColumnEntry, Crc32c, FrameInfo, FrameLayout, FrameSummary, TocFlags};
+use catchment_frame::{
+    BlockChecksums, BlockDigest, ColumnEntry, FrameInfo, FrameLayout, FrameSummary, TocFlags,
+};
 use catchment_model::Ledger;
 
 use crate::file::FrameFile;
@@ -25,6 +27,12 @@ pub struct FrameFiles<S: Store, T, A = ()> {
     pages: VecDeque<Page<S::Buffer>>,
     layout: FrameLayout,
     frame: Option<UnderWay<S::Buffer>>,
+    /// Of the column that is being copied, where its checksums are computed here.
+    digest: BlockDigest,
+    /// What came of it, when its stored bytes are copied.
+    checksums: Option<BlockChecksums>,
+    /// The table that goes behind it, when its stored bytes are copied; empty before.
+    table: Vec<u8>,
 }
 
 /// What a job was.
@@ -77,10 +85,10 @@ enum PageKind {
 struct UnderWay<B> {
     stream: Stream<B>,
     offset: u64,
-    /// How far the column is that is being copied: which piece of it, and where in that.
+    /// How far the column is that is being copied: which piece of it, and where in that; behind
+    /// its last piece, where in its table.
     piece: usize,
     at: usize,
-    crc: Crc32c,
 }
 
 impl<S: Store, T, A> FrameFiles<S, T, A> {
@@ -93,6 +101,9 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
             pages: VecDeque::new(),
             layout: FrameLayout::begin(FrameInfo::EMPTY, 0),
             frame: None,
+            digest: BlockDigest::default(),
+            checksums: None,
+            table: Vec::new(),
         }
     }
 
@@ -243,21 +254,23 @@ impl<S: Store, T, A> FrameSink for FrameFiles<S, T, A> {
         let file = self.current.as_ref().expect("there is a file for the frame");
         self.layout.restart(FrameInfo { file_id: file.file_id, ..info }, columns_max);
         let (stream, offset) = (self.jobs.begin(file.id, file.end), file.end);
-        self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0, crc: Crc32c::new() });
+        self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0 });
+        (self.digest, self.checksums) = (BlockDigest::default(), None);
+        self.table.clear();
     }
 
     fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool {
         let frame = self.frame.as_mut().expect("a frame is under way");
-        let UnderWay { stream, piece, at, crc, .. } = frame;
+        let UnderWay { stream, piece, at, .. } = frame;
         if !self.jobs.pad_to(stream, self.layout.next_offset()) {
             return false;
         }
         while let Some(bytes) = (column.piece)(*piece) {
             let rest = &bytes[*at..];
             let now = &rest[..rest.len().min(*budget)];
-            let copied = match column.crc32c {
+            let copied = match column.checksums {
                 Some(_) => self.jobs.append(stream, now),
-                None => self.jobs.append_checked(stream, now, crc),
+                None => self.jobs.append_checked(stream, now, &mut self.digest),
             };
             *budget -= copied;
             *at += copied;
@@ -266,8 +279,27 @@ impl<S: Store, T, A> FrameSink for FrameFiles<S, T, A> {
             }
             (*piece, *at) = (*piece + 1, 0);
         }
-        self.layout.push(column.entry(crc.finish()));
-        (*piece, *at, *crc) = (0, 0, Crc32c::new());
+        let checksums = match column.checksums {
+            Some(checksums) => checksums,
+            None => self.checksums.get_or_insert_with(|| self.digest.finish()),
+        };
+        assert_eq!(checksums.bytes(), column.stored_bytes, "checksums of all stored bytes");
+        if self.table.is_empty() {
+            checksums.encode_table(&mut self.table);
+        }
+        if !self.table.is_empty() {
+            if !self.jobs.pad_to(stream, self.layout.table_offset(column.stored_bytes)) {
+                return false;
+            }
+            *at += self.jobs.append(stream, &self.table[*at..]);
+            if *at < self.table.len() {
+                return false;
+            }
+        }
+        self.layout.push(column.entry(checksums.crc32c()));
+        (*piece, *at) = (0, 0);
+        self.checksums = None;
+        self.table.clear();
         true
     }
 
@@ -276,7 +308,7 @@ impl<S: Store, T, A> FrameSink for FrameFiles<S, T, A> {
             unreachable!("a frame is under way")
         };
         if !self.jobs.pad_to(&mut stream, self.layout.frame_bytes()) {
-            self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0, crc: Crc32c::new() });
+            self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0 });
             return Err(tag);
         }
         let summary = self.layout.finish(offset, self.jobs.first(&mut stream));

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use catchment_agent::{Completion, CompletionKind, FileId, Store};
-use catchment_frame::Crc32c;
+use catchment_frame::BlockDigest;
 
 use crate::copy::copy_past_cache;
 
@@ -97,17 +97,17 @@ impl<S: Store, K> Jobs<S, K> {
         self.fill(stream, bytes.len(), |buffer, range| copy_past_cache(buffer, &bytes[range]))
     }
 
-    /// As [`Jobs::append`], and takes what was appended into the checksum.
+    /// As [`Jobs::append`], and takes what was appended into the checksums.
     pub(crate) fn append_checked(
         &mut self,
         stream: &mut Stream<S::Buffer>,
         bytes: &[u8],
-        crc: &mut Crc32c,
+        digest: &mut BlockDigest,
     ) -> usize {
         let mut appended = 0;
         for piece in bytes.chunks(PIECE_BYTES) {
             let now = self.fill(stream, piece.len(), |buffer, range| {
-                crc.update(&piece[range.clone()]);
+                digest.update(&piece[range.clone()]);
                 copy_past_cache(buffer, &piece[range]);
             });
             appended += now;

@@ -1,7 +1,7 @@
 //! Where frames go.
 
 use catchment_codec::Codec;
-use catchment_frame::{ColumnEntry, FrameInfo, FrameSummary};
+use catchment_frame::{BlockChecksums, ColumnEntry, FrameInfo, FrameSummary, column_flags};
 
 use crate::frame::ColumnForm;
 
@@ -38,8 +38,8 @@ pub struct StoredColumn<'a> {
     pub form: ColumnForm,
     /// How it is encoded.
     pub codec: Codec,
-    /// CRC-32C of the stored bytes; none where the sink is to compute it from what it takes.
-    pub crc32c: Option<u32>,
+    /// Checksums of the stored bytes; none where the sink is to compute them from what it takes.
+    pub checksums: Option<&'a BlockChecksums>,
     /// Bytes as decoded.
     pub raw_bytes: u64,
     /// Bytes as stored.
@@ -56,8 +56,8 @@ impl StoredColumn<'_> {
             id,
             codec: self.codec,
             dtype,
-            flags: 0,
-            crc32c: self.crc32c.unwrap_or(crc32c),
+            flags: column_flags(self.stored_bytes),
+            crc32c,
             offset: 0,
             stored_bytes: self.stored_bytes,
             raw_bytes: self.raw_bytes,

@@ -5,7 +5,8 @@ use std::path::Path;
 use catchment_agent::Agent;
 use catchment_encoder::{Ask, Coding, Element, Level, PoolConfig, Rule};
 use catchment_frame::{
-    ChannelInfo, Dtype, EntryNames, FileHeader, FileReader, FrameInfo, FrameKind, Schema, TocFlags,
+    CHECKED_BLOCK_BYTES, ChannelInfo, Dtype, EntryNames, FileHeader, FileReader, FrameInfo,
+    FrameKind, Schema, TocFlags,
 };
 use catchment_model::{Ledger, RunId, SampleRate};
 use catchment_ports::{MemoryFiles, MemoryStore, StoreTimes, VirtualClock};
@@ -173,13 +174,14 @@ fn columns(number: u64) -> Vec<FrameColumn<Vec<u8>>> {
     let (small, ids) = (1 + number * 7 % 50, ids());
     vec![
         FrameColumn::small(form(ids[0], small), Element::U8, Coding::Lz4, bytes(ids[0], small)),
-        large(ids[1], 1 + number * 997 % 30_000, Coding::None),
-        large(ids[2], 1 + number * 1_511 % 60_000, Coding::Lz4),
+        large(ids[1], 1 + number * 37_997 % 150_000, Coding::None),
+        large(ids[2], 1 + number * 51_511 % 190_000, Coding::Lz4),
         FrameColumn::small(form(ids[3], 8), Element::U8, Coding::None, bytes(ids[3], 8)),
     ]
 }
 
-/// Reads the file, and compares frame by frame what stands in it.
+/// Reads the file, and compares frame by frame what stands in it. Behind large columns, and those
+/// alone, stand checksums of their blocks.
 fn check(bytes: Vec<u8>, numbers: &[u64]) {
     let reader = FileReader::open(bytes).expect("opens");
     assert_eq!(reader.frames().len(), numbers.len());
@@ -189,6 +191,17 @@ fn check(bytes: Vec<u8>, numbers: &[u64]) {
             let mut read = Vec::new();
             assert!(reader.read(index, column.form.id, &mut read).expect("reads"));
             assert_eq!(read, column.bytes, "frame {number}");
+            let entry = reader.find(index, column.form.id).expect("reads").expect("has it");
+            assert_eq!(entry.flags, u32::from(entry.stored_bytes > CHECKED_BLOCK_BYTES));
+            let stored = reader.stored_column(index, &entry).expect("is there");
+            if let Some(blocks) = stored.blocks().expect("a table of its own") {
+                let mut bytes = vec![0; entry.stored_bytes as usize];
+                let at = reader.frames()[index].offset + entry.offset;
+                stored.read_bytes(at, &mut bytes).expect("reads");
+                let mut check = blocks.check(0..blocks.count());
+                check.update(&bytes).expect("its blocks' checksums");
+                assert!(check.is_over());
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::support;
 use catchment_frame::{ChannelInfo, Dtype, Schema};
 use catchment_model::SampleRate;
 use catchment_storage::{
-    ChannelColumn, ChannelFrame, ColumnData, Ending, NewRun, RunWriter, WriteOptions,
+    ChannelColumn, ChannelFrame, ColumnData, Ending, NewRun, Run, RunWriter, WriteOptions,
 };
 use serde_json::Value;
 use support::{json, stdout};
@@ -75,6 +75,37 @@ fn what_is_printed_says_how_the_file_is_opened_and_what_goes_to_the_prefix() {
     let help = stdout(path, &["refs", "--help"], 0);
     assert!(help.contains("xarray.open_dataset(\"reference://\", engine=\"zarr\""), "{help}");
     assert!(help.contains("copy the .catch files and FILE.data to that URL"), "{help}");
+}
+
+#[test]
+fn a_column_that_is_damaged_where_it_stands_is_left_out_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write_run(&path.join("run"), &[("X1:A", 5), ("X1:B", 5)]);
+    let (file, at) = {
+        let run = Run::open(path.join("run")).unwrap();
+        let piece = run.channel("X1:B").unwrap().pieces().unwrap()[0];
+        let frame = &run.channel_frames()[piece.frame];
+        let file = run.files().nth(frame.file).unwrap().path.to_owned();
+        (file, frame.summary.offset + piece.entry.offset)
+    };
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[at as usize] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let shown = json(path, &["refs", "run", "--json"], 3);
+    let left_out = shown["left_out"].as_array().unwrap();
+    assert_eq!((left_out.len(), &shown["channels"]), (1, &1.into()), "{shown}");
+    let why = left_out[0].as_str().unwrap();
+    assert!(why.starts_with("X1:B: ") && why.contains("checksum"), "{why}");
+    assert_eq!(shown["bytes_checked"], 8);
+    let text = std::fs::read_to_string(path.join("run.refs.json")).unwrap();
+    assert!(text.contains("X1:A") && !text.contains("X1:B"), "{text}");
+    // Where nothing is left that is no success.
+    let printed = stdout(path, &["refs", "run", "--channel", "X1:B"], 1);
+    assert!(printed.is_empty(), "{printed}");
+    let help = stdout(path, &["refs", "--help"], 0);
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("Programs that read FILE check nothing"), "{help}");
 }
 
 #[test]

@@ -7,7 +7,6 @@
 //!
 //! Locks are taken without the interpreter's, so that neither waits for the other.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -186,14 +185,6 @@ impl Origin {
                 following.with(*given, read)
             }
         }
-    }
-}
-
-/// Opens a run to follow it, or to read it as it is.
-pub(crate) fn open_run(path: &Path, cache_bytes: Option<usize>) -> Result<Run, StorageError> {
-    match cache_bytes {
-        Some(bytes) => Run::open_with_cache(path, bytes),
-        None => Run::open(path),
     }
 }
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use catchment_frame::SourceInfo;
-use catchment_storage::{Run, StorageError};
+use catchment_storage::{Run, RunOptions, StorageError};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::errors::{RunClosedError, python_error};
-use crate::follow::{Following, open_run};
+use crate::follow::Following;
 
 /// A run until it is closed.
 pub(crate) struct OpenRun {
@@ -22,7 +22,7 @@ pub(crate) struct OpenRun {
     run: Mutex<Option<Arc<Run>>>,
     /// They stay the same while a run grows, and can be named after it was closed.
     sources: Arc<[SourceInfo]>,
-    cache_bytes: Option<usize>,
+    options: RunOptions,
     /// Hands out what is written, where the run is followed.
     following: Option<Arc<Following>>,
     /// That one's version when `run` was brought up to date.
@@ -34,19 +34,19 @@ impl OpenRun {
     pub(crate) fn open(
         path: PathBuf,
         follow: bool,
-        cache_bytes: Option<usize>,
+        options: RunOptions,
     ) -> Result<Self, StorageError> {
         // Before the run is opened: that one then has all that was handed out.
         let following = match follow {
-            true => Some(Arc::new(Following::new(open_run(&path, cache_bytes)?)?)),
+            true => Some(Arc::new(Following::new(Run::open_with(&path, options)?)?)),
             false => None,
         };
-        let run = open_run(&path, cache_bytes)?;
+        let run = Run::open_with(&path, options)?;
         let sources = run.sources().into();
         let version =
             AtomicUsize::new(following.as_ref().map_or(0, |following| following.version()));
         let run = Mutex::new(Some(Arc::new(run)));
-        Ok(Self { path, run, sources, cache_bytes, following, version })
+        Ok(Self { path, run, sources, options, following, version })
     }
 
     /// The path that was opened.
@@ -98,7 +98,7 @@ impl OpenRun {
             Some(run) => {
                 run.refresh()?;
             }
-            None => *run = Arc::new(open_run(&self.path, self.cache_bytes)?),
+            None => *run = Arc::new(Run::open_with(&self.path, self.options)?),
         }
         self.version.store(version, Ordering::Release);
         Ok(())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use catchment_model::units::counted;
-use catchment_storage::{Run, TrendKind};
+use catchment_storage::{Run, RunOptions, TrendKind};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -347,21 +347,29 @@ impl PyRun {
 /// Works on files that are being recorded and on those of a recorder that was killed; `status` says
 /// so. `cache_bytes` bounds the decoded columns that are cached.
 ///
+/// What is read is checked. Of a column that is stored raw and has no checksums by block, as in
+/// files of before version 1.3 of the format, a range is given when the whole column was checked,
+/// which is done once; with `check_columns` false such ranges are given unchecked.
+///
 /// With `follow`, `frames` and iterating over a channel go on as the run is written, and end with
 /// it; `wait` waits for more.
 ///
 /// Raises FileError if there is nothing that can be read, or files do not belong together; OSError
 /// if the system refuses.
 #[pyfunction]
-#[pyo3(signature = (path, *, follow = false, cache_bytes = None))]
+#[pyo3(signature = (path, *, follow = false, cache_bytes = None, check_columns = true))]
 pub(crate) fn open(
     py: Python<'_>,
     path: PathArgument,
     follow: bool,
     cache_bytes: Option<Bound<'_, PyAny>>,
+    check_columns: bool,
 ) -> PyResult<PyRun> {
-    let cache_bytes = cache_bytes.as_ref().map(bytes_of).transpose()?;
-    let open = py.detach(|| OpenRun::open(path.0, follow, cache_bytes)).map_err(python_error)?;
+    let mut options = RunOptions { check_columns, ..RunOptions::default() };
+    if let Some(bytes) = &cache_bytes {
+        options.cache_bytes_max = bytes_of(bytes)?;
+    }
+    let open = py.detach(|| OpenRun::open(path.0, follow, options)).map_err(python_error)?;
     let (events, ledger, config) = (PyOnceLock::new(), PyOnceLock::new(), PyOnceLock::new());
     Ok(PyRun { open: Arc::new(open), events, ledger, config })
 }

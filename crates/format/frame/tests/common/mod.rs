@@ -5,9 +5,9 @@ pub mod channels;
 
 use catchment_fixtures::{Events, Frame, Random, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo, FrameKind,
-    FrameLayout, FrameSummary, Origin, ReadAt, Schema, TocBuilder, TocFlags, encode_locator,
-    locator_offset, write_frame,
+    BlockChecksums, Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo,
+    FrameKind, FrameLayout, FrameSummary, Origin, ReadAt, Schema, TocBuilder, TocFlags,
+    encode_locator, locator_offset, write_frame,
 };
 use catchment_model::{Entry, Ledger, RunId};
 
@@ -155,6 +155,10 @@ fn stream_frame(
     for (entry, stored) in columns {
         frame.resize(layout.next_offset() as usize, 0);
         frame.extend_from_slice(stored);
+        if entry.has_table() {
+            frame.resize(layout.table_offset(entry.stored_bytes) as usize, 0);
+            BlockChecksums::of(stored).encode_table(&mut frame);
+        }
         layout.push(*entry);
     }
     frame.resize(layout.frame_bytes() as usize, 0);

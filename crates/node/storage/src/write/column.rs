@@ -53,8 +53,8 @@ impl Column for RunColumn<'_> {
 
     fn stored(&self) -> Option<StoredBytes<'_>> {
         let ColumnData::Stored(stored) = &self.data else { return None };
-        let &StoredColumn { codec, crc32c, raw_bytes, bytes } = stored;
-        Some(StoredBytes { codec, crc32c, raw_bytes, bytes })
+        let &StoredColumn { codec, raw_bytes, bytes } = stored;
+        Some(StoredBytes { codec, raw_bytes, bytes })
     }
 
     fn raw_bytes(&self) -> usize {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use catchment_agent::Agent;
 use catchment_encoder::{Encode, Level, PoolConfig};
-use catchment_frame::{FrameInfo, TocFlags};
+use catchment_frame::{FrameInfo, TocFlags, stored_space};
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 use catchment_runner::{Idle, Park, Signal};
 use catchment_telemetry::Clock;
@@ -34,7 +34,7 @@ impl RunWriter {
             if bytes > COLUMN_BYTES_MAX {
                 return Err(unwritable(&format!("column {}", column.form.id), "it is too long"));
             }
-            frame_bytes += bytes.next_multiple_of(64);
+            frame_bytes += stored_space(bytes);
         }
         if frame_bytes > FRAME_BYTES_MAX {
             return Err(unwritable("frame", "it is too long"));

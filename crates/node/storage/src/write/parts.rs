@@ -126,8 +126,6 @@ pub type MakeBytes<'a> = dyn Fn(&mut [u8]) -> Result<(), StorageError> + Sync + 
 pub struct StoredColumn<'a> {
     /// How.
     pub codec: Codec,
-    /// CRC-32C of the stored bytes.
-    pub crc32c: u32,
     /// Bytes as decoded.
     pub raw_bytes: u64,
     /// The stored bytes.

@@ -20,8 +20,9 @@ use crate::refs::{Options, references};
 /// columns in the run's own files. Data that references cannot describe are copied to FILE.data:
 /// times, chunks at the run's ends and at gaps, and columns with the codecs `for` and `pcodec`,
 /// which plain xarray does not read and which are recompressed. Missing samples are NaN; integer
-/// channels with gaps become floats. Exit code 3: channels were left out; they are listed with the
-/// reason.
+/// channels with gaps become floats.
+///
+/// Exit code 3: channels were left out; they are listed with the reason.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -98,6 +99,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         grouped(summary.chunks_copied),
         counted(summary.bytes_copied, "byte")
     ))?;
+    out.say(format!(
+        "  {} where they stand checked now; readers of this file check nothing",
+        counted(summary.bytes_checked, "byte")
+    ))?;
     if summary.channels_transcoded > 0 {
         out.say(format!(
             "  {} of them have columns that plain xarray does not read (for, pcodec): {} chunks \
@@ -140,6 +145,9 @@ const READ: &str = r#"    import xarray
 const AFTER_HELP: &str = r#"FILE names the .catch files, and FILE.data with copied chunks, by their
 paths here. With --prefix URL/ it names both at the URL:
 copy the .catch files and FILE.data to that URL, names unchanged; FILE can be anywhere.
+Every column that FILE points at is read and checked now, and a channel with a damaged one is
+left out (exit code 3). Programs that read FILE check nothing: damage that comes later they
+give as data.
 In Python, with xarray, zarr and fsspec:
     import xarray
     store = {"storage_options": {"fo": "FILE"}, "consolidated": False}

@@ -5,6 +5,9 @@
 //! cannot be pointed at: the times, chunks at a run's ends and at gaps, and columns that were
 //! stored by a codec that not every numcodecs has, or by another than most of their channel's.
 //! These go to a file of their own beside the JSON.
+//!
+//! Readers of references check none of our checksums. So what is pointed at is checked when the
+//! references are made, and a channel with a damaged column is left out.
 
 mod grid;
 mod zarr;
@@ -41,6 +44,8 @@ pub(crate) struct Summary {
     pub(crate) chunks_referenced: u64,
     pub(crate) chunks_copied: u64,
     pub(crate) bytes_copied: u64,
+    /// Stored bytes of the columns that are pointed at, all of them checked.
+    pub(crate) bytes_checked: u64,
     /// Channels with columns that plain xarray does not read.
     pub(crate) channels_transcoded: usize,
     /// Of the copied chunks, those that hold samples of such columns, and their bytes.
@@ -270,6 +275,15 @@ impl Maker<'_> {
             (format!("{name}/.zattrs"), text(&attributes(laid, axis))),
         ];
         let inner: String = info.shape.iter().map(|_| ".0").collect();
+        let pointed_at = grid.chunks.iter().filter_map(|chunk| match *chunk {
+            Chunk::Stored(index) => Some(laid.pieces[index]),
+            Chunk::Absent | Chunk::Made => None,
+        });
+        let pointed_at: Vec<Piece> = pointed_at.collect();
+        match laid.channel.check_stored(&pointed_at) {
+            Err(damage) if damage.is_damage() => return Ok(Err(damage)),
+            checked => checked?,
+        }
         let referenced = self.summary.chunks_referenced;
         for (index, chunk) in grid.chunks.iter().enumerate() {
             let reference = match *chunk {
@@ -285,6 +299,8 @@ impl Maker<'_> {
             };
             references.push((format!("{name}/{index}{inner}"), reference));
         }
+        self.summary.bytes_checked +=
+            pointed_at.iter().map(|piece| piece.entry.stored_bytes).sum::<u64>();
         self.summary.channels_transcoded += usize::from(laid.transcoded);
         self.refs.extend(references);
         Ok(Ok(()))

@@ -16,9 +16,9 @@
 
 Arrays of events are read-only views of the memory that a column was read into, and keep it alive.
 A single fragment, or few, are copied where that memory has more than 16 times their bytes.
-Only the columns that are asked for are read, and the checksum of each one that is read whole is
-checked. A range of samples within a column that is not compressed is read without the rest of it,
-and so unchecked: `catchment.verify`, or `catchment inspect --verify`, checks everything.
+Only what is asked for is read, and what is read is checked: a column as a whole, a range of samples
+of one that is not compressed by the checksums of its blocks. `catchment.verify`, or `catchment
+inspect --verify`, checks everything.
 """
 
 from collections.abc import Mapping

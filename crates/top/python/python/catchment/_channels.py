@@ -84,8 +84,9 @@ class Channel:
     the order in which they were recorded; `numpy` and `xarray` raise GapError.
 
     Only the columns that hold the range are read from the disk, and of one that is not compressed
-    only the range's own bytes. Its checksum, which is of the whole column, is not checked then;
-    those of columns that are compressed, or read whole, always are. `catchment.verify` checks all.
+    the blocks of 64 KiB that hold it. What is read is checked. A column of a file of before version
+    1.3 has no checksums of blocks: it is read and checked as a whole when a part of it is first
+    read, unless the run was opened with `check_columns=False`.
 
     `len(channel)` is the number of samples that were recorded, and `channel[i]`, `channel[i:j]` are
     these by their index among them, in the order in which they were recorded, gaps left out.
@@ -164,8 +165,7 @@ class Channel:
         """Read the pieces of a range that have no gap.
 
         The range is in time, or in sample numbers, or in frames of the run. With `raw`, scale and
-        offset are left out. A part of a column that is not compressed is read unchecked: see
-        `Channel`.
+        offset are left out.
         """
         kind, first, last = self._range(start, stop, samples, frames)
         return self._segments(self._reader.read(kind, first, last), raw=raw)
@@ -189,8 +189,7 @@ class Channel:
 
         GapError also where time goes back in the range, and where there is too much to fill: of
         more than 2**20 numbers (samples times the elements of their shape) at least one in 16 must
-        be recorded in the range, or as many as that would be in the whole channel. A part of a
-        column that is not compressed is read unchecked: see `Channel`.
+        be recorded in the range, or as many as that would be in the whole channel.
         """
         return self._read(start, stop, gaps, fill, raw=raw)[1]
 

@@ -21,12 +21,20 @@ event_flags: dict[str, int]
 leap_seconds_known_until_ns: int
 
 def open(  # noqa: A001
-    path: str | os.PathLike[str], *, follow: bool = False, cache_bytes: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    follow: bool = False,
+    cache_bytes: int | None = None,
+    check_columns: bool = True,
 ) -> Run:
     """Opens a file or a run's folder for reading.
 
     Works on files that are being recorded and on those of a recorder that was killed; `status`
     says so. `cache_bytes` bounds the decoded columns that are cached.
+
+    What is read is checked. Of a column that is stored raw and has no checksums by block, as in
+    files of before version 1.3 of the format, a range is given when the whole column was
+    checked, which is done once; with `check_columns` false such ranges are given unchecked.
 
     With `follow`, `frames` and iterating over a channel go on as the run is written, and end
     with it; `wait` waits for more.

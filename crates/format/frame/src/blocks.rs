@@ -1,0 +1,376 @@
+//! Checksums by block: what makes a part of a column worth reading.
+//!
+//! The checksum in a column's entry covers all of its stored bytes. Behind a large column stands a
+//! table with the checksum of each block of them, so that a reader of some rows checks the blocks
+//! that hold them instead of the whole column:
+//!
+//! ```text
+//!  offset                   offset + stored_bytes    T: the next multiple of 64
+//! +--------------------------+---------+------------------------------+----------+
+//! | stored bytes             | padding | crc32c of each 64 KiB: 4 n   | crc32c   |
+//! +--------------------------+---------+------------------------------+----------+
+//! ```
+//!
+//! The last checksum covers the entry's crc32c (u32) and stored_bytes (u64) before the table's
+//! values: data and table that a recycled extent held before fit each other, but not the entry.
+//!
+//! A table is at most 129,028 bytes, for 0x7E000000 stored bytes.
+
+use std::ops::Range;
+
+use crate::COLUMN_ALIGN_BYTES;
+use crate::bytes::{align_up, u32_at};
+use crate::checksum::{Crc32c, combined};
+use crate::frame::ColumnEntry;
+
+/// Bit of [`ColumnEntry::flags`]: a table of checksums by block stands behind the column.
+pub const BLOCK_CHECKSUMS: u32 = 1;
+/// Stored bytes that one checksum covers, and the most that a column without a table has.
+pub const CHECKED_BLOCK_BYTES: u64 = 64 << 10;
+
+/// Bytes of a frame that a column of so many stored bytes takes, its table and padding included.
+pub fn stored_space(stored_bytes: u64) -> u64 {
+    let behind = align_up(stored_bytes, COLUMN_ALIGN_BYTES);
+    align_up(behind + table_bytes(stored_bytes), COLUMN_ALIGN_BYTES)
+}
+
+/// The flags of a column of so many stored bytes, as writers set them.
+pub fn column_flags(stored_bytes: u64) -> u32 {
+    if table_bytes(stored_bytes) > 0 { BLOCK_CHECKSUMS } else { 0 }
+}
+
+/// Length of the table behind so many stored bytes; 0 for those that have none.
+fn table_bytes(stored_bytes: u64) -> u64 {
+    if stored_bytes <= CHECKED_BLOCK_BYTES {
+        return 0;
+    }
+    4 * stored_bytes.div_ceil(CHECKED_BLOCK_BYTES) + 4
+}
+
+impl ColumnEntry {
+    /// Whether a table of checksums by block belongs to it: the flag of a short column says nothing.
+    pub fn has_table(&self) -> bool {
+        self.flags & BLOCK_CHECKSUMS != 0 && self.stored_bytes > CHECKED_BLOCK_BYTES
+    }
+
+    /// Where its table stands, from the frame's start; empty where it has none. Of an entry that was
+    /// not checked it may be anywhere.
+    pub fn table_range(&self) -> Range<u64> {
+        let at =
+            self.offset.saturating_add(self.stored_bytes).saturating_add(COLUMN_ALIGN_BYTES - 1)
+                & !(COLUMN_ALIGN_BYTES - 1);
+        let bytes = if self.has_table() { table_bytes(self.stored_bytes) } else { 0 };
+        at..at.saturating_add(bytes)
+    }
+}
+
+/// Checksums of stored bytes: of each block, and of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockChecksums {
+    blocks: Vec<u32>,
+    crc32c: u32,
+    bytes: u64,
+}
+
+impl BlockChecksums {
+    /// Those of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut digest = BlockDigest::default();
+        digest.update(bytes);
+        digest.finish()
+    }
+
+    /// How many bytes they are of.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The checksum of all bytes, which a column's entry has.
+    pub fn crc32c(&self) -> u32 {
+        self.crc32c
+    }
+
+    /// Appends the table that stands behind the column: nothing if the column is short.
+    pub fn encode_table(&self, table: &mut Vec<u8>) {
+        if self.bytes <= CHECKED_BLOCK_BYTES {
+            return;
+        }
+        let start = table.len();
+        self.blocks.iter().for_each(|crc| table.extend_from_slice(&crc.to_le_bytes()));
+        let crc = table_crc(self.crc32c, self.bytes, &table[start..]);
+        table.extend_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Computes the checksums of stored bytes that come in parts.
+#[derive(Clone, Debug, Default)]
+pub struct BlockDigest {
+    /// Of the blocks that are whole.
+    whole: BlockChecksums,
+    /// Of the block that is not.
+    block: Crc32c,
+    block_bytes: u64,
+}
+
+impl BlockDigest {
+    /// Takes the next bytes in.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = (CHECKED_BLOCK_BYTES - self.block_bytes) as usize;
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.block.update(now);
+            self.block_bytes += now.len() as u64;
+            bytes = later;
+            if self.block_bytes == CHECKED_BLOCK_BYTES {
+                self.end_block();
+            }
+        }
+    }
+
+    fn end_block(&mut self) {
+        let (block, bytes) = (std::mem::take(&mut self.block).finish(), self.block_bytes);
+        self.whole.crc32c = combined(self.whole.crc32c, block, bytes);
+        self.whole.blocks.push(block);
+        self.whole.bytes += bytes;
+        self.block_bytes = 0;
+    }
+
+    /// The checksums of all bytes, which are then forgotten.
+    pub fn finish(&mut self) -> BlockChecksums {
+        if self.block_bytes > 0 {
+            self.end_block();
+        }
+        std::mem::take(&mut self.whole)
+    }
+}
+
+/// The checksum of a table's values, with what the column's entry says.
+fn table_crc(column_crc32c: u32, stored_bytes: u64, values: &[u8]) -> u32 {
+    let mut crc = Crc32c::new();
+    crc.update(&column_crc32c.to_le_bytes());
+    crc.update(&stored_bytes.to_le_bytes());
+    crc.update(values);
+    crc.finish()
+}
+
+/// The checksums of a column's blocks, as its table says; its own, as if it were one block, where
+/// there is no table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    checksums: Vec<u32>,
+    /// Bytes of each block but the last.
+    block_bytes: u64,
+    stored_bytes: u64,
+}
+
+impl Blocks {
+    /// One block, checked by the checksum of the entry.
+    pub fn whole(entry: &ColumnEntry) -> Self {
+        let stored_bytes = entry.stored_bytes;
+        Self { checksums: vec![entry.crc32c], block_bytes: stored_bytes.max(1), stored_bytes }
+    }
+
+    /// Those of a table that was read; none if it is not that of the entry.
+    pub fn decode(entry: &ColumnEntry, table: &[u8]) -> Option<Self> {
+        let stored_bytes = entry.stored_bytes;
+        if table.len() as u64 != table_bytes(stored_bytes) || table.is_empty() {
+            return None;
+        }
+        let (values, crc) = table.split_at(table.len() - 4);
+        if table_crc(entry.crc32c, stored_bytes, values) != u32_at(crc, 0) {
+            return None;
+        }
+        let checksums = values.chunks_exact(4).map(|value| u32_at(value, 0)).collect();
+        Some(Self { checksums, block_bytes: CHECKED_BLOCK_BYTES, stored_bytes })
+    }
+
+    /// How many blocks there are.
+    pub fn count(&self) -> usize {
+        self.checksums.len()
+    }
+
+    /// The blocks that hold these of the stored bytes.
+    pub fn holding(&self, bytes: &Range<u64>) -> Range<usize> {
+        if bytes.is_empty() {
+            return 0..0;
+        }
+        let end = bytes.end.div_ceil(self.block_bytes).min(self.count() as u64);
+        (bytes.start / self.block_bytes).min(end) as usize..end as usize
+    }
+
+    /// The stored bytes of those blocks.
+    pub fn bytes_of(&self, blocks: &Range<usize>) -> Range<u64> {
+        let at = |block: usize| (block as u64 * self.block_bytes).min(self.stored_bytes);
+        at(blocks.start)..at(blocks.end)
+    }
+
+    /// Begins to check these blocks, whose bytes come in order.
+    pub fn check(&self, blocks: Range<usize>) -> BlockCheck<'_> {
+        BlockCheck { blocks: self, next: blocks, crc: Crc32c::new(), crc_bytes: 0 }
+    }
+}
+
+/// Blocks that are being checked.
+#[derive(Debug)]
+pub struct BlockCheck<'a> {
+    blocks: &'a Blocks,
+    /// The block that comes, and those behind.
+    next: Range<usize>,
+    crc: Crc32c,
+    crc_bytes: u64,
+}
+
+/// A block that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadBlock {
+    /// Which of the column's stored bytes it is.
+    pub bytes: Range<u64>,
+    /// The checksum that it should have.
+    pub expected: u32,
+    /// The one that it has.
+    pub got: u32,
+}
+
+impl BlockCheck<'_> {
+    /// Takes the next bytes in; those behind the last block are not looked at.
+    ///
+    /// # Errors
+    /// A block whose last byte came and whose checksum is wrong.
+    pub fn update(&mut self, mut bytes: &[u8]) -> Result<(), BadBlock> {
+        while !self.next.is_empty() && !bytes.is_empty() {
+            let range = self.blocks.bytes_of(&(self.next.start..self.next.start + 1));
+            let room = (range.end - range.start - self.crc_bytes) as usize;
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.crc.update(now);
+            self.crc_bytes += now.len() as u64;
+            bytes = later;
+            if now.len() == room {
+                let got = std::mem::take(&mut self.crc).finish();
+                let expected = self.blocks.checksums[self.next.start];
+                if got != expected {
+                    return Err(BadBlock { bytes: range, expected, got });
+                }
+                self.next.start += 1;
+                self.crc_bytes = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all blocks were checked.
+    pub fn is_over(&self) -> bool {
+        self.next.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::crc32c;
+    use crate::kinds::Dtype;
+    use catchment_codec::Codec;
+
+    fn bytes(count: usize) -> Vec<u8> {
+        (0..count as u32).map(|n| (n * 7 + n / 251) as u8).collect()
+    }
+
+    fn entry(stored: &[u8]) -> ColumnEntry {
+        let stored_bytes = stored.len() as u64;
+        ColumnEntry {
+            id: 1,
+            codec: Codec::None,
+            dtype: Dtype::U8,
+            flags: column_flags(stored_bytes),
+            crc32c: crc32c(stored),
+            offset: 192,
+            stored_bytes,
+            raw_bytes: stored_bytes,
+            rows: stored_bytes,
+            start_ns: 0,
+            first_sample: 0,
+        }
+    }
+
+    #[test]
+    fn a_table_has_the_checksum_of_each_block_however_the_bytes_came() {
+        for count in [65_537, 131_072, 200_000] {
+            let stored = bytes(count);
+            let mut table = Vec::new();
+            BlockChecksums::of(&stored).encode_table(&mut table);
+            let range = entry(&stored).table_range();
+            assert_eq!(range.start, (192 + count as u64).next_multiple_of(64));
+            assert_eq!(range.end - range.start, table.len() as u64);
+            for part in [1_000, 65_536, 70_001] {
+                let mut digest = BlockDigest::default();
+                stored.chunks(part).for_each(|part| digest.update(part));
+                let checksums = digest.finish();
+                assert_eq!(digest.finish(), BlockChecksums::default());
+                assert_eq!(checksums.crc32c(), crc32c(&stored), "{count} in {part}");
+                let mut again = Vec::new();
+                checksums.encode_table(&mut again);
+                assert_eq!(again, table);
+            }
+            let values = table.chunks_exact(4).map(|value| u32_at(value, 0));
+            let expected = stored.chunks(CHECKED_BLOCK_BYTES as usize).map(crc32c);
+            assert!(values.clone().take(values.len() - 1).eq(expected));
+            assert_eq!(table.len() as u64, table_bytes(count as u64));
+        }
+    }
+
+    #[test]
+    fn short_columns_have_no_table_whatever_their_flag() {
+        for count in [0, 1, 65_535, 65_536] {
+            let stored = bytes(count);
+            let mut table = Vec::new();
+            BlockChecksums::of(&stored).encode_table(&mut table);
+            assert!(table.is_empty());
+            let flagged = ColumnEntry { flags: BLOCK_CHECKSUMS, ..entry(&stored) };
+            assert!(!flagged.has_table() && flagged.table_range().is_empty());
+            assert_eq!(stored_space(count as u64), (count as u64).next_multiple_of(64));
+            assert!(Blocks::decode(&flagged, &table).is_none());
+        }
+        assert_eq!(stored_space(65_537), 65_600 + 64);
+    }
+
+    #[test]
+    fn a_table_of_other_bytes_is_refused() {
+        let stored = bytes(200_000);
+        let (good, mut table) = (entry(&stored), Vec::new());
+        BlockChecksums::of(&stored).encode_table(&mut table);
+        assert_eq!(Blocks::decode(&good, &table).expect("fits").count(), 4);
+        // Data and table of another column fit each other, and not the entry.
+        assert!(Blocks::decode(&ColumnEntry { crc32c: 1, ..good }, &table).is_none());
+        let longer = ColumnEntry { stored_bytes: 200_001, ..good };
+        assert!(Blocks::decode(&longer, &table).is_none());
+        for at in 0..table.len() {
+            let mut bad = table.clone();
+            bad[at] ^= 0x10;
+            assert!(Blocks::decode(&good, &bad).is_none(), "byte {at}");
+        }
+        assert!(Blocks::decode(&good, &table[..table.len() - 4]).is_none());
+    }
+
+    #[test]
+    fn a_damaged_block_is_named_and_others_are_given() {
+        let mut stored = bytes(200_000);
+        let (good, mut table) = (entry(&stored), Vec::new());
+        BlockChecksums::of(&stored).encode_table(&mut table);
+        let blocks = Blocks::decode(&good, &table).expect("fits");
+        stored[131_072] ^= 1;
+        for (range, damaged) in [(0..131_072, false), (131_072..200_000, true), (5..131_073, true)]
+        {
+            let held = blocks.holding(&range);
+            let bytes = blocks.bytes_of(&held);
+            let mut check = blocks.check(held);
+            let slice = &stored[bytes.start as usize..bytes.end as usize];
+            let checked = slice.chunks(30_000).try_for_each(|part| check.update(part));
+            assert_eq!(checked.is_err(), damaged, "{range:?}");
+            assert!(damaged || check.is_over());
+            if let Err(bad) = checked {
+                assert_eq!(bad.bytes, 131_072..196_608);
+            }
+        }
+        assert!(blocks.holding(&(7..7)).is_empty());
+        assert_eq!(blocks.holding(&(65_535..65_537)), 0..2);
+    }
+}

@@ -1,0 +1,90 @@
+"""The golden files of version 1.3: ranges of columns, by the checksums of their blocks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catchment
+from fixtures import REPOSITORY
+
+FOLDER = REPOSITORY / "crates/format/frame/tests/golden/v1.3"
+START_S = 1_400_000_000
+
+
+def described(name: str) -> dict[str, Any]:
+    """What stands beside a file."""
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+def written(frame: int, start: int, count: int) -> bytes:
+    """The samples of a frame, as its description says what they are."""
+    n = np.arange(start, start + count, dtype=np.uint64)
+    return (7 * n + n // 251 + 13 * frame).astype(np.uint8).tobytes()
+
+
+def read(channel: catchment.Channel, rate: int, frame: int, start: int, count: int) -> bytes:
+    """Samples of a frame, counted from its first."""
+    first = rate * (START_S + frame) + start
+    return b"".join(
+        segment.data.tobytes() for segment in channel.segments(samples=(first, first + count))
+    )
+
+
+@pytest.mark.parametrize("name", ["blocks-none", "blocks-unclosed"])
+def test_ranges_across_the_borders_of_blocks_are_what_was_written(name: str) -> None:
+    about = described(name)
+    with catchment.open(FOLDER / f"{name}.catch") as run:
+        for channel, rate in about["channels"]:
+            for start, count in ((0, 1), (65_530, 6), (rate - 2, 2), (1, rate - 1), (0, rate)):
+                assert read(run[channel], rate, 0, start, count) == written(0, start, count)
+
+
+@pytest.mark.parametrize("name", ["blocks-blosc", "blocks-lz4"])
+def test_parts_of_encoded_columns_are_those_of_the_whole(name: str) -> None:
+    ((channel, rate),) = described(name)["channels"]
+    with catchment.open(FOLDER / f"{name}.catch") as run:
+        whole = run[channel].numpy()
+        assert len(whole) == rate
+        assert not whole.reshape(-1)[np.arange(rate) % 16 < 8].any()
+        part = read(run[channel], rate, 0, 65_500, 100)
+        assert part == whole[65_500:65_600].tobytes()
+
+
+def test_damaged_blocks_are_refused_and_others_given() -> None:
+    about = described("blocks-damaged")
+    rates = dict(about["channels"])
+    with catchment.open(FOLDER / "blocks-damaged.catch") as run:
+        for number, frame in enumerate(about["frames"]):
+            channel, rate = run[frame["channel"]], rates[frame["channel"]]
+            for part in [*frame["ranges"], {"from": 0, "count": rate, "given": frame["whole"]}]:
+                start, count = part["from"], part["count"]
+                if part["given"]:
+                    assert read(channel, rate, number, start, count) == written(
+                        number, start, count
+                    )
+                else:
+                    with pytest.raises(catchment.FileError, match="checksum"):
+                        read(channel, rate, number, start, count)
+
+
+def test_reserved_parts_are_passed_over_and_a_qualified_column_is_refused() -> None:
+    about = described("reserved")
+    with catchment.open(FOLDER / "reserved.catch") as run:
+        frames = list(run.frames())
+        assert len(frames) == about["event_frames"]
+        assert len(run.events) == about["rows"]
+        first, qualified, last = run.sources
+        assert len(frames[0][qualified].data) > 0
+        assert all(len(frames[1][source].keys) > 0 for source in (first, last))
+        with pytest.raises(catchment.FileError, match="32768"):
+            _ = frames[1][qualified].data
+
+
+def test_runs_open_with_and_without_the_check_of_whole_columns() -> None:
+    for check_columns in (True, False):
+        with catchment.open(FOLDER / "blocks-none.catch", check_columns=check_columns) as run:
+            assert read(run["X1:LONG"], 200_000, 0, 9, 70_000) == written(0, 9, 70_000)
