@@ -1,7 +1,7 @@
 # Names only: what they do is in xtask. Arguments go through ARGS: make demo ARGS="--seconds 5".
 XTASK := cargo xtask
 
-.PHONY: demo build test check sim sim-mutants fuzz bench web docs clean
+.PHONY: demo build test test-long check sim sim-mutants fuzz bench web docs clean
 
 demo:
 	@$(XTASK) demo $(ARGS)
@@ -11,6 +11,9 @@ build:
 
 test:
 	@$(XTASK) test $(ARGS)
+
+test-long:
+	@$(XTASK) test-long
 
 check:
 	@$(XTASK) check

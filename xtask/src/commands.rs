@@ -10,6 +10,7 @@ use crate::python::Python;
 use crate::repository::Repository;
 use crate::tidy;
 use crate::web::{Web, chromium};
+use crate::{fuzz, sim};
 
 /// Every bench, reduced, so that none can rot: the arguments of one command each.
 const BENCHES_REDUCED: &[&[&str]] = &[
@@ -28,6 +29,12 @@ const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
 /// Spinning processes of `test --busy`, and how often it runs the tests.
 const SPINNING: usize = 4;
 const BUSY_ROUNDS: usize = 3;
+
+/// Seeds of the simulator in `test-long`: those that no run had before.
+const SEEDS_LONG: &str = "20000";
+
+/// Seconds of each fuzz target in `test-long`.
+const FUZZ_SECONDS_LONG: &str = "600";
 
 /// Folders that commands make, besides cargo's.
 const MADE: &[&str] = &[
@@ -140,6 +147,15 @@ fn bench_reduced(
     bench.current_dir(&repository.root).env("CATCHMENT_PYTHON", python.interpreter());
     let needs = [built, python.ready()];
     steps.run(&format!("catchment {}", arguments.join(" ")), &needs, &mut bench);
+}
+
+/// Runs what takes longer than the gate allows. What fails keeps nothing else from running.
+pub fn test_long() -> Result<()> {
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let planted = sim::mutants(&[]);
+    let seeds = sim::run(&words(&["--seeds", SEEDS_LONG]));
+    let fuzzed = fuzz::run(&fuzz::Options::parse(&words(&["--seconds", FUZZ_SECONDS_LONG]))?);
+    planted.and(seeds).and(fuzzed)
 }
 
 /// Tests the page over a recorder with emulated sources.

@@ -18,6 +18,7 @@ cargo xtask COMMAND
   build                            build the program, target/release/catchment
   test                             every test: Rust, Python, end to end, reduced benches
   test --busy                      the Rust tests three times, beside four spinning processes
+  test-long                        planted defects, 20,000 new seeds, 10 min of each fuzz target
   check                            format, lints, tidy, docs, Python's types
   tidy                             the house's rules
   sim [SEED] [ARGS]                seeds of the simulator until stopped, or one; sim --help
@@ -46,6 +47,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("build", []) => commands::program(),
         ("test", []) => commands::test(),
         ("test", [busy]) if busy == "--busy" => commands::test_busy(),
+        ("test-long", []) => commands::test_long(),
         ("check", []) => commands::check(),
         ("tidy", []) => tidy::check(),
         ("fuzz", _) => fuzz::run(&fuzz::Options::parse(rest)?),

@@ -20,9 +20,6 @@ use crate::trend_agent::TrendFeed;
 use crate::wiring::{Pools, Wiring};
 use crate::write::{Write, WriteParts};
 
-/// Frames between the build and the write agent; what more there is waits in the build agent.
-const FRAMES_QUEUED: usize = 2;
-
 /// All agents of a recorder but for the one of trends.
 pub(crate) struct Agents<S: FolderStore> {
     pub(crate) receives: Vec<Box<dyn Agent>>,
@@ -73,8 +70,9 @@ impl<S: FolderStore> Agents<S> {
             encoders: wakers.encoders,
             writer: wakers.writer.clone(),
         };
-        let (frames_in, frames) = crossbeam_channel::bounded(FRAMES_QUEUED);
-        let (done, done_out) = crossbeam_channel::bounded(FRAMES_QUEUED + 2);
+        let queued = config.sizes.frames_queued;
+        let (frames_in, frames) = crossbeam_channel::bounded(queued);
+        let (done, done_out) = crossbeam_channel::bounded(queued + 2);
         let schema = Arc::new(schema(config)?);
         let parts = WriteParts { schema, identity, frames, done, first, sources };
         let what = "the first file";

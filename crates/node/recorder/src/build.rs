@@ -31,8 +31,6 @@ const IDLE_NS: u64 = 1_000_000;
 const REUSE_MAX: usize = 64;
 /// How often displays get new counts of events.
 const STATUS_INTERVAL_NS: u64 = 100_000_000;
-/// Descriptors taken from one ring per cycle.
-const BATCH_FRAGMENTS_MAX: usize = 1 << 16;
 
 /// Descriptors from one receive agent, and how full their ring is.
 pub(crate) type Ring = (Consumer<Fragment>, Arc<FillLevel>);
@@ -111,6 +109,8 @@ pub(crate) struct Pipeline {
     pub(crate) restarts: u64,
     /// The same of jumps ahead.
     pub(crate) jumps: u64,
+    /// Descriptors that are taken from one ring in a cycle.
+    pub(crate) cycle_fragments: usize,
 }
 
 impl Agent for Build {
@@ -258,7 +258,7 @@ impl Pipeline {
     fn take_descriptors(&mut self, now_ns: u64) -> usize {
         let mut taken = 0;
         for (ring, fill) in &mut self.rings {
-            let available = ring.slots().min(BATCH_FRAGMENTS_MAX);
+            let available = ring.slots().min(self.cycle_fragments);
             if available == 0 {
                 continue;
             }

@@ -13,7 +13,7 @@ use catchment_model::units::{Bytes, Time};
 use catchment_net::{Network, check_cpu};
 
 use crate::budget::SystemMemory;
-use crate::config::{ConfigError, ENCODE_BYTES_MIN, RecorderConfig, builder_config, disk_config};
+use crate::config::{ConfigError, RecorderConfig, builder_config, disk_config};
 use crate::links::check_links;
 
 impl RecorderConfig {
@@ -28,6 +28,7 @@ impl RecorderConfig {
 
     /// Checks what does not depend on the machine.
     pub(crate) fn check_values(&self) -> Result<(), ConfigError> {
+        self.sizes.check()?;
         self.check_bounds()?;
         self.check_sources()?;
         crate::frame_writer::schema(self)?;
@@ -51,8 +52,10 @@ impl RecorderConfig {
         let threads = self.encode.threads;
         require((1..=64).contains(&threads), "encode.threads", "1 to 64", threads)?;
         let bytes = self.encode.bytes;
-        let fits = (ENCODE_BYTES_MIN..=1 << 30).contains(&bytes);
-        require(fits, "encode.bytes", "1 MiB to 1 GiB", bytes)?;
+        let least = self.sizes.encode_bytes_min;
+        let fits = (least..=1 << 30).contains(&bytes);
+        let expected = format_args!("{least} bytes to 1 GiB");
+        require(fits, "encode.bytes", expected, bytes)?;
         let file = self.write.file_bytes;
         let frame = if self.links.is_empty() { frame } else { frame.max(channels) };
         let least = frame.saturating_mul(2);

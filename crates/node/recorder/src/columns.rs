@@ -104,11 +104,11 @@ mod tests {
     use catchment_builder::ColumnCut;
 
     use super::*;
-    use crate::pool::{CHUNK_BYTES_MIN, ChunkUse, Held};
+    use crate::pool::{ChunkUse, Held};
 
     #[test]
     fn a_columns_chunks_are_free_when_whoever_has_it_drops_it() {
-        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 4, 1, 1, 0).unwrap();
+        let pool = ChunkPool::new("segments", 512 << 10, 128 << 10..=256 << 10, 1, 1, 0).unwrap();
         let (pool, held) = (Arc::new(pool), Arc::new(Held::new(1)));
         let mut chunks = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
         let mut cut = Cut::default();

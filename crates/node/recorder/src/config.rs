@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
 use crate::links::{Lane, LinkConfig, lanes};
+use crate::sizes::Sizes;
 
 /// A recorder: what it listens to, how it builds, where it writes.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct RecorderConfig {
     pub text: String,
     /// Whether an emulator sends what is recorded: every file of the run says so.
     pub emulated: bool,
+    /// Sizes of the queues, batches and chunks between the agents.
+    pub sizes: Sizes,
 }
 
 /// One source and the port that it sends to.
@@ -285,6 +288,7 @@ impl RecorderConfig {
             memory_bytes: SystemMemory::now().default_budget_bytes(),
             text: String::new(),
             emulated: false,
+            sizes: Sizes::default(),
         }
     }
 
@@ -327,7 +331,7 @@ impl RecorderConfig {
     }
 
     fn encode_bytes_of(&self, memory_bytes: u64) -> usize {
-        self.encode.bytes.min((memory_bytes / 32) as usize).max(ENCODE_BYTES_MIN)
+        self.encode.bytes.min((memory_bytes / 32) as usize).max(self.sizes.encode_bytes_min)
     }
 
     /// What the sources' chunks get: half where there are links too.
@@ -442,7 +446,7 @@ impl RecorderConfig {
     pub fn memory_bytes_min(&self) -> u64 {
         let (_, chunk_lanes) = self.lanes();
         let lanes = self.sources.len().max(chunk_lanes.len()) as u64;
-        let segments = lanes * 4 * crate::pool::CHUNK_BYTES_MIN as u64 + 2 * self.frame.bytes;
+        let segments = lanes * 4 * self.sizes.chunk_bytes_min as u64 + 2 * self.frame.bytes;
         let segments = segments.max(self.two_events_bytes_min());
         let parts = if self.links.is_empty() || self.sources.is_empty() { 1 } else { 2 };
         // Divisions round; a chunk that is not whole is none.
@@ -484,9 +488,9 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
     BuilderConfig {
         number_bits: crate::slices::SLICE_BITS,
         voters: (0..).zip(&config.links).flat_map(channels).collect(),
-        number_back_max: crate::slices::back_max(slice_ns, LINK_WINDOW_SLICES),
+        number_back_max: crate::slices::back_max(slice_ns, config.sizes.link_window_slices),
         timeout_ns: config.build.timeout_ns,
-        window_events: LINK_WINDOW_SLICES,
+        window_events: config.sizes.link_window_slices,
         reorder_events: LINK_REORDER_SLICES,
         skips_are_losses: true,
         incomplete: IncompletePolicy::Keep,
@@ -525,10 +529,6 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
     }
 }
 
-/// Raw bytes under way in the threads that encode, at least.
-pub(crate) const ENCODE_BYTES_MIN: usize = 1 << 20;
-/// Slices that can be open at a time.
-const LINK_WINDOW_SLICES: u64 = 4_096;
 /// How many slices behind its newest one a channel's part may come and still be waited for.
 const LINK_REORDER_SLICES: u64 = 2;
 

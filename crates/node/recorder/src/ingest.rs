@@ -22,8 +22,8 @@ use crate::live::{Live, MalformedPacket};
 use crate::pool::{Chunk, ChunkPool, Held};
 use crate::senders::Heard;
 
-/// Descriptors gathered before they are passed on.
-const BATCH_FRAGMENTS: usize = 4_096;
+/// Descriptors of one datagram: room for these is kept beside a full batch.
+const DATAGRAM_FRAGMENTS: usize = 4_096;
 /// Malformed packets of one source, and rejected senders, are shown at most this often.
 const SHOWN_EVERY_NS: u64 = 1_000_000_000;
 
@@ -35,6 +35,8 @@ pub(crate) struct Ingest {
     // The chunks that are being filled, by the index that the intake gave them.
     chunks: Vec<Option<Chunk>>,
     batch: Vec<Fragment>,
+    /// Descriptors that are gathered before they are passed on.
+    batch_fragments: usize,
     ring: Producer<Fragment>,
     ring_fill: Arc<FillLevel>,
     pool: Arc<ChunkPool>,
@@ -64,6 +66,8 @@ pub(crate) struct SourceMemory {
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) held: Arc<Held>,
     pub(crate) live: Arc<Live>,
+    /// Descriptors that a receive agent gathers before it passes them on.
+    pub(crate) batch_fragments: usize,
 }
 
 impl Ingest {
@@ -84,14 +88,15 @@ impl Ingest {
                 rejected_shown_ns: None,
             })
             .collect();
-        let SourceMemory { pool, held, live } = memory.clone();
+        let SourceMemory { pool, held, live, .. } = memory.clone();
         Self {
             now_ns: 0,
             dirty: Vec::with_capacity(sockets.len()),
             sockets,
             chunks: (0..chunk_count).map(|_| None).collect(),
             // One datagram may go beyond a full batch.
-            batch: Vec::with_capacity(2 * BATCH_FRAGMENTS),
+            batch: Vec::with_capacity(memory.batch_fragments + DATAGRAM_FRAGMENTS),
+            batch_fragments: memory.batch_fragments,
             ring,
             ring_fill,
             pool,
@@ -190,7 +195,7 @@ impl Ingest {
     #[inline]
     pub(crate) fn describe(&mut self, fragment: Fragment) {
         self.batch.push(fragment);
-        if self.batch.len() == BATCH_FRAGMENTS {
+        if self.batch.len() == self.batch_fragments {
             self.pass_on();
         }
     }
@@ -198,7 +203,7 @@ impl Ingest {
     /// Whether there is room for the descriptors of another datagram.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
-        self.batch.len() < BATCH_FRAGMENTS
+        self.batch.len() < self.batch_fragments
     }
 
     /// Passes on to the build agent what its ring has room for, and says whether that was all. The

@@ -38,6 +38,7 @@ mod recorder;
 mod run_files;
 mod run_gate;
 mod senders;
+mod sizes;
 mod slices;
 mod sockets;
 mod throttle;
@@ -56,4 +57,5 @@ pub use live::{Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, S
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
 pub use senders::Stranger;
+pub use sizes::Sizes;
 pub use wiring::{Bind, Endpoint};

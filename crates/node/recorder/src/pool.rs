@@ -15,7 +15,7 @@
 //! has published, and only published bytes are read, until the chunk is given back.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -24,9 +24,6 @@ use catchment_builder::Span;
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
 
-/// The smallest chunk: two of the largest datagrams.
-pub(crate) const CHUNK_BYTES_MIN: usize = 128 << 10;
-const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Populated when the pool is made; chunks are handed out from here first. More would make the
 /// start slow: where a host lends the memory, its first touch may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
@@ -37,8 +34,6 @@ const POPULATE_STEP_BYTES: usize = 2 << 20;
 /// Marks the offset of a chain, whose first chunk stands in bits 32 to 62. No range of bytes that
 /// ends where a chain begins is joined with it: the bits below are zero, and lengths have 32 bits.
 const CHAIN: u64 = 1 << 63;
-
-const _: () = assert!(CHUNK_BYTES_MIN >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
 /// All chunks of a recorder.
 #[derive(Debug)]
@@ -68,21 +63,23 @@ pub(crate) struct Chunk {
 }
 
 impl ChunkPool {
-    /// A pool of about that many bytes, of which so many lanes of so many sources fill chunks. Each
-    /// source may hold two fragments of `longest_bytes`, whatever its share.
+    /// A pool of about that many bytes, of which so many lanes of so many sources fill chunks, which
+    /// have the larger of two sizes where each lane can have 16 of them. Each source may hold two
+    /// fragments of `longest_bytes`, whatever its share.
     ///
     /// # Errors
     /// The system's, where it refuses the memory.
     pub(crate) fn new(
         name: &str,
         bytes: u64,
+        chunk_sizes: RangeInclusive<usize>,
         lane_count: usize,
         source_count: usize,
         longest_bytes: u64,
     ) -> io::Result<Self> {
         let wanted = bytes / (lane_count as u64 * 16).max(1);
-        let chunk_bytes =
-            if wanted >= CHUNK_BYTES_MAX as u64 { CHUNK_BYTES_MAX } else { CHUNK_BYTES_MIN };
+        let (least, most) = chunk_sizes.into_inner();
+        let chunk_bytes = if wanted >= most as u64 { most } else { least };
         let count = u32::try_from(bytes / chunk_bytes as u64).unwrap_or(u32::MAX).max(1);
         let memory_bytes = count as usize * chunk_bytes;
         let (protection, flags) = (
@@ -450,9 +447,12 @@ mod tests {
 
     use super::*;
 
+    const CHUNK_BYTES: usize = 128 << 10;
+    const CHUNKS: RangeInclusive<usize> = CHUNK_BYTES..=2 * CHUNK_BYTES;
+
     #[test]
     fn a_chunk_comes_back_when_its_source_has_moved_on_and_its_bytes_are_done() {
-        let pool = ChunkPool::new("segments", 4 << 20, 1, 1, 0).unwrap();
+        let pool = ChunkPool::new("segments", 4 << 20, CHUNKS, 1, 1, 0).unwrap();
         let held = Arc::new(Held::new(1));
         let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
         let payload = vec![7_u8; 60_000];
@@ -481,7 +481,7 @@ mod tests {
 
     #[test]
     fn what_is_appended_stands_on_its_alignment() {
-        let pool = ChunkPool::new("segments", 1 << 20, 1, 1, 0).unwrap();
+        let pool = ChunkPool::new("segments", 1 << 20, CHUNKS, 1, 1, 0).unwrap();
         let mut chunk = pool.take().unwrap();
         let first = pool.append(&mut chunk, &[1; 3], 8).unwrap();
         let second = pool.append(&mut chunk, &[2; 16], 8).unwrap();
@@ -494,17 +494,16 @@ mod tests {
 
     #[test]
     fn a_fragment_of_many_parts_is_a_chain_of_chunks_until_it_is_done() {
-        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 8, 1, 1, 0).unwrap();
+        let pool = ChunkPool::new("segments", CHUNK_BYTES as u64 * 8, CHUNKS, 1, 1, 0).unwrap();
         let held = Arc::new(Held::new(1));
         let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
         // So that the chain's chunks are not in the order of their numbers.
         let mut first: Vec<_> = std::iter::from_fn(|| pool.take()).take(4).collect();
         first.swap(0, 2);
         pool.take_back(&mut first);
-        let payload: Vec<u8> =
-            (0..CHUNK_BYTES_MIN * 3 - 5).map(|byte| (byte % 251) as u8).collect();
+        let payload: Vec<u8> = (0..CHUNK_BYTES * 3 - 5).map(|byte| (byte % 251) as u8).collect();
         let mut chunks = Vec::new();
-        assert!(!pool.take_chain(CHUNK_BYTES_MIN as u64 * 9, &mut chunks) && chunks.is_empty());
+        assert!(!pool.take_chain(CHUNK_BYTES as u64 * 9, &mut chunks) && chunks.is_empty());
         assert!(pool.take_chain(payload.len() as u64, &mut chunks));
         held.took(0, chunks.len() as u32);
         let parts: Vec<usize> = (0..payload.len()).step_by(8_184).collect();
@@ -518,7 +517,7 @@ mod tests {
         let range = |span: Span| unsafe { pool.bytes(span.offset, span.bytes) };
         let read: Vec<u8> = pool.ranges(Span { offset, bytes }).flat_map(range).copied().collect();
         assert_eq!(read, payload);
-        assert_eq!((held.of(0), pool.fill().level()), (3, 3 * CHUNK_BYTES_MIN as u64));
+        assert_eq!((held.of(0), pool.fill().level()), (3, 3 * CHUNK_BYTES as u64));
         used.done(&pool, offset, bytes);
         used.give_back(&pool);
         assert_eq!((held.of(0), pool.fill().level()), (0, 0));
@@ -526,7 +525,7 @@ mod tests {
 
     #[test]
     fn a_spent_pool_says_so() {
-        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 3, 3, 3, 0).unwrap();
+        let pool = ChunkPool::new("segments", CHUNK_BYTES as u64 * 3, CHUNKS, 3, 3, 0).unwrap();
         let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!(taken.len(), pool.chunk_count());
         pool.give_back(&[taken[1].id]);

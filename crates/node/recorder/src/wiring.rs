@@ -24,9 +24,7 @@ use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
 use crate::receive::{Intake, Receive};
 use crate::recorder::RecorderError;
-
-/// Descriptors between a receive agent and the build agent.
-const RING_FRAGMENTS: usize = 1 << 19;
+use crate::sizes::Sizes;
 
 /// All that the agents need, before they run.
 pub(crate) struct Wiring {
@@ -217,18 +215,21 @@ impl Parts<'_> {
         sources: usize,
         longest_bytes: u64,
     ) -> Result<SourceMemory, RecorderError> {
-        let pool = ChunkPool::new(name, bytes, lanes, sources, longest_bytes);
+        let Sizes { chunk_bytes_min, chunk_bytes_max, .. } = self.config.sizes;
+        let chunks = chunk_bytes_min..=chunk_bytes_max;
+        let pool = ChunkPool::new(name, bytes, chunks, lanes, sources, longest_bytes);
         let what = "segment memory";
         let pool = Arc::new(pool.map_err(|source| RecorderError::System { what, source })?);
         self.live.add_fill(Arc::clone(pool.fill()));
         // By the numbers of the ledger.
         let held = Arc::new(Held::new(self.config.ledger_count()));
-        Ok(SourceMemory { pool, held, live: Arc::clone(self.live) })
+        let batch_fragments = self.config.sizes.batch_fragments;
+        Ok(SourceMemory { pool, held, live: Arc::clone(self.live), batch_fragments })
     }
 
     fn ring(&self, rings: &mut Vec<Ring>, name: &str) -> (Producer<Fragment>, Arc<FillLevel>) {
-        let (producer, consumer) = RingBuffer::new(RING_FRAGMENTS);
-        let bytes = RING_FRAGMENTS * size_of::<Fragment>();
+        let (producer, consumer) = RingBuffer::new(self.config.sizes.ring_fragments);
+        let bytes = self.config.sizes.ring_fragments * size_of::<Fragment>();
         let fill = Arc::new(FillLevel::new(name, bytes as u64));
         self.live.add_fill(Arc::clone(&fill));
         rings.push((consumer, Arc::clone(&fill)));
@@ -266,6 +267,7 @@ impl Parts<'_> {
             refused: false,
             restarts: 0,
             jumps: 0,
+            cycle_fragments: self.config.sizes.cycle_fragments,
         }
     }
 }

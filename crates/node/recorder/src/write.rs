@@ -44,8 +44,6 @@ use crate::run_files::RunFiles;
 const IDLE_NS: u64 = 5_000_000;
 /// What a step counts as, beside what is copied in it.
 const STEP_BYTES: usize = 16 << 10;
-/// Bytes that are copied in one cycle.
-const CYCLE_BYTES: usize = 4 << 20;
 
 /// What a frame's increments, and what fills its last block, take at most.
 const INCREMENT_BYTES: u64 = 64 << 10;
@@ -64,6 +62,8 @@ pub(crate) struct Write<S: FolderStore> {
     /// The ledger when the last frame was encoded.
     encoded: Ledger,
     frame_header_bytes: u64,
+    /// Bytes that are copied in one cycle.
+    cycle_bytes: usize,
 }
 
 /// What a write agent is made of.
@@ -117,6 +117,7 @@ impl<S: FolderStore> Write<S> {
             streaming: None,
             encoded: Ledger::new(config.ledger_count()),
             frame_header_bytes: config.frame_header_bytes_max() as u64,
+            cycle_bytes: config.sizes.cycle_bytes,
         })
     }
 
@@ -235,7 +236,7 @@ impl<S: FolderStore> Agent for Write<S> {
     /// Writes frames until the build agent has ended, then closes the run.
     fn work(&mut self, now_ns: u64) -> Work {
         self.now_ns = now_ns;
-        let mut budget = CYCLE_BYTES;
+        let mut budget = self.cycle_bytes;
         let mut done = self.files.poll(now_ns);
         loop {
             match self.step(&mut budget) {

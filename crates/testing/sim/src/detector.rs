@@ -6,11 +6,30 @@
 //! behind the same mistake of its encoder.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use catchment_fixtures::Random;
 use catchment_test_protocol as test_protocol;
 
 use crate::plan::{Plan, SourcePlan};
+
+/// A packet, and what it brings where it arrives as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// What is on the wire.
+    pub bytes: Vec<u8>,
+    /// Indices of the fragments in what its source has sent; none of a link, or of garbage.
+    pub fragments: Range<usize>,
+    /// Which part of its fragment it has, and how many parts that has.
+    pub part: (usize, usize),
+}
+
+impl Packet {
+    /// A packet of which nothing is known.
+    pub fn unknown(bytes: Vec<u8>) -> Self {
+        Self { bytes, fragments: 0..0, part: (0, 1) }
+    }
+}
 
 /// A fragment that a source has sent.
 #[derive(Clone, Copy, Debug)]
@@ -38,10 +57,6 @@ pub struct SentBySource {
     by_hash: BTreeMap<u64, Vec<usize>>,
     /// Packets of the source that arrived with a changed bit.
     pub corrupted: Vec<Vec<u8>>,
-    /// Packets that arrived at an open recorder's buffer: taken by it, and dropped there.
-    pub arrived: u64,
-    /// Packets that its buffer had no room for.
-    pub dropped: u64,
     /// Packets that are none.
     pub garbage: u64,
 }
@@ -57,6 +72,11 @@ impl SentBySource {
     fn add(&mut self, fragment: SentFragment, bytes: &[u8]) {
         self.by_hash.entry(hash(bytes)).or_default().push(self.fragments.len());
         self.fragments.push(SentFragment { bytes: bytes.len() as u64, ..fragment });
+    }
+
+    /// The index of its fragment of an event.
+    pub fn index_of(&self, trigger: u64) -> Option<usize> {
+        self.fragments.binary_search_by_key(&trigger, |fragment| fragment.trigger).ok()
     }
 
     /// The fragments that have these bytes.
@@ -94,8 +114,10 @@ pub struct SourceState {
     sequence: u64,
     /// Sub-events that wait for others of their packet.
     batch: Vec<Vec<u8>>,
+    /// Fragments that it had sent when the packet began that waits for others.
+    batch_from: usize,
     /// What it sent last.
-    last: Vec<Vec<u8>>,
+    last: Vec<Packet>,
     /// What is added to triggers for their number.
     number_offset: u64,
     numbering: u32,
@@ -111,6 +133,7 @@ impl SourceState {
             number_mask: (1 << plan.number_bits()) - 1,
             sequence: 0,
             batch: Vec::new(),
+            batch_from: 0,
             last: Vec::new(),
             number_offset: plan.first_number,
             numbering: 0,
@@ -139,7 +162,7 @@ impl SourceState {
         sent_ns: u64,
         chance: &mut Random,
         sent: &mut SentBySource,
-    ) -> Vec<Vec<u8>> {
+    ) -> Vec<Packet> {
         let payload = self.payload(trigger);
         let number = trigger.wrapping_add(self.number_offset);
         let (numbering, bytes) = (self.numbering, 0);
@@ -147,6 +170,9 @@ impl SourceState {
             SentFragment { trigger, number: number & self.number_mask, numbering, sent_ns, bytes };
         if !self.plan.in_parts {
             let sub_event = self.sub_event(number, &payload);
+            if self.batch.is_empty() {
+                self.batch_from = sent.fragments.len();
+            }
             sent.add(fragment, &sub_event);
             self.batch.push(sub_event);
             return match self.batch.len() as u64 >= self.plan.batch {
@@ -154,10 +180,15 @@ impl SourceState {
                 false => Vec::new(),
             };
         }
+        let index = sent.fragments.len();
         sent.add(fragment, &payload);
         let number = number & ((1 << 48) - 1);
-        let mut packets = test_protocol::packets(number, &payload, 9_000, self.sequence);
+        let packets = test_protocol::packets(number, &payload, 9_000, self.sequence);
         self.sequence += packets.len() as u64;
+        let (fragments, parts) = (index..index + 1, packets.len());
+        let packet =
+            |(part, bytes)| Packet { bytes, fragments: fragments.clone(), part: (part, parts) };
+        let mut packets: Vec<_> = packets.into_iter().enumerate().map(packet).collect();
         for index in (1..packets.len()).rev() {
             packets.swap(index, chance.index(index + 1));
         }
@@ -166,18 +197,19 @@ impl SourceState {
     }
 
     /// What waits for others of its packet goes out.
-    pub fn flush(&mut self) -> Vec<Vec<u8>> {
+    pub fn flush(&mut self) -> Vec<Packet> {
         if self.batch.is_empty() {
             return Vec::new();
         }
-        let packet = self.packet();
+        let fragments = self.batch_from..self.batch_from + self.batch.len();
+        let packet = Packet { bytes: self.packet(), fragments, part: (0, 1) };
         self.batch.clear();
         self.last = vec![packet.clone()];
         vec![packet]
     }
 
     /// What it sent last, once more.
-    pub fn again(&self) -> Vec<Vec<u8>> {
+    pub fn again(&self) -> Vec<Packet> {
         self.last.clone()
     }
 

@@ -8,10 +8,14 @@
 //! | [`plan`] | the detector, the configuration and the rates that a seed makes |
 //! | [`schedule`] | what happens from outside, and when |
 //! | [`detector`] | what sources send, and what was sent |
+//! | [`arrivals`] | what arrived of it, and when |
 //! | [`links`] | what links of channels send |
 //! | [`recorder`] | the agents, and what wakes them |
 //! | [`world`] | the run: clock, network, what happens |
 //! | [`walk`] | frame files as the specification has them |
+//! | [`contents`] | tables of contents, checkpoints and locators, compared with the frames |
+//! | [`headers`] | ranges, times and flags, compared with what was sent |
+//! | [`bound`] | what must be recorded |
 //! | [`recorded`] | what the files hold, compared with what was sent |
 //! | [`oracle`] | what must be true of a run |
 //! | [`readers`] | what repair, audit and verify make of the files |
@@ -20,8 +24,12 @@
 //!
 //! Everything follows from the [`plan::Case`]: one case, one trace, byte for byte.
 
+pub mod arrivals;
+mod bound;
+pub mod contents;
 pub mod detector;
 pub mod fault;
+pub mod headers;
 pub mod links;
 mod options;
 pub mod oracle;
@@ -40,6 +48,8 @@ pub use options::Options;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use catchment_model::{Entry, SourceLedger};
+
 use crate::fault::Fault;
 use crate::oracle::Known;
 use crate::plan::{Case, Plan};
@@ -56,6 +66,8 @@ pub struct Report {
     pub happened: BTreeMap<Fault, u64>,
     /// Fragments that were sent, and that are in files.
     pub fragments: (u64, u64),
+    /// What the ledgers say became of packets and fragments.
+    pub ledger: SourceLedger,
     /// What happened.
     pub trace: Trace,
     /// What the files hold, where the run is traced.
@@ -79,18 +91,18 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
                 let of_link = link.map_or(0, |link| sent.slices.len() * channels(link));
                 (sent.fragments.len() + of_link) as u64
             });
-            let lives = outcome.lives.iter();
-            let recorded = lives
-                .map(|life| life.last.ledger.total()[catchment_model::Entry::FragmentsRecorded]);
-            let fragments = (sent.sum(), recorded.sum());
+            let mut ledger = SourceLedger::default();
+            outcome.lives.iter().for_each(|life| ledger.add(&life.last.ledger.total()));
+            let fragments = (sent.sum(), ledger[Entry::FragmentsRecorded]);
             let files = if is_traced { recorded::files(&outcome) } else { String::new() };
             let world::Outcome { happened, trace, .. } = outcome;
-            Report { failure, known, happened, fragments, trace, files }
+            Report { failure, known, happened, fragments, ledger, trace, files }
         }
         Err((why, trace)) => {
             let (failure, known, files) = (Some(why), Vec::new(), String::new());
             let (happened, fragments) = (BTreeMap::new(), (0, 0));
-            Report { failure, known, happened, fragments, trace, files }
+            let ledger = SourceLedger::default();
+            Report { failure, known, happened, fragments, ledger, trace, files }
         }
     }
 }

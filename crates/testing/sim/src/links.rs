@@ -7,6 +7,8 @@ use catchment_fixtures::Random;
 use catchment_frame::Dtype;
 use catchment_model::SampleRate;
 
+use crate::detector::Packet;
+
 /// A link of the detector.
 #[derive(Clone, Debug)]
 pub struct LinkPlan {
@@ -67,7 +69,7 @@ pub struct LinkState {
     plan: LinkPlan,
     seed: u64,
     sequence: u64,
-    last: Vec<Vec<u8>>,
+    last: Vec<Packet>,
 }
 
 impl LinkState {
@@ -82,21 +84,21 @@ impl LinkState {
     }
 
     /// What it sent last, once more.
-    pub fn again(&self) -> Vec<Vec<u8>> {
+    pub fn again(&self) -> Vec<Packet> {
         self.last.clone()
     }
 
     /// A heartbeat.
-    pub fn heartbeat(&self, slice: u64) -> Vec<u8> {
-        self.header(2, slice, 0)
+    pub fn heartbeat(&self, slice: u64) -> Packet {
+        Packet::unknown(self.header(2, slice, 0))
     }
 
     /// The packets of a slice.
-    pub fn slice(&mut self, slice: u64) -> Vec<Vec<u8>> {
+    pub fn slice(&mut self, slice: u64) -> Vec<Packet> {
         let channels: Vec<usize> = (0..self.plan.channels.len()).collect();
         let mut packets = Vec::new();
         for channels in channels.chunks(self.plan.channels_per_packet) {
-            packets.push(self.packet(slice, channels));
+            packets.push(Packet::unknown(self.packet(slice, channels)));
             self.sequence += 1;
         }
         self.last.clone_from(&packets);

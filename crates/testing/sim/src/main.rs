@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use catchment_model::SourceLedger;
 use catchment_sim::fault::Fault;
 use catchment_sim::oracle::Known;
 use catchment_sim::plan::{Case, Plan};
@@ -103,6 +104,7 @@ struct Found {
     happened: BTreeMap<Fault, (u64, u64)>,
     known: BTreeMap<Known, u64>,
     fragments: (u64, u64),
+    ledger: SourceLedger,
     failed: Vec<u64>,
     hash: u64,
 }
@@ -118,6 +120,7 @@ impl Found {
         }
         self.fragments.0 += report.fragments.0;
         self.fragments.1 += report.fragments.1;
+        self.ledger.add(&report.ledger);
         // In any order of the seeds.
         self.hash = self.hash.wrapping_add(report.trace.hash());
         if report.failure.is_some() {
@@ -166,7 +169,12 @@ fn many(options: &Options) -> ExitCode {
     let found = found.into_inner().expect("no thread panics");
     let minutes = began.elapsed().as_secs_f64() / 60.0;
     println!("{count} seeds in {:.1} s, {:.0} a minute", minutes * 60.0, count as f64 / minutes);
-    println!("{} fragments sent, {} recorded", found.fragments.0, found.fragments.1);
+    let (sent, recorded) = found.fragments;
+    let percent = 100.0 * recorded as f64 / sent.max(1) as f64;
+    println!("{sent} fragments sent, {recorded} recorded, {percent:.1} %");
+    for (entry, count) in found.ledger.iter().filter(|(_, count)| *count > 0) {
+        println!("{:>32} {count:>12}", entry.name());
+    }
     for fault in Fault::ALL {
         let (runs, times) = found.happened.get(fault).copied().unwrap_or_default();
         println!("{:>14} {runs:>8} runs {times:>10} times", fault.name());

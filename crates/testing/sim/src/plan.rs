@@ -6,7 +6,7 @@ use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_fixtures::Random;
 use catchment_frame::{Codings, ColumnCoding, Dtype};
 use catchment_ports::{StoreFaults, StoreTimes};
-use catchment_recorder::{ChannelConfig, LinkConfig, RecorderConfig, SourceConfig};
+use catchment_recorder::{ChannelConfig, LinkConfig, RecorderConfig, Sizes, SourceConfig};
 use catchment_test_protocol as test_protocol;
 
 use crate::fault::{Fault, Faults};
@@ -16,8 +16,8 @@ use crate::links::{ChannelPlan, LinkPlan};
 pub const MS: u64 = 1_000_000;
 /// A second.
 pub const S: u64 = 1_000 * MS;
-/// Bytes of the longest fragment that goes on over several packets: more than a chunk.
-pub const PART_FRAGMENT_BYTES_MAX: u64 = 200_000;
+/// Bytes of the longest fragment that goes on over several packets: up to eight chunks.
+pub const PART_FRAGMENT_BYTES_MAX: u64 = 500_000;
 
 /// A run, as it can be asked for again: a seed, and what is left of what it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,13 @@ pub struct SourcePlan {
     pub role: SourceRole,
 }
 
+impl SourcePlan {
+    /// Whether its fragments take many chunks.
+    fn has_chains(&self) -> bool {
+        self.payload_bytes_max == PART_FRAGMENT_BYTES_MAX
+    }
+}
+
 /// What the network does, of a thousand packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetworkPlan {
@@ -135,9 +142,20 @@ impl Plan {
     /// What follows from a case.
     pub fn of(case: Case) -> Self {
         let mut chance = case.chance("plan");
-        let count = 1 + chance.below(5) as u32;
-        let parts = [0, 0, 300, 1_000][chance.index(4)];
+        // Long enough for the window and the ring of seen bits to wrap several times.
+        let is_long = chance.below(16) == 0;
+        let count = 1 + chance.below(if is_long { 2 } else { 5 }) as u32;
+        let parts = if is_long { 0 } else { [0, 0, 300, 1_000][chance.index(4)] };
         let sources: Vec<_> = (0..count).map(|_| source(&mut chance, parts)).collect();
+        let has_chains = sources.iter().any(SourcePlan::has_chains);
+        let sources: Vec<_> = sources
+            .into_iter()
+            .map(|source| match (is_long, has_chains) {
+                (true, _) => SourcePlan { batch: 20, payload_bytes_max: 100, ..source },
+                (false, true) => SourcePlan { batch: 1, ..source },
+                (false, false) => source,
+            })
+            .collect();
         let sources = match sources.iter().all(|source| source.role != SourceRole::Required) {
             true => sources.into_iter().map(required).collect(),
             false => sources,
@@ -148,7 +166,11 @@ impl Plan {
             true => sources.into_iter().map(required).collect(),
             false => sources,
         };
-        let events = 30 + chance.below(400);
+        let events = match (is_long, has_chains) {
+            (true, _) => 3_000 + chance.below(2_000),
+            (false, true) => 30 + chance.below(60),
+            (false, false) => 30 + chance.below(400),
+        };
         let interval_ns = DURATION_NS / events;
         let events = events.min(case.events_max);
         // Numbers that wrap in the run, and others.
@@ -160,7 +182,7 @@ impl Plan {
         let network = network(&case);
         let store = store(&case);
         let queue_packets = match case.faults.has(Fault::SmallBuffer) {
-            true => 2 + case.chance("queue").below(20) as usize,
+            true => 2 + case.chance("queue").below(60) as usize,
             false => 1 << 20,
         };
         let begins_paused = chance.below(4) == 0;
@@ -199,11 +221,14 @@ fn required(source: SourcePlan) -> SourcePlan {
 
 fn source(chance: &mut Random, parts_per_thousand: u64) -> SourcePlan {
     let in_parts = chance.chance(parts_per_thousand);
-    let longest = if in_parts { [100, 30_000, 190_000] } else { [0, 100, 4_000] };
+    let longest = match in_parts {
+        true => [100, 30_000, 190_000, PART_FRAGMENT_BYTES_MAX],
+        false => [0, 100, 100, 4_000],
+    };
     SourcePlan {
         in_parts,
         big_endian: chance.below(2) == 0,
-        payload_bytes_max: longest[chance.index(3)],
+        payload_bytes_max: longest[chance.index(4)],
         batch: [1, 1, 1, 2, 5][chance.index(5)],
         lag_ns: chance.below(2) * chance.below(20 * MS),
         role: [
@@ -257,7 +282,7 @@ fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
     let least = config.memory_bytes_min();
     config.memory_bytes = match case.faults.has(Fault::SmallMemory) {
         true => least + chance.below(1 << 20),
-        false => least.max(32 << 20),
+        false => config.memory_bytes.max(least).max(32 << 20),
     };
 }
 
@@ -284,18 +309,18 @@ fn store(case: &Case) -> StoreTimes {
         if case.faults.has(fault) { drawn } else { 0 }
     };
     let faults = StoreFaults {
-        write_errors: rate(Fault::WriteError, 40_000),
-        sync_errors: rate(Fault::SyncError, 100_000),
-        open_errors: rate(Fault::OpenError, 300_000),
-        finish_errors: rate(Fault::FinishError, 300_000),
+        write_errors: rate(Fault::WriteError, 10_000),
+        sync_errors: rate(Fault::SyncError, 30_000),
+        open_errors: rate(Fault::OpenError, 200_000),
+        finish_errors: rate(Fault::FinishError, 200_000),
         text_errors: rate(Fault::TextError, 300_000),
-        hangs: rate(Fault::Hang, 5_000),
+        hangs: rate(Fault::Hang, 2_000),
         torn_writes: rate(Fault::Torn, 30_000),
         misdirected_writes: rate(Fault::Misdirected, 30_000),
         full_ns: None,
     };
     let from = BEGIN_NS + chance.below(DURATION_NS);
-    let until = from + chance.below(6 * S);
+    let until = from + chance.below(2 * S);
     let faults =
         StoreFaults { full_ns: case.faults.has(Fault::Full).then_some((from, until)), ..faults };
     let slow = case.faults.has(Fault::Slow);
@@ -305,6 +330,27 @@ fn store(case: &Case) -> StoreTimes {
         allocate_bytes: [0, 64 << 10, 1 << 20, 16 << 20][chance.index(4)],
         sync_interval_ns: [50 * MS, 200 * MS, S][chance.index(3)],
         faults,
+    }
+}
+
+/// Sizes of queues, batches and chunks: in most runs so small that they fill.
+fn sizes(case: &Case) -> Sizes {
+    let mut chance = case.chance("sizes");
+    if chance.below(8) == 0 {
+        return Sizes::default();
+    }
+    let chunk_bytes_max = [64 << 10, 64 << 10, 256 << 10][chance.index(3)];
+    let mut few = || [8, 64, 256][chance.index(3)];
+    Sizes {
+        batch_fragments: few(),
+        ring_fragments: few(),
+        cycle_fragments: few(),
+        chunk_bytes_min: 64 << 10,
+        chunk_bytes_max,
+        frames_queued: 1 + chance.index(2),
+        cycle_bytes: [16 << 10, 64 << 10, 4 << 20][chance.index(3)],
+        encode_bytes_min: [4 << 10, 64 << 10, 1 << 20][chance.index(3)],
+        link_window_slices: [256, 4_096][chance.index(2)],
     }
 }
 
@@ -333,21 +379,24 @@ fn config(
     // Packets of a source come several times within a time-out, as the rule of the horizon asks.
     let batch = sources.iter().map(|source| source.batch).max().unwrap_or(1);
     config.build.timeout_ns = [50 * MS, 200 * MS, S][chance.index(3)].max(6 * batch * interval_ns);
-    config.build.window_events = 4_096;
-    config.build.reorder_events = [64, 1_024][chance.index(2)];
+    config.sizes = sizes(case);
+    config.build.window_events = [256, 256, 1_024, 4_096][chance.index(4)];
+    config.build.reorder_events = [64, config.build.window_events / 4][chance.index(2)];
     config.build.incomplete =
-        [IncompletePolicy::Keep, IncompletePolicy::Keep, IncompletePolicy::Drop][chance.index(3)];
+        if chance.below(6) == 0 { IncompletePolicy::Drop } else { IncompletePolicy::Keep };
     config.frame.bytes = [4 << 10, 32 << 10, 256 << 10][chance.index(3)];
     config.frame.time_ns = [20 * MS, 200 * MS, S][chance.index(3)];
     let coding = ["none", "none", "lz4", "auto"][chance.index(4)];
     config.frame.codings = Codings::new(coding.parse::<ColumnCoding>().expect("a coding"));
     config.encode.threads = 1 + chance.index(3);
-    config.encode.bytes = 1 << 20;
+    config.encode.bytes = config.sizes.encode_bytes_min;
     config.write.buffer_bytes = 64 << 10;
     config.write.buffer_count = 3 + chance.index(4);
     config.write.file_bytes = [512 << 10, 2 << 20, 1 << 30][chance.index(3)];
     config.write.file_time_ns = [None, Some(150 * MS), Some(S)][chance.index(3)];
-    config.memory_bytes = config.memory_bytes_min().max(24 << 20);
+    // Room for a good many of the longest events: memory is short where that is asked for.
+    let event_bytes: u64 = sources.iter().map(|source| source.payload_bytes_max).sum();
+    config.memory_bytes = config.memory_bytes_min().max(24 << 20) + 32 * event_bytes;
     if case.faults.has(Fault::SmallMemory) {
         config.memory_bytes = config.memory_bytes_min() + chance.below(1 << 20);
     }

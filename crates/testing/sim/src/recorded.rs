@@ -9,6 +9,7 @@ use catchment_ports::StoreFault;
 
 use crate::detector::SentFragment;
 use crate::fault::Fault;
+use crate::headers;
 use crate::links;
 use crate::recorder::Life;
 use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, walk};
@@ -76,7 +77,7 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
             for (key, count) in increment {
                 *recorded.increments.entry(key).or_default() += count;
             }
-            read_rows(outcome, file, frame, &mut recorded)?;
+            read_rows((outcome, life), file, frame, &mut recorded)?;
         }
     }
     recorded.samples.values_mut().for_each(join);
@@ -119,6 +120,9 @@ fn read_samples(
                     return Err(format!("{name}: sample {number} is another one"));
                 }
             }
+            let rate = plan.links[link].channels[channel].rate;
+            headers::check_samples(frame, first..first + count, rate)
+                .map_err(|why| format!("{name}: {why}"))?;
             recorded.samples.entry((link, channel)).or_default().push(first..first + count);
         }
         Ok(())
@@ -139,13 +143,15 @@ fn read_samples(
 }
 
 fn read_rows(
-    outcome: &Outcome,
+    (outcome, life): (&Outcome, &Life),
     file: &WalkedFile,
     frame: &WalkedFrame,
     recorded: &mut Recorded,
 ) -> Result<(), String> {
     // By row: the candidates of each fragment, which must be of one event.
     let mut rows: BTreeMap<usize, Vec<(usize, u64, Vec<SentFragment>)>> = BTreeMap::new();
+    // By row: how many fragments there are, forged ones included.
+    let mut held: BTreeMap<usize, usize> = BTreeMap::new();
     let mut wrong = None;
     let number_mask = (1 << outcome.plan.number_bits()) - 1;
     file.fragments(frame, |WalkedFragment { key, row, source, bytes }| {
@@ -153,6 +159,7 @@ fn read_rows(
             recorded.counts[source][2] += u64::from(file.required[source]);
             return;
         };
+        *held.entry(row).or_insert(0) += 1;
         recorded.counts[source][0] += 1;
         recorded.counts[source][1] += bytes.len() as u64;
         let sent = &outcome.sent.sources[source];
@@ -176,18 +183,34 @@ fn read_rows(
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
-    for fragments in rows.into_values() {
-        one_event(outcome, &fragments, recorded)?;
+    // Of a frame that is damaged it is not known what it holds besides.
+    let said = if file.damage(frame).is_empty() { file.rows(frame)? } else { None };
+    if let Some(said) = said.as_ref().filter(|_| !frame.is_channels) {
+        headers::check_ranges(frame, said)?;
+    }
+    let may_be_forged = |&(source, ..): &(usize, u64, Vec<SentFragment>)| {
+        !outcome.sent.sources[source].corrupted.is_empty()
+    };
+    for (row, fragments) in rows {
+        let triggers = one_event(outcome, &fragments, recorded)?;
+        let is_known = held.get(&row) == Some(&fragments.len());
+        if let Some(said) = &said
+            && is_known
+            && !fragments.iter().any(may_be_forged)
+        {
+            headers::check_row((outcome, life), &said[row], &fragments, &triggers)?;
+        }
     }
     Ok(())
 }
 
-/// The fragments of a row must be of one event, and recorded once.
+/// The fragments of a row must be of one event, and recorded once. Returns the events that all of
+/// them may be of.
 fn one_event(
     outcome: &Outcome,
     fragments: &[(usize, u64, Vec<SentFragment>)],
     recorded: &mut Recorded,
-) -> Result<(), String> {
+) -> Result<BTreeSet<u64>, String> {
     let of = |fragments: &[SentFragment]| -> BTreeSet<u64> {
         fragments.iter().map(|fragment| fragment.trigger).collect()
     };
@@ -215,7 +238,7 @@ fn one_event(
             return Err(format!("event {key}: the fragment of s{source} is recorded twice"));
         }
     }
-    Ok(())
+    Ok(common)
 }
 
 /// Whether files may hold other frames than those that were written without an error: the disk has

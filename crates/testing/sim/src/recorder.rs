@@ -15,6 +15,8 @@ use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderError, Snapshot,
 };
 
+use crate::arrivals::Arrivals;
+use crate::detector::Packet;
 use crate::plan::Plan;
 
 /// Datagrams of each endpoint that a poll hands out.
@@ -43,6 +45,12 @@ pub struct Life {
     pub arrived: Vec<(u64, u64)>,
     /// When the last packet arrived.
     pub last_arrival_ns: u64,
+    /// By source: what arrived of each fragment.
+    pub arrivals: Vec<Arrivals>,
+    /// Times in which the recorder, or one of its agents, was stopped.
+    pub stalls: Vec<(u64, u64)>,
+    /// When the run was paused (true), and went on.
+    pub pauses: Vec<(u64, bool)>,
 }
 
 impl Life {
@@ -58,6 +66,9 @@ impl Life {
             disk: Vec::new(),
             arrived: vec![(0, 0); plan.endpoints()],
             last_arrival_ns: 0,
+            arrivals: vec![Arrivals::default(); plan.endpoints()],
+            stalls: Vec::new(),
+            pauses: Vec::new(),
         }
     }
 }
@@ -208,18 +219,21 @@ impl Recorder {
     }
 
     /// Puts a packet into a source's buffer; whether it had room. None where nobody receives.
-    pub(crate) fn deliver(&mut self, source: usize, packet: Vec<u8>, now_ns: u64) -> Option<bool> {
+    pub(crate) fn deliver(&mut self, source: usize, packet: Packet, now_ns: u64) -> Option<bool> {
         let agent = self.receiver[&source];
         let slot = self.slots.iter_mut().find(|slot| slot.index == agent)?;
         if !slot.is_blocked {
             slot.wake(now_ns);
         }
-        let has_room = self.queues.send(self.of_source[&source], packet);
+        let Packet { bytes, fragments, part } = packet;
+        let has_room = self.queues.send(self.of_source[&source], bytes);
         let (arrived, dropped) = &mut self.life.arrived[source];
         if has_room {
-            *arrived += 1
+            *arrived += 1;
+            let arrivals = &mut self.life.arrivals[source];
+            fragments.for_each(|index| arrivals.add(index, part, now_ns));
         } else {
-            *dropped += 1
+            *dropped += 1;
         }
         self.life.last_arrival_ns = now_ns;
         Some(has_room)

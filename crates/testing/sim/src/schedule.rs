@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use catchment_fixtures::Random;
 
+use crate::detector::Packet;
 use crate::fault::Fault;
 use crate::plan::{BEGIN_NS, MS, Plan, S};
 
@@ -41,7 +42,7 @@ pub enum Action {
         /// Where.
         source: usize,
         /// What.
-        packet: Vec<u8>,
+        packet: Packet,
     },
     /// The run is paused, or goes on.
     Pause(bool),
@@ -177,7 +178,8 @@ impl Schedule {
             last_ns = last_ns.max(end_ns);
         }
         let stop_ns = match case.faults.has(Fault::SendOn) {
-            true => BEGIN_NS + S + case.chance("stop").below(whole),
+            // Behind half of what is sent, so that there is something to record.
+            true => BEGIN_NS + whole / 2 + case.chance("stop").below(whole / 2),
             false => last_ns + 2 * S,
         };
         actions.push((stop_ns, Action::Stop));
@@ -232,7 +234,7 @@ fn of_link(
 
 fn windows(chance: &mut Random, events: u64) -> Window {
     let from = chance.below(events + 1);
-    Window { from, until: from + 1 + chance.below(events / 3 + 1) }
+    Window { from, until: from + 1 + chance.below(events / 6 + 1) }
 }
 
 fn habits(plan: &Plan, source: usize) -> Habits {
@@ -289,23 +291,23 @@ fn disturb(plan: &Plan, stop_ns: u64, actions: &mut Vec<(u64, Action)>) {
             })
             .collect::<Vec<_>>()
     };
-    for (from, until) in at(Fault::Pause, 2, 3 * S) {
+    for (from, until) in at(Fault::Pause, 2, S) {
         actions.extend([(from, Action::Pause(true)), (until, Action::Pause(false))]);
     }
-    for (from, until) in at(Fault::Freeze, 3, 4 * S) {
+    for (from, until) in at(Fault::Freeze, 2, 3 * S) {
         actions.push((from, Action::Freeze(until)));
     }
     for (from, until) in at(Fault::Starve, 20, 300 * MS) {
         actions.push((from, Action::Starve(until)));
     }
     for fault in [Fault::Crash, Fault::Kill] {
-        for (from, until) in at(fault, 1, 2 * S) {
+        for (from, until) in at(fault, 1, S) {
             let mut chance = case.chance("when it dies");
             // At the run's end, too; and often while something is being written.
             let from = from + chance.below(2) * chance.below(S);
             let (of_power, waits) = (fault == Fault::Crash, 2_000 * chance.below(2) as u32);
             actions.push((from, Action::Crash { of_power, waits }));
-            actions.push((until.max(from + S) + S / 10, Action::Restart));
+            actions.push((until.max(from + S / 4) + S / 10, Action::Restart));
         }
     }
 }

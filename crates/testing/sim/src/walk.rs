@@ -2,7 +2,7 @@
 //! it uses the codecs' decoders and the checksum, nothing else.
 //!
 //! The walk is by frames alone, from the header on: checkpoints, TOC and trailer are looked at as
-//! what they say and not as where to find something.
+//! what they say (`contents.rs`) and not as where to find something.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +28,14 @@ pub struct WalkedFile {
     pub toc: Option<WalkedToc>,
     /// Bytes that are no frame, before the last frame.
     pub skipped_bytes: u64,
+    /// Tables of contents so far, each with the number of frames before it.
+    pub checkpoints: Vec<(usize, WalkedFrame)>,
+    /// The two slots of the locator, if the file has one.
+    pub locator: Option<[Vec<u8>; 2]>,
+    /// The file header, without its padding.
+    pub header: Vec<u8>,
+    /// The file's identity.
+    pub file_id: u64,
 }
 
 /// What a column of the schema is.
@@ -52,14 +60,27 @@ pub struct WalkedFrame {
     pub rows: u64,
     /// Whether it is one of channels.
     pub is_channels: bool,
+    /// Its header: the fixed part, and the directory.
+    pub header: Vec<u8>,
     /// Its columns.
-    columns: Vec<WalkedColumn>,
+    pub(crate) columns: Vec<WalkedColumn>,
+}
+
+/// What a row says of its event.
+#[derive(Clone, Copy, Debug)]
+pub struct WalkedRow {
+    /// What its fragments were matched by.
+    pub key: u64,
+    /// When its first fragment arrived.
+    pub time_ns: u64,
+    /// Its flags.
+    pub flags: u32,
 }
 
 /// A column of a frame.
 #[derive(Debug)]
-struct WalkedColumn {
-    id: u32,
+pub(crate) struct WalkedColumn {
+    pub(crate) id: u32,
     /// Where its stored bytes stand in the file.
     begin: u64,
     stored_bytes: u64,
@@ -67,7 +88,7 @@ struct WalkedColumn {
     first_sample: u64,
     crc32c: u32,
     /// The raw bytes, or why they cannot be had.
-    raw: Result<Vec<u8>, String>,
+    pub(crate) raw: Result<Vec<u8>, String>,
 }
 
 /// What a table of contents says.
@@ -79,6 +100,8 @@ pub struct WalkedToc {
     pub frames: u64,
     /// The run's ledger: source, entry's name, count.
     pub ledger: BTreeMap<(usize, String), u64>,
+    /// The frame that it is.
+    pub frame: WalkedFrame,
 }
 
 impl WalkedFrame {
@@ -143,12 +166,12 @@ pub fn walk(bytes: &[u8]) -> Result<Option<WalkedFile>, String> {
                 match kind {
                     KIND_TOC if is_closed(bytes, at) => {
                         // One that cannot be read is none: the power failed before it was durable.
-                        file.toc = toc(&file, flags, &frame).ok();
+                        file.toc = toc(&file, flags, frame).ok();
                         break;
                     }
                     // Its trailer was under way.
                     KIND_TOC => {}
-                    KIND_CHECKPOINT => {}
+                    KIND_CHECKPOINT => file.checkpoints.push((file.frames.len(), frame)),
                     _ => {
                         file.skipped_bytes += std::mem::take(&mut skipped);
                         file.frames.push(frame);
@@ -190,6 +213,29 @@ impl WalkedFile {
         };
         let column = frame.columns.iter().find(|column| is_it(&column.id))?;
         column.raw.as_ref().ok().cloned()
+    }
+
+    /// The rows of a frame of events; none where a column of theirs cannot be read.
+    ///
+    /// # Errors
+    /// Columns that do not fit to each other.
+    pub fn rows(&self, frame: &WalkedFrame) -> Result<Option<Vec<WalkedRow>>, String> {
+        let of = |kind| self.raw(frame, kind, None);
+        let (Some(keys), Some(times), Some(flags)) =
+            (of("event_key"), of("event_time"), of("event_flags"))
+        else {
+            return Ok(None);
+        };
+        let rows = frame.rows as usize;
+        if (keys.len(), times.len(), flags.len()) != (8 * rows, 8 * rows, 4 * rows) {
+            return Err(format!("frame {}: its columns are not {rows} rows", frame.sequence));
+        }
+        let row = |row| WalkedRow {
+            key: u64_at(&keys, 8 * row),
+            time_ns: u64_at(&times, 8 * row),
+            flags: u32_at(&flags, 4 * row),
+        };
+        Ok(Some((0..rows).map(row).collect()))
     }
 
     /// What a frame says was counted since the one before.
@@ -322,6 +368,14 @@ fn header(bytes: &[u8]) -> Result<(WalkedFile, usize, u64), String> {
         let source = column["source"].as_u64().map(|source| source as usize);
         (id, SchemaColumn { kind: text(&column["kind"]), source, name: text(&column["name"]) })
     };
+    let has_locator = json["locator"].as_bool().unwrap_or(false);
+    if has_locator && metadata_end + LOCATOR_BYTES > header_bytes {
+        return Err("no room for the locator".to_owned());
+    }
+    let slot = |slot: usize| {
+        let at = header_bytes - LOCATOR_BYTES + slot * BLOCK_BYTES;
+        bytes[at..at + BLOCK_BYTES].to_vec()
+    };
     let is_required = |source: &serde_json::Value| source["required"].as_bool().unwrap_or(true);
     let file = WalkedFile {
         index: json["file_index"].as_u64().ok_or("no index")?,
@@ -332,6 +386,10 @@ fn header(bytes: &[u8]) -> Result<(WalkedFile, usize, u64), String> {
         frames: Vec::new(),
         toc: None,
         skipped_bytes: 0,
+        checkpoints: Vec::new(),
+        locator: has_locator.then(|| [0, 1].map(slot)),
+        header: bytes[..metadata_end].to_vec(),
+        file_id: u64_at(bytes, 24),
     };
     Ok((file, header_bytes, u64_at(bytes, 24)))
 }
@@ -389,16 +447,17 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
         sequence: u64_at(from, 48),
         rows: u64_at(from, 88),
         is_channels: u16_at(from, 16) == KIND_CHANNELS,
+        header: from[..header_bytes].to_vec(),
         columns: (0..count).map(column).collect(),
     };
     Some((u16_at(from, 16), u16_at(from, 18), frame))
 }
 
-fn toc(file: &WalkedFile, flags: u16, frame: &WalkedFrame) -> Result<WalkedToc, String> {
+fn toc(file: &WalkedFile, flags: u16, frame: WalkedFrame) -> Result<WalkedToc, String> {
     let column = |id| frame.columns.iter().find(|column| column.id == id);
     let raw = column(TOC_LEDGER).ok_or("a TOC without a ledger")?.raw.clone()?;
     let ledger = ledger(&file.entries, &raw)?;
-    Ok(WalkedToc { flags, frames: frame.rows, ledger })
+    Ok(WalkedToc { flags, frames: frame.rows, ledger, frame })
 }
 
 /// Whether a trailer stands there, and nothing but zeros behind it: a writer that was killed, or
@@ -428,25 +487,26 @@ fn ledger(entries: &[String], raw: &[u8]) -> Result<BTreeMap<(usize, String), u6
 }
 
 /// Whether a checksum that stands within the bytes that it covers is right.
-fn covered(bytes: &[u8], at: usize) -> bool {
+pub(crate) fn covered(bytes: &[u8], at: usize) -> bool {
     let mut zeroed = bytes.to_vec();
     zeroed[at..at + 4].fill(0);
     crc32c(&zeroed) == u32_at(bytes, at)
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(*bytes[at..].first_chunk().expect("two bytes"))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"))
 }
 
 const BLOCK_BYTES: usize = 4_096;
+const LOCATOR_BYTES: usize = 2 * BLOCK_BYTES;
 const FIXED_BYTES: usize = 128;
 const KIND_CHANNELS: u16 = 2;
 const KIND_TOC: u16 = 3;

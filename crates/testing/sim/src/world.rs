@@ -11,7 +11,7 @@ use catchment_fixtures::Random;
 use catchment_ports::{MemoryFiles, StoreFault, VirtualClock};
 
 use crate::caught;
-use crate::detector::{Sent, SentBySource, SourceState};
+use crate::detector::{Packet, Sent, SentBySource, SourceState};
 use crate::fault::Fault;
 use crate::links::LinkState;
 use crate::plan::{BEGIN_NS, Plan, S};
@@ -39,6 +39,8 @@ pub struct Outcome {
     pub files: MemoryFiles,
     /// What the detector sent.
     pub sent: Sent,
+    /// When sources began their numbers anew.
+    pub renumbered_ns: Vec<u64>,
     /// How often each kind of fault happened.
     pub happened: BTreeMap<Fault, u64>,
     /// What happened.
@@ -64,6 +66,7 @@ struct World<'a> {
     network: Random,
     times: Random,
     stop_ns: u64,
+    renumbered_ns: Vec<u64>,
     steps: u64,
 }
 
@@ -90,6 +93,7 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         network: plan.case.chance("packets"),
         times: plan.case.chance("times"),
         stop_ns: schedule.stop_ns,
+        renumbered_ns: Vec::new(),
         steps: 0,
     };
     for (at_ns, action) in schedule.actions {
@@ -99,9 +103,12 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         world.begin()?;
         world.work()
     });
-    let World { lives, files, sent, happened, trace, .. } = world;
+    let World { lives, files, sent, happened, trace, renumbered_ns, .. } = world;
     match done {
-        Ok(Ok(())) => Ok(Outcome { plan: plan.clone(), lives, files, sent, happened, trace }),
+        Ok(Ok(())) => {
+            let plan = plan.clone();
+            Ok(Outcome { plan, lives, files, sent, renumbered_ns, happened, trace })
+        }
         Ok(Err(why)) => Err((why, trace)),
         Err(what) => Err((format!("an agent panicked: {what}"), trace)),
     }
@@ -185,6 +192,7 @@ impl World<'_> {
                     let packets = self.sources[source].flush();
                     self.send(source, packets);
                     self.sources[source].renumber(trigger);
+                    self.renumbered_ns.push(self.now_ns());
                     self.note(if self.plan.case.faults.has(Fault::Renumber) {
                         Fault::Renumber
                     } else {
@@ -242,7 +250,7 @@ impl World<'_> {
     }
 
     /// Gives packets to the network.
-    fn send(&mut self, source: usize, packets: Vec<Vec<u8>>) {
+    fn send(&mut self, source: usize, packets: Vec<Packet>) {
         let now_ns = self.now_ns();
         let network = self.plan.network;
         let late_ns = self.slow[source].late_ns(now_ns);
@@ -268,10 +276,11 @@ impl World<'_> {
                 // The checksum of the protocol in parts finds one bit, but not any two.
                 let bits = if plan.in_parts { 1 } else { 1 + self.network.below(3) };
                 for _ in 0..bits {
-                    let byte = self.network.index(packet.len());
-                    packet[byte] ^= 1 << self.network.below(8);
+                    let byte = self.network.index(packet.bytes.len());
+                    packet.bytes[byte] ^= 1 << self.network.below(8);
                 }
-                self.sent.sources[source].corrupted.push(packet.clone());
+                packet = Packet::unknown(packet.bytes);
+                self.sent.sources[source].corrupted.push(packet.bytes.clone());
             }
             for _ in 0..copies {
                 let mut delay_ns = late_ns + self.network.below(network.delay_ns);
@@ -291,7 +300,7 @@ impl World<'_> {
         for index in 0..count {
             let at_ns = now_ns + index * 50_000;
             let bytes = 1 + self.network.index(200);
-            let garbage = self.network.noise(bytes);
+            let garbage = Packet::unknown(self.network.noise(bytes));
             self.sent.sources[source].garbage += 1;
             self.at(at_ns, Action::Deliver { source, packet: garbage });
             let again = match self.link_of(source) {
@@ -304,10 +313,10 @@ impl World<'_> {
         }
     }
 
-    fn deliver(&mut self, source: usize, packet: Vec<u8>) {
+    fn deliver(&mut self, source: usize, packet: Packet) {
         let now_ns = self.now_ns();
         let Some(recorder) = &mut self.recorder else { return };
-        let bytes = packet.len();
+        let bytes = packet.bytes.len();
         let Some(has_room) = recorder.deliver(source, packet, now_ns) else { return };
         if !has_room {
             self.note(Fault::SmallBuffer);
@@ -321,6 +330,7 @@ impl World<'_> {
         self.trace.push(now_ns, Event::Told(format!("the run is paused: {is_paused}")));
         if let Some(recorder) = &mut self.recorder {
             recorder.assembly.pause(is_paused);
+            recorder.life.pauses.push((now_ns, is_paused));
             recorder.life.was_paused = true;
         }
     }
@@ -375,6 +385,14 @@ impl World<'_> {
         self.trace.push(now_ns, Event::Fault(format!("the process is stopped until {until_ns}")));
         let slots = self.recorder.iter_mut().flat_map(|recorder| &mut recorder.slots);
         slots.for_each(|slot| slot.busy_ns = slot.busy_ns.max(until_ns));
+        self.stall(now_ns, until_ns);
+    }
+
+    /// The recorder, or one of its agents, is stopped for a while.
+    fn stall(&mut self, from_ns: u64, until_ns: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.life.stalls.push((from_ns, until_ns));
+        }
     }
 
     fn starve(&mut self, until_ns: u64) {
@@ -385,6 +403,7 @@ impl World<'_> {
         slot.busy_ns = slot.busy_ns.max(until_ns);
         let what = format!("agent {} is not called until {until_ns}", slot.index);
         self.note(Fault::Starve);
+        self.stall(self.now_ns(), until_ns);
         self.trace.push(self.clock.now_ns(), Event::Fault(what));
     }
 

@@ -1,0 +1,243 @@
+//! The lower bound: what arrived in time is in a file, unless memory or the disk refused it, or
+//! something happened to the run that says otherwise.
+//!
+//! A fragment *must be recorded* if it was whole within half a time-out of the first fragment of its
+//! event or of a later one, and of its own first part, and within two time-outs of that
+//!
+//! - no agent was stopped, the run was neither paused nor begun nor ended, and no numbers began
+//!   anew;
+//! - its source had delivered before, less than half a time-out before the event's first fragment,
+//!   a number no further away than is waited for; and more than half of the sources were there;
+//! - what had arrived was less than half of what may wait;
+//! - and, where incomplete events are dropped, all of this holds for all required sources.
+//!
+//! Of each source no more of these may be missing than its ledger says memory or the disk refused;
+//! and these refuse nothing unless memory was spent, or the disk did something wrong.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use catchment_builder::{IncompletePolicy, SourceRole};
+use catchment_model::Entry;
+
+use crate::arrivals::Arrival;
+use crate::detector::SentFragment;
+use crate::fault::Fault;
+use crate::plan::Plan;
+use crate::recorded::Recorded;
+use crate::recorder::Life;
+use crate::world::Outcome;
+
+/// Checks that what must be recorded of a life that was not cut short is recorded.
+///
+/// # Errors
+/// The first fragment that is missing, or a refusal without a reason.
+pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), String> {
+    refusals(outcome, life)?;
+    let plan = &outcome.plan;
+    let forged = |(index, source): (usize, &crate::plan::SourcePlan)| {
+        !source.in_parts && !outcome.sent.sources[index].corrupted.is_empty()
+    };
+    // Numbers that nobody sent, or that do not fit to the others', may take others' places.
+    if plan.case.faults.has(Fault::Misnumber) || plan.sources.iter().enumerate().any(forged) {
+        return Ok(());
+    }
+    let bound = Bound::new(outcome, life);
+    let drops = plan.config.build.incomplete == IncompletePolicy::Drop;
+    for (source, arrivals) in life.arrivals.iter().enumerate().take(plan.sources.len()) {
+        let ledger = &life.last.ledger.sources[source];
+        let refused =
+            ledger[Entry::FragmentsDiscardedMemory] + ledger[Entry::FragmentsDiscardedDisk];
+        let is_missing = |index: usize| {
+            let trigger = outcome.sent.sources[source].fragments[index].trigger;
+            let must = match drops {
+                true => bound.must_have_event(trigger) && bound.must_have(source, trigger),
+                false => bound.must_have(source, trigger),
+            };
+            (must && !recorded.fragments[source].contains_key(&trigger)).then_some(trigger)
+        };
+        let missing = arrivals.whole.iter().filter_map(|&(_, index)| is_missing(index));
+        let missing: Vec<u64> = missing.collect();
+        if missing.len() as u64 > refused {
+            let (count, first) = (missing.len(), missing[0]);
+            return Err(format!(
+                "s{source}: {count} fragments that arrived in time are in no file, the first of \
+                 event {first}; {refused} were refused"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Memory and the disk refuse nothing without a reason.
+fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
+    let total = life.last.ledger.total();
+    // Where there is no room, or the next file takes its time, nothing fails.
+    let is_short =
+        [Fault::Full, Fault::Slow].into_iter().any(|one| outcome.plan.case.faults.has(one));
+    if life.disk.is_empty() && !is_short && total[Entry::FragmentsDiscardedDisk] > 0 {
+        let count = total[Entry::FragmentsDiscardedDisk];
+        return Err(format!("{count} fragments were discarded, and the disk did nothing wrong"));
+    }
+    let longest = crate::plan::PART_FRAGMENT_BYTES_MAX;
+    let was_spent = |name: &str| {
+        let fill = life.last.fills.iter().find(|fill| fill.name == name);
+        fill.is_some_and(|fill| fill.highest + longest >= fill.capacity)
+    };
+    let refused = total[Entry::FragmentsDiscardedMemory];
+    let of_links =
+        if outcome.plan.links.is_empty() { false } else { was_spent("channel segments") };
+    if refused > 0 && !was_spent("segments") && !of_links {
+        return Err(format!("{refused} fragments were discarded, and memory was not spent"));
+    }
+    Ok(())
+}
+
+/// What must be recorded of a life.
+struct Bound<'a> {
+    outcome: &'a Outcome,
+    life: &'a Life,
+    timeout_ns: u64,
+    /// When the first fragment was whole of each event, or of one behind it: which is when the
+    /// recorder begins to wait for it.
+    first_ns: BTreeMap<u64, u64>,
+    /// By source: when fragments were whole, and the highest event by then.
+    reached: Vec<Vec<(u64, u64)>>,
+    /// When parts arrived first, and the bytes of all fragments by then.
+    bytes: Vec<(u64, u64)>,
+    /// What may wait at most.
+    bytes_max: u64,
+    /// Times within which nothing must be recorded.
+    disturbed: Vec<(u64, u64)>,
+}
+
+impl<'a> Bound<'a> {
+    fn new(outcome: &'a Outcome, life: &'a Life) -> Self {
+        let plan = &outcome.plan;
+        let timeout_ns = plan.config.build.timeout_ns;
+        let mut first_ns = BTreeMap::new();
+        let (mut reached, mut bytes) = (Vec::new(), Vec::new());
+        for (arrivals, sent) in life.arrivals.iter().zip(&outcome.sent.sources) {
+            let mut highest = 0;
+            let of_source = arrivals.whole.iter().map(|&(ns, index)| {
+                let fragment = &sent.fragments[index];
+                let first = first_ns.entry(fragment.trigger).or_insert(ns);
+                *first = ns.min(*first);
+                highest = fragment.trigger.max(highest);
+                (ns, highest)
+            });
+            reached.push(of_source.collect());
+            let begun = |(index, arrival): (usize, &Arrival)| {
+                (arrival.first_ns, sent.fragments[index].bytes)
+            };
+            bytes.extend(arrivals.all().map(begun));
+        }
+        let mut earliest = u64::MAX;
+        for first in first_ns.values_mut().rev() {
+            earliest = earliest.min(*first);
+            *first = earliest;
+        }
+        bytes.sort_unstable();
+        let mut sum = 0;
+        for (_, bytes) in &mut bytes {
+            sum += *bytes;
+            *bytes = sum;
+        }
+        let segments = life.last.fills.iter().find(|fill| fill.name == "segments");
+        // Half of a quarter: the other half is for what the quorum has passed.
+        let bytes_max = segments.map_or(0, |fill| fill.capacity) / 4 / 2;
+        let disturbed = disturbed(plan, life, &outcome.renumbered_ns);
+        Self { outcome, life, timeout_ns, first_ns, reached, bytes, bytes_max, disturbed }
+    }
+
+    /// Whether the fragment of a source of an event must be recorded, if incomplete events are.
+    fn must_have(&self, source: usize, trigger: u64) -> bool {
+        let Some((sent, arrival, whole_ns)) = self.arrival(source, trigger) else { return false };
+        let Some(&first_ns) = self.first_ns.get(&trigger) else { return false };
+        let half_ns = self.timeout_ns / 2;
+        let begun_ns = arrival.first_ns.min(first_ns);
+        let around = begun_ns.saturating_sub(2 * self.timeout_ns)..=whole_ns + 2 * self.timeout_ns;
+        whole_ns - begun_ns <= half_ns
+            && self.life.stopped_ns.is_none_or(|stop| whole_ns < stop)
+            && !self.disturbed.iter().any(|(from, until)| {
+                around.contains(from) || (from..=until).contains(&around.start())
+            })
+            && self.is_in_step(source, sent.trigger, (begun_ns, whole_ns))
+            && self.bytes_between(&around) <= self.bytes_max
+            && self.life.arrivals[source].touched_between(arrival.first_ns, whole_ns) <= OPEN_MAX
+    }
+
+    /// Whether an event must be recorded of which all required sources must be there.
+    fn must_have_event(&self, trigger: u64) -> bool {
+        let mut sources = self.outcome.plan.sources.iter().enumerate();
+        sources.all(|(index, source)| {
+            source.role != SourceRole::Required || self.must_have(index, trigger)
+        })
+    }
+
+    fn arrival(&self, source: usize, trigger: u64) -> Option<(&SentFragment, &Arrival, u64)> {
+        let sent = &self.outcome.sent.sources[source];
+        let index = sent.index_of(trigger)?;
+        let arrival = self.life.arrivals[source].of(index)?;
+        Some((&sent.fragments[index], arrival, arrival.whole_ns?))
+    }
+
+    /// Whether a source delivered just before, near an event, to which most sources have come.
+    fn is_in_step(&self, source: usize, trigger: u64, (begun_ns, whole_ns): (u64, u64)) -> bool {
+        let build = &self.outcome.plan.config.build;
+        let last = |source: usize| self.last_before(source, whole_ns);
+        let was_there = last(source).is_some_and(|(ns, reached)| {
+            ns + self.timeout_ns / 2 >= begun_ns && reached.abs_diff(trigger) < build.reorder_events
+        });
+        let count = self.outcome.plan.sources.len();
+        let near = (0..count).filter(|&source| {
+            last(source).is_some_and(|(_, reached)| reached + build.window_events / 4 >= trigger)
+        });
+        was_there && 2 * near.count() > count
+    }
+
+    /// When a source last delivered before that, and the highest event that it had delivered.
+    fn last_before(&self, source: usize, ns: u64) -> Option<(u64, u64)> {
+        let reached = &self.reached[source];
+        reached[..reached.partition_point(|(at, _)| *at < ns)].last().copied()
+    }
+
+    fn bytes_between(&self, range: &RangeInclusive<u64>) -> u64 {
+        let until = |end: u64| match self.bytes.partition_point(|(at, _)| *at < end) {
+            0 => 0,
+            count => self.bytes[count - 1].1,
+        };
+        until(range.end() + 1) - until(*range.start())
+    }
+}
+
+/// Times in which something happened to the run or to its agents.
+fn disturbed(plan: &Plan, life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)> {
+    let mut all = life.stalls.clone();
+    all.extend(renumbered_ns.iter().map(|&ns| (ns, ns)));
+    let mut paused_ns = plan.begins_paused.then_some(life.began_ns);
+    for &(ns, is_paused) in &life.pauses {
+        match (is_paused, paused_ns) {
+            (true, None) => paused_ns = Some(ns),
+            (false, Some(from)) => {
+                all.push((from, ns));
+                paused_ns = None;
+            }
+            _ => {}
+        }
+    }
+    // A run that is begun between two events goes on by itself.
+    let began = (life.began_ns, life.began_ns + BEGINS_WITHIN_NS);
+    match paused_ns {
+        Some(from) if from == life.began_ns => {}
+        Some(from) => all.push((from, u64::MAX)),
+        None => {}
+    }
+    all.push(began);
+    all
+}
+
+/// Fragments of a source that are put together at a time, at most.
+const OPEN_MAX: usize = 15;
+/// When a run has begun that is to begin between two events.
+const BEGINS_WITHIN_NS: u64 = 300_000_000;

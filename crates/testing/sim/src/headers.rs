@@ -1,0 +1,113 @@
+//! What frames say of what they hold: ranges of times and keys, and of each event its time and flags.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use catchment_builder::SourceRole;
+
+use crate::detector::SentFragment;
+use crate::plan::{MS, S};
+use crate::recorder::Life;
+use crate::walk::{WalkedFrame, WalkedRow, u64_at};
+use crate::world::Outcome;
+
+/// Checks the ranges in the header of a frame of events.
+///
+/// # Errors
+/// A range that is not that of the rows.
+pub fn check_ranges(frame: &WalkedFrame, rows: &[WalkedRow]) -> Result<(), String> {
+    let times = || rows.iter().map(|row| row.time_ns);
+    let keys = || rows.iter().map(|row| row.key);
+    let ranges = [
+        ("first time", 56, times().min()),
+        ("last time", 64, times().max()),
+        ("first key", 72, keys().min()),
+        ("last key", 80, keys().max()),
+    ];
+    for (name, at, expected) in ranges {
+        let (found, expected) = (u64_at(&frame.header, at), expected.unwrap_or(0));
+        if found != expected {
+            let frame = frame.sequence;
+            return Err(format!("frame {frame}: its {name} is {found}, of its rows {expected}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that samples of a channel are within the time that their frame covers.
+///
+/// # Errors
+/// The first or the last sample that is not.
+pub fn check_samples(
+    frame: &WalkedFrame,
+    numbers: Range<u64>,
+    (num, den): (u64, u64),
+) -> Result<(), String> {
+    let time_ns =
+        |number: u64| u128::from(number) * u128::from(den) * 1_000_000_000 / u128::from(num);
+    let (from, until) = (u64_at(&frame.header, 56), u64_at(&frame.header, 64));
+    let covered = u128::from(from)..u128::from(until);
+    for number in [numbers.start, numbers.end.saturating_sub(1)] {
+        if !numbers.is_empty() && !covered.contains(&time_ns(number)) {
+            let sequence = frame.sequence;
+            return Err(format!("sample {number} is not in {covered:?} of frame {sequence}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a row's flags, and that its time is when the first of its fragments arrived. Of fragments
+/// that may be forged nothing is known; several `triggers` may fit where fragments are empty.
+///
+/// # Errors
+/// What is not so.
+pub fn check_row(
+    (outcome, life): (&Outcome, &Life),
+    row: &WalkedRow,
+    fragments: &[(usize, u64, Vec<SentFragment>)],
+    triggers: &BTreeSet<u64>,
+) -> Result<(), String> {
+    let sources = &outcome.plan.sources;
+    let is_there = |source: usize| fragments.iter().any(|(one, ..)| *one == source);
+    let is_incomplete = sources
+        .iter()
+        .enumerate()
+        .any(|(index, source)| source.role == SourceRole::Required && !is_there(index));
+    let reasons = (row.flags & REASONS).count_ones();
+    let of_parts = fragments.iter().filter(|(source, ..)| sources[*source].in_parts).count();
+    // Whole sub-events have a tag, which the protocol of parts does not have.
+    let is_mixed = of_parts > 0 && of_parts < fragments.len();
+    let expected = u32::from(is_incomplete) | if is_mixed { TAG_MISMATCH } else { 0 };
+    if row.flags & !REASONS != expected || reasons > u32::from(is_incomplete) {
+        let (key, flags) = (row.key, row.flags);
+        return Err(format!("event {key}: its flags are {flags:#b}, expected {expected:#b}"));
+    }
+    // From when on, and until when, the first of them arrived, whichever event it is.
+    let (mut earliest, mut latest) = (u64::MAX, u64::MAX);
+    for (source, _, candidates) in fragments {
+        let whole_ns = |fragment: &SentFragment| {
+            let index = outcome.sent.sources[*source].index_of(fragment.trigger)?;
+            life.arrivals[*source].of(index)?.whole_ns
+        };
+        let fits = |one: &&SentFragment| triggers.is_empty() || triggers.contains(&one.trigger);
+        let whole: Vec<u64> = candidates.iter().filter(fits).filter_map(whole_ns).collect();
+        let (Some(&first), Some(&last)) = (whole.iter().min(), whole.iter().max()) else {
+            return Err(format!("event {}: the fragment of s{source} never arrived", row.key));
+        };
+        (earliest, latest) = (earliest.min(first), latest.min(last));
+    }
+    let time_ns = row.time_ns;
+    let is_stalled = |&(from, until): &(u64, u64)| from <= time_ns && latest <= until + S;
+    let is_prompt = time_ns <= latest + SLACK_NS || life.stalls.iter().any(is_stalled);
+    if time_ns < earliest || !is_prompt {
+        let key = row.key;
+        return Err(format!("event {key}: its time is {time_ns}, it arrived at {earliest}"));
+    }
+    Ok(())
+}
+
+/// How long agents take for what has arrived at most, where none of them is stopped.
+const SLACK_NS: u64 = 100 * MS;
+/// Why an event was closed that is incomplete: timed out, overtaken, or the run ended.
+const REASONS: u32 = 0b10_0110;
+const TAG_MISMATCH: u32 = 1 << 3;
