@@ -21,7 +21,10 @@ export function worstFirst(sources: SourceState[]): SourceState[] {
     a.index - b.index);
 }
 
-/** What was lost, or is bad, in steps of a factor of two: small differences do not change the order. */
+/**
+ * What was lost, or is bad, in steps of a factor of two: small differences do not change the
+ * order.
+ */
 const lossOf = (source: SourceState): number =>
   Math.round(Math.log2(1 + [source.loss, source.bad].flatMap((counts) => Object.values(counts))
     .reduce((sum, value) => sum + value, 0)));

@@ -18,7 +18,8 @@ pub struct LossGrowth {
     pub age_ns: u64,
 }
 
-/// Watches entries of a ledger: those that mean lost data, or bad data. 22 samples of 8 bytes per source and such entry:
+/// Watches entries of a ledger: those that mean lost data, or bad data. 22 samples of 8 bytes per
+/// source and such entry:
 /// 2.7 MB for 1,000 sources.
 #[derive(Clone, Debug)]
 pub struct LossWatch {
@@ -46,7 +47,8 @@ pub fn is_bad(entry: Entry) -> bool {
     BAD_DATA.contains(&entry)
 }
 
-/// What an entry of the ledger that means loss or bad data is called, on the page and in texts of the node.
+/// What an entry of the ledger that means loss or bad data is called, on the page and in texts of
+/// the node.
 pub fn words_of_entry(entry: Entry) -> &'static str {
     match entry {
         Entry::PacketsDroppedByKernel => "packets dropped by the kernel",

@@ -21,9 +21,8 @@ use std::ops::Range;
 use crate::COLUMN_ALIGN_BYTES;
 use crate::bytes::{align_up, u32_at};
 use crate::checksum::{Crc32c, combined};
-use crate::frame::ColumnEntry;
 
-/// Bit of [`ColumnEntry::flags`]: a table of checksums by block stands behind the column.
+/// Bit of a column's flags: a table of checksums by block stands behind the column.
 pub const BLOCK_CHECKSUMS: u32 = 1;
 /// Stored bytes that one checksum covers, and the most that a column without a table has.
 pub const CHECKED_BLOCK_BYTES: u64 = 64 << 10;
@@ -40,28 +39,11 @@ pub fn column_flags(stored_bytes: u64) -> u32 {
 }
 
 /// Length of the table behind so many stored bytes; 0 for those that have none.
-fn table_bytes(stored_bytes: u64) -> u64 {
+pub(crate) fn table_bytes(stored_bytes: u64) -> u64 {
     if stored_bytes <= CHECKED_BLOCK_BYTES {
         return 0;
     }
     4 * stored_bytes.div_ceil(CHECKED_BLOCK_BYTES) + 4
-}
-
-impl ColumnEntry {
-    /// Whether a table of checksums by block belongs to it: the flag of a short column says nothing.
-    pub fn has_table(&self) -> bool {
-        self.flags & BLOCK_CHECKSUMS != 0 && self.stored_bytes > CHECKED_BLOCK_BYTES
-    }
-
-    /// Where its table stands, from the frame's start; empty where it has none. Of an entry that was
-    /// not checked it may be anywhere.
-    pub fn table_range(&self) -> Range<u64> {
-        let at =
-            self.offset.saturating_add(self.stored_bytes).saturating_add(COLUMN_ALIGN_BYTES - 1)
-                & !(COLUMN_ALIGN_BYTES - 1);
-        let bytes = if self.has_table() { table_bytes(self.stored_bytes) } else { 0 };
-        at..at.saturating_add(bytes)
-    }
 }
 
 /// Checksums of stored bytes: of each block, and of all.
@@ -165,19 +147,18 @@ pub struct Blocks {
 
 impl Blocks {
     /// One block, checked by the checksum of the entry.
-    pub fn whole(entry: &ColumnEntry) -> Self {
-        let stored_bytes = entry.stored_bytes;
-        Self { checksums: vec![entry.crc32c], block_bytes: stored_bytes.max(1), stored_bytes }
+    pub fn whole(crc32c: u32, stored_bytes: u64) -> Self {
+        Self { checksums: vec![crc32c], block_bytes: stored_bytes.max(1), stored_bytes }
     }
 
-    /// Those of a table that was read; none if it is not that of the entry.
-    pub fn decode(entry: &ColumnEntry, table: &[u8]) -> Option<Self> {
-        let stored_bytes = entry.stored_bytes;
+    /// Those of a table that was read; none if it is not that of an entry with this checksum and so
+    /// many stored bytes.
+    pub fn decode(crc32c: u32, stored_bytes: u64, table: &[u8]) -> Option<Self> {
         if table.len() as u64 != table_bytes(stored_bytes) || table.is_empty() {
             return None;
         }
         let (values, crc) = table.split_at(table.len() - 4);
-        if table_crc(entry.crc32c, stored_bytes, values) != u32_at(crc, 0) {
+        if table_crc(crc32c, stored_bytes, values) != u32_at(crc, 0) {
             return None;
         }
         let checksums = values.chunks_exact(4).map(|value| u32_at(value, 0)).collect();
@@ -267,11 +248,16 @@ impl BlockCheck<'_> {
 mod tests {
     use super::*;
     use crate::checksum::crc32c;
+    use crate::frame::ColumnEntry;
     use crate::kinds::Dtype;
     use catchment_codec::Codec;
 
     fn bytes(count: usize) -> Vec<u8> {
         (0..count as u32).map(|n| (n * 7 + n / 251) as u8).collect()
+    }
+
+    fn decode(entry: &ColumnEntry, table: &[u8]) -> Option<Blocks> {
+        Blocks::decode(entry.crc32c, entry.stored_bytes, table)
     }
 
     fn entry(stored: &[u8]) -> ColumnEntry {
@@ -327,7 +313,7 @@ mod tests {
             let flagged = ColumnEntry { flags: BLOCK_CHECKSUMS, ..entry(&stored) };
             assert!(!flagged.has_table() && flagged.table_range().is_empty());
             assert_eq!(stored_space(count as u64), (count as u64).next_multiple_of(64));
-            assert!(Blocks::decode(&flagged, &table).is_none());
+            assert!(decode(&flagged, &table).is_none());
         }
         assert_eq!(stored_space(65_537), 65_600 + 64);
     }
@@ -337,17 +323,17 @@ mod tests {
         let stored = bytes(200_000);
         let (good, mut table) = (entry(&stored), Vec::new());
         BlockChecksums::of(&stored).encode_table(&mut table);
-        assert_eq!(Blocks::decode(&good, &table).expect("fits").count(), 4);
+        assert_eq!(decode(&good, &table).expect("fits").count(), 4);
         // Data and table of another column fit each other, and not the entry.
-        assert!(Blocks::decode(&ColumnEntry { crc32c: 1, ..good }, &table).is_none());
+        assert!(decode(&ColumnEntry { crc32c: 1, ..good }, &table).is_none());
         let longer = ColumnEntry { stored_bytes: 200_001, ..good };
-        assert!(Blocks::decode(&longer, &table).is_none());
+        assert!(decode(&longer, &table).is_none());
         for at in 0..table.len() {
             let mut bad = table.clone();
             bad[at] ^= 0x10;
-            assert!(Blocks::decode(&good, &bad).is_none(), "byte {at}");
+            assert!(decode(&good, &bad).is_none(), "byte {at}");
         }
-        assert!(Blocks::decode(&good, &table[..table.len() - 4]).is_none());
+        assert!(decode(&good, &table[..table.len() - 4]).is_none());
     }
 
     #[test]
@@ -355,7 +341,7 @@ mod tests {
         let mut stored = bytes(200_000);
         let (good, mut table) = (entry(&stored), Vec::new());
         BlockChecksums::of(&stored).encode_table(&mut table);
-        let blocks = Blocks::decode(&good, &table).expect("fits");
+        let blocks = decode(&good, &table).expect("fits");
         stored[131_072] ^= 1;
         for (range, damaged) in [(0..131_072, false), (131_072..200_000, true), (5..131_073, true)]
         {

@@ -20,10 +20,12 @@
 //! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+--------------+
 //! ```
 
+use std::ops::Range;
+
 use catchment_codec::Codec;
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
-use crate::blocks::BlockChecksums;
+use crate::blocks::{BLOCK_CHECKSUMS, BlockChecksums, CHECKED_BLOCK_BYTES, table_bytes};
 use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
 use crate::checksum::crc32c_around;
 use crate::error::{FrameError, Part};
@@ -170,6 +172,22 @@ impl ColumnEntry {
             first_sample: if timed { u64_at(bytes, 56) } else { 0 },
         }
     }
+
+    /// Whether a table of checksums by block belongs to it: the flag of a short column says
+    /// nothing.
+    pub fn has_table(&self) -> bool {
+        self.flags & BLOCK_CHECKSUMS != 0 && self.stored_bytes > CHECKED_BLOCK_BYTES
+    }
+
+    /// Where its table stands, from the frame's start; empty where it has none. Of an entry that
+    /// was not checked it may be anywhere.
+    pub fn table_range(&self) -> Range<u64> {
+        let at =
+            self.offset.saturating_add(self.stored_bytes).saturating_add(COLUMN_ALIGN_BYTES - 1)
+                & !(COLUMN_ALIGN_BYTES - 1);
+        let bytes = if self.has_table() { table_bytes(self.stored_bytes) } else { 0 };
+        at..at.saturating_add(bytes)
+    }
 }
 
 /// A frame in a file: its offset and length, and what its header says.
@@ -242,8 +260,8 @@ impl FrameLayout {
         self.next_offset
     }
 
-    /// Where in the frame the table goes that stands behind so many stored bytes of the next column:
-    /// a multiple of 64.
+    /// Where in the frame the table goes that stands behind so many stored bytes of the next
+    /// column: a multiple of 64.
     pub fn table_offset(&self, stored_bytes: u64) -> u64 {
         align_up(self.next_offset + stored_bytes, COLUMN_ALIGN_BYTES)
     }

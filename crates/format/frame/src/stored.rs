@@ -167,7 +167,10 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
         }
         let mut table = vec![0; (range.end - range.start) as usize];
         self.read_bytes(self.summary.offset + range.start, &mut table)?;
-        Blocks::decode(self.entry, &table).map(Some).ok_or_else(|| self.error(ColumnProblem::Table))
+        let &ColumnEntry { crc32c, stored_bytes, .. } = self.entry;
+        Blocks::decode(crc32c, stored_bytes, &table)
+            .map(Some)
+            .ok_or_else(|| self.error(ColumnProblem::Table))
     }
 
     /// The error of a block that is not as it was written.

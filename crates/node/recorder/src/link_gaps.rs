@@ -2,8 +2,8 @@
 //!
 //! Each packet brings at least one channel's part of a slice. Between two packets at most so many
 //! can therefore be missing as there are parts of their slices, and of those between, that neither
-//! has brought. Sequence numbers that leave a larger gap are wrong, or their sender counts anew: that
-//! is no loss.
+//! has brought. Sequence numbers that leave a larger gap are wrong, or their sender counts anew:
+//! that is no loss.
 
 use catchment_wire::link::{Header, Kind};
 use catchment_wire::sequence::{Arrival, Gaps};

@@ -63,9 +63,9 @@ pub(crate) struct Chunk {
 }
 
 impl ChunkPool {
-    /// A pool of about that many bytes, of which so many lanes of so many sources fill chunks, which
-    /// have the larger of two sizes where each lane can have 16 of them. Each source may hold two
-    /// fragments of `longest_bytes`, whatever its share.
+    /// A pool of about that many bytes, of which so many lanes of so many sources fill chunks,
+    /// which have the larger of two sizes where each lane can have 16 of them. Each source may hold
+    /// two fragments of `longest_bytes`, whatever its share.
     ///
     /// # Errors
     /// The system's, where it refuses the memory.

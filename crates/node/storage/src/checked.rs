@@ -82,7 +82,7 @@ impl CheckedColumns {
         stored: &StoredColumn<'_, Counted>,
     ) -> Result<Arc<CheckedColumn>, FrameError> {
         self.columns.get_or_make(key, || {
-            let whole = Blocks::whole(entry);
+            let whole = Blocks::whole(entry.crc32c, entry.stored_bytes);
             match stored.blocks() {
                 Ok(Some(blocks)) => return Ok(Arc::new(CheckedColumn::new(blocks))),
                 Ok(None) if entry.stored_bytes <= CHECKED_BLOCK_BYTES => {

@@ -204,8 +204,8 @@ impl Run {
         self.run_files().iter().flat_map(named)
     }
 
-    /// Columns whose checksums by block were found to be damaged while parts of them were read. They
-    /// were checked as a whole instead: no data are lost.
+    /// Columns whose checksums by block were found to be damaged while parts of them were read.
+    /// They were checked as a whole instead: no data are lost.
     pub fn bad_tables(&self) -> Vec<String> {
         let named = |(frame, column): (usize, u32)| {
             let frame = &self.channel_frames()[frame];

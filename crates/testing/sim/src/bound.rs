@@ -1,8 +1,8 @@
 //! The lower bound: what arrived in time is in a file, unless memory or the disk refused it, or
 //! something happened to the run that says otherwise.
 //!
-//! A fragment *must be recorded* if it was whole within half a time-out of the first fragment of its
-//! event or of a later one, and of its own first part, and within two time-outs of that
+//! A fragment *must be recorded* if it was whole within half a time-out of the first fragment of
+//! its event or of a later one, and of its own first part, and within two time-outs of that
 //!
 //! - no agent was stopped, the run was neither paused nor begun nor ended, and no numbers began
 //!   anew;

@@ -97,8 +97,8 @@ impl Faults {
     /// No kind.
     pub const NONE: Self = Self(0);
 
-    /// Every fifth kind, about: more would hide each other, and leave little to be recorded. None for
-    /// every sixteenth seed.
+    /// Every fifth kind, about: more would hide each other, and leave little to be recorded. None
+    /// for every sixteenth seed.
     pub fn of_seed(seed: u64) -> Self {
         let mut chance = Random::new(seed ^ 0xfa17);
         let share = [0, 30, 50, 50, 100, 100, 150, 150, 150, 200, 200, 250, 300, 400, 500, 600];

@@ -1,4 +1,5 @@
-//! What frames say of what they hold: ranges of times and keys, and of each event its time and flags.
+//! What frames say of what they hold: ranges of times and keys, and of each event its time and
+//! flags.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
