@@ -646,8 +646,10 @@ impl<S: FolderStore> RunFiles<S> {
         if self.files.current.is_some() {
             return;
         }
-        let waiting = |file: &OpenFile| file.header_recorded && !file.toc_begun;
-        if let Some(index) = self.files.closing.iter().rposition(waiting) {
+        let waiting = |(_, file): &(usize, &OpenFile)| file.header_recorded && !file.toc_begun;
+        // The newest one: what is written now follows all frames of the others.
+        let files = self.files.closing.iter().enumerate().filter(waiting);
+        if let Some((index, _)) = files.max_by_key(|(_, file)| file.index) {
             let mut file = self.files.closing.remove(index);
             file.reopen();
             self.files.current = Some(file);
