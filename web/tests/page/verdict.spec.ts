@@ -56,11 +56,11 @@ test("without a run nothing stands there that has no value", async ({ page }) =>
   await expect(page.locator(".tile dt")).toHaveText(["Data in", "Disk free"]);
   await expect(page.locator(".tiles")).not.toContainText("–");
   await expect(page.getByRole("heading", { name: /^Flow/ })).toHaveCount(0);
-  const columns = page.getByRole("columnheader", { name: /^Lost in/ });
-  await expect(columns).toHaveText("Lost in the last run");
+  const columns = page.getByRole("columnheader", { name: /^Lost or bad in/ });
+  await expect(columns).toHaveText("Lost or bad in the last run");
   await open(page, "good");
   await expect(page.locator(".tile")).toHaveCount(8);
-  await expect(columns).toHaveText("Lost in this run");
+  await expect(columns).toHaveText("Lost or bad in this run");
 });
 
 test("a node of channels has frames and packets, and no events", async ({ page }) => {

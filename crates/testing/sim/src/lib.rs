@@ -25,7 +25,7 @@
 //! Everything follows from the [`plan::Case`]: one case, one trace, byte for byte.
 
 pub mod arrivals;
-mod bound;
+pub mod bound;
 pub mod contents;
 pub mod detector;
 pub mod fault;

@@ -1,7 +1,6 @@
 """The golden files of version 1.3: ranges of columns, by the checksums of their blocks."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
