@@ -18,7 +18,7 @@ use serde::{Serialize, Serializer};
 use crate::error::StorageError;
 use crate::open::RunFile;
 use crate::run::{Run, what_is_read_is_durable};
-use crate::verify::{Problem, frames_missing, holes, of_folder, problem_in, under_way_bytes};
+use crate::verify::{Problem, holes, of_folder, problem_in, under_way_bytes};
 use crate::whole::{Extent, Whole};
 
 /// What an audit comes to.
@@ -283,7 +283,7 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         frames: (run.frames().len() + run.channel_frames().len()) as u64,
         channels: run.channels().len(),
         links: links.len(),
-        frames_missing: frames_missing(run),
+        frames_missing: run.frames_missing(),
         under_way_bytes: run.run_files().last().map_or(0, under_way_bytes),
         flagged_lost: last_flags(run).is_some_and(|flags| flags.data_lost),
         balance: recomputed.balance(),

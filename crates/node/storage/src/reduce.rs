@@ -70,6 +70,20 @@ pub struct Reduction {
     pub rate_before: SampleRate,
     /// Its rate now.
     pub rate_after: SampleRate,
+    /// Samples that went in.
+    pub samples_before: u64,
+    /// Samples that came out: none of the ends and of what is beside gaps, where the filter lacks
+    /// neighbours.
+    pub samples_after: u64,
+}
+
+impl Reduction {
+    /// Seconds of data that went in and have no output.
+    pub fn seconds_left_out(&self) -> f64 {
+        let seconds = |samples: u64, rate: SampleRate| samples as f64 / rate.hz();
+        let (before, after) = (self.samples_before, self.samples_after);
+        (seconds(before, self.rate_before) - seconds(after, self.rate_after)).max(0.0)
+    }
 }
 
 /// One channel on its way.
@@ -81,6 +95,8 @@ struct Reduced {
     rate: SampleRate,
     decimator: Option<ChannelDecimator>,
     decimated: Decimated,
+    /// Samples that went into the decimator, and that came out.
+    samples: (u64, u64),
     /// Numbers of it that were set to a limit of their type.
     saturated: u64,
     /// Time by which output comes later than input.
@@ -105,7 +121,7 @@ pub fn reduce(
     if !run.channels_ordered() {
         return Err(unwritable("a reduced data set", NOT_ORDERED));
     }
-    let (schema, channels, decimated) = plan(run, options)?;
+    let (schema, channels, mut decimated) = plan(run, options)?;
     let header = run.header();
     let new = NewRun {
         run_number: header.run_number,
@@ -136,6 +152,10 @@ pub fn reduce(
         }
     }
     write_complete(&mut writer, &channels, u64::MAX, length)?;
+    let counted = channels.iter().map(lock).filter(|channel| channel.decimator.is_some());
+    for (reduction, channel) in decimated.iter_mut().zip(counted) {
+        (reduction.samples_before, reduction.samples_after) = channel.samples;
+    }
     let saturated = channels.iter().map(|channel| lock(channel).saturated).sum();
     let data_lost = run.lost_data() || !left_out.is_empty();
     let run_ended = run.ended();
@@ -169,7 +189,14 @@ fn plan(
             new.rate = rate;
             decimator = Some(made);
             let (name, rate_before) = (info.name.clone(), info.rate);
-            reductions.push(Reduction { name, rate_before, rate_after: rate });
+            let (samples_before, samples_after) = (0, 0);
+            reductions.push(Reduction {
+                name,
+                rate_before,
+                rate_after: rate,
+                samples_before,
+                samples_after,
+            });
         }
         let waiting = Waiting::new([new.sample_bytes() as usize]);
         let (rate, decimated) = (new.rate, Decimated::default());
@@ -180,6 +207,7 @@ fn plan(
             rate,
             decimator,
             decimated,
+            samples: (0, 0),
             saturated,
             delay_ns,
             waiting,
@@ -210,6 +238,7 @@ impl Reduced {
                 self.waiting.take(segment.first_sample, &segment.bytes);
                 continue;
             };
+            self.samples.0 += segment.samples;
             decimator
                 .push(segment.first_sample, &segment.bytes, &mut self.decimated)
                 .map_err(|error| unwritable(&channel.info().name, &error.to_string()))?;
@@ -224,6 +253,7 @@ impl Reduced {
                 self.waiting.take(start.sample, &self.decimated.bytes()[bytes]);
             }
         }
+        self.samples.1 += self.decimated.rows();
         self.saturated += self.decimated.saturated();
         self.decimated.clear();
         Ok(None)

@@ -204,6 +204,16 @@ impl Run {
         self.run_files().iter().flat_map(named)
     }
 
+    /// Numbers that are missing between the frames: frames that were recorded and are lost. Of a
+    /// run that is being recorded, what is under way may come yet: 0.
+    pub fn frames_missing(&self) -> u64 {
+        if self.being_recorded() {
+            return 0;
+        }
+        let frames = self.run_files().iter().flat_map(|file| file.reader.frames());
+        catchment_frame::sequences_missing(frames.map(|frame| &frame.info))
+    }
+
     /// Columns whose checksums by block were found to be damaged while parts of them were read.
     /// They were checked as a whole instead: no data are lost.
     pub fn bad_tables(&self) -> Vec<String> {

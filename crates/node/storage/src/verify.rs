@@ -88,7 +88,7 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     let whole = Whole::of(run);
     report.extent = whole.extent;
     whole.problems.into_iter().for_each(|problem| report.add(problem));
-    report.frames_missing = frames_missing(run);
+    report.frames_missing = run.frames_missing();
     for file in run.run_files() {
         report.files += 1;
         verify_index(file, &mut report);
@@ -104,16 +104,6 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
         }
     }
     report
-}
-
-/// Numbers that are missing between a run's frames. Of a run at work, what is under way may come
-/// yet.
-pub(crate) fn frames_missing(run: &Run) -> u64 {
-    if run.being_recorded() {
-        return 0;
-    }
-    let frames = run.run_files().iter().flat_map(|file| file.reader.frames());
-    catchment_frame::sequences_missing(frames.map(|frame| &frame.info))
 }
 
 /// A frame's error with the names of what it concerns.

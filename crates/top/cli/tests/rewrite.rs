@@ -123,6 +123,30 @@ fn a_reduced_run_has_the_chosen_channels_at_the_lower_rate() {
 }
 
 #[test]
+fn a_reduced_channel_says_what_the_filter_left_out_of_it_and_that_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    generate(folder, &[]);
+    let reduce = |out: &str, channel: &str, code: i32| {
+        json(folder, &["reduce", "run", "--out", out, "--channel", channel, "--json"], code)
+    };
+    let reduced = reduce("half", "L1:SLOW-0000=32 Hz", 0);
+    let of_it = &reduced["decimated"][0];
+    let after = of_it["samples_after"].as_u64().unwrap();
+    let all = open(&folder.join("half")).channel("L1:SLOW-0000").unwrap().read(&Select::All);
+    assert_eq!(after, all.unwrap().iter().map(|segment| segment.samples).sum::<u64>());
+    let rate = of_it["rate_before_hz"].as_f64().unwrap();
+    let left_out = of_it["samples_before"].as_f64().unwrap() / rate - after as f64 / 32.0;
+    assert!(left_out > 1.0 && of_it["seconds_left_out"] == left_out, "{of_it}");
+
+    // Four seconds are shorter than the filter at 1 Hz.
+    assert_eq!(reduce("none", "L1:SLOW-0000=1 Hz", 3)["decimated"][0]["samples_after"], 0);
+    let command = ["reduce", "run", "--out", "none-2", "--channel", "L1:SLOW-0000=1 Hz"];
+    let said = stderr(folder, &command, 3);
+    assert!(said.contains("left out: L1:SLOW-0000: nothing is left at 1 Hz"), "{said}");
+}
+
+#[test]
 fn data_that_would_end_behind_all_times_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for start in ["9223372036854775807", "9223372035854775807", "18446744073709551615"] {

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use catchment_storage::StorageError;
-use pyo3::PyErr;
 use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
 
 pyo3::import_exception!(catchment._errors, CatalogError);
 pyo3::import_exception!(catchment._errors, CatchmentError);
@@ -14,6 +14,13 @@ pyo3::import_exception!(catchment._errors, RunClosedError);
 pyo3::import_exception!(catchment._errors, UnknownChannelError);
 pyo3::import_exception!(catchment._errors, UnknownEventError);
 pyo3::import_exception!(catchment._errors, UnknownSourceError);
+
+/// Warns that something is missing or damaged.
+pub(crate) fn warn(py: Python<'_>, text: String) -> PyResult<()> {
+    let category = py.import("catchment._errors")?.getattr("DamageWarning")?;
+    py.import("warnings")?.call_method1("warn", (text, category))?;
+    Ok(())
+}
 
 /// The exception that says the same. What the system refused is an `OSError`, as everywhere in
 /// Python.

@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyIterator, PyList};
 
-use crate::errors::UnknownSourceError;
+use crate::errors::{UnknownSourceError, warn};
 use crate::sources::unknown_name;
 
 /// What became of everything that the sources sent: a mapping from source names to counts.
@@ -255,10 +255,8 @@ pub(crate) fn of_run(py: Python<'_>, run: &catchment_storage::Run) -> PyResult<R
     }
     let (ledger, problems) = py.detach(|| catchment_storage::recompute(run));
     if let Some(problem) = problems.first() {
-        let warning = py.import("warnings")?;
-        let text = format!("{}: {} (not in the ledger)", problem.file.display(), problem.problem);
-        let category = py.import("catchment._errors")?.getattr("DamageWarning")?;
-        warning.call_method1("warn", (text, category))?;
+        let file = problem.file.display();
+        warn(py, format!("{file}: {} (not in the ledger)", problem.problem))?;
     }
     Ok(RunLedger::new(sources, ledger, true))
 }

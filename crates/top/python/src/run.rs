@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catchment_model::units::counted;
+use catchment_model::units::{counted, grouped};
 use catchment_storage::{Run, RunOptions, TrendKind};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
@@ -12,7 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyDict, PyIterator, PyList, PyTuple};
 
 use crate::channels::{ChannelReader, channel_object, trend_columns};
-use crate::errors::{UnknownChannelError, UnknownSourceError, python_error};
+use crate::errors::{UnknownChannelError, UnknownSourceError, python_error, warn};
 use crate::events::Events;
 use crate::frames::{FollowedFrames, Frames};
 use crate::keys::{PathArgument, Wanted};
@@ -67,15 +67,16 @@ impl PyRun {
     }
 
     /// What is wrong with the run's files and does not keep the rest from being read: files that
-    /// are missing, unreadable, or were never begun, and locations in them where frames cannot be
-    /// recognized. Damage within frames is found by `catchment.verify`.
+    /// are missing, unreadable, or were never begun, locations in them where frames cannot be
+    /// recognized, and frames that are missing by their numbers. Damage within frames is found by
+    /// `catchment.verify`.
     #[getter]
     fn problems(&self) -> PyResult<Vec<String>> {
         let run = self.run()?;
         let files = run.problems().iter().map(ToString::to_string);
         // The frame that a recorder is writing is no hole.
         let holes = run.holes().filter(|_| !run.being_recorded());
-        Ok(files.chain(holes).collect())
+        Ok(files.chain(holes).chain(missing_frames(&run)).collect())
     }
 
     /// The sources, by name or number.
@@ -342,6 +343,13 @@ impl PyRun {
     }
 }
 
+/// What is said of frames that are missing by their numbers.
+fn missing_frames(run: &Run) -> Option<String> {
+    let missing = run.frames_missing();
+    let (frames, are) = (counted(missing, "frame"), if missing == 1 { "is" } else { "are" });
+    (missing > 0).then(|| format!("{frames} {are} missing, by the numbers of the others"))
+}
+
 /// Opens a file or a run's folder for reading.
 ///
 /// Works on files that are being recorded and on those of a recorder that was killed; `status` says
@@ -353,6 +361,9 @@ impl PyRun {
 ///
 /// With `follow`, `frames` and iterating over a channel go on as the run is written, and end with
 /// it; `wait` waits for more.
+///
+/// Warns (DamageWarning) of what is missing or damaged, as far as opening tells: `Run.problems` has
+/// all of it.
 ///
 /// Raises FileError if there is nothing that can be read, or files do not belong together; OSError
 /// if the system refuses.
@@ -370,8 +381,21 @@ pub(crate) fn open(
         options.cache_bytes_max = bytes_of(bytes)?;
     }
     let open = py.detach(|| OpenRun::open(path.0, follow, options)).map_err(python_error)?;
+    warn_of_damage(py, &*open.run()?)?;
     let (events, ledger, config) = (PyOnceLock::new(), PyOnceLock::new(), PyOnceLock::new());
     Ok(PyRun { open: Arc::new(open), events, ledger, config })
+}
+
+/// Warns once of what is missing of a run that nobody is recording.
+fn warn_of_damage(py: Python<'_>, run: &Run) -> PyResult<()> {
+    let damage = if run.being_recorded() { Vec::new() } else { run.damage() };
+    let mut lines = damage.into_iter().chain(missing_frames(run));
+    let Some(first) = lines.next() else { return Ok(()) };
+    let more = match lines.count() as u64 {
+        0 => String::new(),
+        more => format!(" (and {} more: see Run.problems)", grouped(more)),
+    };
+    warn(py, format!("{first}{more}"))
 }
 
 /// The argument `cache_bytes`.

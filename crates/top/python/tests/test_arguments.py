@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import catchment
-from fixtures import Golden
+from fixtures import Golden, generate
 from written import NS, Written, counting, write_run
 
 WRONG_RANGES: list[tuple[Any, type[Exception]]] = [
@@ -107,10 +107,28 @@ def test_a_hole_in_a_file_is_a_problem_of_the_run(tmp_path: Path) -> None:
     second = data.index(b"CTMFRAME", data.index(b"CTMFRAME") + 1)
     data[second + 40] ^= 1
     path.write_bytes(data)
-    with catchment.open(path) as run:
+    with pytest.warns(catchment.DamageWarning, match=r"run\.catch.*and 1 more"):
+        run = catchment.open(path)
+    with run:
         assert len(run["X"]) == 20
-        (problem,) = run.problems
-        assert "run.catch" in problem
+        hole, frame = run.problems
+        assert "run.catch" in hole
+        assert frame == "1 frame is missing, by the numbers of the others"
+
+
+def test_opening_a_run_without_one_of_its_files_warns(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    generate(path, "--file-bytes", "1 MiB")
+    files = sorted(path.glob("*.catch"))
+    assert len(files) >= 3
+    files[1].unlink()
+    with pytest.warns(catchment.DamageWarning, match="see Run.problems"):
+        run = catchment.open(path)
+    with run:
+        assert run.problems == [
+            "file 1 of the run is missing",
+            "1 frame is missing, by the numbers of the others",
+        ]
 
 
 def test_paths_are_text_or_path_likes(closed_golden: Golden) -> None:

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use catchment_config::Time;
 use catchment_console::{Exit, Out, Stop, progress};
 use catchment_model::SampleRate;
+use catchment_model::units::grouped;
 use catchment_storage::{
-    Codings, ColumnCoding, PatternError, ReduceOptions, Run, Selection, reduce,
+    Codings, ColumnCoding, PatternError, ReduceOptions, Reduction, Run, Selection, reduce,
 };
 
 use super::reframe::{Files, name_of, say};
@@ -18,8 +19,10 @@ use crate::names;
 ///
 /// Decimation uses a linear-phase filter whose delay is compensated: the pass band, up to 0.8 of
 /// the new Nyquist frequency, changes by less than 0.01 dB; aliases are suppressed by at least
-/// 100 dB. Samples at gaps and at the ends, where the filter lacks neighbours, are left out. A
-/// damaged column becomes a gap and is reported; exit code 3.
+/// 100 dB. At the ends and on both sides of each gap the filter lacks neighbours: 28 to 30 samples
+/// of the new rate are left out there, and the report says how many seconds that is of each
+/// channel; exit code 3 if nothing is left of one. A damaged column becomes a gap and is reported;
+/// exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -77,10 +80,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     })?;
     folder.keep();
     bar.finish_and_clear();
-    say(&arguments.out, &report.write, out)?;
+    let decimated = report.decimated.iter().map(in_json).collect::<Vec<_>>();
+    say(&arguments.out, &report.write, &[("decimated", decimated.into())], out)?;
     for reduction in report.decimated.iter().take(SHOWN_MAX) {
-        let (before, after) = (reduction.rate_before, reduction.rate_after);
-        out.say(format!("  {}: {before} -> {after}", reduction.name))?;
+        out.say(format!("  {}", in_words(reduction)))?;
     }
     if report.decimated.len() > SHOWN_MAX {
         out.say(format!("  and {} more", report.decimated.len() - SHOWN_MAX))?;
@@ -88,7 +91,31 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if report.saturated > 0 {
         out.say(format!("  {} numbers were set to a limit of their type", report.saturated))?;
     }
-    Ok(exit.and(report_left_out(&report.write.left_out)))
+    let empty = report.decimated.iter().filter(|one| one.samples_after == 0);
+    let empty = empty.map(|one| format!("{}: nothing is left at {}", one.name, one.rate_after));
+    let left_out: Vec<_> = report.write.left_out.iter().cloned().chain(empty).collect();
+    Ok(exit.and(report_left_out(&left_out)))
+}
+
+fn in_words(reduction: &Reduction) -> String {
+    let Reduction { name, rate_before, rate_after, samples_before, samples_after } = reduction;
+    let (before, after) = (grouped(*samples_before), grouped(*samples_after));
+    let seconds = reduction.seconds_left_out();
+    format!(
+        "{name}: {rate_before} -> {rate_after}, {before} samples -> {after}; {seconds:.1} s at \
+         the ends and gaps are left out"
+    )
+}
+
+fn in_json(reduction: &Reduction) -> serde_json::Value {
+    serde_json::json!({
+        "name": reduction.name,
+        "rate_before_hz": reduction.rate_before.hz(),
+        "rate_after_hz": reduction.rate_after.hz(),
+        "samples_before": reduction.samples_before,
+        "samples_after": reduction.samples_after,
+        "seconds_left_out": reduction.seconds_left_out(),
+    })
 }
 
 /// Decimated channels that are shown.

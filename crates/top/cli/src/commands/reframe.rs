@@ -62,17 +62,24 @@ pub(crate) fn name_of(out: &Path) -> String {
     out.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Says what was written.
-pub(crate) fn say(folder: &Path, report: &WriteReport, out: &mut Out) -> anyhow::Result<()> {
+/// Says what was written; JSON has `more`, too.
+pub(crate) fn say(
+    folder: &Path,
+    report: &WriteReport,
+    more: &[(&str, serde_json::Value)],
+    out: &mut Out,
+) -> anyhow::Result<()> {
     if out.json {
-        return Ok(out.object(&serde_json::json!({
+        let mut object = serde_json::json!({
             "folder": folder,
             "files": report.files.len(),
             "frames": report.frames,
             "raw_bytes": report.raw_bytes,
             "stored_bytes": report.stored_bytes,
             "file_bytes": report.file_bytes,
-        }))?);
+        });
+        more.iter().for_each(|(key, value)| object[key] = value.clone());
+        return Ok(out.object(&object)?);
     }
     out.line(format!(
         "{}: {} frames in {} file(s), {} raw in {} on disk",
@@ -103,6 +110,6 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     })?;
     folder.keep();
     bar.finish_and_clear();
-    say(&arguments.out, &report, out)?;
+    say(&arguments.out, &report, &[], out)?;
     Ok(exit.and(report_left_out(&report.left_out)))
 }

@@ -46,4 +46,4 @@ class GapError(CatchmentError, ValueError):
 
 
 class DamageWarning(UserWarning):
-    """Something that could not be read is left out of a result."""
+    """Something that is missing or cannot be read is left out of a result."""

@@ -39,6 +39,9 @@ def open(  # noqa: A001
     With `follow`, `frames` and iterating over a channel go on as the run is written, and end
     with it; `wait` waits for more.
 
+    Warns (DamageWarning) of what is missing or damaged, as far as opening tells: `Run.problems`
+    has all of it.
+
     Raises FileError if there is nothing that can be read, or files do not belong together;
     OSError if the system refuses.
     """
@@ -109,8 +112,9 @@ class Run:
     @property
     def problems(self) -> list[str]:
         """What is wrong with the run's files and does not keep the rest from being read: files
-        that are missing, unreadable, or were never begun, and locations in them where frames cannot
-        be recognized. Damage within frames is found by `catchment.verify`.
+        that are missing, unreadable, or were never begun, locations in them where frames cannot be
+        recognized, and frames that are missing by their numbers. Damage within frames is found by
+        `catchment.verify`.
         """
     @property
     def sources(self) -> Sources:
