@@ -70,6 +70,8 @@ impl FragmentFlags {
     pub const SENT_ONCE: u8 = 2;
     /// Its packet came from another sender than the one that its source's port heard first.
     pub const OTHER_SENDER: u8 = 4;
+    /// It is not the first of its packet.
+    pub const CONTINUES: u8 = 8;
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

@@ -33,8 +33,7 @@ use self::parked::{Ahead, Parked};
 use self::shares::Shares;
 use crate::source::Source;
 use crate::{
-    BuilderConfig, BuilderStatus, ConfigError, Fragment, FragmentFlags, Matched, Matcher, Restart,
-    SourceStatus,
+    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceStatus,
 };
 
 /// How many held fragments of a source are tried per duty cycle.
@@ -217,11 +216,12 @@ impl NumberMatcher {
         let far = key >= KEY_END || window.base.saturating_sub(key) > window.events();
         let back = step.unsigned_abs();
         match step > 0 {
+            // Behind all that is remembered: what it delivered last may have come again.
+            false if far && back <= near => Likeness::of_repeated(fragment.flags),
             _ if far => Likeness::Foreign,
             true if key < window.base => Likeness::Late,
             true => Likeness::Foreign,
-            false if fragment.flags & FragmentFlags::SENT_ONCE != 0 => Likeness::SentAgain,
-            false if seen.contains(index, key) => Likeness::Repeated,
+            false if seen.contains(index, key) => Likeness::of_repeated(fragment.flags),
             false if back > near => Likeness::Foreign,
             false if self.events.was_numbered(key) => Likeness::Late,
             false => Likeness::Repeated,

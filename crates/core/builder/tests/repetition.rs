@@ -1,7 +1,7 @@
 //! Packets that come twice, or late, after their sender has paused: neither a restart nor a loss.
 
 use crate::support;
-use catchment_builder::{BuilderConfig, SourceRole};
+use catchment_builder::{BuilderConfig, Fragment, FragmentFlags, SourceRole};
 use catchment_model::Entry;
 use support::{MS, Rig, S};
 
@@ -126,6 +126,44 @@ fn repeated_numbers_that_rise_at_eight_times_are_a_restart_and_at_seven_are_ambi
 }
 
 #[test]
+fn a_packet_with_many_fragments_is_no_restart_however_often_it_comes_again() {
+    // Each fragment reaches the builder at another time, as where queues are short.
+    let mut rig = Rig::required(1);
+    let mut now = deliver(&mut rig, 0, &[0], 0..200);
+    now = pause(&mut rig, now, S);
+    for number in std::iter::repeat_n(180..200, 50).flatten() {
+        let fragment = rig.fragment(0, number, 100);
+        let flags = if number == 180 { 0 } else { FragmentFlags::CONTINUES };
+        rig.push(now, &[Fragment { flags, ..fragment }]);
+        rig.poll(now);
+        now += MS;
+    }
+    rig.finish(now);
+    assert_nothing_happened(&rig, 200, 1_000, "one packet of 20 fragments");
+}
+
+#[test]
+fn a_packet_that_comes_again_a_window_behind_the_others_is_no_restart() {
+    let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+    let mut rig = Rig::new(BuilderConfig { window_events: 256, reorder_events: 64, ..config });
+    let mut now = deliver(&mut rig, 0, &[0, 1], 0..200);
+    now = deliver(&mut rig, now, &[0], 200..900);
+    // The other source has ended when the last packet of this one comes again and again.
+    now = pause(&mut rig, now, 3 * S);
+    for _ in 0..50 {
+        rig.send(now, 1, 180..200);
+        rig.poll(now);
+        now += 20 * MS;
+    }
+    now = pause(&mut rig, now, 3 * S);
+    rig.finish(now);
+    let total = rig.ledger.total();
+    assert_eq!(total[Entry::NumberingRestarts], 0, "{total:?}");
+    assert_eq!((rig.complete(), rig.rows.len()), (200, 900), "{total:?}");
+    assert_eq!(rig.count(1, Entry::FragmentsRecorded), 200, "{total:?}");
+}
+
+#[test]
 fn a_packet_that_came_twice_before_a_restart_is_no_loss_after_it() {
     let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
     let mut rig = Rig::new(BuilderConfig { window_events: 8_192, ..config });
@@ -138,4 +176,25 @@ fn a_packet_that_came_twice_before_a_restart_is_no_loss_after_it() {
     assert_eq!(total[Entry::NumberingRestarts], 2, "{total:?}");
     assert_eq!((rig.complete(), rig.lost()), (400, 0), "{total:?}");
     assert_eq!(total[Entry::FragmentsAmbiguous], 5, "{total:?}");
+}
+
+#[test]
+fn a_sequenced_source_that_is_overtaken_by_its_own_last_fragment_has_not_restarted() {
+    // Its packets are known to come once, and its last one overtakes those before it by so much
+    // that their events have closed.
+    let mut rig = Rig::required(2);
+    let mut now = deliver(&mut rig, 0, &[0, 1], 0..100);
+    now = deliver(&mut rig, now, &[0], 100..250);
+    for number in std::iter::once(249).chain(100..249) {
+        let fragment = rig.fragment(1, number, 100);
+        rig.push(now, &[Fragment { flags: FragmentFlags::SENT_ONCE, ..fragment }]);
+        rig.poll(now);
+        now += 20 * MS;
+    }
+    now = pause(&mut rig, now, 3 * S);
+    rig.finish(now);
+    let total = rig.ledger.total();
+    assert_eq!(total[Entry::NumberingRestarts], 0, "{total:?}");
+    assert_eq!(rig.rows.len(), 250, "{total:?}");
+    assert_eq!(rig.ledger.balance().fragments_lost, 0, "{total:?}");
 }

@@ -191,6 +191,7 @@ impl Intake for EventIntake {
         for part in &parts {
             let begin = part.offset as usize;
             self.part(socket, part, &bytes[begin..begin + part.bytes as usize], packet_flags);
+            packet_flags |= FragmentFlags::CONTINUES;
         }
         self.parts = parts;
     }

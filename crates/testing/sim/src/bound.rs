@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use catchment_builder::{IncompletePolicy, SourceRole};
-use catchment_model::Entry;
+use catchment_model::{Entry, SourceLedger};
 
 use crate::arrivals::Arrival;
 use crate::detector::SentFragment;
@@ -45,9 +45,15 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
     let bound = Bound::new(outcome, life);
     let drops = plan.config.build.incomplete == IncompletePolicy::Drop;
     for (source, arrivals) in life.arrivals.iter().enumerate().take(plan.sources.len()) {
-        let ledger = &life.last.ledger.sources[source];
-        let refused =
-            ledger[Entry::FragmentsDiscardedMemory] + ledger[Entry::FragmentsDiscardedDisk];
+        // What is refused of one source leaves the others' events incomplete.
+        let of_refused = match drops {
+            true => &life.last.ledger.sources[..plan.sources.len()],
+            false => &life.last.ledger.sources[source..=source],
+        };
+        let refused = |one: &SourceLedger| {
+            one[Entry::FragmentsDiscardedMemory] + one[Entry::FragmentsDiscardedDisk]
+        };
+        let refused: u64 = of_refused.iter().map(refused).sum();
         let is_missing = |index: usize| {
             let trigger = outcome.sent.sources[source].fragments[index].trigger;
             let must = match drops {
@@ -220,7 +226,7 @@ fn disturbed(plan: &Plan, life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)>
         match (is_paused, paused_ns) {
             (true, None) => paused_ns = Some(ns),
             (false, Some(from)) => {
-                all.push((from, ns));
+                all.push((from, ns + BEGINS_WITHIN_NS));
                 paused_ns = None;
             }
             _ => {}
@@ -239,5 +245,5 @@ fn disturbed(plan: &Plan, life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)>
 
 /// Fragments of a source that are put together at a time, at most.
 const OPEN_MAX: usize = 15;
-/// When a run has begun that is to begin between two events.
+/// When a run has begun, or goes on, that is to do so between two events.
 const BEGINS_WITHIN_NS: u64 = 300_000_000;

@@ -135,6 +135,10 @@ pub struct Plan {
 
 /// The time at which all begins.
 pub const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
+/// How late packets are at most while the network is slow.
+pub const DELAY_NS_MAX: u64 = 900 * MS;
+/// How long before the others a source sends at most.
+pub const AHEAD_NS_MAX: u64 = 3 * S;
 /// How long the detector sends.
 pub const DURATION_NS: u64 = 10 * S;
 
@@ -333,6 +337,14 @@ fn store(case: &Case) -> StoreTimes {
     }
 }
 
+/// How far apart in time events are at most whose packets of one source the faults of a run mix: who
+/// configures a recorder knows his network, and allows for as much.
+fn mixed_ns(case: &Case) -> u64 {
+    let of = |fault, ns| if case.faults.has(fault) { ns } else { 0 };
+    let delayed_ns = of(Fault::Delay, DELAY_NS_MAX) + of(Fault::Ahead, AHEAD_NS_MAX);
+    delayed_ns + of(Fault::Reorder, network(case).reorder_ns)
+}
+
 /// Sizes of queues, batches and chunks: in most runs so small that they fill.
 fn sizes(case: &Case) -> Sizes {
     let mut chance = case.chance("sizes");
@@ -382,6 +394,9 @@ fn config(
     config.sizes = sizes(case);
     config.build.window_events = [256, 256, 1_024, 4_096][chance.index(4)];
     config.build.reorder_events = [64, config.build.window_events / 4][chance.index(2)];
+    let mixed = mixed_ns(case) / interval_ns + 1;
+    config.build.reorder_events = config.build.reorder_events.max(mixed);
+    config.build.window_events = config.build.window_events.max((4 * mixed).next_power_of_two());
     config.build.incomplete =
         if chance.below(6) == 0 { IncompletePolicy::Drop } else { IncompletePolicy::Keep };
     config.frame.bytes = [4 << 10, 32 << 10, 256 << 10][chance.index(3)];

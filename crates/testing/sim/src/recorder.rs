@@ -47,7 +47,7 @@ pub struct Life {
     pub last_arrival_ns: u64,
     /// By source: what arrived of each fragment.
     pub arrivals: Vec<Arrivals>,
-    /// Times in which the recorder, or one of its agents, was stopped.
+    /// Times in which the recorder, or one of its agents, was stopped, or had far too much to do.
     pub stalls: Vec<(u64, u64)>,
     /// When the run was paused (true), and went on.
     pub pauses: Vec<(u64, bool)>,

@@ -7,7 +7,7 @@ use catchment_fixtures::Random;
 
 use crate::detector::Packet;
 use crate::fault::Fault;
-use crate::plan::{BEGIN_NS, MS, Plan, S};
+use crate::plan::{AHEAD_NS_MAX, BEGIN_NS, DELAY_NS_MAX, MS, Plan, S};
 
 /// What happens to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,7 +252,7 @@ fn habits(plan: &Plan, source: usize) -> Habits {
         dead: window(Fault::Die, 500),
         silent: window(Fault::Silent, 500),
         ahead: window(Fault::Ahead, 500),
-        ahead_ns: of(Fault::Ahead, 0).1.below(3 * S),
+        ahead_ns: of(Fault::Ahead, 0).1.below(AHEAD_NS_MAX),
         misnumbered_from: (is_misnumbered && plan.sources.len() > 2)
             .then(|| chance.below(plan.events + 1)),
     }
@@ -263,7 +263,7 @@ fn slow_network(plan: &Plan, source: usize) -> SlowNetwork {
     let from = BEGIN_NS + chance.below(crate::plan::DURATION_NS);
     let happens = plan.case.faults.has(Fault::Delay) && chance.chance(600);
     let until = from + chance.below(3 * S);
-    let late_ns = [5 * MS, 100 * MS, 900 * MS][chance.index(3)];
+    let late_ns = [5 * MS, 100 * MS, DELAY_NS_MAX][chance.index(3)];
     let window = if happens { (from, until) } else { (0, 0) };
     SlowNetwork { window, late_ns }
 }

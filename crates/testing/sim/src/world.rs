@@ -22,7 +22,9 @@ use crate::trace::{Event, Trace};
 /// Calls of agents, beyond which something goes on for ever.
 const STEPS_MAX: u64 = 4_000_000;
 /// How long a run may take to end, beside the time in which its disk hangs.
-const END_NS_MAX: u64 = 120 * S;
+const END_NS_MAX: u64 = 600 * S;
+/// How long agents may be busy with what a flood brings each time.
+const FLOOD_WORK_NS: u64 = 500_000;
 /// How often it is looked whether something is being written.
 const WRITING_EVERY_NS: u64 = 500_000;
 /// How long an operation of the disk hangs at most.
@@ -297,6 +299,7 @@ impl World<'_> {
     fn flood(&mut self, source: usize, count: u64) {
         self.note(Fault::Flood);
         let now_ns = self.now_ns();
+        self.stall(now_ns, now_ns + count * FLOOD_WORK_NS);
         for index in 0..count {
             let at_ns = now_ns + index * 50_000;
             let bytes = 1 + self.network.index(200);
@@ -388,7 +391,7 @@ impl World<'_> {
         self.stall(now_ns, until_ns);
     }
 
-    /// The recorder, or one of its agents, is stopped for a while.
+    /// The recorder, or one of its agents, is stopped for a while, or has far too much to do.
     fn stall(&mut self, from_ns: u64, until_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.life.stalls.push((from_ns, until_ns));

@@ -1,6 +1,8 @@
 //! Numbers that agree with each other and not with the position of their sender: a restart, a jump,
 //! or packets that came twice or late.
 
+use crate::FragmentFlags;
+
 /// Numbers that agree with each other, but not with the position of their sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
@@ -31,11 +33,24 @@ pub enum Likeness {
     Foreign,
     /// A number that its source delivered before, in a packet that may have come twice.
     Repeated,
+    /// The same behind the first fragment of its packet, which has said it for all.
+    Continued,
     /// The same in a packet that is known to have come once.
     SentAgain,
     /// A number that its source would have delivered next, or that the network reordered, of an
     /// event that closed without it. No evidence of a restart, however often it occurs.
     Late,
+}
+
+impl Likeness {
+    /// What a number is that its source delivered before, in a fragment with these flags.
+    pub fn of_repeated(flags: u8) -> Self {
+        match flags & (FragmentFlags::SENT_ONCE | FragmentFlags::CONTINUES) {
+            0 => Self::Repeated,
+            FragmentFlags::CONTINUES => Self::Continued,
+            _ => Self::SentAgain,
+        }
+    }
 }
 
 /// What the repeated numbers of a claim are, as far as its sender shows.
@@ -66,6 +81,7 @@ impl Claim {
                 self.rises = self.rises.saturating_add(1);
                 self.rose_ns = now_ns;
             }
+            Likeness::Continued => self.rises = self.rises.max(1),
             Likeness::Repeated | Likeness::Late => {}
         }
     }
