@@ -213,15 +213,14 @@ impl NumberMatcher {
         };
         let step = numbers.offset(position, fragment.number);
         let key = position.wrapping_add_signed(step);
-        let far = key >= KEY_END || window.base.saturating_sub(key) > window.events();
         let back = step.unsigned_abs();
+        // Behind all that is remembered of events.
+        let far = window.base.saturating_sub(key) > window.events();
         match step > 0 {
-            // Behind all that is remembered: what it delivered last may have come again.
-            false if far && back <= near => Likeness::of_repeated(fragment.flags),
-            _ if far => Likeness::Foreign,
+            _ if key >= KEY_END || far && back > near => Likeness::Foreign,
             true if key < window.base => Likeness::Late,
             true => Likeness::Foreign,
-            false if seen.contains(index, key) => Likeness::of_repeated(fragment.flags),
+            false if far || seen.contains(index, key) => Likeness::of_repeated(fragment.flags),
             false if back > near => Likeness::Foreign,
             false if self.events.was_numbered(key) => Likeness::Late,
             false => Likeness::Repeated,

@@ -143,7 +143,7 @@ fn a_packet_with_many_fragments_is_no_restart_however_often_it_comes_again() {
 }
 
 #[test]
-fn a_packet_that_comes_again_a_window_behind_the_others_is_no_restart() {
+fn what_a_source_sends_a_window_behind_the_others_is_no_restart() {
     let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
     let mut rig = Rig::new(BuilderConfig { window_events: 256, reorder_events: 64, ..config });
     let mut now = deliver(&mut rig, 0, &[0, 1], 0..200);
@@ -155,6 +155,8 @@ fn a_packet_that_comes_again_a_window_behind_the_others_is_no_restart() {
         rig.poll(now);
         now += 20 * MS;
     }
+    // And then what it has sent next.
+    now = deliver(&mut rig, now, &[1], 200..220);
     now = pause(&mut rig, now, 3 * S);
     rig.finish(now);
     let total = rig.ledger.total();

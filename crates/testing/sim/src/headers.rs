@@ -98,13 +98,24 @@ pub fn check_row(
         (earliest, latest) = (earliest.min(first), latest.min(last));
     }
     let time_ns = row.time_ns;
-    let is_stalled = |&(from, until): &(u64, u64)| from <= time_ns && latest <= until + S;
-    let is_prompt = time_ns <= latest + SLACK_NS || life.stalls.iter().any(is_stalled);
-    if time_ns < earliest || !is_prompt {
+    if time_ns < earliest || time_ns > latest_ns(life, latest) {
         let key = row.key;
         return Err(format!("event {key}: its time is {time_ns}, it arrived at {earliest}"));
     }
     Ok(())
+}
+
+/// When what arrived at that time is taken at the latest: soon, or after the stalls that it meets.
+fn latest_ns(life: &Life, arrived_ns: u64) -> u64 {
+    let mut stalls = life.stalls.clone();
+    stalls.sort_unstable();
+    let mut latest_ns = arrived_ns + SLACK_NS;
+    for (from_ns, until_ns) in stalls {
+        // What has piled up in a stall takes a while.
+        let is_met = from_ns <= latest_ns && arrived_ns <= until_ns + S;
+        latest_ns = if is_met { latest_ns.max(until_ns + S) } else { latest_ns };
+    }
+    latest_ns
 }
 
 /// How long agents take for what has arrived at most, where none of them is stopped.

@@ -53,6 +53,12 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
         return Err(format!("balanced and intact: lost {lost}, {here} of {counted} are there"));
     }
     let is_well = life.disk.iter().all(|&fault| fault == StoreFault::Hang);
+    if is_well {
+        let report = verify(&run, |_| ());
+        if !report.is_intact() {
+            return Err(format!("the disk did nothing wrong, and verify finds {report:?}"));
+        }
+    }
     let is_right = match report.verdict {
         Verdict::Balanced => !lost,
         Verdict::DataLost => lost || !is_well,
@@ -106,7 +112,7 @@ fn check_flipped(folder: &Path, chance: &mut Random) -> Result<(), String> {
     let path = &paths[chance.index(paths.len())];
     let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let Some(file) = walk(&bytes)? else { return Ok(()) };
-    // Where no column stands there is padding, of which nobody reads anything.
+    // Where neither a column nor a table stands there is padding, of which nobody reads anything.
     let offset = chance.index(bytes.len());
     let Some((frame, column)) = file.column_at(offset as u64) else { return Ok(()) };
     bytes[offset] ^= 1 << chance.below(8);

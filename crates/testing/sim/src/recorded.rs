@@ -59,7 +59,14 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     let may_stray = disk_lied(life);
     let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
-        for frame in &file.frames {
+        let mut checkpoints = file.checkpoints.iter().peekable();
+        for (index, frame) in file.frames.iter().enumerate() {
+            while let Some((_, checkpoint)) = checkpoints.next_if(|(before, _)| *before <= index) {
+                if !may_stray {
+                    check_ledger(life, &file.ledger(checkpoint), &recorded.increments)
+                        .map_err(|why| format!("a checkpoint of file {}: {why}", file.index))?;
+                }
+            }
             recorded.damage.extend(file.damage(frame));
             if last.is_some_and(|last| frame.sequence <= last) && !may_stray {
                 return Err(format!("frame {} comes after {last:?}", frame.sequence));
@@ -83,6 +90,28 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     recorded.samples.values_mut().for_each(join);
     recorded.files = files;
     Ok(recorded)
+}
+
+/// Checks the ledger of a checkpoint: it has at least what frames before it have counted, and no
+/// more than the run's has had at last.
+fn check_ledger(
+    life: &Life,
+    found: &Result<BTreeMap<(usize, String), u64>, String>,
+    increments: &BTreeMap<(usize, String), u64>,
+) -> Result<(), String> {
+    let found = found.as_ref().map_err(Clone::clone)?;
+    for (source, ledger) in life.last.ledger.sources.iter().enumerate() {
+        for (entry, last) in ledger.iter() {
+            let of = |counts: &BTreeMap<(usize, String), u64>| {
+                counts.get(&(source, entry.name().to_owned())).copied().unwrap_or(0)
+            };
+            let (count, before) = (of(found), of(increments));
+            if !(before..=last.max(before)).contains(&count) {
+                return Err(format!("source {source}: {entry}: {count}, not {before} to {last}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Joins ranges that follow each other or overlap.

@@ -5,6 +5,7 @@
 //! what they say (`contents.rs`) and not as where to find something.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use catchment_codec::{Codec, decode_column};
 use catchment_frame::crc32c;
@@ -84,6 +85,8 @@ pub(crate) struct WalkedColumn {
     /// Where its stored bytes stand in the file.
     begin: u64,
     stored_bytes: u64,
+    /// Where the checksums of its blocks stand in the file; empty if it has none.
+    table: Range<u64>,
     rows: u64,
     first_sample: u64,
     crc32c: u32,
@@ -194,16 +197,16 @@ impl WalkedFile {
         bad.collect()
     }
 
-    /// The column whose stored bytes have that offset in the file, with its frame's index.
+    /// The column whose stored bytes or table have that offset in the file, with its frame's index.
     pub fn column_at(&self, offset: u64) -> Option<(usize, u32)> {
         let frame = self
             .frames
             .iter()
             .position(|frame| (frame.offset..frame.offset + frame.bytes).contains(&offset))?;
-        let column = self.frames[frame]
-            .columns
-            .iter()
-            .find(|column| (column.begin..column.begin + column.stored_bytes).contains(&offset))?;
+        let column = self.frames[frame].columns.iter().find(|column| {
+            let stored = column.begin..column.begin + column.stored_bytes;
+            stored.contains(&offset) || column.table.contains(&offset)
+        })?;
         Some((frame, column.id))
     }
 
@@ -423,6 +426,9 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
             Some(stored) if crc32c(stored) != u32_at(entry, 12) => {
                 Err("its checksum is wrong".to_owned())
             }
+            Some(stored) if !has_table(from, entry, stored, frame_bytes) => {
+                Err("its table is wrong".to_owned())
+            }
             Some(stored) => {
                 let mut raw = Vec::new();
                 let codec = Codec::from_number(u16_at(entry, 4));
@@ -435,6 +441,8 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
             id: u32_at(entry, 0),
             begin: at as u64 + begin,
             stored_bytes,
+            table: table_of(entry)
+                .map_or(0..0, |table| at as u64 + table.start..at as u64 + table.end),
             rows: u64_at(entry, 40),
             first_sample: u64_at(entry, 56),
             crc32c: u32_at(entry, 12),
@@ -453,6 +461,28 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
     Some((u16_at(from, 16), u16_at(from, 18), frame))
 }
 
+/// Where the checksums of a column's blocks stand in its frame, if it has such (section 3.4).
+fn table_of(entry: &[u8]) -> Option<Range<u64>> {
+    let stored_bytes = u64_at(entry, 24);
+    let has_one = u32_at(entry, 8) & 1 != 0 && stored_bytes > CHECKED_BYTES as u64;
+    let blocks = stored_bytes.div_ceil(CHECKED_BYTES as u64);
+    let begin = u64_at(entry, 16).saturating_add(stored_bytes).checked_next_multiple_of(64)?;
+    has_one.then(|| begin..begin.saturating_add(4 * blocks + 4))
+}
+
+/// Whether the checksums of a column's blocks are right, where it must have such.
+fn has_table(frame: &[u8], entry: &[u8], stored: &[u8], frame_bytes: u64) -> bool {
+    let Some(table) = table_of(entry) else {
+        return stored.len() <= CHECKED_BYTES || u16_at(frame, 16) == KIND_TOC;
+    };
+    let mut expected: Vec<u8> =
+        stored.chunks(CHECKED_BYTES).map(crc32c).flat_map(u32::to_le_bytes).collect();
+    let covered = [&entry[12..16], &entry[24..32], &expected].concat();
+    expected.extend_from_slice(&crc32c(&covered).to_le_bytes());
+    let found = frame.get(table.start as usize..table.end as usize);
+    table.end <= frame_bytes && found == Some(&expected[..])
+}
+
 fn toc(file: &WalkedFile, flags: u16, frame: WalkedFrame) -> Result<WalkedToc, String> {
     let column = |id| frame.columns.iter().find(|column| column.id == id);
     let raw = column(TOC_LEDGER).ok_or("a TOC without a ledger")?.raw.clone()?;
@@ -468,6 +498,21 @@ fn is_closed(bytes: &[u8], at: usize) -> bool {
         && covered(&trailer[..64], 12)
         && u64_at(trailer, 24) == (at + BLOCK_BYTES) as u64
         && bytes[at + BLOCK_BYTES..].iter().all(|&byte| byte == 0)
+}
+
+impl WalkedFile {
+    /// The run's ledger that a checkpoint has.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn ledger(
+        &self,
+        checkpoint: &WalkedFrame,
+    ) -> Result<BTreeMap<(usize, String), u64>, String> {
+        let column = checkpoint.columns.iter().find(|column| column.id == TOC_LEDGER);
+        let raw = column.ok_or("a checkpoint without a ledger")?.raw.clone()?;
+        ledger(&self.entries, &raw)
+    }
 }
 
 /// Records of source, entry and count; reasons for malformed packets are left out.
@@ -506,6 +551,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 const BLOCK_BYTES: usize = 4_096;
+const CHECKED_BYTES: usize = 65_536;
 const LOCATOR_BYTES: usize = 2 * BLOCK_BYTES;
 const FIXED_BYTES: usize = 128;
 const KIND_CHANNELS: u16 = 2;
