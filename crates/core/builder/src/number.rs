@@ -217,11 +217,13 @@ impl NumberMatcher {
         // Behind all that is remembered of events.
         let far = window.base.saturating_sub(key) > window.events();
         match step > 0 {
-            _ if key >= KEY_END || far && back > near => Likeness::Foreign,
+            _ if key >= KEY_END => Likeness::Foreign,
+            true if far && back > near => Likeness::Behind,
             true if key < window.base => Likeness::Late,
             true => Likeness::Foreign,
-            false if far || seen.contains(index, key) => Likeness::of_repeated(fragment.flags),
+            false if seen.contains(index, key) => Likeness::of_repeated(fragment.flags),
             false if back > near => Likeness::Foreign,
+            false if far => Likeness::of_repeated(fragment.flags),
             false if self.events.was_numbered(key) => Likeness::Late,
             false => Likeness::Repeated,
         }

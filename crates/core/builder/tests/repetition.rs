@@ -156,7 +156,7 @@ fn what_a_source_sends_a_window_behind_the_others_is_no_restart() {
         now += 20 * MS;
     }
     // And then what it has sent next.
-    now = deliver(&mut rig, now, &[1], 200..220);
+    now = deliver(&mut rig, now, &[1], 200..400);
     now = pause(&mut rig, now, 3 * S);
     rig.finish(now);
     let total = rig.ledger.total();

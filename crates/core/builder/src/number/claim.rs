@@ -40,6 +40,9 @@ pub enum Likeness {
     /// A number that its source would have delivered next, or that the network reordered, of an
     /// event that closed without it. No evidence of a restart, however often it occurs.
     Late,
+    /// A number of an event that closed long ago, and that its source would not have delivered
+    /// next. In a claim of late numbers it is one of them.
+    Behind,
 }
 
 impl Likeness {
@@ -76,6 +79,7 @@ impl Claim {
     pub fn rise(&mut self, likeness: Likeness, now_ns: u64) {
         match likeness {
             Likeness::Foreign => self.foreign = true,
+            Likeness::Behind => self.foreign |= self.first == self.newest,
             Likeness::SentAgain => self.rises = RISES_MIN,
             Likeness::Repeated if self.rose_ns != now_ns => {
                 self.rises = self.rises.saturating_add(1);
