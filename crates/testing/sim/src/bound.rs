@@ -23,7 +23,6 @@ use catchment_model::{Entry, SourceLedger};
 use crate::arrivals::Arrival;
 use crate::detector::SentFragment;
 use crate::fault::Fault;
-use crate::plan::Plan;
 use crate::recorded::Recorded;
 use crate::recorder::Life;
 use crate::world::Outcome;
@@ -152,7 +151,7 @@ impl<'a> Bound<'a> {
         let segments = life.last.fills.iter().find(|fill| fill.name == "segments");
         // Half of a quarter: the other half is for what the quorum has passed.
         let bytes_max = segments.map_or(0, |fill| fill.capacity) / 4 / 2;
-        let disturbed = disturbed(plan, life, &outcome.renumbered_ns);
+        let disturbed = disturbed(life, &outcome.renumbered_ns);
         Self { outcome, life, timeout_ns, first_ns, reached, bytes, bytes_max, disturbed }
     }
 
@@ -218,10 +217,12 @@ impl<'a> Bound<'a> {
 }
 
 /// Times in which something happened to the run or to its agents.
-fn disturbed(plan: &Plan, life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)> {
+fn disturbed(life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)> {
     let mut all = life.stalls.clone();
     all.extend(renumbered_ns.iter().map(|&ns| (ns, ns)));
-    let mut paused_ns = plan.begins_paused.then_some(life.began_ns);
+    // A run that is begun between two events goes on by itself.
+    all.push((life.began_ns, life.began_ns + BEGINS_WITHIN_NS));
+    let mut paused_ns = None;
     for &(ns, is_paused) in &life.pauses {
         match (is_paused, paused_ns) {
             (true, None) => paused_ns = Some(ns),
@@ -232,14 +233,7 @@ fn disturbed(plan: &Plan, life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)>
             _ => {}
         }
     }
-    // A run that is begun between two events goes on by itself.
-    let began = (life.began_ns, life.began_ns + BEGINS_WITHIN_NS);
-    match paused_ns {
-        Some(from) if from == life.began_ns => {}
-        Some(from) => all.push((from, u64::MAX)),
-        None => {}
-    }
-    all.push(began);
+    all.extend(paused_ns.map(|from| (from, u64::MAX)));
     all
 }
 

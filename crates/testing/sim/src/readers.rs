@@ -34,7 +34,7 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
         return Ok(());
     }
     if life.has_crashed {
-        return check_repaired(folder, recorded);
+        return check_repaired(folder, life, recorded);
     }
     let run = Run::open(folder).map_err(|error| format!("cannot be opened: {error}"))?;
     let report = match audit(&run) {
@@ -77,13 +77,18 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
 }
 
 /// What is left after a crash can be repaired and read, and says that it is not whole.
-fn check_repaired(folder: &Path, recorded: &Recorded) -> Result<(), String> {
+fn check_repaired(folder: &Path, life: &Life, recorded: &Recorded) -> Result<(), String> {
     repair(folder).map_err(|error| format!("cannot be repaired: {error}"))?;
     let run = Run::open(folder).map_err(|error| format!("repaired, cannot be opened: {error}"))?;
     let report = audit(&run).map_err(|error| format!("repaired, cannot be audited: {error}"))?;
     let is_ended = recorded.files.last().and_then(|file| file.toc.as_ref());
     let is_ended = is_ended.is_some_and(crate::walk::WalkedToc::run_ended);
-    let is_right = matches!(report.verdict, Verdict::DataLost | Verdict::Incomplete);
+    let is_right = match report.verdict {
+        Verdict::DataLost | Verdict::Incomplete => true,
+        // A total that was written, and columns before it that were not.
+        Verdict::NotBalanced => disk_lied(life) || !recorded.damage.is_empty(),
+        Verdict::Balanced => false,
+    };
     if !is_right && !is_ended {
         return Err(format!("repaired, the audit says {:?}", report.verdict));
     }
