@@ -27,11 +27,12 @@ use crate::recorded::Recorded;
 use crate::recorder::Life;
 use crate::world::Outcome;
 
-/// Checks that what must be recorded of a life that was not cut short is recorded.
+/// Checks that what must be recorded of a life that was not cut short is recorded. Returns how many
+/// fragments must be.
 ///
 /// # Errors
 /// The first fragment that is missing, or a refusal without a reason.
-pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), String> {
+pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<u64, String> {
     refusals(outcome, life)?;
     let plan = &outcome.plan;
     let forged = |(index, source): (usize, &crate::plan::SourcePlan)| {
@@ -39,8 +40,9 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
     };
     // Numbers that nobody sent, or that do not fit to the others', may take others' places.
     if plan.case.faults.has(Fault::Misnumber) || plan.sources.iter().enumerate().any(forged) {
-        return Ok(());
+        return Ok(0);
     }
+    let mut required = 0;
     let bound = Bound::new(outcome, life);
     let drops = plan.config.build.incomplete == IncompletePolicy::Drop;
     for (source, arrivals) in life.arrivals.iter().enumerate().take(plan.sources.len()) {
@@ -53,16 +55,15 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
             one[Entry::FragmentsDiscardedMemory] + one[Entry::FragmentsDiscardedDisk]
         };
         let refused: u64 = of_refused.iter().map(refused).sum();
-        let is_missing = |index: usize| {
-            let trigger = outcome.sent.sources[source].fragments[index].trigger;
-            let must = match drops {
-                true => bound.must_have_event(trigger) && bound.must_have(source, trigger),
-                false => bound.must_have(source, trigger),
-            };
-            (must && !recorded.fragments[source].contains_key(&trigger)).then_some(trigger)
+        let must = |trigger: &u64| match drops {
+            true => bound.must_have_event(*trigger) && bound.must_have(source, *trigger),
+            false => bound.must_have(source, *trigger),
         };
-        let missing = arrivals.whole.iter().filter_map(|&(_, index)| is_missing(index));
-        let missing: Vec<u64> = missing.collect();
+        let sent = &outcome.sent.sources[source].fragments;
+        let of_source = arrivals.whole.iter().map(|&(_, index)| sent[index].trigger).filter(must);
+        let mut missing: Vec<u64> = of_source.collect();
+        required += missing.len() as u64;
+        missing.retain(|trigger| !recorded.fragments[source].contains_key(trigger));
         if missing.len() as u64 > refused {
             let (count, first) = (missing.len(), missing[0]);
             return Err(format!(
@@ -71,7 +72,7 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
             ));
         }
     }
-    Ok(())
+    Ok(required)
 }
 
 /// Memory and the disk refuse nothing without a reason.
@@ -161,15 +162,23 @@ impl<'a> Bound<'a> {
         let Some(&first_ns) = self.first_ns.get(&trigger) else { return false };
         let half_ns = self.timeout_ns / 2;
         let begun_ns = arrival.first_ns.min(first_ns);
+        let waits = begun_ns.saturating_sub(self.timeout_ns + SLACK_NS)..=whole_ns + SLACK_NS;
         let around = begun_ns.saturating_sub(2 * self.timeout_ns)..=whole_ns + 2 * self.timeout_ns;
         whole_ns - begun_ns <= half_ns
+            && begun_ns > self.life.began_ns + BEGINS_WITHIN_NS
             && self.life.stopped_ns.is_none_or(|stop| whole_ns < stop)
             && !self.disturbed.iter().any(|(from, until)| {
                 around.contains(from) || (from..=until).contains(&around.start())
             })
             && self.is_in_step(source, sent.trigger, (begun_ns, whole_ns))
-            && self.bytes_between(&around) <= self.bytes_max
-            && self.life.arrivals[source].touched_between(arrival.first_ns, whole_ns) <= OPEN_MAX
+            && self.bytes_between(&waits) <= self.bytes_max
+            && self.is_put_together(source, arrival.first_ns, whole_ns)
+    }
+
+    /// Whether no more of a source's fragments were put together in that time than may be.
+    fn is_put_together(&self, source: usize, from_ns: u64, until_ns: u64) -> bool {
+        !self.outcome.plan.sources[source].in_parts
+            || self.life.arrivals[source].touched_between(from_ns, until_ns) <= OPEN_MAX
     }
 
     /// Whether an event must be recorded of which all required sources must be there.
@@ -220,8 +229,6 @@ impl<'a> Bound<'a> {
 fn disturbed(life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)> {
     let mut all = life.stalls.clone();
     all.extend(renumbered_ns.iter().map(|&ns| (ns, ns)));
-    // A run that is begun between two events goes on by itself.
-    all.push((life.began_ns, life.began_ns + BEGINS_WITHIN_NS));
     let mut paused_ns = None;
     for &(ns, is_paused) in &life.pauses {
         match (is_paused, paused_ns) {
@@ -239,5 +246,7 @@ fn disturbed(life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)> {
 
 /// Fragments of a source that are put together at a time, at most.
 const OPEN_MAX: usize = 15;
+/// How long agents take for what has arrived.
+const SLACK_NS: u64 = 100_000_000;
 /// When a run has begun, or goes on, that is to do so between two events.
 const BEGINS_WITHIN_NS: u64 = 300_000_000;

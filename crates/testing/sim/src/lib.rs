@@ -51,7 +51,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use catchment_model::{Entry, SourceLedger};
 
 use crate::fault::Fault;
-use crate::oracle::Known;
 use crate::plan::{Case, Plan};
 use crate::trace::Trace;
 
@@ -60,18 +59,43 @@ use crate::trace::Trace;
 pub struct Report {
     /// The rule that does not hold, if there is one.
     pub failure: Option<String>,
-    /// Known defects that showed.
-    pub known: Vec<Known>,
     /// How often each kind of fault happened.
     pub happened: BTreeMap<Fault, u64>,
-    /// Fragments that were sent, and that are in files.
-    pub fragments: (u64, u64),
+    /// What became of fragments and samples.
+    pub fragments: Fragments,
     /// What the ledgers say became of packets and fragments.
     pub ledger: SourceLedger,
     /// What happened.
     pub trace: Trace,
     /// What the files hold, where the run is traced.
     pub files: String,
+}
+
+/// Fragments, and slices of channels.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fragments {
+    /// That were sent.
+    pub sent: u64,
+    /// That the lower bound says must be in files; fragments alone.
+    pub required: u64,
+    /// That are in files.
+    pub recorded: u64,
+}
+
+impl Fragments {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.required += other.required;
+        self.recorded += other.recorded;
+    }
+}
+
+impl std::fmt::Display for Fragments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sent, required, recorded } = self;
+        write!(f, "{sent} fragments sent, {required} had to be recorded, {recorded} were")
+    }
 }
 
 /// Runs a case and looks at it.
@@ -81,9 +105,9 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
         Ok(outcome) => {
             let checked = caught(|| oracle::check(&outcome));
             let checked = checked.unwrap_or_else(|what| Err(format!("a reader panicked: {what}")));
-            let (known, failure) = match checked {
-                Ok(known) => (known, None),
-                Err(why) => (Vec::new(), Some(why)),
+            let (required, failure) = match checked {
+                Ok(required) => (required, None),
+                Err(why) => (0, Some(why)),
             };
             let channels = |link: usize| plan.links[link].channels.len();
             let sent = outcome.sent.sources.iter().enumerate().map(|(endpoint, sent)| {
@@ -93,16 +117,17 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
             });
             let mut ledger = SourceLedger::default();
             outcome.lives.iter().for_each(|life| ledger.add(&life.last.ledger.total()));
-            let fragments = (sent.sum(), ledger[Entry::FragmentsRecorded]);
+            let (sent, recorded) = (sent.sum(), ledger[Entry::FragmentsRecorded]);
+            let fragments = Fragments { sent, required, recorded };
             let files = if is_traced { recorded::files(&outcome) } else { String::new() };
             let world::Outcome { happened, trace, .. } = outcome;
-            Report { failure, known, happened, fragments, ledger, trace, files }
+            Report { failure, happened, fragments, ledger, trace, files }
         }
         Err((why, trace)) => {
-            let (failure, known, files) = (Some(why), Vec::new(), String::new());
-            let (happened, fragments) = (BTreeMap::new(), (0, 0));
+            let (failure, files) = (Some(why), String::new());
+            let (happened, fragments) = (BTreeMap::new(), Fragments::default());
             let ledger = SourceLedger::default();
-            Report { failure, known, happened, fragments, ledger, trace, files }
+            Report { failure, happened, fragments, ledger, trace, files }
         }
     }
 }

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use catchment_model::SourceLedger;
 use catchment_sim::fault::Fault;
-use catchment_sim::oracle::Known;
 use catchment_sim::plan::{Case, Plan};
-use catchment_sim::{Options, Report, shrink, simulate};
+use catchment_sim::{Fragments, Options, Report, shrink, simulate};
 
 const USAGE: &str = "\
 catchment-sim [SEED] [OPTIONS]
@@ -69,13 +68,9 @@ fn one(options: &Options, case: Case) -> ExitCode {
     let plan = Plan::of(case);
     let (sources, events) = (plan.sources.len(), plan.events);
     println!("{sources} sources, {events} events; faults: {}", case.faults);
-    let (sent, recorded) = report.fragments;
-    println!("{sent} fragments sent, {recorded} recorded; {} steps", report.trace.count());
+    println!("{}; {} steps", report.fragments, report.trace.count());
     if options.shows_hash {
         println!("trace {:016x}", report.trace.hash());
-    }
-    if !report.known.is_empty() {
-        println!("known defects: {:?}", report.known);
     }
     match report.failure {
         None => {
@@ -102,8 +97,7 @@ fn show(options: &Options, case: Case, why: String) {
 #[derive(Default)]
 struct Found {
     happened: BTreeMap<Fault, (u64, u64)>,
-    known: BTreeMap<Known, u64>,
-    fragments: (u64, u64),
+    fragments: Fragments,
     ledger: SourceLedger,
     failed: Vec<u64>,
     hash: u64,
@@ -115,11 +109,7 @@ impl Found {
             let (runs, times) = self.happened.entry(fault).or_default();
             (*runs, *times) = (*runs + 1, *times + count);
         }
-        for &known in &report.known {
-            *self.known.entry(known).or_default() += 1;
-        }
-        self.fragments.0 += report.fragments.0;
-        self.fragments.1 += report.fragments.1;
+        self.fragments.add(&report.fragments);
         self.ledger.add(&report.ledger);
         // In any order of the seeds.
         self.hash = self.hash.wrapping_add(report.trace.hash());
@@ -169,9 +159,9 @@ fn many(options: &Options) -> ExitCode {
     let found = found.into_inner().expect("no thread panics");
     let minutes = began.elapsed().as_secs_f64() / 60.0;
     println!("{count} seeds in {:.1} s, {:.0} a minute", minutes * 60.0, count as f64 / minutes);
-    let (sent, recorded) = found.fragments;
+    let Fragments { sent, recorded, .. } = found.fragments;
     let percent = 100.0 * recorded as f64 / sent.max(1) as f64;
-    println!("{sent} fragments sent, {recorded} recorded, {percent:.1} %");
+    println!("{}, {percent:.1} %", found.fragments);
     for (entry, count) in found.ledger.iter().filter(|(_, count)| *count > 0) {
         println!("{:>32} {count:>12}", entry.name());
     }
@@ -182,7 +172,6 @@ fn many(options: &Options) -> ExitCode {
     if options.shows_hash {
         println!("traces {:016x}", found.hash);
     }
-    println!("known defects: {:?}", found.known);
     println!("{} failed: {:?}", found.failed.len(), found.failed);
     if found.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -23,8 +23,8 @@ use crate::trace::{Event, Trace};
 const STEPS_MAX: u64 = 4_000_000;
 /// How long a run may take to end, beside the time in which its disk hangs.
 const END_NS_MAX: u64 = 600 * S;
-/// How long agents may be busy with what a flood brings each time.
-const FLOOD_WORK_NS: u64 = 500_000;
+/// How long agents may be busy with a packet or a fragment of a flood.
+const FLOOD_WORK_NS: u64 = 200_000;
 /// How often it is looked whether something is being written.
 const WRITING_EVERY_NS: u64 = 500_000;
 /// How long an operation of the disk hangs at most.
@@ -299,18 +299,20 @@ impl World<'_> {
     fn flood(&mut self, source: usize, count: u64) {
         self.note(Fault::Flood);
         let now_ns = self.now_ns();
-        self.stall(now_ns, now_ns + count * FLOOD_WORK_NS);
+        let again = match self.link_of(source) {
+            Some(link) => self.links[link].again(),
+            None => self.sources[source].again(),
+        };
+        // A fragment in many packets, or a packet of many fragments, and one that is none.
+        let fragments = again.iter().map(|packet| 1 + packet.fragments.len() as u64).sum::<u64>();
+        self.stall(now_ns, now_ns + count * (1 + fragments) * FLOOD_WORK_NS);
         for index in 0..count {
             let at_ns = now_ns + index * 50_000;
             let bytes = 1 + self.network.index(200);
             let garbage = Packet::unknown(self.network.noise(bytes));
             self.sent.sources[source].garbage += 1;
             self.at(at_ns, Action::Deliver { source, packet: garbage });
-            let again = match self.link_of(source) {
-                Some(link) => self.links[link].again(),
-                None => self.sources[source].again(),
-            };
-            for packet in again {
+            for packet in again.clone() {
                 self.at(at_ns, Action::Deliver { source, packet });
             }
         }
