@@ -29,24 +29,28 @@ pub fn mutants(arguments: &[String]) -> Result<()> {
     let repository = Repository::open()?;
     let copy = repository.target.join("mutants/tree");
     let build = repository.target.join("mutants/target");
+    let cargo = || {
+        let mut cargo = repository.cargo();
+        cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &build);
+        cargo
+    };
     let mut table = Vec::new();
     let finders: [(&str, Finder); 2] = [
         ("crates/testing/sim/mutants", find_by_simulator),
         ("crates/io/disk/mutants", find_by_tests),
     ];
     for (folder, find) in finders {
+        // What fails without a planted defect finds none.
+        plant(&repository, &copy, None)?;
+        let found = find(&cargo, &build).with_context(|| folder.to_owned())?;
+        ensure!(found == NOT_FOUND, "without a planted defect: {found}");
         for patch in patches(&repository.root.join(folder))? {
             let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let is_meant = arguments.iter().any(|argument| name.starts_with(argument.as_str()));
             if !arguments.is_empty() && !is_meant {
                 continue;
             }
-            plant(&repository, &copy, &patch)?;
-            let cargo = || {
-                let mut cargo = repository.cargo();
-                cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &build);
-                cargo
-            };
+            plant(&repository, &copy, Some(&patch))?;
             let found = find(&cargo, &build).with_context(|| name.clone())?;
             println!("{name}: {found}");
             table.push((name, found));
@@ -66,9 +70,9 @@ fn patches(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Makes the copy what is committed, and applies a patch to it. Files that stay as they are keep
+/// Makes the copy what is committed, and applies a patch to it, if there is one. Files that stay as they are keep
 /// their times, so that cargo builds only what a patch changes.
-fn plant(repository: &Repository, copy: &Path, patch: &Path) -> Result<()> {
+fn plant(repository: &Repository, copy: &Path, patch: Option<&Path>) -> Result<()> {
     let git = |folder: &Path, arguments: &[&str]| {
         let mut git = Command::new("git");
         git.arg("-C").arg(folder).args(arguments);
@@ -82,8 +86,10 @@ fn plant(repository: &Repository, copy: &Path, patch: &Path) -> Result<()> {
     let head = head.trim();
     succeed(&mut git(copy, &["fetch", "--quiet", &repository.root.to_string_lossy(), "HEAD"]))?;
     succeed(&mut git(copy, &["reset", "--quiet", "--hard", head]))?;
-    let patch = patch.to_string_lossy();
-    succeed(&mut git(copy, &["apply", &patch]))
+    match patch.map(Path::to_string_lossy) {
+        Some(patch) => succeed(&mut git(copy, &["apply", &patch])),
+        None => Ok(()),
+    }
 }
 
 /// Builds the copy, given a cargo that runs in it and where that builds, and has a defect found.

@@ -37,6 +37,10 @@ impl Subject for InMemory {
         self.clock.advance_to(due_ns.unwrap_or(next_ns));
     }
 
+    fn pass(&mut self) {
+        self.clock.advance_to(self.clock.now_ns() + 10_000_000);
+    }
+
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         self.files.all().into_iter().find(|(other, _)| other == path).map(|(_, bytes)| bytes)
     }

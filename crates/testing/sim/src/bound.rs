@@ -2,13 +2,14 @@
 //! something happened to the run that says otherwise.
 //!
 //! A fragment *must be recorded* if it was whole within half a time-out of the first fragment of
-//! its event or of a later one, and of its own first part, and within two time-outs of that
+//! its event or of a later one, and of its own first part, behind the begin of the run, and within
+//! two time-outs of that
 //!
-//! - no agent was stopped, the run was neither paused nor begun nor ended, and no numbers began
+//! - no agent was stopped or flooded, the run was neither paused nor ended, and no numbers began
 //!   anew;
 //! - its source had delivered before, less than half a time-out before the event's first fragment,
 //!   a number no further away than is waited for; and more than half of the sources were there;
-//! - what had arrived was less than half of what may wait;
+//! - what had arrived within a time-out was less than half of what may wait;
 //! - and, where incomplete events are dropped, all of this holds for all required sources.
 //!
 //! Of each source no more of these may be missing than its ledger says memory or the disk refused;
