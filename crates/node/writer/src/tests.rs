@@ -264,6 +264,21 @@ fn a_header_is_written_after_its_columns_and_all_older_frames() {
 }
 
 #[test]
+fn writes_are_counted_when_they_begin_and_when_they_complete() {
+    let mut rig = Rig::new(HeaderOrder::Last, 4);
+    rig.drain();
+    let before = rig.files.writes();
+    assert_eq!(before.begun, before.completed);
+    rig.frame(5);
+    let under_way = rig.files.writes();
+    assert!(under_way.begun > under_way.completed);
+    rig.drain();
+    let after = rig.files.writes();
+    assert!(after.begun > before.begun);
+    assert_eq!(after.begun, after.completed);
+}
+
+#[test]
 fn an_abandoned_frame_is_never_seen_and_the_next_stands_in_its_place() {
     let mut rig = Rig::new(HeaderOrder::Last, 5);
     rig.frame(1);
