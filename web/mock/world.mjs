@@ -10,7 +10,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
   "good", "bad", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
-  "emulated", "emulated-full", "full", "links", "young",
+  "emulated", "emulated-full", "full", "links", "young", "frozen",
 ];
 
 /** @type {Record<DeviceState, CommandName[]>} */
@@ -260,6 +260,10 @@ export class World {
     }
     if (this.scenario === "quiet") {
       return { level: "not_recording", loss_share: 0, bad_share: 0, text: "no data from any source for 12 s", reasons: [] };
+    }
+    if (this.scenario === "frozen") {
+      const text = "data are only held in memory: the disk has completed no write for 2 s";
+      return { level: "held", loss_share: 0, bad_share: 0, text, reasons: [text] };
     }
     if (this.scenario === "loss") {
       return { level: "loss", loss_share: 0.0034, bad_share: 0, text: "recording with loss, 0.34 % of the data", reasons: ["medium-07: 1,860 lost in the last minute (missing fragments)", "small-41: 540 lost in the last minute (late fragments)"] };

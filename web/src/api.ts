@@ -1,7 +1,7 @@
 // The types of the HTTP API under /api/v1. Times are RFC 3339 in UTC, durations seconds,
 // rates per second. A null is a value that is not known, never a zero.
 
-export type Level = "good" | "bad_data" | "loss" | "heavy_bad_data" | "heavy_loss" | "not_recording";
+export type Level = "good" | "held" | "bad_data" | "loss" | "heavy_bad_data" | "heavy_loss" | "not_recording";
 export type DeviceState =
   | "idle" | "configured" | "armed" | "recording" | "paused" | "safe" | "fault";
 export type CommandName =

@@ -27,7 +27,7 @@ export function Icon({ name }: { name: Name }) {
 }
 
 export const LEVEL_ICONS: Record<Level, Name> = {
-  good: "check", bad_data: "warning", loss: "warning", heavy_bad_data: "stop", heavy_loss: "stop",
+  good: "check", held: "warning", bad_data: "warning", loss: "warning", heavy_bad_data: "stop", heavy_loss: "stop",
   not_recording: "stop",
 };
 export const STATUS_ICONS: Record<SourceStatus, Name> = {

@@ -14,11 +14,11 @@ import { Emulated } from "./emulated";
 import { Icon, LEVEL_ICONS } from "./icon";
 
 const TAB_ICONS: Record<Level, string> = {
-  good: goodIcon, bad_data: lossIcon, loss: lossIcon,
+  good: goodIcon, held: lossIcon, bad_data: lossIcon, loss: lossIcon,
   heavy_bad_data: notRecordingIcon, heavy_loss: notRecordingIcon, not_recording: notRecordingIcon,
 };
 const TAB_SIGNS: Record<Level, string> = {
-  good: "✓", bad_data: "⚠", loss: "⚠", heavy_bad_data: "‼", heavy_loss: "‼", not_recording: "✕",
+  good: "✓", held: "⚠", bad_data: "⚠", loss: "⚠", heavy_bad_data: "‼", heavy_loss: "‼", not_recording: "✕",
 };
 const REASONS_MAX = 4;
 

@@ -61,6 +61,7 @@ test("the share that is lost stands in the verdict's large words", () => {
   // It was lost within the last minute, but not within the last seconds.
   expect(words("loss", 0)).toBe("Recording with loss");
   expect(words("not_recording", null)).toBe("Not recording");
+  expect(words("held", 0)).toBe("Recording to memory only");
 });
 
 test("the share that is bad stands in the verdict's large words, and no bad data are good", () => {

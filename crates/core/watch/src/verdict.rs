@@ -20,6 +20,8 @@ const NAMED: usize = 3;
 pub enum Level {
     /// Good data are being recorded.
     Good,
+    /// Data are only held in memory at this moment: the disk completes no writes.
+    Held,
     /// All data are being recorded, but some are bad: broken, or not of their event.
     BadData,
     /// Data are being recorded, but not all.
@@ -64,6 +66,9 @@ pub struct Flow<'a> {
     pub received_age_ns: Option<u64>,
     /// When an event or slice was last written to disk.
     pub recorded_age_ns: Option<u64>,
+    /// For how long the disk has completed no write while some are under way; none where none are,
+    /// or they complete.
+    pub held_age_ns: Option<u64>,
     /// When a pause last ended.
     pub resumed_age_ns: Option<u64>,
     /// The sources.
@@ -138,6 +143,9 @@ pub struct Limits {
     pub silent_ns: u64,
     /// Something must have reached the disk within this: 3 s, or three frames if that is longer.
     pub recorded_ns: u64,
+    /// Data are only held in memory when no write has completed for so long while some are under
+    /// way: 1 s.
+    pub held_ns: u64,
     /// A loss counts for so long, and so do bad data: 60 s.
     pub loss_ns: u64,
     /// Loss is heavy from this share on, and so are bad data: [`HEAVY_LOSS_SHARE`].
@@ -153,6 +161,7 @@ impl Limits {
         Self {
             silent_ns: 5 * S,
             recorded_ns: frame_ns.saturating_mul(3).max(3 * S),
+            held_ns: S,
             loss_ns: 60 * S,
             heavy_loss_share: HEAVY_LOSS_SHARE,
         }
@@ -184,23 +193,26 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
             [flow.loss_share, flow.bad_share].map(|share| Some(share).filter(|_| recording));
         return Verdict { level: Level::NotRecording, loss_share, bad_share, text, reasons };
     }
-    let (lost, bad) = (worst(flow, limits), bad(flow, limits));
-    let level =
-        lost_level(!lost.is_empty(), flow, limits).max(bad_level(!bad.is_empty(), flow, limits));
+    let (lost, bad, held) = (worst(flow, limits), bad(flow, limits), held(flow, limits));
+    let held_level = if held.is_some() { Level::Held } else { Level::Good };
+    let level = lost_level(!lost.is_empty(), flow, limits)
+        .max(bad_level(!bad.is_empty(), flow, limits))
+        .max(held_level);
     let begin = begin(level, flow);
     let worst = match level {
         Level::BadData | Level::HeavyBadData => [bad, lost],
         _ => [lost, bad],
     }
     .concat();
-    let text = match worst.as_slice() {
-        [] => ["recording good data"]
+    let text = match (worst.as_slice(), &held) {
+        ([], Some(held)) => held.clone(),
+        ([], None) => ["recording good data"]
             .into_iter()
             .chain(flow.notices.first().map(String::as_str))
             .collect::<Vec<_>>()
             .join("; "),
-        few if few.len() <= NAMED => format!("{begin}: {}", few.join("; ")),
-        many => {
+        (few, _) if few.len() <= NAMED => format!("{begin}: {}", few.join("; ")),
+        (many, _) => {
             let rest = many.len() - NAMED;
             let sources = if rest == 1 { "source" } else { "sources" };
             format!(
@@ -211,6 +223,7 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
         }
     };
     reasons.extend(worst);
+    reasons.extend(held);
     reasons.extend_from_slice(flow.notices);
     reasons.extend(detail);
     let (loss_share, bad_share) = (Some(flow.loss_share), Some(flow.bad_share));
@@ -245,7 +258,7 @@ fn begin(level: Level, flow: &Flow<'_>) -> String {
             format!("recording, but {bad} of the data are bad")
         }
         Level::BadData => "recording, but some data are bad".to_owned(),
-        Level::Good | Level::NotRecording => String::new(),
+        Level::Good | Level::Held | Level::NotRecording => String::new(),
     }
 }
 
@@ -319,6 +332,14 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
         }
         (Some(_), Some(_)) => None,
     }
+}
+
+/// That nothing reaches the disk at this moment, where that is not yet long enough to say that
+/// nothing is recorded.
+fn held(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
+    let age_ns = flow.held_age_ns.filter(|age_ns| *age_ns >= limits.held_ns)?;
+    let age = words_of_time(age_ns);
+    Some(format!("data are only held in memory: the disk has completed no write for {age}"))
 }
 
 /// Whether the detector is there before the run begins.

@@ -135,6 +135,7 @@ fn good() -> Flow<'static> {
         cannot_write: false,
         received_age_ns: Some(100 * MS),
         recorded_age_ns: Some(900 * MS),
+        held_age_ns: None,
         resumed_age_ns: None,
         sources: &SOURCES,
         losses: &[],
@@ -376,6 +377,25 @@ fn a_disk_that_refuses_is_not_recording_from_the_first_moment() {
     assert_eq!(judge(&nameless), not("data arrive but cannot be written to the disk"));
     let flow = Flow { recorded_age_ns: Some(8 * S), ..nameless };
     assert_eq!(judge(&flow), not("data arrive but nothing reaches the disk for 8 s"));
+}
+
+#[test]
+fn a_disk_that_completes_no_write_holds_data_in_memory_before_nothing_is_recorded() {
+    let held = |age_ns| Flow { recorded_age_ns: Some(2 * S), held_age_ns: Some(age_ns), ..good() };
+    assert_eq!(judge(&held(900 * MS)).0, Level::Good, "a slow write");
+    let text = "data are only held in memory: the disk has completed no write for 1 s";
+    assert_eq!(judge(&held(S)), (Level::Held, text.to_owned()));
+    // Long frames make no difference: nothing is to be written while they fill.
+    let long = verdict(&held(4 * S), &Limits::of_frames(64 * S));
+    assert_eq!(long.level, Level::Held);
+    let flow = Flow { recorded_age_ns: Some(4 * S), ..held(3 * S) };
+    assert_eq!(judge(&flow), not("data arrive but nothing reaches the disk for 4 s"));
+    // A loss is worse, and says both.
+    let losses = [Loss { source: "rich-03", entry: Entry::FragmentsMissing, count: 3 }];
+    let lost = verdict(&Flow { losses: &losses, ..held(S) }, &Limits::of_frames(S));
+    assert_eq!((lost.level, lost.reasons[1].as_str()), (Level::Loss, text));
+    let flow = Flow { run: Run::Paused { who: "ada", since: "03:12" }, ..held(S) };
+    assert_eq!(judge(&flow), not("paused by ada since 03:12"));
 }
 
 #[test]

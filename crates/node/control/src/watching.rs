@@ -68,6 +68,9 @@ struct RunFigures {
     dead: VecDeque<bool>,
     /// How much had been discarded when something last was, and when that was.
     discarded: (u64, u64),
+    /// How many writes had completed at the last look, and since when some were under way of which
+    /// none has completed.
+    writes: (u64, Option<u64>),
 }
 
 impl RunFigures {
@@ -84,6 +87,7 @@ impl RunFigures {
             paused: (false, None),
             dead: VecDeque::new(),
             discarded: (0, 0),
+            writes: (0, None),
         }
     }
 }
@@ -272,6 +276,7 @@ impl Watching {
             counters.push(lost(source));
             counters.push(source[Entry::FragmentsForeign]);
         }
+        self.note_writes(now_ns, counts.writes_begun, counts.writes_completed);
         self.of_run.rates.push(now_ns, &counters);
         self.of_run.disk_rates.push(now_ns, &counters[3..4]);
         self.of_run.share.push(now_ns, counters[4], &snapshot.ledger);
@@ -281,6 +286,13 @@ impl Watching {
             snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
         let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
         self.of_run.threads.push(now_ns, &times);
+    }
+
+    /// A write that was under way at the last look, and is still, holds data in memory.
+    fn note_writes(&mut self, now_ns: u64, begun: u64, completed: u64) {
+        let (before, since_ns) = self.of_run.writes;
+        let waits = begun > completed && completed == before;
+        self.of_run.writes = (completed, waits.then(|| since_ns.unwrap_or(now_ns)));
     }
 
     /// The same where there is no run: packets and bytes, and nothing is built or recorded.
@@ -416,6 +428,7 @@ impl Watching {
                 .is_some_and(|one| matches!(one.state, RecorderState::Fault { .. })),
             received_age_ns: self.of_run.rates.since_grown_ns(1, now_ns),
             recorded_age_ns: self.of_run.rates.since_grown_ns(5, now_ns),
+            held_age_ns: self.of_run.writes.1.map(|since_ns| now_ns.saturating_sub(since_ns)),
             resumed_age_ns: self.of_run.paused.1.map(|at_ns| now_ns.saturating_sub(at_ns)),
             sources: &sources,
             losses: &losses,

@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Waker, Work};
 use parking_lot::Mutex;
 
 use crate::buffers::Buffers;
-use crate::rule::Ask;
+use crate::rule::{Ask, Level};
 use crate::work::{Column, Done, Stored, Worker};
 
 /// Raw bytes that an agent takes at a time, where columns are small.
@@ -54,6 +54,8 @@ struct Shared<C: Column> {
     owner: Waker,
     /// The share of the CPUs that is free, as bits of an f32.
     free_cpu_share: AtomicU32,
+    /// The present [`Level`], as a number.
+    level: AtomicU8,
 }
 
 struct State<C: Column> {
@@ -88,6 +90,7 @@ impl<C: Column> EncoderPool<C> {
             encoders: config.encoders,
             owner: config.owner,
             free_cpu_share: AtomicU32::new(1.0_f32.to_bits()),
+            level: AtomicU8::new(Level::AsAsked as u8),
         };
         let (shared, bytes_max) = (Arc::new(shared), config.bytes_max);
         Self { shared, bytes_max, under_way: 0, under_way_bytes: 0 }
@@ -111,6 +114,13 @@ impl<C: Column> EncoderPool<C> {
     /// Says which share of the CPUs is free, 0 to 1: what `auto` may spend on a better ratio.
     pub fn set_free_cpu_share(&self, share: f32) {
         self.shared.free_cpu_share.store(share.clamp(0.0, 1.0).to_bits(), Relaxed);
+    }
+
+    /// Says how much compression there is time for now. Columns that wait for an agent get no more
+    /// than that, whatever they were put in with: with a slow codec, those that are under way can
+    /// take longer than the memory lasts.
+    pub fn set_level(&self, level: Level) {
+        self.shared.level.store(level as u8, Relaxed);
     }
 
     /// Whether a column of that many raw bytes may be put in now.
@@ -201,7 +211,8 @@ impl<C: Column> Agent for Encode<C> {
         let failure = Failure(shared);
         let share = f32::from_bits(shared.free_cpu_share.load(Relaxed));
         let columns = self.batch.len() as u64;
-        for (number, column, ask) in self.batch.drain(..) {
+        for (number, column, mut ask) in self.batch.drain(..) {
+            ask.level = ask.level.max(Level::of(shared.level.load(Relaxed)));
             let buffer = |bytes| shared.state.lock().buffers.take(bytes);
             let done = self.worker.encode(column, &ask, share, buffer);
             let mut state = shared.state.lock();

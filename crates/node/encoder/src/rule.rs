@@ -53,7 +53,8 @@ impl AutoState {
     }
 }
 
-/// How much of the asked compression is done: less, where there is no time for it.
+/// How much of the asked compression is done: less, where there is no time for it. The greater of
+/// two levels does less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// As the rule says.
@@ -63,6 +64,17 @@ pub enum Level {
     Cheaper,
     /// Nothing is compressed.
     None,
+}
+
+impl Level {
+    /// The level of that number, as `level as u8` gives it.
+    pub(crate) fn of(number: u8) -> Self {
+        match number {
+            0 => Self::AsAsked,
+            1 => Self::Cheaper,
+            _ => Self::None,
+        }
+    }
 }
 
 impl Ask {

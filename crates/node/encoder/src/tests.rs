@@ -157,6 +157,29 @@ fn columns_of_one_kind_find_their_coding_together() {
     assert!(matches!(rig.take(), Some(Done { stored: Stored::Column, lowered: true, .. })));
 }
 
+const ZSTD_19: Coding = Coding::Zstd { level: 19 };
+
+#[test]
+fn columns_that_wait_get_no_more_than_the_present_level() {
+    let mut rig = Rig::<Vec<u8>>::new(1, 8 << 20);
+    // Larger than a batch, so that an agent takes one at a time.
+    let column = || vec![7; 200_000];
+    for level in [Level::AsAsked, Level::AsAsked, Level::AsAsked, Level::None] {
+        rig.pool.put(column(), ask(ZSTD_19, level));
+    }
+    let mut codings = Vec::new();
+    for level in [Level::AsAsked, Level::Cheaper, Level::None, Level::AsAsked] {
+        rig.pool.set_level(level);
+        let done = rig.take().expect("it is under way");
+        assert_eq!(done.lowered, done.coding != ZSTD_19);
+        codings.push(done.coding);
+    }
+    let cheaper = ZSTD_19.cheaper(Element::U8);
+    assert!(cheaper != ZSTD_19 && cheaper != Coding::None);
+    // The last was put in when there was no time.
+    assert_eq!(codings, [ZSTD_19, cheaper, Coding::None, Coding::None]);
+}
+
 #[test]
 fn what_is_under_way_is_bounded_and_one_column_always_fits() {
     let mut rig = Rig::<Vec<u8>>::new(2, 1_000);

@@ -334,6 +334,13 @@ impl RecorderConfig {
         self.encode.bytes.min((memory_bytes / 32) as usize).max(self.sizes.encode_bytes_min)
     }
 
+    /// Raw bytes of the largest column that is compressed. A thread has a copy of the column and
+    /// what the codec makes of it, which the budget has no room for where one event, or one
+    /// channel, is far larger than a frame of events.
+    pub(crate) fn compressed_bytes_max(&self) -> usize {
+        self.encode_bytes().max(self.frame.bytes.saturating_mul(2) as usize)
+    }
+
     /// What the sources' chunks get: half where there are links too.
     pub(crate) fn segment_bytes(&self) -> u64 {
         if self.links.is_empty() { self.chunk_bytes() } else { self.chunk_bytes() / 2 }

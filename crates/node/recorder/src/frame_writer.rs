@@ -84,6 +84,8 @@ impl BuiltFrame {
 /// Makes frames of events and of channels, and streams them.
 pub(crate) struct FrameWriter {
     encoder: FrameEncoder<ColumnBytes>,
+    /// Raw bytes of the largest column that is encoded.
+    compressed_bytes_max: usize,
     events: Option<Throttled<EventFrames>>,
     channels: Option<Throttled<ChannelFrames>>,
     /// The column of the ledger's increments.
@@ -150,6 +152,7 @@ impl FrameWriter {
         let ledger = EventColumns::of(schema).ledger_increment;
         Self {
             encoder,
+            compressed_bytes_max: config.compressed_bytes_max(),
             events,
             channels,
             ledger: ledger.expect("a column of every schema of a recorder"),
@@ -252,7 +255,8 @@ impl FrameWriter {
     ) -> Progress {
         loop {
             let throttle = throttle_of(frame.kind, &mut self.events, &mut self.channels);
-            let mut owner = Owner { throttle, streamed: &mut frame.streamed };
+            let (compressed_bytes_max, streamed) = (self.compressed_bytes_max, &mut frame.streamed);
+            let mut owner = Owner { throttle, compressed_bytes_max, streamed };
             match self.encoder.advance(&mut frame.columns, sink, &mut owner, budget) {
                 Progress::Columns if !frame.has_ledger => self.push_ledger(frame),
                 Progress::Columns => break,
@@ -338,12 +342,17 @@ impl FrameWriter {
 /// What a frame's streaming asks of the frame writer.
 struct Owner<'a> {
     throttle: &'a mut CompressionThrottle,
+    compressed_bytes_max: usize,
     streamed: &'a mut Vec<Streamed<ColumnBytes>>,
 }
 
 impl FrameOwner<ColumnBytes> for Owner<'_> {
     fn level(&mut self) -> Level {
         self.throttle.level()
+    }
+
+    fn compressed_bytes_max(&self) -> usize {
+        self.compressed_bytes_max
     }
 
     fn streamed(&mut self, column: Streamed<ColumnBytes>) -> Option<Vec<u8>> {

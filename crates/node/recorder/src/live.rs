@@ -162,6 +162,10 @@ counters! {
     frames_recorded,
     /// Bytes of the files' frames and headers.
     bytes_written,
+    /// Writes to the run's files that were begun.
+    writes_begun,
+    /// Writes to the run's files that have completed.
+    writes_completed,
     /// Fragments from a source number that is not configured.
     fragments_unconfigured,
     /// Channels' samples that are in no trend: their second had been written, their frame's clock

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use catchment_frame::ColumnCoding;
 use catchment_model::units::Bytes;
 
 use crate::budget::SystemMemory;
 use crate::config::RecorderConfig;
+use crate::links::ChannelConfig;
 
 impl RecorderConfig {
     /// What will be less than this configuration says, with both figures and why: a sentence each.
@@ -25,6 +27,7 @@ impl RecorderConfig {
             }
         }
         lowered.extend(self.lowered_duration());
+        lowered.extend(self.lowered_compression());
         lowered.extend(self.lowered_events());
         lowered
     }
@@ -93,14 +96,38 @@ impl RecorderConfig {
         ))
     }
 
+    /// Whether channels have more in a frame than memory lets be compressed at once.
+    fn lowered_compression(&self) -> Option<String> {
+        let channels = || self.links.iter().flat_map(|link| &link.channels);
+        let frame_s = self.frame.duration_ns as f64 / 1e9;
+        let whole: f64 = channels().map(bytes_per_s).sum::<f64>() * frame_s;
+        // Frames that are cut at their size hold less of each channel.
+        let covered_s = frame_s * (self.channel_frame_bytes() as f64 / whole.max(1.0)).min(1.0);
+        let most = self.compressed_bytes_max();
+        let compresses = |name: &str| self.frame.codings.of(name) != ColumnCoding::NONE;
+        let mut beyond = channels().filter(|channel| {
+            bytes_per_s(channel) * covered_s > most as f64 && compresses(&channel.name)
+        });
+        let first = beyond.next()?;
+        let more = match beyond.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "encode.bytes: {}{more} will not be compressed, because {} has {} in a frame, and columns of \
+             more than {} are stored as they are (a shorter frame.duration, or more encode.bytes and \
+             memory.budget, would do)",
+            first.name,
+            first.name,
+            Bytes((bytes_per_s(first) * covered_s) as u64),
+            Bytes(most as u64)
+        ))
+    }
+
     /// Whether frames of channels reach their size before their duration is over.
     fn lowered_duration(&self) -> Option<String> {
         let channels = self.links.iter().flat_map(|link| &link.channels);
-        let rate = |channel: &crate::ChannelConfig| {
-            let hz = channel.rate.num() as f64 / channel.rate.den() as f64;
-            hz * channel.sample_bytes() as f64
-        };
-        let bytes_per_s: f64 = channels.map(rate).sum();
+        let bytes_per_s: f64 = channels.map(bytes_per_s).sum();
         let (asked_bytes, bytes) = (self.frame.channel_bytes, self.channel_frame_bytes());
         let (asked_s, covered_s) =
             (self.frame.duration_ns as f64 / 1e9, bytes as f64 / bytes_per_s);
@@ -125,15 +152,20 @@ impl RecorderConfig {
     }
 }
 
+/// What a channel brings.
+fn bytes_per_s(channel: &ChannelConfig) -> f64 {
+    channel.rate.num() as f64 / channel.rate.den() as f64 * channel.sample_bytes() as f64
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use catchment_frame::{Codings, ColumnCoding, Dtype, Pattern};
+    use catchment_frame::{Codings, Dtype, Pattern};
     use catchment_model::SampleRate;
 
     use super::*;
-    use crate::{ChannelConfig, LinkConfig};
+    use crate::LinkConfig;
 
     /// A link of 4 MB/s.
     fn config(memory_bytes: u64) -> RecorderConfig {
@@ -172,6 +204,30 @@ mod tests {
         );
         config.frame.duration_ns = 16_000_000_000;
         assert_eq!(config.lowered(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn channels_that_are_too_large_to_be_compressed_are_told() {
+        let mut config = config(16 << 30);
+        // One of 2.56 MB/s, 164 MB in a frame of 64 s.
+        config.links[0].channels[3].shape = vec![64];
+        let expected = "encode.bytes: X:3 will not be compressed, because X:3 has 164 MB in a frame, and \
+                        columns of more than 67.1 MB are stored as they are (a shorter \
+                        frame.duration, or more encode.bytes and memory.budget, would do)";
+        let told = |config: &RecorderConfig| {
+            let lowered = config.lowered();
+            lowered.into_iter().find(|one| one.starts_with("encode.bytes"))
+        };
+        config.frame.channel_bytes = 1_000 << 20;
+        assert_eq!(told(&config).as_deref(), Some(expected));
+        config.frame.duration_ns = 16_000_000_000;
+        assert_eq!(told(&config), None);
+        config.frame.duration_ns = 64_000_000_000;
+        config.encode.bytes = 200 << 20;
+        assert_eq!(told(&config), None);
+        config.encode.bytes = 1 << 20;
+        config.frame.codings = Codings::new(ColumnCoding::NONE);
+        assert_eq!(told(&config), None);
     }
 
     #[test]

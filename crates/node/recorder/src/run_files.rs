@@ -107,7 +107,11 @@ impl<S: FolderStore> RunFiles<S> {
     /// Handles what the store has done since, and hands on what it was asked for; how much came.
     pub(crate) fn poll(&mut self, now_ns: u64) -> u64 {
         self.now_ns = now_ns;
-        self.files.poll() as u64
+        let done = self.files.poll() as u64;
+        let (writes, counters) = (self.files.writes(), &self.live.counters);
+        counters.writes_begun.store(writes.begun, Relaxed);
+        counters.writes_completed.store(writes.completed, Relaxed);
+        done
     }
 
     /// What becomes of a frame of at most so many bytes. `looked_for` is the file for which the

@@ -15,6 +15,7 @@ use catchment_model::{Balance, Entry, Ledger};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::copies::DamagedCopy;
 use crate::error::StorageError;
 use crate::open::RunFile;
 use crate::run::{Run, what_is_read_is_durable};
@@ -117,6 +118,8 @@ pub struct AuditReport {
     pub extent: Extent,
     /// Columns and files that could not be read; their contents are not in the ledger.
     pub problems: Vec<Problem>,
+    /// Damaged frames of which a whole copy is in the run, and was counted instead.
+    pub damaged_copies: Vec<DamagedCopy>,
     /// Names of the sources and links, in the order of the ledgers.
     pub sources: Vec<String>,
 }
@@ -294,6 +297,7 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         problems,
         incomplete,
         extent: whole.extent,
+        damaged_copies: run.damaged_copies().to_vec(),
         sources,
     };
     report.verdict = verdict(&report);

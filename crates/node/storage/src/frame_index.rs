@@ -1,14 +1,12 @@
 //! The frames of a run's files as two sequences: those of events, and those of channels.
 //!
-//! A frame can be in a run twice: sent or written again, because it was not known that it had been
-//! written. It is identified by stream and sequence, in any file; of equal frames readers take the
-//! first.
+//! Of a frame that stands in the run twice, one copy is in them ([`crate::copies`]).
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use catchment_frame::{FrameInfo, FrameKind, FrameSummary};
+use catchment_frame::FrameKind;
 
+use crate::copies::Copies;
 use crate::open::RunFile;
 use crate::run::Frame;
 
@@ -16,6 +14,7 @@ use crate::run::Frame;
 pub(crate) struct FrameIndex {
     pub events: Vec<Frame>,
     pub channels: Vec<Frame>,
+    pub copies: Copies,
     /// The key ranges of `events` rise and do not overlap, as a recorder writes them.
     keys_rise: bool,
     /// `channels` follow each other in time.
@@ -25,7 +24,7 @@ pub(crate) struct FrameIndex {
 impl FrameIndex {
     /// Marks the repeated frames of the files, and lists the others.
     pub(crate) fn of(files: &mut [RunFile]) -> Self {
-        mark_repeated(files);
+        let copies = Copies::find(files);
         let (mut events, mut channels) = (Vec::new(), Vec::new());
         let mut first_row = 0u64;
         for (file, run_file) in files.iter().enumerate() {
@@ -49,7 +48,7 @@ impl FrameIndex {
         let times_rise =
             channels.iter().all(|frame| info(frame).time_first_ns <= info(frame).time_last_ns)
                 && channels.is_sorted_by(|a, b| info(a).time_last_ns <= info(b).time_first_ns);
-        Self { events, channels, keys_rise, times_rise }
+        Self { events, channels, copies, keys_rise, times_rise }
     }
 
     /// Whether this begins with all frames of an earlier one, under the same indices.
@@ -89,61 +88,4 @@ impl FrameIndex {
     pub(crate) fn channels_ordered(&self) -> bool {
         self.times_rise
     }
-}
-
-/// Finds the frames of each file that stand in the run before.
-fn mark_repeated(files: &mut [RunFile]) {
-    let found = if rises(files) { Vec::new() } else { find(files) };
-    files.iter_mut().for_each(|file| file.repeated.clear());
-    for (file, index) in found {
-        files[file].repeated.push(index);
-    }
-}
-
-/// Whether every stream's numbers rise through all files: then no frame stands twice, and nothing
-/// more need be looked at.
-fn rises(files: &[RunFile]) -> bool {
-    let mut newest: HashMap<u32, u64> = HashMap::new();
-    let mut infos = files.iter().flat_map(|file| file.reader.frames()).map(|frame| &frame.info);
-    infos.all(|info| {
-        let before = newest.insert(info.origin.stream, info.sequence);
-        before.is_none_or(|before| before < info.sequence)
-    })
-}
-
-fn find(files: &[RunFile]) -> Vec<(usize, usize)> {
-    let mut first: HashMap<(u32, u64), (usize, usize)> = HashMap::new();
-    let mut found = Vec::new();
-    for (file, run_file) in files.iter().enumerate() {
-        for (index, frame) in run_file.reader.frames().iter().enumerate() {
-            let identity = (frame.info.origin.stream, frame.info.sequence);
-            let location = *first.entry(identity).or_insert((file, index));
-            if location != (file, index) && agree(files, location, (file, index)) {
-                found.push((file, index));
-            }
-        }
-    }
-    found
-}
-
-/// Whether two frames say the same: ranges and rows, and all columns by their checksums. Trends
-/// restart the numbering of frames in each of their files: equal numbers mean different frames.
-fn agree(files: &[RunFile], one: (usize, usize), other: (usize, usize)) -> bool {
-    let frame =
-        |(file, index): (usize, usize)| -> &FrameSummary { &files[file].reader.frames()[index] };
-    // Whoever sent a frame again may have had another epoch: stream and sequence are its identity.
-    let info = |location| {
-        let FrameInfo { kind, time_first_ns, time_last_ns, key_first, key_last, rows, .. } =
-            frame(location).info;
-        (kind, time_first_ns, time_last_ns, key_first, key_last, rows)
-    };
-    if info(one) != info(other) {
-        return false;
-    }
-    let columns = |(file, index): (usize, usize)| files[file].reader.columns(index);
-    let (Ok(one), Ok(other)) = (columns(one), columns(other)) else { return false };
-    let contents = |entry: &catchment_frame::ColumnEntry| {
-        (entry.id, entry.codec, entry.raw_bytes, entry.rows, entry.crc32c)
-    };
-    one.iter().map(contents).eq(other.iter().map(contents))
 }

@@ -14,6 +14,7 @@ mod cache;
 mod channels;
 mod checked;
 mod column;
+mod copies;
 mod error;
 mod event_reader;
 mod events_buffer;
@@ -46,6 +47,7 @@ pub use catchment_frame::{
 };
 pub use channels::{Channel, Piece, Segment, Select};
 pub use column::{ColumnStorage, FragmentColumn, FragmentRows, FrameEvents, Validity};
+pub use copies::DamagedCopy;
 pub use error::StorageError;
 pub use event_reader::SelectEvents;
 pub use follow::{Follow, Followed};

@@ -1,6 +1,6 @@
 //! Finding a run's files and putting them in order.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,8 +30,10 @@ pub(crate) struct RunFile {
     pub locked: bool,
     /// Gaps of the frames that were asked for last: every channel of a frame asks for the same.
     spans: Mutex<VecDeque<(usize, Arc<Spans>)>>,
-    /// Its frames that stand in the run before, by their index.
+    /// Its frames of which another copy is read, by their index, rising.
     pub repeated: Vec<usize>,
+    /// What is wrong with frames that were verified because the run has them twice, by offset.
+    pub verified: HashMap<u64, Option<String>>,
 }
 
 /// What people call a column.
@@ -42,7 +44,7 @@ pub(crate) struct Names {
 }
 
 impl RunFile {
-    /// Its frames with their indices, but for those that stand in the run before.
+    /// Its frames with their indices, but for those of which another copy is read.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (usize, &FrameSummary)> {
         let all = self.reader.frames().iter().enumerate();
         all.filter(|(index, _)| self.repeated.binary_search(index).is_err())
@@ -381,8 +383,8 @@ pub(crate) fn open_file(
             if cold {
                 announce_index(&file, &reader);
             }
-            let (spans, repeated) = (Mutex::default(), Vec::new());
-            Ok(Ok(RunFile { path, reader, file, locked, spans, repeated }))
+            let (spans, repeated, verified) = (Mutex::default(), Vec::new(), HashMap::new());
+            Ok(Ok(RunFile { path, reader, file, locked, spans, repeated, verified }))
         }
         Err(Ok(problem)) => Ok(Err(problem)),
         Err(Err(error)) => Err(error),

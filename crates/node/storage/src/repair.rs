@@ -7,16 +7,20 @@
 
 use std::path::{Path, PathBuf};
 
+use catchment_codec::CodecError;
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
-    FileList, FileReader, FrameError, FrameInfo, FrameKind, Skipped, find_headless, frame_ledger,
+    ColumnProblem, FileList, FileReader, FrameError, FrameInfo, FrameKind, Skipped, find_headless,
+    frame_ledger,
 };
 use catchment_model::Ledger;
 use serde::Serialize;
 
+use crate::copies::DamagedCopy;
 use crate::error::StorageError;
 use crate::open::{self, OneFile};
 use crate::restore::{Lost, Sibling};
+use crate::run::Run;
 use crate::verify::is_under_way;
 use crate::whole::{any_list, list_closed};
 
@@ -25,6 +29,8 @@ use crate::whole::{any_list, list_closed};
 pub struct RepairReport {
     /// One for each file, in the order of the run.
     pub files: Vec<FileRepair>,
+    /// Damaged frames of which the run has a whole copy, which readers take instead.
+    pub damaged_copies: Vec<DamagedCopy>,
 }
 
 /// What was done with one file.
@@ -62,6 +68,8 @@ pub struct FileRepair {
 pub enum Outcome {
     /// Nothing: it is closed and its index whole.
     Intact,
+    /// Nothing: it is closed and its index whole, but that has columns of impossible sizes.
+    Damaged,
     /// It was closed behind its last whole frame.
     Closed,
     /// Nothing: it was made ahead and never begun, and can be deleted.
@@ -117,13 +125,14 @@ impl RepairReport {
 
     /// Whether something in the files is damaged or missing.
     pub fn found_damage(&self) -> bool {
-        self.files.iter().any(|file| {
-            file.skipped_bytes > 0
-                || file.header_from.is_some()
-                || file.frames_missing > 0
-                || !file.damaged.is_empty()
-                || matches!(file.outcome, Outcome::Unreadable(_))
-        })
+        !self.damaged_copies.is_empty()
+            || self.files.iter().any(|file| {
+                file.skipped_bytes > 0
+                    || file.header_from.is_some()
+                    || file.frames_missing > 0
+                    || !file.damaged.is_empty()
+                    || matches!(file.outcome, Outcome::Unreadable(_))
+            })
     }
 }
 
@@ -157,7 +166,9 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
             if last_open.is_some_and(|last| index < last) {
                 before = so_far.map(|ledger| file.add_frames(ledger));
             }
-            report.files.push(file.untouched(Outcome::Intact));
+            let damaged = file.impossible();
+            let outcome = if damaged.is_empty() { Outcome::Intact } else { Outcome::Damaged };
+            report.files.push(FileRepair { damaged, ..file.untouched(outcome) });
         } else {
             let (done, ledger) = file.close(so_far.as_ref())?;
             report.files.push(done);
@@ -165,6 +176,9 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
         }
     }
     report.files.extend(hopeless);
+    if let Ok(run) = Run::open(path) {
+        report.damaged_copies = run.damaged_copies().to_vec();
+    }
     Ok(report)
 }
 
@@ -273,6 +287,19 @@ impl Found {
         ledger
     }
 
+    /// Columns whose sizes cannot be, whatever the checksums of header and index say. Reads no
+    /// columns.
+    fn impossible(&self) -> Vec<String> {
+        let of_frame = |frame| {
+            let entries = self.reader.columns(frame).unwrap_or_default();
+            let problem = |entry| self.reader.stored_column(frame, entry)?.check();
+            let found = entries.iter().filter_map(|entry| problem(entry).err());
+            found.filter(|error| !is_unknown_codec(error)).collect::<Vec<FrameError>>()
+        };
+        let found = (0..self.reader.frames().len()).flat_map(of_frame);
+        found.take(DAMAGED_MAX).map(|error| error.to_string()).collect()
+    }
+
     fn untouched(self, outcome: Outcome) -> FileRepair {
         let bytes = self.reader.file_bytes();
         let infos = || self.reader.frames().iter().map(|frame| frame.info);
@@ -340,6 +367,12 @@ impl Found {
 pub(crate) fn rows_of(infos: impl Iterator<Item = FrameInfo>, kind: FrameKind) -> u64 {
     let rows = infos.filter(|info| info.kind == kind).map(|info| info.rows);
     rows.fold(0, u64::saturating_add)
+}
+
+/// Of a later version, which is no damage.
+fn is_unknown_codec(error: &FrameError) -> bool {
+    let FrameError::Column { problem, .. } = error else { return false };
+    matches!(problem, ColumnProblem::Codec(CodecError::Unknown(_)))
 }
 
 const DAMAGED_MAX: usize = 1_000;

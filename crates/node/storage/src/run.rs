@@ -16,6 +16,7 @@ use crate::cache::ColumnCache;
 use crate::channels::{Channel, Segment, Select};
 use crate::checked::CheckedColumns;
 use crate::column::{ColumnStorage, FragmentColumn, FragmentRows, FrameEvents, Validity};
+use crate::copies::{Copies, DamagedCopy};
 use crate::error::StorageError;
 use crate::event_reader::{EventReader, SelectEvents};
 use crate::fetch;
@@ -196,6 +197,11 @@ impl Run {
     pub fn damage(&self) -> Vec<String> {
         let files = self.files.problems.iter().filter(|problem| problem.is_damage());
         files.map(ToString::to_string).chain(self.holes()).collect()
+    }
+
+    /// Damaged frames of which the run has a whole copy, which is read instead: no data are lost.
+    pub fn damaged_copies(&self) -> &[DamagedCopy] {
+        &self.index.copies.damaged
     }
 
     /// Positions in the files where frames should be and cannot be recognized.
@@ -574,6 +580,10 @@ impl Run {
 
     pub(crate) fn run_files(&self) -> &[RunFile] {
         &self.files.files
+    }
+
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.index.copies
     }
 
     pub(crate) fn cache(&self) -> &ColumnCache {

@@ -7,6 +7,7 @@ use catchment_frame::{
 };
 use serde::Serialize;
 
+use crate::copies::Location;
 use crate::open::{Names, RunFile};
 use crate::run::Run;
 use crate::whole::{Extent, Whole};
@@ -89,12 +90,18 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     report.extent = whole.extent;
     whole.problems.into_iter().for_each(|problem| report.add(problem));
     report.frames_missing = run.frames_missing();
-    for file in run.run_files() {
+    for (number, file) in run.run_files().iter().enumerate() {
         report.files += 1;
         verify_index(file, &mut report);
         for (index, frame) in file.reader.frames().iter().enumerate() {
-            for error in verify_frame(&file.reader, index) {
-                report.add(problem_in(file, Some(index), error));
+            let errors = verify_frame(&file.reader, index);
+            let copy = if errors.is_empty() { None } else { whole_copy(run, (number, index)) };
+            for error in errors {
+                let mut problem = problem_in(file, Some(index), error);
+                if let Some(copy) = &copy {
+                    problem.problem.push_str(copy);
+                }
+                report.add(problem);
             }
             report.frames += 1;
             report.columns += u64::from(frame.column_count);
@@ -104,6 +111,14 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
         }
     }
     report
+}
+
+/// Where a damaged frame has a whole copy.
+fn whole_copy(run: &Run, location: Location) -> Option<String> {
+    let files = run.run_files();
+    let is_whole = |&(file, frame): &Location| verify_frame(&files[file].reader, frame).is_empty();
+    let (file, frame) = run.copies().others(location).find(is_whole)?;
+    Some(format!("; frame {frame} of {} is a whole copy", files[file].path.display()))
 }
 
 /// A frame's error with the names of what it concerns.

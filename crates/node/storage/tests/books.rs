@@ -1,7 +1,8 @@
 //! Verification, audit and repair.
 
 use crate::common;
-use catchment_frame::{Codec, ColumnEntry, ColumnKind, FrameInfo, TocBuilder, TocFlags};
+use crate::folders::seal;
+use catchment_frame::{Codec, ColumnEntry, ColumnKind, Dtype, FrameInfo, TocBuilder, TocFlags};
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{
     Closing, Outcome, Run, Verdict, audit, ledger_so_far, recompute, repair, verify,
@@ -400,6 +401,40 @@ fn repair_closes_the_open_file_and_leaves_the_others_alone() {
     // What was in flight when the recorder was killed is lost now.
     assert_eq!((audited.verdict, audited.closing), (Verdict::DataLost, Closing::Repaired));
     assert_eq!(repair(made.path()).expect("repairs").closed(), 0);
+}
+
+#[test]
+fn repair_does_not_call_a_file_with_impossible_sizes_intact() {
+    // A writer refuses the number itself: it is put in place of this one, with right checksums.
+    const SIZE: u64 = 0x5a5b_5c5d;
+    let of_payload = |entry: ColumnEntry| match entry.dtype {
+        Dtype::U8 => ColumnEntry { raw_bytes: SIZE, rows: SIZE, ..entry },
+        _ => entry,
+    };
+    let made = Recipe { entry: of_payload, ..Recipe::default() }.make();
+    for path in &made.files {
+        let mut bytes = std::fs::read(path).expect("reads");
+        for at in (0..bytes.len() - 8).step_by(4) {
+            if bytes[at..at + 8] == SIZE.to_le_bytes() {
+                bytes[at..at + 8].copy_from_slice(&(1_u64 << 63).to_le_bytes());
+            }
+        }
+        seal(&mut bytes);
+        std::fs::write(path, bytes).expect("writes");
+    }
+    let before = std::fs::read(&made.files[0]).expect("reads");
+    let report = repair(made.path()).expect("repairs");
+    for file in &report.files {
+        assert_eq!(file.outcome, Outcome::Damaged);
+        let says = |line: &String| {
+            line.contains(
+                "raw_bytes is 9223372036854775808, expected at most 0x7E000000 (2,016 MiB)",
+            )
+        };
+        assert!(file.damaged.iter().any(says), "{file:?}");
+    }
+    assert!(report.found_damage());
+    assert_eq!(std::fs::read(&made.files[0]).expect("reads"), before, "nothing is changed");
 }
 
 #[test]

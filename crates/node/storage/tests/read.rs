@@ -5,8 +5,10 @@ use std::ops::Range;
 use crate::common;
 use catchment_frame::{Codec, FrameInfo, Origin};
 use catchment_model::SourceId;
-use catchment_storage::{FileProblem, Run, SelectEvents, StorageError, Verdict, audit, verify};
-use common::{Recipe, fragment, key, time_ns};
+use catchment_storage::{
+    FileProblem, Run, SelectEvents, StorageError, Verdict, audit, repair, verify,
+};
+use common::{Made, Recipe, fragment, key, time_ns};
 
 #[test]
 fn every_fragment_of_every_file_reads_back_with_its_key() {
@@ -140,10 +142,71 @@ fn a_frame_that_stands_in_two_files_is_read_and_counted_once() {
     let report = audit(&run).expect("audits");
     assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     assert!(verify(&run, |_| ()).is_intact());
-    // One whose columns are others is another frame.
-    made.damage(1, made.frames[1][0].0.offset + 128 + 12);
+    // One whose ranges are others is another frame.
+    let info_repeated = |info: FrameInfo| FrameInfo { key_last: info.key_last + 1, ..info };
+    let files = vec![vec![5, 7], vec![4]];
+    let made = Recipe { repeats: true, files, info_repeated, ..Recipe::default() }.make();
     let run = Run::open(made.path()).expect("opens");
-    assert_eq!(run.frames().len(), 6);
+    assert_eq!(run.frames().len(), 4);
+}
+
+/// Damages a copy of a frame.
+type Damage = fn(&Made, usize, usize);
+
+#[test]
+fn a_damaged_copy_of_a_frame_does_not_hide_a_whole_one() {
+    let payload: Damage = |made, file, frame| {
+        let (_, entries) = &made.frames[file][frame];
+        let largest = entries.iter().max_by_key(|entry| entry.stored_bytes).expect("columns");
+        made.damage(file, made.offset(file, frame, largest.id));
+    };
+    let header: Damage = |made, file, frame| {
+        made.damage(file, made.frames[file][frame].0.offset + 128 + 12);
+    };
+    let all: Damage = |made, file, frame| {
+        let (summary, _) = &made.frames[file][frame];
+        let mut bytes = std::fs::read(&made.files[file]).expect("reads");
+        bytes[summary.offset as usize..(summary.offset + summary.frame_bytes) as usize].fill(0);
+        std::fs::write(&made.files[file], bytes).expect("writes");
+    };
+    for damage in [payload, header, all] {
+        // Frame 1 stands behind frame 0 in file 0, and first in file 1.
+        for [bad, whole] in [[(0, 1), (1, 0)], [(1, 0), (0, 1)]] {
+            let made = Recipe { repeats: true, ..Recipe::default() }.make();
+            damage(&made, bad.0, bad.1);
+            let run = Run::open(made.path()).expect("opens");
+            assert_eq!((run.event_count(), run.frames().len()), (16, 3));
+            let keys = |frame| run.events(frame).expect("reads").keys().to_vec();
+            let keys: Vec<u64> = (0..3).flat_map(keys).collect();
+            assert_eq!(keys, (0..16).map(key).collect::<Vec<u64>>());
+            for (frame, source) in (0..3).flat_map(|frame| [(frame, 0), (frame, 2)]) {
+                run.fragments(frame, SourceId(source)).expect("reads");
+            }
+            let copy_path = made.files[whole.0].display().to_string();
+            let says = |text: &str| {
+                text.contains(&format!("; frame {} of {copy_path} is a whole copy", whole.1))
+            };
+            let report = verify(&run, |_| ());
+            assert!(!report.is_intact(), "a damaged frame is damage");
+            assert!(report.problems.iter().any(|one| says(&one.problem)), "{report:?}");
+            // The second copy is not looked at where the first is whole.
+            let copies = if bad == (0, 1) { 1 } else { 0 };
+            let report = audit(&run).expect("audits");
+            assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+            assert_eq!(report.damaged_copies.len(), copies);
+            let report = repair(made.path()).expect("repairs");
+            assert_eq!(report.damaged_copies.len(), copies);
+            assert!(report.damaged_copies.iter().all(|one| says(&one.to_string())));
+            assert!(copies == 0 || report.found_damage());
+        }
+    }
+    // Of two damaged ones the first is read, as far as it goes.
+    let made = Recipe { repeats: true, ..Recipe::default() }.make();
+    payload(&made, 0, 1);
+    payload(&made, 1, 0);
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!((run.frames().len(), run.damaged_copies()), (3, &[][..]));
+    assert!((0..3).all(|frame| run.events(frame).is_ok()));
 }
 
 #[test]

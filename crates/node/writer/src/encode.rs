@@ -37,6 +37,10 @@ pub trait FrameOwner<C: Column> {
     /// How much compression there is time for now.
     fn level(&mut self) -> Level;
 
+    /// Raw bytes of the largest column that is encoded: what encoding takes grows with the column,
+    /// and larger ones are stored as they are.
+    fn compressed_bytes_max(&self) -> usize;
+
     /// The sink has a column. Memory that it was made in may go back to the agents.
     fn streamed(&mut self, column: Streamed<C>) -> Option<Vec<u8>>;
 }
@@ -199,20 +203,31 @@ impl<C: Column> FrameEncoder<C> {
 
     /// Decides the ways of columns: as many as there is room for are given to the agents.
     fn feed(&mut self, frame: &mut FrameUnderWay<C>, owner: &mut impl FrameOwner<C>) {
+        let level = match &self.pool {
+            Some(pool) => {
+                let level = owner.level();
+                // For columns that the agents have not begun, too.
+                pool.set_level(level);
+                level
+            }
+            None => Level::None,
+        };
         while let Some(waiting) = frame.waiting.get_mut(frame.fed) {
             let Way::Undecided(column) = &waiting.way else {
                 frame.fed += 1;
                 continue;
             };
             let asked = waiting.ask.compresses();
-            let level = match &self.pool {
-                Some(pool) if !pool.has_room(column.raw_bytes()) => return,
-                Some(_) => owner.level(),
-                None => Level::None,
-            };
+            let too_large = column.raw_bytes() > owner.compressed_bytes_max();
+            let level = if too_large { Level::None } else { level };
             let goes_as_it_is = level == Level::None && !column.looks();
-            // That is known when its turn comes: there may be time again.
-            if goes_as_it_is && frame.fed > 0 {
+            if goes_as_it_is {
+                // Except for one that is too large, that is known when its turn comes: there may be
+                // time again.
+                if frame.fed > 0 && !too_large {
+                    return;
+                }
+            } else if self.pool.as_ref().is_some_and(|pool| !pool.has_room(column.raw_bytes())) {
                 return;
             }
             let Way::Undecided(column) = std::mem::replace(&mut waiting.way, Way::Agents) else {
@@ -225,7 +240,7 @@ impl<C: Column> FrameEncoder<C> {
                 pool => waiting.way = Way::AsItIs(column, pool.is_some() && asked),
             }
             frame.fed += 1;
-            if goes_as_it_is {
+            if goes_as_it_is && !too_large {
                 return;
             }
         }

@@ -14,7 +14,7 @@ use catchment_frame::{
 use catchment_model::Ledger;
 
 use crate::file::FrameFile;
-use crate::jobs::{HeaderOrder, Job, Jobs, Stream};
+use crate::jobs::{HeaderOrder, Job, Jobs, Stream, WriteCounts};
 use crate::sink::{FrameSink, StoredColumn, WrittenFrame};
 
 /// The files that frames are written to. `T` is a frame's tag, `A` what the owner keeps by file.
@@ -116,6 +116,11 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     /// came.
     pub fn poll(&mut self) -> usize {
         self.jobs.poll()
+    }
+
+    /// How many writes were begun, and how many have completed.
+    pub fn writes(&self) -> WriteCounts {
+        self.jobs.writes()
     }
 
     /// The completions of syncs and of finished files since the last call.

@@ -35,10 +35,20 @@ pub(crate) struct Jobs<S: Store, K> {
     pub(crate) store: S,
     queue: VecDeque<Job<S::Buffer, K>>,
     next_token: u64,
+    writes: WriteCounts,
     completions: Vec<Completion>,
     others: Vec<Completion>,
     buffer_bytes: usize,
     order: HeaderOrder,
+}
+
+/// Writes of a store: those between the two counts are under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteCounts {
+    /// Writes that were begun.
+    pub begun: u64,
+    /// Writes that have completed, with an error or without.
+    pub completed: u64,
 }
 
 /// Something streamed, whose writes may be under way.
@@ -76,6 +86,7 @@ impl<S: Store, K> Jobs<S, K> {
             store,
             queue: VecDeque::new(),
             next_token: 0,
+            writes: WriteCounts::default(),
             completions: Vec::new(),
             others: Vec::new(),
             buffer_bytes,
@@ -202,6 +213,11 @@ impl<S: Store, K> Jobs<S, K> {
         self.poll_store()
     }
 
+    /// How many writes there were.
+    pub(crate) fn writes(&self) -> WriteCounts {
+        self.writes
+    }
+
     /// The completions of syncs and of finished files since the last call.
     pub(crate) fn take_others(&mut self) -> Vec<Completion> {
         std::mem::take(&mut self.others)
@@ -243,6 +259,7 @@ impl<S: Store, K> Jobs<S, K> {
         let job = self.job(token);
         job.writes_left += 1;
         let (file, offset) = (job.file, job.start + begin);
+        self.writes.begun += 1;
         self.store.write(file, offset, buffer, bytes, token);
     }
 
@@ -257,6 +274,7 @@ impl<S: Store, K> Jobs<S, K> {
                 continue;
             }
             wrote = true;
+            self.writes.completed += 1;
             let job = self.job(completion.token);
             job.writes_left -= 1;
             if let Err(error) = completion.result {

@@ -36,5 +36,5 @@ pub use encode::{FrameEncoder, FrameOwner, FrameUnderWay, Progress, Streamed};
 pub use file::{FileParts, FrameFile, TOC_ENTRY_BYTES, header_bytes_max};
 pub use files::{Ended, FrameFiles, JobKind};
 pub use frame::{ColumnForm, Frame, FrameColumn, ledger_column};
-pub use jobs::HeaderOrder;
+pub use jobs::{HeaderOrder, WriteCounts};
 pub use sink::{FrameSink, StoredColumn, WrittenFrame};

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use catchment_agent::Agent;
+use catchment_codec::Codec;
 use catchment_encoder::{Ask, Coding, Element, Level, PoolConfig, Rule};
 use catchment_frame::{
     CHECKED_BLOCK_BYTES, ChannelInfo, Dtype, EntryNames, FileHeader, FileReader, FrameInfo,
@@ -37,18 +38,25 @@ struct Rig {
     stored: MemoryFiles,
     files: FrameFiles<MemoryStore, u64>,
     encoder: FrameEncoder<Vec<u8>>,
+    /// Larger columns are not encoded.
+    compressed_bytes_max: usize,
     recorded: Vec<u64>,
 }
 
 /// Keeps what it learns.
 struct Owner {
     level: Level,
+    compressed_bytes_max: usize,
     lowered: Vec<u32>,
 }
 
 impl FrameOwner<Vec<u8>> for Owner {
     fn level(&mut self) -> Level {
         self.level
+    }
+
+    fn compressed_bytes_max(&self) -> usize {
+        self.compressed_bytes_max
     }
 
     fn streamed(&mut self, column: Streamed<Vec<u8>>) -> Option<Vec<u8>> {
@@ -83,7 +91,8 @@ impl Rig {
         files.begin_file(file, header);
         let pool = PoolConfig { bytes_max: 1 << 20, ..PoolConfig::default() };
         let encoder = FrameEncoder::new(Some(pool));
-        let mut rig = Self { clock, stored, files, encoder, recorded: Vec::new() };
+        let (compressed_bytes_max, recorded) = (usize::MAX, Vec::new());
+        let mut rig = Self { clock, stored, files, encoder, compressed_bytes_max, recorded };
         rig.stream_pages();
         rig
     }
@@ -125,7 +134,8 @@ impl Rig {
     fn stream(&mut self, columns: Vec<FrameColumn<Vec<u8>>>, level: Level) -> Vec<u32> {
         let mut agent = self.encoder.agent().expect("there is a pool");
         let mut frame = FrameUnderWay::new(columns);
-        let mut owner = Owner { level, lowered: Vec::new() };
+        let compressed_bytes_max = self.compressed_bytes_max;
+        let mut owner = Owner { level, compressed_bytes_max, lowered: Vec::new() };
         loop {
             let mut budget = 3_000;
             match self.encoder.advance(&mut frame, &mut self.files, &mut owner, &mut budget) {
@@ -254,6 +264,21 @@ fn a_header_is_written_after_its_columns_and_all_older_frames() {
 }
 
 #[test]
+fn writes_are_counted_when_they_begin_and_when_they_complete() {
+    let mut rig = Rig::new(HeaderOrder::Last, 4);
+    rig.drain();
+    let before = rig.files.writes();
+    assert_eq!(before.begun, before.completed);
+    rig.frame(5);
+    let under_way = rig.files.writes();
+    assert!(under_way.begun > under_way.completed);
+    rig.drain();
+    let after = rig.files.writes();
+    assert!(after.begun > before.begun);
+    assert_eq!(after.begun, after.completed);
+}
+
+#[test]
 fn an_abandoned_frame_is_never_seen_and_the_next_stands_in_its_place() {
     let mut rig = Rig::new(HeaderOrder::Last, 5);
     rig.frame(1);
@@ -278,4 +303,23 @@ fn without_time_large_columns_go_as_they_are_and_what_was_asked_is_known() {
     rig.finish(9);
     rig.drain();
     check(rig.bytes(), &[9]);
+}
+
+#[test]
+fn a_column_that_is_too_large_to_be_encoded_goes_as_it_is() {
+    let codec = |bytes_less: u64| {
+        let mut rig = Rig::new(HeaderOrder::Last, 7);
+        let asked = columns(9);
+        rig.compressed_bytes_max = asked[2].bytes.len() - bytes_less as usize;
+        rig.begin(9, asked.len());
+        let lowered = rig.stream(asked, Level::AsAsked);
+        rig.finish(9);
+        rig.drain();
+        check(rig.bytes(), &[9]);
+        let reader = FileReader::open(rig.bytes()).expect("opens");
+        let entry = reader.find(0, ids()[2]).expect("reads").expect("has it");
+        (entry.codec, lowered)
+    };
+    assert_eq!(codec(0), (Codec::Lz4, vec![]));
+    assert_eq!(codec(1), (Codec::None, vec![ids()[2]]), "it is one byte too large");
 }

@@ -165,6 +165,29 @@ fn what_a_recorder_counted_outlives_files_that_have_no_end() {
 }
 
 #[test]
+fn a_run_of_which_data_were_removed_or_discarded_is_not_called_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    let lost = [None, Some(Entry::FragmentsDiscardedDisk), Some(Entry::FragmentsRemoved)];
+    let words = lost.map(|lost| {
+        let live = take(&mut catalog, "");
+        let (id, path) = (RunId([live.number() as u8; 16]), folder.path().join("run-x"));
+        begin_run(&mut catalog, &live, id, &path, second(1)).unwrap();
+        let mut end = ended(2, 6);
+        let mut ledger = Ledger::new(1);
+        if let Some(entry) = lost {
+            ledger.sources[0][entry] = 31;
+        }
+        end.totals.ledger = Some(ledger);
+        end_run(&mut catalog, &live, &end);
+        let run = catalog.run(live.number()).unwrap().run;
+        assert_eq!(run.state, RunState::Complete);
+        run.outcome()
+    });
+    assert_eq!(words, ["complete", "ended, with loss", "ended, with loss"]);
+}
+
+#[test]
 fn a_run_that_ended_in_order_and_could_not_say_so_is_found_complete() {
     let folder = tempfile::tempdir().unwrap();
     let mut catalog = Catalog::open(folder.path()).unwrap();

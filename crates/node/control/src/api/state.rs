@@ -62,7 +62,7 @@ pub struct NodeInfo {
 /// Whether good data are being recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Verdict {
-    /// good, bad_data, loss, heavy_bad_data, heavy_loss or not_recording.
+    /// good, held, bad_data, loss, heavy_bad_data, heavy_loss or not_recording.
     pub level: String,
     /// The share of what should have been recorded in the last 10 s that was lost, 0 to 1; null
     /// where nothing is recorded.

@@ -520,3 +520,40 @@ fn how_long_the_disk_lasts_stays_while_nothing_is_written() {
     assert_eq!((rig.look(600, 0), paused < 1.5), (Some(paused), true));
     assert_eq!(rig.disk_space().expect("an alarm").state, AlarmState::Active);
 }
+
+#[test]
+fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
+    let mut rig = Rig::new();
+    // A frame and its writes between two looks; of the last write the disk never says anything.
+    let records = |rig: &mut Rig, completes: bool| {
+        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 100;
+        rig.snapshot.counts.writes_begun += 2;
+        if completes {
+            rig.snapshot.counts.events_recorded += 100;
+            rig.snapshot.counts.writes_completed = rig.snapshot.counts.writes_begun;
+        }
+        rig.look(1, 0);
+    };
+    for _ in 0..10 {
+        records(&mut rig, true);
+    }
+    assert_eq!(rig.verdict, "recording good data");
+    // One write is always under way, and all of them complete.
+    for _ in 0..10 {
+        records(&mut rig, true);
+        rig.snapshot.counts.writes_begun += 1;
+    }
+    assert_eq!(rig.verdict, "recording good data");
+    records(&mut rig, false);
+    records(&mut rig, false);
+    assert_eq!(rig.level, catchment_watch::Level::Held);
+    let text = "data are only held in memory: the disk has completed no write for 1 s";
+    assert_eq!(rig.verdict, text);
+    for _ in 0..2 {
+        records(&mut rig, false);
+    }
+    assert_eq!(rig.level, catchment_watch::Level::NotRecording, "{}", rig.verdict);
+    // It comes back.
+    records(&mut rig, true);
+    assert_eq!(rig.verdict, "recording good data");
+}

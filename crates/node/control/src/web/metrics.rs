@@ -46,8 +46,8 @@ impl Values<'_> {
 }
 
 const STATES: [&str; 7] = ["idle", "configured", "armed", "recording", "paused", "safe", "fault"];
-const VERDICTS: [&str; 6] =
-    ["good", "bad_data", "loss", "heavy_bad_data", "heavy_loss", "not_recording"];
+const VERDICTS: [&str; 7] =
+    ["good", "held", "bad_data", "loss", "heavy_bad_data", "heavy_loss", "not_recording"];
 
 const SOURCE_STATUSES: [&str; 7] =
     ["good", "bad_data", "loss", "out_of_step", "silent", "never", "off"];
@@ -72,8 +72,8 @@ const METRICS: &[Metric] = metrics! {
             out.put(&[("state", state)], f64::from(view.state.state == state));
         };
     "catchment_verdict", "gauge", "level",
-        "1 for the verdict on the data flow (good, bad_data, loss, heavy_bad_data, heavy_loss, \
-         not_recording), 0 for the others.",
+        "1 for the verdict on the data flow (good, held, bad_data, loss, heavy_bad_data, \
+         heavy_loss, not_recording), 0 for the others.",
         |_, view, out| for level in VERDICTS {
             out.put(&[("level", level)], f64::from(view.state.verdict.level == level));
         };
@@ -162,6 +162,11 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| count(view, out, |counts| counts.frames_recorded);
     "catchment_written_bytes_total", "counter", "", "Bytes of the files' frames and headers.",
         |_, view, out| count(view, out, |counts| counts.bytes_written);
+    "catchment_writes_begun_total", "counter", "", "Writes to the run's files that were begun.",
+        |_, view, out| count(view, out, |counts| counts.writes_begun);
+    "catchment_writes_completed_total", "counter", "",
+        "Writes to the run's files that have completed: the others are under way.",
+        |_, view, out| count(view, out, |counts| counts.writes_completed);
     "catchment_next_file_refused", "gauge", "",
         "1 while the next file cannot be made: the open one goes on beyond its limits.",
         |_, view, out| count(view, out, |counts| counts.next_file_refused);

@@ -176,6 +176,11 @@ impl<'a> FrameOwner<RunColumn<'a>> for Owner {
         Level::AsAsked
     }
 
+    /// What is written here was asked for column by column.
+    fn compressed_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
     fn streamed(&mut self, one: Streamed<RunColumn<'a>>) -> Option<Vec<u8>> {
         let Streamed { form, column, seen, .. } = one;
         if column.is_watched() {

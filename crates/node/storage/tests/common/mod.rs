@@ -30,6 +30,8 @@ pub struct Recipe {
     /// What becomes of the headers of frames, and of those that are repeated.
     pub info: Change,
     pub info_repeated: Change,
+    /// What becomes of the entries of columns.
+    pub entry: fn(ColumnEntry) -> ColumnEntry,
     /// Leave this column out of all frames.
     pub without: Option<ColumnKind>,
 }
@@ -46,6 +48,7 @@ impl Default for Recipe {
             repeats: false,
             info: |info| info,
             info_repeated: |info| info,
+            entry: |entry| entry,
             without: None,
         }
     }
@@ -227,7 +230,8 @@ impl Recipe {
         let without = self.without.as_ref();
         let without = without.and_then(|kind| header.schema.column(None, kind));
         let stored = stored.iter().filter(|(entry, _)| Some(entry.id) != without);
-        let columns: Vec<_> = stored.map(|(entry, bytes)| (*entry, &bytes[..])).collect();
+        let columns: Vec<_> =
+            stored.map(|(entry, bytes)| ((self.entry)(*entry), &bytes[..])).collect();
         write_frame(info, offset, &columns)
     }
 }

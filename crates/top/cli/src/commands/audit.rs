@@ -80,6 +80,9 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     for problem in report.problems.iter().chain(others).take(TOLD) {
         out.line(format_args!("  {}: {}", problem.file.display(), problem.problem))?;
     }
+    for copy in report.damaged_copies.iter().take(TOLD) {
+        out.line(format_args!("  {copy}"))?;
+    }
     for sentence in conclusions(report) {
         out.line(sentence)?;
     }

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         let Leftovers { removed, cut, bytes } = &leftovers;
         let json = serde_json::json!({
             "files": report.files, "removed": removed, "cut": cut, "freed_bytes": bytes,
-            "trends": mends,
+            "trends": mends, "damaged_copies": report.damaged_copies,
         });
         out.object(&json)?;
     }
@@ -44,6 +44,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     mends.iter().for_each(|mend| report.files.extend_from_slice(&mend.closed));
     report.files.iter().try_for_each(|file| print(file, out))?;
+    for copy in &report.damaged_copies {
+        out.say(format_args!("{copy}"))?;
+    }
     for mend in mends.iter().filter(|mend| mend.rows > 0 || !mend.unreadable.is_empty()) {
         let rows = grouped(mend.rows);
         out.say(format_args!("{}: {rows} rows of tails are in files now", mend.folder.display()))?;
@@ -70,6 +73,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
 fn print(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
     let outcome = match &file.outcome {
         Outcome::Intact => "intact".to_owned(),
+        Outcome::Damaged => "closed, with columns that cannot be read".to_owned(),
         Outcome::Closed => format!("closed, {} now", Bytes(file.bytes_after)),
         Outcome::Blank if is_made_ahead(file) => "never begun: it can be deleted".to_owned(),
         Outcome::Blank => "empty".to_owned(),

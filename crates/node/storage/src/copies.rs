@@ -1,0 +1,167 @@
+//! Frames that stand in a run more than once, and which copy of each is read.
+//!
+//! A frame can be sent or written again, because it was not known that it had been written. It is
+//! identified by stream and sequence, in any file. Of equal frames readers take the first that is
+//! whole: what can be read once must not be hidden by a damaged copy. Where no frame stands twice,
+//! nothing is read to find that out; of those that do, up to 1 GiB is verified when the run is
+//! opened, and beyond that the first copy is taken for whole.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+
+use catchment_frame::{ColumnEntry, FrameInfo, FrameSummary, verify_frame};
+use serde::Serialize;
+
+use crate::open::RunFile;
+
+/// A file's index in the run, and a frame's index in the file.
+pub(crate) type Location = (usize, usize);
+
+/// The frames of a run that stand in it more than once.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    /// The copies of each such frame, in the order of the files.
+    groups: Vec<Vec<Location>>,
+    /// Copies that are not read because they are damaged.
+    pub damaged: Vec<DamagedCopy>,
+}
+
+/// A damaged frame of which the run has another copy that is whole, and is read instead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DamagedCopy {
+    /// The damaged copy's file.
+    pub file: PathBuf,
+    /// Its index in that file, from 0.
+    pub frame: usize,
+    /// What is wrong with it.
+    pub problem: String,
+    /// The whole copy's file.
+    pub whole_file: PathBuf,
+    /// Its index in that file, from 0.
+    pub whole_frame: usize,
+}
+
+impl fmt::Display for DamagedCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { problem, whole_file, whole_frame, .. } = self;
+        let whole_file = whole_file.display();
+        write!(f, "{problem}; frame {whole_frame} of {whole_file} is a whole copy, which is read")
+    }
+}
+
+impl Copies {
+    /// Finds frames that stand in the run more than once, and marks in each file those that are not
+    /// read.
+    pub(crate) fn find(files: &mut [RunFile]) -> Self {
+        files.iter_mut().for_each(|file| file.repeated.clear());
+        let groups = if rises(files) { Vec::new() } else { groups(files) };
+        let mut copies = Self { groups, damaged: Vec::new() };
+        let mut bytes_left = VERIFIED_BYTES_MAX;
+        for group in &copies.groups {
+            let mut damaged = Vec::new();
+            let whole = group.iter().find(|&&location| {
+                let found = problem(files, location, &mut bytes_left);
+                found.map(|problem| damaged.push((location, problem))).is_none()
+            });
+            // Where none is whole, readers say themselves what they cannot read.
+            if let Some(&(whole_file, whole_frame)) = whole {
+                let path = |file: usize| files[file].path.clone();
+                let damaged = damaged.into_iter().map(|((file, frame), problem)| DamagedCopy {
+                    file: path(file),
+                    frame,
+                    problem,
+                    whole_file: path(whole_file),
+                    whole_frame,
+                });
+                copies.damaged.extend(damaged);
+            }
+            let read = *whole.unwrap_or(&group[0]);
+            for &(file, frame) in group.iter().filter(|location| **location != read) {
+                files[file].repeated.push(frame);
+            }
+        }
+        files.iter_mut().for_each(|file| file.repeated.sort_unstable());
+        copies
+    }
+
+    /// The other copies of a frame.
+    pub(crate) fn others(&self, location: Location) -> impl Iterator<Item = Location> {
+        let group = self.groups.iter().find(|group| group.contains(&location));
+        group.into_iter().flatten().copied().filter(move |other| *other != location)
+    }
+}
+
+/// Whether every stream's numbers rise through all files: then no frame stands twice, and nothing
+/// more need be looked at.
+fn rises(files: &[RunFile]) -> bool {
+    let mut newest: HashMap<u32, u64> = HashMap::new();
+    let mut infos = files.iter().flat_map(|file| file.reader.frames()).map(|frame| &frame.info);
+    infos.all(|info| {
+        let before = newest.insert(info.origin.stream, info.sequence);
+        before.is_none_or(|before| before < info.sequence)
+    })
+}
+
+/// The locations of each frame that stands in the run more than once.
+fn groups(files: &[RunFile]) -> Vec<Vec<Location>> {
+    let mut first: HashMap<(u32, u64), Location> = HashMap::new();
+    let mut copies: BTreeMap<Location, Vec<Location>> = BTreeMap::new();
+    for (file, run_file) in files.iter().enumerate() {
+        for (index, frame) in run_file.reader.frames().iter().enumerate() {
+            let identity = (frame.info.origin.stream, frame.info.sequence);
+            let location = *first.entry(identity).or_insert((file, index));
+            if location != (file, index) && agree(files, location, (file, index)) {
+                copies.entry(location).or_insert_with(|| vec![location]).push((file, index));
+            }
+        }
+    }
+    copies.into_values().collect()
+}
+
+/// Whether two frames say the same: ranges and rows, and all columns by their checksums. Trends
+/// restart the numbering of frames in each of their files: equal numbers mean different frames.
+fn agree(files: &[RunFile], one: Location, other: Location) -> bool {
+    let frame = |(file, index): Location| -> &FrameSummary { &files[file].reader.frames()[index] };
+    // Whoever sent a frame again may have had another epoch: stream and sequence are its identity.
+    let info = |location| {
+        let FrameInfo { kind, time_first_ns, time_last_ns, key_first, key_last, rows, .. } =
+            frame(location).info;
+        (kind, time_first_ns, time_last_ns, key_first, key_last, rows)
+    };
+    if info(one) != info(other) {
+        return false;
+    }
+    let contents = |(file, index): Location| {
+        let of = |entry: &ColumnEntry| {
+            (entry.id, entry.codec, entry.raw_bytes, entry.rows, entry.crc32c)
+        };
+        let entries = files[file].reader.columns(index).ok()?;
+        let mut contents: Vec<_> = entries.iter().map(of).collect();
+        // Of a frame whose header is damaged they come in another order.
+        contents.sort_unstable_by_key(|column| column.0);
+        Some(contents)
+    };
+    match (contents(one), contents(other)) {
+        (Some(one), Some(other)) => one == other,
+        // A damaged directory says nothing else; a frame without rows has no ranges to go by.
+        _ => frame(one).info.rows > 0,
+    }
+}
+
+/// What is wrong with a frame; none if it is whole, or no more frames are to be verified.
+fn problem(files: &mut [RunFile], (file, index): Location, bytes_left: &mut u64) -> Option<String> {
+    let file = &mut files[file];
+    let frame = file.reader.frames()[index];
+    *bytes_left = bytes_left.checked_sub(frame.frame_bytes)?;
+    if let Some(known) = file.verified.get(&frame.offset) {
+        return known.clone();
+    }
+    let found = verify_frame(&file.reader, index).into_iter().next();
+    let found = found.map(|error| file.error(error).to_string());
+    file.verified.insert(frame.offset, found.clone());
+    found
+}
+
+/// Bytes of frames that are verified because they stand in a run more than once.
+const VERIFIED_BYTES_MAX: u64 = 1 << 30;
