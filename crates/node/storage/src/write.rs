@@ -462,6 +462,7 @@ impl RunWriter {
             ledger_entries: EntryNames::default(),
             // Nobody sees the file before it has its TOC.
             locator: false,
+            numbering: self.run.numbering,
         };
         self.output.begin_file(path, &header)?;
         self.next_index += 1;

@@ -47,6 +47,7 @@ impl Bytes {
             schema: Schema::channels(Vec::new(), channels).expect("a schema").into(),
             ledger_entries: catchment_frame::EntryNames::default(),
             locator: false,
+            numbering: catchment_frame::Numbering::Run,
         }
     }
 

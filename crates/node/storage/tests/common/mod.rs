@@ -115,6 +115,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         schema: Schema::events(hadtu_sources(sources, |id| id < 2)).into(),
         ledger_entries: EntryNames::default(),
         locator: false,
+        numbering: catchment_frame::Numbering::Run,
     }
 }
 
