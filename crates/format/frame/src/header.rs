@@ -16,7 +16,6 @@ use serde_json::Value;
 use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
 use crate::checksum::crc32c_around;
 use crate::error::{FrameError, Part};
-use crate::frame::{FrameInfo, Origin};
 use crate::known::{KnownSchema, KnownSchemas};
 use crate::ledger::EntryNames;
 use crate::locator::LOCATOR_BYTES;
@@ -84,14 +83,6 @@ pub struct Superseded {
     pub epoch: u32,
     /// ... and of this number or a higher one are superseded.
     pub sequence: u64,
-}
-
-impl Superseded {
-    /// Whether a frame is one of them.
-    pub fn has(&self, info: &FrameInfo) -> bool {
-        let Origin { stream, epoch, .. } = info.origin;
-        stream == self.stream && epoch < self.epoch && info.sequence >= self.sequence
-    }
 }
 
 /// A header that was read.

@@ -252,6 +252,23 @@ impl<R: ReadAt> FileReader<R> {
         &self.rest
     }
 
+    /// Checks that this is a file of variant 0, the only one that readers of this version give:
+    /// `repair` and `verify` take any.
+    ///
+    /// # Errors
+    /// The variant of the file, or of the first frame that has one.
+    pub fn check_variant(&self) -> Result<(), FrameError> {
+        let of_file = (Part::FileHeader, self.rest.variant);
+        let of_frame = |frame: &FrameSummary| {
+            (Part::FrameHeader(frame.offset), u64::from(frame.info.origin.variant))
+        };
+        let mut all = std::iter::once(of_file).chain(self.index.frames.iter().map(of_frame));
+        match all.find(|(_, variant)| *variant != 0) {
+            Some((part, got)) => Err(FrameError::Variant { part, got }),
+            None => Ok(()),
+        }
+    }
+
     /// A key of the file header's metadata that this version does not write: a header that is made
     /// from this one would lack it.
     ///
