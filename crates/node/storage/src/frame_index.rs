@@ -1,13 +1,14 @@
 //! The frames of a run's files as two sequences: those of events, and those of channels.
 //!
 //! A frame can be in a run twice: sent or written again, because it was not known that it had been
-//! written. It is identified by stream and sequence, in any file; of equal frames readers take the
-//! first.
+//! written. It is identified by stream, variant and sequence, in any file; of frames with one
+//! identity that agree in what they hold, readers take the first. Only variant 0 is read, so that
+//! stream and sequence tell frames apart.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use catchment_frame::{FrameInfo, FrameKind, FrameSummary};
+use catchment_frame::{ColumnEntry, FrameInfo, FrameKind, FrameSummary, Numbering};
 
 use crate::open::RunFile;
 use crate::run::Frame;
@@ -126,8 +127,10 @@ fn find(files: &[RunFile]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Whether two frames say the same: ranges and rows, and all columns by their checksums. Trends
-/// restart the numbering of frames in each of their files: equal numbers mean different frames.
+/// Whether two frames say the same: ranges and rows, and all columns by their sizes. Since version
+/// 1.3 a frame that is written again may have other codecs, and with them other checksums. In
+/// files of before, and where each file numbers its frames anew, as in trends, frames with equal
+/// numbers can be different ones: there checksums must be equal, too.
 fn agree(files: &[RunFile], one: (usize, usize), other: (usize, usize)) -> bool {
     let frame =
         |(file, index): (usize, usize)| -> &FrameSummary { &files[file].reader.frames()[index] };
@@ -140,10 +143,28 @@ fn agree(files: &[RunFile], one: (usize, usize), other: (usize, usize)) -> bool 
     if info(one) != info(other) {
         return false;
     }
+    let identifies = |(file, _): (usize, usize)| numbers_identify(&files[file]);
+    let stored_alike = !(identifies(one) && identifies(other));
     let columns = |(file, index): (usize, usize)| files[file].reader.columns(index);
     let (Ok(one), Ok(other)) = (columns(one), columns(other)) else { return false };
-    let contents = |entry: &catchment_frame::ColumnEntry| {
-        (entry.id, entry.codec, entry.raw_bytes, entry.rows, entry.crc32c)
+    let contents = |entry: &ColumnEntry| {
+        let stored = stored_alike.then_some((entry.codec, entry.crc32c));
+        (entry.id, entry.raw_bytes, entry.rows, stored)
     };
-    one.iter().map(contents).eq(other.iter().map(contents))
+    // A damaged header's columns come from the TOC, in another order.
+    let sorted = |entries: Vec<ColumnEntry>| {
+        let mut contents: Vec<_> = entries.iter().map(contents).collect();
+        contents.sort_unstable_by_key(|&(id, ..)| id);
+        contents
+    };
+    sorted(one) == sorted(other)
 }
+
+/// Whether the numbers of a file's frames are those of the run's frames, as its header says.
+fn numbers_identify(file: &RunFile) -> bool {
+    let minor = file.reader.header_rest().minor;
+    minor >= NUMBERING_MINOR && file.header().numbering == Numbering::Run
+}
+
+/// The minor version since which headers say what the numbers count.
+const NUMBERING_MINOR: u16 = 3;
