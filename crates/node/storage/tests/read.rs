@@ -140,10 +140,15 @@ fn a_frame_that_stands_in_two_files_is_read_and_counted_once() {
     let report = audit(&run).expect("audits");
     assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     assert!(verify(&run, |_| ()).is_intact());
-    // One whose columns are others is another frame.
+    // One whose header is damaged has its columns in the TOC.
     made.damage(1, made.frames[1][0].0.offset + 128 + 12);
     let run = Run::open(made.path()).expect("opens");
-    assert_eq!(run.frames().len(), 6);
+    assert_eq!(run.frames().len(), 5);
+    // One of another range is another frame.
+    let info_repeated = |info: FrameInfo| FrameInfo { time_last_ns: info.time_last_ns + 1, ..info };
+    let files = vec![vec![5, 7], vec![4], vec![3, 2]];
+    let made = Recipe { repeats: true, files, info_repeated, ..Recipe::default() }.make();
+    assert_eq!(Run::open(made.path()).expect("opens").frames().len(), 7);
 }
 
 #[test]
