@@ -21,8 +21,8 @@ use crate::names;
 /// the new Nyquist frequency, changes by less than 0.01 dB; aliases are suppressed by at least
 /// 100 dB. At the ends and on both sides of each gap the filter lacks neighbours: 28 to 30 samples
 /// of the new rate are left out there, and the report says how many seconds that is of each
-/// channel; exit code 3 if nothing is left of one that had samples. A damaged column becomes a gap and is reported;
-/// exit code 3.
+/// channel; exit code 3 if nothing is left of one that had samples. A damaged column becomes a gap
+/// and is reported; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
