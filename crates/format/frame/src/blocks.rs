@@ -152,7 +152,7 @@ impl Blocks {
     }
 
     /// Those of a table that was read; none if it is not that of an entry with this checksum and so
-    /// many stored bytes.
+    /// many stored bytes, or if its values do not add up to that checksum.
     pub fn decode(crc32c: u32, stored_bytes: u64, table: &[u8]) -> Option<Self> {
         if table.len() as u64 != table_bytes(stored_bytes) || table.is_empty() {
             return None;
@@ -161,8 +161,19 @@ impl Blocks {
         if table_crc(crc32c, stored_bytes, values) != u32_at(crc, 0) {
             return None;
         }
-        let checksums = values.chunks_exact(4).map(|value| u32_at(value, 0)).collect();
-        Some(Self { checksums, block_bytes: CHECKED_BLOCK_BYTES, stored_bytes })
+        let checksums: Vec<u32> = values.chunks_exact(4).map(|value| u32_at(value, 0)).collect();
+        let blocks = Self { checksums, block_bytes: CHECKED_BLOCK_BYTES, stored_bytes };
+        // A writer can seal wrong values: `verify`, which checks the whole column, would call
+        // intact what no reader of a part can read.
+        (blocks.combined() == crc32c).then_some(blocks)
+    }
+
+    /// The checksum of all bytes, as those of the blocks say.
+    fn combined(&self) -> u32 {
+        self.checksums.iter().enumerate().fold(0, |crc, (block, &behind)| {
+            let Range { start, end } = self.bytes_of(&(block..block + 1));
+            combined(crc, behind, end - start)
+        })
     }
 
     /// How many blocks there are.
@@ -334,6 +345,15 @@ mod tests {
             assert!(decode(&good, &bad).is_none(), "byte {at}");
         }
         assert!(decode(&good, &table[..table.len() - 4]).is_none());
+        // A wrong value under a right last checksum.
+        let values = table.len() - 4;
+        for at in 0..values {
+            let mut wrong = table[..values].to_vec();
+            wrong[at] ^= 0x10;
+            let crc = table_crc(good.crc32c, good.stored_bytes, &wrong);
+            wrong.extend_from_slice(&crc.to_le_bytes());
+            assert!(decode(&good, &wrong).is_none(), "byte {at}");
+        }
     }
 
     #[test]

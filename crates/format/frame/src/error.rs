@@ -151,6 +151,15 @@ pub enum FrameError {
         /// Minor version.
         minor: u16,
     },
+    /// A variant of the run that this version does not read: its sources or data are others than
+    /// those of the run.
+    #[error("{part}: variant is {got}; this program reads variant 0 of a run and no other")]
+    Variant {
+        /// What says so.
+        part: Part,
+        /// The variant.
+        got: u64,
+    },
     /// A field that cannot be.
     #[error("{part}: {field} is {got}, expected {expected}")]
     Field {

@@ -9,10 +9,10 @@
 //! +-------------+---------+----------+---------------+--------------+-----------+----------+------+--------+
 //! | frame_bytes | file_id | sequence | time_first_ns | time_last_ns | key_first | key_last | rows | more   |
 //! +-------------+---------+----------+---------------+--------------+-----------+----------+------+--------+
-//!  96         104    ..128
-//! +----------+----------+
-//! | previous | zeros    |
-//! +----------+----------+
+//!  96         104      108     112           120           124       ..128
+//! +----------+--------+-------+-------------+-------------+---------+
+//! | previous | stream | epoch | first_slice | slice_count | variant |
+//! +----------+--------+-------+-------------+-------------+---------+
 //! then column_count entries of 64 bytes:
 //!  0    4       6       8       12       16       24             32          40     48         56    ..64
 //! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+--------------+
@@ -37,7 +37,7 @@ use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES, FRAME_HEADER_BYTES_MAX};
 pub struct FrameInfo {
     /// What it holds.
     pub kind: FrameKind,
-    /// By kind; zero for events and channels.
+    /// By kind. Events and channels: bit 0 for a stage that was skipped, otherwise zero.
     pub flags: u16,
     /// The file header's.
     pub file_id: u64,
@@ -57,9 +57,10 @@ pub struct FrameInfo {
     pub origin: Origin,
 }
 
-/// Who built a frame where several build one run. All zero where one does.
+/// Who built a frame where several build one run, and which of the run's data sets it is part of.
+/// All zero where one recorder writes one.
 ///
-/// A frame is known by run, stream and sequence, in whatever file it stands.
+/// A frame is known by run, stream, variant and sequence, in whatever file it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// The recorder or builder within the run; each counts its own sequence.
@@ -70,11 +71,14 @@ pub struct Origin {
     pub first_slice: u64,
     /// How many consecutive slices it covers; 0 where keys are not dealt out in slices.
     pub slice_count: u32,
+    /// Which of the run's data sets it is part of; 0 for all sources, unreduced.
+    pub variant: u32,
 }
 
 impl Origin {
     /// The origin where one recorder builds all of a run.
-    pub const SINGLE: Self = Self { stream: 0, epoch: 0, first_slice: 0, slice_count: 0 };
+    pub const SINGLE: Self =
+        Self { stream: 0, epoch: 0, first_slice: 0, slice_count: 0, variant: 0 };
 
     /// Reads the 24 bytes that stand in frame headers, and in the TOC.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
@@ -83,15 +87,17 @@ impl Origin {
             epoch: u32_at(bytes, 4),
             first_slice: u64_at(bytes, 8),
             slice_count: u32_at(bytes, 16),
+            variant: u32_at(bytes, 20),
         }
     }
 
-    /// Those bytes, the last four reserved.
+    /// Writes those bytes.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         put(bytes, 0, self.stream.to_le_bytes());
         put(bytes, 4, self.epoch.to_le_bytes());
         put(bytes, 8, self.first_slice.to_le_bytes());
         put(bytes, 16, self.slice_count.to_le_bytes());
+        put(bytes, 20, self.variant.to_le_bytes());
     }
 }
 
@@ -109,6 +115,13 @@ impl FrameInfo {
         rows: 0,
         origin: Origin::SINGLE,
     };
+
+    /// The numbers that it stands for, the first and the last: its own, and those of the frames
+    /// that a skipped one stands for.
+    pub fn numbers(&self) -> (u64, u64) {
+        let frames = if self.kind == FrameKind::SKIPPED { self.rows.max(1) } else { 1 };
+        (self.sequence, self.sequence.saturating_add(frames - 1))
+    }
 }
 
 /// A column of one frame: where it is stored, and how.
@@ -524,7 +537,13 @@ mod tests {
             key_first: 1,
             key_last: 2,
             rows: 2,
-            origin: Origin { stream: 3, epoch: 4, first_slice: 1 << 40, slice_count: 6 },
+            origin: Origin {
+                stream: 3,
+                epoch: 4,
+                first_slice: 1 << 40,
+                slice_count: 6,
+                variant: 7,
+            },
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use catchment_model::RunId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
 use crate::checksum::crc32c_around;
@@ -48,6 +49,48 @@ pub struct FileHeader {
     /// Whether the header ends with room for a locator of the newest checkpoint
     /// ([`crate::locator_offset`]).
     pub locator: bool,
+    /// What the frames' numbers count.
+    pub numbering: Numbering,
+}
+
+/// What the numbers of a file's frames count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbering {
+    /// The frames of the run, from file to file: equal numbers are one frame.
+    #[default]
+    Run,
+    /// The frames of each file anew, as in trends. Files of before version 1.3 do not say so.
+    File,
+}
+
+/// What a file header says besides [`FileHeader`], and no program writes yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderRest {
+    /// The minor version of the program that began the file.
+    pub minor: u16,
+    /// Which of the run's data sets the file is part of; 0 for all sources, unreduced.
+    pub variant: u64,
+    /// Frames that are no longer the run's, in this file or others.
+    pub superseded: Vec<Superseded>,
+}
+
+/// Frames of a stream that was resumed before their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Superseded {
+    /// The stream.
+    pub stream: u32,
+    /// Frames of an epoch below this one ...
+    pub epoch: u32,
+    /// ... and of this number or a higher one are superseded.
+    pub sequence: u64,
+}
+
+/// A header that was read.
+pub(crate) struct Decoded {
+    pub header: FileHeader,
+    pub rest: HeaderRest,
+    pub schema: Arc<KnownSchema>,
+    pub first_frame: u64,
 }
 
 impl FileHeader {
@@ -56,27 +99,16 @@ impl FileHeader {
     /// # Panics
     /// If the schema contradicts itself, or the header passes 64 MiB.
     pub fn encode(&self) -> Vec<u8> {
-        self.encode_in(0)
+        self.encode_in(0, VERSION_MINOR)
     }
 
-    /// As [`FileHeader::encode`], padded to that many bytes if it has fewer.
-    pub(crate) fn encode_in(&self, bytes_min: u64) -> Vec<u8> {
+    /// As [`FileHeader::encode`], padded to that many bytes if it has fewer, and of that minor
+    /// version.
+    pub(crate) fn encode_in(&self, bytes_min: u64, minor: u16) -> Vec<u8> {
         if let Err(error) = self.schema.check() {
             panic!("schema: {error}");
         }
-        let metadata = Metadata {
-            run: self.run.to_string(),
-            run_number: self.run_number,
-            file_index: self.file_index,
-            created_ns: self.created_ns,
-            writer: self.writer.clone(),
-            config: self.config.clone(),
-            emulated: self.emulated,
-            ledger_entries: self.ledger_entries.0.clone(),
-            locator: self.locator,
-            schema: Schema::clone(&self.schema),
-        };
-        let json = serde_json::to_vec(&metadata).expect("strings and numbers are valid JSON");
+        let json = serde_json::to_vec(&Metadata::of(self)).expect("strings and numbers are JSON");
         let used = FIXED_BYTES + json.len();
         let locator_bytes = if self.locator { LOCATOR_BYTES } else { 0 };
         let header_bytes = align_up(used as u64, BLOCK_BYTES) + locator_bytes;
@@ -86,7 +118,7 @@ impl FileHeader {
         let mut header = vec![0; header_bytes as usize];
         put(&mut header, 0, MAGIC);
         put(&mut header, 8, VERSION_MAJOR.to_le_bytes());
-        put(&mut header, 10, VERSION_MINOR.to_le_bytes());
+        put(&mut header, 10, minor.to_le_bytes());
         put(&mut header, 12, (header_bytes as u32).to_le_bytes());
         put(&mut header, 16, (json.len() as u32).to_le_bytes());
         put(&mut header, 24, self.file_id.to_le_bytes());
@@ -102,7 +134,7 @@ impl FileHeader {
     /// # Errors
     /// Anything that is not a header of this major version, whole and unchanged.
     pub fn decode(bytes: &[u8]) -> Result<(Self, u64), FrameError> {
-        let (header, _, first_frame) = Self::decode_known(bytes, None)?;
+        let Decoded { header, first_frame, .. } = Self::decode_known(bytes, None)?;
         Ok((header, first_frame))
     }
 
@@ -110,7 +142,7 @@ impl FileHeader {
     pub(crate) fn decode_known(
         bytes: &[u8],
         known: Option<&KnownSchemas>,
-    ) -> Result<(Self, Arc<KnownSchema>, u64), FrameError> {
+    ) -> Result<Decoded, FrameError> {
         let fixed = Fixed::decode(bytes)?;
         if bytes.len() < fixed.used_bytes {
             return Err(FrameError::Truncated {
@@ -144,8 +176,21 @@ impl FileHeader {
             // Without room for one there is none, whatever the key says.
             locator: metadata.locator
                 && fixed.used_bytes as u64 + LOCATOR_BYTES <= fixed.header_bytes,
+            numbering: metadata.numbering.as_deref().map_or(Numbering::Run, Numbering::of_name),
         };
-        Ok((header, schema, fixed.header_bytes))
+        let Metadata { variant, superseded, .. } = metadata;
+        let rest = HeaderRest { minor: fixed.minor, variant, superseded };
+        Ok(Decoded { header, rest, schema, first_frame: fixed.header_bytes })
+    }
+
+    /// A key of an encoded header's metadata that this version would not write, and a header made
+    /// from what was read of it would lack.
+    pub(crate) fn key_lost(encoded: &[u8]) -> Result<Option<String>, FrameError> {
+        let Decoded { header, .. } = Self::decode_known(encoded, None)?;
+        let json = encoded.get(FIXED_BYTES..used_bytes(encoded)).unwrap_or_default();
+        let before: Value = serde_json::from_slice(json).map_err(FrameError::Metadata)?;
+        let after = serde_json::to_value(Metadata::of(&header)).map_err(FrameError::Metadata)?;
+        Ok(key_lost(&before, &after))
     }
 
     /// The bytes of a file's header, without padding.
@@ -187,9 +232,78 @@ struct Metadata {
     ledger_entries: Vec<String>,
     #[serde(default, skip_serializing_if = "is_false")]
     locator: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    numbering: Option<String>,
+    /// This and the next one are read and not written.
+    #[serde(default, skip_serializing)]
+    variant: u64,
+    #[serde(default, skip_serializing)]
+    superseded: Vec<Superseded>,
     /// The last key, so that its text can be separated from the rest.
     #[serde(default)]
     schema: Schema,
+}
+
+impl Metadata {
+    fn of(header: &FileHeader) -> Self {
+        Self {
+            run: header.run.to_string(),
+            run_number: header.run_number,
+            file_index: header.file_index,
+            created_ns: header.created_ns,
+            writer: header.writer.clone(),
+            config: header.config.clone(),
+            emulated: header.emulated,
+            ledger_entries: header.ledger_entries.0.clone(),
+            locator: header.locator,
+            numbering: header.numbering.name().map(str::to_owned),
+            variant: 0,
+            superseded: Vec::new(),
+            schema: Schema::clone(&header.schema),
+        }
+    }
+}
+
+impl Numbering {
+    fn of_name(name: &str) -> Self {
+        if name == "file" { Self::File } else { Self::Run }
+    }
+
+    /// As metadata have it; none for what holds without the key.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Run => None,
+            Self::File => Some("file"),
+        }
+    }
+}
+
+/// The first key of an object in `before` that its counterpart in `after` lacks. A key that says
+/// what holds without it does not count: false, 0, nothing, or frames that are numbered by run.
+fn key_lost(before: &Value, after: &Value) -> Option<String> {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            before.iter().find_map(|(key, value)| match after.get(key) {
+                Some(after) => key_lost(value, after),
+                None => (!is_default(value)).then(|| key.clone()),
+            })
+        }
+        (Value::Array(before), Value::Array(after)) => {
+            before.iter().zip(after).find_map(|(before, after)| key_lost(before, after))
+        }
+        _ => None,
+    }
+}
+
+fn is_default(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_u64() == Some(0),
+        Value::String(text) => text.is_empty() || text == "run",
+        Value::Array(values) => values.is_empty(),
+        Value::Object(values) => values.is_empty(),
+    }
 }
 
 /// Parses and checks the JSON. Where the schema's text stands last, as it is written, only what is
@@ -230,6 +344,7 @@ fn split(json: &[u8]) -> Option<(Metadata, &[u8])> {
 }
 
 struct Fixed {
+    minor: u16,
     header_bytes: u64,
     /// Fixed part and metadata.
     used_bytes: usize,
@@ -267,6 +382,7 @@ impl Fixed {
             return Err(FrameError::Field { part, field, expected: "within header_bytes", got });
         }
         Ok(Self {
+            minor,
             header_bytes,
             used_bytes: used_bytes as usize,
             crc32c: u32_at(bytes, CRC_AT),
@@ -316,6 +432,7 @@ mod tests {
             schema: Arc::new(Schema::events((0..2).map(source).collect())),
             ledger_entries: EntryNames::default(),
             locator: false,
+            numbering: Numbering::Run,
         }
     }
 
@@ -350,15 +467,60 @@ mod tests {
         let decode = |header: &FileHeader| {
             FileHeader::decode_known(&header.encode(), Some(&known)).expect("decodes")
         };
-        let (first, schema, _) = decode(&header("schema = \",\\\"schema\\\":{\""));
-        let (second, again, _) = decode(&FileHeader { file_index: 9, ..header("other") });
+        let Decoded { header: first, schema, .. } =
+            decode(&header("schema = \",\\\"schema\\\":{\""));
+        let Decoded { header: second, schema: again, .. } =
+            decode(&FileHeader { file_index: 9, ..header("other") });
         assert!(Arc::ptr_eq(&schema, &again) && Arc::ptr_eq(&first.schema, &second.schema));
         assert_eq!(second, FileHeader { file_index: 9, ..header("other") });
         let mut other = header("");
         Arc::make_mut(&mut other.schema).columns[0].name = "another".into();
-        let (third, different, _) = decode(&other);
+        let Decoded { header: third, schema: different, .. } = decode(&other);
         assert!(!Arc::ptr_eq(&schema, &different));
         assert_eq!(third, other);
+    }
+
+    /// The header with other metadata.
+    fn with_json(header: &FileHeader, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        let mut bytes = header.encode();
+        let mut json = serde_json::from_slice(&bytes[FIXED_BYTES..used_bytes(&bytes)]).unwrap();
+        change(&mut json);
+        let json = serde_json::to_vec(&json).unwrap();
+        bytes.truncate(FIXED_BYTES);
+        bytes.extend_from_slice(&json);
+        put(&mut bytes, 16, (json.len() as u32).to_le_bytes());
+        let crc = crc32c_around(&bytes, CRC_AT);
+        put(&mut bytes, CRC_AT, crc.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn numbering_by_file_is_written_and_read_and_its_absence_means_by_run() {
+        let by_file = FileHeader { numbering: Numbering::File, ..header("") };
+        let text = |header: &FileHeader| String::from_utf8_lossy(&header.encode()).into_owned();
+        assert!(text(&by_file).contains(r#""numbering":"file""#));
+        assert!(!text(&header("")).contains(r#""numbering":"#));
+        assert_eq!(FileHeader::decode(&by_file.encode()).unwrap().0, by_file);
+        let said = with_json(&header(""), |json| json["numbering"] = "run".into());
+        assert_eq!(FileHeader::decode(&said).unwrap().0, header(""));
+    }
+
+    #[test]
+    fn a_key_that_is_not_written_is_named_wherever_it_is() {
+        type Change = fn(&mut Value);
+        let changes: [(Change, Option<&str>); 7] = [
+            (|_| (), None),
+            (|json| json["variant"] = 0.into(), None),
+            (|json| json["superseded"] = serde_json::json!([]), None),
+            (|json| json["variant"] = 2.into(), Some("variant")),
+            (|json| json["later"] = "x".into(), Some("later")),
+            (|json| json["schema"]["sources"][1]["sparse"] = true.into(), Some("sparse")),
+            (|json| json["schema"]["columns"][2]["bits"] = "x".into(), Some("bits")),
+        ];
+        for (change, expected) in changes {
+            let encoded = with_json(&header("config"), change);
+            assert_eq!(FileHeader::key_lost(&encoded).unwrap().as_deref(), expected);
+        }
     }
 
     #[test]

@@ -3,13 +3,13 @@
 //! A frame names its file and not its run: its columns are described by the file header alone, and
 //! by that of every other file of the run.
 
-use crate::BLOCK_BYTES;
 use crate::error::FrameError;
 use crate::frame::{FrameSummary, Head};
 use crate::header::FileHeader;
 use crate::read_at::{Patched, ReadAt};
 use crate::reader::{FileReader, OpenOptions};
 use crate::walk::{Walker, Window};
+use crate::{BLOCK_BYTES, VERSION_MINOR};
 
 /// The contents of a file whose header cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,18 +57,20 @@ pub fn find_headless<R: ReadAt + ?Sized>(
 
 impl Headless {
     /// The file's header, made from that of another file of its run: only `file_index` and
-    /// `created_ns` are the file's own, and its random number. `header_bytes` is the other file's.
-    /// `None` if it has no room before the first frame.
-    pub fn header(
+    /// `created_ns` are the file's own, and its random number. `None` if it has no room before the
+    /// first frame. What the other header has and this version does not write is not in it:
+    /// [`FileReader::header_key_lost`].
+    pub fn header<R: ReadAt>(
         &self,
-        other: &FileHeader,
-        header_bytes: u64,
+        other: &FileReader<R>,
         (file_index, created_ns): (u32, u64),
     ) -> Option<Vec<u8>> {
         let file_id = self.file_id;
-        let header = FileHeader { file_index, file_id, created_ns, ..other.clone() };
+        let header = FileHeader { file_index, file_id, created_ns, ..other.header().clone() };
         let room = self.frames.first().map_or(u64::MAX, |first| first.offset);
-        let bytes = header.encode_in(header_bytes.min(room));
+        // As the other's: what a key's absence means depends on the version.
+        let minor = other.header_rest().minor.min(VERSION_MINOR);
+        let bytes = header.encode_in(other.first_frame_offset().min(room), minor);
         (bytes.len() as u64 <= room).then_some(bytes)
     }
 

@@ -22,6 +22,9 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
+    /// A frame that was not written here: its numbers are not missing. No program writes any yet.
+    pub const SKIPPED: Self = Self::Unknown(5);
+
     /// The number in the frame's header.
     pub fn number(self) -> u16 {
         match self {

@@ -40,6 +40,7 @@
 //!     schema: schema.into(),
 //!     ledger_entries: EntryNames::default(),
 //!     locator: false,
+//!     numbering: Numbering::Run,
 //! };
 //! let mut file = header.encode();
 //! let mut toc = TocBuilder::new(&file);
@@ -142,7 +143,7 @@ pub use file_list::{
 };
 pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, Origin, write_frame};
 pub use fuzz::fuzz_file;
-pub use header::FileHeader;
+pub use header::{FileHeader, HeaderRest, Numbering, Superseded};
 pub use headless::{Headless, find_headless};
 pub use kinds::{ColumnKind, Dtype, FrameKind};
 pub use known::KnownSchemas;

@@ -12,21 +12,22 @@ use std::sync::{Arc, OnceLock};
 
 use catchment_model::Ledger;
 
-use crate::BLOCK_BYTES;
 use crate::channels::{ChannelColumns, Spans, decode_spans};
 use crate::checkpoint::{read_chain, read_checkpoint};
 use crate::error::{FrameError, FrameRef, Part};
 use crate::events::EventColumns;
 use crate::frame::{ColumnEntry, FrameSummary};
 use crate::frame_index::FrameIndex;
-use crate::header::FileHeader;
+use crate::header::{Decoded, FileHeader, HeaderRest};
+use crate::kinds::FrameKind;
 use crate::known::{KnownSchema, KnownSchemas};
 use crate::lists::FrameEntry;
 use crate::read_at::ReadAt;
 use crate::stored::{StoredColumn, read_frame_header};
-use crate::toc::{TocFlags, trailer};
-use crate::toc_reader::{Toc, Trailer, header_from_toc};
+use crate::toc::{MINOR_WITHOUT_POSITIONS, TocFlags, trailer};
+use crate::toc_reader::{Toc, TocLocator, Trailer, header_from_toc};
 use crate::walk::{Skipped, Walker, is_zero_between};
+use crate::{BLOCK_BYTES, VERSION_MINOR};
 
 /// How a file that is not closed is opened.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +96,7 @@ pub struct FileReader<R> {
     reader: R,
     file_bytes: u64,
     header: FileHeader,
+    rest: HeaderRest,
     header_problem: Option<FrameError>,
     first_frame: u64,
     index: FrameIndex,
@@ -135,7 +137,7 @@ impl<R: ReadAt> FileReader<R> {
         let mut header_problem = None;
         let header = FileHeader::read(&reader, file_bytes)
             .and_then(|bytes| FileHeader::decode_known(&bytes, known));
-        let (header, schema, first_frame) = match (header, &closed) {
+        let Decoded { header, rest, schema, first_frame } = match (header, &closed) {
             (Ok(header), _) => header,
             // A header that is damaged is read from the TOC's copy. The trailer has a version of
             // its own, so that a file of a later version does not come here.
@@ -153,6 +155,7 @@ impl<R: ReadAt> FileReader<R> {
             reader,
             file_bytes,
             header,
+            rest,
             header_problem,
             first_frame,
             index: FrameIndex::of_tables(Vec::new(), first_frame),
@@ -244,6 +247,37 @@ impl<R: ReadAt> FileReader<R> {
         &self.header
     }
 
+    /// What the file header says besides, and no program writes yet.
+    pub fn header_rest(&self) -> &HeaderRest {
+        &self.rest
+    }
+
+    /// Checks that this is a file of variant 0, the only one that readers of this version give:
+    /// `repair` and `verify` take any.
+    ///
+    /// # Errors
+    /// The variant of the file, or of the first frame that has one.
+    pub fn check_variant(&self) -> Result<(), FrameError> {
+        let of_file = (Part::FileHeader, self.rest.variant);
+        let of_frame = |frame: &FrameSummary| {
+            (Part::FrameHeader(frame.offset), u64::from(frame.info.origin.variant))
+        };
+        let mut all = std::iter::once(of_file).chain(self.index.frames.iter().map(of_frame));
+        match all.find(|(_, variant)| *variant != 0) {
+            Some((part, got)) => Err(FrameError::Variant { part, got }),
+            None => Ok(()),
+        }
+    }
+
+    /// A key of the file header's metadata that this version does not write: a header that is made
+    /// from this one would lack it.
+    ///
+    /// # Errors
+    /// If the file header cannot be read any more.
+    pub fn header_key_lost(&self) -> Result<Option<String>, FrameError> {
+        FileHeader::key_lost(&self.encoded_header()?)
+    }
+
     /// The frames in the order of the file, without the TOC.
     pub fn frames(&self) -> &[FrameSummary] {
         &self.index.frames
@@ -288,7 +322,23 @@ impl<R: ReadAt> FileReader<R> {
     /// The offset and the bytes of the trailer that belongs behind a TOC found by walking.
     pub(crate) fn trailer_of_toc(&self) -> Option<(u64, Vec<u8>)> {
         let toc = self.index.toc_range.as_ref()?;
-        Some((toc.end, trailer(self.header.file_id, toc.start, toc.end - toc.start)))
+        let minor = self.minor_of_toc(toc.start);
+        Some((toc.end, trailer(self.header.file_id, toc.start, toc.end - toc.start, minor)))
+    }
+
+    /// The minor version of a TOC whose trailer is lost: that of the program that began the file,
+    /// which as a rule closed it, and so far as its columns are there.
+    fn minor_of_toc(&self, offset: u64) -> u16 {
+        let minor = self.rest.minor.min(VERSION_MINOR);
+        let (frame, kind, file_id) = (FrameRef::Toc, FrameKind::Toc, self.header.file_id);
+        let locator = TocLocator { frame, kind, offset, file_id };
+        let has_positions = || {
+            Toc::read(&self.reader, &locator, self.file_bytes).is_ok_and(|toc| toc.has_positions())
+        };
+        match self.header.schema.has_positions() && !has_positions() {
+            true => minor.min(MINOR_WITHOUT_POSITIONS),
+            false => minor,
+        }
     }
 
     /// The offset of the next frame of a file that is not closed: behind the last frame or
@@ -516,7 +566,12 @@ impl<R: ReadAt> FileReader<R> {
     pub(crate) fn directory(&self, frame: usize) -> Result<Vec<ColumnEntry>, FrameError> {
         let summary = self.summary(frame)?;
         let (head, header) = read_frame_header(&self.reader, summary.offset, self.file_bytes)?;
-        if head.summary != *summary {
+        let mut listed = *summary;
+        if listed.info.origin.variant == 0 {
+            // A TOC that an earlier `repair` made has no variants.
+            listed.info.origin.variant = head.summary.info.origin.variant;
+        }
+        if head.summary != listed {
             let (part, expected) = (Part::FrameHeader(summary.offset), "what the TOC says");
             let got = u64::from(head.summary.header_crc32c);
             return Err(FrameError::Field { part, field: "header_crc32c", expected, got });

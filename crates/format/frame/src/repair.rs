@@ -9,7 +9,7 @@ use crate::frame::{FrameInfo, FrameSummary};
 use crate::read_at::{Patched, ReadAt};
 use crate::reader::{FileReader, OpenOptions};
 use crate::toc::{TocBuilder, TocFlags};
-use crate::verify::{frame_ledger, verify_frame};
+use crate::verify::{add_new, check_frame};
 use crate::walk::Skipped;
 
 /// The result of `repair`, and the bytes to be written. Nothing has been written yet.
@@ -102,10 +102,10 @@ pub fn repair<R: ReadAt>(
     for (index, summary) in walked.frames().iter().enumerate() {
         let columns = walked.columns(index);
         toc.add_frame(*summary, columns.as_deref().unwrap_or_default());
-        damaged.extend(columns.err());
-        let (added, problems) = frame_ledger(&walked, index);
+        let (added, mut lost) = lost_in(&walked, index);
         ledger.add(&added);
-        damaged.extend(if problems.is_empty() { lost_in(&walked, index) } else { problems });
+        add_new(&mut lost, columns.err());
+        damaged.extend(lost);
     }
     for source in &mut ledger.sources {
         source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
@@ -152,11 +152,12 @@ fn close_again<R: ReadAt>(
     Ok(Some(RepairPlan { closing: Some(closing), ..plan }))
 }
 
-/// What is damaged of a frame. A bad table of checksums by block is not: no data are lost by it.
-fn lost_in<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameError> {
-    let mut problems = verify_frame(file, frame);
+/// What a frame adds to the ledger, and what of it is damaged. A bad table of checksums by block is
+/// not: no data are lost by it.
+fn lost_in<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, Vec<FrameError>) {
+    let (ledger, mut problems) = check_frame(file, frame);
     problems.retain(|problem| !problem.is_bad_table());
-    problems
+    (ledger, problems)
 }
 
 fn untouched<R: ReadAt>(
@@ -167,8 +168,9 @@ fn untouched<R: ReadAt>(
     let (mut ledger, _) = ledger_from(file, ledger_before);
     let mut damaged = Vec::new();
     for index in 0..file.frames().len() {
-        ledger.add(&frame_ledger(file, index).0);
-        damaged.extend(lost_in(file, index));
+        let (added, lost) = lost_in(file, index);
+        ledger.add(&added);
+        damaged.extend(lost);
     }
     Ok(RepairPlan {
         frames: file.frames().to_vec(),
@@ -193,12 +195,17 @@ fn ledger_from<R: ReadAt>(file: &FileReader<R>, before: Option<&Ledger>) -> (Led
 }
 
 /// Numbers that are missing between frames: of each stream, since every stream counts its own, and
-/// whatever their order, since the frames of one stream may stand in several files.
+/// whatever their order, since the frames of one stream may stand in several files. A skipped frame
+/// can stand for several numbers.
 pub fn sequences_missing<'a>(frames: impl Iterator<Item = &'a FrameInfo>) -> u64 {
-    let mut numbers: Vec<(u32, u64)> =
-        frames.map(|info| (info.origin.stream, info.sequence)).collect();
+    let mut numbers: Vec<_> = frames.map(|info| (info.origin.stream, info.numbers())).collect();
     numbers.sort_unstable();
-    let steps = numbers.windows(2).filter(|pair| pair[0].0 == pair[1].0);
-    let steps = steps.map(|pair| (pair[1].1 - pair[0].1).saturating_sub(1));
-    steps.fold(0, u64::saturating_add)
+    let (mut missing, mut before) = (0u64, None);
+    for (stream, (first, last)) in numbers {
+        let end = before.filter(|(of, _)| *of == stream).map(|(_, end): (u32, u64)| end);
+        let gap = end.map_or(0, |end| first.saturating_sub(end).saturating_sub(1));
+        missing = missing.saturating_add(gap);
+        before = Some((stream, end.map_or(last, |end| end.max(last))));
+    }
+    missing
 }

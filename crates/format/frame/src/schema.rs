@@ -159,6 +159,11 @@ impl Schema {
         self.columns.iter().find(|c| c.source == source && c.kind == *kind).map(|c| c.id)
     }
 
+    /// Whether frames can say how far each source was decided.
+    pub(crate) fn has_positions(&self) -> bool {
+        self.columns.iter().any(|column| column.kind.name() == "source_positions")
+    }
+
     /// Whether ids and references are right.
     ///
     /// # Errors

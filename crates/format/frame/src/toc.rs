@@ -11,6 +11,7 @@ use catchment_model::Ledger;
 use crate::bytes::put;
 use crate::checksum::{crc32c, crc32c_around};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, Origin, write_frame_behind};
+use crate::header::Decoded;
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{RECORD_BYTES, encode_ledger_total};
 use crate::lists::{ListPacker, Lists, add_frame};
@@ -62,6 +63,9 @@ pub struct TocBuilder {
     /// The file header without its padding.
     file_header: Vec<u8>,
     file_id: u64,
+    variant: u32,
+    /// The minor version that its trailer has.
+    minor: u16,
     frames: Vec<FrameSummary>,
     lists: Lists,
     /// How many of the frames are in checkpoints.
@@ -79,12 +83,21 @@ impl TocBuilder {
     /// # Panics
     /// If they are no file header.
     pub fn new(encoded_file_header: &[u8]) -> Self {
-        let (header, _) =
-            crate::FileHeader::decode(encoded_file_header).expect("an encoded file header");
+        let Decoded { header, rest, .. } =
+            crate::FileHeader::decode_known(encoded_file_header, None)
+                .expect("an encoded file header");
+        let minor = match header.schema.has_positions() {
+            // In a table of version 1.3, no column of positions means that there are none. Of a
+            // lower version's, readers look for them in the frames.
+            true => MINOR_WITHOUT_POSITIONS,
+            false => VERSION_MINOR,
+        };
         let used = crate::header::used_bytes(encoded_file_header);
         Self {
             file_header: encoded_file_header[..used].to_vec(),
             file_id: header.file_id,
+            variant: u32::try_from(rest.variant).unwrap_or(0),
+            minor,
             frames: Vec::new(),
             lists: Lists::new(),
             checkpointed: 0,
@@ -141,7 +154,7 @@ impl TocBuilder {
     pub fn finish(&self, offset: u64, ledger_total: &Ledger, flags: TocFlags) -> Vec<u8> {
         let info = self.info(FrameKind::Toc, 0, flags);
         let (mut bytes, summary) = self.table(info, 0, offset, ledger_total);
-        bytes.extend_from_slice(&trailer(self.file_id, offset, summary.frame_bytes));
+        bytes.extend_from_slice(&trailer(self.file_id, offset, summary.frame_bytes, self.minor));
         bytes
     }
 
@@ -202,7 +215,7 @@ impl TocBuilder {
             key_last: with_rows().map(|info| info.key_last).max().unwrap_or(0),
             rows: frames.len() as u64,
             // Whose sequence it is.
-            origin: Origin { stream, ..Origin::SINGLE },
+            origin: Origin { stream, variant: self.variant, ..Origin::SINGLE },
         }
     }
 
@@ -297,11 +310,11 @@ fn entry(id: u32, codec: Codec, raw_bytes: usize, rows: usize) -> ColumnEntry {
 /// | magic | major | minor | crc32c | file_id | file_bytes | toc_offset | toc_bytes | zeros     |
 /// +-------+-------+-------+--------+---------+------------+------------+-----------+-----------+
 /// ```
-pub(crate) fn trailer(file_id: u64, toc_offset: u64, toc_bytes: u64) -> Vec<u8> {
+pub(crate) fn trailer(file_id: u64, toc_offset: u64, toc_bytes: u64, minor: u16) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES as usize];
     put(&mut block, 0, TRAILER_MAGIC);
     put(&mut block, 8, VERSION_MAJOR.to_le_bytes());
-    put(&mut block, 10, VERSION_MINOR.to_le_bytes());
+    put(&mut block, 10, minor.to_le_bytes());
     put(&mut block, 16, file_id.to_le_bytes());
     put(&mut block, 24, (toc_offset + toc_bytes + BLOCK_BYTES).to_le_bytes());
     put(&mut block, 32, toc_offset.to_le_bytes());
@@ -322,6 +335,10 @@ pub(crate) const INDEX: u32 = 3;
 pub(crate) const LISTS: u32 = 4;
 pub(crate) const LEDGER: u32 = 5;
 pub(crate) const FILE_HEADER: u32 = 6;
+/// The newest positions of sources, which this version does not write.
+pub(crate) const POSITIONS: u32 = 7;
+/// The highest minor version whose tables have no column of positions.
+pub(crate) const MINOR_WITHOUT_POSITIONS: u16 = 2;
 
 /// Sizes of the records that this version writes; those it reads may be longer.
 pub(crate) const FRAME_RECORD_BYTES: usize = 80;

@@ -18,8 +18,8 @@ use crate::read_at::{Ahead, ReadAt, read_exact};
 use crate::stored::{StoredColumn, check_entry, read_frame_header};
 use crate::toc::{
     BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX, INDEX_BLOCK_RECORDS,
-    INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LISTS, ORIGIN_BYTES, TRAILER_BYTES, TRAILER_CRC_AT,
-    TRAILER_MAGIC, TocFlags,
+    INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LISTS, ORIGIN_BYTES, POSITIONS, TRAILER_BYTES,
+    TRAILER_CRC_AT, TRAILER_MAGIC, TocFlags,
 };
 use crate::{BLOCK_BYTES, VERSION_MAJOR};
 
@@ -221,6 +221,11 @@ impl Toc {
         let mut bytes = Vec::new();
         self.read_column(reader, FILE_HEADER, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Whether it has the positions of sources.
+    pub(crate) fn has_positions(&self) -> bool {
+        self.entry(POSITIONS).is_ok()
     }
 
     /// The ledger's total.

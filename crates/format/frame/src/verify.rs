@@ -1,6 +1,6 @@
 //! What a frame contributes to the ledger, and whether its columns agree with each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::{Range, RangeInclusive};
 
 use catchment_codec::CodecError;
@@ -62,6 +62,15 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
 /// checksum. A bad table of checksums by block is named too, though no data are lost by it
 /// ([`FrameError::is_bad_table`]).
 pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameError> {
+    check_frame(file, frame).1
+}
+
+/// As [`frame_ledger`] and [`verify_frame`], together: what is damaged in one place keeps nothing
+/// else from being checked, and is named once.
+pub(crate) fn check_frame<R: ReadAt>(
+    file: &FileReader<R>,
+    frame: usize,
+) -> (Ledger, Vec<FrameError>) {
     let mut problems = Vec::new();
     let entries = match file.directory(frame) {
         Ok(entries) => entries,
@@ -85,12 +94,17 @@ pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameE
         let column = file.stored_column(frame, entry).ok()?;
         column.blocks().err().filter(FrameError::is_bad_table)
     });
-    if problems.is_empty() {
-        problems.extend(frame_ledger(file, frame).1);
-    }
-    // Last: they keep nothing else from being checked.
+    let (ledger, contradictions) = frame_ledger(file, frame);
+    add_new(&mut problems, contradictions);
     problems.extend(bad_tables);
-    problems
+    (ledger, problems)
+}
+
+/// Adds the problems that are not among those found before: a column that cannot be read is met
+/// again by every check that needs it.
+pub(crate) fn add_new(problems: &mut Vec<FrameError>, more: impl IntoIterator<Item = FrameError>) {
+    let mut named: HashSet<_> = problems.iter().map(ToString::to_string).collect();
+    problems.extend(more.into_iter().filter(|problem| named.insert(problem.to_string())));
 }
 
 impl<R: ReadAt> FileReader<R> {

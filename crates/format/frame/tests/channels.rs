@@ -85,7 +85,11 @@ fn what_channels_say_that_cannot_be_is_named() {
     };
     one(problems_of(|m| m.frames[0].columns[0].start.1 += 1), "start_ns is 1400000000000000001");
     one(problems_of(|m| m.frames[0].columns[0].start.0 += 1), "the time of first_sample");
-    one(problems_of(|m| m.frames[0].columns[1].rows -= 1), "what rows, dtype and shape give");
+    // The header contradicts it as well.
+    let rows = problems_of(|m| m.frames[0].columns[1].rows -= 1);
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert!(rows[0].contains("what rows, dtype and shape give"), "{rows:?}");
+    assert!(rows[1].contains("the samples of all channels"), "{rows:?}");
     one(problems_of(|m| m.frames[0].columns[1].dtype = Dtype::F64), "dtype is 10");
     let early = problems_of(|m| m.frames[0].times.1 -= FRAME_NS / 2);
     assert!(early.iter().all(|text| text.contains("in the frame's time range")), "{early:?}");

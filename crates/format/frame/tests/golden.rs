@@ -61,7 +61,13 @@ fn of_streams() -> Golden {
     let mut schema = Schema::clone(&model.header.schema);
     schema.sources[0].malformed_reasons = vec!["short".into(), "trailer".into()];
     model.header.schema = schema.into();
-    let origin = |stream, epoch, first_slice| Origin { stream, epoch, first_slice, slice_count: 4 };
+    let origin = |stream, epoch, first_slice| Origin {
+        stream,
+        epoch,
+        first_slice,
+        slice_count: 4,
+        variant: 0,
+    };
     model.origins = vec![origin(1, 1, 0), origin(2, 1, 4), origin(1, 2, 1 << 40)];
     Golden { version: "1.2", name: "events-streams", about, model, codec: Codec::Lz4, closed: true }
 }
@@ -239,7 +245,7 @@ fn frame_as_read<R: ReadAt>(file: &FileReader<R>, frame: usize, model: &Model) -
             counts[entry] = 0;
         }
     }
-    let Origin { stream, epoch, first_slice, slice_count } = file.frames()[frame].info.origin;
+    let Origin { stream, epoch, first_slice, slice_count, .. } = file.frames()[frame].info.origin;
     let mut described = json!({
         "sequence": file.frames()[frame].info.sequence,
         "keys": keys,

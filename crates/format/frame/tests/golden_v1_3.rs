@@ -15,7 +15,7 @@ use catchment_frame::{
     BLOCK_CHECKSUMS, BlockChecksums, ChannelInfo, Codec, ColumnEntry, ColumnInfo, ColumnKind,
     ColumnProblem, Dtype, FileHeader, FileReader, FrameError, FrameInfo, FrameKind, FrameSummary,
     ReadAt, SampleRun, Schema, StoredColumn, TocBuilder, TocFlags, crc32c, frame_ledger, repair,
-    verify_frame, write_frame,
+    sequences_missing, verify_frame, write_frame,
 };
 use catchment_model::{Ledger, SampleRate};
 use common::channels::{FIRST_NS, FRAME_NS, Samples, channel_frame};
@@ -41,10 +41,10 @@ fn half_zeros(frame: u64, sample: u64) -> u8 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_be_bytes()[0]
 }
 
-/// A file of channels of single bytes: name and samples a second.
-fn channel_header(channels: &[(&str, u64)], locator: bool) -> FileHeader {
+/// A file of channels of one type: name and samples a second.
+fn channel_header(dtype: Dtype, channels: &[(&str, u64)], locator: bool) -> FileHeader {
     let channels = channels.iter().map(|(name, samples)| {
-        ChannelInfo::new(*name, Dtype::U8, SampleRate::new(*samples, 1).expect("a rate"))
+        ChannelInfo::new(*name, dtype, SampleRate::new(*samples, 1).expect("a rate"))
     });
     let mut header = header(1);
     let schema = Schema::channels(header.schema.sources.clone(), channels.collect());
@@ -59,7 +59,9 @@ fn samples_of(header: &FileHeader, frame: u64, value: fn(u64, u64) -> u8) -> Vec
         let range = channel.rate.samples_of_slice(FIRST_NS / FRAME_NS + frame, FRAME_NS);
         let rows = range.end - range.start;
         let runs = vec![SampleRun { row: 0, rows, first_sample: range.start }];
-        Samples { id: channel.id, runs, raw: (0..rows).map(|n| value(frame, n)).collect() }
+        let bytes = if channel.dtype == Dtype::U16 { 2 } else { 1 };
+        let sample = |n| u16::from(value(frame, n)).to_le_bytes().into_iter().take(bytes);
+        Samples { id: channel.id, runs, raw: (0..rows).flat_map(sample).collect() }
     };
     channels.map(one).collect()
 }
@@ -71,7 +73,12 @@ fn blocks_model(
     coding: Coding,
     value: fn(u64, u64) -> u8,
 ) -> Model {
-    let mut model = Model { header: channel_header(channels, true), ..Model::new(1) };
+    // Codecs of numbers want numbers of more than a byte.
+    let dtype = match coding {
+        Coding::For | Coding::Pcodec { .. } => Dtype::U16,
+        _ => Dtype::U8,
+    };
+    let mut model = Model { header: channel_header(dtype, channels, true), ..Model::new(1) };
     for frame in 0..frames {
         let samples = samples_of(&model.header, frame, value);
         model.frames.push(channel_frame(&model.header, frame, &samples, None, coding));
@@ -108,6 +115,17 @@ fn goldens() -> Vec<(&'static str, Vec<u8>, Value)> {
         ),
         ("blocks-blosc", of(blosc), described("blosc with a table", true, &ENCODED, zeros)),
         ("blocks-lz4", of(Coding::Lz4), described("lz4 with a table", true, &ENCODED, zeros)),
+        (
+            "blocks-zstd",
+            of(Coding::Zstd { level: 3 }),
+            described("zstd with a table", true, &ENCODED, zeros),
+        ),
+        ("blocks-for", of(Coding::For), described("for with a table", true, &ENCODED, zeros)),
+        (
+            "blocks-pcodec",
+            of(Coding::Pcodec { level: 8 }),
+            described("pcodec with a table", true, &ENCODED, zeros),
+        ),
         damaged(),
         reserved(),
     ]
@@ -130,6 +148,17 @@ impl Made {
         self.summary.header_crc32c = sealed(&mut self.bytes[..128 + 64], 12);
     }
 
+    /// A value of the table, and the last checksum that covers it.
+    fn set_value(&mut self, block: usize, value: u32) {
+        let table = self.table();
+        let at = table.start + 4 * block;
+        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let mut covered = self.entry.crc32c.to_le_bytes().to_vec();
+        covered.extend_from_slice(&self.entry.stored_bytes.to_le_bytes());
+        covered.extend_from_slice(&self.bytes[table.start..table.end - 4]);
+        self.bytes[table.end - 4..table.end].copy_from_slice(&crc32c(&covered).to_le_bytes());
+    }
+
     fn stored(&self) -> Range<usize> {
         self.entry.offset as usize..(self.entry.offset + self.entry.stored_bytes) as usize
     }
@@ -149,17 +178,17 @@ fn sealed(bytes: &mut [u8], at: usize) -> u32 {
 
 fn damaged() -> (&'static str, Vec<u8>, Value) {
     let short = ("X1:SHORT", 1_000);
-    let header = channel_header(&[DAMAGED, short], false);
+    let header = channel_header(Dtype::U8, &[DAMAGED, short], false);
     let mut file = header.encode();
     let mut toc = TocBuilder::new(&file);
     let mut sound: Option<Made> = None;
-    for number in 0..6u64 {
+    for number in 0..7u64 {
         let samples = samples_of(&header, number, value);
         let one = &samples[usize::from(number == 5)];
         let frame = channel_frame(&header, number, std::slice::from_ref(one), None, Coding::None);
         let mut encoder = catchment_codec::ColumnEncoder::new();
         let (mut entry, stored) = frame.columns[0].encode(&mut encoder, &header.schema);
-        if number >= 4 {
+        if [4, 5].contains(&number) {
             entry.flags = 0;
         }
         let info = FrameInfo {
@@ -182,6 +211,8 @@ fn damaged() -> (&'static str, Vec<u8>, Value) {
                 made.bytes[table.clone()].copy_from_slice(&stale.bytes[table]);
             }
             (4 | 5, _) => made.set_flags(BLOCK_CHECKSUMS),
+            // A writer's mistake: the value of block 1 is wrong, and the last checksum covers it.
+            (6, _) => made.set_value(1, 0x0bad_cafe),
             _ => {}
         }
         toc.add_frame(made.summary, &[made.entry]);
@@ -221,6 +252,7 @@ fn damaged_answers() -> Value {
             frame("data and table of another column", DAMAGED.0, false, &all_but(false)),
             frame("a table beyond the frame", DAMAGED.0, true, &all_but(true)),
             frame("the flag on a short column", "X1:SHORT", true, &[(0, 10, true, true)]),
+            frame("a wrong value under a right last CRC", DAMAGED.0, true, &all_but(true)),
         ],
     })
 }
@@ -253,7 +285,7 @@ const LATER_KINDS: [(&str, Dtype, u64); 5] = [
 
 /// Columns of kinds, flags and codecs that are specified and that no program writes yet.
 fn reserved() -> (&'static str, Vec<u8>, Value) {
-    let mut model = some_model(13, 3, 8, Codec::None);
+    let mut model = some_model(13, 5, 8, Codec::None);
     let mut schema = Schema::clone(&model.header.schema);
     let next = schema.columns.iter().map(|column| column.id).max().expect("columns") + 1;
     for (id, (kind, dtype, _)) in (next..).zip(LATER_KINDS) {
@@ -300,9 +332,10 @@ fn reserved() -> (&'static str, Vec<u8>, Value) {
                     columns.iter_mut().find(|(entry, _)| entry.id == qualified).expect("there");
                 entry.codec = Codec::from_number(1 << 15);
             }
-            // Skipped: header fields and increments alone.
+            // Skipped: header fields and increments alone. The second one is four frames merged.
             _ => {
-                (info.kind, info.rows) = (FrameKind::Unknown(5), 1);
+                (info.kind, info.rows) = (FrameKind::SKIPPED, if index == 3 { 4 } else { 1 });
+                info.sequence = if index == 4 { 7 } else { index as u64 };
                 columns.retain(|(entry, _)| entry.id == increments);
             }
         }
@@ -314,8 +347,8 @@ fn reserved() -> (&'static str, Vec<u8>, Value) {
     let tail = toc.finish(file.len() as u64, &Ledger::new(3), TocFlags::default());
     file.extend_from_slice(&tail);
     let described = json!({
-        "about": "an event frame with later kinds and flags, one with a qualified payload, and a \
-                  skipped one",
+        "about": "an event frame with later kinds and flags, one with a qualified payload, and \
+                  skipped ones: of frame 2, of 3 to 6, of 7",
         "closed": true,
         "variant": 0,
         "event_frames": 2,
@@ -397,7 +430,10 @@ fn golden_files_have_the_frames_that_this_version_writes() {
 
 #[test]
 fn golden_columns_have_tables_of_their_blocks() {
-    for name in ["blocks-none", "blocks-unclosed", "blocks-blosc", "blocks-lz4"] {
+    let encoded = ["blosc", "lz4", "zstd", "for", "pcodec"].map(|codec| format!("blocks-{codec}"));
+    let raw = ["blocks-none", "blocks-unclosed"].map(str::to_owned);
+    for name in raw.into_iter().chain(encoded) {
+        let name = name.as_str();
         let (bytes, _) = read_golden(name);
         let file = FileReader::open(&bytes).expect("opens");
         for frame in 0..file.frames().len() {
@@ -449,7 +485,7 @@ fn golden_damage_is_found_where_it_is_and_nowhere_else() {
         }
         let problems = verify_frame(&file, number);
         let bad_table = problems.iter().any(FrameError::is_bad_table);
-        assert_eq!(bad_table, [2, 3, 4].contains(&number), "{about}");
+        assert_eq!(bad_table, [2, 3, 4, 6].contains(&number), "{about}");
         let of_data = problems.iter().filter(|problem| !problem.is_bad_table()).count();
         assert_eq!(of_data == 0, described["whole"] == true, "{about}");
     }
@@ -484,6 +520,8 @@ fn golden_reserved_parts_are_passed_over_and_qualified_columns_refused() {
         }
         assert!(verify_frame(&file, frame).is_empty(), "frame {frame}");
     }
+    let infos = file.frames().iter().map(|frame| &frame.info);
+    assert_eq!((file.frames().len(), sequences_missing(infos)), (5, 0));
     // What a later kind counts is not of this version's books.
     let (ledger, problems) = frame_ledger(&file, 2);
     assert!(problems.is_empty() && ledger == Ledger::new(3));

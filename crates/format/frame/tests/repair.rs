@@ -3,7 +3,8 @@
 use crate::common;
 use catchment_fixtures::Random;
 use catchment_frame::{
-    Codec, FileReader, RepairPlan, SkippedReason, frame_ledger, repair, verify_frame,
+    Codec, ColumnInfo, ColumnKind, Dtype, FileReader, FrameInfo, FrameKind, Origin, RepairPlan,
+    Schema, SkippedReason, crc32c, frame_ledger, repair, sequences_missing, verify_frame,
 };
 use catchment_model::{Entry, Ledger};
 use common::{Model, assert_holds, some_model};
@@ -202,4 +203,118 @@ fn columns_that_contradict_each_other_are_named() {
         problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["frame 0, column 9: its bytes are not the sum of the lengths"]
     );
+}
+
+/// The file as a program of that minor version would have begun it.
+fn of_minor(mut file: Vec<u8>, minor: u16) -> Vec<u8> {
+    let used = 64 + u32::from_le_bytes(file[16..20].try_into().expect("four")) as usize;
+    file[10..12].copy_from_slice(&minor.to_le_bytes());
+    file[20..24].fill(0);
+    let crc = crc32c(&file[..used]);
+    file[20..24].copy_from_slice(&crc.to_le_bytes());
+    file
+}
+
+/// The minor version in a closed file's trailer.
+fn trailer_minor(closed: &[u8]) -> u16 {
+    let at = closed.len() - 4_096 + 10;
+    u16::from_le_bytes(closed[at..at + 2].try_into().expect("two"))
+}
+
+#[test]
+fn the_toc_of_a_1_2_file_with_bad_data_is_kept_where_only_its_trailer_is_lost() {
+    let mut model = some_model(29, 2, 9, Codec::Lz4);
+    // Version 1.2 had no flag for it.
+    model.ledger.sources[1][Entry::FragmentsBadTag] = 1;
+    let closed = model.encode().closed;
+    let longer = [&*closed, &[7; 4_096]].concat();
+    let shorter = closed[..closed.len() - 4_096].to_vec();
+    for bytes in [longer, shorter] {
+        let old = of_minor(bytes.clone(), 2);
+        let plan = repair(&old, None).expect("plans");
+        assert!(plan.flags.run_ended && !plan.flags.repaired, "{:?}", plan.flags);
+        let repaired = apply(&old, &plan);
+        let file = FileReader::open(&repaired).expect("opens");
+        assert!(file.closed() && file.verify_index().is_empty());
+        assert_eq!(file.ledger().expect("a ledger"), Some(&model.ledger));
+        assert_eq!((repaired.len(), trailer_minor(&repaired)), (closed.len(), 2));
+        // A TOC of version 1.3 that does not say so contradicts itself.
+        let plan = repair(&bytes, None).expect("plans");
+        assert!(plan.flags.repaired && !plan.flags.run_ended);
+        assert_eq!(trailer_minor(&apply(&bytes, &plan)), 3);
+    }
+}
+
+#[test]
+fn a_toc_without_the_positions_that_frames_may_have_is_not_announced_as_1_3() {
+    let mut model = some_model(30, 2, 9, Codec::Lz4);
+    let plain = repair(&model.encode().unclosed, None).expect("plans");
+    assert_eq!(trailer_minor(&plain.closing.expect("a TOC").bytes), 3);
+    let mut schema = Schema::clone(&model.header.schema);
+    let kind = ColumnKind::Unknown("source_positions".into());
+    schema.columns.push(ColumnInfo::new(1_000, kind, Dtype::Record));
+    model.header.schema = schema.into();
+    let unclosed = model.encode().unclosed;
+    let repaired = apply(&unclosed, &repair(&unclosed, None).expect("plans"));
+    assert_eq!(trailer_minor(&repaired), 2);
+    // Nor where that TOC loses its trailer.
+    let cut = &repaired[..repaired.len() - 4_096];
+    assert_eq!(apply(cut, &repair(cut, None).expect("plans")), repaired);
+}
+
+#[test]
+fn repair_keeps_the_variant_of_frames() {
+    let mut model = some_model(31, 2, 9, Codec::Lz4);
+    model.origins = vec![Origin { variant: 3, ..Origin::SINGLE }; 2];
+    let unclosed = model.encode().unclosed;
+    let repaired = apply(&unclosed, &repair(&unclosed, None).expect("plans"));
+    let file = FileReader::open(&repaired).expect("opens");
+    assert!(file.closed() && file.frames().iter().all(|frame| frame.info.origin.variant == 3));
+    assert!((0..2).all(|frame| verify_frame(&file, frame).is_empty()));
+}
+
+#[test]
+fn a_skipped_frame_stands_for_as_many_numbers_as_it_has_rows() {
+    let frame = |kind, sequence, rows| FrameInfo { kind, sequence, rows, ..FrameInfo::EMPTY };
+    let (events, skipped) = (FrameKind::Events, FrameKind::SKIPPED);
+    for (frames, missing) in [
+        (vec![frame(events, 0, 9), frame(events, 1, 9), frame(events, 4, 9)], 2),
+        (vec![frame(events, 0, 9), frame(skipped, 1, 3), frame(events, 4, 9)], 0),
+        (vec![frame(events, 4, 9), frame(skipped, 1, 2), frame(events, 0, 9)], 1),
+        (vec![frame(skipped, 0, 0), frame(events, 1, 9)], 0),
+        // Some of them are there as well.
+        (vec![frame(skipped, 0, 5), frame(events, 2, 9), frame(events, 7, 9)], 2),
+        (vec![frame(events, 0, 9), frame(skipped, 1, u64::MAX)], 0),
+    ] {
+        assert_eq!(sequences_missing(frames.iter()), missing, "{frames:?}");
+    }
+}
+
+#[test]
+fn damage_in_one_column_hides_no_contradiction_and_the_other_way_round() {
+    let mut model = some_model(32, 1, 6, Codec::None);
+    model.frames[0].keys.0 += 1;
+    let encoded = model.encode();
+    let mut bytes = encoded.unclosed.clone();
+    for id in [0, 6] {
+        let column = encoded.entries[0].iter().find(|entry| entry.id == id).expect("a column");
+        bytes[(encoded.frames[0].offset + column.offset) as usize + 3] ^= 0x40;
+    }
+    let named = |problems: &[catchment_frame::FrameError]| {
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let plan = repair(&bytes, None).expect("plans");
+    let found = named(&plan.damaged);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("frame 0, column 0: checksum"), "{found:?}");
+    assert!(found[1].starts_with("frame 0, column 6: checksum"), "{found:?}");
+    // The keys can be read again, and are not what the header says.
+    let column = encoded.entries[0].iter().find(|entry| entry.id == 0).expect("keys");
+    bytes[(encoded.frames[0].offset + column.offset) as usize + 3] ^= 0x40;
+    let file = FileReader::open(&bytes).expect("opens");
+    let plan = repair(&bytes, None).expect("plans");
+    let found = named(&verify_frame(&file, 0));
+    assert_eq!((found.len(), &found), (2, &named(&plan.damaged)), "{found:?}");
+    assert!(found[0].starts_with("frame 0, column 6: checksum"), "{found:?}");
+    assert!(found[1].contains("key_first"), "{found:?}");
 }

@@ -280,6 +280,7 @@ impl FileMaker {
             schema: Arc::clone(&self.schema),
             ledger_entries: EntryNames::default(),
             locator: true,
+            numbering: catchment_frame::Numbering::Run,
         };
         let attached = Durability::new(self.schema.sources.len());
         let parts = FileParts { id, path, is_listed: true, attached };

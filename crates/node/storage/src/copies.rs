@@ -1,16 +1,17 @@
 //! Frames that stand in a run more than once, and which copy of each is read.
 //!
 //! A frame can be sent or written again, because it was not known that it had been written. It is
-//! identified by stream and sequence, in any file. Of equal frames readers take the first that is
-//! whole: what can be read once must not be hidden by a damaged copy. Where no frame stands twice,
-//! nothing is read to find that out; of those that do, up to 1 GiB is verified when the run is
-//! opened, and beyond that the first copy is taken for whole.
+//! identified by stream, variant and sequence, in any file; only variant 0 is read, so that stream
+//! and sequence tell frames apart. Of equal frames readers take the first that is whole: what can
+//! be read once must not be hidden by a damaged copy. Where no frame stands twice, nothing is read
+//! to find that out; of those that do, up to 1 GiB is verified when the run is opened, and beyond
+//! that the first copy is taken for whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 
-use catchment_frame::{ColumnEntry, FrameInfo, FrameSummary, verify_frame};
+use catchment_frame::{ColumnEntry, FrameInfo, FrameSummary, Numbering, verify_frame};
 use serde::Serialize;
 
 use crate::open::RunFile;
@@ -119,8 +120,10 @@ fn groups(files: &[RunFile]) -> Vec<Vec<Location>> {
     copies.into_values().collect()
 }
 
-/// Whether two frames say the same: ranges and rows, and all columns by their checksums. Trends
-/// restart the numbering of frames in each of their files: equal numbers mean different frames.
+/// Whether two frames say the same: ranges and rows, and all columns by their sizes. Since version
+/// 1.3 a frame that is written again may have other codecs, and with them other checksums. In
+/// files of before, and where each file numbers its frames anew, as in trends, frames with equal
+/// numbers can be different ones: there checksums must be equal, too.
 fn agree(files: &[RunFile], one: Location, other: Location) -> bool {
     let frame = |(file, index): Location| -> &FrameSummary { &files[file].reader.frames()[index] };
     // Whoever sent a frame again may have had another epoch: stream and sequence are its identity.
@@ -132,14 +135,16 @@ fn agree(files: &[RunFile], one: Location, other: Location) -> bool {
     if info(one) != info(other) {
         return false;
     }
+    let stored_alike = ![one, other].into_iter().all(|(file, _)| numbers_identify(&files[file]));
     let contents = |(file, index): Location| {
         let of = |entry: &ColumnEntry| {
-            (entry.id, entry.codec, entry.raw_bytes, entry.rows, entry.crc32c)
+            let stored = stored_alike.then_some((entry.codec, entry.crc32c));
+            (entry.id, entry.raw_bytes, entry.rows, stored)
         };
         let entries = files[file].reader.columns(index).ok()?;
+        // A damaged header's columns come from the TOC, in another order.
         let mut contents: Vec<_> = entries.iter().map(of).collect();
-        // Of a frame whose header is damaged they come in another order.
-        contents.sort_unstable_by_key(|column| column.0);
+        contents.sort_unstable_by_key(|&(id, ..)| id);
         Some(contents)
     };
     match (contents(one), contents(other)) {
@@ -147,6 +152,12 @@ fn agree(files: &[RunFile], one: Location, other: Location) -> bool {
         // A damaged directory says nothing else; a frame without rows has no ranges to go by.
         _ => frame(one).info.rows > 0,
     }
+}
+
+/// Whether the numbers of a file's frames are those of the run's frames, as its header says.
+fn numbers_identify(file: &RunFile) -> bool {
+    let minor = file.reader.header_rest().minor;
+    minor >= NUMBERING_MINOR && file.header().numbering == Numbering::Run
 }
 
 /// What is wrong with a frame; none if it is whole, or no more frames are to be verified.
@@ -165,3 +176,5 @@ fn problem(files: &mut [RunFile], (file, index): Location, bytes_left: &mut u64)
 
 /// Bytes of frames that are verified because they stand in a run more than once.
 const VERIFIED_BYTES_MAX: u64 = 1 << 30;
+/// The minor version since which headers say what the numbers count.
+const NUMBERING_MINOR: u16 = 3;

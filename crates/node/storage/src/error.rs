@@ -96,6 +96,20 @@ pub enum StorageError {
         /// How the two differ.
         differ: &'static str,
     },
+    /// A frame that the run was resumed before, and that is no longer the run's.
+    #[error(
+        "{}: frame {sequence} of stream {stream} is superseded, since the run was resumed before it; \
+         this program does not read runs with such frames",
+        path.display()
+    )]
+    Superseded {
+        /// The file.
+        path: PathBuf,
+        /// The frame's stream.
+        stream: u32,
+        /// Its number.
+        sequence: u64,
+    },
     /// A column that cannot be read, or columns that contradict each other; the rest of the run can
     /// be read.
     #[error("{}: frame {frame}, {kind}{}: {problem}", path.display(), of(channel, source_name))]
@@ -176,6 +190,7 @@ impl StorageError {
             | Self::Trend { .. }
             | Self::ForeignFile { .. }
             | Self::SchemaDiffers { .. }
+            | Self::Superseded { .. }
             | Self::IndexTwice { .. } => true,
             Self::Disk(_)
             | Self::Read { .. }

@@ -32,6 +32,7 @@ mod repair;
 mod restore;
 mod run;
 mod run_files;
+mod superseded;
 mod trend;
 mod trend_files;
 mod trend_mend;

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::error::StorageError;
 use crate::parallel;
+use crate::superseded;
 
 /// Extension of frame files.
 pub const EXTENSION: &str = "catch";
@@ -204,7 +205,9 @@ pub(crate) fn files(
             FileProblem::Unreadable { path, error } => StorageError::Frame { path, source: error },
             _ => StorageError::Blank { path: path.to_owned() },
         })?;
-        return Ok((vec![file], Vec::new()));
+        let files = vec![file];
+        superseded::refuse(&files)?;
+        return Ok((files, Vec::new()));
     }
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     let paths = paths(path)?;
@@ -380,6 +383,9 @@ pub(crate) fn open_file(
     });
     match opened {
         Ok(reader) => {
+            if let Err(error) = reader.check_variant() {
+                return Ok(Err(unreadable(&path, error)));
+            }
             if cold {
                 announce_index(&file, &reader);
             }
@@ -446,7 +452,7 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
             return Err(StorageError::IndexTwice { index, path, first, differ });
         }
     }
-    Ok(())
+    superseded::refuse(files)
 }
 
 /// Schemas met in this process: a run's files have the same, and runs are opened again and again.

@@ -71,6 +71,7 @@ pub fn reframe(
         config: header.config.clone(),
         emulated: header.emulated,
         schema: Schema::clone(&header.schema),
+        numbering: header.numbering,
     };
     let codings = options.codings.clone().unwrap_or_default();
     let writer = RunWriter::create(new, WriteOptions { codings, ..options.write.clone() })?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
-    ColumnKind, FILE_LIST_NAME, FileHeader, FileReader, FrameError, FrameKind, Headless,
+    ColumnKind, FILE_LIST_NAME, FileHeader, FileReader, FrameError, FrameKind, Headless, Numbering,
 };
 
 use crate::error::StorageError;
@@ -31,9 +31,8 @@ pub(crate) struct Lost {
 /// Another file of the run, whose header is whole.
 pub(crate) struct Sibling<'a> {
     path: &'a Path,
+    reader: &'a FileReader<ReadFile>,
     header: &'a FileHeader,
-    /// Where its first frame begins.
-    header_bytes: u64,
     /// Numbers of its frames.
     sequences: Option<RangeInclusive<u64>>,
 }
@@ -44,8 +43,8 @@ impl<'a> Sibling<'a> {
         let ends = frames.first().zip(frames.last());
         Self {
             path,
+            reader,
             header: reader.header(),
-            header_bytes: reader.first_frame_offset(),
             sequences: ends.map(|(first, last)| first.info.sequence..=last.info.sequence),
         }
     }
@@ -103,9 +102,16 @@ impl Lost {
             let (one, other) = (sibling.path.display(), other.path.display());
             return Err(format!("{one} and {other} are of two runs, and either may be this one's"));
         }
+        let lost = sibling.reader.header_key_lost().map_err(|error| error.to_string())?;
+        if let Some(key) = lost {
+            let from = sibling.path.display();
+            return Err(format!(
+                "the header of {from} has {key:?}, which this program does not write"
+            ));
+        }
         let index = self.index(siblings)?;
         let created_ns = self.begun_ns(sibling.header);
-        let made = self.found.header(sibling.header, sibling.header_bytes, (index, created_ns));
+        let made = self.found.header(sibling.reader, (index, created_ns));
         let from = sibling.path.display();
         let header = made
             .ok_or_else(|| format!("the header of {from} does not fit before its first frame"))?;
@@ -142,6 +148,10 @@ impl Lost {
             [first, .., last] => (first.info.sequence, last.info.sequence),
             [only] => (only.info.sequence, only.info.sequence),
         };
+        // Numbers that begin anew in each file say nothing of the order of files.
+        if siblings[0].header.numbering == Numbering::File {
+            return Ok(index);
+        }
         let fits = siblings.iter().all(|other| {
             let before = other.header.file_index < index;
             other.sequences.as_ref().is_none_or(|numbers| match before {

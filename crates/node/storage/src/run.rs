@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use catchment_frame::{
-    ChannelInfo, ColumnProblem, FileHeader, FrameError, FrameRef, FrameSummary, SourceInfo,
-    TocFlags,
+    ChannelInfo, ColumnProblem, FileHeader, FrameError, FrameInfo, FrameRef, FrameSummary,
+    Numbering, SourceInfo, TocFlags, sequences_missing,
 };
 use catchment_model::{Entry, Ledger, SourceId};
 
@@ -49,9 +49,10 @@ pub struct RunOptions {
     /// The bound for the cache of decoded columns, in bytes.
     pub cache_bytes_max: usize,
     /// Whether a column that is stored raw and has no checksums by block is checked as a whole
-    /// before a part of it is given for the first time. Files of before version 1.3 have none:
-    /// without this, ranges of such columns are given unchecked, and no more of them is read than
-    /// the range.
+    /// before a part of it is given for the first time. Files of before version 1.3 have none, and
+    /// later ones need not: without this, ranges of such columns are given unchecked, and no more of them
+    /// is read than the range. Columns of at most 64 KiB, those with a table, and whole columns are
+    /// checked all the same.
     pub check_columns: bool,
 }
 
@@ -216,8 +217,13 @@ impl Run {
         if self.being_recorded() {
             return 0;
         }
-        let frames = self.run_files().iter().flat_map(|file| file.reader.frames());
-        catchment_frame::sequences_missing(frames.map(|frame| &frame.info))
+        match self.header().numbering {
+            Numbering::Run => sequences_missing(self.run_files().iter().flat_map(infos)),
+            Numbering::File => {
+                let missing = self.run_files().iter().map(|file| sequences_missing(infos(file)));
+                missing.fold(0, u64::saturating_add)
+            }
+        }
     }
 
     /// Columns whose checksums by block were found to be damaged while parts of them were read.
@@ -621,6 +627,10 @@ impl std::fmt::Debug for Run {
             .field("frames", &self.index.events.len())
             .finish_non_exhaustive()
     }
+}
+
+fn infos(file: &RunFile) -> impl Iterator<Item = &FrameInfo> {
+    file.reader.frames().iter().map(|frame| &frame.info)
 }
 
 /// What can be read back from closed files is on the disk.

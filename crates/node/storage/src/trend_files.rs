@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use catchment_disk::FaultControl;
-use catchment_frame::{ChannelInfo, Schema};
+use catchment_frame::{ChannelInfo, Numbering, Schema};
 use catchment_model::{RunId, SampleRate};
 use catchment_trends::{Completed, Row, Statistic};
 use parking_lot::Mutex;
@@ -225,6 +225,7 @@ impl TrendRun {
                 config: trends.config.clone(),
                 emulated: trends.emulated,
                 schema: schema.clone(),
+                numbering: Numbering::File,
             };
             let growing = (lengths.len() > 1).then(|| Growing {
                 durable: index + 1 < lengths.len(),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use catchment_frame::{Codings, ColumnCoding, Schema};
+use catchment_frame::{Codings, ColumnCoding, Numbering, Schema};
 use serde::Serialize;
 
 use crate::error::StorageError;
@@ -172,6 +172,7 @@ impl Behind {
             config: header.config.clone(),
             emulated: header.emulated,
             schema: Schema::clone(&header.schema),
+            numbering: Numbering::File,
         };
         let codings = Codings::new(ColumnCoding::Auto);
         let first_index = self.next_index;

@@ -239,6 +239,7 @@ fn create_for(
         config: header.config.clone(),
         emulated: header.emulated,
         schema: Schema::clone(&header.schema),
+        numbering: header.numbering,
     };
     TrendWriter::create_in(trends, &new, options)
 }

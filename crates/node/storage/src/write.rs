@@ -20,7 +20,7 @@ use std::sync::Arc;
 use catchment_encoder::{Ask, Buffers, Rule, Worker};
 use catchment_frame::{
     Codings, ColumnCoding, ColumnInfo, ColumnKind, Dtype, Element, EntryNames, EventColumns,
-    FileHeader, FrameInfo, FrameKind, Schema, TocFlags, encode_ledger_increment,
+    FileHeader, FrameInfo, FrameKind, Numbering, Schema, TocFlags, encode_ledger_increment,
     encode_ledger_total, encode_spans,
 };
 use catchment_model::{Entry, Ledger};
@@ -462,9 +462,13 @@ impl RunWriter {
             ledger_entries: EntryNames::default(),
             // Nobody sees the file before it has its TOC.
             locator: false,
+            numbering: self.run.numbering,
         };
         self.output.begin_file(path, &header)?;
         self.next_index += 1;
+        if header.numbering == Numbering::File {
+            self.sequence = 0;
+        }
         self.first_time_ns = None;
         Ok(())
     }

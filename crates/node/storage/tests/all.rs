@@ -7,6 +7,7 @@ mod common;
 mod cuts;
 mod folders;
 mod growing;
+mod later;
 mod leftovers;
 mod mutated;
 mod read;

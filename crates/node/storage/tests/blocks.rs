@@ -47,6 +47,7 @@ impl Bytes {
             schema: Schema::channels(Vec::new(), channels).expect("a schema").into(),
             ledger_entries: catchment_frame::EntryNames::default(),
             locator: false,
+            numbering: catchment_frame::Numbering::Run,
         }
     }
 
@@ -299,7 +300,7 @@ fn golden_ranges_are_given_or_refused_as_stands_beside_them() {
         let whole = read(&channel, frame, rate, 0..rate);
         assert_eq!(whole.is_ok(), described["whole"] == true, "{}", described["about"]);
     }
-    assert_eq!(run.bad_tables().len(), 3);
+    assert_eq!(run.bad_tables().len(), 4);
 }
 
 #[test]

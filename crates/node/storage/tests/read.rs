@@ -142,12 +142,11 @@ fn a_frame_that_stands_in_two_files_is_read_and_counted_once() {
     let report = audit(&run).expect("audits");
     assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     assert!(verify(&run, |_| ()).is_intact());
-    // One whose ranges are others is another frame.
-    let info_repeated = |info: FrameInfo| FrameInfo { key_last: info.key_last + 1, ..info };
-    let files = vec![vec![5, 7], vec![4]];
+    // One of another range is another frame.
+    let info_repeated = |info: FrameInfo| FrameInfo { time_last_ns: info.time_last_ns + 1, ..info };
+    let files = vec![vec![5, 7], vec![4], vec![3, 2]];
     let made = Recipe { repeats: true, files, info_repeated, ..Recipe::default() }.make();
-    let run = Run::open(made.path()).expect("opens");
-    assert_eq!(run.frames().len(), 4);
+    assert_eq!(Run::open(made.path()).expect("opens").frames().len(), 7);
 }
 
 /// Damages a copy of a frame.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::signal;
 use catchment_disk::FaultControl;
 use catchment_fixtures::Random;
-use catchment_frame::{ChannelInfo, Dtype};
+use catchment_frame::{ChannelInfo, Dtype, Numbering};
 use catchment_model::{RunId, SampleRate};
 use catchment_storage::{
     Codings, NewTrends, Run, Select, Trend, TrendFiles, TrendKind, TrendLengths, mend_trends,
@@ -269,6 +269,10 @@ fn a_writer_that_is_killed_leaves_its_rows_up_to_the_last_tails_frame() {
         for kind in [TrendKind::Second, TrendKind::Minute] {
             let trend = run.trend_run(kind).expect("opens").expect("is there");
             assert!(trend.closed() && verify(&trend, |_| {}).is_intact());
+            assert!(trend.files().all(|file| file.header.numbering == Numbering::File));
+            let mut frames = trend.channel_frames().iter();
+            assert!(frames.all(|frame| frame.summary.info.sequence == frame.index as u64));
+            assert_eq!(trend.frames_missing(), 0);
             let inside = std::fs::read_dir(trend.path()).expect("lists");
             assert!(inside.flatten().all(|entry| entry.path().is_file()), "no tails are left");
         }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::signal;
+use catchment_frame::Numbering;
 use catchment_storage::{
     Run, Select, StorageError, TrendKind, TrendOptions, WriteOptions, make_trends, replace_trends,
 };
@@ -61,6 +62,7 @@ fn check_trends(made: &Made) {
         }
         let trend_run = run.trend_run(kind).expect("opens").expect("is there");
         assert!(trend_run.closed() && trend_run.ended());
+        assert!(trend_run.files().all(|file| file.header.numbering == Numbering::File));
         assert!(catchment_storage::verify(&trend_run, |_| {}).is_intact());
     }
     assert!(run.trend("none", TrendKind::Second, &Select::All).expect("reads").is_none());

@@ -84,6 +84,7 @@ impl Rig {
             schema: schema().into(),
             ledger_entries: EntryNames::default(),
             locator: true,
+            numbering: catchment_frame::Numbering::Run,
         };
         let parts = FileParts { id, path: path.to_owned(), is_listed: true, attached: () };
         let (file, header) = FrameFile::begin(parts, &header, 1);

@@ -30,6 +30,7 @@ fn strange_file(folder: &Path, name: &str) {
         schema: Schema::events(sources).with_channels(vec![channel]).unwrap().into(),
         ledger_entries: EntryNames::default(),
         locator: false,
+        numbering: catchment_frame::Numbering::Run,
     };
     let mut file = header.encode();
     let toc = TocBuilder::new(&file);

@@ -4,8 +4,11 @@ use std::path::Path;
 
 use crate::support;
 use catchment_emulator::{ChannelContent, ligo_1000};
+use catchment_frame::{ChannelInfo, Dtype, Schema};
+use catchment_model::SampleRate;
 use catchment_storage::{
-    ReduceOptions, Run, Segment, Select, Selection, WriteOptions, audit, reduce, verify,
+    ChannelColumn, ChannelFrame, ColumnData, Ending, NewRun, ReduceOptions, Run, RunWriter,
+    Segment, Select, Selection, WriteOptions, audit, reduce, verify,
 };
 use serde_json::Value;
 use support::{json, stderr};
@@ -144,6 +147,33 @@ fn a_reduced_channel_says_what_the_filter_left_out_of_it_and_that_nothing_is_lef
     let command = ["reduce", "run", "--out", "none-2", "--channel", "L1:SLOW-0000=1 Hz"];
     let said = stderr(folder, &command, 3);
     assert!(said.contains("left out: L1:SLOW-0000: nothing is left at 1 Hz"), "{said}");
+}
+
+#[test]
+fn a_channel_that_never_delivered_is_no_loss_of_reduce() {
+    let folder = tempfile::tempdir().unwrap();
+    let channel = |name| ChannelInfo::new(name, Dtype::I16, SampleRate::new(64, 1).unwrap());
+    let channels = vec![channel("X1:ALIVE"), channel("X1:SILENT")];
+    let schema = Schema::channels(Vec::new(), channels).unwrap();
+    let run = NewRun::new(folder.path().join("run"), "run", schema).unwrap();
+    let mut writer = RunWriter::create(run, WriteOptions::small()).unwrap();
+    let alive = writer.run().schema.columns.iter().find_map(ChannelInfo::of).unwrap();
+    let raw: Vec<u8> = (0..64 * 8i16).flat_map(|n| (n % 50).to_le_bytes()).collect();
+    let samples = ColumnData::Raw(&raw);
+    let first_sample = alive.rate.first_sample_at(START_NS);
+    let columns = vec![ChannelColumn { id: alive.id, first_sample, spans: &[], samples }];
+    let (start_ns, end_ns) = (START_NS, START_NS + 8 * NS);
+    let frame = ChannelFrame { start_ns, end_ns, columns, keys: (0, 0), increments: None };
+    writer.write_channels(frame).unwrap();
+    writer.finish(Ending { run_ended: true, ..Ending::default() }).unwrap();
+    let command = ["reduce", "run", "--out", "half", "--channel", "X1:*=32 Hz", "--json"];
+    let reduced = json(folder.path(), &command, 0);
+    let counts = |index: usize| {
+        let one = &reduced["decimated"][index];
+        (one["samples_before"].as_u64().unwrap(), one["samples_after"].as_u64().unwrap())
+    };
+    assert_eq!((counts(0).0, counts(1)), (512, (0, 0)));
+    assert!(counts(0).1 > 0);
 }
 
 #[test]

@@ -127,6 +127,7 @@ impl ChannelReader {
         };
         let run = self.run()?;
         let segments = py.detach(|| self.channel(&run).read(&select)).map_err(python_error)?;
+        self.run.get().open().warn_of_tables(py, &run.bad_tables())?;
         arrays(py, self.channel(&run).info(), segments)
     }
 
@@ -171,9 +172,11 @@ impl FollowedChannel {
                 let read = |run: &Run, frame: usize| {
                     let channel = channel(run, index);
                     let segments = channel.read(&Select::Frames(frame..frame + 1));
-                    Ok((channel.info().clone(), segments.map_err(python_error)?))
+                    let segments = segments.map_err(python_error)?;
+                    Ok((channel.info().clone(), segments, run.bad_tables()))
                 };
-                let (info, segments) = py.detach(|| self.following.with(given, read))?;
+                let (info, segments, tables) = py.detach(|| self.following.with(given, read))?;
+                self.run.get().open().warn_of_tables(py, &tables)?;
                 return arrays(py, &info, segments).map(Some);
             }
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use catchment_model::printable;
 use catchment_storage::StorageError;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -16,10 +17,16 @@ pyo3::import_exception!(catchment._errors, UnknownEventError);
 pyo3::import_exception!(catchment._errors, UnknownSourceError);
 
 /// Warns that something is missing or damaged.
-pub(crate) fn warn(py: Python<'_>, text: String) -> PyResult<()> {
+pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     let category = py.import("catchment._errors")?.getattr("DamageWarning")?;
-    py.import("warnings")?.call_method1("warn", (text, category))?;
+    py.import("warnings")?.call_method1("warn", (printable(text), category))?;
     Ok(())
+}
+
+/// The text of an error. It has names and paths as they are in files, and a traceback is printed to
+/// a terminal.
+fn text(error: &impl ToString) -> String {
+    printable(&error.to_string()).into_owned()
 }
 
 /// The exception that says the same. What the system refused is an `OSError`, as everywhere in
@@ -30,10 +37,10 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
     }
     match error {
         error @ (StorageError::NoEvent { .. } | StorageError::NoFrame { .. }) => {
-            UnknownEventError::new_err(error.to_string())
+            UnknownEventError::new_err(text(&error))
         }
-        error @ StorageError::NoSource { .. } => UnknownSourceError::new_err(error.to_string()),
-        error @ StorageError::NoChannel { .. } => UnknownChannelError::new_err(error.to_string()),
+        error @ StorageError::NoSource { .. } => UnknownSourceError::new_err(text(&error)),
+        error @ StorageError::NoChannel { .. } => UnknownChannelError::new_err(text(&error)),
         error @ (StorageError::Frame { .. }
         | StorageError::Column { .. }
         | StorageError::Trend { .. }
@@ -41,12 +48,13 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Blank { .. }
         | StorageError::ForeignFile { .. }
         | StorageError::SchemaDiffers { .. }
-        | StorageError::IndexTwice { .. }) => FileError::new_err(error.to_string()),
+        | StorageError::IndexTwice { .. }
+        | StorageError::Superseded { .. }) => FileError::new_err(text(&error)),
         error @ (StorageError::Disk(_)
         | StorageError::Read { .. }
         | StorageError::Write { .. }
         | StorageError::Unwritable { .. }
-        | StorageError::Stopped) => CatchmentError::new_err(error.to_string()),
+        | StorageError::Stopped) => CatchmentError::new_err(text(&error)),
     }
 }
 
@@ -59,7 +67,7 @@ pub(crate) fn catalog_error(error: catchment_catalog::CatalogError) -> PyErr {
         }
         error => match error.as_system() {
             Some((path, source)) => os_error(path, source),
-            None => CatalogError::new_err(error.to_string()),
+            None => CatalogError::new_err(text(&error)),
         },
     }
 }
@@ -67,11 +75,12 @@ pub(crate) fn catalog_error(error: catchment_catalog::CatalogError) -> PyErr {
 /// ENOENT.
 const NO_SUCH_FILE: i32 = 2;
 
-/// `OSError` makes itself a `FileNotFoundError` or whatever its number says.
+/// `OSError` makes itself a `FileNotFoundError` or whatever its number says. Its path stays as it
+/// is, for programs; Python escapes it where it is shown.
 fn os_error(path: &Path, source: &io::Error) -> PyErr {
     let path = path.display().to_string();
     match source.raw_os_error() {
         Some(number) => PyOSError::new_err((number, source.to_string(), path)),
-        None => PyOSError::new_err(format!("{path}: {source}")),
+        None => PyOSError::new_err(text(&format!("{path}: {source}"))),
     }
 }

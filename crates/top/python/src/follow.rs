@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use catchment_model::printable;
 use catchment_storage::{Follow, Followed, Run, StorageError};
 use parking_lot::RwLock;
 use pyo3::prelude::*;
@@ -159,7 +160,8 @@ impl Given {
         let index = self.index_in(run).ok_or_else(|| {
             let path = run.path().display();
             let (file, index) = (self.file_index, self.index);
-            FileError::new_err(format!("{path}: frame {index} of file {file} is gone"))
+            let text = format!("{path}: frame {index} of file {file} is gone");
+            FileError::new_err(printable(&text).into_owned())
         })?;
         read(run, index)
     }

@@ -256,7 +256,7 @@ pub(crate) fn of_run(py: Python<'_>, run: &catchment_storage::Run) -> PyResult<R
     let (ledger, problems) = py.detach(|| catchment_storage::recompute(run));
     if let Some(problem) = problems.first() {
         let file = problem.file.display();
-        warn(py, format!("{file}: {} (not in the ledger)", problem.problem))?;
+        warn(py, &format!("{file}: {} (not in the ledger)", problem.problem))?;
     }
     Ok(RunLedger::new(sources, ledger, true))
 }

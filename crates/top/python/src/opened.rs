@@ -5,15 +5,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use catchment_frame::SourceInfo;
+use catchment_model::printable;
 use catchment_storage::{Run, RunOptions, StorageError};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::errors::{RunClosedError, python_error};
+use crate::errors::{RunClosedError, python_error, warn};
 use crate::follow::Following;
 
 /// A run until it is closed.
@@ -27,6 +28,8 @@ pub(crate) struct OpenRun {
     following: Option<Arc<Following>>,
     /// That one's version when `run` was brought up to date.
     version: AtomicUsize,
+    /// Whether a bad table of checksums was warned of.
+    warned_of_tables: AtomicBool,
 }
 
 impl OpenRun {
@@ -46,7 +49,8 @@ impl OpenRun {
         let version =
             AtomicUsize::new(following.as_ref().map_or(0, |following| following.version()));
         let run = Mutex::new(Some(Arc::new(run)));
-        Ok(Self { path, run, sources, options, following, version })
+        let warned_of_tables = AtomicBool::new(false);
+        Ok(Self { path, run, sources, options, following, version, warned_of_tables })
     }
 
     /// The path that was opened.
@@ -69,6 +73,15 @@ impl OpenRun {
         }
         let run = self.run.lock();
         run.as_ref().map(Arc::clone).ok_or_else(|| self.closed())
+    }
+
+    /// Warns of the first column whose checksums by block are damaged, once.
+    pub(crate) fn warn_of_tables(&self, py: Python<'_>, bad: &[String]) -> PyResult<()> {
+        let Some(first) = bad.first() else { return Ok(()) };
+        if self.warned_of_tables.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        warn(py, &format!("{first}; no data are lost (see Run.problems for others)"))
     }
 
     /// An error if the run was closed.
@@ -110,6 +123,7 @@ impl OpenRun {
     }
 
     fn closed(&self) -> PyErr {
-        RunClosedError::new_err(format!("{} was closed", self.path.display()))
+        let text = format!("{} was closed", self.path.display());
+        RunClosedError::new_err(printable(&text).into_owned())
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use catchment_model::printable;
 use catchment_model::units::{counted, grouped};
 use catchment_storage::{Run, RunOptions, TrendKind};
 use pyo3::IntoPyObjectExt;
@@ -68,15 +69,17 @@ impl PyRun {
 
     /// What is wrong with the run's files and does not keep the rest from being read: files that
     /// are missing, unreadable, or were never begun, locations in them where frames cannot be
-    /// recognized, and frames that are missing by their numbers. Damage within frames is found by
-    /// `catchment.verify`.
+    /// recognized, frames that are missing by their numbers, and columns whose checksums by block
+    /// were found to be damaged when a part of them was read, by which no data are lost. Damage
+    /// within frames is found by `catchment.verify`.
     #[getter]
     fn problems(&self) -> PyResult<Vec<String>> {
         let run = self.run()?;
         let files = run.problems().iter().map(ToString::to_string);
         // The frame that a recorder is writing is no hole.
         let holes = run.holes().filter(|_| !run.being_recorded());
-        Ok(files.chain(holes).chain(missing_frames(&run)).collect())
+        let problems = files.chain(holes).chain(missing_frames(&run)).chain(run.bad_tables());
+        Ok(problems.map(|problem| printable(&problem).into_owned()).collect())
     }
 
     /// The sources, by name or number.
@@ -357,7 +360,9 @@ fn missing_frames(run: &Run) -> Option<String> {
 ///
 /// What is read is checked. Of a column that is stored raw and has no checksums by block, as in
 /// files of before version 1.3 of the format, a range is given when the whole column was checked,
-/// which is done once; with `check_columns` false such ranges are given unchecked.
+/// which is done once; with `check_columns` false ranges of columns without these checksums are
+/// given unchecked, in files of any version. All else is checked in any case. Where the checksums
+/// by block are damaged themselves, the whole column is checked, with one DamageWarning.
 ///
 /// With `follow`, `frames` and iterating over a channel go on as the run is written, and end with
 /// it; `wait` waits for more.
@@ -395,7 +400,7 @@ fn warn_of_damage(py: Python<'_>, run: &Run) -> PyResult<()> {
         0 => String::new(),
         more => format!(" (and {} more: see Run.problems)", grouped(more)),
     };
-    warn(py, format!("{first}{more}"))
+    warn(py, &format!("{first}{more}"))
 }
 
 /// The argument `cache_bytes`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catchment_frame::SourceInfo;
-use catchment_model::{SourceId, near_matches};
+use catchment_model::{SourceId, near_matches, printable};
 use catchment_storage::{Run, SelectEvents};
 use numpy::PyArray1;
 use pyo3::IntoPyObjectExt;
@@ -48,7 +48,8 @@ pub(crate) fn unknown_name<'a>(
     let names: Vec<&str> = names.collect();
     let near = near_matches(name, &names).join("' or '");
     let hint = if near.is_empty() { String::new() } else { format!("; did you mean '{near}'?") };
-    format!("there is no {what} '{name}': the run has {}{hint}", names.len())
+    let message = format!("there is no {what} '{name}': the run has {}{hint}", names.len());
+    printable(&message).into_owned()
 }
 
 /// The sources of a run: a mapping from names (or numbers) to sources.

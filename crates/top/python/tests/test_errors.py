@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import catchment
-from fixtures import Golden
+from fixtures import REPOSITORY, Golden
 
 
 def test_a_path_that_is_not_there_is_the_systems_error(tmp_path: Path) -> None:
@@ -23,6 +23,52 @@ def test_what_is_no_frame_file_is_a_file_error(tmp_path: Path) -> None:
     for path in (other, tmp_path):
         with pytest.raises(catchment.FileError, match=r"other\.catch"):
             catchment.open(path)
+
+
+def test_no_error_and_no_warning_has_a_control_character_of_a_path(tmp_path: Path) -> None:
+    folder = tmp_path / "red\x1b[31m\u202e"
+    folder.mkdir()
+    golden = REPOSITORY / "crates/format/frame/tests/golden/v1.3/blocks-damaged.catch"
+    path = folder / "run.catch"
+    path.write_bytes(golden.read_bytes())
+    said = []
+    with pytest.raises(catchment.FileError) as error:
+        catchment.open(folder / "..")
+    said.append(str(error.value))
+    (folder / "none").mkdir()
+    with pytest.raises(catchment.FileError) as error:
+        catchment.open(folder / "none")
+    said.append(str(error.value))
+    with catchment.open(path) as run:
+        channel, first = run["X1:LONG"], 139_072 * 1_400_000_000
+        with pytest.warns(catchment.DamageWarning) as warned:
+            list(channel.segments(samples=(first + 2 * 139_072, first + 2 * 139_072 + 10)))
+        said.append(str(warned[0].message))
+        said += run.problems
+        with pytest.raises(catchment.FileError) as error:
+            list(channel.segments())
+        said.append(str(error.value))
+        with pytest.raises(catchment.UnknownChannelError) as unknown:
+            run["X1:LONG\x1b"]
+        said.append(str(unknown.value))
+    with pytest.raises(catchment.RunClosedError) as closed:
+        len(run.events)
+    said.append(str(closed.value))
+    catalog = folder / "none/.catchment"
+    catalog.mkdir()
+    (catalog / "catalog.sqlite").write_bytes(b"no database" * 1000)
+    with pytest.raises(catchment.CatalogError) as broken:
+        catchment.catalog(folder / "none")
+    said.append(str(broken.value))
+    assert sum(r"\u{1b}[31m" in text for text in said) >= 6, said
+    for text in said:
+        assert "\x1b" not in text, text
+        assert "\u202e" not in text, text
+    # The system's error keeps the path for programs, and is shown with it escaped.
+    with pytest.raises(FileNotFoundError) as absent:
+        catchment.open(folder / "absent.catch")
+    assert absent.value.filename == str(folder / "absent.catch")
+    assert "\x1b" not in str(absent.value)
 
 
 def test_unknown_events_and_sources_are_key_errors_of_their_own(closed_golden: Golden) -> None:

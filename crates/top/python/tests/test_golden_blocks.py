@@ -42,10 +42,10 @@ def test_ranges_across_the_borders_of_blocks_are_what_was_written(name: str) -> 
                 assert read(run[channel], rate, 0, start, count) == written(0, start, count)
 
 
-@pytest.mark.parametrize("name", ["blocks-blosc", "blocks-lz4"])
-def test_parts_of_encoded_columns_are_those_of_the_whole(name: str) -> None:
-    ((channel, rate),) = described(name)["channels"]
-    with catchment.open(FOLDER / f"{name}.catch") as run:
+@pytest.mark.parametrize("codec", ["blosc", "lz4", "zstd", "for", "pcodec"])
+def test_parts_of_encoded_columns_are_those_of_the_whole(codec: str) -> None:
+    ((channel, rate),) = described(f"blocks-{codec}")["channels"]
+    with catchment.open(FOLDER / f"blocks-{codec}.catch") as run:
         whole = run[channel].numpy()
         assert len(whole) == rate
         assert not whole.reshape(-1)[np.arange(rate) % 16 < 8].any()
@@ -53,6 +53,7 @@ def test_parts_of_encoded_columns_are_those_of_the_whole(name: str) -> None:
         assert part == whole[65_500:65_600].tobytes()
 
 
+@pytest.mark.filterwarnings("ignore::catchment.DamageWarning")
 def test_damaged_blocks_are_refused_and_others_given() -> None:
     about = described("blocks-damaged")
     rates = dict(about["channels"])
@@ -68,6 +69,29 @@ def test_damaged_blocks_are_refused_and_others_given() -> None:
                 else:
                     with pytest.raises(catchment.FileError, match="checksum"):
                         read(channel, rate, number, start, count)
+
+
+def test_a_damaged_table_is_warned_of_once_and_is_among_the_problems() -> None:
+    about = described("blocks-damaged")
+    of_tables = [
+        number
+        for number, frame in enumerate(about["frames"])
+        if "table" in frame["about"] or "last CRC" in frame["about"]
+    ]
+    intact = [number for number in of_tables if about["frames"][number]["whole"]]
+    assert len(intact) == 3
+    with catchment.open(FOLDER / "blocks-damaged.catch") as run:
+        channel, rate = run["X1:LONG"], dict(about["channels"])["X1:LONG"]
+        assert read(channel, rate, 0, 0, 10) == written(0, 0, 10)
+        assert run.problems == []
+        with pytest.warns(catchment.DamageWarning, match="table of checksums by block") as warned:
+            assert read(channel, rate, intact[0], 0, 10) == written(intact[0], 0, 10)
+        assert len(warned) == 1
+        # Any further warning would be an error.
+        for number in intact:
+            assert read(channel, rate, number, 70_000, 10) == written(number, 70_000, 10)
+        assert len(run.problems) == 3
+        assert all("table of checksums by block" in problem for problem in run.problems)
 
 
 def test_reserved_parts_are_passed_over_and_a_qualified_column_is_refused() -> None:

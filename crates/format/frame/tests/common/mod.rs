@@ -51,6 +51,7 @@ pub fn header(source_count: u32) -> FileHeader {
         schema: Schema::events(hadtu_sources(source_count, |id| id != 2)).into(),
         ledger_entries: EntryNames::default(),
         locator: false,
+        numbering: catchment_frame::Numbering::Run,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use catchment_frame::{Codec, Codings, Schema, Span};
+use catchment_frame::{Codec, Codings, Numbering, Schema, Span};
 use catchment_model::{Ledger, RunId, SourceId};
 
 use crate::error::StorageError;
@@ -26,6 +26,8 @@ pub struct NewRun {
     pub emulated: bool,
     /// Sources and columns.
     pub schema: Schema,
+    /// What the numbers of its frames count.
+    pub numbering: Numbering,
 }
 
 impl NewRun {
@@ -42,7 +44,8 @@ impl NewRun {
         getrandom::fill(&mut run.0).map_err(no_random_bits)?;
         let (folder, name) = (folder.into(), name.into());
         let (run_number, config, emulated) = (0, String::new(), false);
-        Ok(Self { folder, name, run, run_number, config, emulated, schema })
+        let numbering = Numbering::Run;
+        Ok(Self { folder, name, run, run_number, config, emulated, schema, numbering })
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use catchment_fixtures::{Events, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FrameInfo, FrameSummary, Schema,
-    TocBuilder, TocFlags, write_frame,
+    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FrameInfo, FrameSummary, Numbering,
+    Schema, TocBuilder, TocFlags, crc32c, write_frame,
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
 
@@ -27,6 +27,10 @@ pub struct Recipe {
     pub in_flight: u64,
     /// Each file but the first begins with the last frame of the one before, once more.
     pub repeats: bool,
+    /// How repeated frames are stored; `None`: as they were.
+    pub codec_repeated: Option<Codec>,
+    /// What the numbers of frames count, as headers say.
+    pub numbering: Numbering,
     /// What becomes of the headers of frames, and of those that are repeated.
     pub info: Change,
     pub info_repeated: Change,
@@ -46,6 +50,8 @@ impl Default for Recipe {
             unclosed: false,
             in_flight: 0,
             repeats: false,
+            codec_repeated: None,
+            numbering: Numbering::Run,
             info: |info| info,
             info_repeated: |info| info,
             entry: |entry| entry,
@@ -118,7 +124,28 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         schema: Schema::events(hadtu_sources(sources, |id| id < 2)).into(),
         ledger_entries: EntryNames::default(),
         locator: false,
+        numbering: Numbering::Run,
     }
+}
+
+/// Changes a file's header in its place: the minor version, and the metadata.
+pub fn change_header(path: &Path, minor: u16, change: impl FnOnce(&mut serde_json::Value)) {
+    let mut file = std::fs::read(path).expect("reads");
+    let number =
+        |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("four")) as usize;
+    let (header_bytes, used) = (number(12), 64 + number(16));
+    let mut metadata = serde_json::from_slice(&file[64..used]).expect("JSON");
+    change(&mut metadata);
+    let json = serde_json::to_vec(&metadata).expect("JSON");
+    let used = 64 + json.len();
+    file[64..header_bytes].fill(0);
+    file[64..used].copy_from_slice(&json);
+    file[10..12].copy_from_slice(&minor.to_le_bytes());
+    file[16..20].copy_from_slice(&(json.len() as u32).to_le_bytes());
+    file[20..24].fill(0);
+    let crc = crc32c(&file[..used]);
+    file[20..24].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(path, file).expect("writes");
 }
 
 impl Recipe {
@@ -134,14 +161,16 @@ impl Recipe {
         let mut newest = None;
         for (index, frames) in self.files.iter().enumerate() {
             let header = header(self.sources, index as u32);
+            let header = FileHeader { numbering: self.numbering, ..header };
             let mut file = header.encode();
             let mut toc = TocBuilder::new(&file);
             let mut frames_written = Vec::new();
             let last_file = index + 1 == self.files.len();
             if let Some(events) = newest.take_if(|_| self.repeats) {
                 let position = (file.len() as u64, sequence - 1);
+                let codec = self.codec_repeated.unwrap_or(self.codec);
                 let (bytes, summary, entries) =
-                    self.frame(&header, &events, position, self.info_repeated);
+                    self.frame(&header, (&events, codec), position, self.info_repeated);
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
                 frames_written.push((summary, entries));
@@ -155,7 +184,8 @@ impl Recipe {
                     counts[Entry::FragmentsDurable] = counts[Entry::FragmentsRecorded];
                 }
                 let position = (file.len() as u64, sequence);
-                let (bytes, summary, entries) = self.frame(&header, &events, position, self.info);
+                let (bytes, summary, entries) =
+                    self.frame(&header, (&events, self.codec), position, self.info);
                 sequence += 1;
                 newest = Some(events);
                 file.extend_from_slice(&bytes);
@@ -211,11 +241,11 @@ impl Recipe {
     fn frame(
         &self,
         header: &FileHeader,
-        events: &Events,
+        (events, codec): (&Events, Codec),
         (offset, sequence): (u64, u64),
         info: Change,
     ) -> (Vec<u8>, FrameSummary, Vec<ColumnEntry>) {
-        let frame = events.frame(&header.schema, self.codec);
+        let frame = events.frame(&header.schema, codec);
         let info = info(FrameInfo {
             file_id: header.file_id,
             sequence,

@@ -21,8 +21,8 @@ use crate::names;
 /// the new Nyquist frequency, changes by less than 0.01 dB; aliases are suppressed by at least
 /// 100 dB. At the ends and on both sides of each gap the filter lacks neighbours: 28 to 30 samples
 /// of the new rate are left out there, and the report says how many seconds that is of each
-/// channel; exit code 3 if nothing is left of one. A damaged column becomes a gap and is reported;
-/// exit code 3.
+/// channel; exit code 3 if nothing is left of one that had samples. A damaged column becomes a gap
+/// and is reported; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -91,7 +91,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if report.saturated > 0 {
         out.say(format!("  {} numbers were set to a limit of their type", report.saturated))?;
     }
-    let empty = report.decimated.iter().filter(|one| one.samples_after == 0);
+    // Of a channel that never delivered anything, nothing was lost.
+    let empty = report.decimated.iter();
+    let empty = empty.filter(|one| one.samples_before > 0 && one.samples_after == 0);
     let empty = empty.map(|one| format!("{}: nothing is left at {}", one.name, one.rate_after));
     let left_out: Vec<_> = report.write.left_out.iter().cloned().chain(empty).collect();
     Ok(exit.and(report_left_out(&left_out)))

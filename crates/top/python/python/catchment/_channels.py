@@ -84,9 +84,10 @@ class Channel:
     the order in which they were recorded; `numpy` and `xarray` raise GapError.
 
     Only the columns that hold the range are read from the disk, and of one that is not compressed
-    the blocks of 64 KiB that hold it. What is read is checked. A column of a file of before version
-    1.3 has no checksums of blocks: it is read and checked as a whole when a part of it is first
-    read, unless the run was opened with `check_columns=False`.
+    the blocks of 64 KiB that hold it. What is read is checked. A column without checksums of
+    blocks, as in files of before version 1.3, is read and checked as a whole when a part of it is
+    first read, unless the run was opened with `check_columns=False`. Where these checksums are
+    damaged, the column is checked as a whole, with one DamageWarning for the run.
 
     `len(channel)` is the number of samples that were recorded, and `channel[i]`, `channel[i:j]` are
     these by their index among them, in the order in which they were recorded, gaps left out.

@@ -34,7 +34,10 @@ def open(  # noqa: A001
 
     What is read is checked. Of a column that is stored raw and has no checksums by block, as in
     files of before version 1.3 of the format, a range is given when the whole column was
-    checked, which is done once; with `check_columns` false such ranges are given unchecked.
+    checked, which is done once; with `check_columns` false ranges of columns without these
+    checksums are given unchecked, in files of any version. All else is checked in any case. Where
+    the checksums by block are damaged themselves, the whole column is checked, with one
+    DamageWarning.
 
     With `follow`, `frames` and iterating over a channel go on as the run is written, and end
     with it; `wait` waits for more.
@@ -113,8 +116,9 @@ class Run:
     def problems(self) -> list[str]:
         """What is wrong with the run's files and does not keep the rest from being read: files
         that are missing, unreadable, or were never begun, locations in them where frames cannot be
-        recognized, and frames that are missing by their numbers. Damage within frames is found by
-        `catchment.verify`.
+        recognized, frames that are missing by their numbers, and columns whose checksums by block
+        were found to be damaged when a part of them was read, by which no data are lost. Damage
+        within frames is found by `catchment.verify`.
         """
     @property
     def sources(self) -> Sources:
