@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::config::RecorderConfig;
 use crate::file::FrameTag;
-use crate::senders::{Heard, Stranger};
+use crate::senders::{SenderPair, Stranger};
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -90,7 +90,7 @@ struct Reported {
     /// Who sent to a source without being named in its `from`: the first and the last.
     rejected_senders: BTreeMap<u32, (IpAddr, IpAddr)>,
     /// Two who send to a source's port.
-    senders: BTreeMap<u32, Heard>,
+    senders: BTreeMap<u32, SenderPair>,
 }
 
 /// The beginning of a packet that was dropped, for diagnosis.
@@ -214,7 +214,7 @@ pub struct Alignment {
     pub out_of_step: bool,
     /// Its fragments that wait for the others to come to their numbers, or to confirm them.
     pub parked_fragments: u64,
-    /// Whether its own sender is another than its port heard first.
+    /// Whether its own sender is the one of two whose fragments carry the flag for it.
     pub other_sender: bool,
 }
 
@@ -359,9 +359,14 @@ impl Live {
         reported.rejected_senders.entry(source.0).or_insert((sender, sender)).1 = sender;
     }
 
-    /// Two who send to a source's port: at most one of them is the source.
-    pub(crate) fn show_senders(&self, source: SourceId, heard: Heard) {
-        self.reported().senders.insert(source.0, heard);
+    /// Two who send to a source's port: at most one of them is the source. None where there is one
+    /// alone.
+    pub(crate) fn show_senders(&self, source: SourceId, pair: Option<SenderPair>) {
+        let senders = &mut self.reported().senders;
+        match pair {
+            Some(pair) => senders.insert(source.0, pair),
+            None => senders.remove(&source.0),
+        };
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -392,12 +397,12 @@ impl Live {
         );
         let alignment: Vec<Alignment> = self.alignment.iter().map(read).collect();
         let strangers = strangers(&reported.senders, &alignment, &ledger);
-        let told = strangers.iter().take(WARNINGS_MAX).filter_map(|(&source, stranger)| {
+        let of_strangers = strangers.iter().take(WARNINGS_MAX).filter_map(|(&source, stranger)| {
             let words = stranger.words(self.names.get(source)?);
             let count = ledger.sources.get(source)?[Entry::FragmentsForeign];
             Some(format!("{words} ({})", counted(count, "fragment")))
         });
-        warnings.extend(told);
+        warnings.extend(of_strangers);
         Snapshot {
             state: reported.state.clone(),
             faults: reported.faults,
@@ -436,19 +441,20 @@ impl Live {
 
 /// Whose fragments are not their source's: of two who send to its port the one whose do not fit.
 fn strangers(
-    senders: &BTreeMap<u32, Heard>,
+    senders: &BTreeMap<u32, SenderPair>,
     alignment: &[Alignment],
     ledger: &Ledger,
 ) -> BTreeMap<usize, Stranger> {
     let has_foreign = |source: &usize| {
         ledger.sources.get(*source).is_some_and(|one| one[Entry::FragmentsForeign] > 0)
     };
-    let heard = senders.iter().map(|(&source, heard)| (source as usize, heard));
-    let foreign = heard.filter(|(source, _)| has_foreign(source));
+    let pairs = senders.iter().map(|(&source, pair)| (source as usize, pair));
+    let foreign = pairs.filter(|(source, _)| has_foreign(source));
     foreign
-        .map(|(source, &Heard { first, other, ids })| {
-            let is_first = alignment.get(source).is_some_and(|one| one.other_sender);
-            let (sender, ids) = if is_first { (first, None) } else { (other, ids) };
+        .map(|(source, &SenderPair { own, own_is_flagged, other, ids })| {
+            let fits_flagged = alignment.get(source).is_some_and(|one| one.other_sender);
+            let (sender, ids) =
+                if fits_flagged == own_is_flagged { (other, ids) } else { (own, None) };
             (source, Stranger { sender, ids })
         })
         .collect()

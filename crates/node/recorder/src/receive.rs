@@ -63,7 +63,8 @@ pub(crate) trait Intake: Send {
     /// A datagram came to that endpoint.
     fn datagram(&mut self, endpoint: usize, bytes: &[u8]);
 
-    /// What comes to that endpoint from now on comes from another sender than before.
+    /// What comes to that endpoint from now on comes from another sender than before, whether it
+    /// can be decoded or not.
     fn sender_changed(&mut self, _endpoint: usize, _sender: Option<SocketAddr>) {}
 
     /// Where its counts and descriptors go.
