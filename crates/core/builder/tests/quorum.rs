@@ -228,10 +228,9 @@ fn a_source_that_begins_anew_from_another_address_loses_what_fits_nowhere_from_i
                 0..1_000 => (first, 0),
                 // The receive agent knows a second later that the other address is silent.
                 1_000..1_400 => (begin + first - 1_000, FragmentFlags::OTHER_SENDER),
-                _ => (
-                    begin + first - 1_000,
-                    FragmentFlags::OTHER_SENDER | FragmentFlags::NEW_SENDER,
-                ),
+                _ => {
+                    (begin + first - 1_000, FragmentFlags::OTHER_SENDER | FragmentFlags::NEW_SENDER)
+                }
             };
             let fragment = |number| Fragment { flags, ..rig.fragment(0, number, 100) };
             let fragments: Vec<Fragment> = (from..from + 10).map(fragment).collect();
@@ -262,7 +261,8 @@ fn a_stranger_is_taken_for_the_source_until_the_source_is_heard_again() {
             _ => flagged | FragmentFlags::NEW_SENDER,
         };
         let foreign = |number| Fragment { flags, ..rig.fragment(0, number, 100) };
-        let fragments: Vec<Fragment> = (50_000_000 + first..50_000_010 + first).map(foreign).collect();
+        let fragments: Vec<Fragment> =
+            (50_000_000 + first..50_000_010 + first).map(foreign).collect();
         rig.push(now, &fragments);
         if !(1_000..1_500).contains(&first) {
             rig.send(now, 0, first..first + 10);

@@ -561,8 +561,15 @@ impl Disk {
                     let (kind, file) = (CompletionKind::Sync, FileId(file));
                     let (offset, bytes, found) = (0, 0, Presence::There);
                     let result = Err(io::Error::from_raw_os_error(error));
-                    completions
-                        .push(Completion { kind, file, offset, bytes, token, result, found });
+                    completions.push(Completion {
+                        kind,
+                        file,
+                        offset,
+                        bytes,
+                        token,
+                        result,
+                        found,
+                    });
                 }
             }
         }

@@ -86,6 +86,7 @@ struct Reported {
     disk: Option<Arc<DiskStats>>,
     warnings: Vec<String>,
     faults: u64,
+    last_fault: Option<String>,
     malformed: Option<MalformedPacket>,
     /// Who sent to a source without being named in its `from`: the first and the last.
     rejected_senders: BTreeMap<u32, (IpAddr, IpAddr)>,
@@ -182,6 +183,8 @@ pub struct Snapshot {
     pub state: State,
     /// How often recording went into fault.
     pub faults: u64,
+    /// The reason of the newest fault, also when that is over.
+    pub last_fault: Option<String>,
     /// The ledger, source by source.
     pub ledger: Ledger,
     /// The names of the reasons for malformed packets, which the ledger counts by their index, of
@@ -263,6 +266,7 @@ impl Live {
                 disk: None,
                 warnings: Vec::new(),
                 faults: 0,
+                last_fault: None,
                 malformed: None,
                 rejected_senders: BTreeMap::new(),
                 senders: BTreeMap::new(),
@@ -299,8 +303,9 @@ impl Live {
 
     pub(crate) fn set_state(&self, state: State) {
         let mut reported = self.reported();
-        if matches!(state, State::Fault { .. }) && !matches!(reported.state, State::Fault { .. }) {
-            reported.faults += 1;
+        if let State::Fault { reason } = &state {
+            reported.faults += u64::from(!matches!(reported.state, State::Fault { .. }));
+            reported.last_fault = Some(reason.clone());
         }
         reported.state = state;
     }
@@ -406,6 +411,7 @@ impl Live {
         Snapshot {
             state: reported.state.clone(),
             faults: reported.faults,
+            last_fault: reported.last_fault.clone(),
             ledger,
             reasons: Arc::clone(&self.reasons),
             counts: self.counters.read(),

@@ -53,7 +53,9 @@ enum Stage {
         quiet_ns: Option<u64>,
     },
     /// What the endpoints have now is the last that is taken, unless it shows that a sender goes on.
-    Last { since_ns: u64 },
+    Last {
+        since_ns: u64,
+    },
     /// Only descriptors are left to be passed on.
     PassingOn,
 }
@@ -168,7 +170,7 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
                 false => Work::blocked_until(1, now_ns + RING_FULL_NS),
             };
         }
-        // Datagrams that an endpoint drops last are not told of by any later datagram.
+        // No later datagram reports those that an endpoint drops last.
         let mut last = matches!(self.stage, Stage::Last { .. });
         if last || now_ns.saturating_sub(self.drops_asked_ns) >= REFRESH_DROPS_EVERY_NS {
             self.ingress.refresh_drops();

@@ -32,7 +32,7 @@ const NOT_WHOLE: &str = "the last counts of the ledger could not be written, so 
 const LOOK_NS: u64 = 1_000_000_000;
 /// Tables of contents that a file may come to while the next one cannot be made, each of
 /// [`Sizes::toc_bytes_max`](crate::Sizes::toc_bytes_max): they are kept in memory, 512 MiB in all.
-/// Hours of small frames, in which somebody can be told of the alarm.
+/// Hours of small frames, in which the alarm can be acted on.
 const TOCS_OF_LAST_FILE: u64 = 8;
 
 /// The files of a run, and what is under way in them.
@@ -506,8 +506,8 @@ impl<S: FolderStore> RunFiles<S> {
             return;
         };
         let old = self.file_time_ns.is_some_and(|time| self.now_ns - file.opened_ns >= time);
-        let full =
-            file.end + self.frame_bytes > self.file_bytes_max || file.toc_bytes() >= self.toc_bytes_max;
+        let full = file.end + self.frame_bytes > self.file_bytes_max
+            || file.toc_bytes() >= self.toc_bytes_max;
         let (is_refused, is_tried) = (self.is_next_refused(), self.now_ns < self.retry_at_ns);
         // A file without frames is not left for its age alone.
         if file.has_frames() && (old || full) && !(is_refused && is_tried) {

@@ -145,12 +145,7 @@ impl Senders {
         }
     }
 
-    fn pair_of(
-        &self,
-        own: SocketAddr,
-        other: SocketAddr,
-        ids: Option<(u32, u32)>,
-    ) -> SenderPair {
+    fn pair_of(&self, own: SocketAddr, other: SocketAddr, ids: Option<(u32, u32)>) -> SenderPair {
         let own_is_flagged = self.own_flag & FragmentFlags::OTHER_SENDER != 0;
         SenderPair { own, own_is_flagged, other, ids }
     }

@@ -225,11 +225,7 @@ fn a_source_that_begins_anew_from_another_address_is_no_stranger_and_loses_from_
         let last = three.run.end();
         let source = &last.ledger.sources[0];
         assert_eq!(source[Entry::FragmentsForeign], 0, "{source:?}");
-        let counts = [
-            Entry::FragmentsRecorded,
-            Entry::FragmentsLate,
-            Entry::FragmentsOutOfRange,
-        ];
+        let counts = [Entry::FragmentsRecorded, Entry::FragmentsLate, Entry::FragmentsOutOfRange];
         let expected = [recorded, late, out_of_range];
         assert_eq!(counts.map(|entry| source[entry]), expected, "{begin}: {source:?}");
         let named = |text: &&String| text.contains("do not belong");

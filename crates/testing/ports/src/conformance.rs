@@ -534,8 +534,10 @@ fn an_end_finds_what_became_of_a_file<S: FolderSubject>(subject: &mut S) {
         end.found
     }
     assert_eq!(end(subject, "whole.x", 2, |_, _| ()), Presence::There);
-    let cut = |blocks: usize| move |subject: &mut S, path: &Path| {
-        subject.truncate(path, (blocks * BLOCK) as u64);
+    let cut = |blocks: usize| {
+        move |subject: &mut S, path: &Path| {
+            subject.truncate(path, (blocks * BLOCK) as u64);
+        }
     };
     assert_eq!(end(subject, "cut.x", 0, cut(2)), Presence::Truncated);
     // What is written behind the cut, and the end itself, make the file as long as it was.
