@@ -123,8 +123,8 @@ pub trait Store: Send {
     /// any write before it, or an earlier sync of the file, has failed.
     fn sync(&mut self, file: FileId, token: u64) -> bool;
 
-    /// Ends a file, when all that was accepted of it has completed. All bytes before a cut must have
-    /// been written, and the first of them is not zero.
+    /// Ends a file, when all that was accepted of it has completed. All bytes before a cut must
+    /// have been written, and the first of them is not zero.
     fn finish(&mut self, file: FileId, end: FileEnd);
 }
 

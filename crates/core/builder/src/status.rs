@@ -15,7 +15,7 @@ pub struct BuilderStatus {
     pub released_bytes: u64,
     /// Fragments pushed and neither in a cut nor discarded.
     pub fragments_held: u64,
-    /// Fragments discarded and not counted yet, since it is not known whether they are the source's.
+    /// Fragments discarded and not counted yet, since they may be the source's or a stranger's.
     pub fragments_unsettled: u64,
     /// Events closed with every required source.
     pub events_complete: u64,

@@ -52,7 +52,8 @@ enum Stage {
         since_ns: u64,
         quiet_ns: Option<u64>,
     },
-    /// What the endpoints have now is the last that is taken, unless it shows that a sender goes on.
+    /// What the endpoints have now is the last that is taken, unless it shows that a sender goes
+    /// on.
     Last {
         since_ns: u64,
     },

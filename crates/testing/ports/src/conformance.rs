@@ -507,8 +507,8 @@ fn a_look_finds_what_became_of_a_file<S: FolderSubject>(subject: &mut S) {
 }
 
 fn an_end_finds_what_became_of_a_file<S: FolderSubject>(subject: &mut S) {
-    /// Writes a file of four blocks, and ends it when `change` has been made to it and `more` blocks
-    /// were written behind; what was found.
+    /// Writes a file of four blocks, and ends it when `change` has been made to it and `more`
+    /// blocks were written behind; what was found.
     fn end<S: FolderSubject>(
         subject: &mut S,
         name: &str,
