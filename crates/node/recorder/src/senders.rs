@@ -4,8 +4,8 @@
 //! whose fragments carry the source's id, where it has one. Once nothing came from it for the
 //! time-out, the one that sends then takes its place; but none with another id takes the place of
 //! one whose id is right. Fragments of all others carry a flag, by which the builder can tell those
-//! of a stranger: it knows which numbers fit. A source has one sender at a time; one that sends from
-//! several addresses is recorded like any other, since the flag alone discards nothing.
+//! of a stranger: it knows which numbers fit. A source has one sender at a time; one that sends
+//! from several addresses is recorded like any other, since the flag alone discards nothing.
 //!
 //! A sender keeps its value of [`FragmentFlags::OTHER_SENDER`] when it takes the own one's place,
 //! so that the builder knows whose the fragments are that it got before.
