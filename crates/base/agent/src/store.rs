@@ -23,6 +23,9 @@ pub struct Completion {
     /// Whether it was done, all of it. After an error any part of a write's bytes may be in the
     /// file.
     pub result: std::io::Result<()>,
+    /// Of a finish in a [`FolderStore`]: what was found of the file just before its end, which may
+    /// make it as long as it was. Else [`Presence::There`].
+    pub found: Presence,
 }
 
 /// Kinds of operations.
@@ -120,7 +123,8 @@ pub trait Store: Send {
     /// any write before it, or an earlier sync of the file, has failed.
     fn sync(&mut self, file: FileId, token: u64) -> bool;
 
-    /// Ends a file, when all that was accepted of it has completed.
+    /// Ends a file, when all that was accepted of it has completed. All bytes before a cut must
+    /// have been written, and the first of them is not zero.
     fn finish(&mut self, file: FileId, end: FileEnd);
 }
 

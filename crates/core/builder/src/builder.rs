@@ -83,6 +83,7 @@ impl<M: Matcher> Builder<M> {
         self.advance(now_ns);
         if !self.finished {
             self.matcher.finish(&mut self.matched);
+            self.matched.settle_all();
             self.finished = true;
         }
     }
@@ -100,7 +101,8 @@ impl<M: Matcher> Builder<M> {
     }
 
     /// Moves the descriptors of all fragments discarded since the last call to `into`'s end. They
-    /// are as many as [`counts`](Self::counts) says, and those that named no source.
+    /// are as many as [`counts`](Self::counts) says, those that named no source, and those of which
+    /// it is not known yet whether they are the source's.
     pub fn discarded(&mut self, into: &mut Vec<Discard>) {
         self.matched.take_discards(into);
     }

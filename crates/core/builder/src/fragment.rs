@@ -43,7 +43,7 @@ impl Fragment {
         self.flags & FragmentFlags::SENDER_ERROR != 0
     }
 
-    /// Whether its packet came from another sender than the one that its source's port heard first.
+    /// Which of two senders to its source's port it came from.
     #[inline]
     pub(crate) fn is_of_other_sender(&self) -> bool {
         self.flags & FragmentFlags::OTHER_SENDER != 0
@@ -68,10 +68,13 @@ impl FragmentFlags {
     /// Its packet is known not to be one that came twice: if its event was delivered before, its
     /// source counts the same numbers again.
     pub const SENT_ONCE: u8 = 2;
-    /// Its packet came from another sender than the one that its source's port heard first.
+    /// Of two senders to its source's port it came from the one that was not heard first.
     pub const OTHER_SENDER: u8 = 4;
+    /// Its sender is the source's own now, since the one before is gone. Which of the two it is
+    /// still depends on [`FragmentFlags::OTHER_SENDER`], which a sender's fragments keep.
+    pub const NEW_SENDER: u8 = 8;
     /// It is not the first of its packet.
-    pub const CONTINUES: u8 = 8;
+    pub const CONTINUES: u8 = 16;
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

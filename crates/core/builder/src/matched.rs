@@ -26,6 +26,8 @@ pub struct Matched {
     pub(crate) tally: Tally,
     /// Number of fragments in the queues of all sources.
     pub(crate) fragment_count: u64,
+    /// By source.
+    unsettled: Vec<Unsettled>,
     /// Bytes of the rows.
     pub(crate) released_bytes: u64,
     /// Since when rows wait to be cut.
@@ -35,6 +37,16 @@ pub struct Matched {
     /// The same of skipped events.
     skipped_uncounted: u64,
     fragments_of_no_source: u64,
+}
+
+/// Fragments of a source that fit nowhere, and that another sender than its own sent, since its own
+/// was last heard: a stranger, or one that takes the place of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unsettled {
+    /// How many, for each reason of [`FITS_NOWHERE`].
+    counts: [u64; 2],
+    /// Which of two senders sent them.
+    other_sender: bool,
 }
 
 /// A released event.
@@ -63,6 +75,7 @@ impl Matched {
             rows: VecDeque::new(),
             tally: Tally::new(config.sources.len()),
             fragment_count: 0,
+            unsettled: vec![Unsettled::default(); config.sources.len()],
             released_bytes: 0,
             rows_since_ns: 0,
             absent_uncounted: 0,
@@ -74,9 +87,17 @@ impl Matched {
     /// The index of the source of a run of fragments, which all name the same. None if there is no
     /// such source or it is disabled; the run is then discarded and counted.
     pub fn usable(&mut self, run: &[Fragment]) -> Option<usize> {
-        let index = run.first()?.source as usize;
-        match self.sources.get(index) {
-            Some(source) if source.enabled => return Some(index),
+        let first = run.first()?;
+        let index = first.source as usize;
+        match self.sources.get_mut(index) {
+            Some(source) if source.enabled => {
+                source.replace_sender(first);
+                if self.unsettled[index].counts != [0; 2] {
+                    let own_is_heard = run.iter().any(|fragment| !source.is_foreign(fragment));
+                    self.settle(index, own_is_heard);
+                }
+                return Some(index);
+            }
             Some(_) => run.iter().for_each(|fragment| {
                 self.discard(index, fragment, Entry::FragmentsDiscardedDisabled);
             }),
@@ -121,14 +142,43 @@ impl Matched {
     }
 
     /// Counts and notes a fragment that is not used. One that is too far from all events, or too
-    /// late, is no loss of its source if another sender sent it than what fits.
+    /// late, is no loss of its source if another sender sent it than what fits: it is counted when
+    /// the source's own sender is heard again, or another one has taken its place.
     pub fn discard(&mut self, index: usize, fragment: &Fragment, reason: Entry) {
-        let fits_nowhere = matches!(reason, Entry::FragmentsOutOfRange | Entry::FragmentsLate);
-        let reason = match fits_nowhere && self.sources[index].is_foreign(fragment) {
-            true => Entry::FragmentsForeign,
-            false => reason,
-        };
-        self.tally.discard(index, fragment.offset, fragment.bytes, reason);
+        let kind = FITS_NOWHERE.iter().position(|&entry| entry == reason);
+        match kind.filter(|_| self.sources[index].is_foreign(fragment)) {
+            Some(kind) => {
+                let other_sender = fragment.is_of_other_sender();
+                if self.unsettled[index].other_sender != other_sender {
+                    self.settle(index, false);
+                }
+                let unsettled = &mut self.unsettled[index];
+                unsettled.other_sender = other_sender;
+                unsettled.counts[kind] += 1;
+                self.tally.note(index, fragment.offset, fragment.bytes, reason);
+            }
+            None => self.tally.discard(index, fragment.offset, fragment.bytes, reason),
+        }
+    }
+
+    /// Counts what another sender than a source's own sent: a loss if that one is its own now, and
+    /// otherwise a stranger's, once its own is heard again.
+    #[cold]
+    fn settle(&mut self, index: usize, own_is_heard: bool) {
+        let unsettled = &mut self.unsettled[index];
+        let is_own = unsettled.other_sender == self.sources[index].is_other_sender();
+        if !is_own && !own_is_heard {
+            return;
+        }
+        for (entry, count) in FITS_NOWHERE.into_iter().zip(std::mem::take(&mut unsettled.counts)) {
+            let entry = if is_own { entry } else { Entry::FragmentsForeign };
+            self.tally.add(index, entry, count);
+        }
+    }
+
+    /// Counts what is not counted yet, at the end.
+    pub(crate) fn settle_all(&mut self) {
+        (0..self.unsettled.len()).for_each(|index| self.settle(index, true));
     }
 
     /// Counts events of which no source delivered anything: `fragments_missing_unrecorded` of each
@@ -199,6 +249,10 @@ impl Matched {
         status.released_events = self.row_count();
         status.released_bytes = self.released_bytes;
         status.fragments_held += self.fragment_count;
+        status.fragments_unsettled = self.unsettled.iter().flat_map(|one| one.counts).sum();
         status.fragments_of_no_source = self.fragments_of_no_source;
     }
 }
+
+/// Why a fragment may be a stranger's: it is no part of any event.
+const FITS_NOWHERE: [Entry; 2] = [Entry::FragmentsOutOfRange, Entry::FragmentsLate];

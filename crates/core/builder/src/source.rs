@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::{Fragment, SourceRole};
+use crate::{Fragment, FragmentFlags, SourceRole};
 
 /// A fragment that was accepted. 24 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +30,16 @@ pub struct Source {
     /// The keys that its newest one skipped, up to and with that one, until it is confirmed.
     skipped: Range<u64>,
     /// The sender that delivers it.
-    voter: u32,
+    voter: u16,
     pub enabled: bool,
     pub required: bool,
     /// Whether it is full: it may hold no more of keys that others have not passed.
     pub full: bool,
-    /// Whether its newest accepted fragment is of another sender than its port heard first.
+    /// Which of two senders its newest accepted fragment is of, or the one that has since taken the
+    /// place of one that is gone.
     other_sender: bool,
+    /// Which of the two last took the place of one that is gone.
+    new_sender: bool,
 }
 
 const _: () = assert!(size_of::<Source>() == 64);
@@ -45,11 +48,13 @@ impl Source {
     pub fn new(role: SourceRole, voter: usize) -> Self {
         let enabled = role.is_enabled();
         Self {
-            voter: voter as u32,
+            // There are fewer sources than 16 bits can count.
+            voter: voter as u16,
             enabled,
             required: role == SourceRole::Required,
             full: false,
             other_sender: false,
+            new_sender: false,
             reached: 0,
             skipped: 0..0,
             accepted: VecDeque::with_capacity(if enabled { ACCEPTED_AT_START } else { 0 }),
@@ -87,7 +92,17 @@ impl Source {
         reached
     }
 
-    /// Whether its own sender is another than its port heard first.
+    /// Takes the sender of a fragment for its own, if that has taken the place of one that is gone.
+    #[inline]
+    pub fn replace_sender(&mut self, fragment: &Fragment) {
+        let other = fragment.is_of_other_sender();
+        if fragment.flags & FragmentFlags::NEW_SENDER != 0 && other != self.new_sender {
+            // What is accepted decides from then on.
+            (self.new_sender, self.other_sender) = (other, other);
+        }
+    }
+
+    /// Whether its own sender is the one whose fragments carry the flag for it.
     pub fn is_other_sender(&self) -> bool {
         self.other_sender
     }

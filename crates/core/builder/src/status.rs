@@ -15,6 +15,8 @@ pub struct BuilderStatus {
     pub released_bytes: u64,
     /// Fragments pushed and neither in a cut nor discarded.
     pub fragments_held: u64,
+    /// Fragments discarded and not counted yet, since they may be the source's or a stranger's.
+    pub fragments_unsettled: u64,
     /// Events closed with every required source.
     pub events_complete: u64,
     /// Events closed without a required source.
@@ -90,6 +92,7 @@ pub struct SourceStatus {
     pub out_of_step: bool,
     /// Number of its parked fragments.
     pub parked: u64,
-    /// Whether its own sender, whose fragments fit, is another than its port heard first.
+    /// Whether the fragments of its own sender, which fit, carry
+    /// [`FragmentFlags::OTHER_SENDER`](crate::FragmentFlags::OTHER_SENDER).
     pub other_sender: bool,
 }

@@ -39,6 +39,11 @@ impl Tally {
     /// Counts a fragment that is not used, and notes it.
     pub fn discard(&mut self, source: usize, offset: u64, bytes: u32, reason: Entry) {
         self.add(source, reason, 1);
+        self.note(source, offset, bytes, reason);
+    }
+
+    /// Notes a fragment that is not used, and is counted later.
+    pub fn note(&mut self, source: usize, offset: u64, bytes: u32, reason: Entry) {
         self.discards.push(Discard { source: SourceId(source as u32), offset, bytes, reason });
     }
 

@@ -217,6 +217,68 @@ fn a_source_that_goes_on_from_elsewhere_out_of_step_is_a_loss() {
 }
 
 #[test]
+fn a_source_that_begins_anew_from_another_address_loses_what_fits_nowhere_from_its_first_packet() {
+    // Numbers that are late at once, and such that are held first.
+    for begin in [0, 50_000_000] {
+        let mut rig = Rig::required(3);
+        let mut now = 0;
+        for first in (0..4_000).step_by(10) {
+            rig.send_all(now, 1..3, first..first + 10);
+            let (from, flags) = match first {
+                0..1_000 => (first, 0),
+                // The receive agent knows a second later that the other address is silent.
+                1_000..1_400 => (begin + first - 1_000, FragmentFlags::OTHER_SENDER),
+                _ => {
+                    (begin + first - 1_000, FragmentFlags::OTHER_SENDER | FragmentFlags::NEW_SENDER)
+                }
+            };
+            let fragment = |number| Fragment { flags, ..rig.fragment(0, number, 100) };
+            let fragments: Vec<Fragment> = (from..from + 10).map(fragment).collect();
+            rig.push(now, &fragments);
+            if first == 1_390 {
+                assert_eq!(rig.count(0, Entry::FragmentsForeign), 0);
+            }
+            rig.poll(now);
+            now += 25 * MS;
+        }
+        rig.finish(now);
+        assert_eq!((rig.count(0, Entry::FragmentsForeign), rig.lost()), (0, 3_000), "{begin}");
+        let own = rig.builder.status().sources[0].other_sender;
+        assert!(own, "{begin}");
+    }
+}
+
+#[test]
+fn a_stranger_is_taken_for_the_source_until_the_source_is_heard_again() {
+    let mut rig = Rig::required(3);
+    let mut now = 0;
+    let flagged = FragmentFlags::OTHER_SENDER;
+    for first in (0..4_000).step_by(10) {
+        rig.send_all(now, 1..3, first..first + 10);
+        // The source pauses for longer than the time-out, while a stranger sends.
+        let flags = match first {
+            0..1_400 => flagged,
+            _ => flagged | FragmentFlags::NEW_SENDER,
+        };
+        let foreign = |number| Fragment { flags, ..rig.fragment(0, number, 100) };
+        let fragments: Vec<Fragment> =
+            (50_000_000 + first..50_000_010 + first).map(foreign).collect();
+        rig.push(now, &fragments);
+        if !(1_000..1_500).contains(&first) {
+            rig.send(now, 0, first..first + 10);
+        }
+        rig.poll(now);
+        now += 25 * MS;
+    }
+    rig.finish(now);
+    let (foreign, lost) = (rig.count(0, Entry::FragmentsForeign), rig.lost());
+    assert_eq!(foreign + lost, 4_000);
+    // What came in the pause, and was held.
+    assert!((400..1_500).contains(&lost), "{lost}");
+    assert_eq!(rig.count(0, Entry::FragmentsRecorded), 3_500);
+}
+
+#[test]
 fn numbers_at_random_of_one_source_cost_the_others_nothing() {
     let mut rig = Rig::required(4);
     let mut random = catchment_fixtures::Random::new(11);

@@ -18,9 +18,9 @@ pub struct LossGrowth {
     pub age_ns: u64,
 }
 
-/// Watches entries of a ledger: those that mean lost data, or bad data. 22 samples of 8 bytes per
-/// source and such entry:
-/// 2.7 MB for 1,000 sources.
+/// Watches entries of a ledger: those that mean lost data, or bad data. It keeps 22 samples of 8
+/// bytes for each source and each such entry: for 1,000 sources 3.3 MB of the 19 entries of loss,
+/// and 0.5 MB of the 3 of bad data.
 #[derive(Clone, Debug)]
 pub struct LossWatch {
     entries: Vec<Entry>,

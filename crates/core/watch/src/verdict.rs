@@ -204,7 +204,13 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
         _ => [lost, bad],
     }
     .concat();
-    let text = match (worst.as_slice(), &held) {
+    // What is second of a source is left to the reasons.
+    let is_first = |(index, one): &(usize, &Named<'_>)| {
+        worst[..*index].iter().all(|before| before.source != one.source)
+    };
+    let named = worst.iter().enumerate().filter(is_first);
+    let named: Vec<&str> = named.map(|(_, one)| one.text.as_str()).collect();
+    let text = match (named.as_slice(), &held) {
         ([], Some(held)) => held.clone(),
         ([], None) => ["recording good data"]
             .into_iter()
@@ -222,7 +228,7 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
             )
         }
     };
-    reasons.extend(worst);
+    reasons.extend(worst.into_iter().map(|one| one.text));
     reasons.extend(held);
     reasons.extend_from_slice(flow.notices);
     reasons.extend(detail);
@@ -360,12 +366,19 @@ fn sending(flow: &Flow<'_>, limits: &Limits) -> String {
     format!("{sending} of {all} sources are sending{missing}")
 }
 
+/// What is wrong with a source.
+#[derive(Clone, Debug)]
+struct Named<'a> {
+    source: &'a str,
+    text: String,
+}
+
 /// What is wrong with which source, the worst first: silent ones, those out of step, then by how
 /// much they lost.
-fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
+fn worst<'a>(flow: &Flow<'a>, limits: &Limits) -> Vec<Named<'a>> {
     let Run::Recording { since_ns } = flow.run else { return Vec::new() };
     let mut found = Vec::new();
-    let mut silent: Vec<(u64, &str)> = flow
+    let mut silent: Vec<(u64, &'a str)> = flow
         .sources
         .iter()
         .filter(|source| source.required)
@@ -373,14 +386,16 @@ fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
         .filter(|(age_ns, _)| *age_ns > limits.silent_ns)
         .collect();
     silent.sort_by_key(|(age_ns, _)| std::cmp::Reverse(*age_ns));
-    found.extend(
-        silent.iter().map(|(age, name)| format!("{name} silent for {}", words_of_time(*age))),
-    );
+    found.extend(silent.iter().map(|&(age, source)| Named {
+        source,
+        text: format!("{source} silent for {}", words_of_time(age)),
+    }));
     let mut named: Vec<&str> = silent.iter().map(|(_, name)| *name).collect();
     for source in flow.sources.iter().filter(|source| source.out_of_step) {
         if !named.contains(&source.name) {
             named.push(source.name);
-            found.push(format!("{} out of step: its numbers are not the others'", source.name));
+            let text = format!("{} out of step: its numbers are not the others'", source.name);
+            found.push(Named { source: source.name, text });
         }
     }
     for loss in flow.losses {
@@ -394,7 +409,7 @@ fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
 }
 
 /// Which sources' data are bad, each once, for what most of them are.
-fn bad(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
+fn bad<'a>(flow: &Flow<'a>, limits: &Limits) -> Vec<Named<'a>> {
     let Run::Recording { since_ns } = flow.run else { return Vec::new() };
     let is_first = |(index, bad): &(usize, &Loss<'_>)| {
         flow.bad[..*index].iter().all(|other| other.source != bad.source)
@@ -404,9 +419,9 @@ fn bad(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
 }
 
 /// What a source lost, or what was bad of it, and of what kind.
-fn counted(loss: &Loss<'_>, what: &str, since_ns: u64, limits: &Limits) -> String {
+fn counted<'a>(loss: &Loss<'a>, fate: &str, since_ns: u64, limits: &Limits) -> Named<'a> {
     let (source, count, kind) = (loss.source, grouped(loss.count), words_of_entry(loss.entry));
     let of_run = limits.loss_ns >= since_ns;
     let window = if of_run { "in this run".into() } else { last(limits.loss_ns) };
-    format!("{source}: {count} {what} {window} ({kind})")
+    Named { source, text: format!("{source}: {count} {fate} {window} ({kind})") }
 }

@@ -225,6 +225,22 @@ fn bad_data_are_not_good_and_from_the_share_of_heavy_loss_on_as_bad_as_that() {
 }
 
 #[test]
+fn a_source_of_which_some_data_are_lost_and_some_are_bad_is_named_once() {
+    let of = |source, entry| Loss { source, entry, count: 12 };
+    let losses = [of("a", Entry::FragmentsMissing), of("b", Entry::FragmentsMissing)];
+    let bad = [of("a", Entry::FragmentsBadTag), of("c", Entry::FragmentsBadTag)];
+    let flow = Flow { losses: &losses, bad: &bad, loss_share: 0.01, bad_share: 0.01, ..good() };
+    let verdict = verdict(&flow, &Limits::of_frames(S));
+    let text = "recording with loss, 1.0 % of the data: \
+                a: 12 lost in the last minute (missing fragments); \
+                b: 12 lost in the last minute (missing fragments); \
+                c: 12 bad in the last minute (fragments of another trigger)";
+    assert_eq!(verdict.text, text);
+    assert_eq!(verdict.reasons.len(), 4);
+    assert!(verdict.reasons[2].starts_with("a: 12 bad"), "{:?}", verdict.reasons);
+}
+
+#[test]
 fn packets_of_strangers_are_named_and_the_data_are_good_all_the_same() {
     let notices = ["packets from 10.1.2.3:4567 do not belong to small-00".to_owned()];
     let flow = Flow { notices: &notices, ..good() };
@@ -250,6 +266,10 @@ fn what_was_recorded_before_a_pause_is_not_awaited_after_it() {
 
 #[test]
 fn the_page_calls_losses_what_the_node_calls_them() {
+    // The memory of a `LossWatch` is stated for so many.
+    let count =
+        |is_watched: fn(Entry) -> bool| Entry::ALL.iter().filter(|&&e| is_watched(e)).count();
+    assert_eq!((count(is_loss), count(is_bad)), (19, 3));
     let page = include_str!("../../../../web/src/words.ts");
     for &entry in Entry::ALL.iter().filter(|entry| is_loss(**entry) || is_bad(**entry)) {
         let line = format!("  {}: \"{}\",", entry.name(), words_of_entry(entry));

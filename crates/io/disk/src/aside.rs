@@ -26,7 +26,10 @@ pub(crate) struct Aside {
     header: String,
     waiting: String,
     under_way: bool,
-    error: Option<DiskError>,
+    /// Why the last text was refused, until it is appended.
+    refused: Option<DiskError>,
+    /// Why lines are in no file and will be in none.
+    lost: Option<DiskError>,
 }
 
 impl Disk {
@@ -42,7 +45,7 @@ impl Disk {
             self.aside.waiting.push_str(lines);
         } else {
             let full = io::Error::new(io::ErrorKind::QuotaExceeded, "1 MiB waits already");
-            self.aside.error = Some(DiskError::path("write", path, full));
+            self.aside.lost = Some(DiskError::path("write", path, full));
         }
         self.send_text();
     }
@@ -52,20 +55,26 @@ impl Disk {
         self.aside.under_way
     }
 
-    /// Why the last text could not be appended; once.
+    /// Why some text could not be appended, unless it was since; once.
     pub fn take_text_error(&mut self) -> Option<DiskError> {
-        self.aside.error.take()
+        let refused = self.aside.refused.take();
+        self.aside.lost.take().or(refused)
     }
 
     pub(crate) fn text_appended(&mut self, text: String, result: io::Result<()>) {
         self.aside.under_way = false;
         match result {
-            Ok(()) if self.aside.waiting.is_empty() => {}
-            Ok(()) => self.send_text(),
+            Ok(()) => {
+                // What was refused went with it.
+                self.aside.refused = None;
+                if !self.aside.waiting.is_empty() {
+                    self.send_text();
+                }
+            }
             Err(error) => {
                 self.aside.waiting.insert_str(0, &text);
                 let failed = DiskError::path("write", &self.aside.path, error);
-                self.aside.error.get_or_insert(failed);
+                self.aside.refused.get_or_insert(failed);
             }
         }
     }
@@ -78,7 +87,7 @@ impl Disk {
         let text = std::mem::take(&mut self.aside.waiting);
         match self.helper_job(Job::Append { path, header, text }) {
             Ok(()) => self.aside.under_way = true,
-            Err(error) => self.aside.error = Some(error),
+            Err(error) => self.aside.lost = Some(error),
         }
     }
 }

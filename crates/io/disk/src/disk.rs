@@ -474,7 +474,8 @@ impl Disk {
             CompletionKind::Sync
         };
         let (file, token) = (FileId(target.file), target.token);
-        completions.push(Completion { kind, file, offset, bytes, token, result });
+        let found = Presence::There;
+        completions.push(Completion { kind, file, offset, bytes, token, result, found });
     }
 
     fn take_reply(&mut self, reply: Reply, completions: &mut Vec<Completion>) {
@@ -496,7 +497,9 @@ impl Disk {
                 }
                 self.room.looked(room);
             }
-            Reply::Finished { file, result } => self.finished(file, result, completions),
+            Reply::Finished { file, result, found } => {
+                self.finished((file, found), result, completions);
+            }
             Reply::Appended { text, result } => self.text_appended(text, result),
         }
     }
@@ -505,7 +508,13 @@ impl Disk {
         self.helpers.send(job)
     }
 
-    fn finished(&mut self, file: u64, result: io::Result<()>, completions: &mut Vec<Completion>) {
+    /// A file has ended; also what was found of it before.
+    fn finished(
+        &mut self,
+        (file, found): (u64, Presence),
+        result: io::Result<()>,
+        completions: &mut Vec<Completion>,
+    ) {
         let Some(index) = self.files.iter().position(|open| open.id == file) else { return };
         let open = self.files.swap_remove(index);
         let FileState::Finishing(end) = open.state else { return };
@@ -526,6 +535,7 @@ impl Disk {
             bytes,
             token: 0,
             result,
+            found,
         });
     }
 
@@ -549,8 +559,17 @@ impl Disk {
                     self.syncs_unfinished -= 1;
                     self.stats.failed();
                     let (kind, file) = (CompletionKind::Sync, FileId(file));
+                    let (offset, bytes, found) = (0, 0, Presence::There);
                     let result = Err(io::Error::from_raw_os_error(error));
-                    completions.push(Completion { kind, file, offset: 0, bytes: 0, token, result });
+                    completions.push(Completion {
+                        kind,
+                        file,
+                        offset,
+                        bytes,
+                        token,
+                        result,
+                        found,
+                    });
                 }
             }
         }
@@ -567,12 +586,16 @@ impl Disk {
                 continue;
             }
             let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
+            let written_bytes = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
+            let written_before = open.written_bytes.min(written_bytes);
+            let ahead = self.ahead.path().map(Path::to_owned);
+            let expected = Expected { file: handle, path, written_bytes, written_before, ahead };
             let blocks_bytes = open.blocks_bytes();
             self.files[index].state = FileState::Finishing(end);
-            let job = Job::Finish { file, handle, path, end, blocks_bytes };
+            let job = Job::Finish { file, expected, end, blocks_bytes };
             if self.helpers.send(job).is_err() {
                 let gone = Err(io::Error::other(DiskError::HelperGone));
-                self.finished(file, gone, completions);
+                self.finished((file, Presence::There), gone, completions);
             }
         }
     }

@@ -41,8 +41,8 @@ pub(crate) enum Job {
     },
     Finish {
         file: u64,
-        handle: Arc<File>,
-        path: PathBuf,
+        /// What must be there of it.
+        expected: Expected,
         end: FileEnd,
         blocks_bytes: u64,
     },
@@ -57,7 +57,7 @@ pub(crate) enum Reply {
     Opened(Result<Created, DiskError>),
     Preallocated { file: u64, from: u64, result: io::Result<u64> },
     Looked { file: u64, room: Option<Room>, presence: Presence },
-    Finished { file: u64, result: io::Result<()> },
+    Finished { file: u64, result: io::Result<()>, found: Presence },
     Appended { text: String, result: io::Result<()> },
 }
 
@@ -153,15 +153,18 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
             let room = Room::of_file(&expected.file, faults).unwrap_or(None);
             Reply::Looked { file, room, presence: presence_of(&expected) }
         }
-        Job::Finish { file, handle, path, end, blocks_bytes } => {
+        Job::Finish { file, expected, end, blocks_bytes } => {
+            // Before the end, which makes a file that was cut as long as it was.
+            let found = presence_of(&expected);
+            let Expected { file: handle, path, .. } = &expected;
             let (result, kept_bytes) = match end {
-                FileEnd::Cut(bytes) => (files::finish(&handle, &path, bytes, faults), bytes),
-                FileEnd::Delete => (std::fs::remove_file(&path), 0),
+                FileEnd::Cut(bytes) => (files::finish(handle, path, bytes, faults), bytes),
+                FileEnd::Delete => (std::fs::remove_file(path), 0),
             };
             if let (Ok(()), Some(faults)) = (&result, faults) {
                 faults.add_space(blocks_bytes.saturating_sub(kept_bytes));
             }
-            Reply::Finished { file, result }
+            Reply::Finished { file, result, found }
         }
         Job::Append { path, header, text } => {
             let result = aside::append(&path, &header, &text);

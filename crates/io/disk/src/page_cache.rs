@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, Store};
+use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, Presence, Store};
 use catchment_model::limits::DISK_ALIGN_BYTES;
 
 use crate::error::DiskError;
@@ -107,7 +107,8 @@ impl Store for PageCache {
             .and_then(|()| open.file.write_all_at(first, offset));
         open.write_failed |= result.is_err();
         let (kind, bytes) = (CompletionKind::Write, bytes as u64);
-        self.completions.push(Completion { kind, file, offset, bytes, token, result });
+        let found = Presence::There;
+        self.completions.push(Completion { kind, file, offset, bytes, token, result, found });
     }
 
     fn sync(&mut self, file: FileId, token: u64) -> bool {
@@ -117,7 +118,8 @@ impl Store for PageCache {
             .map_or(Ok(()), |faults| faults.check_sync().and_then(|()| faults.check_finish()));
         let result = self.open(file).sync(allowed);
         let (kind, offset, bytes) = (CompletionKind::Sync, 0, 0);
-        self.completions.push(Completion { kind, file, offset, bytes, token, result });
+        let found = Presence::There;
+        self.completions.push(Completion { kind, file, offset, bytes, token, result, found });
         true
     }
 
@@ -137,7 +139,8 @@ impl Store for PageCache {
         }
         let bytes = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
         let (kind, offset, token) = (CompletionKind::Finished, 0, 0);
-        self.completions.push(Completion { kind, file, offset, bytes, token, result });
+        let found = Presence::There;
+        self.completions.push(Completion { kind, file, offset, bytes, token, result, found });
     }
 }
 
@@ -145,8 +148,8 @@ impl OpenFile {
     /// Makes it durable, unless a fault is to be made.
     fn sync(&mut self, allowed: io::Result<()>) -> io::Result<()> {
         if self.write_failed || self.sync_failed {
-            let what = if self.sync_failed { "sync" } else { "write" };
-            return Err(io::Error::other(format!("an earlier {what} has failed")));
+            let operation = if self.sync_failed { "sync" } else { "write" };
+            return Err(io::Error::other(format!("an earlier {operation} has failed")));
         }
         let synced = allowed.and_then(|()| self.file.sync_data());
         self.sync_failed = synced.is_err();

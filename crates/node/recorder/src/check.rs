@@ -37,9 +37,10 @@ impl RecorderConfig {
         let threads = self.receive.link_threads;
         require((1..=64).contains(&threads), "receive.link_threads", "1 to 64", threads)?;
         self.check_builder()?;
-        let event = self.event_bytes_max();
-        let event_fits = (1..=FRAME_BYTES_MAX).contains(&event);
-        require(event_fits, "build.event_bytes_max", "1 B to 64 GiB", event)?;
+        if let Some(event) = self.build.event_bytes_max {
+            let event_fits = (1..=FRAME_BYTES_MAX).contains(&event);
+            require(event_fits, "build.event_bytes_max", "1 B to 64 GiB", event)?;
+        }
         let (reorder, half) = (self.build.reorder_events, self.build.window_events / 2);
         require(reorder <= half, "build.reorder_events", format_args!("at most {half}"), reorder)?;
         let frame = self.frame.bytes;
@@ -264,7 +265,32 @@ const H: u64 = 3_600_000 * MS;
 
 #[cfg(test)]
 mod tests {
+    use catchment_frame::Dtype;
+    use catchment_model::SampleRate;
+
     use super::*;
+    use crate::config::SourceConfig;
+    use crate::links::{ChannelConfig, LinkConfig};
+
+    #[test]
+    fn a_budget_of_any_size_is_checked_by_its_own_key() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let sources = RecorderConfig::new("runs".into(), vec![SourceConfig::new("s0", address)]);
+        let channel = ChannelConfig::new("a", Dtype::F32, SampleRate::new(16, 1).unwrap());
+        let mut links = RecorderConfig::new("runs".into(), Vec::new());
+        links.links = vec![LinkConfig::new("l0", address, vec![channel])];
+        for mut config in [sources, links] {
+            config.memory_bytes = 1 << 40;
+            assert_eq!(config.check_values(), Ok(()));
+            config.memory_bytes = 1 << 20;
+            let refused = config.check_values().unwrap_err().to_string();
+            assert!(refused.starts_with("memory.budget: expected at least "), "{refused}");
+            config.build.event_bytes_max = Some(0);
+            let refused = config.check_values().unwrap_err().to_string();
+            let expected = "build.event_bytes_max: expected 1 B to 64 GiB, got 0";
+            assert_eq!(refused, expected);
+        }
+    }
 
     #[test]
     fn a_budget_beyond_what_the_process_may_have_is_refused() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use catchment_builder::{BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
 use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
-use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_TARGET_BYTES_DEFAULT};
+use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
 use catchment_net::Network;
 use catchment_wire::{Protocol, link};
@@ -418,7 +418,8 @@ impl RecorderConfig {
     }
 
     fn event_bytes_max_of(&self, segment_bytes: u64) -> u64 {
-        self.build.event_bytes_max.unwrap_or(segment_bytes / 4)
+        let unset = || (segment_bytes / 4).clamp(1, FRAME_BYTES_MAX);
+        self.build.event_bytes_max.unwrap_or_else(unset)
     }
 
     /// The longest fragment of a source that can be in an event.

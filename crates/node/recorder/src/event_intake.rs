@@ -158,9 +158,22 @@ impl EventIntake {
 
     #[cold]
     fn show_senders(&mut self, socket: usize) {
-        if let Some(heard) = self.sources[socket].senders.take_news(self.ingest.now_ns()) {
-            self.ingest.show_senders(socket, heard);
+        if let Some(pair) = self.sources[socket].senders.take_unshown(self.ingest.now_ns()) {
+            self.ingest.show_senders(socket, pair);
         }
+    }
+
+    /// The packet at hand, which is accepted, is from another sender than the one before.
+    #[cold]
+    fn accept_sender(&mut self, socket: usize) {
+        let source = &mut self.sources[socket];
+        let has_id = match source.id {
+            None => Some(false),
+            Some(_) if self.parts.is_empty() => None,
+            Some(id) => Some(self.parts.iter().any(|part| part.id == id)),
+        };
+        source.senders.accept(has_id, self.ingest.now_ns(), self.timeout_ns);
+        self.show_senders(socket);
     }
 }
 
@@ -178,10 +191,16 @@ impl Intake for EventIntake {
             let reason = source.protocol.reasons.len() + fault;
             return self.malformed(socket, reason, bytes);
         }
+        if source.senders.has_changed() {
+            self.accept_sender(socket);
+        }
+        let source = &mut self.sources[socket];
         let counts = self.ingest.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         let mut packet_flags = source.senders.flag();
-        if let Some(sequence) = decoded.sequence {
+        // What another source sends is numbered by that one.
+        let is_own = |id| self.parts.iter().all(|part| part.id == id);
+        if let Some(sequence) = decoded.sequence.filter(|_| source.id.is_none_or(is_own)) {
             let (arrival, missing) = source.gaps.take(sequence);
             counts[Entry::PacketsMissing] += missing;
             let once = arrival != Arrival::Repeated;
@@ -198,8 +217,7 @@ impl Intake for EventIntake {
 
     #[cold]
     fn sender_changed(&mut self, socket: usize, sender: Option<SocketAddr>) {
-        self.sources[socket].senders.change(sender, self.ingest.now_ns());
-        self.show_senders(socket);
+        self.sources[socket].senders.change(sender);
     }
 
     fn ingest(&mut self) -> &mut Ingest {
@@ -215,8 +233,8 @@ impl Intake for EventIntake {
         for (socket, source) in self.sources.iter_mut().enumerate() {
             source.unfinished.expire(&mut self.ingest, socket, self.timeout_ns);
             source.senders.follow(now_ns, self.timeout_ns);
-            if let Some(heard) = source.senders.take_news(now_ns) {
-                self.ingest.show_senders(socket, heard);
+            if let Some(pair) = source.senders.take_unshown(now_ns) {
+                self.ingest.show_senders(socket, pair);
             }
         }
     }
@@ -225,8 +243,8 @@ impl Intake for EventIntake {
         for (socket, source) in self.sources.iter_mut().enumerate() {
             source.unfinished.end(&mut self.ingest, socket);
             // What is not due to be shown yet would never be.
-            if let Some(heard) = source.senders.take_news(u64::MAX) {
-                self.ingest.show_senders(socket, heard);
+            if let Some(pair) = source.senders.take_unshown(u64::MAX) {
+                self.ingest.show_senders(socket, pair);
             }
             let missing = source.gaps.settle();
             self.ingest.count(socket, Entry::PacketsMissing, missing);

@@ -13,8 +13,6 @@ use crate::config::RecorderConfig;
 use crate::frame_writer::SourceCounts;
 use crate::live::Live;
 
-/// A file's TOC when the next file is begun.
-pub(crate) const TOC_BYTES_MAX: u64 = 64 << 20;
 /// What is in a TOC beside frames: the schema and the configuration, mostly.
 const TOC_BYTES_MIN: u64 = 64 << 10;
 

@@ -57,13 +57,18 @@ impl FileList {
         }
     }
 
-    /// Whether the end of the list is written, or refused.
+    /// Whether the end of the list is written, or refused. Lines that were refused before go with
+    /// it.
     pub(crate) fn has_ended<S: FolderStore>(&self, store: &mut S, live: &Live) -> bool {
-        let has_ended = !store.text_under_way();
-        if has_ended && let Some(error) = store.take_text_error() {
+        if store.text_under_way() {
+            return false;
+        }
+        let error = store.take_text_error();
+        live.counters.file_list_refused.store(u64::from(error.is_some()), Relaxed);
+        if let Some(error) = error {
             live.warn_once(format!("the run's list of files is not complete: {error}"));
         }
-        has_ended
+        true
     }
 
     /// Reports that lines are refused, and tries them again.

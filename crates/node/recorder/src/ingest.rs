@@ -20,7 +20,7 @@ use rtrb::Producer;
 
 use crate::live::{Live, MalformedPacket};
 use crate::pool::{Chunk, ChunkPool, Held};
-use crate::senders::Heard;
+use crate::senders::SenderPair;
 
 /// Descriptors of one datagram: room for these is kept beside a full batch.
 const DATAGRAM_FRAGMENTS: usize = 4_096;
@@ -253,7 +253,7 @@ impl Ingest {
         self.live.past_end.load(Relaxed)
     }
 
-    /// Tells people something once.
+    /// Adds a warning, once.
     pub(crate) fn warn_once(&self, warning: String) {
         self.live.warn_once(warning);
     }
@@ -290,9 +290,9 @@ impl Ingest {
         });
     }
 
-    /// Tells displays who sends to a socket.
-    pub(crate) fn show_senders(&self, socket: usize, heard: Heard) {
-        self.live.show_senders(self.sockets[socket].source, heard);
+    /// Shows on displays which two send to a socket, or that there is one alone.
+    pub(crate) fn show_senders(&self, socket: usize, pair: Option<SenderPair>) {
+        self.live.show_senders(self.sockets[socket].source, pair);
     }
 
     /// Counts a datagram from a sender that the source's `from` does not allow.

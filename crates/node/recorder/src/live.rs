@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::config::RecorderConfig;
 use crate::file::FrameTag;
-use crate::senders::{Heard, Stranger};
+use crate::senders::{SenderPair, Stranger};
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -86,11 +86,12 @@ struct Reported {
     disk: Option<Arc<DiskStats>>,
     warnings: Vec<String>,
     faults: u64,
+    last_fault: Option<String>,
     malformed: Option<MalformedPacket>,
     /// Who sent to a source without being named in its `from`: the first and the last.
     rejected_senders: BTreeMap<u32, (IpAddr, IpAddr)>,
     /// Two who send to a source's port.
-    senders: BTreeMap<u32, Heard>,
+    senders: BTreeMap<u32, SenderPair>,
 }
 
 /// The beginning of a packet that was dropped, for diagnosis.
@@ -186,6 +187,8 @@ pub struct Snapshot {
     pub state: State,
     /// How often recording went into fault.
     pub faults: u64,
+    /// The reason of the newest fault, also when that is over.
+    pub last_fault: Option<String>,
     /// The ledger, source by source.
     pub ledger: Ledger,
     /// The names of the reasons for malformed packets, which the ledger counts by their index, of
@@ -218,7 +221,7 @@ pub struct Alignment {
     pub out_of_step: bool,
     /// Its fragments that wait for the others to come to their numbers, or to confirm them.
     pub parked_fragments: u64,
-    /// Whether its own sender is another than its port heard first.
+    /// Whether its own sender is the one of two whose fragments carry the flag for it.
     pub other_sender: bool,
 }
 
@@ -267,6 +270,7 @@ impl Live {
                 disk: None,
                 warnings: Vec::new(),
                 faults: 0,
+                last_fault: None,
                 malformed: None,
                 rejected_senders: BTreeMap::new(),
                 senders: BTreeMap::new(),
@@ -303,8 +307,9 @@ impl Live {
 
     pub(crate) fn set_state(&self, state: State) {
         let mut reported = self.reported();
-        if matches!(state, State::Fault { .. }) && !matches!(reported.state, State::Fault { .. }) {
-            reported.faults += 1;
+        if let State::Fault { reason } = &state {
+            reported.faults += u64::from(!matches!(reported.state, State::Fault { .. }));
+            reported.last_fault = Some(reason.clone());
         }
         reported.state = state;
     }
@@ -363,9 +368,14 @@ impl Live {
         reported.rejected_senders.entry(source.0).or_insert((sender, sender)).1 = sender;
     }
 
-    /// Two who send to a source's port: at most one of them is the source.
-    pub(crate) fn show_senders(&self, source: SourceId, heard: Heard) {
-        self.reported().senders.insert(source.0, heard);
+    /// Two who send to a source's port: at most one of them is the source. None where there is one
+    /// alone.
+    pub(crate) fn show_senders(&self, source: SourceId, pair: Option<SenderPair>) {
+        let senders = &mut self.reported().senders;
+        match pair {
+            Some(pair) => senders.insert(source.0, pair),
+            None => senders.remove(&source.0),
+        };
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -396,15 +406,16 @@ impl Live {
         );
         let alignment: Vec<Alignment> = self.alignment.iter().map(read).collect();
         let strangers = strangers(&reported.senders, &alignment, &ledger);
-        let told = strangers.iter().take(WARNINGS_MAX).filter_map(|(&source, stranger)| {
+        let of_strangers = strangers.iter().take(WARNINGS_MAX).filter_map(|(&source, stranger)| {
             let words = stranger.words(self.names.get(source)?);
             let count = ledger.sources.get(source)?[Entry::FragmentsForeign];
             Some(format!("{words} ({})", counted(count, "fragment")))
         });
-        warnings.extend(told);
+        warnings.extend(of_strangers);
         Snapshot {
             state: reported.state.clone(),
             faults: reported.faults,
+            last_fault: reported.last_fault.clone(),
             ledger,
             reasons: Arc::clone(&self.reasons),
             counts: self.counters.read(),
@@ -440,19 +451,20 @@ impl Live {
 
 /// Whose fragments are not their source's: of two who send to its port the one whose do not fit.
 fn strangers(
-    senders: &BTreeMap<u32, Heard>,
+    senders: &BTreeMap<u32, SenderPair>,
     alignment: &[Alignment],
     ledger: &Ledger,
 ) -> BTreeMap<usize, Stranger> {
     let has_foreign = |source: &usize| {
         ledger.sources.get(*source).is_some_and(|one| one[Entry::FragmentsForeign] > 0)
     };
-    let heard = senders.iter().map(|(&source, heard)| (source as usize, heard));
-    let foreign = heard.filter(|(source, _)| has_foreign(source));
+    let pairs = senders.iter().map(|(&source, pair)| (source as usize, pair));
+    let foreign = pairs.filter(|(source, _)| has_foreign(source));
     foreign
-        .map(|(source, &Heard { first, other, ids })| {
-            let is_first = alignment.get(source).is_some_and(|one| one.other_sender);
-            let (sender, ids) = if is_first { (first, None) } else { (other, ids) };
+        .map(|(source, &SenderPair { own, own_is_flagged, other, ids })| {
+            let fits_flagged = alignment.get(source).is_some_and(|one| one.other_sender);
+            let (sender, ids) =
+                if fits_flagged == own_is_flagged { (other, ids) } else { (own, None) };
             (source, Stranger { sender, ids })
         })
         .collect()

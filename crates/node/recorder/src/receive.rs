@@ -52,8 +52,11 @@ enum Stage {
         since_ns: u64,
         quiet_ns: Option<u64>,
     },
-    /// What the endpoints have now is the last that is taken.
-    Last,
+    /// What the endpoints have now is the last that is taken, unless it shows that a sender goes
+    /// on.
+    Last {
+        since_ns: u64,
+    },
     /// Only descriptors are left to be passed on.
     PassingOn,
 }
@@ -63,7 +66,8 @@ pub(crate) trait Intake: Send {
     /// A datagram came to that endpoint.
     fn datagram(&mut self, endpoint: usize, bytes: &[u8]);
 
-    /// What comes to that endpoint from now on comes from another sender than before.
+    /// What comes to that endpoint from now on comes from another sender than before, whether it
+    /// can be decoded or not.
     fn sender_changed(&mut self, _endpoint: usize, _sender: Option<SocketAddr>) {}
 
     /// Where its counts and descriptors go.
@@ -144,10 +148,15 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
         let quiet_for_ns = quiet_ns.map_or(0, |quiet| now_ns - quiet);
         let quiet = quiet_for_ns >= DRAIN_QUIET_NS
             && (quiet_for_ns >= self.timeout_ns || self.intake.ingest().is_settled());
-        if quiet || now_ns - since_ns >= DRAIN_MAX_NS || self.intake.ingest().is_past_end() {
-            return Stage::Last;
+        if quiet || self.is_over(now_ns, since_ns) {
+            return Stage::Last { since_ns };
         }
         Stage::Draining { since_ns, quiet_ns }
+    }
+
+    /// Whether nothing more is taken, whatever still comes. The stop was at `since_ns`.
+    fn is_over(&mut self, now_ns: u64, since_ns: u64) -> bool {
+        now_ns - since_ns >= DRAIN_MAX_NS || self.intake.ingest().is_past_end()
     }
 }
 
@@ -162,14 +171,22 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
                 false => Work::blocked_until(1, now_ns + RING_FULL_NS),
             };
         }
-        // Datagrams that an endpoint drops last are not told of by any later datagram.
-        let last = self.stage == Stage::Last;
+        // No later datagram reports those that an endpoint drops last.
+        let mut last = matches!(self.stage, Stage::Last { .. });
         if last || now_ns.saturating_sub(self.drops_asked_ns) >= REFRESH_DROPS_EVERY_NS {
             self.ingress.refresh_drops();
             self.drops_asked_ns = now_ns;
         }
         let (received, accepted) = self.take();
         let Received { arrivals, more, paused, .. } = received;
+        if let Stage::Last { since_ns } = self.stage
+            && accepted > 0
+            && !self.is_over(now_ns, since_ns)
+        {
+            // It came after the look that found nothing: the rest of its event may follow.
+            self.stage = Stage::Draining { since_ns, quiet_ns: None };
+            last = false;
+        }
         if !self.intake.ingest().pass_on() {
             return Work::blocked_until(received.arrivals, now_ns + RING_FULL_NS);
         }
@@ -186,7 +203,7 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
             _ if more => Work::again(arrivals),
             Stage::Receiving => Work::until(arrivals, now_ns + IDLE_NS),
             Stage::Draining { .. } => Work::until(arrivals, now_ns + STOPPING_NS),
-            Stage::Last | Stage::PassingOn => Work::again(1),
+            Stage::Last { .. } | Stage::PassingOn => Work::again(1),
         }
     }
 }

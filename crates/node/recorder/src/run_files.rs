@@ -14,8 +14,7 @@ use catchment_writer::{Ended, FrameFiles, HeaderOrder, JobKind};
 
 use crate::config::RecorderConfig;
 use crate::file::{
-    Begun, Durability, FileMaker, FirstFile, FrameTag, OpenFile, RunIdentity, TOC_BYTES_MAX,
-    toc_bytes,
+    Begun, Durability, FileMaker, FirstFile, FrameTag, OpenFile, RunIdentity, toc_bytes,
 };
 use crate::file_list::FileList;
 use crate::file_steps::{Admission, End, Ending, Look, Opening};
@@ -31,6 +30,10 @@ const NOT_WHOLE: &str = "the last counts of the ledger could not be written, so 
                          has no table of contents: `catchment repair` closes it";
 /// How often the disk is looked at.
 const LOOK_NS: u64 = 1_000_000_000;
+/// Tables of contents that a file may come to while the next one cannot be made, each of
+/// [`Sizes::toc_bytes_max`](crate::Sizes::toc_bytes_max): they are kept in memory, 512 MiB in all.
+/// Hours of small frames, in which the alarm can be acted on.
+const TOCS_OF_LAST_FILE: u64 = 8;
 
 /// The files of a run, and what is under way in them.
 pub(crate) struct RunFiles<S: FolderStore> {
@@ -47,6 +50,7 @@ pub(crate) struct RunFiles<S: FolderStore> {
     frame_bytes: u64,
     looked_ns: u64,
     file_bytes_max: u64,
+    toc_bytes_max: u64,
     file_time_ns: Option<u64>,
     retry_at_ns: u64,
     end: End,
@@ -86,6 +90,7 @@ impl<S: FolderStore> RunFiles<S> {
             frame_bytes: config.frame_bytes_max(),
             looked_ns: 0,
             file_bytes_max: config.write.file_bytes,
+            toc_bytes_max: config.sizes.toc_bytes_max as u64,
             file_time_ns: config.write.file_time_ns,
             retry_at_ns: 0,
             end: End::No,
@@ -249,6 +254,21 @@ impl<S: FolderStore> RunFiles<S> {
     /// is lost, and counted; so is what comes until there is another one.
     fn leave(&mut self, presence: Presence) {
         let Some(mut file) = self.files.current.take() else { return };
+        let reason = self.count_removed(&mut file, presence);
+        self.files.closing.push(file);
+        self.opening = None;
+        self.fault(reason);
+        match presence {
+            // The disk and the folder are well.
+            Presence::Truncated => self.retry(),
+            // The file ahead was made in the same folder.
+            _ => self.maker.discard_ahead(self.files.store()),
+        }
+    }
+
+    /// Counts what was recorded in a file that is gone or was cut, and warns: recording may go on
+    /// so soon that nobody sees a fault. Returns the reason.
+    fn count_removed(&self, file: &mut OpenFile, presence: Presence) -> String {
         (file.failed, file.gone) = (true, true);
         let path = file.path.display();
         let reason = match presence {
@@ -258,27 +278,17 @@ impl<S: FolderStore> RunFiles<S> {
         };
         for (source, &own) in (0..).map(SourceId).zip(file.attached.fragments()) {
             let ledger = &self.live.ledger;
+            let all = ledger.read(source, Entry::FragmentsRecorded)
+                - ledger.read(source, Entry::FragmentsRemoved);
             let removed = match presence {
-                Presence::Removed { others: false } => {
-                    ledger.read(source, Entry::FragmentsRecorded)
-                        - ledger.read(source, Entry::FragmentsRemoved)
-                }
-                Presence::Removed { others: true } | Presence::Truncated => own,
+                Presence::Removed { others: false } => all,
+                Presence::Removed { others: true } | Presence::Truncated => own.min(all),
                 Presence::There | Presence::Elsewhere => 0,
             };
             ledger.add(source, Entry::FragmentsRemoved, removed);
         }
-        self.files.closing.push(file);
-        self.opening = None;
-        // Recording may go on so soon that nobody sees the fault.
         self.live.warn_once(reason.clone());
-        self.fault(reason);
-        match presence {
-            // The disk and the folder are well.
-            Presence::Truncated => self.retry(),
-            // The file ahead was made in the same folder.
-            _ => self.maker.discard_ahead(self.files.store()),
-        }
+        reason
     }
 
     /// Takes up what the disk has done, and does what is due.
@@ -477,13 +487,31 @@ impl<S: FolderStore> RunFiles<S> {
         self.live.counters.next_file_refused.load(Relaxed) > 0
     }
 
+    /// Leaves a file that goes on because the next one cannot be made, once memory holds too much
+    /// of its table of contents.
+    fn leave_if_spent(&mut self) {
+        let toc_bytes_max = self.toc_bytes_max.saturating_mul(TOCS_OF_LAST_FILE);
+        let is_spent = |file: &&OpenFile| file.toc_bytes() >= toc_bytes_max;
+        if self.is_next_refused()
+            && let Some(file) = self.files.current.as_ref().filter(is_spent)
+        {
+            let reason = format!(
+                "{} has all the frames that memory can list, and the next file cannot be made",
+                file.path.display()
+            );
+            self.files.leave();
+            self.fault(reason);
+        }
+    }
+
     fn switch_if_due(&mut self) {
+        self.leave_if_spent();
         let Some(file) = self.files.current.as_ref().filter(|_| self.opening.is_none()) else {
             return;
         };
         let old = self.file_time_ns.is_some_and(|time| self.now_ns - file.opened_ns >= time);
-        let full =
-            file.end + self.frame_bytes > self.file_bytes_max || file.toc_bytes() >= TOC_BYTES_MAX;
+        let full = file.end + self.frame_bytes > self.file_bytes_max
+            || file.toc_bytes() >= self.toc_bytes_max;
         let (is_refused, is_tried) = (self.is_next_refused(), self.now_ns < self.retry_at_ns);
         // A file without frames is not left for its age alone.
         if file.has_frames() && (old || full) && !(is_refused && is_tried) {
@@ -547,6 +575,10 @@ impl<S: FolderStore> RunFiles<S> {
     fn finished(&mut self, completion: &Completion) {
         let index = self.files.closing.iter().position(|file| file.id == completion.file);
         let mut file = self.files.closing.swap_remove(index.expect("a finished file was closing"));
+        if completion.found != Presence::There && file.header_recorded && !file.gone {
+            // Since the last look, which was at most a second before it was left.
+            self.count_removed(&mut file, completion.found);
+        }
         match &completion.result {
             Ok(()) => {
                 self.durable(&file.attached.close_done());

@@ -1,12 +1,17 @@
 //! Who sends to a source's port: the source, and strangers.
 //!
-//! The *first* sender that a port hears is taken for the source's own, until nothing came from it
-//! for the time-out. Fragments of all others carry a flag, by which the builder can tell those of a
-//! stranger: it knows which numbers fit. A source has one sender at a time; one that sends from
-//! several addresses is recorded like any other, since the flag alone discards nothing.
+//! One sender of a port is taken for the source's *own*: the first that it hears, or the first
+//! whose fragments carry the source's id, where it has one. Once nothing came from it for the
+//! time-out, the one that sends then takes its place; but none with another id takes the place of
+//! one whose id is right. Fragments of all others carry a flag, by which the builder can tell those
+//! of a stranger: it knows which numbers fit. A source has one sender at a time; one that sends
+//! from several addresses is recorded like any other, since the flag alone discards nothing.
+//!
+//! A sender keeps its value of [`FragmentFlags::OTHER_SENDER`] when it takes the own one's place,
+//! so that the builder knows whose the fragments are that it got before.
 //!
 //! The receive agent compares each packet's sender with that of the one before; all else happens
-//! when it changes.
+//! when it changes, with the first packet of the new one that can be decoded.
 
 use std::net::SocketAddr;
 
@@ -18,22 +23,36 @@ use crate::ingest::due;
 /// The senders of one port.
 #[derive(Debug, Default)]
 pub(crate) struct Senders {
-    first: Option<SocketAddr>,
-    last: Option<SocketAddr>,
-    /// [`FragmentFlags::OTHER_SENDER`] while the last one is not the first; otherwise 0.
+    own: Option<Sender>,
+    /// Of the packet that was accepted last.
+    last: Option<Sender>,
+    /// Of the packets that come now.
+    next: Option<SocketAddr>,
+    has_changed: bool,
+    /// The flags of what comes from the last one, and of what comes from the own one.
     flag: u8,
-    /// When something last came from another one after the first.
+    own_flag: u8,
+    /// When something last came from another one after the own one.
     left_ns: u64,
-    other: Option<Heard>,
+    pair: Option<SenderPair>,
     shown_ns: Option<u64>,
-    /// Whether `other` has a sender or an id that nobody was shown.
-    is_news: bool,
+    /// Whether displays do not have `pair` as it is now.
+    is_unshown: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    address: SocketAddr,
+    /// Whether its fragments carry the source's id.
+    has_id: bool,
 }
 
 /// Two senders of one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
-    pub(crate) first: SocketAddr,
+pub(crate) struct SenderPair {
+    /// The one that is taken for the source's own, and its value of the flag.
+    pub(crate) own: SocketAddr,
+    pub(crate) own_is_flagged: bool,
     pub(crate) other: SocketAddr,
     /// The id that fragments of the other one carry, and the source's, where they differ.
     pub(crate) ids: Option<(u32, u32)>,
@@ -49,7 +68,7 @@ pub struct Stranger {
 }
 
 impl Stranger {
-    /// What people are told of it.
+    /// The sentence about it in warnings and alarms.
     pub fn words(&self, source: &str) -> String {
         let Self { sender, ids } = self;
         let ids = match ids {
@@ -61,57 +80,236 @@ impl Stranger {
 }
 
 impl Senders {
-    /// The flag of what comes from the last sender.
+    /// The flags of what comes from the last sender.
     #[inline]
     pub(crate) fn flag(&self) -> u8 {
         self.flag
     }
 
     /// What comes from now on comes from that sender.
-    pub(crate) fn change(&mut self, sender: Option<SocketAddr>, now_ns: u64) {
-        self.last = sender;
-        self.first = self.first.or(sender);
-        match sender.zip(self.first) {
-            Some((sender, first)) if sender != first => {
-                self.flag = FragmentFlags::OTHER_SENDER;
-                self.left_ns = now_ns;
-                if self.other.is_none_or(|heard| (heard.first, heard.other) != (first, sender)) {
-                    self.other = Some(Heard { first, other: sender, ids: None });
-                    self.is_news = true;
-                }
+    pub(crate) fn change(&mut self, sender: Option<SocketAddr>) {
+        self.next = sender;
+        self.has_changed = true;
+    }
+
+    /// Whether the sender of the packet at hand is to be [accepted](Self::accept) first.
+    #[inline]
+    pub(crate) fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// A packet from the sender after the last change was accepted. `has_id` says whether its
+    /// fragments carry the source's id; none where that cannot be said, since it has none.
+    pub(crate) fn accept(&mut self, has_id: Option<bool>, now_ns: u64, timeout_ns: u64) {
+        self.has_changed = has_id.is_none();
+        let Some(address) = self.next else {
+            (self.last, self.flag) = (None, self.own_flag);
+            return;
+        };
+        let known = |sender: Option<Sender>| {
+            sender.is_some_and(|sender| sender.address == address && sender.has_id)
+        };
+        let has_id = has_id == Some(true) || known(self.own) || known(self.last);
+        let sender = Sender { address, has_id };
+        self.last = Some(sender);
+        match self.own {
+            Some(own) if own.address != address && (own.has_id || !has_id) => {
+                self.hear_other(own.address, address, now_ns);
+                self.follow(now_ns, timeout_ns);
             }
-            _ => self.flag = 0,
+            // Nothing that another one sent was the source's.
+            _ => self.take_for_own(sender),
         }
     }
 
-    /// Takes the last sender for the source's own once the first one is gone.
+    fn take_for_own(&mut self, sender: Sender) {
+        (self.own, self.flag) = (Some(sender), self.own_flag);
+        let Some(pair) = &mut self.pair else { return };
+        let is_other = pair.other == sender.address;
+        self.is_unshown |= is_other || pair.own != sender.address;
+        pair.own = sender.address;
+        if is_other {
+            self.pair = None;
+        }
+    }
+
+    fn hear_other(&mut self, own: SocketAddr, other: SocketAddr, now_ns: u64) {
+        if self.flag == self.own_flag {
+            self.left_ns = now_ns;
+        }
+        self.flag = !self.own_flag & FragmentFlags::OTHER_SENDER;
+        // One that is known for a stranger by its id is named before one that may be none.
+        if self.pair.is_none_or(|pair| pair.ids.is_none() && pair.other != other) {
+            self.pair = Some(self.pair_of(own, other, None));
+            self.is_unshown = true;
+        }
+    }
+
+    fn pair_of(&self, own: SocketAddr, other: SocketAddr, ids: Option<(u32, u32)>) -> SenderPair {
+        let own_is_flagged = self.own_flag & FragmentFlags::OTHER_SENDER != 0;
+        SenderPair { own, own_is_flagged, other, ids }
+    }
+
+    /// Takes the last sender for the source's own once the own one is gone.
     pub(crate) fn follow(&mut self, now_ns: u64, timeout_ns: u64) {
-        if self.flag != 0 && now_ns.saturating_sub(self.left_ns) >= timeout_ns {
-            (self.first, self.flag) = (self.last, 0);
+        let is_gone =
+            self.flag != self.own_flag && now_ns.saturating_sub(self.left_ns) >= timeout_ns;
+        let Some((own, last)) = self.own.zip(self.last).filter(|_| is_gone) else { return };
+        if last.has_id || !own.has_id {
+            self.own = Some(last);
+            self.own_flag = self.flag | FragmentFlags::NEW_SENDER;
+            self.flag = self.own_flag;
+            self.is_unshown |= self.pair.is_some();
+            self.pair = None;
         }
     }
 
-    /// Whether a fragment with an id that is not its source's is a stranger's. If not, its sender
-    /// is not one to take others for strangers by: the next one is.
+    /// Whether a fragment with an id that is not its source's is a stranger's. If not, and none of
+    /// its sender's had the right one, others are no strangers for it: the next sender is the own.
     pub(crate) fn is_foreign(&mut self, expected: Option<u32>, id: u32) -> bool {
-        if self.flag == 0 {
-            self.first = None;
+        if self.flag == self.own_flag {
+            self.own = self.own.filter(|own| own.has_id);
             return false;
         }
-        if let Some(heard) = &mut self.other {
+        if let Some((own, last)) = self.own.zip(self.last) {
             let ids = expected.map(|expected| (id, expected));
-            self.is_news |= heard.ids.is_none();
-            heard.ids = ids;
+            let pair = Some(self.pair_of(own.address, last.address, ids));
+            self.is_unshown |= self.pair != pair;
+            self.pair = pair;
         }
         true
     }
 
-    /// What nobody was shown yet, now and then.
-    pub(crate) fn take_news(&mut self, now_ns: u64) -> Option<Heard> {
-        if !self.is_news || !due(&mut self.shown_ns, now_ns) {
+    /// What displays are to have instead of what they have, now and then: a pair of senders, or
+    /// none.
+    pub(crate) fn take_unshown(&mut self, now_ns: u64) -> Option<Option<SenderPair>> {
+        if !self.is_unshown || !due(&mut self.shown_ns, now_ns) {
             return None;
         }
-        self.is_news = false;
-        self.other
+        self.is_unshown = false;
+        Some(self.pair)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const TIMEOUT_NS: u64 = 1_000 * MS;
+    const OTHER: u8 = FragmentFlags::OTHER_SENDER;
+    const NEW: u8 = FragmentFlags::NEW_SENDER;
+
+    fn address(host: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, host], 5_000))
+    }
+
+    impl Senders {
+        /// A packet came from that host at that time: the flag of its fragments.
+        fn hear(&mut self, at_ms: u64, host: u8, has_id: bool) -> u8 {
+            let last = self.last.map(|last| last.address);
+            if last != Some(address(host)) {
+                self.change(Some(address(host)));
+            }
+            if self.has_changed() {
+                self.accept(Some(has_id), at_ms * MS, TIMEOUT_NS);
+            }
+            self.follow(at_ms * MS, TIMEOUT_NS);
+            self.flag()
+        }
+
+        fn other(&self) -> Option<SocketAddr> {
+            self.pair.map(|pair| pair.other)
+        }
+    }
+
+    #[test]
+    fn a_sender_takes_the_place_of_one_that_is_gone_for_the_time_out_and_keeps_its_flag() {
+        let mut senders = Senders::default();
+        assert_eq!((senders.hear(0, 1, false), senders.hear(900, 1, false)), (0, 0));
+        // The next sender is heard 100 ms later, every 500 ms.
+        assert_eq!((senders.hear(1_000, 2, false), senders.hear(1_500, 2, false)), (OTHER, OTHER));
+        assert_eq!(senders.other(), Some(address(2)));
+        assert_eq!(senders.hear(1_999, 2, false), OTHER);
+        assert_eq!(senders.hear(2_000, 2, false), OTHER | NEW);
+        assert_eq!(senders.other(), None, "it is the source");
+        assert_eq!(senders.take_unshown(3_000 * MS), Some(None));
+        // A third takes its place in turn, and the first one would be another again.
+        assert_eq!((senders.hear(3_000, 3, false), senders.hear(4_000, 3, false)), (0, NEW));
+        assert_eq!(senders.hear(4_001, 1, false), OTHER);
+        assert_eq!(senders.other(), Some(address(1)));
+    }
+
+    #[test]
+    fn a_sender_that_is_slow_but_not_gone_keeps_its_place_whoever_sends_meanwhile() {
+        let mut senders = Senders::default();
+        for at_ms in (0..20_000).step_by(900) {
+            assert_eq!(senders.hear(at_ms, 1, false), 0);
+            for later_ms in [1, 400, 899] {
+                assert_eq!(senders.hear(at_ms + later_ms, 2 + (later_ms % 2) as u8, false), OTHER);
+            }
+        }
+        // Two others in turn do not make it look heard.
+        assert_eq!(senders.hear(30_000, 2, false), OTHER | NEW);
+    }
+
+    #[test]
+    fn no_sender_with_another_id_takes_the_place_of_one_whose_id_is_right() {
+        let mut senders = Senders::default();
+        for at_ms in (0..20_000).step_by(2_000) {
+            assert_eq!(senders.hear(at_ms, 1, true), 0);
+            for later_ms in (10..2_000).step_by(10) {
+                assert_eq!(senders.hear(at_ms + later_ms, 2, false), OTHER);
+                assert!(senders.is_foreign(Some(5), 6));
+            }
+        }
+        let (other, ids) = (address(2), Some((6, 5)));
+        assert_eq!(senders.pair.map(|pair| (pair.other, pair.ids)), Some((other, ids)));
+        // The source goes on from another address, between packets of the stranger.
+        assert_eq!(senders.hear(20_000, 3, true), OTHER | NEW);
+        assert_eq!(senders.hear(20_001, 2, false), 0);
+        assert!(senders.is_foreign(Some(5), 6));
+        assert_eq!(senders.pair.map(|pair| pair.own_is_flagged), Some(true));
+    }
+
+    #[test]
+    fn a_stranger_that_comes_first_is_not_taken_for_the_source_if_its_id_is_another() {
+        let mut senders = Senders::default();
+        assert_eq!(senders.hear(0, 2, false), 0);
+        assert!(!senders.is_foreign(Some(5), 6), "nobody else sends");
+        assert_eq!(senders.hear(1, 1, true), 0);
+        assert_eq!(senders.hear(2, 2, false), OTHER);
+        assert!(senders.is_foreign(Some(5), 6));
+        // Its own wrong ids make the source no stranger.
+        assert_eq!(senders.hear(3, 1, true), 0);
+        assert!(!senders.is_foreign(Some(5), 7));
+        assert_eq!(senders.hear(4, 2, false), OTHER);
+        assert_eq!(senders.pair.map(|pair| (pair.own, pair.other)), Some((address(1), address(2))));
+    }
+
+    #[test]
+    fn one_that_is_known_by_its_id_is_named_before_one_that_may_be_the_source() {
+        let mut senders = Senders::default();
+        senders.hear(0, 1, true);
+        senders.hear(1, 2, false);
+        assert!(senders.is_foreign(Some(5), 6));
+        assert_eq!((senders.hear(2, 3, true), senders.other()), (OTHER, Some(address(2))));
+        senders.hear(3, 4, false);
+        assert!(senders.is_foreign(Some(5), 8));
+        assert_eq!(senders.other(), Some(address(4)));
+    }
+
+    #[test]
+    fn a_sender_of_which_nothing_is_accepted_is_no_sender() {
+        let mut senders = Senders::default();
+        senders.hear(0, 1, false);
+        senders.change(Some(address(2)));
+        assert_eq!((senders.flag(), senders.other()), (0, None));
+        // A packet without fragments says nothing of its id: the next one does.
+        senders.accept(None, 2 * MS, TIMEOUT_NS);
+        assert!(senders.has_changed());
+        senders.accept(Some(true), 3 * MS, TIMEOUT_NS);
+        assert!(!senders.has_changed());
+        assert_eq!(senders.own.map(|own| own.address), Some(address(2)));
     }
 }

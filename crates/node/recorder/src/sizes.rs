@@ -33,6 +33,8 @@ pub struct Sizes {
     pub cycle_bytes: usize,
     /// Raw bytes under way in the encode agents, at least: 1 MiB (1 byte to 1 GiB).
     pub encode_bytes_min: usize,
+    /// Bytes of a file's table of contents when the next file is begun: 64 MiB (1 byte to 1 GiB).
+    pub toc_bytes_max: usize,
     /// Slices that can be open at a time: 4,096 (256 to 65,536, a power of two).
     pub link_window_slices: u64,
 }
@@ -48,6 +50,7 @@ impl Default for Sizes {
             frames_queued: 2,
             cycle_bytes: 4 << 20,
             encode_bytes_min: 1 << 20,
+            toc_bytes_max: 64 << 20,
             link_window_slices: 4_096,
         }
     }
@@ -61,7 +64,7 @@ impl Sizes {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let (least, most) = (self.chunk_bytes_min, self.chunk_bytes_max);
         let chunks = CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX;
-        let bounds: [(&str, usize, RangeInclusive<usize>); 8] = [
+        let bounds: [(&str, usize, RangeInclusive<usize>); 9] = [
             ("batch_fragments", self.batch_fragments, 1..=1 << 16),
             ("ring_fragments", self.ring_fragments, 1..=1 << 24),
             ("cycle_fragments", self.cycle_fragments, 1..=1 << 24),
@@ -70,6 +73,7 @@ impl Sizes {
             ("frames_queued", self.frames_queued, 1..=1_024),
             ("cycle_bytes", self.cycle_bytes, 1..=1 << 30),
             ("encode_bytes_min", self.encode_bytes_min, 1..=1 << 30),
+            ("toc_bytes_max", self.toc_bytes_max, 1..=1 << 30),
         ];
         for (name, size, bounds) in bounds {
             let expected = format_args!("{} to {}", bounds.start(), bounds.end());
@@ -107,6 +111,7 @@ mod tests {
             frames_queued: 1,
             cycle_bytes: 1,
             encode_bytes_min: 1,
+            toc_bytes_max: 1,
             link_window_slices: 256,
         };
         assert_eq!((Sizes::default().check(), small.check()), (Ok(()), Ok(())));
@@ -118,6 +123,7 @@ mod tests {
             (chunks(32 << 10, 64 << 10), "chunk_bytes_min: expected 65536 to 16777216, got 32768"),
             (chunks(96 << 10, 128 << 10), "chunk_bytes_min: expected a power of two, got 98304"),
             (chunks(1 << 17, 1 << 16), "chunk_bytes_max: expected 131072 to 16777216, got 65536"),
+            (Sizes { toc_bytes_max: 0, ..small }, "toc_bytes_max: expected 1 to 1073741824, got 0"),
             (Sizes { frames_queued: 0, ..small }, "frames_queued: expected 1 to 1024, got 0"),
             (
                 Sizes { link_window_slices: 300, ..small },

@@ -132,6 +132,60 @@ fn a_file_that_is_truncated_is_left_and_what_was_recorded_in_it_is_counted() {
 }
 
 #[test]
+fn a_file_that_is_truncated_just_before_the_next_one_is_counted_when_it_is_closed() {
+    for kept_bytes in [0, 100 << 10] {
+        let mut run = Stepped::begin(&config());
+        run.send_until(|run| run.frame_files().len() == 2);
+        run.send_until(|run| {
+            run.frame_files()[1].1.iter().filter(|byte| **byte != 0).count() > 300 << 10
+        });
+        let path = run.frame_files()[1].0.clone();
+        run.files.truncate(&path, kept_bytes);
+        run.send_until(|run| run.count(Entry::FragmentsRemoved) > 0);
+        // It was no look that found it: the next file was there before.
+        assert!(run.frame_files().len() > 2);
+        assert_eq!((run.snapshot().state, run.snapshot().faults), (State::Recording, 0));
+        let removed = run.count(Entry::FragmentsRemoved);
+        run.send(400);
+        let last = run.end();
+        assert_eq!(last.ledger.total()[Entry::FragmentsRemoved], removed, "once");
+        assert!(removed < last.ledger.total()[Entry::FragmentsRecorded] / 2);
+        assert!(last.ledger.balance().lost_data());
+        let text = format!("{} was truncated while it was being written", path.display());
+        assert!(warned(&last, &text), "{:?}", last.warnings);
+        let (is_intact, audit) = run.read();
+        assert!(!is_intact && audit.verdict != Verdict::Balanced, "{audit:?}");
+    }
+}
+
+#[test]
+fn a_file_that_goes_on_is_left_before_its_table_of_contents_fills_the_memory() {
+    let mut config = config();
+    config.write.file_bytes = 1 << 30;
+    config.sizes.toc_bytes_max = 16 << 10;
+    let mut run = Stepped::begin(&config);
+    run.send(20);
+    run.disk.set_faults(NO_NEXT_FILE);
+    run.send_until(|run| run.snapshot().counts.next_file_refused == 1);
+    let frames = run.snapshot().counts.frames_recorded;
+    run.send_until(|run| matches!(run.snapshot().state, State::Fault { .. }));
+    let during = run.snapshot();
+    let State::Fault { reason } = during.state else { unreachable!("it is in fault") };
+    let expected = "run/run-00000.catch has all the frames that memory can list";
+    assert!(reason.starts_with(expected), "{reason}");
+    let times = during.counts.frames_recorded as f64 / frames as f64;
+    assert!((6.0..10.0).contains(&times), "{times}");
+    run.send(100);
+    assert!(run.count(Entry::FragmentsDiscardedDisk) > 0);
+    run.disk.set_faults(NO_FAULTS);
+    run.send_until(|run| run.snapshot().state == State::Recording);
+    run.send(100);
+    run.end();
+    let (is_intact, audit) = run.read();
+    assert!(is_intact && audit.verdict == Verdict::DataLost, "{audit:?}");
+}
+
+#[test]
 fn a_file_that_is_removed_is_left_and_what_was_recorded_in_it_is_counted() {
     let mut run = Stepped::begin(&long_files());
     run.send_until(|run| run.frame_files().len() == 2);
@@ -179,4 +233,17 @@ fn a_list_of_files_that_is_refused_to_the_end_is_a_warning() {
     run.send(30);
     let last = run.end();
     assert!(warned(&last, "the run's list of files is not complete"), "{:?}", last.warnings);
+}
+
+#[test]
+fn a_list_of_files_that_is_refused_and_then_written_at_the_end_is_complete() {
+    let mut run = Stepped::begin(&config());
+    run.disk.set_faults(StoreFaults { text_errors: ALWAYS, ..NO_FAULTS });
+    run.send_until(|run| run.snapshot().counts.file_list_refused == 1);
+    // It is not tried again before the run ends.
+    run.disk.set_faults(NO_FAULTS);
+    let last = run.end();
+    assert!(!warned(&last, "the run's list of files is not complete"), "{:?}", last.warnings);
+    assert_eq!(last.counts.file_list_refused, 0);
+    assert!(run.list().lines().last().is_some_and(|line| line.contains("ended")), "{}", run.list());
 }

@@ -147,3 +147,29 @@ fn a_source_that_stays_away_is_waited_for_until_the_time_out() {
     assert!((1_000 * MS..1_600 * MS).contains(&took_ns), "{took_ns}");
     assert!(balance.holds() && balance.fragments_lost == 1 && recorded == 41, "{balance:?}");
 }
+
+#[test]
+fn what_comes_with_the_last_look_is_the_beginning_of_an_event_and_its_rest_is_waited_for() {
+    let mut config = support::config("".as_ref(), 2);
+    config.receive.threads = 1;
+    let mut recorder = Virtual::begin(&config);
+    for number in 0..20 {
+        (0..2).for_each(|source| recorder.send(source, number));
+        recorder.pass(10 * MS);
+    }
+    recorder.assembly.stop();
+    // Its first agent receives: called once more, it would take what there is, and end.
+    while recorder.agents[0].work(recorder.clock.now_ns()).wake_at_ns != 0 {
+        recorder.clock.advance_to(recorder.clock.now_ns() + MS / 10);
+        let now_ns = recorder.clock.now_ns();
+        recorder.agents[1..].iter_mut().for_each(|agent| {
+            agent.work(now_ns);
+        });
+    }
+    recorder.send(0, 20);
+    recorder.pass(MS);
+    recorder.send(1, 20);
+    let (took_ns, balance, recorded) = recorder.end();
+    assert!(balance.holds() && !balance.lost_data() && recorded == 42, "{recorded} {balance:?}");
+    assert!(took_ns < 100 * MS, "{took_ns}");
+}

@@ -1,15 +1,17 @@
 //! Sources that may send from some addresses only: what comes from elsewhere is no part of the run,
 //! and no loss of theirs. Nor is what a stranger sends to a port that hears everybody.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 
 use crate::support;
 use catchment_fixtures::wait_while;
 use catchment_model::Entry;
-use catchment_recorder::Recorder;
+use catchment_recorder::{Recorder, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
+use catchment_test_protocol::{self as test_protocol, PROTOCOL};
 use catchment_wire::hadtu::ByteOrder;
 use support::links::{FIRST, Sender, channels};
+use support::stepped::Stepped;
 use support::{config, fragments, packet, senders};
 
 /// Sends these from an address of this machine.
@@ -83,7 +85,7 @@ fn a_link_is_as_restricted_as_a_source() {
 }
 
 /// A source's socket, and where it sends from.
-fn own(recorder: &Recorder, source: usize) -> (UdpSocket, std::net::SocketAddr) {
+fn own(recorder: &Recorder, source: usize) -> (UdpSocket, SocketAddr) {
     let socket = senders(recorder).swap_remove(source);
     let address = socket.local_addr().unwrap();
     (socket, address)
@@ -173,4 +175,135 @@ fn a_source_that_itself_sends_another_id_is_a_loss() {
     let total = summary.last.ledger.total();
     assert_eq!((total[Entry::FragmentsUnknownSource], total[Entry::FragmentsForeign]), (10, 0));
     assert!(summary.last.ledger.balance().lost_data() && summary.last.strangers.is_empty());
+}
+
+fn host(number: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, number], 5_000))
+}
+
+/// A packet of one event, as a source of that number sends it.
+fn event(source: u32, number: u32) -> Vec<u8> {
+    packets(source, number..number + 1).remove(0)
+}
+
+/// A recorder of three sources, of which two send an event each millisecond.
+struct Three {
+    run: Stepped,
+    next: u32,
+}
+
+impl Three {
+    fn begin() -> Self {
+        Self { run: Stepped::begin(&config("".as_ref(), 3)), next: 1 }
+    }
+
+    /// The next event of two sources, and what source 0's port gets of it.
+    fn step(&mut self, port: impl FnOnce(&mut Stepped, u32)) {
+        port(&mut self.run, self.next);
+        for source in 1..3 {
+            self.run.send_from(host(source as u8), source, event(source as u32, self.next));
+        }
+        self.next += 1;
+        self.run.pass(1);
+    }
+}
+
+#[test]
+fn a_source_that_begins_anew_from_another_address_is_no_stranger_and_loses_from_its_first_packet() {
+    // Numbers that come to those of the others, and such that never do.
+    for (begin, recorded, late, out_of_range) in [(1, 4_000, 0, 499), (50_000_000, 500, 0, 4_000)] {
+        let mut three = Three::begin();
+        let (before, after) = (host(10), host(11));
+        (0..500).for_each(|_| three.step(|run, next| run.send_from(before, 0, event(0, next))));
+        for number in begin..begin + 4_000 {
+            three.step(|run, _| run.send_from(after, 0, event(0, number)));
+            if number == begin + 3_000 {
+                let during = three.run.snapshot();
+                assert!(during.strangers.is_empty(), "{:?}", during.strangers);
+            }
+        }
+        let last = three.run.end();
+        let source = &last.ledger.sources[0];
+        assert_eq!(source[Entry::FragmentsForeign], 0, "{source:?}");
+        let counts = [Entry::FragmentsRecorded, Entry::FragmentsLate, Entry::FragmentsOutOfRange];
+        let expected = [recorded, late, out_of_range];
+        assert_eq!(counts.map(|entry| source[entry]), expected, "{begin}: {source:?}");
+        let named = |text: &&String| text.contains("do not belong");
+        assert_eq!(last.warnings.iter().find(named), None);
+    }
+}
+
+#[test]
+fn a_source_that_goes_on_from_another_address_loses_nothing_and_is_no_stranger() {
+    let mut three = Three::begin();
+    for index in 0..4_000 {
+        let sender = host(if index < 500 { 10 } else { 11 });
+        three.step(|run, next| run.send_from(sender, 0, event(0, next)));
+    }
+    let last = three.run.end();
+    let source = &last.ledger.sources[0];
+    assert_eq!((source[Entry::FragmentsRecorded], source[Entry::FragmentsForeign]), (4_000, 0));
+    assert!(last.strangers.is_empty() && !last.ledger.balance().lost_data());
+}
+
+#[test]
+fn a_stranger_is_no_loss_of_a_source_that_is_slower_than_the_time_out() {
+    let mut three = Three::begin();
+    let mut strange = 0;
+    for index in 0..8_000 {
+        three.step(|run, next| {
+            if index % 2_000 == 0 {
+                run.send_from(host(10), 0, event(0, next));
+            }
+            // It is source 1's, and it was given the wrong port.
+            run.send_from(host(11), 0, event(1, next));
+        });
+        strange += 1;
+    }
+    let last = three.run.end();
+    let source = &last.ledger.sources[0];
+    assert_eq!(source[Entry::FragmentsForeign], strange, "{source:?}");
+    assert_eq!((source[Entry::FragmentsUnknownSource], source[Entry::FragmentsRecorded]), (0, 4));
+    let words = last.strangers[&0].words("s0");
+    assert!(words.starts_with("packets from 10.0.0.11:5000 do not belong to s0"), "{words}");
+}
+
+#[test]
+fn a_sender_of_which_no_packet_can_be_decoded_is_not_named_as_the_stranger() {
+    let mut three = Three::begin();
+    for _ in 0..2_000 {
+        three.step(|run, next| {
+            run.send_from(host(10), 0, event(0, next));
+            run.send_from(host(11), 0, event(1, next));
+            run.send_broken_from(host(12), 0);
+        });
+    }
+    let last = three.run.end();
+    assert_eq!(last.ledger.sources[0][Entry::FragmentsForeign], 2_000);
+    assert_eq!(last.strangers[&0].sender, host(11));
+}
+
+#[test]
+fn packet_numbers_of_a_stranger_are_no_gap_of_the_source() {
+    let mut config = config("".as_ref(), 3);
+    let address = config.sources[0].address;
+    config.sources[0] =
+        SourceConfig { protocol: &PROTOCOL, id: Some(7), ..SourceConfig::new("test", address) };
+    let mut three = Three { run: Stepped::begin(&config), next: 1 };
+    let numbered = |id: u64, sequence: u64, number: u32| {
+        test_protocol::packet(sequence, id << 48 | u64::from(number), 3, (0, &[1, 2, 3]))
+    };
+    for sequence in 0..1_000 {
+        three.step(|run, next| {
+            // One of its own is lost: that shows.
+            if sequence != 500 {
+                run.send_from(host(10), 0, numbered(7, sequence, next));
+            }
+            run.send_from(host(11), 0, numbered(8, 70_000 + 3 * sequence, next));
+        });
+    }
+    let last = three.run.end();
+    let source = &last.ledger.sources[0];
+    assert_eq!(source[Entry::FragmentsForeign], 1_000, "{source:?}");
+    assert_eq!((source[Entry::PacketsMissing], source[Entry::FragmentsRecorded]), (1, 999));
 }

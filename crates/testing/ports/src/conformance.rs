@@ -113,9 +113,11 @@ pub fn check_folder<S: FolderSubject>(subject: impl Fn() -> S) {
     a_file_that_cannot_be_made_says_why(&mut subject());
     a_file_given_up_is_removed(&mut subject());
     a_look_finds_what_became_of_a_file(&mut subject());
+    an_end_finds_what_became_of_a_file(&mut subject());
     a_sync_is_due_once_something_was_written(&mut subject());
     texts_follow_each_other(&mut subject());
     a_refused_text_goes_with_the_next(&mut subject());
+    a_text_that_is_appended_later_is_no_error(&mut subject());
 }
 
 /// A write of whole blocks of one value, which is also its token. Waits for a buffer.
@@ -511,6 +513,47 @@ fn a_look_finds_what_became_of_a_file<S: FolderSubject>(subject: &mut S) {
     assert_eq!(look(subject, file, 0), Presence::Removed { others: false });
 }
 
+fn an_end_finds_what_became_of_a_file<S: FolderSubject>(subject: &mut S) {
+    /// Writes a file of four blocks, and ends it when `change` has been made to it and `more`
+    /// blocks were written behind; what was found.
+    fn end<S: FolderSubject>(
+        subject: &mut S,
+        name: &str,
+        more: usize,
+        change: impl FnOnce(&mut S, &Path),
+    ) -> Presence {
+        let (file, mut log) = (subject.create(name), Log::default());
+        for block in 0..4 {
+            write(subject, file, block, 7, &mut log);
+        }
+        all_good(&log.drain(subject));
+        let path = subject.path(name);
+        change(subject, &path);
+        for block in 4..4 + more {
+            write(subject, file, block, 8, &mut log);
+        }
+        log.finish(subject, file, FileEnd::Cut(((4 + more) * BLOCK) as u64));
+        let completions = log.drain(subject);
+        all_good(&completions);
+        let (end, writes) = completions.split_last().expect("an end");
+        assert!(writes.iter().all(|one| one.found == Presence::There));
+        assert_eq!(end.kind, CompletionKind::Finished);
+        end.found
+    }
+    assert_eq!(end(subject, "whole.x", 2, |_, _| ()), Presence::There);
+    let cut = |blocks: usize| {
+        move |subject: &mut S, path: &Path| {
+            subject.truncate(path, (blocks * BLOCK) as u64);
+        }
+    };
+    assert_eq!(end(subject, "cut.x", 0, cut(2)), Presence::Truncated);
+    // What is written behind the cut, and the end itself, make the file as long as it was.
+    assert_eq!(end(subject, "cut and longer.x", 2, cut(0)), Presence::Truncated);
+    let remove = |subject: &mut S, path: &Path| subject.remove(path);
+    assert_eq!(end(subject, "removed.x", 1, remove), Presence::Removed { others: true });
+    assert_eq!(end(subject, "removed.y", 1, remove), Presence::Removed { others: false });
+}
+
 fn a_sync_is_due_once_something_was_written<S: FolderSubject>(subject: &mut S) {
     let (file, mut log) = (subject.create("a"), Log::default());
     let long_ns = 1_000_000_000_000;
@@ -551,6 +594,20 @@ fn a_refused_text_goes_with_the_next<S: FolderSubject>(subject: &mut S) {
     assert!(subject.set(Faults::NONE));
     // Also without anything new.
     subject.store().append_text(&path, "header\n", "");
+    subject.store().append_text(&path, "header\n", "two\n");
+    assert_eq!(settle(subject), None);
+    assert_eq!(subject.read(&path), Some(b"header\none\ntwo\n".to_vec()));
+}
+
+fn a_text_that_is_appended_later_is_no_error<S: FolderSubject>(subject: &mut S) {
+    let path = subject.path("list");
+    assert!(subject.set(Faults { texts: true, ..Faults::NONE }));
+    subject.store().append_text(&path, "header\n", "one\n");
+    while subject.store().text_under_way() {
+        subject.wait();
+        Log::default().poll(subject);
+    }
+    assert!(subject.set(Faults::NONE));
     subject.store().append_text(&path, "header\n", "two\n");
     assert_eq!(settle(subject), None);
     assert_eq!(subject.read(&path), Some(b"header\none\ntwo\n".to_vec()));

@@ -1,6 +1,7 @@
 //! What arrives, from queues.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use catchment_agent::{Arrival, Flow, Ingress, Received};
@@ -13,7 +14,7 @@ pub struct Queues(Arc<Mutex<Vec<Queue>>>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    datagrams: VecDeque<Vec<u8>>,
+    datagrams: VecDeque<(Option<SocketAddr>, Vec<u8>)>,
     datagrams_max: usize,
     dropped: u64,
 }
@@ -26,12 +27,22 @@ impl Queues {
         queues.len() - 1
     }
 
-    /// Sends a datagram to an endpoint; false where its buffer is full.
+    /// Sends a datagram to an endpoint, without a sender; false where its buffer is full.
     pub fn send(&self, endpoint: usize, datagram: Vec<u8>) -> bool {
+        self.send_from(None, endpoint, datagram)
+    }
+
+    /// As [`send`](Self::send), from that sender.
+    pub fn send_from(
+        &self,
+        sender: Option<SocketAddr>,
+        endpoint: usize,
+        datagram: Vec<u8>,
+    ) -> bool {
         let queue = &mut self.0.lock()[endpoint];
         let has_room = queue.datagrams.len() < queue.datagrams_max;
         match has_room {
-            true => queue.datagrams.push_back(datagram),
+            true => queue.datagrams.push_back((sender, datagram)),
             false => queue.dropped += 1,
         }
         has_room
@@ -60,9 +71,9 @@ impl Ingress for QueueIngress {
         for (endpoint, &queue) in self.endpoints.iter().enumerate() {
             let datagrams = &mut queues[queue].datagrams;
             for _ in 0..self.per_poll_max {
-                let Some(bytes) = datagrams.pop_front() else { break };
-                if sink(Arrival { endpoint, sender: None, bytes: &bytes }) == Flow::Paused {
-                    datagrams.push_front(bytes);
+                let Some((sender, bytes)) = datagrams.pop_front() else { break };
+                if sink(Arrival { endpoint, sender, bytes: &bytes }) == Flow::Paused {
+                    datagrams.push_front((sender, bytes));
                     received.paused = true;
                     return received;
                 }

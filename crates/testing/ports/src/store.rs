@@ -313,6 +313,10 @@ impl MemoryStore {
     fn complete(&mut self, operation: UnderWay) -> Completion {
         let UnderWay { mut completion, buffer, end, order, .. } = operation;
         let index = completion.file.0 as usize;
+        if let Some(end) = end {
+            let written = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
+            completion.found = self.presence_now(index, written);
+        }
         let done = match (buffer, end) {
             (Some(buffer), _) => {
                 let (offset, length) = (completion.offset, completion.bytes as usize);
@@ -400,6 +404,12 @@ impl MemoryStore {
         if sync_failed { Err(failed("an earlier sync")) } else { Ok(()) }
     }
 
+    /// What is there of an open file, of which so many bytes were written.
+    fn presence_now(&self, index: usize, written: u64) -> Presence {
+        let ahead = self.opening.as_ref().map(|(_, new)| new.path.as_path());
+        self.files.presence(&self.open[index].path, written, ahead)
+    }
+
     /// Ends what is under way beside the writes, and is due.
     fn poll_others(&mut self, now_ns: u64) {
         let is_made = self.opening.as_ref().is_some_and(|(due_ns, _)| *due_ns <= now_ns);
@@ -408,9 +418,7 @@ impl MemoryStore {
         }
         if let Some((_, index, written)) = self.looking.take_if(|look| look.0 <= now_ns) {
             self.spare_bytes = Some(self.room());
-            let ahead = self.opening.as_ref().map(|(_, new)| new.path.as_path());
-            let open = &mut self.open[index];
-            open.presence = self.files.presence(&open.path, written, ahead);
+            self.open[index].presence = self.presence_now(index, written);
         }
         while let Some(text) = self.text.take_if(|text| text.due_ns <= now_ns) {
             if self.happens(StoreFault::TextError, self.watch.faults().text_errors, 0) {
@@ -419,6 +427,8 @@ impl MemoryStore {
                 break;
             }
             self.files.append(&text.path, &text.header, &text.lines);
+            // What was refused went with it.
+            self.text_error = None;
             if !self.waiting.is_empty() {
                 self.send_text(text.path, text.header);
             }
@@ -467,7 +477,8 @@ impl Store for MemoryStore {
         if let Some(spare_bytes) = &mut self.spare_bytes {
             *spare_bytes = spare_bytes.saturating_sub(new_bytes);
         }
-        let completion = Completion { kind, file, offset, bytes, token, result };
+        let found = Presence::There;
+        let completion = Completion { kind, file, offset, bytes, token, result, found };
         self.begin(completion, (Some(buffer), None));
     }
 
@@ -478,7 +489,8 @@ impl Store for MemoryStore {
         }
         self.unsynced = false;
         let (kind, result) = (CompletionKind::Sync, Ok(()));
-        let completion = Completion { kind, file, offset: 0, bytes: 0, token, result };
+        let (offset, bytes, found) = (0, 0, Presence::There);
+        let completion = Completion { kind, file, offset, bytes, token, result, found };
         self.begin(completion, (None, None));
         true
     }
@@ -486,7 +498,8 @@ impl Store for MemoryStore {
     fn finish(&mut self, file: FileId, end: FileEnd) {
         let bytes = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
         let (kind, result) = (CompletionKind::Finished, Ok(()));
-        let completion = Completion { kind, file, offset: 0, bytes, token: 0, result };
+        let (offset, token, found) = (0, 0, Presence::There);
+        let completion = Completion { kind, file, offset, bytes, token, result, found };
         self.begin(completion, (None, Some(end)));
     }
 }

@@ -362,6 +362,7 @@ fn sizes(case: &Case) -> Sizes {
         frames_queued: 1 + chance.index(2),
         cycle_bytes: [16 << 10, 64 << 10, 4 << 20][chance.index(3)],
         encode_bytes_min: [4 << 10, 64 << 10, 1 << 20][chance.index(3)],
+        toc_bytes_max: Sizes::default().toc_bytes_max,
         link_window_slices: [256, 4_096][chance.index(2)],
     }
 }

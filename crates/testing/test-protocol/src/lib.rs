@@ -6,7 +6,8 @@
 //!      0      4  magic "TEST"
 //!      4      4  sum of all bytes behind it
 //!      8      8  sequence: packets that the source sent before
-//!     16      8  event number
+//!     16      6  event number
+//!     22      2  id of the source
 //!     24      8  bytes of the fragment
 //!     32      8  position: where in the fragment this part belongs
 //!     40      .  the part, to the datagram's end
@@ -29,7 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
         Reason { name: "sum", kind: Entry::PacketsMalformedChecksum },
         Reason { name: "part", kind: Entry::PacketsMalformedFragment },
     ],
-    number_bits: 48,
+    number_bits: NUMBER_BITS,
     fragment_bytes_max: 4 << 20,
     decoder: || Box::new(TestDecoder),
 };
@@ -55,12 +56,12 @@ impl Decoder for TestDecoder {
             return Err(3);
         }
         parts.push(Part {
-            number,
+            number: number & NUMBER_MAX,
             position,
             fragment_bytes,
             offset: HEADER_BYTES as u32,
             bytes: bytes as u32,
-            id: 0,
+            id: (number >> NUMBER_BITS) as u32,
             tag: 0,
             flags: 0,
         });
@@ -83,7 +84,8 @@ pub fn packets(number: u64, fragment: &[u8], part_bytes: usize, sequence: u64) -
     (sequence..).zip(positions).map(packet).collect()
 }
 
-/// A packet with a part of a fragment, given by its position and its bytes.
+/// A packet with a part of a fragment, given by its position and its bytes. The source's id is in
+/// the number's upper 16 bits.
 pub fn packet(
     sequence: u64,
     number: u64,
@@ -102,6 +104,9 @@ fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum: u32, &byte| sum.wrapping_add(byte.into()))
 }
 
+/// Bits of an event number.
+const NUMBER_BITS: u32 = 48;
+const NUMBER_MAX: u64 = (1 << NUMBER_BITS) - 1;
 const MAGIC: u32 = u32::from_le_bytes(*b"TEST");
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use catchment_control::{Configuration, Ended, Node, OpenRun, Settings};
 use catchment_emulator::EmulatorReport;
 use catchment_model::units::{Bytes, counted};
 use catchment_model::{Balance, SourceId};
-use catchment_recorder::{RecorderConfig, RunSummary, State};
+use catchment_recorder::{RecorderConfig, RunSummary, Snapshot, State};
 use catchment_telemetry::cpu_shares;
 
 use crate::view::{Moment, Subject, View, groups};
@@ -137,7 +137,7 @@ impl Session<'_> {
             let counts = run.observer.snapshot().counts;
             counts.events_complete + counts.events_incomplete
         };
-        let mut faults = FaultNews::default();
+        let mut faults = FaultLines::default();
         let over = |node: &Node| node.emulation_ended() || node.open_run().is_none();
         while !(stop.asked() || ends.reached(start, events) || over(&node)) {
             if trouble.is_none() {
@@ -147,7 +147,7 @@ impl Session<'_> {
                 view.show(out, &subject, moment(&node))?;
             }
             if !view.is_shown() && faults.due(Instant::now()) {
-                faults.news(&run.observer.snapshot().state).into_iter().for_each(complain);
+                faults.line(&run.observer.snapshot()).into_iter().for_each(complain);
             }
             std::thread::sleep(POLL);
         }
@@ -158,6 +158,9 @@ impl Session<'_> {
         let Some((number, summary)) = ended else {
             anyhow::bail!(failed.unwrap_or_else(|| "the recorder did not stop in order".into()));
         };
+        if !view.is_shown() {
+            faults.line(&summary.last).into_iter().for_each(complain);
+        }
         let (snapshot, threads) = (summary.last.clone(), summary.last.threads.clone());
         let at_end = Moment { seconds: start.elapsed().as_secs_f64(), snapshot, threads };
         view.show(out, &subject, at_end)?;
@@ -182,14 +185,16 @@ fn begun(node: &mut Node, config: &RecorderConfig, stop: &Stop) -> anyhow::Resul
     Ok(None)
 }
 
-/// What stderr is told of faults where no view shows them: that one began, and that it is over.
+/// Lines on stderr about faults where no view shows them: one when a fault begins, and one when it
+/// is over, or one for both where it was shorter than from one look to the next.
 #[derive(Debug, Default)]
-struct FaultNews {
+struct FaultLines {
     next: Option<Instant>,
     in_fault: bool,
+    faults: u64,
 }
 
-impl FaultNews {
+impl FaultLines {
     /// Whether it is time to look.
     fn due(&mut self, now: Instant) -> bool {
         let due = self.next.is_none_or(|next| now >= next);
@@ -199,16 +204,28 @@ impl FaultNews {
         due
     }
 
-    fn news(&mut self, state: &State) -> Option<String> {
-        let reason = fault(state);
-        let text = match (std::mem::replace(&mut self.in_fault, reason.is_some()), reason) {
-            (false, Some(reason)) => {
-                format!("fault: {reason}; data are discarded and counted until it is over")
-            }
-            (true, None) => "the fault is over: data are recorded again".to_owned(),
-            _ => return None,
+    /// What is new of the recorder as it is now.
+    fn line(&mut self, now: &Snapshot) -> Option<String> {
+        let was_in_fault = std::mem::replace(&mut self.in_fault, fault(&now.state).is_some());
+        let before = std::mem::replace(&mut self.faults, now.faults);
+        let new = now.faults.saturating_sub(before);
+        let several = match new {
+            0 | 1 => String::new(),
+            new => format!(" ({new} faults since the last line)"),
         };
-        Some(text)
+        match (&now.state, now.last_fault.as_deref().filter(|_| new > 0)) {
+            (State::Fault { .. }, Some(reason)) => Some(format!(
+                "fault: {reason}; data are discarded and counted until it is over{several}"
+            )),
+            (State::Recording, Some(reason)) => {
+                Some(format!("fault: {reason}; it is over: data are recorded again{several}"))
+            }
+            (State::Stopped, Some(reason)) => Some(format!("fault: {reason}{several}")),
+            (State::Recording, None) if was_in_fault => {
+                Some("the fault is over: data are recorded again".to_owned())
+            }
+            (_, None) => None,
+        }
     }
 }
 
@@ -327,15 +344,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_told_when_it_begins_and_when_it_is_over_and_not_between() {
+    fn a_fault_has_a_line_when_it_begins_and_when_it_is_over_and_not_between() {
+        let mut snapshot = crate::view::tests::moment(0.0, 0, 0).snapshot;
+        let mut lines = FaultLines::default();
+        let mut line = |state: State, faults| {
+            if let State::Fault { reason } = &state {
+                snapshot.last_fault = Some(reason.clone());
+            }
+            (snapshot.state, snapshot.faults) = (state, faults);
+            lines.line(&snapshot)
+        };
         let fault = |reason: &str| State::Fault { reason: reason.into() };
-        let states = [State::Recording, fault("disk full"), fault("1 MB free"), State::Recording];
-        let mut faults = FaultNews::default();
-        let told: Vec<_> = states.iter().map(|state| faults.news(state)).collect();
+        assert_eq!(line(State::Recording, 0), None);
         let begun = "fault: disk full; data are discarded and counted until it is over";
+        assert_eq!(line(fault("disk full"), 1).as_deref(), Some(begun));
+        assert_eq!(line(fault("1 MB free"), 1), None);
         let over = "the fault is over: data are recorded again";
-        assert_eq!(told, [None, Some(begun.into()), None, Some(over.into())]);
-        // The run that ends in fault has said so.
-        assert_eq!(faults.news(&State::Stopped), None);
+        assert_eq!(line(State::Recording, 1).as_deref(), Some(over));
+        assert_eq!(line(State::Stopped, 1), None);
+    }
+
+    #[test]
+    fn a_fault_that_is_over_at_the_next_look_has_a_line_too() {
+        let mut snapshot = crate::view::tests::moment(0.0, 0, 0).snapshot;
+        let mut lines = FaultLines::default();
+        snapshot.last_fault = Some("x-00001.catch was removed".into());
+        snapshot.faults = 1;
+        let over = "fault: x-00001.catch was removed; it is over: data are recorded again";
+        assert_eq!(lines.line(&snapshot).as_deref(), Some(over));
+        assert_eq!(lines.line(&snapshot), None);
+        snapshot.faults = 3;
+        let both = format!("{over} (2 faults since the last line)");
+        assert_eq!(lines.line(&snapshot), Some(both));
+        (snapshot.faults, snapshot.state) = (4, State::Stopped);
+        let last = "fault: x-00001.catch was removed";
+        assert_eq!(lines.line(&snapshot).as_deref(), Some(last));
     }
 }

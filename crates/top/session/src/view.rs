@@ -434,12 +434,12 @@ impl Paint {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use catchment_model::Ledger;
     use catchment_recorder::{Alignment, Counts};
 
-    fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
+    pub(crate) fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
         let mut ledger = Ledger::new(3);
         for source in &mut ledger.sources {
             source[Entry::PacketsReceived] = packets;
@@ -451,6 +451,7 @@ mod tests {
         let snapshot = Snapshot {
             state: State::Recording,
             faults: 0,
+            last_fault: None,
             ledger,
             counts,
             alignment: vec![Alignment::default(); 3],

@@ -118,7 +118,9 @@ impl<M: Matcher> Rig<M> {
     pub fn finish(&mut self, now_ns: u64) {
         self.builder.finish(now_ns);
         self.collect(now_ns);
-        assert_eq!(self.builder.status().fragments_held, 0, "all is out at the end");
+        let status = self.builder.status();
+        let left = (status.fragments_held, status.fragments_unsettled);
+        assert_eq!(left, (0, 0), "all is out at the end");
         for (index, source) in self.ledger.sources.iter().enumerate() {
             assert!(source.balance().holds(), "source {index}: {source:?}");
         }
@@ -137,14 +139,16 @@ impl<M: Matcher> Rig<M> {
     }
 
     pub fn check_ledger(&self) {
-        let held = i128::from(self.builder.status().fragments_held);
+        let status = self.builder.status();
+        let unsettled = status.fragments_unsettled;
+        let held = i128::from(status.fragments_held + unsettled);
         let total = self.ledger.total();
         let counted = total.sum(Role::FragmentsOut) + total.sum(Role::FragmentsLost);
         let received = i128::from(total[Entry::FragmentsReceived]);
         assert_eq!(received - i128::from(counted), held, "{total:?}");
         let not_used = counted - total[Entry::FragmentsRecorded];
-        assert_eq!(not_used + self.no_source, self.discards.len() as u64);
-        assert_eq!(self.builder.status().fragments_of_no_source, self.no_source);
+        assert_eq!(not_used + unsettled + self.no_source, self.discards.len() as u64);
+        assert_eq!(status.fragments_of_no_source, self.no_source);
     }
 
     pub fn count(&self, source: usize, entry: Entry) -> u64 {

@@ -31,6 +31,7 @@ impl Rig {
         let snapshot = Snapshot {
             state: RecorderState::Recording,
             faults: 0,
+            last_fault: None,
             ledger: Ledger::new(config.sources.len()),
             counts: Counts::default(),
             alignment: vec![Alignment::default(); config.sources.len()],
