@@ -218,7 +218,7 @@ fn a_source_that_goes_on_from_elsewhere_out_of_step_is_a_loss() {
 
 #[test]
 fn a_source_that_begins_anew_from_another_address_loses_what_fits_nowhere_from_its_first_packet() {
-    // Numbers that are late at once, and such that are held first.
+    // Numbers that were current before, and such that never were.
     for begin in [0, 50_000_000] {
         let mut rig = Rig::required(3);
         let mut now = 0;
