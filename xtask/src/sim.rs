@@ -70,8 +70,8 @@ fn patches(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Makes the copy what is committed, and applies a patch to it, if there is one. Files that stay as they are keep
-/// their times, so that cargo builds only what a patch changes.
+/// Makes the copy what is committed, and applies a patch to it, if there is one. Files that stay as
+/// they are keep their times, so that cargo builds only what a patch changes.
 fn plant(repository: &Repository, copy: &Path, patch: Option<&Path>) -> Result<()> {
     let git = |folder: &Path, arguments: &[&str]| {
         let mut git = Command::new("git");

@@ -50,9 +50,9 @@ pub struct RunOptions {
     pub cache_bytes_max: usize,
     /// Whether a column that is stored raw and has no checksums by block is checked as a whole
     /// before a part of it is given for the first time. Files of before version 1.3 have none, and
-    /// later ones need not: without this, ranges of such columns are given unchecked, and no more of them
-    /// is read than the range. Columns of at most 64 KiB, those with a table, and whole columns are
-    /// checked all the same.
+    /// later ones need not: without this, ranges of such columns are given unchecked, and no more
+    /// of them is read than the range. Columns of at most 64 KiB, those with a table, and whole
+    /// columns are checked all the same.
     pub check_columns: bool,
 }
 

@@ -337,8 +337,8 @@ fn store(case: &Case) -> StoreTimes {
     }
 }
 
-/// How far apart in time events are at most whose packets of one source the faults of a run mix: who
-/// configures a recorder knows his network, and allows for as much.
+/// How far apart in time events are at most whose packets of one source the faults of a run mix:
+/// whoever configures a recorder knows the network, and allows for as much.
 fn mixed_ns(case: &Case) -> u64 {
     let of = |fault, ns| if case.faults.has(fault) { ns } else { 0 };
     let delayed_ns = of(Fault::Delay, DELAY_NS_MAX) + of(Fault::Ahead, AHEAD_NS_MAX);
