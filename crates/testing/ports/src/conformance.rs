@@ -34,10 +34,9 @@ pub trait Subject {
     /// Waits until something may have completed.
     fn wait(&mut self);
 
-    /// Lets a moment pass, in which a disk that does not hang may complete something.
-    fn pass(&mut self) {
-        std::thread::yield_now();
-    }
+    /// Lets a moment pass in which a disk that does not hang may complete something, where time
+    /// does not pass by itself.
+    fn pass(&mut self) {}
 
     /// What a reader finds in a file; none if it is not there.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
