@@ -8,6 +8,7 @@ mod disk_full;
 mod gauges;
 mod injected_faults;
 mod links;
+mod memory;
 mod parts;
 mod pause;
 mod samples;

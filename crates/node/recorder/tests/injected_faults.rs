@@ -19,17 +19,8 @@ const EVENTS: u64 = 10_000;
 /// Records an emulated detector with these faults, proves every recorded byte, and has each
 /// source's ledger compared with what was injected into it.
 fn record(faults: Faults, compare: impl Fn(&SourceLedger, &SourceReport)) -> RunSummary {
-    record_within(256 << 20, faults, compare)
-}
-
-fn record_within(
-    memory_bytes: u64,
-    faults: Faults,
-    compare: impl Fn(&SourceLedger, &SourceReport),
-) -> RunSummary {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path(), SOURCES);
-    config.memory_bytes = memory_bytes;
     config.frame.bytes = 1 << 20;
     config.write.buffer_count = 4;
     let recorder = Recorder::start(config).unwrap();
@@ -148,17 +139,6 @@ fn a_killed_source_lacks_from_then_on_and_stops_nobody() {
     });
     assert_eq!(summary.last.ledger.sources[2].balance().fragments_lost, EVENTS - 4_000);
     assert_eq!(summary.last.counts.events_complete, 4_000);
-    assert_eq!(summary.last.counts.events_incomplete, EVENTS - 4_000);
-}
-
-#[test]
-fn a_killed_source_costs_the_others_nothing_when_memory_is_short() {
-    let faults = Faults { kill: Some((2, FIRST_EVENT + 4_000)), ..Faults::default() };
-    // Holding every event for its time-out would take 6 MB of the 10 that encoding leaves.
-    let summary = record_within(18 << 20, faults, |ledger, injected| {
-        assert_eq!(ledger[Entry::FragmentsDiscardedMemory], 0);
-        assert_eq!(lost(ledger), injected.fragments_killed);
-    });
     assert_eq!(summary.last.counts.events_incomplete, EVENTS - 4_000);
 }
 

@@ -1,4 +1,4 @@
-//! A recorder of two sources whose agents a test steps in virtual time, with its files in memory.
+//! A recorder whose agents a test steps in virtual time, with its files in memory.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,9 @@ pub struct Stepped {
     pub files: MemoryFiles,
     /// What the disk does wrong.
     pub disk: StoreWatch,
+    /// A source that sends nothing.
+    pub silent: Option<u32>,
+    sources: u32,
     next_event: u32,
     sent: u64,
 }
@@ -79,14 +82,28 @@ impl Stepped {
             Assembly::new(config, parts, &mut Bound(&queues), create).expect("it begins");
         let agents = std::mem::take(&mut assembly.agents).into_iter().map(|(_, agent)| agent);
         let (agents, observer) = (agents.collect(), assembly.observer());
-        Self { clock, agents, assembly, queues, observer, files, disk, next_event: 1, sent: 0 }
+        let sources = config.sources.len() as u32;
+        let (silent, next_event, sent) = (None, 1, 0);
+        Self {
+            clock,
+            agents,
+            assembly,
+            queues,
+            observer,
+            files,
+            disk,
+            silent,
+            sources,
+            next_event,
+            sent,
+        }
     }
 
     pub fn snapshot(&self) -> Snapshot {
         self.observer.snapshot()
     }
 
-    /// One entry of the ledger, of both sources.
+    /// One entry of the ledger, of all sources.
     pub fn count(&self, entry: Entry) -> u64 {
         self.snapshot().ledger.total()[entry]
     }
@@ -114,16 +131,16 @@ impl Stepped {
         panic!("{:?}", self.snapshot());
     }
 
-    /// Sends events of two sources, one each millisecond.
+    /// Sends events of all sources, one each millisecond.
     pub fn send(&mut self, events: u32) {
         for _ in 0..events {
             let payload = Random::new(self.next_event.into()).noise(4_000);
-            for source in 0..2 {
+            for source in (0..self.sources).filter(|&source| self.silent != Some(source)) {
                 let packet = packet(source, ByteOrder::Big, &[(self.next_event, &payload)]);
                 assert!(self.queues.send(source as usize, packet), "the recorder keeps up");
+                self.sent += 1;
             }
             self.next_event += 1;
-            self.sent += 2;
             self.step();
         }
     }
