@@ -426,7 +426,12 @@ impl<'a> Check<'a> {
                 let samples = |&slice: &u64| of_channel.samples_of(slice, of_link.slice_ns);
                 slices.iter().map(samples).all(is_there)
             };
-            slices.len() as u64 == whole && of_link.channels.iter().enumerate().all(has_all)
+            // A part without samples that is late is a loss, too.
+            let recorded = self.ledger.sources[plan.sources.len() + link][Entry::FragmentsRecorded];
+            let parts = slices.len() * of_link.channels.len();
+            recorded >= parts as u64
+                && slices.len() as u64 == whole
+                && of_link.channels.iter().enumerate().all(has_all)
         })
     }
 
