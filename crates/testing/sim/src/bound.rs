@@ -9,7 +9,7 @@
 //!   anew;
 //! - its source had delivered before, less than half a time-out before the event's first fragment,
 //!   a number no further away than is waited for; and more than half of the sources were there;
-//! - what had arrived within a time-out was less than half of what may wait;
+//! - what had arrived within a time-out was less than a quarter of what may wait;
 //! - and, where incomplete events are dropped, all of this holds for all required sources.
 //!
 //! Of each source no more of these may be missing than its ledger says memory or the disk refused;
@@ -151,8 +151,8 @@ impl<'a> Bound<'a> {
             *bytes = sum;
         }
         let segments = life.last.fills.iter().find(|fill| fill.name == "segments");
-        // Half of a quarter: the other half is for what the quorum has passed.
-        let bytes_max = segments.map_or(0, |fill| fill.capacity) / 4 / 2;
+        // Of the quarter that may wait, a source that is ahead of the others gets a quarter.
+        let bytes_max = segments.map_or(0, |fill| fill.capacity) / 4 / 4;
         let disturbed = disturbed(life, &outcome.renumbered_ns);
         Self { outcome, life, timeout_ns, first_ns, reached, bytes, bytes_max, disturbed }
     }
