@@ -564,11 +564,32 @@ impl<R: ReadAt> FileReader<R> {
 
     /// A frame's directory, read from the frame's own header.
     pub(crate) fn directory(&self, frame: usize) -> Result<Vec<ColumnEntry>, FrameError> {
+        self.summary_and_directory(frame).map(|(_, entries)| entries)
+    }
+
+    /// A frame's directory, and what is wrong with the variant that the frame's own header says: a
+    /// file's frames have that of the file. The frame can be read all the same.
+    pub(crate) fn checked_directory(
+        &self,
+        frame: usize,
+    ) -> Result<(Vec<ColumnEntry>, Option<FrameError>), FrameError> {
+        let (summary, entries) = self.summary_and_directory(frame)?;
+        let (part, got) = (Part::FrameHeader(summary.offset), summary.info.origin.variant.into());
+        let (field, expected) = ("variant", "the file header's");
+        let wrong = FrameError::Field { part, field, expected, got };
+        Ok((entries, (got != self.rest.variant).then_some(wrong)))
+    }
+
+    /// What a frame's own header says.
+    fn summary_and_directory(
+        &self,
+        frame: usize,
+    ) -> Result<(FrameSummary, Vec<ColumnEntry>), FrameError> {
         let summary = self.summary(frame)?;
         let (head, header) = read_frame_header(&self.reader, summary.offset, self.file_bytes)?;
         let mut listed = *summary;
         if listed.info.origin.variant == 0 {
-            // A TOC that an earlier `repair` made has no variants.
+            // A TOC that a `repair` of before 1.3 made has no variants.
             listed.info.origin.variant = head.summary.info.origin.variant;
         }
         if head.summary != listed {
@@ -576,7 +597,7 @@ impl<R: ReadAt> FileReader<R> {
             let got = u64::from(head.summary.header_crc32c);
             return Err(FrameError::Field { part, field: "header_crc32c", expected, got });
         }
-        Ok(head.entries(&header).collect())
+        Ok((head.summary, head.entries(&header).collect()))
     }
 }
 

@@ -72,8 +72,11 @@ pub(crate) fn check_frame<R: ReadAt>(
     frame: usize,
 ) -> (Ledger, Vec<FrameError>) {
     let mut problems = Vec::new();
-    let entries = match file.directory(frame) {
-        Ok(entries) => entries,
+    let entries = match file.checked_directory(frame) {
+        Ok((entries, wrong_variant)) => {
+            problems.extend(wrong_variant);
+            entries
+        }
         Err(error) => {
             problems.push(error);
             file.columns(frame).unwrap_or_default()

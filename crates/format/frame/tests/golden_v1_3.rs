@@ -258,7 +258,7 @@ fn damaged_answers() -> Value {
 }
 
 /// The encoded header with more metadata.
-fn with_metadata(encoded: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
+pub(crate) fn with_metadata(encoded: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let bytes = u32::from_le_bytes(encoded[16..20].try_into().expect("four")) as usize;
     let mut metadata = serde_json::from_slice(&encoded[64..64 + bytes]).expect("JSON");
     change(&mut metadata);

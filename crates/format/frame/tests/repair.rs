@@ -1,6 +1,7 @@
 //! Repair: what a killed writer or a bad disk left becomes a closed file.
 
 use crate::common;
+use crate::golden_v1_3::with_metadata;
 use catchment_fixtures::Random;
 use catchment_frame::{
     Codec, ColumnInfo, ColumnKind, Dtype, FileReader, FrameInfo, FrameKind, Origin, RepairPlan,
@@ -266,11 +267,21 @@ fn a_toc_without_the_positions_that_frames_may_have_is_not_announced_as_1_3() {
 fn repair_keeps_the_variant_of_frames() {
     let mut model = some_model(31, 2, 9, Codec::Lz4);
     model.origins = vec![Origin { variant: 3, ..Origin::SINGLE }; 2];
-    let unclosed = model.encode().unclosed;
-    let repaired = apply(&unclosed, &repair(&unclosed, None).expect("plans"));
-    let file = FileReader::open(&repaired).expect("opens");
-    assert!(file.closed() && file.frames().iter().all(|frame| frame.info.origin.variant == 3));
-    assert!((0..2).all(|frame| verify_frame(&file, frame).is_empty()));
+    let encoded = model.encode();
+    let header = model.header.encode();
+    let of_variant = |variant: u32| {
+        let header = with_metadata(&header, |metadata| metadata["variant"] = variant.into());
+        [&header, &encoded.unclosed[encoded.frames[0].offset as usize..]].concat()
+    };
+    for (variant, problems) in [(3, 0), (4, 1)] {
+        let unclosed = of_variant(variant);
+        let repaired = apply(&unclosed, &repair(&unclosed, None).expect("plans"));
+        let file = FileReader::open(&repaired).expect("opens");
+        assert!(file.closed() && file.frames().iter().all(|frame| frame.info.origin.variant == 3));
+        // Where the file says another variant, that is damage, and no column is lost by it.
+        assert!((0..2).all(|frame| verify_frame(&file, frame).len() == problems));
+        assert!(file.verify_index().is_empty());
+    }
 }
 
 #[test]

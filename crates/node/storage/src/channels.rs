@@ -13,7 +13,7 @@ use crate::error::StorageError;
 use crate::fetch::{self, Part};
 use crate::open::RunFile;
 use crate::parallel;
-use crate::run::Run;
+use crate::run::{Frame, Run};
 
 /// What is to be read of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +178,10 @@ impl<'a> Channel<'a> {
         let mut rest = &self.run.channel_frames()[range.clone()];
         let mut position = range.start;
         while let Some(first) = rest.first() {
-            let here = rest.partition_point(|frame| frame.file == first.file);
+            // A copy is given in the place of the first, between frames of another file.
+            let follows =
+                |pair: &&[Frame]| pair[0].file == pair[1].file && pair[0].index < pair[1].index;
+            let here = 1 + rest.windows(2).take_while(follows).count();
             let (frames, later) = rest.split_at(here);
             let listed = self.run.run_files()[first.file].locations(self.info.id)?;
             let begin = listed.partition_point(|(index, _)| (*index as usize) < first.index);

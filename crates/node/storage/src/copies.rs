@@ -2,16 +2,17 @@
 //!
 //! A frame can be sent or written again, because it was not known that it had been written. It is
 //! identified by stream, variant and sequence, in any file; only variant 0 is read, so that stream
-//! and sequence tell frames apart. Of equal frames readers take the first that is whole: what can
-//! be read once must not be hidden by a damaged copy. Where no frame stands twice, nothing is read
-//! to find that out; of those that do, up to 1 GiB is verified when the run is opened, and beyond
-//! that the first copy is taken for whole.
+//! and sequence tell frames apart. Of equal frames readers take the first that is whole, in the
+//! place of the first: what can be read once must not be hidden by a damaged copy. Since version
+//! 1.3 one number is one frame: of two that differ one is read all the same, and `verify` names the
+//! other. Where no frame stands twice, nothing is read to find that out; of those that do, up to
+//! 1 GiB is verified when the run is opened, and beyond that the first copy is taken for whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 
-use catchment_frame::{ColumnEntry, FrameInfo, FrameSummary, Numbering, verify_frame};
+use catchment_frame::{ColumnEntry, FrameInfo, FrameKind, FrameSummary, Numbering, verify_frame};
 use serde::Serialize;
 
 use crate::open::RunFile;
@@ -26,6 +27,12 @@ pub(crate) struct Copies {
     groups: Vec<Vec<Location>>,
     /// Copies that are not read because they are damaged.
     pub damaged: Vec<DamagedCopy>,
+    /// Copies that differ from the one that is read in what copies must agree in: each with the one
+    /// that is read.
+    pub differing: Vec<(Location, Location)>,
+    /// The copies that are read and are not the first: each with the location of the first, in
+    /// whose place they are given.
+    moved: HashMap<Location, Location>,
 }
 
 /// A damaged frame of which the run has another copy that is whole, and is read instead.
@@ -57,7 +64,7 @@ impl Copies {
     pub(crate) fn find(files: &mut [RunFile]) -> Self {
         files.iter_mut().for_each(|file| file.repeated.clear());
         let groups = if rises(files) { Vec::new() } else { groups(files) };
-        let mut copies = Self { groups, damaged: Vec::new() };
+        let mut copies = Self { groups, ..Self::default() };
         let mut bytes_left = VERIFIED_BYTES_MAX;
         for group in &copies.groups {
             let mut damaged = Vec::new();
@@ -78,12 +85,23 @@ impl Copies {
                 copies.damaged.extend(damaged);
             }
             let read = *whole.unwrap_or(&group[0]);
-            for &(file, frame) in group.iter().filter(|location| **location != read) {
-                files[file].repeated.push(frame);
+            if read != group[0] {
+                copies.moved.insert(read, group[0]);
+            }
+            for &other in group.iter().filter(|location| **location != read) {
+                if !alike(files, read, other) {
+                    copies.differing.push((other, read));
+                }
+                files[other.0].repeated.push(other.1);
             }
         }
         files.iter_mut().for_each(|file| file.repeated.sort_unstable());
         copies
+    }
+
+    /// Where a frame that is read is given: its own location, or that of its first copy.
+    pub(crate) fn place_of(&self, location: Location) -> Location {
+        self.moved.get(&location).copied().unwrap_or(location)
     }
 
     /// The other copies of a frame.
@@ -112,7 +130,7 @@ fn groups(files: &[RunFile]) -> Vec<Vec<Location>> {
         for (index, frame) in run_file.reader.frames().iter().enumerate() {
             let identity = (frame.info.origin.stream, frame.info.sequence);
             let location = *first.entry(identity).or_insert((file, index));
-            if location != (file, index) && agree(files, location, (file, index)) {
+            if location != (file, index) && are_copies(files, location, (file, index)) {
                 copies.entry(location).or_insert_with(|| vec![location]).push((file, index));
             }
         }
@@ -120,11 +138,23 @@ fn groups(files: &[RunFile]) -> Vec<Vec<Location>> {
     copies.into_values().collect()
 }
 
+/// Whether two frames of one number are one frame.
+fn are_copies(files: &[RunFile], one: Location, other: Location) -> bool {
+    // The number of a frame that was skipped stands where the frame itself does not.
+    let holds_data = |(file, frame): Location| {
+        let kind = files[file].reader.frames()[frame].info.kind;
+        matches!(kind, FrameKind::Events | FrameKind::Channels)
+    };
+    let of_run = |(file, _): Location| numbers_identify(&files[file]);
+    [one, other].into_iter().all(|location| of_run(location) && holds_data(location))
+        || alike(files, one, other)
+}
+
 /// Whether two frames say the same: ranges and rows, and all columns by their sizes. Since version
 /// 1.3 a frame that is written again may have other codecs, and with them other checksums. In
 /// files of before, and where each file numbers its frames anew, as in trends, frames with equal
 /// numbers can be different ones: there checksums must be equal, too.
-fn agree(files: &[RunFile], one: Location, other: Location) -> bool {
+fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
     let frame = |(file, index): Location| -> &FrameSummary { &files[file].reader.frames()[index] };
     // Whoever sent a frame again may have had another epoch: stream and sequence are its identity.
     let info = |location| {

@@ -5,10 +5,11 @@
 //! best-effort I/O priority from then on, so that the recorder goes first.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::copies::Location;
 use crate::error::StorageError;
 use crate::run::{Frame, Run};
 
@@ -32,7 +33,19 @@ pub struct Follow {
     next: u64,
     /// Since when one is there that waits for others before it.
     held_since: Option<Instant>,
+    /// Copies of frames that were handed out in the place of the first, or where they stand.
+    moved: HashSet<(u32, usize)>,
     ended: bool,
+}
+
+/// A frame that is to be handed out.
+struct Found {
+    followed: Followed,
+    /// The index of its file, and its own in that file.
+    file_index: u32,
+    index: usize,
+    /// Whether it is a copy that is given in the place of the first.
+    moved: bool,
 }
 
 impl Follow {
@@ -46,7 +59,8 @@ impl Follow {
 
     /// Follows a run that is open.
     pub fn new(run: Run, poll: Duration) -> Self {
-        Self { run, poll, seen: BTreeMap::new(), next: 0, held_since: None, ended: false }
+        let (seen, moved) = (BTreeMap::new(), HashSet::new());
+        Self { run, poll, seen, next: 0, held_since: None, moved, ended: false }
     }
 
     /// Passes over the frames that are there.
@@ -133,14 +147,11 @@ impl Follow {
                 let here = (file, *seen);
                 *seen += 1;
                 self.next = number.saturating_add(1);
-                let position = |frames: &[Frame]| {
-                    frames.binary_search_by_key(&here, |frame| (frame.file, frame.index)).ok()
-                };
-                let event = position(self.run.frames()).map(Followed::Events);
-                let found =
-                    event.or_else(|| position(self.run.channel_frames()).map(Followed::Channels));
-                if found.is_some() {
-                    return found;
+                let Some(found) = in_place(&self.run, here) else { continue };
+                // A copy is given in the place of the first, or, if it came when that had been
+                // passed, where it stands; not twice.
+                if !found.moved || self.moved.insert((found.file_index, found.index)) {
+                    return Some(found.followed);
                 }
             }
             growing |= !run_file.reader.closed();
@@ -166,6 +177,21 @@ impl Iterator for Follow {
             }
         }
     }
+}
+
+/// The frame that is given where this one stands, or that is this one.
+fn in_place(run: &Run, here: Location) -> Option<Found> {
+    let index = run.frame_index();
+    let place = index.copies.place_of(here);
+    let find = |frames: &[Frame], followed: fn(usize) -> Followed| {
+        let position = index.in_place(frames, place)?;
+        Some((followed(position), frames[position]))
+    };
+    let events = find(&index.events, Followed::Events);
+    let (followed, frame) = events.or_else(|| find(&index.channels, Followed::Channels))?;
+    let file_index = run.run_files()[frame.file].header().file_index;
+    let moved = (frame.file, frame.index) != place;
+    Some(Found { followed, file_index, index: frame.index, moved })
 }
 
 thread_local! {

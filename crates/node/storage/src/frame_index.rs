@@ -1,12 +1,13 @@
 //! The frames of a run's files as two sequences: those of events, and those of channels.
 //!
-//! Of a frame that stands in the run twice, one copy is in them ([`crate::copies`]).
+//! Of a frame that stands in the run twice, one copy is in them ([`crate::copies`]), in the place of
+//! the first: frames are given in the order of their numbers, whichever copy is read.
 
 use std::ops::Range;
 
 use catchment_frame::FrameKind;
 
-use crate::copies::Copies;
+use crate::copies::{Copies, Location};
 use crate::open::RunFile;
 use crate::run::Frame;
 
@@ -27,19 +28,18 @@ impl FrameIndex {
         let copies = Copies::find(files);
         let (mut events, mut channels) = (Vec::new(), Vec::new());
         let mut first_row = 0u64;
-        for (file, run_file) in files.iter().enumerate() {
-            for (index, &summary) in run_file.frames() {
-                // A frame without rows carries increments of the ledger alone.
-                match summary.info.kind {
-                    FrameKind::Events if summary.info.rows > 0 => {
-                        events.push(Frame { file, index, first_row, summary });
-                        first_row = first_row.saturating_add(summary.info.rows);
-                    }
-                    FrameKind::Channels if summary.info.rows > 0 => {
-                        channels.push(Frame { file, index, first_row: 0, summary });
-                    }
-                    _ => {}
+        for (file, index) in locations(files, &copies) {
+            let summary = files[file].reader.frames()[index];
+            // A frame without rows carries increments of the ledger alone.
+            match summary.info.kind {
+                FrameKind::Events if summary.info.rows > 0 => {
+                    events.push(Frame { file, index, first_row, summary });
+                    first_row = first_row.saturating_add(summary.info.rows);
                 }
+                FrameKind::Channels if summary.info.rows > 0 => {
+                    channels.push(Frame { file, index, first_row: 0, summary });
+                }
+                _ => {}
             }
         }
         let info = |frame: &Frame| frame.summary.info;
@@ -58,6 +58,19 @@ impl FrameIndex {
             frames.iter().map(position).take(earlier.len()).eq(earlier.iter().map(position))
         };
         begins(&self.events, &earlier.events) && begins(&self.channels, &earlier.channels)
+    }
+
+    /// The index in `frames`, which are `events` or `channels`, of the frame that is read in the
+    /// place of that location: itself, or a copy of it that stands elsewhere.
+    pub(crate) fn in_place(&self, frames: &[Frame], place: Location) -> Option<usize> {
+        let of = |frame: &Frame| self.copies.place_of((frame.file, frame.index));
+        frames.binary_search_by_key(&place, of).ok()
+    }
+
+    /// The index in `frames` of the frame at that location.
+    pub(crate) fn position(&self, frames: &[Frame], location: Location) -> Option<usize> {
+        let index = self.in_place(frames, self.copies.place_of(location))?;
+        ((frames[index].file, frames[index].index) == location).then_some(index)
     }
 
     /// The frames of events whose key ranges overlap that one.
@@ -88,4 +101,15 @@ impl FrameIndex {
     pub(crate) fn channels_ordered(&self) -> bool {
         self.times_rise
     }
+}
+
+/// The frames of all files that are read, of any kind, in the order in which they are given.
+pub(crate) fn locations(files: &[RunFile], copies: &Copies) -> Vec<Location> {
+    let of = |(file, run_file): (usize, &RunFile)| -> Vec<Location> {
+        run_file.frames().map(|(index, _)| (file, index)).collect()
+    };
+    let mut locations: Vec<Location> = files.iter().enumerate().flat_map(of).collect();
+    // A run without copies is in order already, which the sort finds in one pass.
+    locations.sort_by_key(|&location| copies.place_of(location));
+    locations
 }

@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use catchment_decimate::{ChannelDecimator, Decimated, Design, OutputType, factor_between};
-use catchment_frame::{ChannelInfo, Codings, Pattern, Schema};
+use catchment_frame::{ChannelInfo, Codings, ColumnProblem, FrameError, FrameRef, Pattern, Schema};
 use catchment_model::SampleRate;
 use parking_lot::Mutex;
 
-use crate::channels::Select;
+use crate::channels::{Segment, Select};
 use crate::error::StorageError;
 use crate::left_out::LeftOut;
 use crate::parallel;
@@ -233,6 +233,17 @@ impl Reduced {
             Err(error) if error.is_damage() => return Ok(Some(error)),
             read => read?,
         };
+        if let Some(beyond) = segments.iter().find(|one| is_beyond_time(channel.info().rate, one)) {
+            let frame = run.channel_frames()[frame];
+            let file = &run.run_files()[frame.file];
+            let problem = ColumnProblem::Field {
+                field: "first_sample",
+                expected: "with all samples at times of 64 bits",
+                got: beyond.first_sample,
+            };
+            let (column, frame) = (channel.info().id, FrameRef::Index(frame.index));
+            return Ok(Some(file.error(FrameError::Column { frame, column, problem })));
+        }
         for segment in segments {
             let Some(decimator) = &mut self.decimator else {
                 self.waiting.take(segment.first_sample, &segment.bytes);
@@ -291,11 +302,21 @@ fn write_complete(
             spans: channel.waiting.spans(),
             samples: ColumnData::Raw(&channel.waiting.columns()[0]),
         });
-        let columns = columns.collect();
+        let columns: Vec<_> = columns.collect();
+        if columns.is_empty() {
+            // Not one sample is before the end: the next round would be the same.
+            return Err(unwritable("a reduced data set", "times of samples do not fit 64 bits"));
+        }
         let (keys, increments) = ((0, 0), None);
         writer.write_channels(ChannelFrame { start_ns, end_ns, columns, keys, increments })?;
         locked.iter_mut().zip(later).for_each(|(channel, later)| channel.waiting = later);
     }
+}
+
+/// Whether the time of a segment's last sample is one that 64 bits do not hold.
+fn is_beyond_time(rate: SampleRate, segment: &Segment) -> bool {
+    let last = segment.first_sample.saturating_add(segment.samples.saturating_sub(1));
+    rate.time_ns(last) == u64::MAX
 }
 
 fn is_above(rate: SampleRate, other: SampleRate) -> bool {

@@ -5,7 +5,7 @@
 //! its checksums are checked all the same. A channel's column that is damaged becomes a gap.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use catchment_frame::{Codings, ColumnCoding, ColumnEntry, FrameKind, Schema, frame_ledger};
@@ -15,6 +15,7 @@ use crate::channels::Select;
 use crate::error::StorageError;
 use crate::events_buffer::EventsBuffer;
 use crate::fetch::{self, Plan};
+use crate::frame_index;
 use crate::left_out::{Checked, LeftOut, channel_entries, stored};
 use crate::parallel;
 use crate::run::{Frame, Run};
@@ -75,24 +76,37 @@ pub fn reframe(
     };
     let codings = options.codings.clone().unwrap_or_default();
     let writer = RunWriter::create(new, WriteOptions { codings, ..options.write.clone() })?;
-    let mut reframer = Reframer::new(run, options, writer);
-    let frames_total = run.files().map(|file| file.frames).sum();
-    let mut frames = 0;
-    for (position, file) in run.run_files().iter().enumerate() {
-        for (index, _) in file.frames() {
-            reframer.take(position, index)?;
-            frames += 1;
-            if progress(Done { frames, frames_total }).is_break() {
-                return Err(StorageError::Stopped);
-            }
-        }
+    let frames = frame_index::locations(run.run_files(), run.copies());
+    let done = Done { frames: 0, frames_total: frames.len() };
+    let mut reframer =
+        Reframer::new(run, options, writer, Report { done, progress: &mut progress });
+    for (file, index) in frames {
+        reframer.take(file, index)?;
+        reframer.report.done.frames += 1;
+        reframer.report.go_on()?;
     }
     reframer.finish()
+}
+
+/// Whom it is said to how far it has come.
+struct Report<'a> {
+    done: Done,
+    progress: &'a mut dyn FnMut(Done) -> ControlFlow<()>,
+}
+
+impl Report<'_> {
+    fn go_on(&mut self) -> Result<(), StorageError> {
+        match (self.progress)(self.done) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(StorageError::Stopped),
+        }
+    }
 }
 
 struct Reframer<'a> {
     run: &'a Run,
     options: &'a ReframeOptions,
+    report: Report<'a>,
     writer: RunWriter,
     events: EventsBuffer,
     /// What the ledger counted in frames of channels, and is in none that was written.
@@ -108,7 +122,12 @@ struct Reframer<'a> {
 }
 
 impl<'a> Reframer<'a> {
-    fn new(run: &'a Run, options: &'a ReframeOptions, writer: RunWriter) -> Self {
+    fn new(
+        run: &'a Run,
+        options: &'a ReframeOptions,
+        writer: RunWriter,
+        report: Report<'a>,
+    ) -> Self {
         let sources = run.sources().len();
         let frames = run.channel_frames().iter();
         let start_ns = frames.map(|frame| frame.summary.info.time_first_ns).min();
@@ -116,6 +135,7 @@ impl<'a> Reframer<'a> {
         Self {
             run,
             options,
+            report,
             writer,
             events: EventsBuffer::new(sources),
             counted: Ledger::new(sources),
@@ -153,10 +173,9 @@ impl<'a> Reframer<'a> {
         if summary.info.rows == 0 {
             return Ok(());
         }
-        let frames = self.run.channel_frames();
-        let position = frames.partition_point(|frame| (frame.file, frame.index) < (file, index));
+        let position = self.run.channel_frame_at(file, index).expect("a frame that is read");
         match self.options.frame_ns {
-            None => self.write_frame(position),
+            None => self.write_frame(position).map(drop),
             Some(length) => {
                 self.end_ns = self.end_ns.max(summary.info.time_last_ns);
                 self.write_until(self.end_ns, length)
@@ -170,10 +189,8 @@ impl<'a> Reframer<'a> {
         index: usize,
         ledger: &Ledger,
     ) -> Result<(), StorageError> {
-        let frames = self.run.frames();
-        let found = frames.binary_search_by_key(&(file, index), |f| (f.file, f.index));
         self.events.count(ledger);
-        if let Ok(position) = found {
+        if let Some(position) = self.run.frame_at(file, index) {
             self.events.add(self.run, position)?;
         }
         match self.options.frame_bytes {
@@ -199,20 +216,48 @@ impl<'a> Reframer<'a> {
             && let end = start.saturating_add(length)
             && end <= until_ns
         {
-            self.write_stretch(start, end)?;
-            // Straight to the next frame that there is: gaps may be long.
-            let frames = self.run.channel_frames();
-            let later = frames.iter().map(|frame| frame.summary.info);
-            let later = later.filter(|info| info.time_last_ns > end);
-            let next = later.map(|info| info.time_first_ns.max(end)).min();
+            self.report.go_on()?;
+            let is_empty = !self.write_stretch(start, end)?;
+            let next = self.next_time(end, is_empty)?;
             // No frame begins behind the last time that there is.
             self.next_ns = next.map(|next| next / length * length).filter(|next| *next > start);
         }
         Ok(())
     }
 
-    /// Writes all samples of a stretch of time as one frame.
-    fn write_stretch(&mut self, start_ns: u64, end_ns: u64) -> Result<(), StorageError> {
+    /// The time from `from_ns` on at which a frame has samples, or, unless `at_sample`, may have
+    /// some: gaps between frames may be long, and those in a frame as long as its header says.
+    fn next_time(&self, from_ns: u64, at_sample: bool) -> Result<Option<u64>, StorageError> {
+        let mut next: Option<u64> = None;
+        for frame in self.run.channel_frames() {
+            let info = frame.summary.info;
+            let time = match info.time_first_ns {
+                _ if info.time_last_ns <= from_ns => None,
+                first if first < from_ns && at_sample => {
+                    self.first_sample_ns(from_ns..info.time_last_ns)?
+                }
+                first => Some(first.max(from_ns)),
+            };
+            next = next.into_iter().chain(time).min();
+        }
+        Ok(next)
+    }
+
+    /// The time of the first sample in a range of time.
+    fn first_sample_ns(&self, time: Range<u64>) -> Result<Option<u64>, StorageError> {
+        let (run, select) = (self.run, Select::TimeNs(time));
+        let intact = |frame, column| self.checked.is_intact(frame, column);
+        let mut next: Option<u64> = None;
+        for channel in (0..run.channels().len()).filter_map(|index| run.channel_at(index)) {
+            let plan = channel.plan_of(&select, &intact)?;
+            let first = plan.parts.iter().map(|part| part.first_sample).min();
+            next = next.into_iter().chain(first.map(|first| plan.rate.time_ns(first))).min();
+        }
+        Ok(next)
+    }
+
+    /// Writes all samples of a stretch of time as one frame; false if there are none.
+    fn write_stretch(&mut self, start_ns: u64, end_ns: u64) -> Result<bool, StorageError> {
         let time = start_ns..end_ns;
         let candidates = self.run.channel_frames_between(&time);
         let meets = |frame: &Frame| {
@@ -232,8 +277,8 @@ impl<'a> Reframer<'a> {
         self.write_decoded(&Select::TimeNs(time), (start_ns, end_ns), (0, 0))
     }
 
-    /// Writes one frame as it is, or with other codecs.
-    fn write_frame(&mut self, position: usize) -> Result<(), StorageError> {
+    /// Writes one frame as it is, or with other codecs; false if nothing of it can be read.
+    fn write_frame(&mut self, position: usize) -> Result<bool, StorageError> {
         let frame = self.run.channel_frames()[position];
         let info = frame.summary.info;
         if self.options.codings.is_some() || self.options.write.trends.is_some() {
@@ -250,7 +295,7 @@ impl<'a> Reframer<'a> {
         select: &Select,
         (start_ns, end_ns): (u64, u64),
         keys: (u64, u64),
-    ) -> Result<(), StorageError> {
+    ) -> Result<bool, StorageError> {
         let run = self.run;
         let mut plans = Vec::new();
         let intact = |frame, column| self.checked.is_intact(frame, column);
@@ -275,16 +320,16 @@ impl<'a> Reframer<'a> {
         });
         let columns: Vec<_> = columns.collect();
         if columns.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let increments = Some(&self.counted);
         self.writer.write_channels(ChannelFrame { start_ns, end_ns, columns, keys, increments })?;
         self.counted = Ledger::new(self.counted.sources.len());
-        Ok(())
+        Ok(true)
     }
 
     /// Copies a frame's columns as they are stored.
-    fn copy(&mut self, frame: &Frame) -> Result<(), StorageError> {
+    fn copy(&mut self, frame: &Frame) -> Result<bool, StorageError> {
         let file = &self.run.run_files()[frame.file];
         let fail = |error| file.error(error);
         let mut read = Vec::new();
@@ -295,7 +340,7 @@ impl<'a> Reframer<'a> {
             read.extend(self.left_out.or_gap(bytes)?.map(|bytes| (entry, bytes)));
         }
         if read.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let (entries, stored): (Vec<ColumnEntry>, Vec<Vec<u8>>) = read.into_iter().unzip();
         let spans = file.reader.spans(frame.index).map_err(fail)?;
@@ -326,7 +371,7 @@ impl<'a> Reframer<'a> {
             increments: Some(&self.counted),
         })?;
         self.counted = Ledger::new(self.counted.sources.len());
-        Ok(())
+        Ok(true)
     }
 
     fn finish(mut self) -> Result<WriteReport, StorageError> {

@@ -286,6 +286,17 @@ impl Run {
         &self.index.channels
     }
 
+    /// The index in [`Run::frames`] of the frame of that index in that file; none if it is no
+    /// frame of events, or another copy of it is read.
+    pub fn frame_at(&self, file: usize, index: usize) -> Option<usize> {
+        self.index.position(&self.index.events, (file, index))
+    }
+
+    /// As [`Run::frame_at`], in [`Run::channel_frames`].
+    pub fn channel_frame_at(&self, file: usize, index: usize) -> Option<usize> {
+        self.index.position(&self.index.channels, (file, index))
+    }
+
     /// How many events there are. Reads nothing.
     pub fn event_count(&self) -> u64 {
         let end = |last: &Frame| last.first_row.saturating_add(last.summary.info.rows);
@@ -590,6 +601,10 @@ impl Run {
 
     pub(crate) fn copies(&self) -> &Copies {
         &self.index.copies
+    }
+
+    pub(crate) fn frame_index(&self) -> &FrameIndex {
+        &self.index
     }
 
     pub(crate) fn cache(&self) -> &ColumnCache {

@@ -90,6 +90,7 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     report.extent = whole.extent;
     whole.problems.into_iter().for_each(|problem| report.add(problem));
     report.frames_missing = run.frames_missing();
+    differing(run).for_each(|problem| report.add(problem));
     for (number, file) in run.run_files().iter().enumerate() {
         report.files += 1;
         verify_index(file, &mut report);
@@ -111,6 +112,20 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
         }
     }
     report
+}
+
+/// Frames that are not read because the run has another one of the same number, and differ from it.
+fn differing(run: &Run) -> impl Iterator<Item = Problem> {
+    let files = run.run_files();
+    run.copies().differing.iter().map(|&((file, frame), (read_file, read_frame))| {
+        let sequence = files[file].reader.frames()[frame].info.sequence;
+        let read = files[read_file].path.display();
+        let problem = format!(
+            "its kind, ranges, rows or columns are others than those of frame {read_frame} of \
+             {read}, which has the same number {sequence} and is read instead"
+        );
+        Problem { frame: Some(frame), ..in_file(&files[file], problem) }
+    })
 }
 
 /// Where a damaged frame has a whole copy.

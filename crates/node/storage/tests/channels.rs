@@ -1,5 +1,6 @@
 //! Channels written, and read back whole and in part.
 
+use crate::common;
 use crate::signal;
 use catchment_disk::{DirectReader, ReadFile};
 use catchment_frame::{Codec, Span};
@@ -339,4 +340,28 @@ fn spans_that_cannot_be_are_not_written() {
         assert!(matches!(error, StorageError::Unwritable { .. }), "{error}");
     }
     signal::write_one(&mut writer, &[], 0).expect("can be");
+}
+
+#[test]
+fn a_whole_copy_in_a_later_file_is_given_in_the_place_of_the_damaged_first() {
+    let made = Signal { frames: 16, coding: "lz4", ..Signal::default() }.write();
+    let read = || {
+        let run = Run::open(made.path()).expect("opens");
+        let indices: Vec<_> = (0..run.channels().len()).collect();
+        run.read_many(&indices, &Select::All).expect("reads")
+    };
+    let whole = read();
+    let run = Run::open(made.path()).expect("opens");
+    let paths: Vec<_> = run.files().map(|file| file.path.to_owned()).collect();
+    let slow = run.channel("slow").expect("is there").info().id;
+    drop(run);
+    let mut copy = Vec::new();
+    common::change_frames(&paths[0], |frames| copy = frames[1].clone());
+    common::change_frames(&paths[1], |frames| frames.push(copy));
+    signal::damage_column(&paths[0], 1, slow);
+    assert_eq!(read(), whole);
+    let run = Run::open(made.path()).expect("opens");
+    let times = run.channel_frames().iter().map(|frame| frame.summary.info.time_first_ns);
+    assert!(times.is_sorted() && run.damaged_copies().len() == 1);
+    assert_eq!((run.channel_frame_at(0, 1), run.channel_frame_at(1, 6)), (None, Some(1)));
 }

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use catchment_frame::{Codec, FrameError, FrameInfo, Numbering, Origin};
+use catchment_frame::{Codec, FileReader, FrameError, FrameInfo, Numbering, Origin, verify_frame};
 use catchment_storage::{FileProblem, Outcome, Run, StorageError, repair, verify};
 use serde_json::json;
 
-use crate::common::{Recipe, change_header};
+use crate::common::{Recipe, change_frames, change_header};
 
 /// What opening a run is refused with.
 fn refusal(path: &Path) -> StorageError {
@@ -58,6 +58,23 @@ fn a_file_of_another_variant_is_refused_by_its_header_and_by_its_frames() {
     let made = Recipe { info, ..Recipe::default() }.make();
     let error = refusal(made.path());
     assert!(error.to_string().contains("variant is 1; this program reads"), "{error}");
+}
+
+#[test]
+fn a_frame_of_another_variant_than_its_file_is_damage_though_the_toc_has_none() {
+    let made = Recipe { files: vec![vec![2, 3]], ..Recipe::default() }.make();
+    change_frames(&made.files[0], |frames| {
+        frames[1][124..128].copy_from_slice(&7u32.to_le_bytes());
+    });
+    let report = verify(&Run::open(made.path()).expect("opens"), |_| ());
+    let [problem] = &report.problems[..] else { panic!("{report:?}") };
+    assert_eq!(problem.frame, Some(1));
+    assert!(problem.problem.contains("variant is 7, expected the file header's"), "{problem:?}");
+    // In a file of that variant it is the other frame.
+    change_header(&made.files[0], 3, |metadata| metadata["variant"] = json!(7));
+    let bytes = std::fs::read(&made.files[0]).expect("reads");
+    let reader = FileReader::open(&bytes[..]).expect("opens");
+    assert_eq!([0, 1].map(|frame| verify_frame(&reader, frame).len()), [1, 0]);
 }
 
 #[test]

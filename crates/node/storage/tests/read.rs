@@ -1,14 +1,17 @@
 //! Reading runs back.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::time::Duration;
 
 use crate::common;
-use catchment_frame::{Codec, FrameInfo, Origin};
+use catchment_frame::{Codec, FrameInfo, Numbering, Origin};
 use catchment_model::SourceId;
 use catchment_storage::{
-    FileProblem, Run, SelectEvents, StorageError, Verdict, audit, repair, verify,
+    FileProblem, Followed, ReframeOptions, Run, SelectEvents, StorageError, Verdict, audit,
+    reframe, repair, verify,
 };
-use common::{Made, Recipe, fragment, key, time_ns};
+use common::{Made, Recipe, change_frames, change_header, fragment, key, time_ns};
 
 #[test]
 fn every_fragment_of_every_file_reads_back_with_its_key() {
@@ -142,11 +145,79 @@ fn a_frame_that_stands_in_two_files_is_read_and_counted_once() {
     let report = audit(&run).expect("audits");
     assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     assert!(verify(&run, |_| ()).is_intact());
-    // One of another range is another frame.
-    let info_repeated = |info: FrameInfo| FrameInfo { time_last_ns: info.time_last_ns + 1, ..info };
-    let files = vec![vec![5, 7], vec![4], vec![3, 2]];
-    let made = Recipe { repeats: true, files, info_repeated, ..Recipe::default() }.make();
+}
+
+#[test]
+fn of_frames_of_one_number_that_differ_in_a_range_the_whole_one_is_read_and_the_other_named() {
+    let longer = |info: FrameInfo| FrameInfo { time_last_ns: info.time_last_ns + 1, ..info };
+    let recipe = || {
+        let files = vec![vec![5, 7], vec![4], vec![3, 2]];
+        Recipe { repeats: true, files, ..Recipe::default() }
+    };
+    // Either the frames that are written again are not as they should be, or the first ones.
+    for (recipe, read) in [
+        (Recipe { info_repeated: longer, ..recipe() }, [(0, 1), (1, 1)]),
+        (Recipe { info: longer, ..recipe() }, [(1, 0), (2, 0)]),
+    ] {
+        let made = recipe.make();
+        let run = Run::open(made.path()).expect("opens");
+        assert_eq!((run.event_count(), run.frames().len()), (21, 5));
+        let frames: Vec<_> = run.frames().iter().map(|frame| (frame.file, frame.index)).collect();
+        assert_eq!(frames[1..3], read);
+        let report = verify(&run, |_| ());
+        let differing: Vec<_> = report
+            .problems
+            .iter()
+            .filter(|one| one.problem.contains("has the same number"))
+            .collect();
+        assert_eq!(differing.len(), 2, "{report:?}");
+        for (problem, (file, frame)) in differing.iter().zip(read) {
+            let named = format!("those of frame {frame} of {}", made.files[file].display());
+            assert!(problem.problem.contains(&named), "{problem:?}");
+        }
+    }
+    // In files of before 1.3, and where each file numbers its own, they are different frames.
+    let made = Recipe { info_repeated: longer, ..recipe() }.make();
+    made.files.iter().for_each(|file| change_header(file, 2, |_| ()));
     assert_eq!(Run::open(made.path()).expect("opens").frames().len(), 7);
+    let numbering = Numbering::File;
+    let made = Recipe { numbering, info_repeated: longer, ..recipe() }.make();
+    assert_eq!(Run::open(made.path()).expect("opens").frames().len(), 7);
+}
+
+#[test]
+fn a_whole_copy_in_a_later_file_is_given_in_the_place_of_the_damaged_first() {
+    let made = Recipe { files: vec![vec![2, 2, 2], vec![2, 2]], ..Recipe::default() }.make();
+    let mut copy = Vec::new();
+    change_frames(&made.files[0], |frames| copy = frames[1].clone());
+    change_frames(&made.files[1], |frames| frames.push(copy));
+    let lengths = made.frames[0][1].1.iter().max_by_key(|entry| entry.stored_bytes);
+    made.damage(0, made.offset(0, 1, lengths.expect("columns").id));
+    let keys = |path: &Path| -> Vec<u64> {
+        let run = Run::open(path).expect("opens");
+        let keys = |frame| run.events(frame).expect("reads").keys().to_vec();
+        (0..run.frames().len()).flat_map(keys).collect()
+    };
+    let expected: Vec<u64> = (0..10).map(key).collect();
+    assert_eq!(keys(made.path()), expected);
+    let run = Run::open(made.path()).expect("opens");
+    let frames: Vec<_> = run.frames().iter().map(|frame| (frame.file, frame.index)).collect();
+    assert_eq!(frames, [(0, 0), (1, 2), (0, 2), (1, 0), (1, 1)]);
+    let at = |&(file, index): &(usize, usize)| run.frame_at(file, index);
+    assert_eq!(frames.iter().map(at).collect::<Vec<_>>(), [0, 1, 2, 3, 4].map(Some));
+    assert_eq!((run.frame_at(0, 1), run.channel_frame_at(0, 0)), (None, None));
+    assert_eq!(audit(&run).expect("audits").verdict, Verdict::Balanced);
+    // Those who follow the run, and those who write it anew, come to it in its place, too.
+    let anew = tempfile::tempdir().expect("a folder");
+    let options = ReframeOptions::default();
+    reframe(&run, anew.path(), "anew", &options, |_| ControlFlow::Continue(())).expect("writes");
+    assert_eq!(keys(anew.path()), expected);
+    let mut follow = run.follow(Duration::ZERO);
+    let mut came = Vec::new();
+    while let Some(frame) = follow.try_next().expect("reads") {
+        came.push(frame);
+    }
+    assert_eq!(came, [0, 1, 2, 3, 4].map(Followed::Events));
 }
 
 /// Damages a copy of a frame.

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::common;
 use crate::signal;
 use catchment_frame::{ChannelInfo, Dtype, Schema, Span};
 use catchment_model::SampleRate;
@@ -204,6 +205,34 @@ fn a_damaged_column_is_a_gap_that_is_named() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn samples_whose_times_do_not_fit_64_bits_are_left_out_and_named() {
+    let (source, target) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir());
+    let target = target.expect("a folder");
+    sine(source.path());
+    let paths: Vec<_> =
+        Run::open(source.path()).expect("opens").files().map(|file| file.path.to_owned()).collect();
+    for path in &paths {
+        // Samples numbered at 256 Hz are four hundred thousand million seconds at about 1 Hz.
+        common::change_header(path, 3, |metadata| {
+            let columns = metadata["schema"]["columns"].as_array_mut().expect("columns");
+            let column = columns.iter_mut().find(|column| column["name"] == "f32");
+            column.expect("is there")["rate"] = serde_json::json!([1u64 << 40, (1u64 << 40) - 1]);
+        });
+    }
+    let run = Run::open(source.path()).expect("opens");
+    let options = ReduceOptions { select: vec![selection("*", None)], ..ReduceOptions::default() };
+    let report = reduce(&run, target.path(), "reduced", &options, go_on).expect("writes");
+    let left_out = &report.write.left_out;
+    assert_eq!(left_out.len() as u64, FRAMES, "{left_out:?}");
+    assert!(left_out.iter().all(|line| line.contains("channel f32") && line.contains("64 bits")));
+    let reduced = Run::open(target.path()).expect("opens");
+    assert!(reduced.lost_data());
+    let read = |run: &Run, name| run.channel(name).expect("is there").read(&Select::All);
+    assert_eq!(read(&reduced, "i16").expect("reads"), read(&run, "i16").expect("reads"));
+    assert!(read(&reduced, "f32").expect("reads").is_empty());
 }
 
 fn go_on(_: catchment_storage::Done) -> ControlFlow<()> {

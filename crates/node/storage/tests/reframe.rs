@@ -206,6 +206,42 @@ fn where_a_clock_was_set_back_frames_of_another_length_are_refused_in_plain_word
     check(folder.path(), &ReframeOptions::default());
 }
 
+/// A run whose first frame says that it covers 292 years.
+fn with_a_wide_frame() -> signal::Made {
+    let made = Signal { frames: 8, ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let path = run.files().next().expect("a file").path.to_owned();
+    drop(run);
+    common::change_frames(&path, |frames| {
+        frames[0][56..64].fill(0);
+        frames[0][64..72].copy_from_slice(&i64::MAX.to_le_bytes());
+    });
+    made
+}
+
+#[test]
+fn stretches_of_a_frame_in_which_it_has_no_samples_take_no_time() {
+    let made = with_a_wide_frame();
+    let options = ReframeOptions { frame_ns: Some(2 * NS), ..ReframeOptions::default() };
+    assert_eq!(check(made.path(), &options), (1, 16));
+}
+
+#[test]
+fn it_can_be_stopped_while_it_cuts_a_frame() {
+    let made = with_a_wide_frame();
+    let run = Run::open(made.path()).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = ReframeOptions { frame_ns: Some(2 * NS), ..ReframeOptions::default() };
+    let mut calls = 0;
+    let stop = |done: catchment_storage::Done| {
+        calls += 1;
+        let within = done.frames == 0 && calls == 3;
+        if within { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let error = reframe(&run, folder.path(), "anew", &options, stop).expect_err("was stopped");
+    assert!(matches!(error, StorageError::Stopped), "{error}");
+}
+
 #[test]
 fn whoever_stops_it_finds_no_file() {
     let made = Signal::default().write();

@@ -168,12 +168,10 @@ impl Given {
 
     fn index_in(&self, run: &Run) -> Option<usize> {
         let file = run.files().position(|file| file.header.file_index == self.file_index)?;
-        let frames = match self.kind {
-            Kind::Events => run.frames(),
-            Kind::Channels => run.channel_frames(),
-        };
-        let here = (file, self.index);
-        frames.binary_search_by_key(&here, |frame| (frame.file, frame.index)).ok()
+        match self.kind {
+            Kind::Events => run.frame_at(file, self.index),
+            Kind::Channels => run.channel_frame_at(file, self.index),
+        }
     }
 }
 

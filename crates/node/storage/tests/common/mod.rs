@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use catchment_fixtures::{Events, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FrameInfo, FrameSummary, Numbering,
-    Schema, TocBuilder, TocFlags, crc32c, write_frame,
+    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo, FrameSummary,
+    Numbering, OpenOptions, Schema, TocBuilder, TocFlags, crc32c, write_frame,
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
 
@@ -145,6 +145,46 @@ pub fn change_header(path: &Path, minor: u16, change: impl FnOnce(&mut serde_jso
     file[20..24].fill(0);
     let crc = crc32c(&file[..used]);
     file[20..24].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(path, file).expect("writes");
+}
+
+/// Changes the frames of a closed file, or which there are; they become that file's, with right
+/// checksums, and its TOC lists them. It says nothing of variants, as that of a `repair` of before
+/// 1.3.
+pub fn change_frames(path: &Path, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
+    let bytes = std::fs::read(path).expect("reads");
+    let reader = FileReader::open(&bytes[..]).expect("opens");
+    let of = |frame: &FrameSummary| {
+        bytes[frame.offset as usize..(frame.offset + frame.frame_bytes) as usize].to_vec()
+    };
+    let mut frames = reader.frames().iter().map(of).collect();
+    change(&mut frames);
+    let mut file = bytes[..reader.first_frame_offset() as usize].to_vec();
+    let mut toc = TocBuilder::new(&file);
+    for frame in &mut frames {
+        let header_bytes = u32::from_le_bytes(frame[8..12].try_into().expect("four")) as usize;
+        frame[40..48].copy_from_slice(&reader.header().file_id.to_le_bytes());
+        frame[12..16].fill(0);
+        let crc = crc32c(&frame[..header_bytes]);
+        frame[12..16].copy_from_slice(&crc.to_le_bytes());
+        file.extend_from_slice(frame);
+    }
+    let options = OpenOptions { ignore_checkpoints: true, ..OpenOptions::default() };
+    let walked = FileReader::open_with(&file[..], &options).expect("opens");
+    assert_eq!(walked.frames().len(), frames.len());
+    for (index, summary) in walked.frames().iter().enumerate() {
+        let mut summary = *summary;
+        let columns = walked.header().schema.columns.iter();
+        let entries: Vec<_> =
+            columns.filter_map(|info| walked.find(index, info.id).expect("is listed")).collect();
+        summary.info.origin.variant = 0;
+        toc.add_frame(summary, &entries);
+    }
+    let ledger = reader.ledger().expect("reads").expect("a ledger");
+    let flags = reader.flags().expect("is closed");
+    let closing = toc.finish(file.len() as u64, ledger, flags);
+    drop(walked);
+    file.extend_from_slice(&closing);
     std::fs::write(path, file).expect("writes");
 }
 
