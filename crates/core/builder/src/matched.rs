@@ -251,8 +251,21 @@ impl Matched {
         status.fragments_held += self.fragment_count;
         status.fragments_unsettled = self.unsettled.iter().flat_map(|one| one.counts).sum();
         status.fragments_of_no_source = self.fragments_of_no_source;
+        let voters = self.sources.iter().map(Source::voter).max().map_or(0, |voter| voter + 1);
+        let mut newest = vec![0; voters];
+        for source in &self.sources {
+            let newest = &mut newest[source.voter()];
+            *newest = source.reached.max(*newest);
+        }
+        for (source, status) in self.sources.iter().zip(&mut status.sources) {
+            let behind = newest[source.voter()] - source.reached;
+            status.is_awaited = source.required && (1..=AWAITED_KEYS).contains(&behind);
+        }
     }
 }
+
+/// A source that its sender has left out of more keys than this is not waited for: it is off.
+const AWAITED_KEYS: u64 = 4;
 
 /// Why a fragment may be a stranger's: it is no part of any event.
 const FITS_NOWHERE: [Entry; 2] = [Entry::FragmentsOutOfRange, Entry::FragmentsLate];

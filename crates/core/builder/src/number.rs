@@ -658,6 +658,7 @@ impl Matcher for NumberMatcher {
             out_of_step: self.horizon.is_out_of_step(source.voter()),
             parked: self.parked.count_of(index) as u64,
             other_sender: source.is_other_sender(),
+            ..SourceStatus::default()
         };
         let mut status = BuilderStatus {
             waiting_bytes: self.parked.bytes(),

@@ -90,6 +90,9 @@ pub struct SourceStatus {
     pub silent: bool,
     /// Whether its numbers do not fit those of the others, so that its fragments are discarded.
     pub out_of_step: bool,
+    /// Whether its sender has delivered others of the newest key, and not yet this source, which it
+    /// delivered lately.
+    pub is_awaited: bool,
     /// Number of its parked fragments.
     pub parked: u64,
     /// Whether the fragments of its own sender, which fit, carry

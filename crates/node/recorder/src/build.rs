@@ -174,6 +174,7 @@ impl Build {
                     out_of_step: of_source.iter().any(|(_, status)| status.out_of_step),
                     parked_fragments: of_source.iter().map(|(_, status)| status.parked).sum(),
                     other_sender: of_source.iter().any(|(_, status)| status.other_sender),
+                    ..Alignment::default()
                 };
                 self.live.set_alignment(of_source[0].0.1, alignment);
             }
@@ -246,13 +247,14 @@ impl Pipeline {
     }
 
     /// Whether all sources that are sending, or were when the last of them fell silent, have come
-    /// to the same key: events wait for none of them.
+    /// to the same key, and a link with all its channels: events wait for none of them.
     pub(crate) fn is_settled(&self) -> bool {
         let sources = self.builder.status().sources;
-        let sending = sources.iter().filter(|source| !source.silent && !source.out_of_step);
-        let mut newest = sending.filter_map(|source| source.newest_key);
-        let first = newest.next();
-        newest.all(|key| Some(key) == first)
+        let mut sending = sources.iter().filter(|source| !source.silent && !source.out_of_step);
+        let first = sending.clone().find_map(|source| source.newest_key);
+        sending.all(|source| {
+            !source.is_awaited && source.newest_key.is_none_or(|key| Some(key) == first)
+        })
     }
 
     fn take_descriptors(&mut self, now_ns: u64) -> usize {

@@ -224,6 +224,10 @@ impl Intake for EventIntake {
         &mut self.ingest
     }
 
+    fn is_settled(&mut self) -> bool {
+        self.ingest.is_settled() && self.sources.iter().all(|source| source.unfinished.is_empty())
+    }
+
     fn begin_cycle(&mut self, now_ns: u64) {
         self.ingest.begin_cycle(now_ns);
         if now_ns < self.look_due_ns {

@@ -162,8 +162,8 @@ impl Intake for LinkIntake {
         if let Some((reason, why)) = self.fault(socket, &packet) {
             return self.malformed(socket, reason, || why.to_owned(), bytes);
         }
-        let gaps = &mut self.links[socket].gaps;
-        let (arrival, missing) = gaps.take(packet.header(), packet.entry_count());
+        let (gaps, now_ns) = (&mut self.links[socket].gaps, self.ingest.now_ns());
+        let (arrival, missing) = gaps.take(packet.header(), packet.entry_count(), now_ns);
         let counts = self.ingest.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         counts[Entry::PacketsMissing] += missing;

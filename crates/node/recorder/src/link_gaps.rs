@@ -4,6 +4,11 @@
 //! can therefore be missing as there are parts of their slices, and of those between, that neither
 //! has brought. Sequence numbers that leave a larger gap are wrong, or their sender counts anew:
 //! that is no loss.
+//!
+//! What packets say of themselves proves nothing: any two may agree on a slice years ahead. A slice
+//! takes its time, and so no more of them are between two packets than time has passed that no
+//! slice before has used, and [`SLICES_EARLY`]. Time that a stall of the link or of the recorder
+//! left unused is kept, up to [`UNUSED_NS_MAX`]: what queued meanwhile comes at once, and has gaps.
 
 use catchment_wire::link::{Header, Kind};
 use catchment_wire::sequence::{Arrival, Gaps};
@@ -17,20 +22,36 @@ pub(crate) struct LinkGaps {
     parts: u64,
     /// Parts of other slices in packets since, whose numbers fit in nowhere yet.
     aside: u64,
+    /// When a packet was last the newest one, and the time until then that no slice has used.
+    newest_ns: u64,
+    unused_ns: u64,
 }
+
+/// Slices that may come before their time: a link that was held up sends many at once.
+const SLICES_EARLY: u64 = 16;
+/// Unused time that is kept from one packet to the next: a slow clock leaves a little each day.
+const UNUSED_NS_MAX: u64 = 60_000_000_000;
 
 impl LinkGaps {
     /// Of a link of so many channels, before its first packet.
     pub(crate) fn new(channels: usize) -> Self {
-        Self { gaps: Gaps::new(), channels: channels as u64, slice: 0, parts: 0, aside: 0 }
+        let (channels, gaps) = (channels as u64, Gaps::new());
+        Self { gaps, channels, slice: 0, parts: 0, aside: 0, newest_ns: 0, unused_ns: 0 }
     }
 
     /// Takes a packet of so many parts of its slice. Returns how it relates to those before (none
     /// for a heartbeat), and how many packets are now counted as missing.
-    pub(crate) fn take(&mut self, header: &Header, parts: usize) -> (Option<Arrival>, u64) {
-        let &Header { kind, sequence, slice, .. } = header;
+    pub(crate) fn take(
+        &mut self,
+        header: &Header,
+        parts: usize,
+        now_ns: u64,
+    ) -> (Option<Arrival>, u64) {
+        let &Header { kind, sequence, slice, slice_ns, .. } = header;
         let (parts, known) = (parts as u64, self.gaps.next());
-        let slices = slice.abs_diff(self.slice).saturating_add(1);
+        let passed_ns = self.unused_ns.saturating_add(now_ns.saturating_sub(self.newest_ns));
+        let ahead = slice.abs_diff(self.slice);
+        let slices = ahead.min(passed_ns / slice_ns.max(1) + SLICES_EARLY) + 1;
         let all = slices.saturating_mul(self.channels);
         let brought = self.parts.saturating_add(self.aside).saturating_add(parts);
         let room = all.saturating_sub(brought);
@@ -44,6 +65,9 @@ impl LinkGaps {
         let is_newest = self.gaps.next() != known;
         if is_newest {
             self.aside = 0;
+            let unused_ns = passed_ns.saturating_sub(ahead.saturating_mul(slice_ns));
+            self.unused_ns = known.map_or(0, |_| unused_ns.min(UNUSED_NS_MAX));
+            self.newest_ns = now_ns;
         }
         if is_newest && slice != self.slice {
             (self.slice, self.parts) = (slice, 0);
@@ -70,9 +94,10 @@ mod tests {
     use super::*;
 
     const CHANNELS: usize = 12;
+    const SLICE_NS: u64 = 250_000_000;
 
     fn header(kind: Kind, sequence: u64, slice: u64) -> Header {
-        Header { kind, link: 1, sequence, slice, slice_ns: 250_000_000 }
+        Header { kind, link: 1, sequence, slice, slice_ns: SLICE_NS }
     }
 
     /// A packet without samples of so many channels; a heartbeat, if of none.
@@ -95,9 +120,10 @@ mod tests {
         buffer
     }
 
-    fn take(gaps: &mut LinkGaps, datagram: &[u8]) -> u64 {
+    /// Takes it at the time of that slice.
+    fn take(gaps: &mut LinkGaps, at_slice: u64, datagram: &[u8]) -> u64 {
         let Ok(packet) = Packet::parse(datagram) else { return 0 };
-        gaps.take(packet.header(), packet.entry_count()).1
+        gaps.take(packet.header(), packet.entry_count(), at_slice * SLICE_NS).1
     }
 
     /// Whatever is damaged of copies, nothing that was sent is missing.
@@ -110,9 +136,9 @@ mod tests {
                 for _ in 0..CHANNELS.div_ceil(parts) {
                     let good = packet(sequence, slice, parts.min(CHANNELS));
                     sequence += 1;
-                    missing += take(&mut gaps, &good);
+                    missing += take(&mut gaps, slice, &good);
                     if slice % 4 == 0 {
-                        missing += take(&mut gaps, &packet(sequence, slice + 1, 0));
+                        missing += take(&mut gaps, slice, &packet(sequence, slice + 1, 0));
                     }
                     let mut bad = good;
                     for _ in 0..1 + random.below(3) {
@@ -120,7 +146,7 @@ mod tests {
                         let at = 16 + random.index(64.min(bad.len() - 16));
                         bad[at] ^= 1 << random.below(8);
                     }
-                    missing += take(&mut gaps, &bad);
+                    missing += take(&mut gaps, slice, &bad);
                 }
             }
             missing += gaps.settle();
@@ -137,10 +163,48 @@ mod tests {
                 let numbers = (0..100).chain(100 + lost..200 + lost);
                 let mut missing = 0;
                 for number in numbers {
-                    missing += take(&mut gaps, &packet(number, 50 + number / per_slice, parts));
+                    let slice = 50 + number / per_slice;
+                    missing += take(&mut gaps, slice, &packet(number, slice, parts));
                 }
                 assert_eq!(missing + gaps.settle(), lost, "{parts} parts, {lost} lost");
             }
+        }
+    }
+
+    /// Two that agree, equal heartbeats or packets in order, between those of a link that goes on.
+    #[test]
+    fn forged_packets_that_agree_are_no_loss() {
+        for parts in [0, 1, CHANNELS] {
+            let mut gaps = LinkGaps::new(CHANNELS);
+            let mut missing = 0;
+            for number in 0..20_000 {
+                let slice = 7_000_000 + number;
+                if number % 1_000 == 500 {
+                    for forged in [0, u64::from(parts > 0)] {
+                        let sequence = number + (1 << 31) + forged;
+                        let forged = packet(sequence, slice + 1_000_000_000, parts);
+                        missing += take(&mut gaps, slice, &forged);
+                    }
+                }
+                missing += take(&mut gaps, slice, &packet(number, slice, CHANNELS));
+            }
+            assert_eq!(missing + gaps.settle(), 0, "{parts} parts");
+        }
+    }
+
+    /// The recorder stood still for so many slices. Of those only the first are in its socket.
+    #[test]
+    fn what_is_missing_behind_packets_that_queued_is_counted() {
+        for stood_still in [40, 200] {
+            let (mut gaps, mut missing) = (LinkGaps::new(CHANNELS), 0);
+            let (begin, end) = (50, 50 + stood_still);
+            for slice in (0..begin + stood_still / 2).chain(end..end + 100) {
+                let now = if slice < begin { slice } else { slice.max(end) };
+                for number in (0..CHANNELS as u64).map(|part| slice * CHANNELS as u64 + part) {
+                    missing += take(&mut gaps, now, &packet(number, slice, 1));
+                }
+            }
+            assert_eq!(missing + gaps.settle(), stood_still / 2 * CHANNELS as u64);
         }
     }
 }

@@ -61,6 +61,11 @@ struct Closed {
 }
 
 impl Parts {
+    /// Whether no fragment lacks parts.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Whether a part contradicts those before it.
     pub(crate) fn contradicts(&self, part: &Part) -> bool {
         let open = self.open.iter().find(|open| open.number == part.number);

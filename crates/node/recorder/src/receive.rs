@@ -22,8 +22,8 @@ const STOPPING_NS: u64 = 1_000_000;
 /// How long a full ring of descriptors is left to the build agent.
 const RING_FULL_NS: u64 = 200_000;
 /// After the stop, sockets must have been empty for this long before they count as drained, where
-/// all sources have come to the same event. Otherwise a sender stands still, and they must have
-/// been empty for the builder's time-out, after which no event waits.
+/// all sources have come to the same event, and it is whole. Otherwise a sender stands still, and
+/// they must have been empty for the builder's time-out, after which no event waits.
 const DRAIN_QUIET_NS: u64 = 50_000_000;
 /// How often the ingress is asked for its drop counts.
 const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
@@ -72,6 +72,11 @@ pub(crate) trait Intake: Send {
 
     /// Where its counts and descriptors go.
     fn ingest(&mut self) -> &mut Ingest;
+
+    /// Whether what has come makes whole events.
+    fn is_settled(&mut self) -> bool {
+        self.ingest().is_settled()
+    }
 
     /// A cycle begins at that time.
     fn begin_cycle(&mut self, now_ns: u64) {
@@ -147,7 +152,7 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
         let quiet_ns = if accepted > 0 { None } else { quiet_ns.or(Some(now_ns)) };
         let quiet_for_ns = quiet_ns.map_or(0, |quiet| now_ns - quiet);
         let quiet = quiet_for_ns >= DRAIN_QUIET_NS
-            && (quiet_for_ns >= self.timeout_ns || self.intake.ingest().is_settled());
+            && (quiet_for_ns >= self.timeout_ns || self.intake.is_settled());
         if quiet || self.is_over(now_ns, since_ns) {
             return Stage::Last { since_ns };
         }

@@ -7,11 +7,13 @@ use catchment_fixtures::Random;
 use catchment_model::{Balance, Entry, RunId};
 use catchment_ports::{MemoryStore, QueueIngress, Queues, StoreTimes, VirtualClock};
 use catchment_recorder::{
-    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError,
+    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, SourceConfig,
 };
+use catchment_test_protocol::{self as test_protocol, PROTOCOL};
 use catchment_wire::hadtu::ByteOrder;
 
 use crate::support;
+use support::links::{FIRST, Sender, channels};
 
 const MS: u64 = 1_000_000;
 
@@ -172,4 +174,64 @@ fn what_comes_with_the_last_look_is_the_beginning_of_an_event_and_its_rest_is_wa
     let (took_ns, balance, recorded) = recorder.end();
     assert!(balance.holds() && !balance.lost_data() && recorded == 42, "{recorded} {balance:?}");
     assert!(took_ns < 100 * MS, "{took_ns}");
+}
+
+/// A recorder of a link that has sent so many slices, and the link's sender.
+fn link(slices: u64, which: &[usize]) -> (Virtual, Sender) {
+    let mut recorder = Virtual::begin(&support::links::config("".as_ref()));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut sender = Sender { socket, channels: channels(), sequence: 0 };
+    assert!(recorder.queues.send(0, sender.packet(FIRST, &[0, 1, 2, 3])));
+    for slice in FIRST + 1..FIRST + slices {
+        recorder.pass(50 * MS);
+        assert!(recorder.queues.send(0, sender.packet(slice, which)));
+    }
+    (recorder, sender)
+}
+
+#[test]
+fn a_link_that_stands_still_at_the_stop_tears_no_slice() {
+    for stall_ms in [60, 100, 200, 400] {
+        let (mut recorder, mut sender) = link(8, &[0, 1, 2, 3]);
+        recorder.assembly.stop();
+        assert!(recorder.queues.send(0, sender.packet(FIRST + 8, &[0, 1])));
+        recorder.pass(stall_ms * MS);
+        assert!(recorder.queues.send(0, sender.packet(FIRST + 8, &[2, 3])));
+        let (_, balance, recorded) = recorder.end();
+        assert!(balance.holds() && !balance.lost_data(), "{stall_ms} {balance:?}");
+        assert_eq!(recorded, 9 * 4, "{stall_ms}");
+    }
+}
+
+#[test]
+fn a_stop_waits_for_nothing_where_a_slice_is_whole_or_a_channel_is_off() {
+    for which in [&[0, 1, 2, 3][..], &[0, 1, 3]] {
+        let (recorder, _) = link(8, which);
+        recorder.assembly.stop();
+        let (took_ns, balance, recorded) = recorder.end();
+        assert!(took_ns < 100 * MS, "{took_ns}");
+        assert!(balance.holds() && recorded == 4 + 7 * which.len() as u64, "{balance:?}");
+    }
+}
+
+#[test]
+fn a_source_that_stands_still_within_a_fragment_at_the_stop_does_not_tear_it() {
+    let mut config = support::config("".as_ref(), 1);
+    let address = config.sources[0].address;
+    config.sources[0] =
+        SourceConfig { protocol: &PROTOCOL, id: Some(7), ..SourceConfig::new("test", address) };
+    let mut recorder = Virtual::begin(&config);
+    let part = |sequence: u64, position| {
+        let number = 7 << 48 | (sequence / 2);
+        test_protocol::packet(sequence, number, 6, (position, &[1, 2, 3]))
+    };
+    for sequence in 0..41 {
+        assert!(recorder.queues.send(0, part(sequence, 3 * (sequence % 2))));
+        recorder.pass(5 * MS);
+    }
+    recorder.assembly.stop();
+    recorder.pass(200 * MS);
+    assert!(recorder.queues.send(0, part(41, 3)));
+    let (_, balance, recorded) = recorder.end();
+    assert!(balance.holds() && !balance.lost_data() && recorded == 21, "{recorded} {balance:?}");
 }
