@@ -1,7 +1,7 @@
 //! The frames of a run's files as two sequences: those of events, and those of channels.
 //!
-//! Of a frame that stands in the run twice, one copy is in them ([`crate::copies`]), in the place of
-//! the first: frames are given in the order of their numbers, whichever copy is read.
+//! Of a frame that stands in the run twice, one copy is in them ([`crate::copies`]), in the place
+//! of the first: frames are given in the order of their numbers, whichever copy is read.
 
 use std::ops::Range;
 
