@@ -311,7 +311,7 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 
 /// The rules that there are without any configuration, for frames that are cut that often. They
 /// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `bad_share`, bad data
-/// and packets of strangers of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
+/// and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused` and `file_list_refused`. Loss and bad data are
 /// critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
@@ -427,7 +427,7 @@ fn rules_of_many() -> [Option<Rule>; 3] {
 
 /// The usual rules on what a source sends and should not, and on what others send to its port.
 fn rules_of_bad_sources() -> [Option<Rule>; 4] {
-    let rises = |name, entry, text: &str, text_many: &str| {
+    let rises = |name, entry: &str, text: &str, text_many: &str| {
         let condition = Condition::RisesFaster { threshold: 0.0, clear_at: 0.0, window_ns: 10 * S };
         let quantity = format!("source.*.{entry}");
         let rule = recording(usual(name, &quantity, condition, Severity::Warning, text));
@@ -436,27 +436,27 @@ fn rules_of_bad_sources() -> [Option<Rule>; 4] {
     [
         rises(
             "bad_sender",
-            Entry::FragmentsBadSender,
+            Entry::FragmentsBadSender.name(),
             "{source} marks its data as broken: {value} fragments a second",
             "{things} mark their data as broken: {sources} (up to {value} fragments a second)",
         ),
         rises(
             "bad_tag",
-            Entry::FragmentsBadTag,
+            Entry::FragmentsBadTag.name(),
             "{source} is at another trigger than its events: {value} fragments a second",
             "{things} are at another trigger than their events: {sources} (up to {value} \
              fragments a second)",
         ),
         rises(
             "with_holes",
-            Entry::FragmentsWithHoles,
+            Entry::FragmentsWithHoles.name(),
             "{source} has fragments of which a part is missing: {value} a second",
             "{things} have fragments of which a part is missing: {sources} (up to {value} a \
              second)",
         ),
         rises(
             "stranger",
-            Entry::FragmentsForeign,
+            "of_strangers",
             "Somebody else sends to the port of {source}: {value} fragments a second are not its \
              own",
             "Somebody else sends to the ports of {things}: {sources} (up to {value} fragments a \

@@ -174,6 +174,7 @@ impl Build {
                     out_of_step: of_source.iter().any(|(_, status)| status.out_of_step),
                     parked_fragments: of_source.iter().map(|(_, status)| status.parked).sum(),
                     other_sender: of_source.iter().any(|(_, status)| status.other_sender),
+                    ..Alignment::default()
                 };
                 self.live.set_alignment(of_source[0].0.1, alignment);
             }

@@ -92,6 +92,8 @@ struct Reported {
     rejected_senders: BTreeMap<u32, (IpAddr, IpAddr)>,
     /// Two who send to a source's port.
     senders: BTreeMap<u32, SenderPair>,
+    /// Of their turns, and of foreign fragments, how many there were when they were shown last.
+    turns: BTreeMap<u32, (u64, u64)>,
 }
 
 /// The beginning of a packet that was dropped, for diagnosis.
@@ -210,6 +212,9 @@ pub struct Snapshot {
     pub engine: &'static str,
     /// What the operator should know, in plain words.
     pub warnings: Vec<String>,
+    /// How many of them, which are the first, keep their words; those after them have counts that
+    /// grow.
+    pub lasting_warnings: usize,
     /// The malformed packet that was last kept for diagnosis.
     pub malformed: Option<MalformedPacket>,
 }
@@ -223,6 +228,9 @@ pub struct Alignment {
     pub parked_fragments: u64,
     /// Whether its own sender is the one of two whose fragments carry the flag for it.
     pub other_sender: bool,
+    /// How often its sender was heard again after another, whose fragments were not told from its
+    /// own.
+    pub sender_turns: u64,
 }
 
 /// The same, as the build agent writes it.
@@ -231,6 +239,7 @@ struct LiveAlignment {
     out_of_step: AtomicBool,
     parked_fragments: AtomicU64,
     other_sender: AtomicBool,
+    sender_turns: AtomicU64,
 }
 
 /// How full a queue or pool is, in bytes.
@@ -274,6 +283,7 @@ impl Live {
                 malformed: None,
                 rejected_senders: BTreeMap::new(),
                 senders: BTreeMap::new(),
+                turns: BTreeMap::new(),
             }),
         }
     }
@@ -371,11 +381,20 @@ impl Live {
     /// Two who send to a source's port: at most one of them is the source. None where there is one
     /// alone.
     pub(crate) fn show_senders(&self, source: SourceId, pair: Option<SenderPair>) {
-        let senders = &mut self.reported().senders;
-        match pair {
-            Some(pair) => senders.insert(source.0, pair),
-            None => senders.remove(&source.0),
+        let Reported { senders, turns, .. } = &mut *self.reported();
+        let Some(pair) = pair else {
+            senders.remove(&source.0);
+            return;
         };
+        senders.insert(source.0, pair);
+        // Where fragments are found foreign, these are counted, and not the turns.
+        let foreign = self.ledger.read(source, Entry::FragmentsForeign);
+        let (turns_before, foreign_before) =
+            turns.insert(source.0, (pair.turns, foreign)).unwrap_or_default();
+        if foreign == foreign_before {
+            let turns = pair.turns.saturating_sub(turns_before);
+            self.alignment[source.index()].sender_turns.fetch_add(turns, Relaxed);
+        }
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -397,9 +416,11 @@ impl Live {
             out_of_step: live.out_of_step.load(Relaxed),
             parked_fragments: live.parked_fragments.load(Relaxed),
             other_sender: live.other_sender.load(Relaxed),
+            sender_turns: live.sender_turns.load(Relaxed),
         };
         let ledger = self.ledger.snapshot();
         let mut warnings = reported.warnings.clone();
+        let lasting_warnings = warnings.len();
         let rejected_senders = reported.rejected_senders.iter().take(WARNINGS_MAX);
         warnings.extend(
             rejected_senders.filter_map(|(&source, &who)| self.refused(source, who, &ledger)),
@@ -408,6 +429,9 @@ impl Live {
         let strangers = strangers(&reported.senders, &alignment, &ledger);
         let of_strangers = strangers.iter().take(WARNINGS_MAX).filter_map(|(&source, stranger)| {
             let words = stranger.words(self.names.get(source)?);
+            if stranger.in_turn_with.is_some() {
+                return Some(words);
+            }
             let count = ledger.sources.get(source)?[Entry::FragmentsForeign];
             Some(format!("{words} ({})", counted(count, "fragment")))
         });
@@ -426,6 +450,7 @@ impl Live {
             files: reported.files.clone(),
             engine: reported.disk.as_ref().map_or("", |disk| disk.engine()),
             warnings,
+            lasting_warnings,
             malformed: reported.malformed.clone(),
         }
     }
@@ -449,25 +474,31 @@ impl Live {
     }
 }
 
-/// Whose fragments are not their source's: of two who send to its port the one whose do not fit.
+/// Whose fragments are not their source's: of two who send to its port the one whose do not fit; or
+/// both, while they send in turn and the fragments of both do.
 fn strangers(
     senders: &BTreeMap<u32, SenderPair>,
     alignment: &[Alignment],
     ledger: &Ledger,
 ) -> BTreeMap<usize, Stranger> {
-    let has_foreign = |source: &usize| {
-        ledger.sources.get(*source).is_some_and(|one| one[Entry::FragmentsForeign] > 0)
+    let has_foreign = |source: usize| {
+        ledger.sources.get(source).is_some_and(|one| one[Entry::FragmentsForeign] > 0)
     };
-    let pairs = senders.iter().map(|(&source, pair)| (source as usize, pair));
-    let foreign = pairs.filter(|(source, _)| has_foreign(source));
-    foreign
-        .map(|(source, &SenderPair { own, own_is_flagged, other, ids })| {
-            let fits_flagged = alignment.get(source).is_some_and(|one| one.other_sender);
-            let (sender, ids) =
-                if fits_flagged == own_is_flagged { (other, ids) } else { (own, None) };
-            (source, Stranger { sender, ids })
-        })
-        .collect()
+    let stranger = |(&source, pair): (&u32, &SenderPair)| {
+        let source = source as usize;
+        let &SenderPair { own, own_is_flagged, other, ids, in_turn, .. } = pair;
+        let alignment = alignment.get(source).copied().unwrap_or_default();
+        let (sender, ids) =
+            if alignment.other_sender == own_is_flagged { (other, ids) } else { (own, None) };
+        match has_foreign(source) {
+            true => Some((source, Stranger { sender, ids, in_turn_with: None })),
+            false if in_turn && ids.is_none() => {
+                Some((source, Stranger { sender: other, ids: None, in_turn_with: Some(own) }))
+            }
+            false => None,
+        }
+    };
+    senders.iter().filter_map(stranger).collect()
 }
 
 /// What a run became.

@@ -10,6 +10,10 @@
 //! A sender keeps its value of [`FragmentFlags::OTHER_SENDER`] when it takes the own one's place,
 //! so that the builder knows whose the fragments are that it got before.
 //!
+//! Whose fragments fit is no proof: a second sender with the source's id, and numbers near its own,
+//! can take the place of its data. Two send *in turn* while the own one is heard again after
+//! another, within the time-out of the last time. Displays then name both, whatever fits.
+//!
 //! The receive agent compares each packet's sender with that of the one before; all else happens
 //! when it changes, with the first packet of the new one that can be decoded.
 
@@ -34,6 +38,11 @@ pub(crate) struct Senders {
     own_flag: u8,
     /// When something last came from another one after the own one.
     left_ns: u64,
+    /// When the own one was last heard again after another, and how often it was, each within the
+    /// time-out of the time before; whether that is so now.
+    turned_ns: Option<u64>,
+    turns: u64,
+    in_turn: bool,
     pair: Option<SenderPair>,
     shown_ns: Option<u64>,
     /// Whether displays do not have `pair` as it is now.
@@ -56,21 +65,32 @@ pub(crate) struct SenderPair {
     pub(crate) other: SocketAddr,
     /// The id that fragments of the other one carry, and the source's, where they differ.
     pub(crate) ids: Option<(u32, u32)>,
+    /// Whether they send in turn now, and how often any two have.
+    pub(crate) in_turn: bool,
+    pub(crate) turns: u64,
 }
 
-/// Somebody who sends to a source's port, and whose fragments are not the source's.
+/// Somebody who sends to a source's port, and whose fragments are not the source's, or cannot be
+/// told from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stranger {
     /// Its address.
     pub sender: SocketAddr,
     /// The id that its fragments carry, and the source's, where they differ.
     pub ids: Option<(u32, u32)>,
+    /// The other one of two who send in turn, where nothing says which of them is the source.
+    pub in_turn_with: Option<SocketAddr>,
 }
 
 impl Stranger {
     /// The sentence about it in warnings and alarms.
     pub fn words(&self, source: &str) -> String {
-        let Self { sender, ids } = self;
+        let Self { sender, ids, in_turn_with } = self;
+        if let Some(other) = in_turn_with {
+            return format!(
+                "two send to {source} in turn, {other} and {sender}: one is a stranger"
+            );
+        }
         let ids = match ids {
             None => String::new(),
             Some((id, expected)) => format!(": their id is {id:#06x}, not {expected:#06x}"),
@@ -118,8 +138,22 @@ impl Senders {
                 self.follow(now_ns, timeout_ns);
             }
             // Nothing that another one sent was the source's.
-            _ => self.take_for_own(sender),
+            own => {
+                let is_back = own.is_some_and(|own| own.address == address);
+                if is_back && self.flag != self.own_flag {
+                    self.turn(now_ns, timeout_ns);
+                }
+                self.take_for_own(sender);
+            }
         }
+    }
+
+    /// The own one is heard again, after another.
+    fn turn(&mut self, now_ns: u64, timeout_ns: u64) {
+        let turned_ns = self.turned_ns.replace(now_ns);
+        self.in_turn = turned_ns.is_some_and(|turned| now_ns.saturating_sub(turned) < timeout_ns);
+        self.turns += u64::from(self.in_turn);
+        self.is_unshown |= self.in_turn;
     }
 
     fn take_for_own(&mut self, sender: Sender) {
@@ -147,11 +181,15 @@ impl Senders {
 
     fn pair_of(&self, own: SocketAddr, other: SocketAddr, ids: Option<(u32, u32)>) -> SenderPair {
         let own_is_flagged = self.own_flag & FragmentFlags::OTHER_SENDER != 0;
-        SenderPair { own, own_is_flagged, other, ids }
+        SenderPair { own, own_is_flagged, other, ids, in_turn: false, turns: 0 }
     }
 
     /// Takes the last sender for the source's own once the own one is gone.
     pub(crate) fn follow(&mut self, now_ns: u64, timeout_ns: u64) {
+        let turned_ns = self.turned_ns.unwrap_or(now_ns);
+        if self.in_turn && now_ns.saturating_sub(turned_ns) >= timeout_ns {
+            (self.in_turn, self.is_unshown) = (false, true);
+        }
         let is_gone =
             self.flag != self.own_flag && now_ns.saturating_sub(self.left_ns) >= timeout_ns;
         let Some((own, last)) = self.own.zip(self.last).filter(|_| is_gone) else { return };
@@ -187,7 +225,8 @@ impl Senders {
             return None;
         }
         self.is_unshown = false;
-        Some(self.pair)
+        let &mut Self { in_turn, turns, .. } = self;
+        Some(self.pair.map(|pair| SenderPair { in_turn, turns, ..pair }))
     }
 }
 
@@ -251,6 +290,27 @@ mod tests {
         }
         // Two others in turn do not make it look heard.
         assert_eq!(senders.hear(30_000, 2, false), OTHER | NEW);
+    }
+
+    #[test]
+    fn two_send_in_turn_while_both_are_heard_within_the_time_out() {
+        let mut senders = Senders::default();
+        let shown = |senders: &mut Senders, at_ms: u64| {
+            let pair = senders.take_unshown(at_ms * MS).flatten();
+            pair.map(|pair| (pair.own, pair.other, pair.in_turn, pair.turns))
+        };
+        senders.hear(0, 1, true);
+        // One packet of the one before may be late where a source goes on from another address.
+        senders.hear(10, 2, true);
+        senders.hear(11, 1, true);
+        assert_eq!(shown(&mut senders, 11), Some((address(1), address(2), false, 0)));
+        for at_ms in (500..3_000).step_by(500) {
+            senders.hear(at_ms, 2, true);
+            senders.hear(at_ms + 1, 1, true);
+        }
+        assert_eq!(shown(&mut senders, 3_000), Some((address(1), address(2), true, 5)));
+        senders.follow(3_501 * MS, TIMEOUT_NS);
+        assert_eq!(shown(&mut senders, 4_500), Some((address(1), address(2), false, 5)));
     }
 
     #[test]

@@ -307,3 +307,30 @@ fn packet_numbers_of_a_stranger_are_no_gap_of_the_source() {
     assert_eq!(source[Entry::FragmentsForeign], 1_000, "{source:?}");
     assert_eq!((source[Entry::PacketsMissing], source[Entry::FragmentsRecorded]), (1, 999));
 }
+
+#[test]
+fn two_whose_fragments_all_fit_are_both_named_while_they_send_in_turn() {
+    let mut three = Three::begin();
+    let words = "two send to s0 in turn, 10.0.0.10:5000 and 10.0.0.11:5000: one is a stranger";
+    for index in 0..3_000 {
+        three.step(|run, next| {
+            // The other one is sometimes before the source, and sometimes after it.
+            let senders = if index % 2 == 0 { [10, 11] } else { [11, 10] };
+            senders.into_iter().for_each(|sender| run.send_from(host(sender), 0, event(0, next)));
+        });
+    }
+    let during = three.run.snapshot();
+    let source = &during.ledger.sources[0];
+    assert_eq!(source[Entry::FragmentsForeign], 0, "{source:?}");
+    assert_eq!(during.strangers[&0].words("s0"), words);
+    assert!(during.warnings.contains(&words.to_owned()), "{:?}", during.warnings);
+    let turns = during.alignment[0].sender_turns;
+    assert!((900..3_000).contains(&turns), "{turns}");
+    // One of them ends.
+    for _ in 0..3_000 {
+        three.step(|run, next| run.send_from(host(10), 0, event(0, next)));
+    }
+    let after = three.run.snapshot();
+    assert!(after.strangers.is_empty() && !after.warnings.contains(&words.to_owned()));
+    three.run.end();
+}

@@ -1,6 +1,7 @@
 //! One run of a node that this program alone controls, with the view on the terminal: what `run`
 //! and `demo` do.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use catchment_model::{Balance, SourceId};
 use catchment_recorder::{RecorderConfig, RunSummary, Snapshot, State};
 use catchment_telemetry::cpu_shares;
 
-use crate::view::{Moment, Subject, View, groups};
+use crate::view::{Moment, Subject, View, groups, trend_warnings};
 
 /// When a recording ends, whatever comes first; a stop signal always does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,8 +121,10 @@ impl Session<'_> {
         let asked_bytes = config.receive.socket_buffer_bytes;
         let sockets = Sockets { granted_bytes_min: run.granted_bytes_min, asked_bytes };
         let mut view = View::new(out);
+        let mut warnings = WarningLines::default();
         if view.is_shown() {
             announce(config, &run, sockets, out)?;
+            warnings.said.extend(config.lowered().into_iter().chain(config.warnings()));
         }
         let name = run.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let subject = Subject { name, groups: groups(config), seconds_planned };
@@ -146,8 +149,10 @@ impl Session<'_> {
             if view.due(Instant::now()) {
                 view.show(out, &subject, moment(&node))?;
             }
-            if !view.is_shown() && faults.due(Instant::now()) {
-                faults.line(&run.observer.snapshot()).into_iter().for_each(complain);
+            if !view.shows_warnings() && faults.due(Instant::now()) {
+                let snapshot = run.observer.snapshot();
+                faults.line(&snapshot).filter(|_| !view.is_shown()).into_iter().for_each(complain);
+                warnings.lines(&snapshot).into_iter().for_each(complain);
             }
             std::thread::sleep(POLL);
         }
@@ -160,6 +165,7 @@ impl Session<'_> {
         };
         if !view.is_shown() {
             faults.line(&summary.last).into_iter().for_each(complain);
+            warnings.lines(&summary.last).into_iter().for_each(complain);
         }
         let (snapshot, threads) = (summary.last.clone(), summary.last.threads.clone());
         let at_end = Moment { seconds: start.elapsed().as_secs_f64(), snapshot, threads };
@@ -227,6 +233,39 @@ impl FaultLines {
             (_, None) => None,
         }
     }
+}
+
+/// Lines on stderr about warnings where no view shows them: one for each, when it appears. One
+/// whose counts grow is the same.
+#[derive(Debug, Default)]
+struct WarningLines {
+    said: HashSet<String>,
+}
+
+impl WarningLines {
+    /// What is new of the recorder as it is now.
+    fn lines(&mut self, now: &Snapshot) -> Vec<String> {
+        let (lasting, counting) = now.warnings.split_at(now.lasting_warnings);
+        let trends = trend_warnings(&now.counts);
+        let counting = counting.iter().chain(&trends).map(|text| (text, without_counts(text)));
+        let lasting = lasting.iter().map(|text| (text, text.clone()));
+        // Senders without end cannot fill memory, nor the terminal.
+        let new = lasting.chain(counting).filter(|(_, kept)| {
+            self.said.len() < WARNING_LINES_MAX && self.said.insert(kept.clone())
+        });
+        new.map(|(text, _)| format!("warning: {text}")).collect()
+    }
+}
+
+/// A text without the words that are counts.
+fn without_counts(text: &str) -> String {
+    let is_count = |word: &&str| {
+        let word = word.trim_start_matches('(');
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || c == ',')
+    };
+    let words = text.split(' ').filter(|word| !is_count(word));
+    // One packet, several packets.
+    words.map(|word| word.trim_end_matches([')', 's'])).collect::<Vec<_>>().join(" ")
 }
 
 /// Reports once that the catalogue lacks the run for now.
@@ -331,7 +370,9 @@ pub fn who() -> String {
 
 /// How often the ends are looked at.
 const POLL: Duration = Duration::from_millis(20);
-/// How often faults are looked at where no view shows them.
+/// Warnings that have lines on stderr.
+const WARNING_LINES_MAX: usize = 1_000;
+/// How often faults and warnings are looked at where no view shows them.
 const FAULT_LOOK: Duration = Duration::from_millis(500);
 /// What fits into [`catchment_catalog::WHO_BYTES_MAX`] in any script.
 const WHO_CHARS_MAX: usize = catchment_catalog::WHO_BYTES_MAX / 4;
@@ -379,5 +420,31 @@ mod tests {
         (snapshot.faults, snapshot.state) = (4, State::Stopped);
         let last = "fault: x-00001.catch was removed";
         assert_eq!(lines.line(&snapshot).as_deref(), Some(last));
+    }
+    #[test]
+    fn a_warning_has_a_line_when_it_appears_and_none_when_its_count_grows() {
+        let mut snapshot = crate::view::tests::moment(0.0, 0, 0).snapshot;
+        let mut lines = WarningLines::default();
+        let mut lines = |lasting: &[&str], counting: &[&str], rows_lost| {
+            snapshot.warnings = [lasting, counting].concat().iter().map(|w| (*w).into()).collect();
+            snapshot.lasting_warnings = lasting.len();
+            snapshot.counts.trend_rows_lost = rows_lost;
+            lines.lines(&snapshot)
+        };
+        let [first, second] = ["x-00001.catch was truncated", "jumped ahead by 500, from key 7"];
+        assert_eq!(lines(&[first], &[], 0), [format!("warning: {first}")]);
+        let refused = "source s0: 1 packet from 10.0.0.9 refused";
+        let expected = [format!("warning: {second}"), format!("warning: {refused}")];
+        assert_eq!(lines(&[first, second], &[refused], 0), expected);
+        let stranger = "packets from 10.0.0.9:5000 do not belong to s0 (1 fragment)";
+        let refused = "source s0: 1,234 packets from 10.0.0.9 refused";
+        let new = lines(&[first, second], &[refused, stranger], 3);
+        assert_eq!(new.len(), 2, "{new:?}");
+        assert!(new[0].contains("do not belong") && new[1].contains("lack 3 rows"), "{new:?}");
+        let stranger = "packets from 10.0.0.9:5000 do not belong to s0 (1,000 fragments)";
+        assert!(lines(&[first, second], &[refused, stranger], 4_000).is_empty());
+        // The next file, and the next jump, are others.
+        let [third, fourth] = ["x-00002.catch was truncated", "jumped ahead by 501, from key 9"];
+        assert_eq!(lines(&[first, second, third, fourth], &[refused, stranger], 4_001).len(), 2);
     }
 }

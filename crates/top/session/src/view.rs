@@ -88,6 +88,11 @@ impl View {
         self.mode != Mode::Silent
     }
 
+    /// Whether it shows each warning while it stands.
+    pub(crate) fn shows_warnings(&self) -> bool {
+        self.mode == Mode::InPlace
+    }
+
     /// Whether it is time to show the next moment.
     pub(crate) fn due(&mut self, now: Instant) -> bool {
         let due = self.mode != Mode::Silent && self.next.is_none_or(|next| now >= next);
@@ -461,6 +466,7 @@ pub(crate) mod tests {
             files: Vec::new(),
             engine: "direct",
             warnings: vec!["small sockets".into()],
+            lasting_warnings: 1,
             malformed: None,
             reasons: Default::default(),
         };

@@ -41,7 +41,7 @@ const NODE: [(&str, &str); 16] = [
 
 const QUEUE: [(&str, &str); 1] = [("fill", "How full a queue or pool is, 0 to 1.")];
 
-const SOURCE: [(&str, &str); 6] = [
+const SOURCE: [(&str, &str); 7] = [
     (
         "last_packet_seconds",
         "The age of the last packet, or the run's if none came; of required sources.",
@@ -54,6 +54,11 @@ const SOURCE: [(&str, &str); 6] = [
     ("packets_per_second", "Packets that came."),
     ("bytes_per_second", "Bytes of packets that came."),
     ("loss_per_second", "What was lost."),
+    (
+        "of_strangers",
+        "Fragments that others sent to its port: those that are foreign, and one for each turn of \
+         another sender whose fragments fit.",
+    ),
 ];
 
 /// Numbers and truths (0 and 1) among the properties of devices, by the last word of a device's

@@ -82,6 +82,13 @@ fn expected(source: &SourceLedger) -> u64 {
     wanted.saturating_add(lost.saturating_sub(came)).max(lost)
 }
 
+/// Fragments that others than a source sent to its port, as far as they can be told: those that fit
+/// count once for each turn.
+pub(super) fn of_strangers(snapshot: &Snapshot, index: usize) -> u64 {
+    let foreign = snapshot.ledger.sources.get(index).map_or(0, |one| one[Entry::FragmentsForeign]);
+    foreign + snapshot.alignment.get(index).map_or(0, |one| one.sender_turns)
+}
+
 /// What a source's ledger says was lost. A gap whose fragment did come, but too late, is one loss.
 pub(crate) fn lost(source: &SourceLedger) -> u64 {
     let balance = source.balance();

@@ -41,6 +41,7 @@ impl Rig {
             files: Vec::new(),
             engine: "none",
             warnings: Vec::new(),
+            lasting_warnings: 0,
             malformed: None,
             reasons: Default::default(),
         };
@@ -247,13 +248,39 @@ fn a_stranger_is_named_and_no_loss() {
         rig.snapshot.counts.events_recorded += 100;
         let sender = "10.1.2.3:4567".parse().unwrap();
         let ids = Some((0x8000, 0x8003));
-        rig.snapshot.strangers.insert(0, catchment_recorder::Stranger { sender, ids });
+        let stranger = catchment_recorder::Stranger { sender, ids, in_turn_with: None };
+        rig.snapshot.strangers.insert(0, stranger);
         rig.look(1, 1_000);
         if second > 20 {
             let text = "recording good data; packets from 10.1.2.3:4567 do not belong to a: \
                 their id is 0x8000, not 0x8003";
             assert_eq!((rig.level, &*rig.verdict), (catchment_watch::Level::Good, text));
             assert_eq!(reading(&rig, "loss_share"), Some(0.0));
+        }
+    }
+    let alarms = rig.watching.alarms_seen();
+    let alarm = alarms.iter().find(|one| one.name == "stranger").expect("an alarm");
+    assert!(alarm.text.starts_with("Somebody else sends to the port of a: 9"), "{}", alarm.text);
+}
+
+#[test]
+fn two_who_send_in_turn_are_named_and_alarmed_where_all_that_they_send_fits() {
+    let mut rig = Rig::new();
+    for second in 0..40 {
+        let ledger = &mut rig.snapshot.ledger.sources[0];
+        ledger[Entry::PacketsReceived] += 200;
+        ledger[Entry::FragmentsReceived] += 200;
+        ledger[Entry::FragmentsRecorded] += 200;
+        rig.snapshot.alignment[0].sender_turns += 100;
+        rig.snapshot.counts.events_recorded += 100;
+        let [sender, own] = ["10.1.2.3:4567", "10.1.2.9:22"].map(|text| text.parse().unwrap());
+        let stranger = catchment_recorder::Stranger { sender, ids: None, in_turn_with: Some(own) };
+        rig.snapshot.strangers.insert(0, stranger);
+        rig.look(1, 1_000);
+        if second > 20 {
+            let text = "recording good data; two send to a in turn, 10.1.2.9:22 and 10.1.2.3:4567: \
+                one is a stranger";
+            assert_eq!((rig.level, &*rig.verdict), (catchment_watch::Level::Good, text));
         }
     }
     let alarms = rig.watching.alarms_seen();

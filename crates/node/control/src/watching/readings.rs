@@ -1,0 +1,103 @@
+//! What rules of alarms look at, as it is at one moment.
+
+use std::collections::BTreeSet;
+
+use catchment_model::Entry;
+use catchment_recorder::{Snapshot, State as RecorderState};
+use catchment_watch::{LossGrowth, ReadingTable};
+
+use super::share::of_strangers;
+use super::{Lately, Moment};
+use crate::{api, machine};
+
+/// Puts in what rules of alarms look at: all that `quantities` names, and nothing else.
+pub(super) fn read(
+    table: &mut ReadingTable,
+    moment: &Moment<'_>,
+    rates: &api::Rates,
+    lately: &Lately,
+    sources: &[api::SourceState],
+    losses: &[LossGrowth],
+) {
+    table.clear();
+    table.set("events_per_second", rates.events_per_second);
+    table.set("packets_per_second", rates.packets_per_second);
+    table.set("bytes_per_second", rates.bytes_per_second);
+    table.set("bytes_written_per_second", rates.bytes_written_per_second);
+    table.set("loss_per_second", rates.loss_per_second);
+    table.set("dead_time", lately.dead_time);
+    table.set("interrupted_run", moment.interrupted_run as f64);
+    if let Some(disk) = &moment.disk {
+        table.set("disk.free_bytes", disk.free_bytes as f64);
+    }
+    if let Some(hours) = lately.hours_left {
+        table.set("disk.hours_left", hours);
+    }
+    if let Some(offset) = machine::clock_offset_seconds() {
+        table.set("clock.offset_seconds", offset);
+    }
+    for device in moment.devices {
+        let name = device.path.rsplit('/').next().unwrap_or_default();
+        for (property, value) in &device.properties {
+            let number = value.as_f64().or_else(|| value.as_bool().map(f64::from));
+            if let Some(number) = number {
+                table.set_of("device", name, property, number);
+            }
+        }
+    }
+    let Some(snapshot) = moment.snapshot.filter(|_| moment.run.is_some()) else { return };
+    let counts = &snapshot.counts;
+    table.set("rows_recorded", (counts.events_recorded + counts.slices_recorded) as f64);
+    let fault = matches!(snapshot.state, RecorderState::Fault { .. });
+    table.set("fault", f64::from(fault));
+    table.set("loss_share", lately.loss_share);
+    table.set("bad_share", lately.bad_share);
+    table.set("sources_silent", lately.silent as f64);
+    let with_loss: BTreeSet<usize> = losses.iter().map(|loss| loss.source).collect();
+    table.set("sources_with_loss", with_loss.len() as f64);
+    for (name, count) in counts.iter() {
+        table.set(name, count as f64);
+    }
+    for (entry, count) in snapshot.ledger.total().iter() {
+        table.set(entry.name(), count as f64);
+    }
+    for fill in &snapshot.fills {
+        let share = fill.level as f64 / fill.capacity.max(1) as f64;
+        table.set_of("queue", &fill.name, "fill", share);
+    }
+    let since_ns = moment.run.map_or(0, |(_, started)| moment.now_ns.saturating_sub(started));
+    read_sources(table, snapshot, sources, since_ns);
+}
+
+fn read_sources(
+    table: &mut ReadingTable,
+    snapshot: &Snapshot,
+    sources: &[api::SourceState],
+    since_ns: u64,
+) {
+    for source in sources {
+        let name = &source.name;
+        if let Some(fill) = source.fill {
+            table.set_of("source", name, "fill", fill);
+        }
+        if source.required {
+            let never = since_ns as f64 / 1e9;
+            let age = source.last_packet_seconds.unwrap_or(never);
+            table.set_of("source", name, "last_packet_seconds", age);
+            let out_of_step = f64::from(source.status == "out_of_step");
+            table.set_of("source", name, "out_of_step", out_of_step);
+        }
+        table.set_of("source", name, "packets_per_second", source.packets_per_second);
+        table.set_of("source", name, "bytes_per_second", source.bytes_per_second);
+        table.set_of("source", name, "loss_per_second", source.loss_per_second);
+    }
+    let strange = sources.iter().enumerate();
+    let strange = strange.map(|(at, one)| (&*one.name, of_strangers(snapshot, at) as f64));
+    table.set_each("source", "of_strangers", strange);
+    // Also those that are zero: what rises from nothing is a rise.
+    for &entry in Entry::ALL {
+        let both = sources.iter().zip(&snapshot.ledger.sources);
+        let values = both.map(|(source, counts)| (&*source.name, counts[entry] as f64));
+        table.set_each("source", entry.name(), values);
+    }
+}
