@@ -1,9 +1,11 @@
 //! Encoding columns one after the other, in memory that is reused.
 
+use std::cell::Cell;
 use std::fmt;
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use zstd_safe::{CCtx, CParameter};
+use zstd_safe::zstd_sys::ZSTD_EndDirective as Directive;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::blosc::{self, Filter, Inner};
 use crate::codec::Codec;
@@ -22,6 +24,9 @@ const SAVING_MIN_DIVISOR: usize = 20;
 const TRIAL_RAW_BYTES_MIN: usize = 512 * 1024;
 const SAMPLE_BYTES: usize = 48 * 1024;
 const SAMPLE_SAVING_MIN_DIVISOR: usize = 50;
+/// From this level on zstd takes so long that it is asked piece by piece whether it is to go on.
+const ZSTD_SLOW_LEVEL: i32 = 7;
+const ZSTD_PIECE_BYTES: usize = 256 * 1024;
 
 /// A column as it is to be stored.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +80,19 @@ impl ColumnEncoder {
         element: Element,
         raw: &'a [u8],
     ) -> Encoded<'a> {
-        let coding = coding.into().for_element(element);
+        self.encode_while(&|| true, coding.into(), element, raw).expect("nothing gives it up")
+    }
+
+    /// As [`ColumnEncoder::encode`], for as long as `go_on` says so: zstd, which alone can take
+    /// seconds for a column, asks it now and then. `None` where the column was given up.
+    pub fn encode_while<'a>(
+        &'a mut self,
+        go_on: &dyn Fn() -> bool,
+        coding: Coding,
+        element: Element,
+        raw: &'a [u8],
+    ) -> Option<Encoded<'a>> {
+        let coding = coding.for_element(element);
         let as_it_is = Encoded { codec: Codec::None, stored: raw };
         let worth_bytes = raw.len() - raw.len() / SAVING_MIN_DIVISOR;
         if coding == Coding::None
@@ -83,13 +100,19 @@ impl ColumnEncoder {
             || raw.len() > LZ4_RAW_BYTES_MAX
             || !self.samples_shrink(coding, element, raw)
         {
-            return as_it_is;
+            return Some(as_it_is);
         }
-        match self.encode_all(coding, element, raw) {
+        let given_up = Cell::new(false);
+        let go_on = || {
+            given_up.set(given_up.get() || !go_on());
+            !given_up.get()
+        };
+        match self.encode_all(&go_on, coding, element, raw) {
+            _ if given_up.get() => None,
             Some(bytes) if bytes <= worth_bytes => {
-                Encoded { codec: coding.codec(), stored: &self.scratch[..bytes] }
+                Some(Encoded { codec: coding.codec(), stored: &self.scratch[..bytes] })
             }
-            _ => as_it_is,
+            _ => Some(as_it_is),
         }
     }
 
@@ -99,7 +122,7 @@ impl ColumnEncoder {
         if coding == Coding::None || raw.len() > LZ4_RAW_BYTES_MAX {
             return None;
         }
-        let bytes = self.encode_all(coding.for_element(element), element, raw)?;
+        let bytes = self.encode_all(&|| true, coding.for_element(element), element, raw)?;
         Some(&self.scratch[..bytes])
     }
 
@@ -127,14 +150,22 @@ impl ColumnEncoder {
     ) -> [usize; 2] {
         let mut memory = std::mem::take(&mut self.sample);
         let sample = sample::gather(element, raw, sample_bytes, &mut memory);
-        let encoded_bytes = self.encode_all(coding, element, sample).unwrap_or(sample.len());
+        let encoded = self.encode_all(&|| true, coding, element, sample);
+        let encoded_bytes = encoded.unwrap_or(sample.len());
         let bytes = [encoded_bytes, sample.len()];
         self.sample = memory;
         bytes
     }
 
     /// Leaves the encoded column in the scratch and returns its length, where it could be encoded.
-    fn encode_all(&mut self, coding: Coding, element: Element, raw: &[u8]) -> Option<usize> {
+    /// When `go_on` says no, what is left there is of no use.
+    fn encode_all(
+        &mut self,
+        go_on: &dyn Fn() -> bool,
+        coding: Coding,
+        element: Element,
+        raw: &[u8],
+    ) -> Option<usize> {
         match coding {
             Coding::None => None,
             Coding::Lz4 => {
@@ -145,15 +176,15 @@ impl ColumnEncoder {
             }
             Coding::Zstd { level } => {
                 self.room(zstd_safe::compress_bound(raw.len()));
-                zstd_frame(&mut self.zstd, level, raw, &mut self.scratch)
+                zstd_frame(&mut self.zstd, go_on, level, raw, &mut self.scratch)
             }
-            Coding::BitshuffleLz4 => self.blosc(Filter::Bits, Inner::Lz4, 0, element, raw),
+            Coding::BitshuffleLz4 => self.blosc(go_on, (Filter::Bits, Inner::Lz4), 0, element, raw),
             Coding::BitshuffleZstd { level } => {
-                self.blosc(Filter::Bits, Inner::Zstd, level, element, raw)
+                self.blosc(go_on, (Filter::Bits, Inner::Zstd), level, element, raw)
             }
-            Coding::ShuffleLz4 => self.blosc(Filter::Bytes, Inner::Lz4, 0, element, raw),
+            Coding::ShuffleLz4 => self.blosc(go_on, (Filter::Bytes, Inner::Lz4), 0, element, raw),
             Coding::ShuffleZstd { level } => {
-                self.blosc(Filter::Bytes, Inner::Zstd, level, element, raw)
+                self.blosc(go_on, (Filter::Bytes, Inner::Zstd), level, element, raw)
             }
             Coding::Pcodec { level } => numbers::encode(level, element, raw, &mut self.scratch)
                 .then_some(self.scratch.len()),
@@ -167,8 +198,8 @@ impl ColumnEncoder {
 
     fn blosc(
         &mut self,
-        filter: Filter,
-        inner: Inner,
+        go_on: &dyn Fn() -> bool,
+        (filter, inner): (Filter, Inner),
         level: i32,
         element: Element,
         raw: &[u8],
@@ -181,7 +212,8 @@ impl ColumnEncoder {
         let compress = |block: &[u8], out: &mut [u8]| match inner {
             Inner::Lz4 => lz4_block(table, block, out),
             // No more than would be stored raw.
-            Inner::Zstd => zstd_frame(zstd, level, block, &mut out[..block.len()]),
+            Inner::Zstd if !go_on() => None,
+            Inner::Zstd => zstd_frame(zstd, go_on, level, block, &mut out[..block.len()]),
         };
         Some(blosc::encode(what, raw, filtered, scratch, compress))
     }
@@ -199,6 +231,7 @@ fn lz4_block(table: &mut CompressTable, raw: &[u8], out: &mut [u8]) -> Option<us
 
 fn zstd_frame(
     context: &mut Option<(CCtx<'static>, i32)>,
+    go_on: &dyn Fn() -> bool,
     level: i32,
     raw: &[u8],
     out: &mut [u8],
@@ -208,7 +241,43 @@ fn zstd_frame(
         context.set_parameter(CParameter::CompressionLevel(level)).ok()?;
         *set_level = level;
     }
-    context.compress2(out, raw).ok()
+    if level < ZSTD_SLOW_LEVEL || raw.len() <= ZSTD_PIECE_BYTES {
+        return context.compress2(out, raw).ok();
+    }
+    context.set_pledged_src_size(Some(raw.len() as u64)).ok()?;
+    let bytes = zstd_pieces(context, go_on, raw, out);
+    if bytes.is_none() {
+        // Nothing of this frame stays for the next one.
+        context.reset(ResetDirective::SessionOnly).ok()?;
+    }
+    bytes
+}
+
+/// A frame piece by piece, as long as `go_on` says so.
+fn zstd_pieces(
+    context: &mut CCtx<'static>,
+    go_on: &dyn Fn() -> bool,
+    raw: &[u8],
+    out: &mut [u8],
+) -> Option<usize> {
+    let mut out = OutBuffer::around(out);
+    for piece in raw.chunks(ZSTD_PIECE_BYTES) {
+        if !go_on() {
+            return None;
+        }
+        let mut input = InBuffer::around(piece);
+        while input.pos < piece.len() {
+            let before = (input.pos, out.pos());
+            context.compress_stream2(&mut out, &mut input, Directive::ZSTD_e_continue).ok()?;
+            // It has no room.
+            if (input.pos, out.pos()) == before {
+                return None;
+            }
+        }
+    }
+    let mut nothing = InBuffer::around(&[]);
+    let left = context.compress_stream2(&mut out, &mut nothing, Directive::ZSTD_e_end).ok()?;
+    (left == 0).then(|| out.pos())
 }
 
 impl Default for ColumnEncoder {

@@ -149,6 +149,33 @@ fn columns_that_do_not_shrink_are_left_raw() {
 }
 
 #[test]
+fn slow_codings_can_be_given_up_and_leave_nothing_behind() {
+    let mut encoder = ColumnEncoder::new();
+    let raw = wave(Element::I16, 1_000_000, 1);
+    for coding in [Coding::Zstd { level: 12 }, Coding::BitshuffleZstd { level: 12 }] {
+        let asked = std::cell::Cell::new(0);
+        let until = |times: u32| {
+            let asked = &asked;
+            asked.set(0);
+            move || {
+                asked.set(asked.get() + 1);
+                asked.get() < times
+            }
+        };
+        assert!(encoder.encode_while(&until(4), coding, Element::I16, &raw).is_none());
+        assert_eq!(asked.get(), 4, "it is given up at once");
+        // The next one is whole, and so is one that nobody gives up.
+        holds(&mut encoder, coding, Element::I16, &raw[..raw.len() / 2]);
+        let encoded = encoder.encode_while(&until(1_000), coding, Element::I16, &raw);
+        let stored = encoded.expect("it is never given up").stored.to_vec();
+        assert!(asked.get() > 4);
+        let mut out = Vec::new();
+        decode_column(coding.codec(), &stored, raw.len() as u64, &mut out).expect("decodes");
+        assert!(out == raw);
+    }
+}
+
+#[test]
 fn memory_is_kept_and_not_asked_for_again() {
     let mut encoder = ColumnEncoder::new();
     let raw = wave(Element::I16, 1_000_000, 1);

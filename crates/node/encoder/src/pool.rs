@@ -117,8 +117,8 @@ impl<C: Column> EncoderPool<C> {
     }
 
     /// Says how much compression there is time for now. Columns that wait for an agent get no more
-    /// than that, whatever they were put in with: with a slow codec, those that are under way can
-    /// take longer than the memory lasts.
+    /// than that, whatever they were put in with, and where it is none, the agents give up those
+    /// that they have begun: with a slow codec, they can take longer than the memory lasts.
     pub fn set_level(&self, level: Level) {
         self.shared.level.store(level as u8, Relaxed);
     }
@@ -214,7 +214,8 @@ impl<C: Column> Agent for Encode<C> {
         for (number, column, mut ask) in self.batch.drain(..) {
             ask.level = ask.level.max(Level::of(shared.level.load(Relaxed)));
             let buffer = |bytes| shared.state.lock().buffers.take(bytes);
-            let done = self.worker.encode(column, &ask, share, buffer);
+            let go_on = || Level::of(shared.level.load(Relaxed)) != Level::None;
+            let done = self.worker.encode(column, &ask, share, &go_on, buffer);
             let mut state = shared.state.lock();
             let index = (number - state.first) as usize;
             state.results[index] = Some(done);

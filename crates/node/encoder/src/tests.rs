@@ -1,4 +1,6 @@
-use catchment_codec::decode_column;
+use std::sync::{Arc, Barrier};
+
+use catchment_codec::{Codec, decode_column};
 
 use catchment_agent::Agent;
 
@@ -178,6 +180,50 @@ fn columns_that_wait_get_no_more_than_the_present_level() {
     assert!(cheaper != ZSTD_19 && cheaper != Coding::None);
     // The last was put in when there was no time.
     assert_eq!(codings, [ZSTD_19, cheaper, Coding::None, Coding::None]);
+}
+
+/// A column that waits, once it has been begun, until its owner has gone on.
+struct Begun(Vec<u8>, Arc<Barrier>);
+
+impl Column for Begun {
+    type Seen = bool;
+
+    fn raw_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn piece(&self, index: usize) -> Option<&[u8]> {
+        (index == 0).then_some(&self.0)
+    }
+
+    fn looks(&self) -> bool {
+        true
+    }
+
+    fn look(&self, seen: &mut bool, _: &[u8]) {
+        if !std::mem::replace(seen, true) {
+            self.1.wait();
+            self.1.wait();
+        }
+    }
+}
+
+#[test]
+fn a_column_that_was_begun_is_given_up_where_there_is_no_time() {
+    let Rig { mut pool, mut encoders, .. } = Rig::new(1, 8 << 20);
+    let barrier = Arc::new(Barrier::new(2));
+    let column = vec![7; 2 << 20];
+    pool.put(Begun(column.clone(), Arc::clone(&barrier)), ask(ZSTD_19, Level::AsAsked));
+    let mut encoder = encoders.remove(0);
+    let agent = std::thread::spawn(move || encoder.work(0));
+    barrier.wait();
+    pool.set_level(Level::None);
+    barrier.wait();
+    agent.join().unwrap();
+    let done = pool.take().expect("it is encoded");
+    assert!(done.lowered && done.codec == Codec::None && done.coding == Coding::None);
+    assert!(stored_bytes(&done) == column);
+    assert_eq!(catchment_frame::crc32c(&column), done.checksums.crc32c());
 }
 
 #[test]

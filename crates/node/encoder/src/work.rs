@@ -1,6 +1,6 @@
 //! Encoding one column.
 
-use catchment_codec::{Codec, Coding, ColumnEncoder};
+use catchment_codec::{Codec, Coding, ColumnEncoder, Encoded};
 use catchment_frame::{BlockChecksums, BlockDigest};
 
 use crate::rule::Ask;
@@ -144,12 +144,14 @@ impl Worker {
         Self { encoder: ColumnEncoder::new(), gathered: Vec::new() }
     }
 
-    /// Encodes a column. `buffer` gives memory for the result.
+    /// Encodes a column. `buffer` gives memory for the result. When `go_on` says no, the column is
+    /// stored as it is.
     pub(crate) fn encode<C: Column>(
         &mut self,
         mut column: C,
         ask: &Ask,
         free_cpu_share: f32,
+        go_on: &dyn Fn() -> bool,
         mut buffer: impl FnMut(usize) -> Vec<u8>,
     ) -> Done<C> {
         let mut seen = C::Seen::default();
@@ -171,8 +173,12 @@ impl Worker {
         }
         self.gather(&column, &mut seen);
         let raw = whole(&column).unwrap_or(&self.gathered);
-        let (coding, lowered) = ask.coding(&mut self.encoder, raw, free_cpu_share);
-        let encoded = self.encoder.encode(coding, ask.element, raw);
+        let (mut coding, mut lowered) = ask.coding(&mut self.encoder, raw, free_cpu_share);
+        let encoded = self.encoder.encode_while(go_on, coding, ask.element, raw);
+        let encoded = encoded.unwrap_or_else(|| {
+            (coding, lowered) = (Coding::None, true);
+            Encoded { codec: Codec::None, stored: raw }
+        });
         let (codec, checksums) = (encoded.codec, BlockChecksums::of(encoded.stored));
         let stored = if codec == Codec::None {
             Stored::Column

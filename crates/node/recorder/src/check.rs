@@ -1,7 +1,7 @@
 //! The bounds of all values of a [`RecorderConfig`], each of them once.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -80,11 +80,15 @@ impl RecorderConfig {
         }
         let least = self.memory_bytes_min();
         let memory = self.memory_bytes;
-        let two_events = Bytes(self.two_events_bytes(self.segment_bytes()));
-        let expected = format_args!(
-            "at least {least} bytes for these sources and buffers, of which two events of the longest \
-             fragments take {two_events}"
-        );
+        let two_events = self.two_events_bytes_min();
+        let of_which = match two_events.saturating_mul(2) >= least {
+            true => {
+                format!(", of which two events of the longest fragments take {}", Bytes(two_events))
+            }
+            false => String::new(),
+        };
+        let expected =
+            format_args!("at least {least} bytes for these sources and buffers{of_which}");
         require(memory >= least, "memory.budget", expected, memory)
     }
 
@@ -213,10 +217,29 @@ fn check_endpoint<'a>(
     addresses: &mut BTreeSet<SocketAddr>,
 ) -> Result<(), ConfigError> {
     check_name(&format!("{path}.name"), name, names)?;
-    let own = address.port() == 0 || addresses.insert(address);
-    let got = format_args!("{address} again");
+    let same = same_port(address, addresses).filter(|_| address.port() != 0);
+    addresses.insert(address);
+    let own = same.is_none();
+    let got = match same {
+        Some(other) if other != address => format!("{address} beside {other}"),
+        _ => format!("{address} again"),
+    };
     require(own, &format!("{path}.address"), "a port used once", got)?;
     check_from(&format!("{path}.from"), from, address)
+}
+
+/// One of these addresses that cannot be bound beside it: an unspecified one is all of the
+/// machine's.
+fn same_port(address: SocketAddr, addresses: &BTreeSet<SocketAddr>) -> Option<SocketAddr> {
+    let (ip, port) = (address.ip(), address.port());
+    let unspecified = match ip {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let any = SocketAddr::new(unspecified, port);
+    let is_same = |one: &&SocketAddr| one.port() == port && one.is_ipv4() == ip.is_ipv4();
+    let same = [address, any].into_iter().find(|one| addresses.contains(one));
+    same.or_else(|| addresses.iter().find(is_same).copied().filter(|_| ip == unspecified))
 }
 
 /// Checks that a name can be one, and that none of these has it.
@@ -289,6 +312,49 @@ mod tests {
             let refused = config.check_values().unwrap_err().to_string();
             let expected = "build.event_bytes_max: expected 1 B to 64 GiB, got 0";
             assert_eq!(refused, expected);
+        }
+    }
+
+    #[test]
+    fn two_events_are_named_only_where_they_need_the_budget() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let sources = vec![SourceConfig::new("s0", address)];
+        let mut config = RecorderConfig::new("runs".into(), sources);
+        config.memory_bytes = 1 << 20;
+        let refused = config.check_values().unwrap_err().to_string();
+        assert!(!refused.contains("two events"), "{refused}");
+        config.sources[0].fragment_bytes_max = 1 << 30;
+        config.build.event_bytes_max = Some(1 << 30);
+        let refused = config.check_values().unwrap_err().to_string();
+        assert!(refused.contains("two events of the longest fragments take 2.15 GB"), "{refused}");
+    }
+
+    #[test]
+    fn an_unspecified_address_uses_its_port_of_all_addresses() {
+        let check = |addresses: &[&str]| {
+            let sources = addresses.iter().enumerate().map(|(index, address)| {
+                SourceConfig::new(format!("s{index}"), address.parse().unwrap())
+            });
+            RecorderConfig::new("runs".into(), sources.collect()).check_values()
+        };
+        for apart in [
+            ["127.0.0.1:0", "127.0.0.1:0"],
+            ["0.0.0.0:5000", "127.0.0.1:5001"],
+            ["127.0.0.1:5000", "127.0.0.2:5000"],
+        ] {
+            assert_eq!(check(&apart), Ok(()));
+        }
+        for both in [
+            ["127.0.0.1:5000", "127.0.0.1:5000"],
+            ["0.0.0.0:5000", "127.0.0.1:5000"],
+            ["127.0.0.1:5000", "0.0.0.0:5000"],
+            ["[::1]:5000", "[::]:5000"],
+        ] {
+            let refused = check(&both).unwrap_err().to_string();
+            assert!(
+                refused.starts_with("sources[1].address: expected a port used once"),
+                "{refused}"
+            );
         }
     }
 

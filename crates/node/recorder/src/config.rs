@@ -436,7 +436,7 @@ impl RecorderConfig {
 
     /// The least bytes of chunks that hold what [`two_events_bytes`](Self::two_events_bytes) says
     /// of them.
-    fn two_events_bytes_min(&self) -> u64 {
+    pub(crate) fn two_events_bytes_min(&self) -> u64 {
         // What two events hold grows with the chunks, ever more slowly: once they fit, they fit in
         // more, too.
         let (mut least, mut enough) = (0, self.two_events_bytes(u64::MAX));

@@ -227,17 +227,17 @@ impl TrendRun {
                 schema: schema.clone(),
                 numbering: Numbering::File,
             };
-            let growing = (lengths.len() > 1).then(|| Growing {
-                durable: index + 1 < lengths.len(),
-                listed: index == 0,
-                faults: trends.faults.clone(),
-            });
+            let growing = (lengths.len() > 1)
+                .then(|| Growing { durable: index + 1 < lengths.len(), listed: index == 0 });
+            // Files that nobody reads before they are whole meet the disk's own alone.
+            let faults = growing.as_ref().and(trends.faults.clone());
             let options = WriteOptions {
                 // Tails are read and deleted soon.
                 codings: if index == 0 { trends.codings.clone() } else { Codings::default() },
                 file_time_ns: growing.as_ref().map(|_| kind.file_ns()),
                 toc_bytes: if growing.is_some() { TOC_BYTES } else { 64 << 20 },
                 growing,
+                faults,
                 ..WriteOptions::small()
             };
             levels.push(Level { folder, writer: RunWriter::create(run, options)?, rows, end: 0 });

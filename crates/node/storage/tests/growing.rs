@@ -178,7 +178,7 @@ fn whichever_thread_waits_for_a_frame_has_the_lowest_best_effort_priority() {
 fn a_run_whose_next_file_is_not_begun_yet_has_not_ended() {
     let folder = tempfile::tempdir().expect("a folder");
     let new = NewRun::new(folder.path(), "signal", signal::schema()).expect("a run");
-    let growing = Some(Growing { durable: false, listed: true, faults: None });
+    let growing = Some(Growing { durable: false, listed: true });
     // A frame has four seconds, a file one frame.
     let options = WriteOptions { growing, file_time_ns: Some(1), ..WriteOptions::small() };
     let mut writer = RunWriter::create(new, options).expect("begins");

@@ -1,6 +1,8 @@
 //! Runs written without a recorder, read back.
 
 use crate::common;
+use catchment_disk::FaultControl;
+use catchment_fixtures::wait_while;
 use catchment_frame::{ChannelInfo, Coding, Dtype, Schema};
 use catchment_model::{Entry, Ledger, SampleRate, SourceId};
 use catchment_storage::{
@@ -89,6 +91,43 @@ fn events_written_are_read_back_and_their_books_balance() {
     let audit = audit(&run).expect("reads");
     assert!(audit.is_balanced(), "{audit:?}");
     assert_eq!(audit.verdict, Verdict::DataLost, "source 1 lacks fragments");
+}
+
+#[test]
+fn files_are_made_no_faster_than_the_disk_closes_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().join("run");
+    let run = NewRun::new(&folder, "events", schema()).expect("a run");
+    let disk = FaultControl::default();
+    // One frame a file, and a buffer for each.
+    let options = WriteOptions {
+        file_bytes: 1,
+        buffer_bytes: 32 << 10,
+        buffers: 400,
+        faults: Some(disk.clone()),
+        ..WriteOptions::small()
+    };
+    disk.stall(true);
+    let write = std::thread::spawn(move || {
+        let mut writer = RunWriter::create(run, options).expect("begins");
+        (0..100).for_each(|event| write_events(&mut writer, event..event + 1));
+        writer.finish(Ending { run_ended: true, ..Ending::default() }).expect("ends")
+    });
+    // Until it looks at the disk again and again, and makes no file.
+    let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
+    let mut last = (0, 0);
+    wait_while(|| {
+        if files() != last.0 {
+            last = (files(), disk.polls());
+        }
+        !write.is_finished() && disk.polls() - last.1 < 30
+    });
+    disk.stall(false);
+    let report = write.join().expect("no error");
+    assert_eq!((report.frames, report.files.len()), (100, 100));
+    let run = Run::open(&folder).expect("opens");
+    assert!(run.ended() && run.problems().is_empty());
+    assert_eq!((run.files().len(), run.event_count()), (100, 100));
 }
 
 #[test]

@@ -20,7 +20,7 @@ const START_S: u64 = 1_795_219_200;
 /// Begins the run `run`, whose files can be read while they grow and are two seconds long.
 fn begin(folder: &Path, schema: Schema) -> RunWriter {
     let new = NewRun::new(folder.join("run"), "run", schema).unwrap();
-    let growing = Some(Growing { durable: false, listed: true, faults: None });
+    let growing = Some(Growing { durable: false, listed: true });
     let options = WriteOptions { growing, file_time_ns: Some(2 * NS), ..WriteOptions::small() };
     RunWriter::create(new, options).unwrap()
 }

@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 
 use catchment_agent::{CompletionKind, FileEnd, FileId, Store as _};
-use catchment_disk::{Disk, DiskConfig, DiskError, FaultControl, PageCache};
+use catchment_disk::{Disk, DiskConfig, DiskError, FILES_MAX, FaultPlan, PageCache};
 use catchment_frame::{ColumnEntry, FileHeader, FrameInfo, FrameSummary, TocFlags};
 use catchment_model::Ledger;
 use catchment_writer::{
@@ -29,8 +29,6 @@ pub struct Growing {
     /// Files get a table of contents. Without one they take less memory, and stay as a killed
     /// writer leaves them: for what is to be deleted.
     pub listed: bool,
-    /// Faults, for tests.
-    pub faults: Option<FaultControl>,
 }
 
 /// The files of a run.
@@ -53,10 +51,10 @@ impl Output {
         let whole = |bytes: usize| bytes.max(header_bytes_max).next_multiple_of(BLOCK_BYTES);
         let growing = options.growing.clone();
         let (store, buffer_bytes, order) = match &growing {
-            Some(Growing { faults, .. }) => {
+            Some(_) => {
                 let bytes = whole(GROWING_BUFFER_BYTES);
                 (
-                    RunStore::PageCache(PageCache::new(bytes, faults.clone())),
+                    RunStore::PageCache(PageCache::new(bytes, options.faults.clone())),
                     bytes,
                     HeaderOrder::Last,
                 )
@@ -68,6 +66,10 @@ impl Output {
                     buffer_count: options.buffers,
                     preallocate_bytes: PREALLOCATE_BYTES
                         .min(options.file_bytes.next_multiple_of(BLOCK_BYTES as u64)),
+                    faults: options
+                        .faults
+                        .clone()
+                        .map(|control| FaultPlan { control, ..FaultPlan::default() }),
                     ..DiskConfig::default()
                 })?;
                 (RunStore::Disk(Box::new(disk)), buffer_bytes, HeaderOrder::Held)
@@ -96,6 +98,10 @@ impl Output {
     ) -> Result<(), StorageError> {
         if self.growing.is_none() && path.exists() {
             return Err(DiskError::Exists { path }.into());
+        }
+        // Files can be made faster than they become durable.
+        while self.growing.is_none() && self.files.closing.len() > CLOSING_MAX {
+            self.wait_for_room()?;
         }
         let name = self.name_before(&path);
         let id = self.files.store().create(&name)?;
@@ -337,5 +343,7 @@ fn temporary(path: &Path) -> PathBuf {
 const BLOCK_BYTES: usize = catchment_model::limits::DISK_ALIGN_BYTES;
 /// What is written at a time to files that grow.
 const GROWING_BUFFER_BYTES: usize = 128 << 10;
+/// Files that may be on their way to being durable, beside the current one and the next.
+const CLOSING_MAX: usize = FILES_MAX - 2;
 /// Blocks asked for at a time.
 const PREALLOCATE_BYTES: u64 = 256 << 20;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use catchment_disk::FaultControl;
 use catchment_frame::{Codec, Codings, Numbering, Schema, Span};
 use catchment_model::{Ledger, RunId, SourceId};
 
@@ -76,6 +77,8 @@ pub struct WriteOptions {
     pub toc_bytes: u64,
     /// Let the files be read while they grow; otherwise they get their names when they are closed.
     pub growing: Option<Growing>,
+    /// Faults of the disk, for tests.
+    pub faults: Option<FaultControl>,
 }
 
 impl Default for WriteOptions {
@@ -92,6 +95,7 @@ impl Default for WriteOptions {
             first_index: 0,
             toc_bytes: 64 << 20,
             growing: None,
+            faults: None,
         }
     }
 }
