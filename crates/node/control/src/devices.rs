@@ -29,7 +29,8 @@ use catchment_emulator::{
 use catchment_model::Utc;
 use catchment_recorder::{Arrivals, Observer, Preflight, Recorder, RecorderConfig, RunSummary};
 use catchment_run::{
-    Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State, UnderWay,
+    Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State, TIMEOUT_NS_MAX,
+    UnderWay,
 };
 use catchment_telemetry::utc_now;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -192,18 +193,25 @@ pub(crate) struct Devices {
     pub(crate) run_status: Arc<RunStatus>,
 }
 
-/// The tree. Data reach the catalogue last.
-pub(crate) fn specs(emulator: bool) -> Result<Vec<DeviceSpec>, DeviceError> {
+/// The tree, whose devices have at least that long for a step. Data reach the catalogue last.
+pub(crate) fn specs(emulator: bool, patience: Duration) -> Result<Vec<DeviceSpec>, DeviceError> {
+    let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
     let spec = |path: &str, kind: &str, order| {
-        Ok::<_, DeviceError>(DeviceSpec::new(DevicePath::new(path)?, kind, order))
+        let spec = DeviceSpec::new(DevicePath::new(path)?, kind, order);
+        let patient = |spec: DeviceSpec, &action: &Action| {
+            let timeout_ns = spec.timeout_ns(action).max(patience_ns.min(TIMEOUT_NS_MAX));
+            spec.timeout(action, timeout_ns)
+        };
+        Ok::<_, DeviceError>(Action::ALL.iter().fold(spec, patient))
     };
-    // A stop waits for the last second of data, and all for the disk.
+    let for_disk_ns = patience_ns.clamp(30_000_000_000, TIMEOUT_NS_MAX);
+    // A stop waits for the last second of data, and all for the disk, whose pauses are ridden out.
     let recorder = spec(RECORDER, "recorder", 1)?
         .on_fault(OnFault::StopRun)
-        .timeout(Action::Arm, 30_000_000_000)
-        .timeout(Action::Start, 30_000_000_000)
-        .timeout(Action::Stop, 30_000_000_000)
-        .timeout(Action::Disarm, 30_000_000_000);
+        .timeout(Action::Arm, for_disk_ns)
+        .timeout(Action::Start, for_disk_ns)
+        .timeout(Action::Stop, patience_ns.clamp(120_000_000_000, TIMEOUT_NS_MAX))
+        .timeout(Action::Disarm, for_disk_ns);
     let mut specs = vec![
         spec(CATALOG, "catalogue", 0)?,
         recorder,

@@ -196,7 +196,7 @@ impl Node {
         let devices = Devices::start(&shared).map_err(system("a thread".into()))?;
         let run_status = Arc::clone(&devices.run_status);
         let drain_ns = u64::try_from(shared.settings.drain.as_nanos()).unwrap_or(u64::MAX);
-        let specs = devices::specs(auto.emulates())?;
+        let specs = devices::specs(auto.emulates(), shared.settings.device_patience)?;
         let schemas = specs.iter().filter_map(|spec| {
             let path = spec.path.to_string();
             let found = properties::of(&path, &auto, &run_status, &shared)?;

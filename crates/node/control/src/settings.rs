@@ -27,6 +27,8 @@ pub struct Settings {
     pub comment: Option<String>,
     /// How long a run may take to end when the program is told to end.
     pub drain: Duration,
+    /// Every device has at least this long for a step of a run.
+    pub device_patience: Duration,
     /// Requests per second that one address may make; five times as many at once.
     pub requests_per_second: f64,
     /// From this share of the data on, 0 to 1, loss is heavy: the verdict is red, and the alarm
@@ -98,6 +100,7 @@ impl Settings {
             who: "catchment".into(),
             comment: None,
             drain: Duration::from_secs(10),
+            device_patience: Duration::ZERO,
             requests_per_second: 100.0,
             heavy_loss_share: catchment_watch::HEAVY_LOSS_SHARE,
             actions: Vec::new(),

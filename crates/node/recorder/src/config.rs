@@ -356,6 +356,22 @@ impl RecorderConfig {
         self.frame.channel_bytes.min(self.link_segment_bytes() / CHANNEL_FRAMES).max(1)
     }
 
+    /// The payload at which a frame of events is cut. Where frames are compressed, several must fit:
+    /// compression is lowered while they wait, and what is under way then takes a while.
+    pub(crate) fn event_frame_bytes(&self) -> u64 {
+        match self.frame.codings.compresses() {
+            true => self.frame.bytes.min(self.segment_bytes() / EVENT_FRAMES).max(4_096),
+            false => self.frame.bytes,
+        }
+    }
+
+    /// The budget with which frames of events are not cut for want of memory.
+    pub(crate) fn memory_bytes_for_events(&self) -> u64 {
+        let shares = if self.links.is_empty() { 1 } else { 2 };
+        let chunks = self.frame.bytes.saturating_mul(EVENT_FRAMES * shares);
+        self.memory_bytes_with(chunks.div_ceil(3).saturating_mul(4))
+    }
+
     /// The budget with which frames of channels of that size are not cut for want of memory.
     pub(crate) fn memory_bytes_for(&self, channel_frame_bytes: u64) -> u64 {
         let shares = if self.sources.is_empty() { 1 } else { 2 };
@@ -366,9 +382,9 @@ impl RecorderConfig {
     /// The largest frame, whatever it holds.
     pub(crate) fn frame_bytes_max(&self) -> u64 {
         if self.links.is_empty() {
-            self.frame.bytes
+            self.event_frame_bytes()
         } else {
-            self.frame.bytes.max(self.channel_frame_bytes())
+            self.event_frame_bytes().max(self.channel_frame_bytes())
         }
     }
 
@@ -474,7 +490,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         event_bytes_max: config.event_bytes_max(),
         waiting_bytes_max: (segment_bytes / 4).max(config.two_events_bytes(segment_bytes)),
         parked_max: parked_max(segment_bytes, config.sources.len()),
-        frame_bytes: config.frame.bytes,
+        frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
     }
@@ -515,6 +531,8 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
 /// How many frames of channels their memory holds: one that is filled, one that is encoded, and
 /// room for two.
 const CHANNEL_FRAMES: u64 = 4;
+/// How many frames of events their memory holds: half of them wait before nothing is compressed.
+const EVENT_FRAMES: u64 = 8;
 /// How many descriptors of one source may be parked: those of all take a sixteenth of what their
 /// payload may, where all are parked at once.
 fn parked_max(segment_bytes: u64, sources: usize) -> usize {

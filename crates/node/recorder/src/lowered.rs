@@ -26,6 +26,7 @@ impl RecorderConfig {
                 ));
             }
         }
+        lowered.extend(self.lowered_event_frames());
         lowered.extend(self.lowered_duration());
         lowered.extend(self.lowered_compression());
         lowered.extend(self.lowered_events());
@@ -124,6 +125,20 @@ impl RecorderConfig {
         ))
     }
 
+    /// Whether frames of events are cut before they have the size that is asked for.
+    fn lowered_event_frames(&self) -> Option<String> {
+        let (asked, bytes) = (self.frame.bytes, self.event_frame_bytes());
+        (bytes < asked && !self.sources.is_empty()).then(|| {
+            format!(
+                "frame.bytes: frames of events have {} instead of {}, an eighth of the memory for \
+                 fragments, so that compression can be lowered in time (a memory.budget of {} would do)",
+                Bytes(bytes),
+                Bytes(asked),
+                Bytes(self.memory_bytes_for_events())
+            )
+        })
+    }
+
     /// Whether frames of channels reach their size before their duration is over.
     fn lowered_duration(&self) -> Option<String> {
         let channels = self.links.iter().flat_map(|link| &link.channels);
@@ -192,6 +207,26 @@ mod tests {
         assert_eq!(config(enough).lowered(), Vec::<String>::new());
         assert_eq!(config(enough - 1_000_000).lowered().len(), 1);
         assert_eq!(config(16 << 30).lowered(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn frames_of_events_that_memory_makes_smaller_are_told_where_they_are_compressed() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let sources = vec![crate::config::SourceConfig::new("s0", address)];
+        let mut config = RecorderConfig::new(PathBuf::from("runs"), sources);
+        config.memory_bytes = 200 << 20;
+        config.frame.codings = Codings::new(ColumnCoding::Auto);
+        let messages = config.lowered();
+        let expected = "frame.bytes: frames of events have 14.1 MB instead of 33.6 MB, an eighth of the \
+                        memory for fragments, so that compression can be lowered in time (a \
+                        memory.budget of 447 MB would do)";
+        assert_eq!(messages, [expected]);
+        // With what it says it is so.
+        config.memory_bytes = config.memory_bytes_for_events();
+        assert_eq!(config.lowered(), Vec::<String>::new());
+        config.memory_bytes = 200 << 20;
+        config.frame.codings = Codings::new(ColumnCoding::NONE);
+        assert_eq!(config.lowered(), Vec::<String>::new());
     }
 
     #[test]

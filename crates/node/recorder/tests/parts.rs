@@ -15,7 +15,8 @@ const PART_BYTES: usize = 60_000;
 
 fn config(folder: &std::path::Path) -> RecorderConfig {
     let mut config = support::config(folder, 2);
-    config.build.timeout_ns = 200_000_000;
+    // What is unfinished is given up at the end, and not while a busy machine looks elsewhere.
+    config.build.timeout_ns = 3_600_000_000_000;
     let address = config.sources[0].address;
     config.sources.insert(
         0,

@@ -147,6 +147,7 @@ pub fn settings() -> Settings {
     // Neither a fast machine nor a slow one comes to these.
     settings.requests_per_second = 1e6;
     settings.drain = Duration::from_secs(3_600);
+    settings.device_patience = Duration::from_secs(3_600);
     settings
 }
 
