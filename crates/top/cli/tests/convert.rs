@@ -261,8 +261,7 @@ fn channels_are_chosen_by_pattern() {
     for (from, to, count) in [("run", "none", 4), ("a.gwf", "none", 6)] {
         let options = [from, to, "--channel", "L1:*", "--channel", "L1:FASTER"];
         let message = error(path, &options, 2);
-        let expected =
-            format!("no channel \"L1:FASTER\" among the {count} that there are; did you");
+        let expected = format!("no channel matches \"L1:FASTER\" (the input has {count}); did you");
         assert!(message.contains(&expected) && message.contains("L1:FAST"), "{message}");
         assert!(!path.join("none").exists());
     }
