@@ -293,7 +293,7 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
     writer.frame(&FrameStart::new(START_S, 1.0), &[odd]).unwrap();
     std::fs::write(path.join("odd.gwf"), writer.finish().unwrap()).unwrap();
     let message = error(path, &["odd.gwf", "run"], 1);
-    assert!(message.contains("X1:ODD: samples are 0.1234 s apart"), "{message}");
+    assert!(message.contains("X1:ODD: the sample spacing of 0.1234 s"), "{message}");
     assert!(!path.join("run").exists());
 
     // What is there stays.

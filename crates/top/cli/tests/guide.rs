@@ -180,7 +180,7 @@ struct Running {
 impl Running {
     /// Returns when it records, or serves.
     fn start(shell: &Shell<'_>, line: &str) -> Self {
-        let mut command = shell.command(&format!("exec {line}"));
+        let mut command = shell.command(&format!("exec {line} 2>&1"));
         let mut child = command.stdout(Stdio::piped()).spawn().expect("a shell");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut printed = String::new();
