@@ -3,7 +3,7 @@
 //! Every line of a block that is marked `sh` is given to a shell, page by page and in order, in a
 //! folder with copies of the examples. Three things differ from what a reader types: the examples
 //! and commands use an address of this process in place of 127.0.0.1, so that tests beside each
-//! other do not share ports; the examples have less memory; and recordings take one second. A
+//! other do not share ports; the examples have little memory; and recordings take one second. A
 //! command whose remark says `until Ctrl-C` runs until its block ends.
 
 use std::io::{BufRead, BufReader, Read};
@@ -125,8 +125,7 @@ impl<'a> Shell<'a> {
         for entry in std::fs::read_dir(examples).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "toml") {
-                let text = shell.adapted(&std::fs::read_to_string(&path).unwrap());
-                let text = text.replace("1 GiB\"  ", "512 MiB\"").replace("2 GiB\"  ", "512 MiB\"");
+                let text = small(&shell.adapted(&std::fs::read_to_string(&path).unwrap()));
                 std::fs::write(folder.join("examples").join(path.file_name().unwrap()), text)
                     .unwrap();
             }
@@ -168,6 +167,21 @@ impl<'a> Shell<'a> {
         assert!(is_right, "{page}: {line}: {status}\n{stdout}\n{stderr}");
         assert!(!stderr.contains("panicked"), "{page}: {line}: {stderr}");
     }
+}
+
+/// The example with little memory and few blocks ahead, so that it starts quickly.
+fn small(example: &str) -> String {
+    let sizes = [("budget = \"1 GiB\"", "budget = \"512 MiB\""), ("2 GiB", "512 MiB")];
+    let ahead = ("preallocate_bytes = \"1 GiB\"", "preallocate_bytes = \"4 MiB\"");
+    let text = sizes
+        .iter()
+        .chain([&ahead])
+        .fold(example.to_owned(), |text, (large, small)| text.replace(large, small));
+    if text.contains("[memory]") {
+        return text;
+    }
+    text + "[memory]\nbudget = \"256 MiB\"\n\
+        [write]\nbuffer_bytes = \"1 MiB\"\npreallocate_bytes = \"4 MiB\"\n"
 }
 
 /// A command that runs until Ctrl-C.
