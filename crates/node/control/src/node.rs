@@ -66,7 +66,7 @@ pub enum NodeError {
         /// TLS, tokens or both.
         missing: &'static str,
     },
-    /// The socket could not be had.
+    /// The socket could not be opened.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// Where.

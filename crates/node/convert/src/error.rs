@@ -82,7 +82,7 @@ pub enum ConvertError {
         folder: PathBuf,
     },
     /// A pattern that fits no channel.
-    #[error("no channel {pattern:?} among the {} that there are", channels.len())]
+    #[error("no channel matches {pattern:?} (the input has {})", channels.len())]
     UnknownChannel {
         /// The pattern.
         pattern: String,
@@ -149,7 +149,7 @@ pub enum ConvertError {
 pub(crate) enum Misfit {
     #[error("no time series, its axis is in {unit_x:?}")]
     NoTimeSeries { unit_x: String },
-    #[error("samples are {dx_s:?} s apart: that is no rate that is a fraction")]
+    #[error("the sample spacing of {dx_s:?} s is not a rational rate")]
     NoFraction { dx_s: f64 },
     #[error(transparent)]
     Rate(#[from] RateError),

@@ -70,6 +70,6 @@ mod tests {
         assert!(chosen.has("L1:A") && chosen.has("H1:B") && !chosen.has("H1:C"));
         assert!(chosen.check(&["L1:A", "H1:B"]).is_ok());
         let error = chosen.check(&["L1:A"]).unwrap_err();
-        assert_eq!(error.to_string(), "no channel \"H1:B\" among the 1 that there are");
+        assert_eq!(error.to_string(), "no channel matches \"H1:B\" (the input has 1)");
     }
 }

@@ -1,4 +1,4 @@
-//! A recorder's agents with ports of the caller's choice, for those who step them in one thread
+//! A recorder's agents with ports of the caller's choice, for callers that step them in one thread
 //! and in virtual time. They are made and put together by the same code as those that a
 //! [`Recorder`](crate::Recorder) has on threads; the trend agent, whose store makes files by
 //! itself, is not among them.
@@ -17,31 +17,31 @@ use crate::live::{Live, Observer};
 use crate::recorder::RecorderError;
 use crate::wiring::{Bind, Wiring};
 
-/// What an [`Assembly`] is made with beside its configuration.
+/// The inputs of an [`Assembly`] beside its configuration.
 pub struct AssemblyParts<S> {
     /// The run's identity.
     pub run: RunId,
     /// The run's folder.
     pub folder: PathBuf,
-    /// The run's name, with which the names of its files begin.
+    /// The run's name, the prefix of its files' names.
     pub name: String,
-    /// Takes the run's files.
+    /// The store of the run's files.
     pub store: S,
-    /// Gives files their identities.
+    /// The source of the files' identities.
     pub entropy: Box<dyn Entropy>,
     /// Wakes the agent that writes.
     pub writer: Waker,
     /// Wakes the agents that encode.
     pub encoders: Waker,
-    /// Whether nothing is recorded until [`Assembly::pause`] says so.
+    /// Whether nothing is recorded until [`Assembly::pause`] ends the pause.
     pub is_paused: bool,
     /// The time at which the agents begin.
     pub now_ns: u64,
 }
 
-/// The agents of a recorder of events, and what they are told and observed with.
+/// The agents of a recorder, and the handles with which they are controlled and observed.
 pub struct Assembly {
-    /// Each agent with the name that its thread would have, in the order of the data's way.
+    /// Each agent with the name that its thread would have, in the order of the data path.
     pub agents: Vec<(String, Box<dyn Agent>)>,
     live: Arc<Live>,
     stop: Arc<AtomicBool>,
@@ -51,7 +51,7 @@ impl Assembly {
     /// Makes the agents. `create` makes the run's first file.
     ///
     /// # Errors
-    /// A configuration that no recorder can run, or a port that cannot be had.
+    /// A configuration that no recorder can run, or a port that cannot be opened.
     pub fn new<S: FolderStore + 'static>(
         config: &RecorderConfig,
         parts: AssemblyParts<S>,
@@ -90,7 +90,7 @@ impl Assembly {
         Ok(Self { agents, live, stop })
     }
 
-    /// What others look at it with.
+    /// A handle with which others observe it.
     pub fn observer(&self) -> Observer {
         Observer(Arc::clone(&self.live))
     }

@@ -1,33 +1,32 @@
-//! How much memory there is to share: what the machine has, and what the process's control groups
-//! let it have.
+//! The memory available to the node: the machine's, and the limits of the process's control groups.
 //!
-//! A container, or a service with `MemoryMax`, has less than the machine, and the kernel kills what
-//! takes more. Each group on the way from the root to the process's own sets its own limit, and the
-//! least counts. `/proc/self/cgroup` names the group; in a container that path may be the host's,
-//! and the group stands at the root of what is mounted, so that both are looked at.
+//! A container, or a service with `MemoryMax`, has less than the machine, and the kernel kills
+//! processes that take more. Each group from the root to the process's own sets its own limit, and
+//! the least counts. `/proc/self/cgroup` names the group; in a container that path may be the
+//! host's, and the group is at the root of the mount, so that both are read.
 
 use std::path::{Component, Path, PathBuf};
 
 use catchment_model::units::Bytes;
 
-/// Memory in bytes, as far as the system says.
+/// Memory in bytes, as far as the system reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemMemory {
-    /// What the machine has.
+    /// The machine's memory.
     pub machine_bytes: u64,
     /// The least limit of the process's control groups; none where there is no limit.
     pub group_bytes: Option<u64>,
-    /// What could be taken now without taking it from others; none where that is not known.
+    /// Memory that is available now without taking it from others; none if unknown.
     pub available_bytes: Option<u64>,
 }
 
 impl SystemMemory {
-    /// Of this process.
+    /// The memory of this process.
     pub fn now() -> Self {
         Self::of(Path::new("/"))
     }
 
-    /// As the files below that folder say it, which stands for the root of the file system.
+    /// As given by the files below that folder, which stands for the root of the file system.
     pub fn of(root: &Path) -> Self {
         let meminfo = read(&root.join("proc/meminfo"));
         let line = |name: &str| {
@@ -44,7 +43,7 @@ impl SystemMemory {
             let Some(limit) = limits.min().filter(|limit| *limit < machine_bytes) else { continue };
             let least = memory.group_bytes.map_or(limit, |least| least.min(limit));
             memory.group_bytes = Some(least);
-            // The page cache is in a group's usage, too, and is given up for it.
+            // A group's usage includes the page cache, which the kernel reclaims when needed.
             let cache = read(&folder.join("memory.stat"));
             let cache = cache
                 .lines()
@@ -56,7 +55,7 @@ impl SystemMemory {
         memory
     }
 
-    /// What the process may have at most.
+    /// The most that the process may have.
     pub fn limit_bytes(&self) -> u64 {
         self.group_bytes.map_or(self.machine_bytes, |group| group.min(self.machine_bytes))
     }
@@ -66,12 +65,12 @@ impl SystemMemory {
         self.limit_bytes() / 4
     }
 
-    /// What the default budget is, to be appended to its figure.
+    /// The explanation of the default budget, to be appended to its figure.
     pub fn default_words(&self) -> String {
         format!(", which is the default: a quarter of {}", self.limit_words())
     }
 
-    /// Whose limit it is, in words.
+    /// The origin of the limit, in words.
     pub(crate) fn limit_words(&self) -> String {
         match self.group_bytes {
             Some(group) => format!("the control group's limit, {}", Bytes(group)),
@@ -87,7 +86,7 @@ struct Group {
     usage: &'static str,
 }
 
-/// The process's control groups, from the root of what is mounted to its own.
+/// The process's control groups, from the root of the mount to its own.
 fn groups(root: &Path) -> Vec<Group> {
     let mut groups = Vec::new();
     for line in read(&root.join("proc/self/cgroup")).lines() {
@@ -105,7 +104,7 @@ fn groups(root: &Path) -> Vec<Group> {
             let mut folder = root.join(mount);
             groups.push(Group { folder: folder.clone(), limits, usage });
             for part in Path::new(path).components() {
-                // A path that leads above the mount is another namespace's.
+                // A path that leads above the mount belongs to another namespace.
                 let Component::Normal(part) = part else { continue };
                 folder.push(part);
                 groups.push(Group { folder: folder.clone(), limits, usage });
@@ -130,7 +129,7 @@ fn physical_bytes() -> u64 {
 /// Where control groups of version 2 are mounted: alone, or beside those of version 1.
 const MOUNTS_V2: &[&str] = &["sys/fs/cgroup", "sys/fs/cgroup/unified"];
 const MOUNTS_V1: &[&str] = &["sys/fs/cgroup/memory", "sys/fs/cgroup/cpu,memory"];
-/// Beyond `memory.high` a process is slowed down until it hardly runs.
+/// Beyond `memory.high` the kernel slows a process down until it hardly runs.
 const LIMITS_V2: &[&str] = &["memory.max", "memory.high"];
 const LIMITS_V1: &[&str] = &["memory.limit_in_bytes"];
 
@@ -186,7 +185,7 @@ mod tests {
         assert_eq!(memory(&[cgroup(), (own, mib(1_024))]), (1_024, 1_024));
         assert_eq!(memory(&[cgroup(), (own, mib(1_024)), (above, mib(512))]), (512, 512));
         assert_eq!(memory(&[cgroup(), (own, mib(1_024)), (high, mib(700))]), (700, 700));
-        // What others of the group use is not to be had, but for the page cache.
+        // The usage of others in the group is not available, except for the page cache.
         let usage = "sys/fs/cgroup/system.slice/daq.service/memory.current";
         let stat = "sys/fs/cgroup/system.slice/daq.service/memory.stat";
         let cache = format!("anon 5\ninactive_file {}", mib(100));
@@ -202,7 +201,7 @@ mod tests {
         let v2 = "sys/fs/cgroup/unified/z/memory.max";
         assert_eq!(memory(&[cgroup.clone(), (v1, mib(2_048))]).0, 2_048);
         assert_eq!(memory(&[cgroup.clone(), (v1, mib(2_048)), (v2, mib(1_000))]).0, 1_000);
-        // In a container the path is the host's, and its group is the root of what is mounted.
+        // In a container the path is the host's, and its group is the root of the mount.
         let inside = "sys/fs/cgroup/memory/memory.limit_in_bytes";
         assert_eq!(memory(&[cgroup, (inside, mib(256))]).0, 256);
         let cgroup = ("proc/self/cgroup", "0::/../../other\n".to_owned());

@@ -1,9 +1,9 @@
 //! The build agent: from descriptors to frames.
 //!
 //! A duty cycle: move descriptors from the receive agents' rings into the builder, let it close
-//! events, take the frames that it cuts, pass them on to the write agent, and give back the memory
-//! of what was written or discarded. Frames that the write agent cannot take yet are kept here, and
-//! what they hold is bounded by the chunk pool.
+//! events, take the frames that it cuts, pass them on to the write agent, and free the memory of
+//! payload that was written or discarded. Frames that the write agent cannot take yet are kept
+//! here; the chunk pool bounds their payload.
 //!
 //! Event sources and channel links each have a builder and a pool of their own (a [`Pipeline`]),
 //! and the same cycle.
@@ -24,8 +24,8 @@ use crate::live::{Alignment, Live};
 use crate::pool::{ChunkPool, ChunkUse, is_chain};
 use crate::run_gate::RunGate;
 
-/// How long the next cycle is away when there was nothing to do. Descriptors gather meanwhile,
-/// which makes it cheaper.
+/// The time to the next cycle when there was no work. Descriptors gather meanwhile, which makes the
+/// cycle cheaper.
 const IDLE_NS: u64 = 1_000_000;
 /// Frames kept for reuse: after a stall, as many as waited then need no new memory.
 const REUSE_MAX: usize = 64;
@@ -35,7 +35,7 @@ const STATUS_INTERVAL_NS: u64 = 100_000_000;
 /// Descriptors from one receive agent, and how full their ring is.
 pub(crate) type Ring = (Consumer<Fragment>, Arc<FillLevel>);
 
-/// What a frame holds.
+/// The contents of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Events of the sources.
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What to say when most senders begin their numbers anew.
+    /// The warning when most senders restart their numbering.
     fn restarted(self, Restart { from, to }: Restart) -> String {
         let (what, unit) = match self {
             Self::Events => ("the sources' event numbers", ""),
@@ -53,18 +53,18 @@ impl Kind {
         };
         let (far, way) = (from.abs_diff(to), if to < from { "back" } else { "ahead" });
         format!(
-            "{what} began anew at {unit}{to} after {from}, {far} {way}: nothing is missed between"
+            "{what} restarted at {unit}{to} after {from}, {far} {way}: nothing in between counts as missing"
         )
     }
 }
 
-/// What to say when the event numbers of all sources jump ahead alike.
+/// The warning when the event numbers of all sources jump ahead by the same distance.
 fn jumped(Jump { from, to, sources }: Jump) -> String {
     let skipped = to - from;
     format!("event numbers jumped ahead by {skipped} on all {sources} sources, from key {from}")
 }
 
-/// What one frame will hold, or its memory when that is known elsewhere.
+/// The contents of one frame, or its memory for reuse.
 #[derive(Debug)]
 pub(crate) struct FrameCut {
     pub(crate) kind: Kind,
@@ -78,7 +78,7 @@ pub(crate) struct Build {
     pub(crate) pipelines: Vec<Pipeline>,
     /// Frames on their way to the write agent; none once the last has been passed on.
     pub(crate) frames: Option<Sender<FrameCut>>,
-    /// Cuts that the write agent has made frames of: their memory is used again.
+    /// Cuts that the write agent has turned into frames, whose memory is reused.
     pub(crate) done: Receiver<FrameCut>,
     /// Wakes the write agent.
     pub(crate) writer: Waker,
@@ -86,7 +86,7 @@ pub(crate) struct Build {
     pub(crate) discarded: Vec<Discard>,
 }
 
-/// A builder, and what comes into it and goes out of it.
+/// A builder with its input and output.
 pub(crate) struct Pipeline {
     pub(crate) kind: Kind,
     pub(crate) builder: Builder,
@@ -99,17 +99,17 @@ pub(crate) struct Pipeline {
     pub(crate) waiting_fill: Arc<FillLevel>,
     pub(crate) waiting: VecDeque<Cut>,
     pub(crate) reuse: Vec<Cut>,
-    /// What frames have released, while it is looked at.
+    /// The ranges that frames have released, while they are processed.
     pub(crate) released: Vec<Span>,
     pub(crate) finished: bool,
     pub(crate) event_bytes_max: u64,
-    /// Whether an event that was larger has been reported.
+    /// Whether an event that was too large has been reported.
     pub(crate) refused: bool,
-    /// How often its numbers had begun anew when that was last reported.
+    /// The number of restarts of its numbering when they were last reported.
     pub(crate) restarts: u64,
-    /// The same of jumps ahead.
+    /// The same for jumps ahead.
     pub(crate) jumps: u64,
-    /// Descriptors that are taken from one ring in a cycle.
+    /// Descriptors taken from one ring in a cycle.
     pub(crate) cycle_fragments: usize,
 }
 
@@ -167,7 +167,7 @@ impl Build {
                      are discarded (fragments_discarded_too_large)"
                 ));
             }
-            // A link is out of step with any of its channels, which share one clock.
+            // A link is out of step if any of its channels is: they share one clock.
             let lanes: Vec<_> = pipeline.lanes.iter().zip(&status.sources).collect();
             for of_source in lanes.chunk_by(|((_, one), _), ((_, other), _)| one == other) {
                 let alignment = Alignment {
@@ -224,8 +224,8 @@ impl Build {
 }
 
 impl Pipeline {
-    /// Takes descriptors, closes what can be closed, and cuts frames. Returns how much there was to
-    /// do.
+    /// Takes descriptors, closes the events that can be closed, and cuts frames. Returns the work
+    /// done.
     fn cycle(&mut self, now_ns: u64, live: &Live, discarded: &mut Vec<Discard>) -> usize {
         self.builder.resume(now_ns);
         let mut work = self.take_descriptors(now_ns);
@@ -246,8 +246,8 @@ impl Pipeline {
         work
     }
 
-    /// Whether all sources that are sending, or were when the last of them fell silent, have come
-    /// to the same key, and a link with all its channels: events wait for none of them.
+    /// Whether all sources that are sending, or were sending when the last of them fell silent,
+    /// have reached the same key, a link with all its channels: events wait for none of them.
     pub(crate) fn is_settled(&self) -> bool {
         let sources = self.builder.status().sources;
         let mut sending = sources.iter().filter(|source| !source.silent && !source.out_of_step);
@@ -282,7 +282,7 @@ impl Pipeline {
         taken
     }
 
-    /// Adds what the builder counted to the ledger, and frees what it discarded.
+    /// Adds the builder's counts to the ledger, and frees the payload that it discarded.
     fn account(&mut self, live: &Live, discarded: &mut Vec<Discard>) {
         let lanes = &self.lanes;
         self.builder.counts(|lane, entry, count| {
@@ -310,7 +310,7 @@ impl Pipeline {
         passed
     }
 
-    /// Frees the chunks of what frames have released; how many ranges that was.
+    /// Frees the chunks of the ranges that frames have released; returns the number of ranges.
     fn take_released(&mut self) -> usize {
         let released = self.pool.take_released(std::mem::take(&mut self.released));
         for span in &released {
@@ -324,7 +324,7 @@ impl Pipeline {
     }
 }
 
-/// Makes ranges of bytes of the chains of chunks in a cut.
+/// Resolves the chains of chunks in a cut into ranges of bytes.
 fn resolve_chains(cut: &mut Cut, pool: &ChunkPool) {
     for column in &mut cut.columns {
         if column.spans.iter().any(|span| is_chain(span.offset)) {
@@ -335,6 +335,7 @@ fn resolve_chains(cut: &mut Cut, pool: &ChunkPool) {
 }
 
 fn ended(ring: &Consumer<Fragment>) -> bool {
-    // Abandoned first: what was pushed before the producer went is then seen by the second look.
+    // Whether the producer is gone is read first: the second read then sees all that it pushed
+    // before.
     ring.is_abandoned() && ring.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Frames of channels: what a cut of slices is in a file.
+//! Frames of channels: how a cut of slices is represented in a file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::pool::ChunkPool;
 use crate::slices::slice_of;
 use crate::wiring::Channels;
 
-/// Columns of every channels frame but for the channels: gaps, and the ledger's increments.
+/// Columns of every channels frame besides the channels: gaps, and the ledger's increments.
 const FRAME_COLUMNS: usize = 2;
 /// Bytes of a gap's record.
 const SPAN_BYTES: usize = 24;
@@ -36,7 +36,7 @@ pub(crate) struct ChannelFrames {
     slice_ns: u64,
     spans: u32,
     channels: Vec<Channel>,
-    // Of the frame that is being made.
+    // Of the current frame.
     slices: Vec<u64>,
     gaps: Vec<Span>,
 }
@@ -49,13 +49,13 @@ struct Channel {
     rate: SampleRate,
     sample_bytes: u64,
     ask: Ask,
-    /// What its trend needs to know of it, if it has one.
+    /// The properties that its trend needs, if it has one.
     trend: Option<Arc<TrendChannel>>,
 }
 
 impl ChannelFrames {
     /// For the channels of a schema, which belong to these lanes. `first_link` is the ledger's
-    /// number of the first link; `trends` says whether seconds are looked at.
+    /// number of the first link; `trends` says whether trends are computed.
     ///
     /// # Panics
     /// If the schema is not one with these channels.
@@ -93,7 +93,7 @@ impl ChannelFrames {
         }
     }
 
-    /// Codings are chosen anew: a file has one for each channel, as far as the data let it.
+    /// Codings are chosen again: a file has one for each channel, as far as the data permit.
     pub(crate) fn begin_file(&self) {
         for channel in &self.channels {
             if let Rule::Auto(state) = &channel.ask.rule {
@@ -107,7 +107,7 @@ impl ChannelFrames {
         self.channels[index].source
     }
 
-    /// Makes a frame of a cut, whose payload it takes.
+    /// Makes a frame from a cut and takes its payload.
     pub(crate) fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes> {
         let info = self.info(cut);
         self.slices.clear();
@@ -152,7 +152,7 @@ impl ChannelFrames {
         Frame { schema: Arc::clone(&self.schema), info, columns }
     }
 
-    /// What the header of a frame says.
+    /// The header of a frame.
     fn info(&self, cut: &Cut) -> FrameInfo {
         let slice = |key: Option<&u64>| key.map_or(0, |&key| slice_of(key));
         let (first, last) = (slice(cut.keys.first()), slice(cut.keys.last()));
@@ -176,7 +176,7 @@ impl Channel {
         self.rate.samples_of_slice(slice, slice_ns)
     }
 
-    /// The first sample that is there, and where samples are numbered anew behind it.
+    /// The first sample present, and where the sample numbers jump behind it.
     fn find_gaps(
         &self,
         slices: &[u64],
@@ -186,7 +186,7 @@ impl Channel {
     ) -> u64 {
         let (mut first, mut next, mut row) = (None, 0, 0);
         for (index, &slice) in slices.iter().enumerate() {
-            // Nothing in a slice is nothing missing, if the channel is that slow.
+            // A slice without samples lacks none, if the channel is that slow.
             if column.lengths[index] == 0 {
                 continue;
             }

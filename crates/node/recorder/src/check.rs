@@ -17,16 +17,16 @@ use crate::config::{ConfigError, RecorderConfig, builder_config, disk_config};
 use crate::links::check_links;
 
 impl RecorderConfig {
-    /// Checks every value against its bounds, against the others, and against what there is.
+    /// Checks every value against its bounds, against the others, and against the machine.
     ///
     /// # Errors
-    /// The first value that cannot work, by its key in the configuration file.
+    /// The first value that is not possible, by its key in the configuration file.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_values()?;
         self.check_memory(&SystemMemory::now())
     }
 
-    /// Checks what does not depend on the machine.
+    /// Checks everything that does not depend on the machine.
     pub(crate) fn check_values(&self) -> Result<(), ConfigError> {
         self.sizes.check()?;
         self.check_bounds()?;
@@ -47,7 +47,7 @@ impl RecorderConfig {
         let frame_fits = (4_096..=512 << 20).contains(&frame);
         require(frame_fits, "frame.bytes", "4 KiB to 512 MiB", frame)?;
         let channels = self.frame.channel_bytes;
-        // A column, which may be all of a frame, ends at 1 GiB.
+        // A column, which may be the whole frame, is limited to 1 GiB.
         let channels_fit = (4_096..=1_000 << 20).contains(&channels);
         require(channels_fit, "frame.channel_bytes", "4 KiB to 1000 MiB", channels)?;
         let threads = self.encode.threads;
@@ -97,14 +97,14 @@ impl RecorderConfig {
         let (receive, frame, write) = (&self.receive, &self.frame, &self.write);
         let ns = |time: Duration| Some(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let bounds: [(&str, Option<u64>, RangeInclusive<u64>); 7] = [
-            // A receive thread looks for other work every 20 ms.
+            // A receive thread checks for other work every 20 ms.
             ("receive.spin", ns(receive.spin), 0..=20 * MS),
             ("receive.coalesce", ns(receive.coalesce), 0..=20 * MS),
             ("build.timeout", Some(self.build.timeout_ns), TIMEOUT_NS_MIN..=H),
             ("frame.time", Some(frame.time_ns), MS..=H),
             ("frame.duration", Some(frame.duration_ns), MS..=24 * H),
             ("write.file_time", write.file_time_ns, 100 * MS..=8_760 * H),
-            // Without a pause the disk would do nothing else; hours of data must not be at risk.
+            // Without an interval the disk would only sync; hours of data must not be at risk.
             ("write.sync_interval", Some(write.sync_interval_ns), MS..=H),
         ];
         for (key, ns, bounds) in bounds {
@@ -119,7 +119,7 @@ impl RecorderConfig {
     }
 
     /// Checks that this machine has the CPUs that threads are pinned to. [`RecorderConfig::check`]
-    /// does not ask for them: a recorder whose CPU has gone since starts with a warning.
+    /// does not require them: a recorder whose CPU has since been removed starts with a warning.
     ///
     /// # Errors
     /// The first CPU that the machine does not have, by its key.
@@ -134,21 +134,21 @@ impl RecorderConfig {
         Ok(())
     }
 
-    /// Checks the budget against what there is.
+    /// Checks the budget against the available memory.
     fn check_memory(&self, system: &SystemMemory) -> Result<(), ConfigError> {
         let (memory, limit) = (self.memory_bytes, system.limit_bytes());
-        // Nobody knows where nothing says.
+        // Unknown if the system does not say it.
         let fits = limit == 0 || memory <= limit;
         let words = system.limit_words();
         let expected = format_args!("at most {limit} bytes, {words}");
         require(fits, "memory.budget", expected, memory)
     }
 
-    /// What the builder would refuse, by the keys of the configuration file.
+    /// The builder's refusals, by the keys of the configuration file.
     fn check_builder(&self) -> Result<(), ConfigError> {
         use catchment_builder::ConfigError as Refused;
         let mut config = builder_config(self);
-        // Its settings are held to their bounds also where there are only links.
+        // Its settings must be within their bounds even if there are only links.
         if config.sources.is_empty() {
             config.sources.push(SourceRole::Required);
         }
@@ -171,7 +171,7 @@ impl RecorderConfig {
                 "build"
             }
         };
-        // Its sentence says what was expected and, but for one, what it got.
+        // The builder's message says what was expected and, except for one, what was found.
         let text = refused.to_string();
         let text = text.strip_prefix("expected ").unwrap_or("a source that is not disabled");
         let (expected, got) = text.rsplit_once(", got ").unwrap_or((text, "none"));
@@ -207,7 +207,7 @@ impl RecorderConfig {
     }
 }
 
-/// Checks what sources and links have in common; `path` is the key of its table.
+/// Checks the properties common to sources and links; `path` is the key of the table.
 fn check_endpoint<'a>(
     path: &str,
     name: &'a str,
@@ -242,7 +242,7 @@ fn same_port(address: SocketAddr, addresses: &BTreeSet<SocketAddr>) -> Option<So
     same.or_else(|| addresses.iter().find(is_same).copied().filter(|_| ip == unspecified))
 }
 
-/// Checks that a name can be one, and that none of these has it.
+/// Checks that a name is valid and not in use.
 pub(crate) fn check_name<'a>(
     key: &str,
     name: &'a str,
@@ -252,8 +252,8 @@ pub(crate) fn check_name<'a>(
     require(names.insert(name), key, "a name used once", format_args!("{name:?} again"))
 }
 
-/// Checks the networks that a source or link at that address may send from: not more of them than a
-/// datagram may be compared with, and one that the address can hear.
+/// Checks the networks from which a source or link at that address may send: at most as many as
+/// each datagram may be compared with, and at least one whose senders reach the address.
 fn check_from(key: &str, from: &[Network], address: SocketAddr) -> Result<(), ConfigError> {
     let count = from.len();
     let expected = format_args!("at most {NETWORKS_MAX} networks");
@@ -264,7 +264,7 @@ fn check_from(key: &str, from: &[Network], address: SocketAddr) -> Result<(), Co
     require(heard, key, expected, got.join(", "))
 }
 
-/// Refuses a text with what was expected and what it has, if it has a fault.
+/// Refuses a faulty text, with the expected and the found value.
 pub(crate) fn refuse(key: &str, fault: Option<(String, String)>) -> Result<(), ConfigError> {
     fault.map_or(Ok(()), |(expected, got)| require(false, key, expected, got))
 }
@@ -281,7 +281,7 @@ pub(crate) fn require(
     Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
 }
 
-/// Networks that a source may send from: each of its datagrams is compared with them.
+/// The most networks from which a source may send: each of its datagrams is compared with them.
 const NETWORKS_MAX: usize = 64;
 const MS: u64 = 1_000_000;
 const H: u64 = 3_600_000 * MS;

@@ -1,4 +1,4 @@
-//! What a recorder's frames are made of: ranges of the pool's chunks, and bytes of their own.
+//! The columns of a recorder's frames: ranges of the pool's chunks, and bytes of their own.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::pool::ChunkPool;
 /// The raw bytes of one column of a frame.
 #[derive(Debug)]
 pub(crate) enum ColumnBytes {
-    /// Of the column's own.
+    /// Bytes of its own.
     Own(Vec<u8>),
-    /// Payload, where it arrived.
+    /// Payload in the chunks where it arrived.
     Chunks(ChunkBytes),
 }
 
-/// Ranges of a pool's chunks, which are free when this is dropped.
+/// Ranges of a pool's chunks, which are freed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ChunkBytes {
-    /// Which column of the cut it is.
+    /// The index of its column in the cut.
     pub(crate) index: usize,
-    /// What the samples are watched for, if they are.
+    /// The trend to compute from the samples, if any.
     pub(crate) watch: Option<Watch>,
     pool: Arc<ChunkPool>,
     spans: Vec<Span>,
@@ -30,7 +30,7 @@ pub(crate) struct ChunkBytes {
 }
 
 impl ChunkBytes {
-    /// Takes a column's payload out of a cut.
+    /// Takes the payload of a column out of a cut.
     pub(crate) fn take(index: usize, cut: &mut Cut, pool: &Arc<ChunkPool>) -> Self {
         let column = &mut cut.columns[index];
         let bytes = column.payload_bytes as usize;
@@ -38,7 +38,7 @@ impl ChunkBytes {
         Self { index, watch: None, pool: Arc::clone(pool), spans, bytes }
     }
 
-    /// How many bytes they are.
+    /// The number of bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes as u64
     }

@@ -1,5 +1,5 @@
-//! What a recorder needs to know. The tables of a configuration file whose keys are fields here are
-//! read straight into these types; [`RecorderConfig::check`] has the bounds of all values.
+//! The configuration of a recorder. The tables of a configuration file whose keys are fields here
+//! are deserialized into these types; [`RecorderConfig::check`] has the bounds of all values.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::budget::SystemMemory;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::sizes::Sizes;
 
-/// A recorder: what it listens to, how it builds, where it writes.
+/// A recorder: its sources, how it builds, where it writes.
 #[derive(Clone, Debug)]
 pub struct RecorderConfig {
     /// The folder in which the run makes a folder of its own.
@@ -37,16 +37,17 @@ pub struct RecorderConfig {
     pub frame: FrameConfig,
     /// How columns are compressed.
     pub encode: EncodeConfig,
-    /// Whether trends are made while recording: of the links' channels, and of the recorder's own
-    /// counters.
+    /// Whether trends are computed while recording: of the links' channels, and of the recorder's
+    /// own counters.
     pub trends: bool,
     /// How files are written.
     pub write: WriteConfig,
-    /// What the node may use for data, in bytes: segments, descriptors, frames and disk buffers.
+    /// The memory that the node may use for data, in bytes: segments, descriptors, frames and disk
+    /// buffers.
     pub memory_bytes: u64,
     /// The configuration as text (TOML), kept in every file of the run.
     pub text: String,
-    /// Whether an emulator sends what is recorded: every file of the run says so.
+    /// Whether an emulator sends the recorded data: every file of the run says so.
     pub emulated: bool,
     /// Sizes of the queues, batches and chunks between the agents.
     pub sizes: Sizes,
@@ -57,26 +58,26 @@ pub struct RecorderConfig {
 pub struct SourceConfig {
     /// Its name, unique in the run.
     pub name: String,
-    /// The group that displays sum it up in.
+    /// The group in which displays summarize it.
     pub group: String,
     /// Where its datagrams arrive. Port 0 lets the system choose.
     pub address: SocketAddr,
-    /// What its datagrams are.
+    /// The protocol of its datagrams.
     pub protocol: &'static Protocol,
     /// The id that its fragments must carry; none accepts any.
     pub id: Option<u32>,
-    /// Bytes of its longest fragment: what says that it is longer is refused.
+    /// Bytes of its longest fragment: a fragment that declares more is refused.
     pub fragment_bytes_max: u64,
-    /// The networks that it may send from; what others send is refused. Empty: anybody.
+    /// The networks from which it may send; packets of others are refused. Empty: any.
     pub from: Vec<Network>,
     /// Whether events wait for it.
     pub role: SourceRole,
-    /// What its fragments hold, if that is known.
+    /// The contents of its fragments, if known.
     pub payload: Option<PayloadType>,
 }
 
 impl SourceConfig {
-    /// A required source of `hadtu` packets that anybody may send, of which nothing more is known.
+    /// A required source of `hadtu` packets with defaults for everything else: any sender, any id.
     pub fn new(name: impl Into<String>, address: SocketAddr) -> Self {
         let protocol = &catchment_wire::hadtu::PROTOCOL;
         Self {
@@ -97,19 +98,19 @@ impl SourceConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReceiveConfig {
-    /// Receive threads of sources, which are dealt out to them in turn.
+    /// Receive threads of sources, which are distributed over them in turn.
     pub threads: usize,
-    /// Receive threads of links, which are dealt out to them in turn.
+    /// Receive threads of links, which are distributed over them in turn.
     pub link_threads: usize,
-    /// The CPUs that receive agents are pinned to, in turn; empty leaves it to the system.
+    /// The CPUs that receive agents are pinned to, in turn; empty leaves the choice to the system.
     pub cpus: Vec<usize>,
-    /// How long a thread polls on after its last datagram before it sleeps.
+    /// How long a thread keeps polling after its last datagram before it sleeps.
     #[serde(deserialize_with = "Time::read")]
     pub spin: Duration,
-    /// How long it then lets datagrams gather in the sockets before it looks again.
+    /// How long it then lets datagrams gather in the sockets before it reads them.
     #[serde(deserialize_with = "Time::read")]
     pub coalesce: Duration,
-    /// The socket buffer asked for, per source.
+    /// The requested socket buffer, per source.
     #[serde(rename = "socket_buffer", deserialize_with = "Size::read")]
     pub socket_buffer_bytes: usize,
 }
@@ -125,7 +126,7 @@ pub struct BuildConfig {
     pub window_events: u64,
     /// How far a source's fragments may be out of order.
     pub reorder_events: u64,
-    /// What becomes of incomplete events.
+    /// The treatment of incomplete events.
     pub incomplete: IncompletePolicy,
     /// Bytes of an event at most; larger ones are refused. A quarter of the sources' chunks unless
     /// it is set.
@@ -142,14 +143,14 @@ pub struct FrameConfig {
     /// The payload at which a frame is cut.
     #[serde(deserialize_with = "Size::read")]
     pub bytes: u64,
-    /// The age at which a frame is cut though it be small.
+    /// The age at which a frame is cut even if it is small.
     #[serde(rename = "time", deserialize_with = "Time::read")]
     pub time_ns: u64,
     /// The data time that a frame of channels covers: it is cut at multiples of it.
     #[serde(rename = "duration", deserialize_with = "Time::read")]
     pub duration_ns: u64,
-    /// The samples at which a frame of channels is cut though it cover less. A
-    /// quarter of the channels' share of the memory, if that is less.
+    /// The bytes of samples at which a frame of channels is cut even if it covers less. A quarter
+    /// of the channels' share of the memory, if that is less.
     #[serde(deserialize_with = "Size::read")]
     pub channel_bytes: u64,
     /// How the columns of sources and channels are encoded.
@@ -163,7 +164,8 @@ pub struct FrameConfig {
 pub struct EncodeConfig {
     /// Threads; by default as many as there are CPUs.
     pub threads: usize,
-    /// Raw bytes that may be under way in them; a thirty-second of the memory, if that is less.
+    /// Raw bytes that may be in these threads at once; a thirty-second of the memory, if that is
+    /// less.
     #[serde(deserialize_with = "Size::read")]
     pub bytes: usize,
 }
@@ -172,10 +174,10 @@ pub struct EncodeConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WriteConfig {
-    /// The size at which the next file is begun.
+    /// The size at which the next file begins.
     #[serde(deserialize_with = "Size::read")]
     pub file_bytes: u64,
-    /// The age at which the next file is begun.
+    /// The age at which the next file begins.
     #[serde(rename = "file_time", deserialize_with = "Time::read")]
     pub file_time_ns: Option<u64>,
     /// How often written frames are made durable (fdatasync).
@@ -193,7 +195,7 @@ pub struct WriteConfig {
     pub preallocate_bytes: u64,
     /// The CPU that the write agent is pinned to.
     pub cpu: Option<usize>,
-    /// Faults made on purpose, for tests.
+    /// Injected faults, for tests.
     #[serde(skip)]
     pub faults: Option<FaultPlan>,
 }
@@ -265,14 +267,14 @@ impl Default for WriteConfig {
 pub struct ConfigError {
     /// The key, as it stands in the configuration file.
     pub key: String,
-    /// What would have been accepted.
+    /// The accepted values.
     pub expected: String,
-    /// What was there.
+    /// The value found.
     pub got: String,
 }
 
 impl RecorderConfig {
-    /// A recorder of these sources with everything else as it is by default.
+    /// A recorder of these sources with defaults for everything else.
     pub fn new(folder: PathBuf, sources: Vec<SourceConfig>) -> Self {
         Self {
             folder,
@@ -292,14 +294,14 @@ impl RecorderConfig {
         }
     }
 
-    /// What the chunks get of the memory budget: three quarters of what disk buffers and encoding
+    /// The chunks' share of the memory budget: three quarters of what disk buffers and encoding
     /// leave. The rest is for descriptors and for the columns' lengths, which grow with the chunks.
     fn chunk_bytes(&self) -> u64 {
         self.memory_bytes.saturating_sub(self.fixed_bytes()) / 4 * 3
     }
 
-    /// Disk buffers and trends; and where anything is compressed, the columns under way, results
-    /// that are kept for reuse, and the threads' own memory, which is as much again.
+    /// Disk buffers and trends; and, if anything is compressed, the columns in the threads, results
+    /// kept for reuse, and the threads' own memory, which is as much again.
     fn fixed_bytes(&self) -> u64 {
         let encode =
             if self.frame.codings.compresses() { 4 * self.encode_bytes() as u64 } else { 0 };
@@ -313,7 +315,7 @@ impl RecorderConfig {
         (buffers + trends) as u64
     }
 
-    /// The budget that leaves so many bytes beside all that is fixed.
+    /// The budget that leaves `bytes` bytes beside the fixed parts.
     fn memory_bytes_with(&self, bytes: u64) -> u64 {
         let rest = self.buffer_bytes().saturating_add(bytes);
         // Encoding gets an eighth of the whole, which is a seventh of the rest.
@@ -324,8 +326,8 @@ impl RecorderConfig {
         rest.saturating_add(encode)
     }
 
-    /// Raw bytes that may be under way in the threads that encode: compression is the default, and
-    /// must leave a small budget its room.
+    /// Raw bytes that may be in the encode threads at once: compression is the default, and must
+    /// leave room in a small budget.
     pub(crate) fn encode_bytes(&self) -> usize {
         self.encode_bytes_of(self.memory_bytes)
     }
@@ -334,19 +336,19 @@ impl RecorderConfig {
         self.encode.bytes.min((memory_bytes / 32) as usize).max(self.sizes.encode_bytes_min)
     }
 
-    /// Raw bytes of the largest column that is compressed. A thread has a copy of the column and
-    /// what the codec makes of it, which the budget has no room for where one event, or one
-    /// channel, is far larger than a frame of events.
+    /// Raw bytes of the largest column that is compressed. A thread holds a copy of the column and
+    /// the codec's result, for which the budget has no room if one event, or one channel, is far
+    /// larger than a frame of events.
     pub(crate) fn compressed_bytes_max(&self) -> usize {
         self.encode_bytes().max(self.frame.bytes.saturating_mul(2) as usize)
     }
 
-    /// What the sources' chunks get: half where there are links too.
+    /// The share of the sources' chunks: half, if links are configured, too.
     pub(crate) fn segment_bytes(&self) -> u64 {
         if self.links.is_empty() { self.chunk_bytes() } else { self.chunk_bytes() / 2 }
     }
 
-    /// What the links' chunks get.
+    /// The share of the links' chunks.
     pub(crate) fn link_segment_bytes(&self) -> u64 {
         if self.sources.is_empty() { self.chunk_bytes() } else { self.chunk_bytes() / 2 }
     }
@@ -372,14 +374,14 @@ impl RecorderConfig {
         self.memory_bytes_with(chunks.div_ceil(3).saturating_mul(4))
     }
 
-    /// The budget with which frames of channels of that size are not cut for want of memory.
+    /// The budget with which memory does not limit frames of channels of that size.
     pub(crate) fn memory_bytes_for(&self, channel_frame_bytes: u64) -> u64 {
         let shares = if self.sources.is_empty() { 1 } else { 2 };
         let chunks = channel_frame_bytes.saturating_mul(CHANNEL_FRAMES * shares);
         self.memory_bytes_with(chunks.div_ceil(3).saturating_mul(4))
     }
 
-    /// The largest frame, whatever it holds.
+    /// The largest frame of either kind.
     pub(crate) fn frame_bytes_max(&self) -> u64 {
         if self.links.is_empty() {
             self.event_frame_bytes()
@@ -388,7 +390,7 @@ impl RecorderConfig {
         }
     }
 
-    /// How many sources and links there are: each has a ledger.
+    /// The number of sources and links: each has a ledger.
     pub(crate) fn ledger_count(&self) -> usize {
         self.sources.len() + self.links.len()
     }
@@ -443,18 +445,17 @@ impl RecorderConfig {
         source.fragment_bytes_max.min(self.event_bytes_max())
     }
 
-    /// What two events of the longest fragments of all sources hold, where the chunks are so many
-    /// bytes: one that waits for its last fragment, and one that is being written.
+    /// The bytes of two events of the longest fragments of all sources, given `segment_bytes` of
+    /// chunks: one that waits for its last fragment, and one that is being written.
     pub(crate) fn two_events_bytes(&self, segment_bytes: u64) -> u64 {
         let event = self.event_bytes_max_of(segment_bytes);
         2 * self.sources.iter().map(|source| source.fragment_bytes_max.min(event)).sum::<u64>()
     }
 
-    /// The least bytes of chunks that hold what [`two_events_bytes`](Self::two_events_bytes) says
-    /// of them.
+    /// The least bytes of chunks that hold their own [`two_events_bytes`](Self::two_events_bytes).
     pub(crate) fn two_events_bytes_min(&self) -> u64 {
-        // What two events hold grows with the chunks, ever more slowly: once they fit, they fit in
-        // more, too.
+        // The size of two events grows with the chunks, ever more slowly: once they fit, they also
+        // fit in more.
         let (mut least, mut enough) = (0, self.two_events_bytes(u64::MAX));
         while least < enough {
             let middle = least + (enough - least) / 2;
@@ -473,7 +474,7 @@ impl RecorderConfig {
         let segments = lanes * 4 * self.sizes.chunk_bytes_min as u64 + 2 * self.frame.bytes;
         let segments = segments.max(self.two_events_bytes_min());
         let parts = if self.links.is_empty() || self.sources.is_empty() { 1 } else { 2 };
-        // Divisions round; a chunk that is not whole is none.
+        // Divisions round; an incomplete chunk does not count.
         self.memory_bytes_with((segments * parts).div_ceil(3) * 4 + 4)
     }
 }
@@ -502,12 +503,12 @@ fn number_bits(sources: &[SourceConfig]) -> u32 {
     bits.unwrap_or(NUMBER_BITS_MAX).min(NUMBER_BITS_MAX)
 }
 
-/// The configuration of the builder of channels, whose keys are slices. The window is as long as
-/// memory for what waits lasts, and longer.
+/// The configuration of the builder of channels, whose keys are slices. The window is at least as
+/// long as the memory for waiting fragments lasts.
 pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
     let lanes = config.links.iter().map(|link| link.channels.len()).sum();
     let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
-    // A link votes on what time it is, not each of its channels.
+    // A link votes on the time, not each of its channels.
     let channels = |(link, one): (u32, &LinkConfig)| std::iter::repeat_n(link, one.channels.len());
     BuilderConfig {
         number_bits: crate::slices::SLICE_BITS,
@@ -521,20 +522,21 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
         waiting_bytes_max: config.link_segment_bytes() / 4,
         parked_max: parked_max(config.link_segment_bytes(), lanes),
         frame_bytes: config.channel_frame_bytes(),
-        // What a dead link has left behind is written, too.
+        // Fragments left by a dead link are written, too.
         frame_time_ns: config.frame.duration_ns.saturating_add(config.frame.duration_ns / 4),
         frame_keys_multiple: Some(config.frame_slices()),
         ..BuilderConfig::new(vec![SourceRole::Required; lanes])
     }
 }
 
-/// How many frames of channels their memory holds: one that is filled, one that is encoded, and
-/// room for two.
+/// The number of frames of channels that their memory holds: one being filled, one being encoded,
+/// and room for two.
 const CHANNEL_FRAMES: u64 = 4;
-/// How many frames of events their memory holds: half of them wait before nothing is compressed.
+/// The number of frames of events that their memory holds: with half of them waiting, nothing is
+/// compressed.
 const EVENT_FRAMES: u64 = 8;
-/// How many descriptors of one source may be parked: those of all take a sixteenth of what their
-/// payload may, where all are parked at once.
+/// How many descriptors of one source may be parked: if all sources park at once, their descriptors
+/// take a sixteenth of the memory that their payload may take.
 fn parked_max(segment_bytes: u64, sources: usize) -> usize {
     let each = segment_bytes / (sources.max(1) as u64 * 1_024);
     each.clamp(1 << 10, 1 << 18) as usize
@@ -555,10 +557,10 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
     }
 }
 
-/// How many slices behind its newest one a channel's part may come and still be waited for.
+/// How many slices behind its newest one a channel's part may arrive and still be waited for.
 const LINK_REORDER_SLICES: u64 = 2;
 
-/// One coding for all columns, where a file names one; its rules are added to it.
+/// One coding for all columns, if a file names one; its rules are added.
 fn one_coding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Codings, D::Error> {
     ColumnCoding::deserialize(deserializer).map(Codings::new)
 }
@@ -590,7 +592,7 @@ mod tests {
         let builder = builder_config(&config);
         assert_eq!(builder.waiting_bytes_max >> 20, 2 * 16 * 1_100);
         assert_eq!(builder.event_bytes_max, config.segment_bytes() / 4);
-        // Where no event may be that large, neither may a fragment.
+        // If no event may be that large, no fragment may be.
         config.build.event_bytes_max = Some(100 << 20);
         assert_eq!(config.fragment_bytes_max(&config.sources[0]), 100 << 20);
         assert_eq!(config.two_events_bytes_min(), (2 * 16 * 100) << 20);

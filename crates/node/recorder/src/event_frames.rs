@@ -1,4 +1,4 @@
-//! Frames of events: what a cut of them is in a file.
+//! Frames of events: how a cut is represented in a file.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ struct Source {
 }
 
 impl EventFrames {
-    /// For the events of the first so many sources of a schema. None if it has no columns of
-    /// events.
+    /// For the events of a schema's first sources, one for each coding. None if it has no columns
+    /// of events.
     ///
     /// # Panics
     /// If the schema is not one that [`Schema::events`] made.
@@ -88,7 +88,7 @@ impl EventFrames {
         self.small
     }
 
-    /// Makes a frame of a cut, whose payload it takes.
+    /// Makes a frame from a cut and takes its payload.
     pub(crate) fn frame(&self, cut: &mut Cut) -> Frame<ColumnBytes> {
         let rows = cut.keys.len() as u64;
         let info = FrameInfo {

@@ -1,5 +1,5 @@
-//! What becomes of the datagrams of event sources: a source's decoder says what they carry, whole
-//! fragments are copied to the source's chunk, parts of longer ones are put together (`parts.rs`).
+//! Handles the datagrams of event sources: the source's decoder finds the fragments in them, whole
+//! fragments are copied to the source's chunk, and parts of longer ones are assembled (`parts.rs`).
 
 use std::net::SocketAddr;
 
@@ -14,14 +14,14 @@ use crate::parts::{Arrived, Parts};
 use crate::receive::Intake;
 use crate::senders::Senders;
 
-/// How often unfinished fragments are looked at, as a part of the time-out.
+/// How often unfinished fragments are checked, as a fraction of the time-out.
 const LOOKS_PER_TIMEOUT: u64 = 8;
 
-/// Event sources, one per socket. A source's chunk has its socket's number.
+/// Event sources, one per socket. The chunk of a source has the number of its socket.
 pub(crate) struct EventIntake {
     ingest: Ingest,
     sources: Vec<Source>,
-    /// What the datagram at hand carries.
+    /// The contents of the current datagram.
     parts: Vec<Part>,
     timeout_ns: u64,
     look_due_ns: u64,
@@ -33,7 +33,7 @@ struct Source {
     /// The id that its fragments must carry.
     id: Option<u32>,
     fragment_bytes_max: u64,
-    /// What to say of a big-endian fragment, if it matters; it is said once.
+    /// The warning about big-endian fragments, if they matter; it is issued once.
     if_big_endian: Option<String>,
     gaps: Gaps,
     unfinished: Parts,
@@ -54,10 +54,9 @@ impl Source {
         }
     }
 
-    /// What is wrong with parts that the decoder has accepted, as an index of the receiver's
-    /// reasons.
+    /// The fault of parts that the decoder has accepted, as an index of the receiver's reasons.
     fn fault(&self, parts: &[Part]) -> Option<usize> {
-        // One look at each: nearly always all are whole and short.
+        // One check for each: nearly always all are whole and short.
         let most = self.fragment_bytes_max;
         let mut unusual =
             parts.iter().filter(|part| part.fragment_bytes > most || !part.is_whole());
@@ -69,8 +68,8 @@ impl Source {
 }
 
 impl EventIntake {
-    /// Takes in the sources at these indices of the configuration, in the order of their sockets. A
-    /// fragment is given up when nothing of it came for the time-out.
+    /// For the sources at these indices of the configuration, in the order of their sockets. A
+    /// fragment is abandoned when none of its parts has arrived for the time-out.
     pub(crate) fn new(
         ingest: Ingest,
         indices: impl Iterator<Item = usize>,
@@ -138,8 +137,8 @@ impl EventIntake {
         self.ingest.describe(Fragment { tag: part.tag, flags, ..fragment });
     }
 
-    /// A fragment of parts counts as one with its first bytes. It is a stranger's where it comes
-    /// from another sender than those of the source.
+    /// A fragment in parts is counted when its first bytes arrive. It belongs to a stranger if it
+    /// comes from a sender other than the source's.
     #[cold]
     fn unknown_source(&mut self, socket: usize, part: &Part) {
         let source = &mut self.sources[socket];
@@ -163,7 +162,7 @@ impl EventIntake {
         }
     }
 
-    /// The packet at hand, which is accepted, is from another sender than the one before.
+    /// The current packet, which is accepted, is from another sender than the one before.
     #[cold]
     fn accept_sender(&mut self, socket: usize) {
         let source = &mut self.sources[socket];
@@ -198,7 +197,7 @@ impl Intake for EventIntake {
         let counts = self.ingest.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         let mut packet_flags = source.senders.flag();
-        // What another source sends is numbered by that one.
+        // Packets of another source have that source's numbers.
         let is_own = |id| self.parts.iter().all(|part| part.id == id);
         if let Some(sequence) = decoded.sequence.filter(|_| source.id.is_none_or(is_own)) {
             let (arrival, missing) = source.gaps.take(sequence);
@@ -246,7 +245,7 @@ impl Intake for EventIntake {
     fn end(&mut self) {
         for (socket, source) in self.sources.iter_mut().enumerate() {
             source.unfinished.end(&mut self.ingest, socket);
-            // What is not due to be shown yet would never be.
+            // Otherwise a pair that is not due to be shown yet would never be shown.
             if let Some(pair) = source.senders.take_unshown(u64::MAX) {
                 self.ingest.show_senders(socket, pair);
             }
@@ -256,7 +255,7 @@ impl Intake for EventIntake {
     }
 }
 
-/// What to say if a source sends big-endian fragments; nothing where no number has several bytes.
+/// The warning for a source that sends big-endian fragments; none if no number has several bytes.
 fn if_big_endian(source: &SourceConfig) -> Option<String> {
     let payload = source.payload.as_ref()?;
     let of_fields = payload.fields.iter().map(|field| field.dtype);

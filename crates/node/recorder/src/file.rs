@@ -1,4 +1,4 @@
-//! The files of a run: made, named, and closed with what they hold.
+//! The files of a run: made, named and closed, with a count of what they hold.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,38 +13,38 @@ use crate::config::RecorderConfig;
 use crate::frame_writer::SourceCounts;
 use crate::live::Live;
 
-/// What is in a TOC beside frames: the schema and the configuration, mostly.
+/// Bytes of a TOC beside frames: mostly the schema and the configuration.
 const TOC_BYTES_MIN: u64 = 64 << 10;
 
-/// A file that is written to, or being closed.
+/// A file that is being written or closed.
 pub(crate) type OpenFile = FrameFile<Durability>;
 
-/// Which run this is and where it goes.
+/// The identity and the folder of the run.
 pub(crate) struct RunIdentity {
     pub(crate) run: RunId,
     pub(crate) folder: PathBuf,
     pub(crate) name: String,
 }
 
-/// What is known of a frame until its fate is.
+/// The facts of a frame that are kept until its outcome is known.
 #[derive(Debug)]
 pub(crate) struct FrameTag {
     pub(crate) counts: Vec<SourceCounts>,
-    /// What the ledger counted since the frame before.
+    /// The ledger's counts since the frame before.
     pub(crate) increment: Ledger,
     /// Keys in it: events, or slices.
     pub(crate) keys: u64,
 }
 
-/// Where files go, and the run's first file, which was just made.
+/// The folder of the files, and the run's first file, just made.
 pub(crate) struct FirstFile<S> {
     pub(crate) store: S,
     pub(crate) id: FileId,
     pub(crate) entropy: Box<dyn Entropy>,
 }
 
-/// Recorded fragments of one file, by source: all, those that no sync covers yet, those that the
-/// one under way does.
+/// Recorded fragments of one file, by source: all of them, those that no sync covers yet, and those
+/// that the current sync covers.
 #[derive(Debug)]
 pub(crate) struct Durability {
     fragments: Vec<u64>,
@@ -71,8 +71,8 @@ impl Durability {
         &self.fragments
     }
 
-    /// Moves what was recorded under the sync that is to begin. False if there is nothing, or a
-    /// sync is under way.
+    /// Moves the recorded fragments to the sync that is about to begin. False if there are none, or
+    /// a sync is in progress.
     pub(crate) fn begin_sync(&mut self) -> bool {
         if self.syncing.is_some() || self.not_durable.iter().all(|&count| count == 0) {
             return false;
@@ -89,19 +89,19 @@ impl Durability {
         }
     }
 
-    /// What a successful sync has made durable.
+    /// The fragments that a successful sync has made durable.
     pub(crate) fn sync_done(&mut self) -> Vec<u64> {
         self.syncing.take().unwrap_or_default()
     }
 
-    /// What a successful close has made durable.
+    /// The fragments that a successful close has made durable.
     pub(crate) fn close_done(&mut self) -> Vec<u64> {
         self.sync_refused();
         std::mem::take(&mut self.not_durable)
     }
 }
 
-/// What the table of contents of a file takes, about, with what a frame more adds to it.
+/// The approximate size of a file's table of contents, and what one more frame adds to it.
 pub(crate) fn toc_bytes(file: &OpenFile) -> u64 {
     file.toc_bytes() + file.checkpoint_bytes() + TOC_BYTES_MIN
 }
@@ -116,20 +116,20 @@ pub(crate) struct FileMaker {
     schema: Arc<Schema>,
     frame_bytes: u64,
     next_index: u32,
-    /// The file that the store was asked for and has not given yet.
+    /// The file requested from the store and not yet opened.
     asked: Option<Asked>,
 }
 
-/// A file that is being made.
+/// A file in the making.
 #[derive(Clone)]
 struct Asked {
     path: PathBuf,
     index: u32,
-    /// What the disk must have room for.
+    /// The bytes for which the disk must have room.
     room_bytes: u64,
 }
 
-/// A file that was made, and what is written at its beginning.
+/// A file that was made, and its first bytes.
 pub(crate) struct Begun {
     pub(crate) file: OpenFile,
     pub(crate) header: Vec<u8>,
@@ -160,19 +160,19 @@ impl FileMaker {
         path_of(identity, 0)
     }
 
-    /// Takes up the run's first file, which was made before anything else ran.
+    /// Takes the run's first file, which was made before anything else ran.
     pub(crate) fn begin_first(&mut self, id: FileId, now_ns: u64) -> Result<Begun, String> {
         let (path, index) = self.next_path();
         self.begin(id, Asked { path, index, room_bytes: 0 }, now_ns)
     }
 
-    /// Has the next file made ahead, once.
+    /// Requests the next file ahead of time, once.
     pub(crate) fn open_ahead<S: FolderStore>(&mut self, store: &mut S) {
         self.ask(store, 0);
     }
 
-    /// The next file, when it is there: the one that was asked for before, or one that is now. Of
-    /// that the disk must have room for `room_bytes`; with 0 it is made in any case.
+    /// The next file, once it exists: the one requested before, or one requested now. For the
+    /// latter the disk must have room for `room_bytes`; with 0 it is made in any case.
     pub(crate) fn next<S: FolderStore>(
         &mut self,
         store: &mut S,
@@ -184,7 +184,7 @@ impl FileMaker {
             && store.opened_bytes().is_some()
             && !self.has_ahead(store, room_bytes)
         {
-            // It was made before there was too little room.
+            // The file was made before room ran short.
             self.next_index = asked.index;
             self.discard_ahead(store);
         }
@@ -193,7 +193,7 @@ impl FileMaker {
         let asked = self.asked.take().expect("what is opened was asked for");
         Some(match opened {
             Ok(id) => self.begin(id, asked, now_ns),
-            // The rest of a file that failed and could not be deleted.
+            // Left over from a file that failed and could not be deleted.
             Err(OpenError::Exists { .. }) if asked.index < u32::MAX => {
                 self.ask(store, room_bytes);
                 return None;
@@ -210,7 +210,7 @@ impl FileMaker {
         })
     }
 
-    /// Bytes that the disk must have room for where a file is made after a fault.
+    /// Bytes for which the disk must have room when a file is made after a fault.
     pub(crate) fn room_bytes(&self) -> u64 {
         2 * self.frame_bytes + (1 << 20)
     }
@@ -223,19 +223,19 @@ impl FileMaker {
         }
     }
 
-    /// Whether a file that was made ahead has blocks for so many bytes behind its header.
+    /// Whether a file made ahead has blocks for `bytes` bytes behind its header.
     pub(crate) fn has_ahead<S: FolderStore>(&self, store: &S, bytes: u64) -> bool {
         let header = (self.text.len() as u64).saturating_add(TOC_BYTES_MIN);
         store.opened_bytes().is_some_and(|blocks| blocks >= bytes.saturating_add(header))
     }
 
-    /// Gives up the file that was made ahead.
+    /// Abandons the file made ahead.
     pub(crate) fn discard_ahead<S: FolderStore>(&mut self, store: &mut S) {
         store.discard_opened();
         self.asked = None;
     }
 
-    /// Says that the disk has no room for so many bytes.
+    /// The message that the disk has no room for `needed` bytes.
     pub(crate) fn full(&self, needed: u64, spare: u64) -> String {
         let folder = self.identity.folder.display();
         let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
@@ -243,7 +243,7 @@ impl FileMaker {
         format!("disk full: {folder} has {spare} left for data, {needed} are needed: {error}")
     }
 
-    /// A file that did not get as far as its header was deleted: the next one takes its number.
+    /// A file that did not get a header was deleted: the next one takes its number.
     pub(crate) fn deleted(&mut self, file: &OpenFile, live: &Live) {
         live.remove_file(&file.path);
         if self.next_index == file.index + 1 {

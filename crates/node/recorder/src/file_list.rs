@@ -1,5 +1,5 @@
-//! The run's list of files as it is written by a helper thread of the store. What the disk refuses
-//! waits there, and is tried again.
+//! The run's list of files, which a helper thread of the store writes. Lines that the disk refuses
+//! wait there and are tried again.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,15 +18,15 @@ const RETRY_NS: u64 = 1_000_000_000;
 pub(crate) struct FileList {
     path: PathBuf,
     run: RunId,
-    /// How many files it names.
+    /// The number of files named.
     files: u32,
     state: Lines,
 }
 
-/// What became of the lines so far.
+/// The outcome of the lines so far.
 enum Lines {
     Written,
-    /// Some were refused, and are tried again then.
+    /// Some were refused, and are tried again at that time.
     Refused {
         retry_at_ns: u64,
     },
@@ -50,14 +50,14 @@ impl FileList {
         self.append(store, &FileListLine::Closed { index: file.index, bytes }.encode());
     }
 
-    /// There will be no other file.
+    /// No other file will follow.
     pub(crate) fn end<S: FolderStore>(&self, store: &mut S) {
         if self.files > 0 {
             self.append(store, &FileListLine::Ended { files: self.files }.encode());
         }
     }
 
-    /// Whether the end of the list is written, or refused. Lines that were refused before go with
+    /// Whether the end of the list was written or refused. Lines refused before are written with
     /// it.
     pub(crate) fn has_ended<S: FolderStore>(&self, store: &mut S, live: &Live) -> bool {
         if store.text_under_way() {

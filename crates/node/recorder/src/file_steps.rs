@@ -1,35 +1,35 @@
-//! What the files of a run wait for, and what they answer.
+//! The waits of a run's files, and their answers.
 
 /// Why a file is being made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// The current one is to be left, as planned: frames wait for the next.
+    /// The current file is to be left, as planned: frames wait for the next.
     Next,
-    /// Recording is in fault, or goes on in a file that should have been left.
+    /// Recording is in fault, or continues in a file that should have been left.
     Retry,
 }
 
-/// A look at the disk with nothing being written, which a decision waits for.
+/// A check of the disk while nothing is being written, for which a decision waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     None,
     /// Something is being written.
     Jobs,
-    /// A look from before is under way.
+    /// An earlier check is in progress.
     Old,
     Fresh,
 }
 
-/// How far the run's end is.
+/// The stage of the run's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Frames may come.
+    /// Frames may arrive.
     No,
-    /// The last look at the disk.
+    /// The last check of the disk.
     Looking,
     /// Without a file, a last one is tried.
     Opening,
-    /// What the ledger has counted since the last frame goes into one.
+    /// The ledger's counts since the last frame are written in a frame.
     LastFrame,
     /// Files are being closed.
     Closing,
@@ -37,23 +37,23 @@ pub(crate) enum End {
     Listing,
 }
 
-/// What the run's end needs next.
+/// The next need of the run's end.
 pub(crate) enum Ending {
     Again,
-    /// Something is under way.
+    /// Something is in progress.
     Wait,
-    /// The last frame, with what the ledger has counted since the one before.
+    /// The last frame, with the ledger's counts since the one before.
     LastFrame,
     /// Nothing: the run has ended.
     Ended,
 }
 
-/// What becomes of a frame.
+/// The decision about a frame.
 pub(crate) enum Admission {
     /// It is begun now.
     Begin,
     /// There is no file for it.
     Refused,
-    /// That is not known yet.
+    /// Not known yet.
     Wait,
 }

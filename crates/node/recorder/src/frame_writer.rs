@@ -1,5 +1,5 @@
-//! Frames of both kinds: what they are in the schema, how they are made of what was built, and how
-//! they are streamed to their file.
+//! Frames of both kinds: their place in the schema, how they are made from cuts, and how they are
+//! streamed to their file.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::throttle::CompressionThrottle;
 use crate::trend_agent::{FrameSeconds, TrendFeed};
 use crate::wiring::Channels;
 
-/// What the write agent gets of the wiring.
+/// The parts of the wiring that the write agent receives.
 pub(crate) struct Sources {
     pub(crate) events: Option<(Arc<ChunkPool>, Arc<FillLevel>)>,
     pub(crate) channels: Option<(Channels, Arc<FillLevel>)>,
@@ -37,7 +37,7 @@ pub(crate) struct Sources {
     pub(crate) writer: Waker,
 }
 
-/// What a frame holds of one source or link.
+/// A frame's counts of one source or link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SourceCounts {
     pub(crate) fragments: u64,
@@ -52,8 +52,8 @@ pub(crate) struct SourceCounts {
 }
 
 impl SourceCounts {
-    /// What a frame's increments say of the frame itself: known once it is made, and counted in the
-    /// live ledger once it is recorded.
+    /// The part of a frame's increments that describes the frame itself: known once it is made, and
+    /// counted in the live ledger once it is recorded.
     pub(crate) fn of_frame(&self) -> [(Entry, u64); 3] {
         [
             (Entry::FragmentsBadSender, self.bad_sender),
@@ -63,7 +63,7 @@ impl SourceCounts {
     }
 }
 
-/// A frame that was built, and what it holds.
+/// A frame made from a cut, and its counts.
 pub(crate) struct BuiltFrame {
     pub(crate) frame: Frame<ColumnBytes>,
     pub(crate) counts: Vec<SourceCounts>,
@@ -74,7 +74,8 @@ pub(crate) struct BuiltFrame {
 }
 
 impl BuiltFrame {
-    /// What its columns take at most, but for those that compression makes larger, which is little.
+    /// The most bytes that its columns take, except for the little by which compression can enlarge
+    /// them.
     pub(crate) fn bytes_max(&self) -> u64 {
         let columns = &self.frame.columns;
         columns.iter().map(|column| stored_space(column.bytes.raw_bytes() as u64)).sum()
@@ -93,13 +94,13 @@ pub(crate) struct FrameWriter {
     ledger_count: usize,
     file_id: u64,
     trends: Option<TrendFeed>,
-    /// What the last frame says of its channels' seconds.
+    /// The last frame's values of its channels' seconds.
     seconds: Option<FrameSeconds>,
-    /// When the last frame began to be streamed, and how long that took.
+    /// When streaming of the last frame began, and how long it took.
     last_ns: Option<(u64, u64)>,
 }
 
-/// What makes frames of one kind, and how much compression there is time for.
+/// The maker of frames of one kind, and how much compression there is time for.
 struct Throttled<F> {
     frames: F,
     throttle: CompressionThrottle,
@@ -115,14 +116,14 @@ impl<F> Throttled<F> {
 pub(crate) struct StreamedFrame {
     kind: Kind,
     columns: FrameUnderWay<ColumnBytes>,
-    /// Columns that the sink has: their chunks are freed together, when the frame is copied.
+    /// Columns that the sink has taken: their chunks are freed together when the frame is copied.
     streamed: Vec<Streamed<ColumnBytes>>,
     /// None once the frame is copied.
     tag: Option<FrameTag>,
     /// Whether all columns but the last have been streamed.
     has_ledger: bool,
     begun_ns: u64,
-    /// Up to where it covers the channels' time.
+    /// The end of the channels' time that it covers.
     until_ns: u64,
 }
 
@@ -147,7 +148,7 @@ impl FrameWriter {
         let pool = PoolConfig { bytes_max: config.encode_bytes(), encoders, owner };
         let needed = channels.is_some() || config.frame.codings.compresses();
         let encoder = FrameEncoder::new(needed.then_some(pool));
-        // Until it is known.
+        // The value until it is known.
         encoder.set_free_cpu_share(FREE_CPU_AT_START);
         let ledger = EventColumns::of(schema).ledger_increment;
         Self {
@@ -174,7 +175,7 @@ impl FrameWriter {
         if self.events.is_some() { Kind::Events } else { Kind::Channels }
     }
 
-    /// Makes a frame of what was built: of the cut only its memory is left.
+    /// Makes a frame from a cut; only the cut's memory remains.
     pub(crate) fn frame(&mut self, built: &mut FrameCut) -> BuiltFrame {
         let counts = self.count(built);
         let FrameCut { kind, cut } = built;
@@ -187,7 +188,7 @@ impl FrameWriter {
         BuiltFrame { frame, counts, kind: *kind, keys, payload_bytes }
     }
 
-    /// What a frame holds and misses of each source and link.
+    /// What a frame has and lacks of each source and link.
     fn count(&self, FrameCut { kind, cut }: &FrameCut) -> Vec<SourceCounts> {
         let mut counts = vec![SourceCounts::default(); self.ledger_count];
         for (index, column) in cut.columns.iter().enumerate() {
@@ -201,7 +202,7 @@ impl FrameWriter {
         counts
     }
 
-    /// The ledger's number of what a cut's column is of.
+    /// The ledger's number of the source or link of a cut's column.
     fn source_of(&self, kind: Kind, index: usize) -> usize {
         match (kind, &self.channels) {
             (Kind::Channels, Some(channels)) => channels.frames.source_of(index),
@@ -209,7 +210,7 @@ impl FrameWriter {
         }
     }
 
-    /// Begins to stream a frame into a sink's file. The caller goes on with
+    /// Begins to stream a frame into a sink's file. The caller continues with
     /// [`FrameWriter::advance`].
     pub(crate) fn begin(
         &mut self,
@@ -244,8 +245,8 @@ impl FrameWriter {
         }
     }
 
-    /// Streams a frame as far as that is possible now, and as the budget of bytes lasts. When it is
-    /// copied, [`Progress::Columns`]: with it goes what its columns hold.
+    /// Streams a frame as far as possible now and as the budget of bytes lasts. Returns
+    /// [`Progress::Columns`] when it is copied, and then releases what its columns hold.
     pub(crate) fn advance(
         &mut self,
         frame: &mut StreamedFrame,
@@ -278,7 +279,7 @@ impl FrameWriter {
         }
     }
 
-    /// Adds the last column, which says what became of those before it.
+    /// Adds the last column, the increments, which depend on the columns before it.
     fn push_ledger(&self, frame: &mut StreamedFrame) {
         frame.has_ledger = true;
         let Some(tag) = &mut frame.tag else { return };
@@ -292,7 +293,7 @@ impl FrameWriter {
         for (own, counts) in own.sources.iter_mut().zip(&tag.counts) {
             counts.of_frame().into_iter().for_each(|(entry, count)| own[entry] = count);
             if frame.kind == Kind::Channels {
-                // The rows do not say it.
+                // The rows do not contain it.
                 own[Entry::FragmentsRecorded] = counts.fragments;
                 own[Entry::FragmentBytesRecorded] = counts.bytes;
                 own[Entry::FragmentsMissing] = counts.missing;
@@ -307,8 +308,7 @@ impl FrameWriter {
         frame.columns.push(FrameColumn::small(form, Element::Bytes, coding, bytes));
     }
 
-    /// Takes what a copied frame says of its channels' seconds; one of increments alone says
-    /// nothing.
+    /// Takes the seconds of the channels of a copied frame; a frame of increments alone has none.
     fn take_seconds(&mut self, frame: &mut StreamedFrame) {
         let streamed = std::mem::take(&mut frame.streamed);
         let seconds = streamed.into_iter().filter_map(|one| match one.column {
@@ -324,9 +324,9 @@ impl FrameWriter {
         }
     }
 
-    /// Hands to the trend agent what the last frame says, once that has been passed on. Where the
-    /// trend agent is behind, false: the caller waits with the next frame. Where there is no time
-    /// for compression, of events or of channels, there is none to wait.
+    /// Passes the seconds of the last frame on to the trend agent. Returns false if the trend agent
+    /// is behind; the caller then waits with the next frame. If there is no time for compression,
+    /// of events or of channels, there is no time to wait either.
     pub(crate) fn feed_trends(&mut self) -> bool {
         let (Some(trends), Some(seconds)) = (&self.trends, self.seconds.take()) else {
             return true;
@@ -339,7 +339,7 @@ impl FrameWriter {
     }
 }
 
-/// What a frame's streaming asks of the frame writer.
+/// The frame writer's part in streaming a frame.
 struct Owner<'a> {
     throttle: &'a mut CompressionThrottle,
     compressed_bytes_max: usize,
@@ -373,7 +373,7 @@ fn throttle_of<'a>(
     }
 }
 
-/// The share of the CPUs that is taken to be free before the first frame was encoded.
+/// The share of the CPUs assumed to be free before the first frame is encoded.
 const FREE_CPU_AT_START: f32 = 0.25;
 
 /// Sources and columns of the run's files: the sources' events, then the links' channels.
@@ -415,7 +415,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
             name: link.name.clone(),
             group: link.group.clone(),
             protocol: "link".to_owned(),
-            // Events are complete without it.
+            // Events are complete without this source.
             required: false,
             malformed_reasons: reasons(id as usize),
         });

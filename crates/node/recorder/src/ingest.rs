@@ -1,12 +1,13 @@
-//! What every receive agent has: memory to copy to, counts to keep, and the way to the build agent.
+//! The parts that all receive agents share: memory to copy to, counts, and the ring to the build
+//! agent.
 //!
-//! Counts are gathered per source and added to the ledger before the descriptors are passed on, so
-//! that nothing is recorded before it was received.
+//! Counts are accumulated per source and added to the ledger before the descriptors are passed on,
+//! so that nothing is recorded before it was received.
 //!
 //! Rules when something is full: without a free chunk (or with the source's share of chunks spent)
 //! the fragment is dropped and counted as `fragments_discarded_memory`; without room for
-//! descriptors nothing more is taken from the ingress, datagrams queue in the socket, and what the
-//! kernel then drops is counted as `packets_dropped_by_kernel`.
+//! descriptors nothing more is taken from the ingress, datagrams queue in the socket, and the
+//! kernel's drops are counted as `packets_dropped_by_kernel`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::live::{Live, MalformedPacket};
 use crate::pool::{Chunk, ChunkPool, Held};
 use crate::senders::SenderPair;
 
-/// Descriptors of one datagram: room for these is kept beside a full batch.
+/// Descriptors of one datagram, for which room is kept beside a full batch.
 const DATAGRAM_FRAGMENTS: usize = 4_096;
 /// Malformed packets of one source, and rejected senders, are shown at most this often.
 const SHOWN_EVERY_NS: u64 = 1_000_000_000;
@@ -35,7 +36,7 @@ pub(crate) struct Ingest {
     // The chunks that are being filled, by the index that the intake gave them.
     chunks: Vec<Option<Chunk>>,
     batch: Vec<Fragment>,
-    /// Descriptors that are gathered before they are passed on.
+    /// Descriptors gathered before they are passed on.
     batch_fragments: usize,
     ring: Producer<Fragment>,
     ring_fill: Arc<FillLevel>,
@@ -53,14 +54,14 @@ struct Socket {
     rejected_shown_ns: Option<u64>,
 }
 
-/// Why a datagram is refused: a reason, and its index among those of its source.
+/// Why a datagram is refused: a reason, and its index among the source's reasons.
 #[derive(Clone, Copy)]
 pub(crate) struct Refused {
     pub(crate) index: usize,
     pub(crate) reason: Reason,
 }
 
-/// What receive agents share.
+/// State that the receive agents share.
 #[derive(Clone)]
 pub(crate) struct SourceMemory {
     pub(crate) pool: Arc<ChunkPool>,
@@ -71,7 +72,7 @@ pub(crate) struct SourceMemory {
 }
 
 impl Ingest {
-    /// For the sources of these sockets; it fills so many chunks at a time.
+    /// For the sources of these sockets; it fills `chunk_count` chunks at a time.
     pub(crate) fn new(
         sources: impl Iterator<Item = SourceId>,
         chunk_count: usize,
@@ -94,7 +95,7 @@ impl Ingest {
             dirty: Vec::with_capacity(sockets.len()),
             sockets,
             chunks: (0..chunk_count).map(|_| None).collect(),
-            // One datagram may go beyond a full batch.
+            // One datagram may exceed a full batch.
             batch: Vec::with_capacity(memory.batch_fragments + DATAGRAM_FRAGMENTS),
             batch_fragments: memory.batch_fragments,
             ring,
@@ -121,8 +122,8 @@ impl Ingest {
         self.sockets[socket].source
     }
 
-    /// Copies bytes to the end of a chunk, or of a new one: the offset of the first. None where
-    /// there is no memory for the socket's source. `align` is a power of two.
+    /// Copies bytes to the end of a chunk, or of a new one, and returns the offset of the first;
+    /// none if there is no memory for the socket's source. `align` is a power of two.
     #[inline]
     pub(crate) fn store(
         &mut self,
@@ -136,8 +137,8 @@ impl Ingest {
         appended.or_else(|| self.store_in_next_chunk(socket, chunk, bytes))
     }
 
-    /// Appends to a new chunk, if the source may have one and there is one. The old chunk, if any,
-    /// is given back by the build agent, which sees that the source has gone on.
+    /// Appends to a new chunk, if the source may have one and one is free. The build agent frees
+    /// the old chunk, if any, when it sees that the source has moved on.
     #[cold]
     fn store_in_next_chunk(&mut self, socket: usize, chunk: usize, bytes: &[u8]) -> Option<u64> {
         let source = self.sockets[socket].source;
@@ -152,8 +153,8 @@ impl Ingest {
         offset
     }
 
-    /// Takes chunks for a fragment that will be put together of parts, if the socket's source may
-    /// have so many and there are so many.
+    /// Takes chunks for a fragment that is assembled from parts, if the source's share allows it
+    /// and enough chunks are free.
     pub(crate) fn take_chain(
         &mut self,
         socket: usize,
@@ -170,7 +171,7 @@ impl Ingest {
         taken
     }
 
-    /// Gives back the chunks of a fragment that was not finished.
+    /// Frees the chunks of an unfinished fragment.
     pub(crate) fn give_back_chain(&mut self, socket: usize, chunks: &mut Vec<Chunk>) {
         self.held.gave(self.sockets[socket].source.0, chunks.len() as u32);
         self.pool.take_back(chunks);
@@ -206,8 +207,8 @@ impl Ingest {
         self.batch.len() < self.batch_fragments
     }
 
-    /// Passes on to the build agent what its ring has room for, and says whether that was all. The
-    /// counts go first: nothing is recorded before it was received.
+    /// Passes descriptors on to the build agent as far as its ring has room, and returns whether
+    /// all were passed on. The counts go first: nothing is recorded before it was received.
     pub(crate) fn pass_on(&mut self) -> bool {
         self.flush_counts();
         let room = self.ring.slots().min(self.batch.len());
@@ -218,7 +219,7 @@ impl Ingest {
             self.ring_fill.put((room * size_of::<Fragment>()) as u64);
         }
         if self.ring.is_abandoned() {
-            // The build agent has failed, which is reported elsewhere.
+            // The build agent has failed; that is reported elsewhere.
             self.batch.clear();
         }
         self.batch.is_empty()
@@ -243,12 +244,12 @@ impl Ingest {
         self.counts(socket)[entry] += count;
     }
 
-    /// Whether the builder has all that was passed on, and waits for nothing.
+    /// Whether the builder has taken all descriptors and waits for nothing.
     pub(crate) fn is_settled(&self) -> bool {
         self.ring.slots() == self.ring.buffer().capacity() && self.live.settled.load(Acquire)
     }
 
-    /// Whether nothing that still comes belongs to the run.
+    /// Whether no further arrival belongs to the run.
     pub(crate) fn is_past_end(&self) -> bool {
         self.live.past_end.load(Relaxed)
     }
@@ -258,7 +259,7 @@ impl Ingest {
         self.live.warn_once(warning);
     }
 
-    /// Counts a datagram that came.
+    /// Counts a datagram that arrived.
     #[inline]
     pub(crate) fn received(&mut self, socket: usize, bytes: &[u8]) {
         let counts = self.counts(socket);
@@ -266,8 +267,8 @@ impl Ingest {
         counts[Entry::PacketBytesReceived] += bytes.len() as u64;
     }
 
-    /// Counts a datagram that is dropped whole, and keeps the beginning of one for diagnosis, now
-    /// and then.
+    /// Counts a datagram that is dropped whole, and occasionally keeps the beginning of one for
+    /// diagnosis.
     #[cold]
     pub(crate) fn malformed(
         &mut self,
@@ -290,7 +291,7 @@ impl Ingest {
         });
     }
 
-    /// Shows on displays which two send to a socket, or that there is one alone.
+    /// Publishes which two senders use a socket, or that there is only one.
     pub(crate) fn show_senders(&self, socket: usize, pair: Option<SenderPair>) {
         self.live.show_senders(self.sockets[socket].source, pair);
     }
@@ -310,7 +311,7 @@ impl Ingest {
     }
 }
 
-/// Whether something that was last shown then may be shown again; if so, it is now.
+/// Whether something last shown at that time may be shown again; if so, sets the time to now.
 pub(crate) fn due(shown_ns: &mut Option<u64>, now_ns: u64) -> bool {
     let due = shown_ns.is_none_or(|shown| now_ns.saturating_sub(shown) >= SHOWN_EVERY_NS);
     if due {

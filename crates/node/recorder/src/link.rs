@@ -1,7 +1,8 @@
-//! What becomes of a channel link's datagrams.
+//! Handles the datagrams of channel links.
 //!
-//! An entry of a packet is a *fragment*: one channel's part of one slice. A packet in which one
-//! entry is not what the channel's rate says for that slice is dropped whole, as malformed.
+//! An entry of a packet is a *fragment*: one channel's part of one slice. A packet with an entry
+//! that does not have the size given by the channel's rate for that slice is dropped whole, as
+//! malformed.
 
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SampleRate};
@@ -31,7 +32,7 @@ struct Channel {
     align: usize,
     rate: SampleRate,
     sample_bytes: u32,
-    /// Bytes of every slice, where all have the same.
+    /// Bytes of every slice, if all have the same size.
     slice_bytes: Option<u32>,
 }
 
@@ -39,7 +40,7 @@ impl Channel {
     fn new(lane: &Lane, number: u32, slice_ns: u64) -> Self {
         let rate = lane.rate;
         let samples = rate.first_sample_at(slice_ns);
-        // As many in every slice: a slice is a whole number of samples.
+        // The same number in every slice: a slice is a whole number of samples.
         let ticks = u128::from(slice_ns) * u128::from(rate.num());
         let whole = ticks.is_multiple_of(u128::from(rate.den()) * 1_000_000_000);
         let sample_bytes = lane.sample_bytes as u32;
@@ -66,8 +67,8 @@ impl Channel {
 }
 
 impl LinkIntake {
-    /// Takes in these links, which are those at these indices of the configuration; `lanes` are the
-    /// channels of all.
+    /// For these links, at these indices of the configuration; `lanes` are the channels of all
+    /// links.
     pub(crate) fn new(
         ingest: Ingest,
         indices: impl Iterator<Item = usize>,
@@ -94,7 +95,7 @@ impl LinkIntake {
             let channel = &link.channels[entry.channel as usize];
             fragments += 1;
             bytes += entry.samples.len() as u64;
-            // A channel that has no sample in this slice says so, and takes no memory.
+            // A channel without a sample in this slice has an empty entry and takes no memory.
             let offset = match entry.samples {
                 [] => Some(0),
                 samples => self.ingest.store(socket, channel.chunk, samples, channel.align),
@@ -115,7 +116,7 @@ impl LinkIntake {
         counts[Entry::FragmentsReceived] += fragments;
     }
 
-    /// What keeps a packet from being used, if anything.
+    /// The reason why a packet is not usable, if any.
     fn fault(&self, socket: usize, packet: &Packet<'_>) -> Option<(usize, &'static str)> {
         let link = &self.links[socket];
         let header = packet.header();
@@ -167,7 +168,7 @@ impl Intake for LinkIntake {
         let counts = self.ingest.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         counts[Entry::PacketsMissing] += missing;
-        // A heartbeat has no samples: nothing of it goes further.
+        // A heartbeat has no samples: nothing is passed on.
         if let Some(arrival) = arrival {
             self.samples(socket, &packet, arrival);
         }

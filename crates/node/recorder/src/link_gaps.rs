@@ -1,23 +1,24 @@
-//! How many packets of a link are missing.
+//! Counts the missing packets of a link.
 //!
-//! Each packet brings at least one channel's part of a slice. Between two packets at most so many
-//! can therefore be missing as there are parts of their slices, and of those between, that neither
-//! has brought. Sequence numbers that leave a larger gap are wrong, or their sender counts anew:
-//! that is no loss.
+//! Each packet carries at least one channel's part of a slice. The number of packets missing
+//! between two is therefore at most the number of parts of their slices, and of the slices between,
+//! that neither carried. A larger gap in the sequence numbers means that they are wrong, or that
+//! their sender has restarted its numbering: that is not a loss.
 //!
-//! What packets say of themselves proves nothing: any two may agree on a slice years ahead. A slice
-//! takes its time, and so no more of them are between two packets than time has passed that no
-//! slice before has used, and [`SLICES_EARLY`]. Time that a stall of the link or of the recorder
-//! left unused is kept, up to [`UNUSED_NS_MAX`]: what queued meanwhile comes at once, and has gaps.
+//! The contents of packets prove nothing: any two may agree on a slice years ahead. Since slices
+//! take time, no more slices lie between two packets than fit the elapsed time that earlier slices
+//! did not use, plus [`SLICES_EARLY`]. Time left unused during a stall of the link or of the
+//! recorder is kept, up to [`UNUSED_NS_MAX`]: the packets queued meanwhile arrive at once, with
+//! gaps.
 
 use catchment_wire::link::{Header, Kind};
 use catchment_wire::sequence::{Arrival, Gaps};
 
-/// The sequence numbers of one link, and what they say is missing.
+/// The sequence numbers of one link, and the missing packets that they imply.
 pub(crate) struct LinkGaps {
     gaps: Gaps,
     channels: u64,
-    /// The slice of the newest packet, and how many of its parts have come.
+    /// The slice of the newest packet, and how many of its parts have arrived.
     slice: u64,
     parts: u64,
     /// Parts of other slices in packets since, whose numbers fit in nowhere yet.
@@ -27,19 +28,19 @@ pub(crate) struct LinkGaps {
     unused_ns: u64,
 }
 
-/// Slices that may come before their time: a link that was held up sends many at once.
+/// Slices that may arrive before their time: a delayed link sends many at once.
 const SLICES_EARLY: u64 = 16;
-/// Unused time that is kept from one packet to the next: a slow clock leaves a little each day.
+/// The most unused time kept from one packet to the next: a slow clock leaves a little each day.
 const UNUSED_NS_MAX: u64 = 60_000_000_000;
 
 impl LinkGaps {
-    /// Of a link of so many channels, before its first packet.
+    /// For a link of `channels` channels, before its first packet.
     pub(crate) fn new(channels: usize) -> Self {
         let (channels, gaps) = (channels as u64, Gaps::new());
         Self { gaps, channels, slice: 0, parts: 0, aside: 0, newest_ns: 0, unused_ns: 0 }
     }
 
-    /// Takes a packet of so many parts of its slice. Returns how it relates to those before (none
+    /// Takes a packet with `parts` parts of its slice. Returns how it relates to those before (none
     /// for a heartbeat), and how many packets are now counted as missing.
     pub(crate) fn take(
         &mut self,
@@ -80,7 +81,7 @@ impl LinkGaps {
         (arrival, missing)
     }
 
-    /// No packet will come any more. Returns how many are missing beside those counted before.
+    /// No further packet will arrive. Returns how many are missing beyond those counted before.
     pub(crate) fn settle(&mut self) -> u64 {
         self.gaps.settle()
     }

@@ -1,4 +1,4 @@
-//! Channel links as they are configured, and what follows from that.
+//! Channel links as configured, and the values that follow.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,15 +19,15 @@ use crate::config::ConfigError;
 pub struct LinkConfig {
     /// Its name, unique among sources and links.
     pub name: String,
-    /// The group that displays sum it up in.
+    /// The group in which displays summarize it.
     pub group: String,
     /// Where its datagrams arrive. Port 0 lets the system choose.
     pub address: SocketAddr,
-    /// The networks that it may send from; what others send is refused. Empty: anybody.
+    /// The networks from which it may send; packets of others are refused. Empty: any.
     pub from: Vec<Network>,
     /// Nanoseconds of data in one slice; the same for all links of a recorder.
     pub slice_ns: u64,
-    /// The count of nanoseconds that its times are; the same for all links of a recorder.
+    /// The time scale of its times; the same for all links of a recorder.
     pub time_scale: TimeScale,
     /// Its channels; their order gives them their numbers within the link.
     pub channels: Vec<ChannelConfig>,
@@ -46,9 +46,9 @@ pub struct ChannelConfig {
     pub rate: SampleRate,
     /// The unit of its values; may be empty.
     pub unit: String,
-    /// What raw values are multiplied by.
+    /// The factor of raw values.
     pub scale: Option<f64>,
-    /// What is then added.
+    /// The offset added after scaling.
     pub offset: Option<f64>,
 }
 
@@ -87,7 +87,7 @@ impl ChannelConfig {
         self.dtype.bytes_of(elements).unwrap_or(u64::MAX)
     }
 
-    /// Checks the channel against what a slice of that length can carry; `path` is the key of its
+    /// Checks the channel against the capacity of a slice of that length; `path` is the key of its
     /// table.
     fn check(&self, path: &str, slice_ns: u64) -> Result<(), ConfigError> {
         let name = &self.name;
@@ -121,7 +121,7 @@ impl ChannelConfig {
     }
 
     /// The most bytes that it has in one slice. A slice has the samples of its length, or one less:
-    /// the first one has them all, since a sample is at its begin.
+    /// the first one has all of them, since a sample is at its beginning.
     fn slice_bytes_max(&self, slice_ns: u64) -> u64 {
         self.sample_bytes().saturating_mul(self.rate.first_sample_at(slice_ns))
     }
@@ -132,10 +132,10 @@ impl ChannelConfig {
     }
 }
 
-/// How long slices are by default: the longest part of a second in whole milliseconds, up
-/// to 250 ms, with which each channel's slice fits into a datagram and a frame of that duration is
-/// whole slices. Where there is none it is the shortest one, with which the checks say what does
-/// not fit.
+/// How long slices are by default: the longest part of a second in whole milliseconds, up to 250
+/// ms, with which each channel's slice fits into a datagram and a frame of that duration consists
+/// of whole slices. If there is none, the shortest slice, for which the checks report what does not
+/// fit.
 pub fn slice_ns_default(links: &[LinkConfig], duration_ns: u64) -> u64 {
     let lengths = (SLICE_NS_MIN..=SLICE_NS_DEFAULT).rev().step_by(NS_PER_MS as usize);
     let lengths = lengths.filter(|ns| NS_PER_S.is_multiple_of(*ns));
@@ -166,7 +166,7 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
             let path = format!("links[{index}].channels[{number}]");
             let (key, name) = (format!("{path}.name"), &channel.name);
             check_name(&key, name, &mut names)?;
-            // Those are the names of the recorder's own counters among the trends.
+            // The recorder's own counters have these names among the trends.
             let own = name.starts_with(COUNTER_PREFIX);
             let expected = format_args!("a name that does not begin with {COUNTER_PREFIX}");
             require(!own, &key, expected, format_args!("{name:?}"))?;
@@ -177,7 +177,8 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
     Ok(())
 }
 
-/// Where a channel's samples go: its link, and the chunks that it shares with others or has alone.
+/// The destination of a channel's samples: its link, and the chunks that it shares with others or
+/// has alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
     /// The link's index.
@@ -210,9 +211,9 @@ pub(crate) fn lanes(links: &[LinkConfig], duration_ns: u64) -> (Vec<Lane>, Vec<u
     (lanes, chunk_lanes)
 }
 
-/// What the names of the recorder's counters begin with, which have trends beside the channels.
+/// The prefix of the names of the recorder's counters, which have trends beside the channels.
 pub(crate) const COUNTER_PREFIX: &str = "catchment:";
-/// Nanoseconds of the shortest slice that is recorded.
+/// Nanoseconds of the shortest slice supported.
 pub(crate) const SLICE_NS_MIN: u64 = NS_PER_MS;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_S: u64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! What can be seen of a recorder while it runs.
+//! The observable state of a running recorder.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,53 +27,53 @@ pub enum State {
     Recording,
     /// Files cannot be written: events are built, discarded and counted until they can.
     Fault {
-        /// What failed, with the path and the system's words.
+        /// The failure, with the path and the system's message.
         reason: String,
     },
     /// The run has ended and its last file is closed.
     Stopped,
 }
 
-/// What the threads of a recorder write and displays read.
+/// The state that the threads of a recorder write and displays read.
 pub(crate) struct Live {
     pub(crate) ledger: LiveLedger,
     pub(crate) threads: Arc<ThreadTimes>,
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
-    // By the numbers of the ledger.
+    // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
-    /// Whether events that begin now are discarded, since somebody paused the run.
+    /// Whether events that begin now are discarded because the run is paused.
     pub(crate) paused: AtomicBool,
-    /// Whether nothing that still comes belongs to the run, which is to end.
+    /// Set when no further arrival can belong to the ending run.
     pub(crate) past_end: AtomicBool,
-    /// Whether the builders wait for nothing, of a run that is to end: what they were given makes
-    /// whole events.
+    /// Whether the builders of an ending run wait for nothing: their fragments form whole events.
     pub(crate) settled: AtomicBool,
-    /// Whether the pause is to end between two events, when sources have had time to be heard.
+    /// Whether the pause is to end between two events, once packets of the sources had time to
+    /// arrive.
     pub(crate) begin: AtomicBool,
-    /// Whether the builders know that what begins belongs to the run.
+    /// Whether the builders know that new events belong to the run.
     pub(crate) recording: AtomicBool,
-    // Of sources and links, by the numbers of the ledger.
+    // For sources and links, indexed by the numbers of the ledger.
     names: Vec<String>,
     reasons: Arc<[Vec<&'static str>]>,
-    // Likewise; none where there is no socket yet, or any more.
+    // Likewise; none if there is no socket yet, or no longer one.
     gauges: Mutex<Vec<Option<SocketGauge>>>,
     state: Mutex<Reported>,
 }
 
-/// Looks at a recorder, also while it starts to end and when it has ended.
+/// Observes a recorder, also while it ends and after it has ended.
 #[derive(Clone, Debug)]
 pub struct Observer(pub(crate) Arc<Live>);
 
 impl Observer {
-    /// The recorder now.
+    /// The recorder's present state.
     pub fn snapshot(&self) -> Snapshot {
         self.0.snapshot()
     }
 
     /// How full each source's and each link's buffer in the kernel is, 0 to 1, in the ledger's
-    /// order; none where that cannot be had, as when the run has ended. A system call for each of
-    /// them: no part of a snapshot, for those who look now and then.
+    /// order; none if unknown, as when the run has ended. It costs a system call for each, and is
+    /// therefore not part of a snapshot.
     pub fn socket_fills(&self) -> Vec<Option<f64>> {
         let gauges = self.0.gauges.lock();
         gauges.iter().map(|gauge| gauge.as_ref().and_then(SocketGauge::fill)).collect()
@@ -88,20 +88,20 @@ struct Reported {
     faults: u64,
     last_fault: Option<String>,
     malformed: Option<MalformedPacket>,
-    /// Who sent to a source without being named in its `from`: the first and the last.
+    /// Senders to a source that its `from` does not name: the first and the last.
     rejected_senders: BTreeMap<u32, (IpAddr, IpAddr)>,
-    /// Two who send to a source's port.
+    /// Two senders to a source's port.
     senders: BTreeMap<u32, SenderPair>,
-    /// Of their turns, and of foreign fragments, how many there were when they were shown last.
+    /// The numbers of their turns and of foreign fragments when they were last shown.
     turns: BTreeMap<u32, (u64, u64)>,
 }
 
 /// The beginning of a packet that was dropped, for diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MalformedPacket {
-    /// The source whose port it came to.
+    /// The source at whose port it arrived.
     pub source: SourceId,
-    /// What was wrong.
+    /// The fault.
     pub reason: String,
     /// Its first bytes, at most 64.
     pub first_bytes: Vec<u8>,
@@ -118,7 +118,7 @@ macro_rules! counters {
         pub struct Counts { $($(#[doc = $doc])* pub $name: u64,)* }
 
         impl Counts {
-            /// All names, in order, and what they count.
+            /// All names, in order, and their meanings.
             pub const NAMES: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($name), concat!($($doc),*)),)*];
 
@@ -143,11 +143,11 @@ counters! {
     events_incomplete,
     /// Incomplete events whose time-out had passed.
     events_timed_out,
-    /// Incomplete events that the sources had moved past.
+    /// Incomplete events that the sources had passed.
     events_overtaken,
     /// Event numbers that no source delivered.
     events_absent,
-    /// Events that are open now.
+    /// Open events.
     events_open,
     /// Slices of channels built with all channels.
     slices_complete,
@@ -155,7 +155,7 @@ counters! {
     slices_incomplete,
     /// Slices that no channel delivered.
     slices_absent,
-    /// Slices that are open now.
+    /// Open slices.
     slices_open,
     /// Slices in frames that were written.
     slices_recorded,
@@ -176,7 +176,7 @@ counters! {
     trend_samples_late,
     /// Rows of trends that are in no file, because the disk refused for too long.
     trend_rows_lost,
-    /// 1 while the next file cannot be made, so that the open one goes on beyond its limits.
+    /// 1 while the next file cannot be made, so that the open one continues beyond its limits.
     next_file_refused,
     /// 1 while the list of the run's files cannot be written.
     file_list_refused,
@@ -189,7 +189,7 @@ pub struct Snapshot {
     pub state: State,
     /// How often recording went into fault.
     pub faults: u64,
-    /// The reason of the newest fault, also when that is over.
+    /// The reason of the newest fault, also after it is over.
     pub last_fault: Option<String>,
     /// The ledger, source by source.
     pub ledger: Ledger,
@@ -198,9 +198,9 @@ pub struct Snapshot {
     pub reasons: Arc<[Vec<&'static str>]>,
     /// Counts beside the ledger.
     pub counts: Counts,
-    /// How each source's and each link's numbers fit to the others', in the ledger's order.
+    /// How the numbers of each source and link fit those of the others, in the ledger's order.
     pub alignment: Vec<Alignment>,
-    /// Who sent fragments that are not a source's own to its port last, by the source's number.
+    /// The last sender of foreign fragments to each source's port, by the source's number.
     pub strangers: BTreeMap<usize, Stranger>,
     /// Every bounded queue and pool: name, level now, highest level, capacity (bytes).
     pub fills: Vec<Fill>,
@@ -210,30 +210,30 @@ pub struct Snapshot {
     pub files: Vec<PathBuf>,
     /// How writes reach the disk: `io_uring direct` and the like.
     pub engine: &'static str,
-    /// What the operator should know, in plain words.
+    /// Warnings for the operator, in plain words.
     pub warnings: Vec<String>,
-    /// How many of them, which are the first, keep their words; those after them have counts that
-    /// grow.
+    /// The number of these, from the first on, whose text is constant; the others contain counts
+    /// that grow.
     pub lasting_warnings: usize,
     /// The malformed packet that was last kept for diagnosis.
     pub malformed: Option<MalformedPacket>,
 }
 
-/// How the numbers of a source or link fit to the others'.
+/// How the numbers of a source or link fit those of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Alignment {
-    /// Whether they do not, so that its fragments are discarded.
+    /// Whether they do not fit, so that its fragments are discarded.
     pub out_of_step: bool,
-    /// Its fragments that wait for the others to come to their numbers, or to confirm them.
+    /// Its fragments that wait for the others to reach or confirm their numbers.
     pub parked_fragments: u64,
-    /// Whether its own sender is the one of two whose fragments carry the flag for it.
+    /// Whether its own sender is the one of two whose fragments carry the flag.
     pub other_sender: bool,
-    /// How often its sender was heard again after another, whose fragments were not told from its
-    /// own.
+    /// How often its sender sent again after another one whose fragments could not be distinguished
+    /// from its own.
     pub sender_turns: u64,
 }
 
-/// The same, as the build agent writes it.
+/// The same, in the form that the build agent writes.
 #[derive(Debug, Default)]
 struct LiveAlignment {
     out_of_step: AtomicBool,
@@ -247,11 +247,11 @@ struct LiveAlignment {
 pub struct Fill {
     /// Its name.
     pub name: String,
-    /// What is in it.
+    /// Its present level.
     pub level: u64,
-    /// The most that was in it.
+    /// The highest level so far.
     pub highest: u64,
-    /// The most that it can hold.
+    /// Its capacity.
     pub capacity: u64,
 }
 
@@ -288,7 +288,7 @@ impl Live {
         }
     }
 
-    /// Pauses the run, or ends the pause now, also where it was to end between two events.
+    /// Pauses the run, or ends the pause now, even if it was to end between two events.
     pub(crate) fn pause(&self, is_paused: bool) {
         self.begin.store(false, Relaxed);
         self.paused.store(is_paused, Relaxed);
@@ -305,12 +305,12 @@ impl Live {
         self.fills.lock().push(fill);
     }
 
-    /// How the buffer of a source's socket is looked at.
+    /// Sets the probe of the buffer of a source's socket.
     pub(crate) fn set_gauge(&self, source: usize, gauge: SocketGauge) {
         self.gauges.lock()[source] = Some(gauge);
     }
 
-    /// Ends all looks at sockets: once this returns none of them is held open for one.
+    /// Ends all probes of sockets: once this returns, no probe holds a socket open.
     pub(crate) fn forget_gauges(&self) {
         self.gauges.lock().fill(None);
     }
@@ -332,7 +332,7 @@ impl Live {
         self.reported().files.retain(|file| file != path);
     }
 
-    /// A frame's writes have completed.
+    /// Counts a frame whose writes have completed.
     pub(crate) fn count_recorded(&self, summary: &FrameSummary, tag: &FrameTag) {
         for (source, counts) in tag.counts.iter().enumerate() {
             let source = SourceId(source as u32);
@@ -360,7 +360,7 @@ impl Live {
         self.reported().disk = Some(disk);
     }
 
-    /// Adds a warning, unless it stands there already or there are very many.
+    /// Adds a warning, unless it is already listed or there are very many.
     pub(crate) fn warn_once(&self, warning: String) {
         let warnings = &mut self.reported().warnings;
         if warnings.len() < WARNINGS_MAX && !warnings.contains(&warning) {
@@ -372,14 +372,14 @@ impl Live {
         self.reported().malformed = Some(packet);
     }
 
-    /// A sender that a source's `from` does not allow.
+    /// Notes a sender that a source's `from` does not allow.
     pub(crate) fn show_rejected_sender(&self, source: SourceId, sender: IpAddr) {
         let mut reported = self.reported();
         reported.rejected_senders.entry(source.0).or_insert((sender, sender)).1 = sender;
     }
 
-    /// Two who send to a source's port: at most one of them is the source. None where there is one
-    /// alone.
+    /// Notes two senders to a source's port, at most one of which is the source. None if there is
+    /// only one.
     pub(crate) fn show_senders(&self, source: SourceId, pair: Option<SenderPair>) {
         let Reported { senders, turns, .. } = &mut *self.reported();
         let Some(pair) = pair else {
@@ -387,7 +387,7 @@ impl Live {
             return;
         };
         senders.insert(source.0, pair);
-        // Where fragments are found foreign, these are counted, and not the turns.
+        // If fragments are found to be foreign, they are counted instead of the turns.
         let foreign = self.ledger.read(source, Entry::FragmentsForeign);
         let (turns_before, foreign_before) =
             turns.insert(source.0, (pair.turns, foreign)).unwrap_or_default();
@@ -455,7 +455,7 @@ impl Live {
         }
     }
 
-    /// What the operator should know of those who send to a source and may not.
+    /// The warning about senders that may not send to a source.
     fn refused(&self, source: u32, who: (IpAddr, IpAddr), ledger: &Ledger) -> Option<String> {
         let source = source as usize;
         let count = ledger.sources.get(source)?[Entry::PacketsRefused];
@@ -474,8 +474,8 @@ impl Live {
     }
 }
 
-/// Whose fragments are not their source's: of two who send to its port the one whose do not fit; or
-/// both, while they send in turn and the fragments of both do.
+/// The senders of foreign fragments: of two senders to a port the one whose fragments do not fit;
+/// or both, while they send in turn and the fragments of both fit.
 fn strangers(
     senders: &BTreeMap<u32, SenderPair>,
     alignment: &[Alignment],
@@ -501,16 +501,16 @@ fn strangers(
     senders.iter().filter_map(stranger).collect()
 }
 
-/// What a run became.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
     /// The run's identity.
     pub run: RunId,
     /// The run's folder.
     pub folder: PathBuf,
-    /// From start to the close of the last file.
+    /// The time from the start to the close of the last file.
     pub seconds: f64,
-    /// The recorder after everything was closed.
+    /// The state of the recorder after everything was closed.
     pub last: Snapshot,
 }
 

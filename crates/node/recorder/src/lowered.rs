@@ -1,5 +1,5 @@
-//! What of a configuration is not had in full, because something else sets a bound to it, or may
-//! not be had when it is needed.
+//! Settings of a configuration that do not take full effect because something else limits them, or
+//! that may not be available when needed.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::config::RecorderConfig;
 use crate::links::ChannelConfig;
 
 impl RecorderConfig {
-    /// What will be less than this configuration says, with both figures and why: a sentence each.
-    /// A recorder says them as warnings when it starts.
+    /// The settings that will be lower than configured, with both figures and the reason, one
+    /// sentence each. A recorder issues them as warnings when it starts.
     pub fn lowered(&self) -> Vec<String> {
         let mut lowered = Vec::new();
         let (sources, links) = (self.sources.len(), self.links.len());
@@ -47,8 +47,8 @@ impl RecorderConfig {
         })
     }
 
-    /// What may go wrong with this configuration here and now: a sentence each. A recorder says
-    /// them when it starts.
+    /// The possible problems of this configuration on this machine now, one sentence each. A
+    /// recorder issues them when it starts.
     pub fn warnings(&self) -> Vec<String> {
         self.memory_short(&SystemMemory::now())
             .into_iter()
@@ -56,8 +56,8 @@ impl RecorderConfig {
             .collect()
     }
 
-    /// Columns to which another rule applies than where the first one that fits did, as it was
-    /// until version 0.1: a sentence for each pair of rules.
+    /// Columns to which another rule applies now than under the order until version 0.1, in which
+    /// the first matching rule applied: a sentence for each pair of rules.
     fn codings_reordered(&self) -> Vec<String> {
         let rules = self.frame.codings.rules();
         let channels = self.links.iter().flat_map(|link| &link.channels).map(|one| &one.name);
@@ -67,7 +67,7 @@ impl RecorderConfig {
             let mut fitting = (0..rules.len()).filter(|&rule| rules[rule].0.fits(name));
             let Some(first) = fitting.next() else { continue };
             let last = fitting.next_back().unwrap_or(first);
-            // A column's own codec, which stands after the patterns, came first before, too.
+            // A column's own codec, listed after the patterns, also took precedence before.
             if !rules[last].0.is_name() && rules[first].1 != rules[last].1 {
                 reordered.entry((first, last)).or_default().push(name);
             }
@@ -86,7 +86,7 @@ impl RecorderConfig {
         reordered.iter().map(sentence).collect()
     }
 
-    /// Whether the budget is more than is to be had now. Others may give some of it back.
+    /// Whether the budget exceeds the memory available now. Other processes may free some.
     fn memory_short(&self, system: &SystemMemory) -> Option<String> {
         let available = system.available_bytes.filter(|bytes| *bytes < self.memory_bytes)?;
         Some(format!(
@@ -97,7 +97,7 @@ impl RecorderConfig {
         ))
     }
 
-    /// Whether channels have more in a frame than memory lets be compressed at once.
+    /// Whether channels have more bytes in a frame than memory allows to be compressed at once.
     fn lowered_compression(&self) -> Option<String> {
         let channels = || self.links.iter().flat_map(|link| &link.channels);
         let frame_s = self.frame.duration_ns as f64 / 1e9;
@@ -167,7 +167,7 @@ impl RecorderConfig {
     }
 }
 
-/// What a channel brings.
+/// The data rate of a channel.
 fn bytes_per_s(channel: &ChannelConfig) -> f64 {
     channel.rate.num() as f64 / channel.rate.den() as f64 * channel.sample_bytes() as f64
 }

@@ -1,8 +1,8 @@
-//! Fragments that go on over many packets, and are put together where they will stay.
+//! Fragments that span many packets, assembled in their final place.
 //!
-//! The first part of a fragment takes chunks for all of it; each part is copied once, to where it
-//! belongs, whatever the order. A fragment is described when all its bytes are there. One of which
-//! parts are lost is given up after a time-out, or when too many others have begun.
+//! The first part of a fragment takes chunks for the whole; each part is copied once, to its place,
+//! in any order. A descriptor is made when all bytes have arrived. A fragment that lacks parts is
+//! abandoned after a time-out, or when too many others have begun.
 //!
 //! Limits: [`OPEN_MAX`] fragments of a source at a time, in [`GAPS_MAX`] pieces each.
 
@@ -16,11 +16,11 @@ use catchment_wire::{Part, PartFlags};
 use crate::ingest::Ingest;
 use crate::pool::Chunk;
 
-/// Fragments of one source that are put together at a time.
+/// Fragments of one source that are assembled at a time.
 const OPEN_MAX: usize = 16;
-/// Pieces without a gap that one fragment may have, before it is given up.
+/// Pieces without a gap that one fragment may have before it is abandoned.
 const GAPS_MAX: usize = 4_096;
-/// Fragments that are remembered when they are closed, since parts of them may come again.
+/// Closed fragments that are remembered, since parts of them may arrive again.
 const CLOSED_MAX: usize = 64;
 
 /// The unfinished fragments of one source.
@@ -28,7 +28,7 @@ const CLOSED_MAX: usize = 64;
 pub(crate) struct Parts {
     open: Vec<Open>,
     closed: VecDeque<Closed>,
-    /// Memory of fragments before.
+    /// The closed fragments.
     spare: Vec<Open>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Parts {
 pub(crate) struct Arrived<'a> {
     pub(crate) part: &'a Part,
     pub(crate) bytes: &'a [u8],
-    /// [`FragmentFlags::SENT_ONCE`] where its packet is known to be none that came before; or 0.
+    /// [`FragmentFlags::SENT_ONCE`] if its packet is known not to be a repetition; or 0.
     pub(crate) packet_flags: u8,
 }
 
@@ -45,18 +45,18 @@ struct Open {
     number: u64,
     fragment_bytes: u64,
     chunks: Vec<Chunk>,
-    /// What has come, in order, without neighbours that touch.
+    /// The ranges that have arrived, in order; adjacent ones are merged.
     pieces: Vec<Range<u64>>,
     tag: u8,
     flags: u8,
     packet_flags: u8,
-    /// When anything new of it came last.
+    /// When a new part of it last arrived.
     touched_ns: u64,
 }
 
 struct Closed {
     number: u64,
-    /// Whether it was given up or had no memory: parts of it that come now are new.
+    /// Whether it was abandoned or had no memory: parts of it that arrive now are new.
     dropped: bool,
 }
 
@@ -72,8 +72,8 @@ impl Parts {
         open.is_some_and(|open| open.fragment_bytes != part.fragment_bytes)
     }
 
-    /// Takes a part, which has passed all checks. The fragment's descriptor if that was what it
-    /// lacked.
+    /// Takes a part that has passed all checks. Returns the fragment's descriptor if it is now
+    /// complete.
     pub(crate) fn take(
         &mut self,
         ingest: &mut Ingest,
@@ -114,7 +114,7 @@ impl Parts {
         Some(fragment)
     }
 
-    /// Gives up the fragments of which nothing has come for that long.
+    /// Abandons the fragments of which nothing has arrived for that long.
     pub(crate) fn expire(&mut self, ingest: &mut Ingest, socket: usize, timeout_ns: u64) {
         let before_ns = ingest.now_ns().saturating_sub(timeout_ns);
         while let Some(index) = self.open.iter().position(|open| open.touched_ns < before_ns) {
@@ -122,15 +122,15 @@ impl Parts {
         }
     }
 
-    /// Gives up all fragments: nothing will come any more.
+    /// Abandons all fragments: nothing more will arrive.
     pub(crate) fn end(&mut self, ingest: &mut Ingest, socket: usize) {
         while !self.open.is_empty() {
             self.give_up(ingest, socket, 0);
         }
     }
 
-    /// Begins a fragment with its first part, unless the part is one of a fragment that was closed,
-    /// or there is no memory.
+    /// Begins a fragment with its first part, unless the part belongs to a closed fragment or there
+    /// is no memory.
     fn begin(
         &mut self,
         ingest: &mut Ingest,
@@ -138,8 +138,8 @@ impl Parts {
         &Arrived { part, bytes, packet_flags }: &Arrived<'_>,
     ) -> Option<usize> {
         let counts = ingest.counts(socket);
-        // A new packet with the number of a fragment that is whole: the source counts anew, and
-        // what that means is for the builder to say.
+        // A new packet that carries the number of a completed fragment: the source has restarted
+        // its numbering, and the builder decides what follows.
         let closed = self.closed.iter().rev().find(|closed| closed.number == part.number);
         let sent_once = packet_flags & FragmentFlags::SENT_ONCE != 0;
         if let Some(closed) = closed.filter(|closed| closed.dropped || !sent_once) {
@@ -191,12 +191,12 @@ impl Parts {
     }
 }
 
-/// Adds a range to those that have come, and returns how many of its bytes are new.
+/// Adds a range to those that have arrived, and returns how many of its bytes are new.
 fn add_piece(pieces: &mut Vec<Range<u64>>, range: Range<u64>) -> u64 {
     if range.is_empty() {
         return 0;
     }
-    // In order, as they nearly always come: the last piece grows.
+    // In order, as they nearly always arrive: the last piece grows.
     if let Some(last) = pieces.last_mut()
         && last.end == range.start
     {

@@ -1,14 +1,14 @@
-//! The memory that payload waits in: chunks of one size, taken by receive agents and given back by
-//! the build agent.
+//! The memory in which payload waits: chunks of one size, taken by receive agents and freed by the
+//! build agent.
 //!
 //! The pool is one mapping, made at start. Its chunks are handed out last in, first out, so that a
 //! recorder that keeps up works in the same few megabytes, which stay in the cache and need no new
 //! pages. A chunk belongs to one *lane* at a time: an event source, a fast channel, or all slow
 //! channels of a link together. No source may hold more than [`ChunkPool::share`], eight times its
-//! equal share, so that one source that runs away cannot take what the others need.
+//! equal share, so that one source that floods cannot take the memory that the others need.
 //!
-//! A fragment that is put together of parts has chunks of its own, which make a *chain*: its offset
-//! names the first chunk, and each chunk the next one. Chains are resolved into ranges of bytes
+//! A fragment assembled from parts has chunks of its own, which form a *chain*: its offset names
+//! the first chunk, and each chunk the next one. Chains are resolved into ranges of bytes
 //! ([`ChunkPool::ranges`]) where payload is touched; the builder carries them like any offset.
 //!
 //! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
@@ -24,8 +24,8 @@ use catchment_builder::Span;
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
 
-/// Populated when the pool is made; chunks are handed out from here first. More would make the
-/// start slow: where a host lends the memory, its first touch may run at 0.4 GB/s.
+/// Populated when the pool is made; chunks are handed out from here first. More would slow down the
+/// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
 /// Populated at a time later: a huge page, so that the lock on the process' memory is not held
 /// long.
@@ -63,12 +63,12 @@ pub(crate) struct Chunk {
 }
 
 impl ChunkPool {
-    /// A pool of about that many bytes, of which so many lanes of so many sources fill chunks,
-    /// which have the larger of two sizes where each lane can have 16 of them. Each source may hold
-    /// two fragments of `longest_bytes`, whatever its share.
+    /// A pool of about `bytes` bytes for these lanes and sources. Chunks have the larger of two
+    /// sizes if each lane can have 16 of them. Each source may hold two fragments of
+    /// `longest_bytes`, whatever its share.
     ///
     /// # Errors
-    /// The system's, where it refuses the memory.
+    /// The system's error if it refuses the memory.
     pub(crate) fn new(
         name: &str,
         bytes: u64,
@@ -112,7 +112,7 @@ impl ChunkPool {
         Ok(pool)
     }
 
-    /// Up to where the pages were provided when the pool was made.
+    /// The offset up to which pages were provided when the pool was made.
     pub(crate) fn populated_at_start(&self) -> usize {
         self.memory_bytes.min(POPULATED_BYTES)
     }
@@ -121,7 +121,7 @@ impl ChunkPool {
     /// 0 at the pool's end.
     ///
     /// # Errors
-    /// The system's, where it has less memory than was promised.
+    /// The system's error if it has less memory than it promised.
     pub(crate) fn populate_step(&self, from: usize) -> io::Result<usize> {
         let end = self.memory_bytes.min(from + POPULATE_STEP_BYTES);
         if from < end {
@@ -174,7 +174,7 @@ impl ChunkPool {
         Some(Chunk { id, used: 0 })
     }
 
-    /// Gives chunks back. Nobody may use an offset within them any more.
+    /// Frees chunks. Offsets within them must no longer be used.
     fn give_back(&self, ids: &[u32]) {
         if ids.is_empty() {
             return;
@@ -188,8 +188,8 @@ impl ChunkPool {
         (offset >> self.chunk_bytes.trailing_zeros()) as u32
     }
 
-    /// Appends to a chunk, at a multiple of `align`, a power of two: the offset of the first byte,
-    /// or none if they do not fit.
+    /// Appends to a chunk, at a multiple of `align`, a power of two. Returns the offset of the
+    /// first byte, or none if the bytes do not fit.
     #[inline]
     pub(crate) fn append(&self, chunk: &mut Chunk, bytes: &[u8], align: usize) -> Option<u64> {
         let begin = (chunk.used + align - 1) & !(align - 1);
@@ -208,8 +208,8 @@ impl ChunkPool {
         Some(offset as u64)
     }
 
-    /// Takes so many chunks for a fragment that will be put together in them; none, where there are
-    /// not so many.
+    /// Takes the chunks for a fragment of `bytes` bytes that is assembled in them; false, and none,
+    /// if fewer are free.
     pub(crate) fn take_chain(&self, bytes: u64, chunks: &mut Vec<Chunk>) -> bool {
         let count = bytes.div_ceil(self.chunk_bytes as u64);
         let mut free = self.free.lock();
@@ -222,7 +222,7 @@ impl ChunkPool {
         true
     }
 
-    /// Copies a part of a fragment to where it belongs in the chain of the fragment's chunks.
+    /// Copies a part of a fragment to its place in the chain of the fragment's chunks.
     ///
     /// # Panics
     /// A part beyond the chain's end.
@@ -242,7 +242,7 @@ impl ChunkPool {
         }
     }
 
-    /// Makes the chunks a chain that the build agent will give back: the fragment's offset.
+    /// Makes the chunks a chain that the build agent will free, and returns the fragment's offset.
     pub(crate) fn link(&self, chunks: &mut Vec<Chunk>) -> u64 {
         for pair in chunks.windows(2) {
             self.next[pair[0].id as usize].store(pair[1].id, Relaxed);
@@ -252,26 +252,26 @@ impl ChunkPool {
         CHAIN | u64::from(first) << 32
     }
 
-    /// Takes back chunks of which no byte was published.
+    /// Frees chunks of which no byte was published.
     pub(crate) fn take_back(&self, chunks: &mut Vec<Chunk>) {
         let ids: Vec<u32> = chunks.drain(..).map(|chunk| chunk.id).collect();
         self.give_back(&ids);
     }
 
-    /// Ranges of bytes are needed no more: the build agent will free their chunks.
+    /// Marks ranges as no longer needed; the build agent frees their chunks.
     pub(crate) fn release(&self, spans: &[Span]) {
         if !spans.is_empty() {
             self.released.lock().extend_from_slice(spans);
         }
     }
 
-    /// Takes the ranges that were released since the last call; `empty` is what is kept instead.
+    /// Takes the ranges released since the last call and keeps `empty` in their place.
     pub(crate) fn take_released(&self, empty: Vec<Span>) -> Vec<Span> {
         std::mem::replace(&mut *self.released.lock(), empty)
     }
 
-    /// The ranges of bytes that a fragment, or joined neighbours, stand in: one, or one for each
-    /// chunk of a chain.
+    /// The ranges of bytes of a fragment, or of joined neighbours: one, or one for each chunk of a
+    /// chain.
     pub(crate) fn ranges(&self, span: Span) -> impl Iterator<Item = Span> + '_ {
         let is_chain = span.offset & CHAIN != 0;
         let mut chunk = ((span.offset & !CHAIN) >> 32) as u32;
@@ -304,7 +304,7 @@ impl ChunkPool {
     pub(crate) unsafe fn bytes(&self, offset: u64, bytes: u64) -> &[u8] {
         let end = offset.checked_add(bytes);
         assert!(end.is_some_and(|end| end <= self.memory_bytes as u64), "a range of the pool");
-        // SAFETY: the range lies in the mapping and, by the caller's promise, nobody writes to it.
+        // SAFETY: the range lies in the mapping and, by the caller's promise, is not written to.
         unsafe {
             std::slice::from_raw_parts(self.memory.add(offset as usize).as_ptr(), bytes as usize)
         }
@@ -318,10 +318,10 @@ impl Drop for ChunkPool {
     }
 }
 
-/// Which chunks are still needed; kept by the build agent alone.
+/// Which chunks are still needed; used by the build agent alone.
 ///
-/// A chunk is given back when its lane has gone on to another and all its bytes were written to a
-/// frame or discarded.
+/// A chunk is freed when its lane has moved on to another and all its bytes were written to a frame
+/// or discarded.
 pub(crate) struct ChunkUse {
     pending_bytes: Vec<u32>,
     /// The chunk that each lane fills.
@@ -334,7 +334,8 @@ pub(crate) struct ChunkUse {
     freed: Vec<u32>,
 }
 
-/// How many chunks each source holds: counted up by receive agents, down by the build agent.
+/// How many chunks each source holds: receive agents increase the count, the build agent decreases
+/// it.
 #[derive(Debug)]
 pub(crate) struct Held(Box<[AtomicU32]>);
 
@@ -388,7 +389,7 @@ impl ChunkUse {
         self.pending_bytes[chunk as usize] += bytes;
     }
 
-    /// The chunks of a chain hold nothing else: none of them is one that its lane fills.
+    /// The chunks of a chain hold nothing else: the lane is filling none of them.
     #[cold]
     fn chain_arrived(&mut self, pool: &ChunkPool, lane: u32, span: Span) {
         for Span { offset, bytes } in pool.ranges(span) {
@@ -398,9 +399,9 @@ impl ChunkUse {
         }
     }
 
-    /// A fragment, or a range of bytes, which may span chunks, is needed no more.
+    /// Marks a fragment, or a range of bytes that may span chunks, as no longer needed.
     pub(crate) fn done(&mut self, pool: &ChunkPool, offset: u64, bytes: u64) {
-        // Looks up the next chunk of a chain before this one is given back.
+        // Looks up the next chunk of a chain before this one is freed.
         for Span { offset, bytes } in pool.ranges(Span { offset, bytes }) {
             self.range_done(pool, offset, bytes);
         }
@@ -423,7 +424,7 @@ impl ChunkUse {
         }
     }
 
-    /// Gives back what became free.
+    /// Frees the chunks that are no longer needed.
     pub(crate) fn give_back(&mut self, pool: &ChunkPool) {
         pool.give_back(&self.freed);
         self.freed.clear();

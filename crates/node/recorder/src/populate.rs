@@ -1,8 +1,9 @@
-//! The populate agent: has the system provide the pages of the pools that the start did not.
+//! The populate agent: makes the system provide the pages of the pools that were not provided at
+//! the start.
 //!
-//! A page that is first touched by a receive agent costs it more than the data that go there, and
-//! that is when the disk is slow and memory is needed. So they are touched before, step by step, in
-//! a fifth of a CPU at most.
+//! The first touch of a page costs a receive agent more than copying the data to it, and it happens
+//! when the disk is slow and memory is needed. Pages are therefore touched in advance, step by
+//! step, with a fifth of a CPU at most.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,15 +14,15 @@ use catchment_agent::{Agent, Work};
 use crate::live::Live;
 use crate::pool::ChunkPool;
 
-/// For every step, pauses of so many times its length.
+/// The pause after a step, as a multiple of its length.
 const PAUSES: u64 = 4;
 
 /// Touches the pools' memory, one after the other.
 pub(crate) struct Populate {
     pools: VecDeque<Arc<ChunkPool>>,
-    /// How far the first pool is.
+    /// The progress in the first pool.
     populated_bytes: usize,
-    /// When the last step began, until the pause after it has.
+    /// When the last step began, until the pause after it begins.
     began_ns: Option<u64>,
     live: Arc<Live>,
     stop: Arc<AtomicBool>,
@@ -60,7 +61,7 @@ impl Agent for Populate {
                 self.began_ns = Some(now_ns);
             }
             Err(error) => {
-                self.live.warn_once(format!("the memory budget cannot be had in full: {error}"));
+                self.live.warn_once(format!("the memory budget is not available in full: {error}"));
                 self.next_pool();
             }
         }

@@ -1,8 +1,8 @@
-//! Counts what arrives while no run is open: whether a detector is there is seen before a run
+//! Counts arriving data while no run is open, so that a missing detector is noticed before a run
 //! begins.
 //!
-//! Nothing is decoded or kept, and the sockets are closed before a run opens its own. What is
-//! counted here stands in no ledger, since it belongs to no run.
+//! Nothing is decoded or kept, and the sockets are closed before a run opens its own. These counts
+//! are in no ledger, since they belong to no run.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::allow_list::AllowList;
 use crate::config::RecorderConfig;
 use crate::recorder::RecorderError;
 
-/// How long datagrams gather before they are looked at: a few times a second is enough, and costs
-/// little. What a full socket drops meanwhile is counted, too.
+/// How long datagrams gather before they are counted: a few times a second is enough and costs
+/// little. Datagrams that a full socket drops meanwhile are counted, too.
 const GATHER: Duration = Duration::from_millis(20);
 const SOCKET_BYTES: usize = 1 << 20;
 const IDLE_NS: u64 = 100_000_000;
 
-/// What has arrived for one source or link.
+/// The data that arrived for one source or link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
     /// Datagrams, those that the kernel dropped included.
@@ -41,7 +41,7 @@ pub struct Preflight {
     threads: Threads,
 }
 
-/// What a [`Preflight`] has counted; cheap to clone.
+/// The counts of a [`Preflight`]; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     counters: Arc<[(AtomicU64, AtomicU64)]>,
@@ -49,10 +49,10 @@ pub struct Arrivals {
 }
 
 impl Preflight {
-    /// Opens the sockets, with the networks that each takes datagrams from, and begins to count.
+    /// Opens the sockets, with the networks from which each accepts datagrams, and begins to count.
     ///
     /// # Errors
-    /// An address that cannot be had, or no thread.
+    /// An address that cannot be bound, or a thread that cannot be started.
     pub fn start(config: &RecorderConfig) -> Result<Self, RecorderError> {
         let sources = config.sources.iter().map(|one| (one.address, &one.from));
         let (addresses, allowed): (Vec<SocketAddr>, Vec<AllowList>) = sources
@@ -90,7 +90,7 @@ impl Preflight {
         Ok(Self { arrivals, stop, threads })
     }
 
-    /// What has been counted, also later.
+    /// A handle to the counts, also later ones.
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals.clone()
     }
@@ -99,13 +99,14 @@ impl Preflight {
 impl Drop for Preflight {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        // It has nothing that could panic; if it did, nothing was lost but its counts.
+        // Nothing in it can panic; if it did, only its counts would be lost.
         let _failed = self.threads.join();
     }
 }
 
 impl Arrivals {
-    /// Since the sockets were opened: sources first, then links, as they are configured.
+    /// The counts since the sockets were opened: sources first, then links, in the order of the
+    /// configuration.
     pub fn now(&self) -> Vec<Arrived> {
         let arrived = |(packets, bytes): &(AtomicU64, AtomicU64)| Arrived {
             packets: packets.load(Relaxed),
@@ -151,7 +152,7 @@ impl<I: Ingress> Agent for Count<I> {
     }
 }
 
-/// No run is open that could report anything: its own threads will.
+/// While no run is open there is nothing to report; a run's own threads will.
 struct Unheard;
 
 impl ThreadEvents for Unheard {

@@ -1,9 +1,8 @@
 //! The receive agent: from datagrams to fragments in chunks.
 //!
-//! For every datagram: decode, copy each fragment to the end of its source's chunk, and pass a
-//! 24-byte descriptor on (`ingest.rs`). The cycle here is the same for every protocol; what a
-//! datagram says is for an [`Intake`]: of event sources (`event_intake.rs`) or of links
-//! (`link.rs`).
+//! For every datagram: decode it, copy each fragment to the end of its source's chunk, and pass on
+//! a 24-byte descriptor (`ingest.rs`). The cycle here is the same for every protocol; an [`Intake`]
+//! interprets datagrams, of event sources (`event_intake.rs`) or of links (`link.rs`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,22 +14,23 @@ use catchment_model::Entry;
 use crate::allow_list::AllowList;
 use crate::ingest::Ingest;
 
-/// How long a cycle may be away while nothing arrives: how fast the agent sees that it should stop.
+/// The longest time to the next cycle while nothing arrives; the agent notices a stop within this
+/// time.
 const IDLE_NS: u64 = 20_000_000;
-/// The same while it is stopping.
+/// The same while the agent is stopping.
 const STOPPING_NS: u64 = 1_000_000;
-/// How long a full ring of descriptors is left to the build agent.
+/// The time to the next cycle while the ring of descriptors is full.
 const RING_FULL_NS: u64 = 200_000;
-/// After the stop, sockets must have been empty for this long before they count as drained, where
-/// all sources have come to the same event, and it is whole. Otherwise a sender stands still, and
-/// they must have been empty for the builder's time-out, after which no event waits.
+/// After the stop, sockets count as drained once they have been empty for this long, if all sources
+/// have reached the same event and it is whole. Otherwise a sender has stalled, and the sockets
+/// must have been empty for the builder's time-out, after which no event waits.
 const DRAIN_QUIET_NS: u64 = 50_000_000;
-/// How often the ingress is asked for its drop counts.
+/// How often the drop counts of the ingress are read.
 const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
-/// How long sources that go on sending after the stop can hold it up.
+/// How long sources that continue to send can delay the stop.
 const DRAIN_MAX_NS: u64 = 1_500_000_000;
 
-/// Receives from some endpoints.
+/// Receives from its share of the endpoints.
 pub(crate) struct Receive<I, T> {
     ingress: I,
     intake: T,
@@ -47,49 +47,49 @@ pub(crate) struct Receive<I, T> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Receiving,
-    /// Told to stop: since when, and since when nothing has come.
+    /// The stop was requested: since when, and since when nothing has arrived.
     Draining {
         since_ns: u64,
         quiet_ns: Option<u64>,
     },
-    /// What the endpoints have now is the last that is taken, unless it shows that a sender goes
-    /// on.
+    /// The present contents of the endpoints are the last to be taken, unless they show that a
+    /// sender continues.
     Last {
         since_ns: u64,
     },
-    /// Only descriptors are left to be passed on.
+    /// Only descriptors remain to be passed on.
     PassingOn,
 }
 
-/// What becomes of datagrams.
+/// Interprets datagrams.
 pub(crate) trait Intake: Send {
-    /// A datagram came to that endpoint.
+    /// A datagram arrived at that endpoint.
     fn datagram(&mut self, endpoint: usize, bytes: &[u8]);
 
-    /// What comes to that endpoint from now on comes from another sender than before, whether it
-    /// can be decoded or not.
+    /// From now on, datagrams at that endpoint are from another sender than before, whether or not
+    /// they can be decoded.
     fn sender_changed(&mut self, _endpoint: usize, _sender: Option<SocketAddr>) {}
 
-    /// Where its counts and descriptors go.
+    /// The destination of its counts and descriptors.
     fn ingest(&mut self) -> &mut Ingest;
 
-    /// Whether what has come makes whole events.
+    /// Whether the data received so far form whole events.
     fn is_settled(&mut self) -> bool {
         self.ingest().is_settled()
     }
 
-    /// A cycle begins at that time.
+    /// Begins a cycle at that time.
     fn begin_cycle(&mut self, now_ns: u64) {
         self.ingest().begin_cycle(now_ns);
     }
 
-    /// No datagram will come any more.
+    /// No further datagram will arrive.
     fn end(&mut self) {}
 }
 
 impl<I: Ingress, T: Intake> Receive<I, T> {
-    /// The ingress has its endpoints in the intake's order, and each takes datagrams from those who
-    /// are allowed.
+    /// The endpoints of the ingress are in the intake's order; `allowed` has the permitted senders
+    /// of each.
     pub(crate) fn new(
         ingress: I,
         intake: T,
@@ -102,8 +102,8 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
         Self { ingress, intake, allowed, senders, stop, timeout_ns, drops_asked_ns: 0, stage }
     }
 
-    /// Takes what has arrived, as far as there is room for its descriptors; also how many datagrams
-    /// came from those who may send.
+    /// Takes the datagrams that have arrived, as far as there is room for their descriptors. Also
+    /// returns how many came from permitted senders.
     fn take(&mut self) -> (Received, u64) {
         let Self { intake, allowed, senders, .. } = self;
         let mut accepted = 0;
@@ -140,7 +140,7 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
         (received, accepted)
     }
 
-    /// How far the end is, after a cycle in which so much was accepted.
+    /// The stage of the stop after a cycle that accepted `accepted` datagrams.
     fn next_stage(&mut self, now_ns: u64, accepted: u64) -> Stage {
         if !self.stop.load(Relaxed) {
             return Stage::Receiving;
@@ -159,15 +159,15 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
         Stage::Draining { since_ns, quiet_ns }
     }
 
-    /// Whether nothing more is taken, whatever still comes. The stop was at `since_ns`.
+    /// Whether reception ends, whatever still arrives. The stop was at `since_ns`.
     fn is_over(&mut self, now_ns: u64, since_ns: u64) -> bool {
         now_ns - since_ns >= DRAIN_MAX_NS || self.intake.ingest().is_past_end()
     }
 }
 
 impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
-    /// Receives until told to stop and the endpoints are empty, or not empty for too long. Dropping
-    /// the agent, and with it the ring's end, tells the build agent.
+    /// Receives until a stop is requested and the endpoints are empty, or have not become empty in
+    /// time. Dropping the agent, and with it the ring's end, tells the build agent.
     fn work(&mut self, now_ns: u64) -> Work {
         self.intake.begin_cycle(now_ns);
         if self.stage == Stage::PassingOn {
@@ -176,7 +176,7 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
                 false => Work::blocked_until(1, now_ns + RING_FULL_NS),
             };
         }
-        // No later datagram reports those that an endpoint drops last.
+        // No later datagram reports the last drops of an endpoint.
         let mut last = matches!(self.stage, Stage::Last { .. });
         if last || now_ns.saturating_sub(self.drops_asked_ns) >= REFRESH_DROPS_EVERY_NS {
             self.ingress.refresh_drops();
@@ -188,7 +188,7 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
             && accepted > 0
             && !self.is_over(now_ns, since_ns)
         {
-            // It came after the look that found nothing: the rest of its event may follow.
+            // It arrived after the poll that found nothing: the rest of its event may follow.
             self.stage = Stage::Draining { since_ns, quiet_ns: None };
             last = false;
         }

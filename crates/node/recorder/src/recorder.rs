@@ -24,10 +24,10 @@ use crate::sockets::Sockets;
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
 
-/// How often it is looked whether the build agent has begun the run.
+/// How often [`Recorder::begin_between_events`] checks whether the build agent has begun the run.
 const BEGUN_POLL: Duration = Duration::from_millis(5);
 
-/// A recorder that runs.
+/// A running recorder.
 #[derive(Debug)]
 pub struct Recorder {
     run: RunId,
@@ -40,7 +40,7 @@ pub struct Recorder {
     threads: Threads,
 }
 
-/// Why a recorder did not start, or did not end in order.
+/// Why a recorder did not start or did not end in order.
 #[derive(Debug, thiserror::Error)]
 pub enum RecorderError {
     /// A value that cannot work.
@@ -49,10 +49,10 @@ pub enum RecorderError {
     /// The builder refused its part of the configuration.
     #[error("build: {0}")]
     Build(#[from] catchment_builder::ConfigError),
-    /// A socket could not be had.
+    /// A socket could not be opened.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The disk could not be had, or the first file not be opened.
+    /// The disk is not usable, or the first file could not be opened.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The run's folder could not be made.
@@ -72,7 +72,7 @@ pub enum RecorderError {
     /// The system refused memory, randomness or a thread.
     #[error("{what}: {source}")]
     System {
-        /// What was asked for.
+        /// The requested resource.
         what: &'static str,
         /// The system's error.
         source: io::Error,
@@ -89,13 +89,13 @@ impl Recorder {
     /// Opens the sockets and the first file, and starts recording.
     ///
     /// # Errors
-    /// Anything that would keep it from recording now; nothing is left running.
+    /// Anything that prevents recording now; nothing is left running.
     pub fn start(config: RecorderConfig) -> Result<Self, RecorderError> {
         Self::begin(config, false)
     }
 
     /// As [`Recorder::start`], but paused: everything is open, and nothing is recorded until
-    /// [`Recorder::pause`] says so.
+    /// [`Recorder::pause`] ends the pause.
     ///
     /// # Errors
     /// As [`Recorder::start`].
@@ -158,8 +158,8 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Starts a thread for each agent, the last one in the data's way first: they end in the
-    /// reverse order.
+    /// Starts a thread for each agent, from the last one on the data path to the first; they end in
+    /// the reverse order.
     fn start_threads(
         &mut self,
         config: &RecorderConfig,
@@ -201,7 +201,7 @@ impl Recorder {
         &self.folder
     }
 
-    /// Where each source must send to, in the sources' order, and then each link.
+    /// The target address of each source, in the sources' order, and then of each link.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -211,52 +211,51 @@ impl Recorder {
         &self.granted_bytes
     }
 
-    /// Its counts beside the ledger, for whoever wants them often: they are read and nothing is
-    /// locked.
+    /// Counters outside the ledger, for frequent polling; reading them takes no lock.
     pub fn counts(&self) -> Counts {
         self.live.counters.read()
     }
 
     /// Discards and counts events that begin from now on (`fragments_discarded_paused`), or records
-    /// them again. No event is split: those that have begun are built to their end.
+    /// them again. No event is split: events that have begun are built completely.
     pub fn pause(&self, paused: bool) {
         self.live.pause(paused);
     }
 
-    /// Begins to record what a recorder that was started paused receives. Sources that were sending
-    /// already are heard within a quarter of a second after the sockets were opened, and then the
-    /// run begins between two events; without any it begins after that time. What is sent after
-    /// this has returned belongs to the run.
+    /// Begins the run of a recorder that was started paused. Packets of sources that were already
+    /// sending arrive within a quarter of a second after the sockets were opened, and then the run
+    /// begins between two events; without such sources it begins after that time. Data that are
+    /// sent after this call has returned belong to the run.
     pub fn begin_between_events(&self) {
         let live = &self.live;
         live.begin.store(true, Relaxed);
         let is_begun = || {
-            // A pause that was asked for meanwhile ends the wait, too.
+            // A pause that was requested in the meantime also ends the wait.
             !live.begin.load(Acquire) && (live.recording.load(Acquire) || live.paused.load(Relaxed))
         };
-        // A build agent that has failed will not begin it, and is reported elsewhere.
+        // A failed build agent will not begin the run; its failure is reported elsewhere.
         while !is_begun() && !self.threads.has_ended("build") {
             std::thread::sleep(BEGUN_POLL);
         }
     }
 
-    /// What others look at it with.
+    /// A handle with which others observe the recorder.
     pub fn observer(&self) -> Observer {
         Observer(Arc::clone(&self.live))
     }
 
-    /// The recorder now.
+    /// The recorder's present state.
     pub fn snapshot(&self) -> Snapshot {
         self.live.snapshot()
     }
 
-    /// Ends the run: what is in the sockets is still received, open events are closed, the last
-    /// file gets its table of contents. Where sources go on sending, the run ends between two
-    /// events (`run_gate.rs`), and what comes for later ones is discarded
+    /// Ends the run: datagrams in the sockets are still received, open events are closed, and the
+    /// last file gets its table of contents. If sources continue to send, the run ends between two
+    /// events (`run_gate.rs`), and fragments of later events are discarded
     /// (`fragments_discarded_paused`).
     ///
     /// # Errors
-    /// [`RecorderError::Thread`] if a thread had failed. Lost data are no error here: see the
+    /// [`RecorderError::Thread`] if a thread had failed. Lost data are not an error here: see the
     /// ledger.
     pub fn stop(mut self) -> Result<RunSummary, RecorderError> {
         self.stop.store(true, Relaxed);
@@ -282,7 +281,7 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// A recorder that is dropped without [`Recorder::stop`] ends its threads in the same order.
+    /// A recorder dropped without [`Recorder::stop`] ends its threads in the same order.
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         // A panic was printed when it happened, and there is no caller to return it to.
@@ -297,7 +296,7 @@ impl std::fmt::Debug for Live {
     }
 }
 
-/// What the agents' threads sleep on.
+/// The objects on which the agents' threads sleep.
 struct Parking {
     /// The receive agents'.
     readiness: Vec<Readiness>,
@@ -305,7 +304,7 @@ struct Parking {
     disk: DiskSleeper,
 }
 
-/// What becomes of threads, as the operator sees it.
+/// What the operator learns about threads.
 struct Events(Arc<Live>);
 
 impl ThreadEvents for Events {
@@ -319,7 +318,7 @@ impl ThreadEvents for Events {
     }
 }
 
-/// The disk that the run is written to.
+/// The disk to which the run is written.
 fn open_disk(config: &RecorderConfig, live: &Live) -> Result<Disk, DiskError> {
     let threads = Some(Arc::clone(&live.threads));
     let disk = Disk::new(DiskConfig { threads, ..disk_config(&config.write) })?;
@@ -330,7 +329,7 @@ fn open_disk(config: &RecorderConfig, live: &Live) -> Result<Disk, DiskError> {
     Ok(disk)
 }
 
-/// The trend agent, and the way to it.
+/// The trend agent and the queue to it.
 fn trends(
     config: &RecorderConfig,
     identity: &RunIdentity,
@@ -342,7 +341,7 @@ fn trends(
     Ok((feed, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?))
 }
 
-/// A thread that sleeps on that whenever there is nothing to do.
+/// A thread that sleeps on `park` when it has no work.
 fn plan(name: &str, park: impl Park + 'static) -> Plan {
     let (name, park) = (name.to_owned(), Box::new(park));
     Plan { name, cpu: None, priority: None, idle: Idle::default(), park }

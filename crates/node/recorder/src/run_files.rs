@@ -1,8 +1,8 @@
-//! The files of a run as they are written: the current one, those that are being closed, the next
-//! one, and what becomes of all of them when the disk is slow, full, broken or gone.
+//! The files of a run while it is written: the current one, those being closed, the next one, and
+//! the handling of a disk that is slow, full, broken or gone.
 //!
 //! Frames are streamed into the current file by their owner, between [`RunFiles::begin_frame`] and
-//! [`RunFiles::frame_copied`]; meanwhile no file is changed.
+//! [`RunFiles::frame_copied`]; the current file does not change in between.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,19 +23,19 @@ use crate::live::{Live, State};
 
 /// How long recording stays in fault before the next file is tried.
 const RETRY_NS: u64 = 1_000_000_000;
-/// How often the run's last frame, or a file's table of contents, is tried.
+/// The number of attempts to write the run's last frame, or a file's table of contents.
 const TRIES_MAX: u32 = 3;
-/// What is said where the run's last frame could not be written.
+/// The message when the run's last frame could not be written.
 const NOT_WHOLE: &str = "the last counts of the ledger could not be written, so that the last file \
                          has no table of contents: `catchment repair` closes it";
-/// How often the disk is looked at.
+/// The interval between checks of the disk.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Tables of contents that a file may come to while the next one cannot be made, each of
-/// [`Sizes::toc_bytes_max`](crate::Sizes::toc_bytes_max): they are kept in memory, 512 MiB in all.
-/// Hours of small frames, in which the alarm can be acted on.
+/// The limit of a file's table of contents while the next file cannot be made, as a multiple of
+/// [`Sizes::toc_bytes_max`](crate::Sizes::toc_bytes_max): it is kept in memory, 512 MiB at most.
+/// That is hours of small frames, time to act on the alarm.
 const TOCS_OF_LAST_FILE: u64 = 8;
 
-/// The files of a run, and what is under way in them.
+/// The files of a run, and the work in progress on them.
 pub(crate) struct RunFiles<S: FolderStore> {
     now_ns: u64,
     live: Arc<Live>,
@@ -54,12 +54,12 @@ pub(crate) struct RunFiles<S: FolderStore> {
     file_time_ns: Option<u64>,
     retry_at_ns: u64,
     end: End,
-    /// How often the last frame was tried.
+    /// The number of attempts to write the last frame.
     last_frames: u32,
-    /// Whether there was no room for it when it was tried last.
+    /// Whether there was no room for it at the last attempt.
     last_refused: bool,
-    /// Whether the frames hold all that the ledger has counted. A table of contents whose total
-    /// they do not add up to would say that the ledger does not balance.
+    /// Whether the frames hold all counts of the ledger. If they did not add up to the total in a
+    /// table of contents, that would say that the ledger does not balance.
     is_whole: bool,
     list: FileList,
 }
@@ -68,7 +68,7 @@ impl<S: FolderStore> RunFiles<S> {
     /// Begins the run's first file.
     ///
     /// # Errors
-    /// There are no random bits for its identity.
+    /// No random bits are available for its identity.
     pub(crate) fn new(
         config: &RecorderConfig,
         schema: Arc<Schema>,
@@ -104,12 +104,13 @@ impl<S: FolderStore> RunFiles<S> {
         Ok(files)
     }
 
-    /// What frames are streamed into.
+    /// The sink of frames.
     pub(crate) fn sink(&mut self) -> &mut FrameFiles<S, FrameTag, Durability> {
         &mut self.files
     }
 
-    /// Handles what the store has done since, and hands on what it was asked for; how much came.
+    /// Handles the store's completions and submits what was requested of it. Returns the number of
+    /// completions.
     pub(crate) fn poll(&mut self, now_ns: u64) -> u64 {
         self.now_ns = now_ns;
         let done = self.files.poll() as u64;
@@ -119,12 +120,12 @@ impl<S: FolderStore> RunFiles<S> {
         done
     }
 
-    /// What becomes of a frame of at most so many bytes. `looked_for` is the file for which the
-    /// disk was looked at.
+    /// Decides about a frame of at most `frame_bytes` bytes. `looked_for` is the file for which the
+    /// disk was checked.
     pub(crate) fn admit(&mut self, frame_bytes: u64, looked_for: &mut Option<FileId>) -> Admission {
         let overdue = |file: &OpenFile| file.checkpoint_due(self.now_ns, true);
         if self.files.current.as_ref().is_some_and(overdue) && self.end == End::No {
-            // Frames came so fast that one was always being written.
+            // Frames arrived so fast that one was always being written.
             if self.files.is_busy() || self.checkpoint_if_due(true) {
                 return Admission::Wait;
             }
@@ -161,15 +162,15 @@ impl<S: FolderStore> RunFiles<S> {
         &self.carried
     }
 
-    /// As [`RunFiles::carried`], for the next frame.
+    /// As [`RunFiles::carried`], and removes them for the next frame.
     pub(crate) fn take_carried(&mut self) -> Ledger {
         let none = Ledger::new(self.carried.sources.len());
         std::mem::replace(&mut self.carried, none)
     }
 
-    /// Sees to it that the current file can take a frame of so many bytes: where the disk has no
-    /// room for it, the file made ahead becomes the current one, or there is none. False while the
-    /// disk is being looked at, which is done once for each file.
+    /// Ensures that the current file can take a frame of that many bytes: if the disk has no room
+    /// for it, the file made ahead becomes the current one, or there is none. False while the disk
+    /// is being checked, which is done once for each file.
     fn find_room(&mut self, frame_bytes: u64, looked_for: &mut Option<FileId>) -> bool {
         loop {
             if !self.advance_look() {
@@ -186,7 +187,7 @@ impl<S: FolderStore> RunFiles<S> {
                 return true;
             };
             if looked_for.replace(id) != Some(id) {
-                // What is known may be old, or count twice what is being written.
+                // The known free space may be old, or count twice what is being written.
                 self.look = Look::Jobs;
                 continue;
             }
@@ -197,7 +198,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Goes on in the file made ahead, if it has blocks for so many bytes.
+    /// Continues in the file made ahead, if it has blocks for that many bytes.
     fn use_ahead(&mut self, bytes: u64) -> bool {
         if self.maker.has_ahead(self.files.store(), bytes)
             && let Some(Ok(next)) = self.maker.next(self.files.store(), 0, self.now_ns)
@@ -208,14 +209,14 @@ impl<S: FolderStore> RunFiles<S> {
     }
 
     fn begin_file(&mut self, Begun { file, header }: Begun) {
-        // Where a write failed, the file can be taken before `take_opened` finds it.
+        // After a failed write the file can be taken before `take_opened` finds it.
         self.opening = None;
         self.live.counters.next_file_refused.store(0, Relaxed);
         self.live.add_file(file.path.clone());
         self.files.begin_file(file, header);
     }
 
-    /// Goes on with the look at the disk that something waits for; true when there is none.
+    /// Continues the check of the disk for which something waits; true if there is none.
     fn advance_look(&mut self) -> bool {
         let current = self.files.current.as_ref();
         let Some((file, written)) = current.map(|file| (file.id, file.written_bytes())) else {
@@ -236,7 +237,7 @@ impl<S: FolderStore> RunFiles<S> {
         self.look == Look::None
     }
 
-    /// Has the disk looked at now and then; leaves a file that is gone, or was cut.
+    /// Checks the disk at intervals; leaves a file that is gone or was truncated.
     fn look_if_due(&mut self) {
         let Some(file) = &self.files.current else { return };
         let (id, written) = (file.id, file.written_bytes());
@@ -250,8 +251,8 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Leaves the current file, which is gone: what was recorded in files that were removed or cut
-    /// is lost, and counted; so is what comes until there is another one.
+    /// Leaves the current file, which is gone. Fragments recorded in files that were removed or
+    /// truncated are lost, and counted; so are fragments that arrive before another file is open.
     fn leave(&mut self, presence: Presence) {
         let Some(mut file) = self.files.current.take() else { return };
         let reason = self.count_removed(&mut file, presence);
@@ -259,15 +260,15 @@ impl<S: FolderStore> RunFiles<S> {
         self.opening = None;
         self.fault(reason);
         match presence {
-            // The disk and the folder are well.
+            // The disk and the folder are in order.
             Presence::Truncated => self.retry(),
             // The file ahead was made in the same folder.
             _ => self.maker.discard_ahead(self.files.store()),
         }
     }
 
-    /// Counts what was recorded in a file that is gone or was cut, and warns: recording may go on
-    /// so soon that nobody sees a fault. Returns the reason.
+    /// Counts the fragments recorded in a file that is gone or was truncated, and warns, since
+    /// recording may resume too soon for the fault to be seen. Returns the reason.
     fn count_removed(&self, file: &mut OpenFile, presence: Presence) -> String {
         (file.failed, file.gone) = (true, true);
         let path = file.path.display();
@@ -291,7 +292,7 @@ impl<S: FolderStore> RunFiles<S> {
         reason
     }
 
-    /// Takes up what the disk has done, and does what is due.
+    /// Handles the disk's completions, and does what is due.
     pub(crate) fn look_after_disk(&mut self) {
         self.handle_completions();
         self.take_opened();
@@ -325,7 +326,7 @@ impl<S: FolderStore> RunFiles<S> {
         let mut index = 0;
         while index < self.files.closing.len() {
             let file = &self.files.closing[index];
-            // In fault, a file waits for the next one or for the run's end: should there be no next
+            // In fault, a file waits for the next one or for the run's end: if there is no next
             // one, it gets the run's last increments.
             let last = file.header_recorded && self.files.current.is_none();
             let ready = !file.toc_begun && (!last || self.is_ending());
@@ -336,8 +337,8 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Writes a checkpoint if it is time for one and all frames have been written: it lists all
-    /// that stand before it. True if it was begun.
+    /// Writes a checkpoint if one is due and all frames have been written: it lists all frames
+    /// before it. True if it was begun.
     fn checkpoint_if_due(&mut self, late: bool) -> bool {
         let Some(file) = self.files.current.as_ref().filter(|_| self.end == End::No) else {
             return false;
@@ -350,7 +351,7 @@ impl<S: FolderStore> RunFiles<S> {
         true
     }
 
-    /// A job has ended, and all older ones have.
+    /// Handles a job that has ended, as have all older ones.
     fn job_ended(&mut self, Ended { file: id, kind, error }: Ended<FrameTag>) {
         if let Some(error) = &error {
             self.fail(id, error);
@@ -390,7 +391,7 @@ impl<S: FolderStore> RunFiles<S> {
                 file.toc_begun = false;
             }
             JobKind::Toc { file_bytes } => {
-                // Without its TOC the file is one that a killed writer left: readable, and repair
+                // Without its TOC the file is like that of a killed writer: readable, and repair
                 // can close it.
                 let end = if error.is_some() { file.recorded_end } else { file_bytes };
                 self.files.store().finish(id, FileEnd::Cut(end));
@@ -399,7 +400,8 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// A write to that file has failed: it gets no more frames, and what follows in it is lost.
+    /// Handles a failed write to that file: it gets no more frames, and the frames after the
+    /// failure in it are lost.
     fn fail(&mut self, id: FileId, error: &std::io::Error) {
         if self.files.current.as_ref().is_some_and(|file| file.id == id) {
             self.files.leave();
@@ -409,14 +411,14 @@ impl<S: FolderStore> RunFiles<S> {
             file.failed = true;
             let reason = format!("cannot write {}: {error}", file.path.display());
             if self.files.current.is_none() {
-                // Its blocks are there, whatever became of the disk.
+                // Its blocks are allocated, whatever the state of the disk.
                 self.use_ahead(2 * self.frame_bytes);
             }
             self.fault(reason);
         }
     }
 
-    /// There was no room for the frame that was to be begun.
+    /// Handles a frame that could not be begun for lack of room.
     pub(crate) fn refused(&mut self, counts: &[SourceCounts]) {
         self.last_refused = self.end == End::LastFrame;
         self.discard(counts, Entry::FragmentsDiscardedDisk);
@@ -434,13 +436,13 @@ impl<S: FolderStore> RunFiles<S> {
         self.live.set_state(State::Fault { reason });
         self.retry_at_ns = self.now_ns + RETRY_NS;
         match self.files.current {
-            // An older file failed while it was being closed; the present one is well.
+            // An older file failed while it was being closed; the current one is intact.
             Some(_) => self.live.set_state(State::Recording),
             None => self.live.counters.next_file_refused.store(0, Relaxed),
         }
     }
 
-    /// Has the next file made, where the disk has room for it.
+    /// Requests the next file, if the disk has room for it.
     fn retry(&mut self) {
         // A file without a header will be deleted, and its number be free again.
         if !self.files.closing.iter().any(|file| file.failed && !file.header_recorded) {
@@ -449,7 +451,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Takes the next file, if one is wanted and it is there.
+    /// Takes the next file, if one is needed and it is open.
     fn take_opened(&mut self) {
         let Some(opening) = self.opening else { return };
         let room_bytes = match opening {
@@ -472,7 +474,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Goes on in the current file, beyond its limits, since the next one cannot be made.
+    /// Continues in the current file, beyond its limits, since the next one cannot be made.
     fn go_on(&mut self, reason: &str) {
         self.retry_at_ns = self.now_ns + RETRY_NS;
         if let Some(file) = self.files.current.as_ref().filter(|_| !self.is_next_refused()) {
@@ -482,13 +484,13 @@ impl<S: FolderStore> RunFiles<S> {
         self.live.counters.next_file_refused.store(1, Relaxed);
     }
 
-    /// Whether the current file goes on because the next one cannot be made.
+    /// Whether the current file continues because the next one cannot be made.
     fn is_next_refused(&self) -> bool {
         self.live.counters.next_file_refused.load(Relaxed) > 0
     }
 
-    /// Leaves a file that goes on because the next one cannot be made, once memory holds too much
-    /// of its table of contents.
+    /// Leaves a file that continues because the next one cannot be made, once its table of contents
+    /// takes too much memory.
     fn leave_if_spent(&mut self) {
         let toc_bytes_max = self.toc_bytes_max.saturating_mul(TOCS_OF_LAST_FILE);
         let is_spent = |file: &&OpenFile| file.toc_bytes() >= toc_bytes_max;
@@ -513,7 +515,7 @@ impl<S: FolderStore> RunFiles<S> {
         let full = file.end + self.frame_bytes > self.file_bytes_max
             || file.toc_bytes() >= self.toc_bytes_max;
         let (is_refused, is_tried) = (self.is_next_refused(), self.now_ns < self.retry_at_ns);
-        // A file without frames is not left for its age alone.
+        // A file without frames is not left because of its age alone.
         if file.has_frames() && (old || full) && !(is_refused && is_tried) {
             self.opening = Some(if is_refused { Opening::Retry } else { Opening::Next });
             self.take_opened();
@@ -534,7 +536,7 @@ impl<S: FolderStore> RunFiles<S> {
             return;
         }
         if !self.is_whole {
-            // It stays as a killed writer would leave it: readable, and repair can close it.
+            // It remains as a killed writer would leave it: readable, and repair can close it.
             let (id, end) = (file.id, FileEnd::Cut(file.recorded_end));
             self.live.warn_once(NOT_WHOLE.to_owned());
             self.files.store().finish(id, end);
@@ -549,7 +551,7 @@ impl<S: FolderStore> RunFiles<S> {
         let Some(file) = &mut self.files.current else { return };
         let id = file.id;
         if file.attached.begin_sync() && !self.files.store().sync(id, 0) {
-            // Too many syncs are under way: the next one covers this too.
+            // Too many syncs are in progress: the next one covers this one, too.
             self.files.file(id).attached.sync_refused();
         }
     }
@@ -576,7 +578,7 @@ impl<S: FolderStore> RunFiles<S> {
         let index = self.files.closing.iter().position(|file| file.id == completion.file);
         let mut file = self.files.closing.swap_remove(index.expect("a finished file was closing"));
         if completion.found != Presence::There && file.header_recorded && !file.gone {
-            // Since the last look, which was at most a second before it was left.
+            // Since the last check, which was at most a second before the file was left.
             self.count_removed(&mut file, completion.found);
         }
         match &completion.result {
@@ -589,7 +591,7 @@ impl<S: FolderStore> RunFiles<S> {
                     self.maker.deleted(&file, &self.live);
                 }
             }
-            // That is said already.
+            // That has already been reported.
             Err(_) if file.gone => {}
             Err(error) if !file.header_recorded => {
                 let path = file.path.display();
@@ -613,12 +615,12 @@ impl<S: FolderStore> RunFiles<S> {
         matches!(self.end, End::Closing | End::Listing)
     }
 
-    /// Goes on with the run's end, when all frames but the last have been streamed. The ledger is
-    /// at rest.
+    /// Continues the run's end, when all frames but the last have been streamed. The ledger no
+    /// longer changes.
     pub(crate) fn end(&mut self) -> Ending {
         match self.end {
             End::No => {
-                // What became of the file since the last look.
+                // Whether the file was changed since the last check.
                 self.look = Look::Jobs;
                 self.end = End::Looking;
             }
@@ -633,7 +635,7 @@ impl<S: FolderStore> RunFiles<S> {
                 self.end = End::Opening;
             }
             End::Opening => {
-                // Frames that fail yet are in the last one's increments.
+                // Frames that still fail are in the increments of the last one.
                 if self.opening.is_some() || self.files.is_busy() {
                     return Ending::Wait;
                 }
@@ -649,7 +651,7 @@ impl<S: FolderStore> RunFiles<S> {
                 let carried = self.carried.total().iter().any(|(_, count)| count > 0);
                 let unrecorded = std::mem::take(&mut self.last_refused) || carried;
                 if unrecorded && self.last_frames < TRIES_MAX {
-                    // It was not recorded: another file is tried.
+                    // The frame was not recorded: another file is tried.
                     if self.files.current.is_none() {
                         self.retry();
                     }
@@ -677,13 +679,13 @@ impl<S: FolderStore> RunFiles<S> {
         Ending::Again
     }
 
-    /// Where there is no next file, the last one gets what can still be written.
+    /// If there is no next file, the last one gets what can still be written.
     fn reopen_last(&mut self) {
         if self.files.current.is_some() {
             return;
         }
         let waiting = |(_, file): &(usize, &OpenFile)| file.header_recorded && !file.toc_begun;
-        // The newest one: what is written now follows all frames of the others.
+        // The newest one: its last frame follows all frames of the others.
         let files = self.files.closing.iter().enumerate().filter(waiting);
         if let Some((index, _)) = files.max_by_key(|(_, file)| file.index) {
             let mut file = self.files.closing.remove(index);

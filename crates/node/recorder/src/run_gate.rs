@@ -1,4 +1,4 @@
-//! Where a run begins, pauses and ends: between two events, also while sources go on sending.
+//! Where a run begins, pauses and ends: between two events, also while sources continue to send.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,21 +9,22 @@ use catchment_model::{Entry, SourceId};
 use crate::build::Pipeline;
 use crate::live::Live;
 
-/// After a stop, how long what begins still belongs to the run: time for what is in the sockets.
-/// Where receiving ends earlier, since nothing comes any more, all of it does.
+/// How long after a stop new events still belong to the run: time for the data in the sockets. If
+/// reception ends earlier, since nothing more arrives, all events belong to it.
 const LAST_ARRIVALS_NS: u64 = 300_000_000;
-/// Within what time after the start sources that are sending are heard.
+/// The time after the start within which packets of sending sources arrive.
 const HEARD_WITHIN_NS: u64 = 250_000_000;
-/// What came between the opening of the first socket and the last is dealt with by then.
+/// Datagrams that arrived between the opening of the first socket and the last are processed by
+/// then.
 const SETTLED_AFTER_NS: u64 = 50_000_000;
 
-/// Tells the builders whether what begins now belongs to the run.
+/// Tells the builders whether events that begin now belong to the run.
 pub(crate) struct RunGate {
     live: Arc<Live>,
     stop: Arc<AtomicBool>,
     started_ns: u64,
     stopping_since_ns: Option<u64>,
-    /// As the builders know it; none before the first cycle, when they record all.
+    /// The value that the builders have; none before the first cycle, when they record everything.
     recording: Option<bool>,
 }
 
@@ -33,13 +34,13 @@ impl RunGate {
         Self { live, stop, started_ns, stopping_since_ns: None, recording: None }
     }
 
-    /// Tells the builders what has changed. Once all events are closed that began in time, the
-    /// receive agents need not go on.
+    /// Tells the builders of a change. Once all events that began in time are closed, the receive
+    /// agents need not continue.
     pub(crate) fn apply(&mut self, now_ns: u64, pipelines: &mut [Pipeline]) {
         self.begin_if_due(now_ns);
         if self.stop.load(Relaxed) {
             self.stopping_since_ns.get_or_insert(now_ns);
-            // Before the cycle takes descriptors: where a ring is empty, this is not older.
+            // Read before the cycle takes descriptors: if a ring is empty, this is not older.
             self.live.settled.store(false, Release);
         }
         let over = self.stopping_since_ns.is_some_and(|since| now_ns - since >= LAST_ARRIVALS_NS);
@@ -56,15 +57,15 @@ impl RunGate {
         }
     }
 
-    /// Says, at the end of a cycle of a run that is to end, whether the builders wait for nothing.
+    /// At the end of a cycle of an ending run, publishes whether the builders wait for nothing.
     pub(crate) fn settle(&self, pipelines: &[Pipeline]) {
         if self.stopping_since_ns.is_some() {
             self.live.settled.store(pipelines.iter().all(Pipeline::is_settled), Release);
         }
     }
 
-    /// Ends the pause of a run that is to begin between two events: once sources have been heard
-    /// that were sending already, or after the time in which they would have been.
+    /// Ends the pause of a run that is to begin between two events: once packets of sources that
+    /// were already sending have arrived, or after the time in which they would have.
     fn begin_if_due(&mut self, now_ns: u64) {
         if !self.live.begin.load(Relaxed) {
             return;

@@ -1,21 +1,23 @@
 //! Who sends to a source's port: the source, and strangers.
 //!
-//! One sender of a port is taken for the source's *own*: the first that it hears, or the first
-//! whose fragments carry the source's id, where it has one. Once nothing came from it for the
-//! time-out, the one that sends then takes its place; but none with another id takes the place of
-//! one whose id is right. Fragments of all others carry a flag, by which the builder can tell those
-//! of a stranger: it knows which numbers fit. A source has one sender at a time; one that sends
-//! from several addresses is recorded like any other, since the flag alone discards nothing.
+//! One sender of a port counts as the source's *own*: the first that sends, or the first whose
+//! fragments carry the source's id, if it has one. When nothing has arrived from it for the
+//! time-out, the next sender takes its place; but a sender with another id never replaces one with
+//! the right id. Fragments of all other senders carry a flag, with which the builder recognizes
+//! those of a stranger, since it knows which numbers fit. A source has one sender at a time; a
+//! source that sends from several addresses is recorded like any other, since the flag alone
+//! discards nothing.
 //!
-//! A sender keeps its value of [`FragmentFlags::OTHER_SENDER`] when it takes the own one's place,
-//! so that the builder knows whose the fragments are that it got before.
+//! A sender keeps its value of [`FragmentFlags::OTHER_SENDER`] when it becomes the own one, so that
+//! the builder can attribute the fragments that it already has.
 //!
-//! Whose fragments fit is no proof: a second sender with the source's id, and numbers near its own,
-//! can take the place of its data. Two send *in turn* while the own one is heard again after
-//! another, within the time-out of the last time. Displays then name both, whatever fits.
+//! Fragments that fit are no proof: a second sender with the source's id, and numbers near the
+//! source's, can replace its data. Two senders send *in turn* while the own one sends again after
+//! another, within the time-out of the last time. Displays then name both, whether or not their
+//! fragments fit.
 //!
-//! The receive agent compares each packet's sender with that of the one before; all else happens
-//! when it changes, with the first packet of the new one that can be decoded.
+//! The receive agent compares each packet's sender with that of the packet before; everything else
+//! happens when it changes, at the first packet of the new sender that can be decoded.
 
 use std::net::SocketAddr;
 
@@ -28,24 +30,24 @@ use crate::ingest::due;
 #[derive(Debug, Default)]
 pub(crate) struct Senders {
     own: Option<Sender>,
-    /// Of the packet that was accepted last.
+    /// The sender of the last accepted packet.
     last: Option<Sender>,
-    /// Of the packets that come now.
+    /// The sender of the packets that arrive now.
     next: Option<SocketAddr>,
     has_changed: bool,
-    /// The flags of what comes from the last one, and of what comes from the own one.
+    /// The flags of fragments from the last sender, and from the own one.
     flag: u8,
     own_flag: u8,
-    /// When something last came from another one after the own one.
+    /// When a packet of another sender last followed one of the own.
     left_ns: u64,
-    /// When the own one was last heard again after another, and how often it was, each within the
-    /// time-out of the time before; whether that is so now.
+    /// When the own one last sent again after another, and how often, each within the time-out of
+    /// the time before; whether the two send in turn now.
     turned_ns: Option<u64>,
     turns: u64,
     in_turn: bool,
     pair: Option<SenderPair>,
     shown_ns: Option<u64>,
-    /// Whether displays do not have `pair` as it is now.
+    /// Whether displays lack the present `pair`.
     is_unshown: bool,
 }
 
@@ -59,31 +61,31 @@ struct Sender {
 /// Two senders of one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SenderPair {
-    /// The one that is taken for the source's own, and its value of the flag.
+    /// The one that counts as the source's own, and its value of the flag.
     pub(crate) own: SocketAddr,
     pub(crate) own_is_flagged: bool,
     pub(crate) other: SocketAddr,
     /// The id that fragments of the other one carry, and the source's, where they differ.
     pub(crate) ids: Option<(u32, u32)>,
-    /// Whether they send in turn now, and how often any two have.
+    /// Whether they send in turn now, and how often any two did.
     pub(crate) in_turn: bool,
     pub(crate) turns: u64,
 }
 
-/// Somebody who sends to a source's port, and whose fragments are not the source's, or cannot be
-/// told from them.
+/// A sender to a source's port whose fragments are not the source's, or cannot be distinguished
+/// from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stranger {
     /// Its address.
     pub sender: SocketAddr,
     /// The id that its fragments carry, and the source's, where they differ.
     pub ids: Option<(u32, u32)>,
-    /// The other one of two who send in turn, where nothing says which of them is the source.
+    /// The other of two senders in turn, if nothing shows which of them is the source.
     pub in_turn_with: Option<SocketAddr>,
 }
 
 impl Stranger {
-    /// The sentence about it in warnings and alarms.
+    /// The sentence for warnings and alarms.
     pub fn words(&self, source: &str) -> String {
         let Self { sender, ids, in_turn_with } = self;
         if let Some(other) = in_turn_with {
@@ -100,26 +102,26 @@ impl Stranger {
 }
 
 impl Senders {
-    /// The flags of what comes from the last sender.
+    /// The flags of fragments from the last sender.
     #[inline]
     pub(crate) fn flag(&self) -> u8 {
         self.flag
     }
 
-    /// What comes from now on comes from that sender.
+    /// Packets are from that sender from now on.
     pub(crate) fn change(&mut self, sender: Option<SocketAddr>) {
         self.next = sender;
         self.has_changed = true;
     }
 
-    /// Whether the sender of the packet at hand is to be [accepted](Self::accept) first.
+    /// Whether the sender of the current packet must be [accepted](Self::accept) first.
     #[inline]
     pub(crate) fn has_changed(&self) -> bool {
         self.has_changed
     }
 
-    /// A packet from the sender after the last change was accepted. `has_id` says whether its
-    /// fragments carry the source's id; none where that cannot be said, since it has none.
+    /// Handles the first accepted packet after a change of sender. `has_id` says whether its
+    /// fragments carry the source's id; none if the source has no id.
     pub(crate) fn accept(&mut self, has_id: Option<bool>, now_ns: u64, timeout_ns: u64) {
         self.has_changed = has_id.is_none();
         let Some(address) = self.next else {
@@ -137,7 +139,7 @@ impl Senders {
                 self.hear_other(own.address, address, now_ns);
                 self.follow(now_ns, timeout_ns);
             }
-            // Nothing that another one sent was the source's.
+            // No fragment of another sender was the source's.
             own => {
                 let is_back = own.is_some_and(|own| own.address == address);
                 if is_back && self.flag != self.own_flag {
@@ -148,7 +150,7 @@ impl Senders {
         }
     }
 
-    /// The own one is heard again, after another.
+    /// Handles a packet of the own sender after one of another.
     fn turn(&mut self, now_ns: u64, timeout_ns: u64) {
         let turned_ns = self.turned_ns.replace(now_ns);
         self.in_turn = turned_ns.is_some_and(|turned| now_ns.saturating_sub(turned) < timeout_ns);
@@ -172,7 +174,7 @@ impl Senders {
             self.left_ns = now_ns;
         }
         self.flag = !self.own_flag & FragmentFlags::OTHER_SENDER;
-        // One that is known for a stranger by its id is named before one that may be none.
+        // A sender whose id shows that it is a stranger is named before one that may be the source.
         if self.pair.is_none_or(|pair| pair.ids.is_none() && pair.other != other) {
             self.pair = Some(self.pair_of(own, other, None));
             self.is_unshown = true;
@@ -184,7 +186,7 @@ impl Senders {
         SenderPair { own, own_is_flagged, other, ids, in_turn: false, turns: 0 }
     }
 
-    /// Takes the last sender for the source's own once the own one is gone.
+    /// Makes the last sender the source's own once the own one is gone.
     pub(crate) fn follow(&mut self, now_ns: u64, timeout_ns: u64) {
         let turned_ns = self.turned_ns.unwrap_or(now_ns);
         if self.in_turn && now_ns.saturating_sub(turned_ns) >= timeout_ns {
@@ -202,8 +204,9 @@ impl Senders {
         }
     }
 
-    /// Whether a fragment with an id that is not its source's is a stranger's. If not, and none of
-    /// its sender's had the right one, others are no strangers for it: the next sender is the own.
+    /// Whether a fragment with an id other than its source's belongs to a stranger. If it does not,
+    /// and its sender never had the right id, other senders are not strangers either: the next
+    /// sender becomes the own.
     pub(crate) fn is_foreign(&mut self, expected: Option<u32>, id: u32) -> bool {
         if self.flag == self.own_flag {
             self.own = self.own.filter(|own| own.has_id);
@@ -218,8 +221,7 @@ impl Senders {
         true
     }
 
-    /// What displays are to have instead of what they have, now and then: a pair of senders, or
-    /// none.
+    /// The update for displays, if one is due: a pair of senders, or none.
     pub(crate) fn take_unshown(&mut self, now_ns: u64) -> Option<Option<SenderPair>> {
         if !self.is_unshown || !due(&mut self.shown_ns, now_ns) {
             return None;

@@ -12,7 +12,7 @@ use catchment_model::limits::DATAGRAM_BYTES_MAX;
 use crate::check::require;
 use crate::config::ConfigError;
 
-/// Sizes of what stands between the agents of a recorder.
+/// Sizes of the queues, batches and chunks between the agents of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Descriptors that a receive agent gathers before it passes them on: 4,096 (1 to 65,536).
@@ -26,8 +26,7 @@ pub struct Sizes {
     /// Bytes of a chunk where memory is not short: 256 KiB (`chunk_bytes_min` to 16 MiB, a power of
     /// two).
     pub chunk_bytes_max: usize,
-    /// Frames between the build and the write agent, where more wait in the build agent: 2 (1 to
-    /// 1,024).
+    /// Frames between the build and the write agent; more wait in the build agent: 2 (1 to 1,024).
     pub frames_queued: usize,
     /// Bytes that the write agent copies in a cycle: 4 MiB (1 byte to 1 GiB).
     pub cycle_bytes: usize,

@@ -1,4 +1,4 @@
-//! The sockets that a recorder's receive agents receive from.
+//! The sockets of a recorder's receive agents.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::live::Live;
 use crate::recorder::RecorderError;
 use crate::wiring::{Bind, Endpoint};
 
-/// Binds a socket for each source and link, and keeps what is known of them.
+/// Binds a socket for each source and link, and keeps their properties.
 pub(crate) struct Sockets {
     live: Arc<Live>,
     buffer_bytes: usize,
-    /// Where sources and links send to, in the ledger's order.
+    /// The target addresses of sources and links, in the ledger's order.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) granted_bytes: Vec<usize>,
-    /// What each receive agent's thread waits on.
+    /// The object on which each receive agent's thread waits.
     pub(crate) readiness: Vec<Readiness>,
 }
 

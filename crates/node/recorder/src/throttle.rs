@@ -5,9 +5,9 @@ use std::sync::Arc;
 use catchment_encoder::Level;
 use catchment_telemetry::FillLevel;
 
-/// How much compression there is time for, from what waits behind the frame that is being encoded:
-/// the less room is left, the less is done. It comes back at half the level at which it went, so
-/// that it does not flutter.
+/// How much compression there is time for, from the payload that waits behind the frame being
+/// encoded: the less room is left, the less is compressed. Compression returns at half the level at
+/// which it was reduced, so that it does not oscillate.
 #[derive(Debug)]
 pub(crate) struct CompressionThrottle {
     waiting: Arc<FillLevel>,
@@ -16,7 +16,7 @@ pub(crate) struct CompressionThrottle {
 }
 
 impl CompressionThrottle {
-    /// For frames that are counted in `waiting` from their cut until they are written.
+    /// For frames counted in `waiting` from their cut until they are written.
     pub(crate) fn new(waiting: Arc<FillLevel>) -> Self {
         Self { waiting, frame_bytes: 0, level: Level::default() }
     }
@@ -26,7 +26,7 @@ impl CompressionThrottle {
         self.frame_bytes = frame_bytes;
     }
 
-    /// The level for what is encoded now.
+    /// The level for columns encoded now.
     pub(crate) fn level(&mut self) -> Level {
         let percent = self.percent();
         self.level = match self.level {
@@ -39,12 +39,12 @@ impl CompressionThrottle {
         self.level
     }
 
-    /// Whether so little waits that all that was asked for can be done.
+    /// Whether so little waits that all requested compression can be done.
     pub(crate) fn has_time(&self) -> bool {
         self.percent() < CHEAPER_FROM_PERCENT
     }
 
-    /// What waits, in percent of the room.
+    /// The waiting payload, in percent of the room.
     fn percent(&self) -> u64 {
         let behind = self.waiting.level().saturating_sub(self.frame_bytes);
         behind.saturating_mul(100) / self.waiting.capacity().max(1)
@@ -78,8 +78,8 @@ mod tests {
         assert_eq!([90, 5].map(&mut level), [none, asked]);
     }
 
-    /// Memory fills at a speed of 1, and encoding empties it at a speed of each level: however slow
-    /// compression is, it is given up before memory is full, columns under way included.
+    /// Memory fills at a speed of 1, and encoding empties it at the speed of each level: however
+    /// slow compression is, it ends before memory is full, columns in progress included.
     #[test]
     fn compression_that_is_too_slow_is_given_up_before_memory_is_full() {
         let capacity = 3_200;

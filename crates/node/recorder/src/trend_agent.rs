@@ -1,11 +1,11 @@
-//! The trend agent: merges what frames say of each channel's seconds, looks at the recorder's own
-//! counters, and has rows of seconds and of minutes written ([`TrendStore`]): the channels' in the
-//! channels' time scale as frames come, the counters' in UTC as time passes.
+//! The trend agent: merges the seconds of each channel from the frames, samples the recorder's own
+//! counters, and has rows of seconds and of minutes written ([`TrendStore`]): the channels' rows in
+//! the channels' time scale as frames arrive, the counters' rows in UTC as time passes.
 //!
-//! A disk that refuses costs rows only if it does so for long, and they are counted; recording does
-//! not hear of it. Nor does it wait for this agent, whose store may be held up by a disk while it
-//! writes an hour, once the memory for what is received fills: such frames have no trend, counted
-//! ([`TrendFeed`]).
+//! A disk that refuses writes costs rows only if it does so for long, and they are counted;
+//! recording is not affected. Nor does recording wait for this agent, whose store may wait for the
+//! disk while it writes an hour, once the memory for received data fills: such frames have no
+//! trend, and are counted ([`TrendFeed`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use crate::file::RunIdentity;
 use crate::links::COUNTER_PREFIX;
 use crate::live::Live;
 
-/// How often the recorder's counters are looked at: at whole multiples, so that the last looks in
-/// two seconds are a second apart, and what grows steadily has a steady rate.
+/// The interval at which the recorder's counters are sampled: at whole multiples, so that the last
+/// samples in two seconds are a second apart, and a counter that grows steadily has a steady rate.
 const COUNTERS_EVERY_NS: u64 = 250_000_000;
 /// Frames that wait for the trend agent.
 const FRAMES_QUEUED: usize = 16;
-/// Sources and links that have counters of their own, if there are no more.
+/// The most sources and links with which each has counters of its own.
 const SOURCES_MAX: usize = 128;
-/// A frame that is further ahead of those before it may be a wrong clock's.
+/// A frame that is further ahead of those before it may come from a wrong clock.
 const AHEAD_NS: u64 = 3_600_000_000_000;
-/// What of a source has a trend.
+/// The counters of a source that have a trend.
 const OF_SOURCE: [Entry; 6] = [
     Entry::PacketsReceived,
     Entry::PacketBytesReceived,
@@ -43,10 +43,10 @@ const OF_SOURCE: [Entry; 6] = [
     Entry::FragmentsRecorded,
     Entry::FragmentsMissing,
 ];
-/// Which part of the memory budget the trends may take for sources' counters.
+/// The fraction of the memory budget that trends of sources' counters may take.
 const MEMORY_SHARE: u64 = 8;
 
-/// What one frame says of the channels' seconds.
+/// The channels' seconds of one frame.
 pub(crate) struct FrameSeconds {
     /// By channel, in the order of all links' channels.
     pub(crate) channels: Vec<(usize, Seconds)>,
@@ -54,27 +54,28 @@ pub(crate) struct FrameSeconds {
     pub(crate) until_ns: u64,
 }
 
-/// The write agent's way to the trend agent, which ends when this is gone.
+/// The write agent's queue to the trend agent, which ends when this is dropped.
 pub(crate) struct TrendFeed {
-    /// None when nothing more will come.
+    /// None when nothing more will follow.
     frames: Option<Sender<FrameSeconds>>,
     live: Arc<Live>,
     /// Wakes the trend agent.
     trends: Waker,
 }
 
-/// Where rows of trends go: what is kept of each series, and when it is written, is the store's.
+/// The destination of rows of trends; the store decides what it keeps of each series and when it
+/// writes.
 pub(crate) trait TrendStore: Send {
     /// Takes the completed seconds of a series.
     fn add(&mut self, series: usize, rows: &Completed);
 
-    /// Writes what is complete before that second.
+    /// Writes the rows that are complete before that second.
     ///
     /// # Errors
-    /// Why something could not be written, in the store's words.
+    /// The store's error, if something could not be written.
     fn advance(&mut self, until: u64) -> Result<(), String>;
 
-    /// Writes what is left, and closes the files.
+    /// Writes the remaining rows and closes the files.
     ///
     /// # Errors
     /// As [`TrendStore::advance`].
@@ -102,7 +103,7 @@ impl TrendStore for TrendFiles {
     }
 }
 
-/// What the trends of a recorder are.
+/// The trends of a recorder.
 pub(crate) struct TrendPlan {
     /// The run's folder.
     folder: PathBuf,
@@ -112,16 +113,16 @@ pub(crate) struct TrendPlan {
     name: String,
     /// The channels that have a trend, each with its index among all channels.
     channels: Vec<(usize, ChannelInfo)>,
-    /// How many channels there are.
+    /// The number of channels.
     channel_count: usize,
     counters: Vec<(String, Counter)>,
     faults: Option<FaultControl>,
 }
 
-/// A number of the recorder.
+/// A counter of the recorder.
 #[derive(Clone, Copy)]
 enum Counter {
-    /// Of all sources and links.
+    /// The sum over all sources and links.
     Total(Entry),
     FramesRecorded,
     BytesWritten,
@@ -138,21 +139,21 @@ pub(crate) struct Trends<T> {
     /// The index among the series of files of each channel that has a trend.
     series_of: Vec<Option<usize>>,
     channel_files: Option<T>,
-    /// The last frame, if it is far ahead of those before: the next one says whether its clock was
+    /// The last frame, if it is far ahead of those before: the next one shows whether its clock was
     /// right.
     held: Option<FrameSeconds>,
-    /// Up to where frames came, in the channels' time scale.
+    /// The end of the frames so far, in the channels' time scale.
     until_ns: Option<u64>,
     time_scale: TimeScale,
     samples_ahead: u64,
-    /// Samples without a trend that were counted so far.
+    /// Samples without a trend counted so far.
     samples_noted: u64,
     counters: Vec<(Counter, CounterTrend)>,
     counter_files: T,
     counted_ns: u64,
 }
 
-/// What trends take of the memory budget.
+/// The part of the memory budget that trends take.
 pub(crate) fn memory_bytes(config: &RecorderConfig) -> usize {
     let channels = config.links.iter().map(|link| link.channels.len()).sum();
     let of_channels = if channels > 0 { TrendFiles::memory_bytes(channels) } else { 0 };
@@ -167,15 +168,15 @@ impl FrameSeconds {
 }
 
 impl TrendFeed {
-    /// The way to a trend agent that hears these frames at the other end.
+    /// The two ends of the queue to a trend agent.
     pub(crate) fn new(live: &Arc<Live>, trends: Waker) -> (Self, Receiver<FrameSeconds>) {
         let (frames, received) = crossbeam_channel::bounded(FRAMES_QUEUED);
         (Self { frames: Some(frames), live: Arc::clone(live), trends }, received)
     }
 
-    /// Hands over what a frame says. Where the trend agent is behind and there is time, it comes
-    /// back, to be offered again; where there is none the frame has no trend, and its samples are
-    /// counted: data come first, and `catchment trend` makes trends of them again.
+    /// Passes the seconds of a frame on. If the trend agent is behind and there is time, they are
+    /// returned, to be offered again; if there is no time the frame has no trend, and its samples
+    /// are counted: data come first, and `catchment trend` can compute the trends later.
     pub(crate) fn offer(&self, frame: FrameSeconds, has_time: bool) -> Option<FrameSeconds> {
         let frames = self.frames.as_ref()?;
         match frames.try_send(frame) {
@@ -202,7 +203,7 @@ impl TrendPlan {
     /// The trends of a recorder's channels and counters.
     ///
     /// # Errors
-    /// Channels that cannot be.
+    /// Impossible channels.
     pub(crate) fn of(config: &RecorderConfig, identity: &RunIdentity) -> Result<Self, ConfigError> {
         let schema = crate::frame_writer::schema(config)?;
         let channels = || schema.columns.iter().filter_map(ChannelInfo::of);
@@ -212,7 +213,7 @@ impl TrendPlan {
             run_number: config.run_number,
             emulated: config.emulated,
             name: identity.name.clone(),
-            // Others have none: what is no number has no value.
+            // Others have no trend: values that are not numbers have no mean.
             channels: channels()
                 .enumerate()
                 .filter(|(_, channel)| TrendChannel::of(channel).is_ok())
@@ -243,7 +244,7 @@ impl Trends<TrendFiles> {
     /// Makes the files.
     ///
     /// # Errors
-    /// A folder or a file that cannot be made.
+    /// A folder or a file cannot be made.
     pub(crate) fn new(
         plan: &TrendPlan,
         live: &Arc<Live>,
@@ -311,8 +312,8 @@ impl<T: TrendStore> Agent for Trends<T> {
 }
 
 impl<T: TrendStore> Trends<T> {
-    /// Takes a frame, or holds it: rows go on in time only, so that one frame from the future would
-    /// leave no trend to all that come behind it.
+    /// Takes a frame, or holds it back: rows only advance in time, so that one frame from the
+    /// future would leave all later ones without a trend.
     fn take(&mut self, frame: FrameSeconds, now_ns: u64) {
         if let Some(held) = self.held.take() {
             match frame.until_ns.saturating_add(AHEAD_NS) < held.until_ns {
@@ -320,8 +321,8 @@ impl<T: TrendStore> Trends<T> {
                 false => self.merge(&held),
             }
         }
-        // The first is compared with the recorder's own clock, which may be behind it, or the data
-        // of old.
+        // The first frame is compared with the recorder's own clock, which may be behind, or the
+        // data old.
         let ahead_ns = match self.until_ns {
             Some(until_ns) => frame.until_ns.saturating_sub(until_ns),
             None => TimeScale::Utc.convert_ns(self.time_scale, now_ns).abs_diff(frame.until_ns),
@@ -345,7 +346,7 @@ impl<T: TrendStore> Trends<T> {
         self.note(advanced);
     }
 
-    /// Looks at the recorder's counters.
+    /// Samples the recorder's counters.
     fn count(&mut self, now_ns: u64) {
         self.counted_ns = now_ns;
         let until = now_ns / 1_000_000_000;
@@ -380,7 +381,7 @@ impl<T: TrendStore> Trends<T> {
         }
     }
 
-    /// Says what went wrong, and counts what is in no file.
+    /// Reports the error and counts the rows that are in no file.
     fn note(&mut self, written: Option<Result<(), String>>) {
         if let Some(Err(error)) = written {
             self.live.warn_once(format!("trends: {error}"));
@@ -388,7 +389,7 @@ impl<T: TrendStore> Trends<T> {
         let counters = &self.live.counters;
         let late: u64 = self.series.iter().map(TrendSeries::late_samples).sum();
         let left_out = late + self.samples_ahead;
-        // The write agent counts there too.
+        // The write agent also counts there.
         counters.trend_samples_late.fetch_add(left_out - self.samples_noted, Relaxed);
         self.samples_noted = left_out;
         let lost = self.channel_files.as_ref().map_or(0, TrendStore::rows_lost);
@@ -414,13 +415,13 @@ impl Counter {
     }
 }
 
-/// When the counters are looked at next.
+/// The time of the next sample of the counters.
 fn next_count_ns(now_ns: u64) -> u64 {
     (now_ns / COUNTERS_EVERY_NS + 1) * COUNTERS_EVERY_NS
 }
 
-/// The counters that have trends: the ledger's lines, what was written, and where there are not too
-/// many sources for the memory, some lines of each.
+/// The counters that have trends: the ledger's lines, the written frames and bytes, and, if there
+/// are not too many sources for the memory, some lines of each source.
 fn counters(config: &RecorderConfig) -> Vec<(String, Counter)> {
     let total =
         |&entry: &Entry| (format!("{COUNTER_PREFIX}{}", entry.name()), Counter::Total(entry));

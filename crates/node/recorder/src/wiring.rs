@@ -1,5 +1,5 @@
-//! What a recorder's agents are made of: what they receive from, memory, queues and builders, for
-//! event sources and for channel links.
+//! The parts of a recorder's agents: ingress, memory, queues and builders, for event sources and
+//! for channel links.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -34,35 +34,35 @@ pub(crate) struct Wiring {
     pub(crate) channels: Option<Channels>,
 }
 
-/// Where payload waits.
+/// The memory in which payload waits.
 #[derive(Clone, Default)]
 pub(crate) struct Pools {
     pub(crate) events: Option<Arc<ChunkPool>>,
     pub(crate) channels: Option<Arc<ChunkPool>>,
 }
 
-/// What the write agent needs to know of channels.
+/// The facts about channels that the write agent needs.
 pub(crate) struct Channels {
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) lanes: Vec<Lane>,
 }
 
-/// Where the datagrams of a source or link arrive, and the networks that they may come from.
+/// Where the datagrams of a source or link arrive, and their permitted networks.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'a> {
     /// Its number in the ledger.
     pub number: usize,
     /// Where its datagrams arrive.
     pub address: SocketAddr,
-    /// The networks that it may send from; empty: anybody.
+    /// The networks from which it may send; empty: any.
     pub from: &'a [Network],
-    /// Whether it is asked who sent what arrives.
+    /// Whether the sender of each datagram is read.
     pub names_senders: bool,
 }
 
 impl<'a> Endpoint<'a> {
     fn of_source(number: usize, source: &'a SourceConfig) -> Self {
-        // Strangers are told from the source by their addresses.
+        // Strangers are distinguished from the source by their addresses.
         Self { number, address: source.address, from: &source.from, names_senders: true }
     }
 
@@ -72,20 +72,20 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// Gives each receive agent what it receives from.
+/// Gives each receive agent its ingress.
 pub trait Bind {
-    /// What is received from.
+    /// The ingress.
     type Ingress: Ingress + 'static;
 
-    /// An ingress of these endpoints, in their order, which names the senders where that is asked
-    /// for.
+    /// An ingress of these endpoints, in their order, which names the senders of those that ask for
+    /// it.
     ///
     /// # Errors
-    /// An endpoint that cannot be had.
+    /// An endpoint that cannot be bound.
     fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<Self::Ingress, RecorderError>;
 }
 
-/// What wiring one kind of sources needs.
+/// The input for wiring one kind of sources.
 struct Parts<'a> {
     config: &'a RecorderConfig,
     live: &'a Arc<Live>,
@@ -93,7 +93,7 @@ struct Parts<'a> {
 }
 
 impl Wiring {
-    /// Makes memory, queues and builders, and has the endpoints bound.
+    /// Makes memory, queues and builders, and binds the endpoints.
     pub(crate) fn of(
         config: &RecorderConfig,
         live: &Arc<Live>,
@@ -205,8 +205,7 @@ impl Wiring {
 }
 
 impl Parts<'_> {
-    /// A pool of that many bytes, with fragments up to that length, for so many lanes of chunks of
-    /// so many sources.
+    /// A pool of `bytes` bytes, with fragments up to that length, for these lanes and sources.
     fn memory(
         &self,
         name: &str,
@@ -221,7 +220,7 @@ impl Parts<'_> {
         let what = "segment memory";
         let pool = Arc::new(pool.map_err(|source| RecorderError::System { what, source })?);
         self.live.add_fill(Arc::clone(pool.fill()));
-        // By the numbers of the ledger.
+        // Indexed by the numbers of the ledger.
         let held = Arc::new(Held::new(self.config.ledger_count()));
         let batch_fragments = self.config.sizes.batch_fragments;
         Ok(SourceMemory { pool, held, live: Arc::clone(self.live), batch_fragments })

@@ -6,20 +6,20 @@
 //! has completed.
 //!
 //! When a write or a sync fails, recording is in fault: the file gets no more frames, frames are
-//! discarded and counted, and once a second the next file is tried, when the folder's disk has room
-//! for two frames. The file is closed behind its last whole frame when there is a next one, or with
-//! the run's last increments at its end. Where only the next file cannot be made, recording goes on
-//! in the open one, and the next is tried once a second.
+//! discarded and counted, and once a second the agent tries to make the next file, if the folder's
+//! disk has room for two frames. The file is closed behind its last whole frame when a next one
+//! exists, or at the end of the run, with the last increments. If only the next file cannot be
+//! made, recording continues in the open one, and the next is tried once a second.
 //!
-//! A full disk is noticed before a write fails: a frame is begun only where the file has blocks for
-//! it, or the disk has room beside what is kept for TOCs, trends and the catalogue
-//! (docs/decisions/disk-faults.md). Once a second the store looks how much that is, and whether the
+//! A full disk is noticed before a write fails: a frame is begun only if the file has blocks for
+//! it, or the disk has room beside the reserve for TOCs, trends and the catalogue
+//! (docs/decisions/disk-faults.md). Once a second the store checks the free space, and whether the
 //! file is still there and whole.
 //!
-//! One frame is under way at a time, through these stages: *taken*, until there are a file and room
-//! for it; *streaming*, while there are buffers and encoded columns. Then it is copied, and its
-//! chunks are free. In none of them does the agent wait for anything: it returns, and is woken by
-//! the store, by the encode agents or by the build agent.
+//! One frame is under way at a time, through these stages: *taken*, until a file and room for it
+//! are available; *streaming*, while columns are copied to buffers. Then it is copied, and its
+//! chunks are free. The agent never blocks in a stage: it returns, and the store, the encode agents
+//! or the build agent wake it.
 
 use std::sync::Arc;
 
@@ -40,12 +40,12 @@ use crate::frame_writer::{BuiltFrame, FrameWriter, SourceCounts, Sources, Stream
 use crate::live::Live;
 use crate::run_files::RunFiles;
 
-/// How long a cycle may be away while nothing happens.
+/// The longest time to the next cycle while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
-/// What a step counts as, beside what is copied in it.
+/// The cost of a step in bytes, beside the bytes copied in it.
 const STEP_BYTES: usize = 16 << 10;
 
-/// What a frame's increments, and what fills its last block, take at most.
+/// The most bytes that a frame's increments and the padding of its last block take.
 const INCREMENT_BYTES: u64 = 64 << 10;
 
 /// The write agent's state.
@@ -56,35 +56,35 @@ pub(crate) struct Write<S: FolderStore> {
     done: Sender<FrameCut>,
     frame_writer: FrameWriter,
     files: RunFiles<S>,
-    // The frame that is under way, by its stage.
+    // The current frame, by its stage.
     taken: Option<Taken>,
     streaming: Option<StreamedFrame>,
     /// The ledger when the last frame was encoded.
     encoded: Ledger,
     frame_header_bytes: u64,
-    /// Bytes that are copied in one cycle.
+    /// Bytes copied in one cycle.
     cycle_bytes: usize,
 }
 
-/// What a write agent is made of.
+/// The parts of which a write agent is made.
 pub(crate) struct WriteParts<S> {
     pub(crate) schema: Arc<Schema>,
     pub(crate) identity: RunIdentity,
-    /// Cuts come from the build agent, and their memory goes back to it.
+    /// Cuts arrive from the build agent, and their memory returns to it.
     pub(crate) frames: Receiver<FrameCut>,
     pub(crate) done: Sender<FrameCut>,
     pub(crate) first: FirstFile<S>,
     pub(crate) sources: Sources,
 }
 
-/// A frame that waits for a file and room.
+/// A frame that waits for a file and for room.
 struct Taken {
     built: BuiltFrame,
-    /// The file for which the disk was looked at.
+    /// The file for which the disk was checked.
     looked_for: Option<FileId>,
 }
 
-/// What came of one step of a cycle.
+/// The outcome of one step of a cycle.
 enum Step {
     Done,
     /// The cycle's budget of bytes is spent.
@@ -126,7 +126,7 @@ impl<S: FolderStore> Write<S> {
         self.frame_writer.encoder()
     }
 
-    /// Does the next thing.
+    /// Takes the next step.
     fn step(&mut self, budget: &mut usize) -> Step {
         if self.streaming.is_none() {
             self.files.look_after_disk();
@@ -178,12 +178,12 @@ impl<S: FolderStore> Write<S> {
     fn take(&mut self, mut built: FrameCut) {
         let frame = self.frame_writer.frame(&mut built);
         self.taken = Some(Taken { built: frame, looked_for: None });
-        // Where the build agent has enough of them, the memory goes.
+        // If the build agent has enough of them, the memory is dropped.
         let _returned = self.done.try_send(built);
     }
 
-    /// Begins to stream the frame that was taken, or discards it where there is no file; false
-    /// where something must be waited for first.
+    /// Begins to stream the taken frame, or discards it if there is no file; false if it has to
+    /// wait.
     fn admit(&mut self) -> bool {
         let Some(mut taken) = self.taken.take() else { return true };
         let bytes_max = taken.built.bytes_max() + self.frame_header_bytes + INCREMENT_BYTES;
@@ -208,8 +208,8 @@ impl<S: FolderStore> Write<S> {
         true
     }
 
-    /// What the ledger has counted since the last frame, and what frames would have said that were
-    /// not recorded.
+    /// The ledger's counts since the last frame, and the increments of frames that were not
+    /// recorded.
     fn next_increment(&mut self) -> Ledger {
         let now = self.live.ledger.snapshot();
         let mut increment = since(&now, &self.encoded);
@@ -218,8 +218,7 @@ impl<S: FolderStore> Write<S> {
         increment
     }
 
-    /// Takes a frame without rows for what the ledger has counted since the last one, if it has
-    /// counted anything.
+    /// Takes a frame without rows for the ledger's counts since the last one, if there are any.
     fn take_last(&mut self) {
         let mut rest = since(&self.live.ledger.snapshot(), &self.encoded);
         rest.add(self.files.carried());
@@ -250,7 +249,7 @@ impl<S: FolderStore> Agent for Write<S> {
                 Step::Budget => return Work::again(done + 1),
                 Step::Ended => return Work::ended(),
                 Step::Wait(until_ns) => {
-                    // Hands on what was accepted since the last call.
+                    // Submits the work accepted since the last call.
                     return match self.files.poll(now_ns) {
                         0 => Work::until(done, until_ns),
                         more => Work::again(done + more),
@@ -261,7 +260,7 @@ impl<S: FolderStore> Agent for Write<S> {
     }
 }
 
-/// What a ledger has more than `earlier`, but for what frames say themselves.
+/// The counts of a ledger beyond `earlier`, except those that frames carry themselves.
 fn since(now: &Ledger, earlier: &Ledger) -> Ledger {
     let mut more = now.since(earlier);
     for source in &mut more.sources {

@@ -216,7 +216,7 @@ fn record(folder: &Path, ranges: &[(Range<u64>, u64)]) -> RunSummary {
     }
     let summary = recorder.stop().unwrap();
     let warnings = &summary.last.warnings;
-    assert!(warnings.iter().all(|text| text.contains("began anew")), "{warnings:?}");
+    assert!(warnings.iter().all(|text| text.contains("restarted at")), "{warnings:?}");
     assert!(link_ledger(&summary, 0).balance().holds());
     summary
 }

@@ -1,7 +1,7 @@
 //! Copying into disk buffers past the cache.
 //!
-//! What is copied there is read next by the disk, not by this CPU: ordinary stores would first
-//! fetch each line of the buffer from memory, and push what is needed out of the cache.
+//! The disk reads the copied bytes next, not this CPU: ordinary stores would first fetch each line
+//! of the buffer from memory, and evict useful data from the cache.
 
 /// Copies bytes that this CPU will not read soon.
 ///
@@ -11,14 +11,14 @@ pub(crate) fn copy_past_cache(to: &mut [u8], from: &[u8]) {
     assert_eq!(to.len(), from.len(), "as many bytes there as here");
     #[cfg(target_arch = "x86_64")]
     if from.len() >= BYTES_MIN && std::is_x86_feature_detected!("avx") {
-        // SAFETY: the CPU has AVX, as was just asked.
+        // SAFETY: the CPU has AVX, as was just checked.
         unsafe { stream(to, from) };
         return;
     }
     to.copy_from_slice(from);
 }
 
-/// Less is not worth the fence at the end.
+/// Shorter copies are not worth the fence at the end.
 #[cfg(target_arch = "x86_64")]
 const BYTES_MIN: usize = 4 << 10;
 

@@ -1,8 +1,8 @@
-//! A frame's columns on their way to a sink: encoded side by side by the encode agents, and handed
-//! over in the frame's order.
+//! A frame's columns on their way to a sink: encoded in parallel by the encode agents, and passed
+//! on in the frame's order.
 //!
-//! Small columns are encoded here, when their turn comes. A column that there is no time to
-//! compress goes straight from where it is to the sink, which is its one copy.
+//! Small columns are encoded here, in their turn. A column that there is no time to compress is
+//! copied directly from its place to the sink, its only copy.
 
 use std::collections::VecDeque;
 
@@ -23,42 +23,42 @@ pub struct FrameEncoder<C: Column> {
     stored: Vec<u8>,
 }
 
-/// A frame that is being handed to a sink.
+/// A frame on its way to a sink.
 pub struct FrameUnderWay<C: Column> {
     /// Columns that the sink does not have yet.
     waiting: VecDeque<Waiting<C>>,
-    /// How many of these, from the first one on, have been given to the agents or need none.
+    /// How many of these, from the first one on, were given to the agents or need no agent.
     fed: usize,
     ready: Option<Ready<C>>,
 }
 
-/// What the owner of a frame decides while its columns are streamed, and learns of them.
+/// The decisions of a frame's owner while its columns are streamed, and what it learns about them.
 pub trait FrameOwner<C: Column> {
     /// How much compression there is time for now.
     fn level(&mut self) -> Level;
 
-    /// Raw bytes of the largest column that is encoded: what encoding takes grows with the column,
-    /// and larger ones are stored as they are.
+    /// Raw bytes of the largest column that is encoded: the memory for encoding grows with the
+    /// column, and larger columns are stored as they are.
     fn compressed_bytes_max(&self) -> usize;
 
-    /// The sink has a column. Memory that it was made in may go back to the agents.
+    /// The sink has a column. The memory in which it was encoded may be returned to the agents.
     fn streamed(&mut self, column: Streamed<C>) -> Option<Vec<u8>>;
 }
 
-/// A column that the sink has.
+/// A column that the sink has taken.
 #[derive(Debug)]
 pub struct Streamed<C: Column> {
-    /// What it is.
+    /// Its description.
     pub form: ColumnForm,
     /// The column, with its raw bytes.
     pub column: C,
-    /// What it saw of itself.
+    /// The results of inspecting its data while it was encoded.
     pub seen: C::Seen,
-    /// Whether it was compressed less than was asked for.
+    /// Whether it was compressed less than requested.
     pub lowered: bool,
 }
 
-/// How far a frame came.
+/// The progress of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The sink has all columns.
@@ -69,7 +69,7 @@ pub enum Progress {
     NoRoom,
     /// The agents have the next column.
     Encoding,
-    /// The column that the owner was handed last could not be made: it knows why.
+    /// The last column passed to the owner could not be made; the owner knows why.
     Failed,
 }
 
@@ -82,11 +82,11 @@ struct Waiting<C> {
 enum Way<C> {
     /// Not decided yet.
     Undecided(C),
-    /// It is encoded here.
+    /// Encoded here.
     Small(C),
-    /// As it is; whether that is less than was asked for.
+    /// Stored as it is; whether that is less than requested.
     AsItIs(C, bool),
-    /// The agents have it.
+    /// Given to the agents.
     Agents,
 }
 
@@ -98,7 +98,7 @@ struct Ready<C: Column> {
 }
 
 enum ReadyBytes<C: Column> {
-    /// The encoder's memory has them.
+    /// They are in the encoder's memory.
     Small(C, Codec),
     AsItIs(C, bool),
     Encoded(Done<C>),
@@ -112,7 +112,7 @@ impl<C: Column> FrameUnderWay<C> {
         frame
     }
 
-    /// Adds a column behind all others.
+    /// Adds a last column.
     pub fn push(&mut self, column: FrameColumn<C>) {
         let FrameColumn { form, ask, is_small, bytes } = column;
         let way = if is_small { Way::Small(bytes) } else { Way::Undecided(bytes) };
@@ -127,17 +127,17 @@ impl<C: Column> FrameEncoder<C> {
         Self { pool, encoder: ColumnEncoder::new(), raw: Vec::new(), stored: Vec::new() }
     }
 
-    /// An agent that encodes columns, if agents do.
+    /// An agent that encodes columns, if the encoder has agents.
     pub fn agent(&self) -> Option<Encode<C>> {
         self.pool.as_ref().map(EncoderPool::encoder)
     }
 
-    /// As [`FrameEncoder::agent`], with the memory that an agent had before.
+    /// As [`FrameEncoder::agent`], with the memory of an earlier agent.
     pub fn agent_with(&self, worker: Worker) -> Option<Encode<C>> {
         self.pool.as_ref().map(|pool| pool.encoder_with(worker))
     }
 
-    /// Goes on with these buffers for encoded columns, and returns those that it had.
+    /// Continues with these buffers for encoded columns, and returns the ones used so far.
     pub fn exchange_buffers(&mut self, buffers: Buffers) -> Buffers {
         match &mut self.pool {
             Some(pool) => pool.exchange_buffers(buffers),
@@ -145,14 +145,14 @@ impl<C: Column> FrameEncoder<C> {
         }
     }
 
-    /// Says which share of the CPUs is free, 0 to 1.
+    /// Sets the share of the CPUs that is free, 0 to 1.
     pub fn set_free_cpu_share(&self, share: f32) {
         if let Some(pool) = &self.pool {
             pool.set_free_cpu_share(share);
         }
     }
 
-    /// Hands a frame's columns to the sink, as far as that is possible now and the budget of bytes
+    /// Passes a frame's columns to the sink, as far as possible now and as the budget of bytes
     /// lasts.
     pub fn advance(
         &mut self,
@@ -201,12 +201,12 @@ impl<C: Column> FrameEncoder<C> {
         }
     }
 
-    /// Decides the ways of columns: as many as there is room for are given to the agents.
+    /// Decides how columns are encoded, and gives as many to the agents as there is room for.
     fn feed(&mut self, frame: &mut FrameUnderWay<C>, owner: &mut impl FrameOwner<C>) {
         let level = match &self.pool {
             Some(pool) => {
                 let level = owner.level();
-                // For columns that the agents have not begun, too.
+                // Also for columns that the agents have not begun.
                 pool.set_level(level);
                 level
             }
@@ -222,8 +222,8 @@ impl<C: Column> FrameEncoder<C> {
             let level = if too_large { Level::None } else { level };
             let goes_as_it_is = level == Level::None && !column.looks();
             if goes_as_it_is {
-                // Except for one that is too large, that is known when its turn comes: there may be
-                // time again.
+                // Except for a column that is too large, this is decided when its turn comes: there
+                // may be time again.
                 if frame.fed > 0 && !too_large {
                     return;
                 }
@@ -281,7 +281,7 @@ impl<C: Column> FrameEncoder<C> {
         )
     }
 
-    /// Hands what remains of a column that the sink has to its owner.
+    /// Returns the remains of a column that the sink has taken to the owner.
     fn streamed(&mut self, ready: Ready<C>, owner: &mut impl FrameOwner<C>) {
         let form = ready.form;
         let (column, seen, lowered) = match ready.stored {

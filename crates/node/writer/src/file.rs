@@ -1,4 +1,4 @@
-//! A file that is written to, or being closed.
+//! A file that is being written or closed.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ use catchment_model::Ledger;
 
 use crate::sink::WrittenFrame;
 
-/// Frames, or time, after which a checkpoint is written: with them an unfinished file is opened
-/// without a walk through all of it.
+/// Frames, or time, after which a checkpoint is written, so that an unfinished file is opened
+/// without reading all of it.
 const CHECKPOINT_FRAMES: u32 = 64;
 const CHECKPOINT_NS: u64 = 10_000_000_000;
-/// What a frame, or a column of it, takes in the table of contents.
+/// The bytes that a frame, or a column of it, takes in the table of contents.
 pub const TOC_ENTRY_BYTES: u64 = 80;
 
-/// The most bytes that the header of a frame of so many columns takes.
+/// The most bytes that the header of a frame of `column_count` columns takes.
 pub fn header_bytes_max(column_count: usize) -> usize {
     FrameLayout::begin(FrameInfo::EMPTY, column_count).header_space()
 }
 
-/// One file of a run. `A` is what its owner keeps beside.
+/// One file of a run. `A` is the owner's data for it.
 #[derive(Debug)]
 pub struct FrameFile<A = ()> {
     /// The store's name of it.
@@ -34,37 +34,37 @@ pub struct FrameFile<A = ()> {
     pub index: u32,
     /// The random number in its header and in all its frames.
     pub file_id: u64,
-    /// When it was begun.
+    /// When it began.
     pub opened_ns: u64,
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     pub end: u64,
-    /// Where its last recorded frame ends.
+    /// The end of its last recorded frame.
     pub recorded_end: u64,
     /// Whether its header has been written.
     pub header_recorded: bool,
     /// Whether a write of it has failed.
     pub failed: bool,
-    /// Whether it was removed, or is not where it was made any more.
+    /// Whether it was removed, or is no longer where it was made.
     pub gone: bool,
     /// Whether its table of contents is being written.
     pub toc_begun: bool,
-    /// How often its table of contents was tried.
+    /// The number of attempts to write its table of contents.
     pub tocs: u32,
     /// What its owner keeps.
     pub attached: A,
     header_bytes: u64,
-    /// What the table of contents has come to, about.
+    /// The approximate size of the table of contents.
     toc_bytes: u64,
-    /// Files of which nobody needs it have none.
+    /// Files that do not need one have none.
     toc: Option<TocBuilder>,
-    /// Frames recorded since the last checkpoint, and since when.
+    /// Frames recorded since the last checkpoint, and the time of that checkpoint.
     unlisted_frames: u32,
     listed_ns: u64,
-    /// How many checkpoints there are.
+    /// The number of checkpoints.
     generation: u64,
 }
 
-/// What a file is begun with.
+/// The parameters of a new file.
 #[derive(Debug)]
 pub struct FileParts<A = ()> {
     /// The store's name of it.
@@ -78,7 +78,7 @@ pub struct FileParts<A = ()> {
 }
 
 impl<A> FrameFile<A> {
-    /// A file that was just made, and the bytes of its header.
+    /// A new file, and the bytes of its header.
     pub fn begin(parts: FileParts<A>, header: &FileHeader, now_ns: u64) -> (Self, Vec<u8>) {
         let FileParts { id, path, is_listed, attached } = parts;
         let encoded = header.encode();
@@ -112,35 +112,34 @@ impl<A> FrameFile<A> {
         self.end > self.header_bytes
     }
 
-    /// What its header takes.
+    /// The bytes of its header.
     pub fn header_bytes(&self) -> u64 {
         self.header_bytes
     }
 
-    /// How many bytes at its beginning have all been written.
+    /// The number of bytes from its beginning that have all been written.
     pub fn written_bytes(&self) -> u64 {
         if self.header_recorded { self.recorded_end } else { 0 }
     }
 
-    /// What the frames so far take in its table of contents, about.
+    /// The approximate bytes of the frames so far in its table of contents.
     pub fn toc_bytes(&self) -> u64 {
         self.toc_bytes
     }
 
-    /// What its table of contents takes beside, in checkpoints: each lists the frames since the
-    /// one before.
+    /// The bytes of its table of contents in checkpoints: each lists the frames since the one
+    /// before.
     pub fn checkpoint_bytes(&self) -> u64 {
         self.toc_bytes / u64::from(CHECKPOINT_FRAMES)
     }
 
-    /// Makes a file that was left ready for what can still be written behind its last recorded
-    /// frame.
+    /// Prepares a file that was left for what can still be written behind its last recorded frame.
     pub fn reopen(&mut self) {
         self.failed = false;
         self.end = self.recorded_end;
     }
 
-    /// Whether a checkpoint should be written now; `late` when it should have been long ago.
+    /// Whether a checkpoint is due; with `late`, whether it is long overdue.
     pub fn checkpoint_due(&self, now_ns: u64, late: bool) -> bool {
         let times = if late { 2 } else { 1 };
         let since_ns = now_ns.saturating_sub(self.listed_ns);
@@ -163,20 +162,20 @@ impl<A> FrameFile<A> {
         checkpoint
     }
 
-    /// A checkpoint's writes have ended. Its place is taken even if they failed: the table of
-    /// contents comes behind.
+    /// Handles the end of a checkpoint's writes. Its place is taken even if they failed: the table
+    /// of contents follows it.
     pub fn checkpoint_ended(&mut self, checkpoint: &FrameSummary) {
         self.recorded_end = checkpoint.offset + checkpoint.frame_bytes;
     }
 
-    /// What tells readers where a checkpoint is, and where that goes.
+    /// The locator that tells readers where a checkpoint is, and the locator's offset.
     pub(crate) fn encode_locator(&mut self, checkpoint: &FrameSummary) -> (u64, [u8; 4096]) {
         self.generation += 1;
         let offset = locator_offset(self.header_bytes, self.generation);
         (offset, encode_locator(self.file_id, self.generation, checkpoint))
     }
 
-    /// A frame's writes have completed.
+    /// Counts a frame whose writes have completed.
     pub fn recorded(&mut self, frame: &WrittenFrame) {
         let summary = frame.summary;
         assert_eq!(summary.offset, self.recorded_end, "frames are recorded in their order");
@@ -188,8 +187,8 @@ impl<A> FrameFile<A> {
         }
     }
 
-    /// The table of contents of all recorded frames, which goes behind them; nothing of a file
-    /// that has none.
+    /// The table of contents of all recorded frames, which is written behind them; nothing for a
+    /// file that has none.
     pub(crate) fn encode_toc(&self, ledger: &Ledger, flags: TocFlags) -> Vec<u8> {
         let toc = self.toc.as_ref();
         toc.map_or_else(Vec::new, |toc| toc.finish(self.recorded_end, ledger, flags))

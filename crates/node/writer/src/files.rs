@@ -1,8 +1,9 @@
-//! Files with frames in a store: the sink of whoever records to files.
+//! Frame files in a store: the sink that writes files.
 //!
-//! The owner decides which file is current, and when it is left; here are the bytes' ways. Headers,
-//! checkpoints and tables of contents are *pages*, which are streamed in their order before any
-//! frame. What was streamed is a job; its end comes back to the owner, oldest first.
+//! The owner decides which file is current and when it is left; this module moves the bytes.
+//! Headers, checkpoints and tables of contents are *pages*, which are streamed in their order
+//! before any frame. Everything streamed is a job; ended jobs are returned to the owner, oldest
+//! first.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,36 +18,36 @@ use crate::file::FrameFile;
 use crate::jobs::{HeaderOrder, Job, Jobs, Stream, WriteCounts};
 use crate::sink::{FrameSink, StoredColumn, WrittenFrame};
 
-/// The files that frames are written to. `T` is a frame's tag, `A` what the owner keeps by file.
+/// The files that frames are written to. `T` is a frame's tag, `A` the owner's data for a file.
 pub struct FrameFiles<S: Store, T, A = ()> {
-    /// The file that gets frames.
+    /// The file that receives frames.
     pub current: Option<FrameFile<A>>,
-    /// Files that get no more frames, until they are finished.
+    /// Files that receive no more frames, until they are finished.
     pub closing: Vec<FrameFile<A>>,
     jobs: Jobs<S, JobKind<T>>,
     pages: VecDeque<Page<S::Buffer>>,
     layout: FrameLayout,
     frame: Option<UnderWay<S::Buffer>>,
-    /// Of the column that is being copied, where its checksums are computed here.
+    /// The checksums of the column being copied, if they are computed here.
     digest: BlockDigest,
-    /// What came of it, when its stored bytes are copied.
+    /// The result, once its stored bytes are copied.
     checksums: Option<BlockChecksums>,
-    /// The table that goes behind it, when its stored bytes are copied; empty before.
+    /// The table written behind it, once its stored bytes are copied; empty before.
     table: Vec<u8>,
 }
 
-/// What a job was.
+/// The kind of a job.
 #[derive(Debug)]
 pub enum JobKind<T> {
     /// The file's header.
     Header,
     /// A frame, and its tag.
     Frame(Box<WrittenFrame>, T),
-    /// A frame that was given up before its end.
+    /// A frame that was abandoned before its end.
     Abandoned,
     /// A table of contents so far.
     Checkpoint(FrameSummary),
-    /// Where the newest checkpoint stands.
+    /// The locator of the newest checkpoint.
     Locator,
     /// Table of contents and trailer, with which the file has that many bytes.
     Toc {
@@ -60,9 +61,9 @@ pub enum JobKind<T> {
 pub struct Ended<T> {
     /// Its file.
     pub file: FileId,
-    /// What it was.
+    /// Its kind.
     pub kind: JobKind<T>,
-    /// The first error that a write of it met.
+    /// The first error of its writes.
     pub error: Option<io::Error>,
 }
 
@@ -81,12 +82,12 @@ enum PageKind {
     Toc { file_bytes: u64 },
 }
 
-/// The frame that is under way.
+/// The current frame.
 struct UnderWay<B> {
     stream: Stream<B>,
     offset: u64,
-    /// How far the column is that is being copied: which piece of it, and where in that; behind
-    /// its last piece, where in its table.
+    /// The position in the column being copied: the piece, and the offset in it; behind the last
+    /// piece, the offset in the table.
     piece: usize,
     at: usize,
 }
@@ -112,8 +113,8 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         &mut self.jobs.store
     }
 
-    /// Handles what the store has completed since, and hands on what it was asked for; how much
-    /// came.
+    /// Handles the store's completions and submits what was requested of it. Returns the number of
+    /// completions.
     pub fn poll(&mut self) -> usize {
         self.jobs.poll()
     }
@@ -134,7 +135,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         self.jobs.oldest().is_some()
     }
 
-    /// Whether something of that file is under way.
+    /// Whether a job of that file has not ended.
     pub fn is_busy_with(&self, file: FileId) -> bool {
         self.jobs.any_of(file)
     }
@@ -148,31 +149,31 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         Some(Ended { file, kind: kind.expect("an ended job"), error })
     }
 
-    /// That file, which gets frames or is being closed.
+    /// That file, which receives frames or is being closed.
     ///
     /// # Panics
-    /// There is none.
+    /// The file has left the sink.
     pub fn file(&mut self, id: FileId) -> &mut FrameFile<A> {
         let mut files = self.current.iter_mut().chain(&mut self.closing);
         files.find(|file| file.id == id).expect("the file is open")
     }
 
-    /// The current file gets no more frames.
+    /// Leaves the current file, which receives no more frames.
     pub fn leave(&mut self) {
         self.closing.extend(self.current.take());
     }
 
-    /// Makes a file the current one, and has its header written.
+    /// Makes a file the current one and writes its header.
     ///
     /// # Panics
-    /// There is one.
+    /// There is a current file.
     pub fn begin_file(&mut self, file: FrameFile<A>, header: Vec<u8>) {
         assert!(self.current.is_none(), "one file at a time gets frames");
         self.put_page(file.id, 0, header, PageKind::Header);
         self.current = Some(file);
     }
 
-    /// Has a checkpoint written behind the current file's frames, all of which are recorded.
+    /// Writes a checkpoint behind the current file's frames, all of which are recorded.
     pub fn begin_checkpoint(&mut self, sequence: u64, ledger: &Ledger, now_ns: u64) {
         let Some(file) = &mut self.current else { return };
         let (id, start) = (file.id, file.end);
@@ -180,14 +181,14 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         self.put_page(id, start, bytes, PageKind::Checkpoint(summary));
     }
 
-    /// Has it written where a checkpoint is.
+    /// Writes the locator of a checkpoint.
     pub fn begin_locator(&mut self, id: FileId, checkpoint: &FrameSummary) {
         let (offset, locator) = self.file(id).encode_locator(checkpoint);
         self.put_page(id, offset, locator.to_vec(), PageKind::Locator);
     }
 
-    /// Has the table of contents written behind the recorded frames of a file that is being
-    /// closed; the file's size with it.
+    /// Writes the table of contents behind the recorded frames of a file that is being closed;
+    /// returns the file's size with it.
     pub fn begin_toc(&mut self, id: FileId, ledger: &Ledger, flags: TocFlags) -> u64 {
         let file = self.file(id);
         let (bytes, start) = (file.encode_toc(ledger, flags), file.recorded_end);
@@ -203,7 +204,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         self.pages.push_back(Page { stream, bytes, streamed: 0, kind });
     }
 
-    /// Whether pages are to be streamed before any frame.
+    /// Whether pages must be streamed before any frame.
     pub fn has_pages(&self) -> bool {
         !self.pages.is_empty()
     }
@@ -230,7 +231,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         whole
     }
 
-    /// Gives up the frame that is under way: nobody will see it.
+    /// Abandons the current frame; no reader will see it.
     pub fn abandon_frame(&mut self) {
         if let Some(UnderWay { stream, .. }) = self.frame.take() {
             self.jobs.abandon(stream, JobKind::Abandoned);
@@ -242,7 +243,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         self.layout.entries()
     }
 
-    /// What a frame of so many columns takes beside its columns' bytes.
+    /// The bytes that a frame of `columns_max` columns takes beside its columns.
     pub fn header_space(&mut self, columns_max: usize) -> u64 {
         assert!(self.frame.is_none(), "no frame is under way");
         self.layout.restart(FrameInfo::EMPTY, columns_max);

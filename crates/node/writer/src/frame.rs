@@ -7,12 +7,12 @@ use catchment_encoder::{Ask, Element, Rule};
 use catchment_frame::{Dtype, FrameInfo, Schema, encode_ledger_increment, encode_ledger_total};
 use catchment_model::Ledger;
 
-/// Consecutive rows on their way into a file. `C` has the raw bytes of a column.
+/// Consecutive rows on their way into a file. `C` holds the raw bytes of a column.
 #[derive(Debug)]
 pub struct Frame<C> {
-    /// What its columns are.
+    /// The schema of its columns.
     pub schema: Arc<Schema>,
-    /// What its header says. File and number are set when it is written.
+    /// Its header. File and number are set when it is written.
     pub info: FrameInfo,
     /// In the order in which they are written.
     pub columns: Vec<FrameColumn<C>>,
@@ -21,17 +21,17 @@ pub struct Frame<C> {
 /// One column of a [`Frame`].
 #[derive(Debug)]
 pub struct FrameColumn<C> {
-    /// What it is, but for its bytes.
+    /// Its directory entry, except for its bytes.
     pub form: ColumnForm,
     /// How it is encoded.
     pub ask: Ask,
-    /// Whether it is so small that it is encoded where the frame is written, and not by an agent.
+    /// Whether it is so small that the frame's writer encodes it, and not an agent.
     pub is_small: bool,
     /// Its raw bytes.
     pub bytes: C,
 }
 
-/// What the directory of a frame says of a column, whatever its bytes are.
+/// The part of a column's directory entry that does not depend on its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnForm {
     /// Its id in the schema.
@@ -47,7 +47,7 @@ pub struct ColumnForm {
 }
 
 impl ColumnForm {
-    /// A column that is no channel's.
+    /// A column that is not a channel's.
     pub fn new(id: u32, dtype: Dtype, rows: u64) -> Self {
         Self { id, dtype, rows, first_sample: 0, start_ns: 0 }
     }
@@ -60,8 +60,8 @@ impl<C> FrameColumn<C> {
     }
 }
 
-/// The column of that id which says what the ledger counted since the frame before, and what only
-/// this frame can say: records of the same source and entry add up.
+/// The column with that id that holds the ledger's counts since the frame before, and the counts
+/// that only this frame knows: records of the same source and entry add up.
 pub fn ledger_column(id: u32, increment: &Ledger, own: &Ledger) -> (ColumnForm, Vec<u8>) {
     let mut records = Vec::new();
     encode_ledger_increment(increment, &mut records);

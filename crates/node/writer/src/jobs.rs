@@ -1,14 +1,14 @@
 //! Streams of bytes into disk buffers: a file header, a frame or a table of contents, piece by
 //! piece.
 //!
-//! What is streamed is a *job*: its full buffers are written while it grows, all but the first,
-//! which holds the header that makes the rest valid: where files are read while they grow, it is
-//! written when all others have completed, and all older jobs of the file too, so that a killed
+//! A stream is a *job*: its full buffers are written while it grows, except the first, which holds
+//! the header that makes the rest valid. In files that are read while they grow, the first buffer
+//! is written when all others, and all older jobs of the file, have completed, so that a killed
 //! writer leaves no header without its columns and no hole between frames. Jobs stay in the order
-//! in which they were begun, until their owner has taken them.
+//! in which they began, until their owner has taken them.
 //!
-//! Nothing here waits. Where there is no free buffer, appending stops short, and goes on when a
-//! write has completed: this is where a slow disk holds frames up, which wait in memory.
+//! Nothing here blocks. Without a free buffer appending stops early, and continues when a write has
+//! completed: here a slow disk delays frames, which wait in memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,13 +24,13 @@ const PIECE_BYTES: usize = 64 << 10;
 /// When a job's first buffer, with the header in it, is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderOrder {
-    /// When all else of the job, and all older jobs of the file, have been written.
+    /// When the rest of the job, and all older jobs of the file, have been written.
     Last,
-    /// When the job was streamed to its end: nobody reads the file before it is closed.
+    /// When the job was streamed to its end: the file is not read before it is closed.
     Held,
 }
 
-/// A store and what is under way on it.
+/// A store and its jobs.
 pub(crate) struct Jobs<S: Store, K> {
     pub(crate) store: S,
     queue: VecDeque<Job<S::Buffer, K>>,
@@ -42,21 +42,21 @@ pub(crate) struct Jobs<S: Store, K> {
     order: HeaderOrder,
 }
 
-/// Writes of a store: those between the two counts are under way.
+/// Writes of a store; the difference of the two counts is in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
-    /// Writes that were begun.
+    /// Writes begun.
     pub begun: u64,
-    /// Writes that have completed, with an error or without.
+    /// Writes completed, with or without an error.
     pub completed: u64,
 }
 
-/// Something streamed, whose writes may be under way.
+/// A stream whose writes may be in flight.
 pub(crate) struct Job<B, K> {
     pub(crate) file: FileId,
-    /// What it was; set when it was streamed to its end.
+    /// Its kind; set when it was streamed to its end.
     pub(crate) kind: Option<K>,
-    /// The first error that a write of it met.
+    /// The first error of its writes.
     pub(crate) error: Option<io::Error>,
     writes_left: u32,
     start: u64,
@@ -108,7 +108,7 @@ impl<S: Store, K> Jobs<S, K> {
         self.fill(stream, bytes.len(), |buffer, range| copy_past_cache(buffer, &bytes[range]))
     }
 
-    /// As [`Jobs::append`], and takes what was appended into the checksums.
+    /// As [`Jobs::append`], and includes the appended bytes in the checksums.
     pub(crate) fn append_checked(
         &mut self,
         stream: &mut Stream<S::Buffer>,
@@ -135,7 +135,7 @@ impl<S: Store, K> Jobs<S, K> {
         self.fill(stream, bytes, |buffer, _| buffer.fill(0)) == bytes
     }
 
-    /// Has so many bytes filled in, buffer by buffer, as far as there are any; returns how many.
+    /// Has `bytes` bytes filled in, buffer by buffer, as far as buffers are free; returns how many.
     fn fill(
         &mut self,
         stream: &mut Stream<S::Buffer>,
@@ -160,7 +160,7 @@ impl<S: Store, K> Jobs<S, K> {
         filled
     }
 
-    /// The first buffer of the job, in which the header is.
+    /// The first buffer of the job, which contains the header.
     ///
     /// # Panics
     /// If nothing was streamed.
@@ -169,7 +169,7 @@ impl<S: Store, K> Jobs<S, K> {
         first.expect("a job that has bytes")
     }
 
-    /// Ends the job: what is left is written, its first buffer last.
+    /// Ends the job: the remaining buffers are written, the first one last.
     ///
     /// # Panics
     /// If the job does not end on a 4 KiB border.
@@ -187,7 +187,7 @@ impl<S: Store, K> Jobs<S, K> {
         self.poll_store();
     }
 
-    /// Ends the job without its header: what was written of it is never read.
+    /// Ends the job without its header: its bytes are never read.
     pub(crate) fn abandon(&mut self, stream: Stream<S::Buffer>, kind: K) {
         self.job(stream.token).kind = Some(kind);
         self.poll_store();
@@ -198,22 +198,22 @@ impl<S: Store, K> Jobs<S, K> {
         self.queue.front()
     }
 
-    /// Takes the oldest job away.
+    /// Removes the oldest job.
     pub(crate) fn take_oldest(&mut self) -> Option<Job<S::Buffer, K>> {
         self.queue.pop_front()
     }
 
-    /// Whether something of that file is under way.
+    /// Whether a job of that file has not ended.
     pub(crate) fn any_of(&self, file: FileId) -> bool {
         self.queue.iter().any(|job| job.file == file)
     }
 
-    /// Handles what has completed; how much that was.
+    /// Handles completions; returns their number.
     pub(crate) fn poll(&mut self) -> usize {
         self.poll_store()
     }
 
-    /// How many writes there were.
+    /// The numbers of writes.
     pub(crate) fn writes(&self) -> WriteCounts {
         self.writes
     }
@@ -234,8 +234,8 @@ impl<S: Store, K> Jobs<S, K> {
         }
     }
 
-    /// Writes a job's first buffer, if it was streamed to its end and nothing else of it is left.
-    /// Where another write of it has failed the header stays away.
+    /// Writes a job's first buffer, if the job was streamed to its end and all its other writes are
+    /// complete. If one of them failed, the header is not written.
     fn write_first(&mut self, token: u64) {
         let index = (token - self.oldest_token()) as usize;
         let file = self.queue[index].file;

@@ -7,18 +7,18 @@
 //! ```
 //!
 //! A [`Frame`] owns its columns: ranges of a recorder's chunks, bytes of its own, or bytes yet to
-//! be made. A [`FrameEncoder`] encodes them with the pool of encode agents and hands each, in the
+//! be made. A [`FrameEncoder`] encodes them with the pool of encode agents and passes each, in the
 //! frame's order, to a [`FrameSink`]. [`FrameFiles`] is the sink that writes files: the recorder,
-//! `generate`, `convert`, `reframe`, `reduce` and trends write by it. Which file a frame belongs
-//! to, and what becomes of a disk that refuses, its owner decides.
+//! `generate`, `convert`, `reframe`, `reduce` and trends use it. Its owner decides to which file a
+//! frame belongs, and what happens when a disk refuses writes.
 //!
-//! Nothing here waits, and nothing names a file, a thread or a clock.
+//! Nothing here blocks, and nothing names a file, a thread or a clock.
 //!
 //! Three policies, by [`HeaderOrder`] and by the store:
-//! - *header last*, for files that others read while they grow: a frame's header is written when
-//!   all else of it, and all older frames, have been written.
-//! - *header held*, for files that nobody reads before they are closed: the header is written with
-//!   the bytes behind it, in no order.
+//! - *header last*, for files that are read while they grow: a frame's header is written when the
+//!   rest of it, and all older frames, have been written.
+//! - *header held*, for files that are not read before they are closed: the header is written with
+//!   the bytes behind it, in any order.
 //! - *growing*, for little data: header last through the page cache, each frame durable at once.
 
 mod copy;

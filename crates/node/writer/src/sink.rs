@@ -1,44 +1,46 @@
-//! Where frames go.
+//! The destination of frames.
 
 use catchment_codec::Codec;
 use catchment_frame::{BlockChecksums, ColumnEntry, FrameInfo, FrameSummary, column_flags};
 
 use crate::frame::ColumnForm;
 
-/// Takes frames, column by column. One frame is under way at a time.
+/// Takes frames, column by column, one frame at a time.
 ///
-/// A frame is *copied* when [`FrameSink::finish`] has returned its summary: what its columns were
-/// made of is free. Later it is *recorded* (its writes have completed), *durable* (a sync has), or
-/// it has *failed*; with that the sink returns the frame's tag to its owner.
+/// A frame is *copied* when [`FrameSink::finish`] has returned its summary: the memory of its
+/// columns is free. Later it is *recorded* (its writes have completed), *durable* (a sync has
+/// completed), or it has *failed*; the sink then returns the frame's tag to its owner.
 pub trait FrameSink {
-    /// What the owner wants to have again when the frame's fate is known.
+    /// The owner's data for a frame, returned when its outcome is known.
     type Tag;
 
-    /// Begins a frame of at most so many columns.
+    /// Begins a frame of at most `columns_max` columns.
     ///
     /// # Panics
-    /// A frame is under way, or the sink has no place for one: the owner sees to that first.
+    /// A frame is in progress, or the sink has no file for one: the owner rules out both
+    /// beforehand.
     fn begin(&mut self, info: FrameInfo, columns_max: usize);
 
-    /// Takes as much of a column as there is room for and the budget of bytes lasts; true when it
-    /// has all of it. Otherwise it is called again with the same column, when there may be room.
+    /// Takes as much of a column as there is room for and as the budget of bytes lasts; true when
+    /// it has all of it. Otherwise the caller calls again with the same column, when there may be
+    /// room.
     fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool;
 
     /// Ends the frame.
     ///
     /// # Errors
-    /// The tag, where there is no room yet: it is called again.
+    /// The tag, if there is no room yet: the caller calls again.
     fn finish(&mut self, tag: Self::Tag) -> Result<FrameSummary, Self::Tag>;
 }
 
 /// A column as it is stored.
 #[derive(Clone, Copy)]
 pub struct StoredColumn<'a> {
-    /// What it is.
+    /// Its description.
     pub form: ColumnForm,
     /// How it is encoded.
     pub codec: Codec,
-    /// Checksums of the stored bytes; none where the sink is to compute them from what it takes.
+    /// Checksums of the stored bytes; none if the sink is to compute them.
     pub checksums: Option<&'a BlockChecksums>,
     /// Bytes as decoded.
     pub raw_bytes: u64,
@@ -49,7 +51,7 @@ pub struct StoredColumn<'a> {
 }
 
 impl StoredColumn<'_> {
-    /// The column's entry in the frame's directory, but for its offset.
+    /// The column's entry in the frame's directory, except for its offset.
     pub(crate) fn entry(&self, crc32c: u32) -> ColumnEntry {
         let ColumnForm { id, dtype, rows, first_sample, start_ns } = self.form;
         ColumnEntry {
@@ -74,10 +76,10 @@ impl std::fmt::Debug for StoredColumn<'_> {
     }
 }
 
-/// A frame that was copied, as a table of contents lists it.
+/// A copied frame, as a table of contents lists it.
 #[derive(Clone, Debug)]
 pub struct WrittenFrame {
-    /// Where it stands, and what its header says.
+    /// Its position and its header.
     pub summary: FrameSummary,
     /// Its columns.
     pub entries: Vec<ColumnEntry>,

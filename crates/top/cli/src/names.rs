@@ -37,5 +37,5 @@ pub(crate) fn unknown(what: &str, name: &str, names: &[&str]) -> anyhow::Error {
     let near = near_matches(name, names).join(" or ");
     let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
     let count = names.len();
-    UsageError(format!("no {what} {name:?} among the {count} that there are{hint}")).into()
+    UsageError(format!("no {what} matches {name:?} (the input has {count}){hint}")).into()
 }

@@ -5,6 +5,7 @@ mod convert;
 mod damaged;
 mod ends;
 mod follow;
+mod guide;
 mod gwf;
 mod hang_up;
 mod life;

@@ -261,8 +261,7 @@ fn channels_are_chosen_by_pattern() {
     for (from, to, count) in [("run", "none", 4), ("a.gwf", "none", 6)] {
         let options = [from, to, "--channel", "L1:*", "--channel", "L1:FASTER"];
         let message = error(path, &options, 2);
-        let expected =
-            format!("no channel \"L1:FASTER\" among the {count} that there are; did you");
+        let expected = format!("no channel matches \"L1:FASTER\" (the input has {count}); did you");
         assert!(message.contains(&expected) && message.contains("L1:FAST"), "{message}");
         assert!(!path.join("none").exists());
     }
@@ -294,7 +293,7 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
     writer.frame(&FrameStart::new(START_S, 1.0), &[odd]).unwrap();
     std::fs::write(path.join("odd.gwf"), writer.finish().unwrap()).unwrap();
     let message = error(path, &["odd.gwf", "run"], 1);
-    assert!(message.contains("X1:ODD: samples are 0.1234 s apart"), "{message}");
+    assert!(message.contains("X1:ODD: the sample spacing of 0.1234 s"), "{message}");
     assert!(!path.join("run").exists());
 
     // What is there stays.

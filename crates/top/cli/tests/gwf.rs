@@ -302,7 +302,7 @@ fn a_channel_that_no_run_can_hold_costs_itself() {
         "X1:SLOPE: column 2: scale",
         "X1:EARLY: its samples begin -10000000000 s behind the frame's start",
         "X1:FAR: its samples begin 1000000000000000 s behind the frame's start",
-        "X1:RATE: samples are 0.1234 s apart",
+        "X1:RATE: the sample spacing of 0.1234 s",
     ];
     assert_left_out(&summary, &expected);
     assert_eq!(joined(&read_run(path.join("run"))["X1:GOOD"].1), [1; 64]);

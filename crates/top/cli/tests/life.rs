@@ -360,7 +360,7 @@ fn sighup_reads_the_configuration_again() {
 
     std::fs::write(folder.join("node.toml"), "[frame]\ntime = \"no time\"\n").unwrap();
     node.signal(libc::SIGHUP);
-    while !node.log().contains("all stays as it was") {
+    while !node.log().contains("configuration not reloaded") {
         node.ctl(&["state"]);
     }
     assert_eq!(present(), 2);

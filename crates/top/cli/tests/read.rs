@@ -332,7 +332,7 @@ fn every_command_takes_the_channels_by_one_name_and_by_its_plural() {
             assert!(matches!(code, Some(0 | 3)), "{chosen:?}: {code:?}");
             let none = [&command[..], &[option, "X1:F46"]].concat();
             let errors = stderr(folder.path(), &none, 2);
-            assert!(errors.contains("no channel \"X1:F46\" among"), "{errors}");
+            assert!(errors.contains("no channel matches \"X1:F46\""), "{errors}");
             assert!(errors.contains("did you mean") && errors.contains("X1:F64"), "{errors}");
         }
     }

@@ -199,6 +199,6 @@ fn a_rule_that_fits_no_channel_is_a_mistake() {
     let options = ["--rule", "L1:FAST-*=for", "--rule", "L1:SLOW=lz4"];
     let command = [&["generate", "--out", "run"][..], &options[..]].concat();
     let errors = stderr(folder.path(), &command, 2);
-    assert!(errors.contains("no channel \"L1:SLOW\" among the 1000 that there are"), "{errors}");
+    assert!(errors.contains("no channel matches \"L1:SLOW\" (the input has 1000)"), "{errors}");
     assert!(!folder.path().join("run").exists());
 }

@@ -273,11 +273,11 @@ const HEAD: &str = "\
 # Configuration
 
 Every key of a configuration file (TOML), as `catchment run FILE` reads it. This page is made from the code
-(`CATCHMENT_WRITE=1 cargo test -p catchment-config configuration` writes it anew);
+(`CATCHMENT_WRITE=1 cargo test -p catchment-config configuration` writes it again);
 a test compares the two.
-`catchment run FILE --check` checks a file without recording, [examples/](../../examples/) has files to begin with.
+`catchment run FILE --check` checks a file without recording; [examples/](../../examples/) has files to begin with.
 
-No key is needed but those of the sources or links. Unknown keys are errors. Types that are written as text:
+Only the keys of the sources or links are required. Unknown keys are errors. Types that are written as text:
 
 ";
 

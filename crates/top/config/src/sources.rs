@@ -118,7 +118,8 @@ pub(crate) fn senders(
 ) -> Result<Vec<Network>, ConfigFileError> {
     match low {
         Some([]) => {
-            let message = "expected a network, or no such key for anybody, got none";
+            let message =
+                "expected one or more networks (omit the key to accept any sender), got none";
             Err(located.error(&format!("{path}.from"), message))
         }
         low => Ok(low.unwrap_or_default().to_vec()),

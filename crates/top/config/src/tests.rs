@@ -455,7 +455,7 @@ fn senders_that_cannot_be_are_told_where() {
     );
     assert_eq!(
         group("[]"),
-        "run.toml:7:8: source_groups[0].from: expected a network, or no such key for anybody, got none"
+        "run.toml:7:8: source_groups[0].from: expected one or more networks (omit the key to accept any sender), got none"
     );
     assert_eq!(
         group("[\"fe80::/10\"]"),

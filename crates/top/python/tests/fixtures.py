@@ -1,6 +1,8 @@
 """What tests are given: golden files with their descriptions, and recorded runs."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -9,6 +11,33 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 GOLDEN = sorted((REPOSITORY / "crates/format/frame/tests/golden").glob("v*/events-*.json"))
+
+CONFIG = """
+[run]
+folder = "{folder}"
+[memory]
+budget = "256 MiB"
+[write]
+buffer_bytes = "1 MiB"
+preallocate_bytes = "4 MiB"
+[frame]
+time = "50 ms"
+[control]
+listen = "127.0.0.1:0"
+emulate = true
+start = "manual"
+requests_per_second = 1000000
+drain = "1 h"
+[emulator]
+preset = "hades-90"
+rate = "200 Hz"
+water_mark = 0
+[[source_groups]]
+group = "small"
+count = 3
+address = "127.0.0.1:0"
+first_sub_event_id = 0x8000
+"""
 
 
 @dataclass(frozen=True)
@@ -63,3 +92,31 @@ def generate(path: Path, *options: str) -> Generated:
     timing = ["--seconds", "6", "--frame", "2 s", "--start", str(start_ns)]
     catchment_command("generate", "ligo-1000", "--out", str(path), *timing, *options)
     return Generated(path, start_ns)
+
+
+class Node:
+    """`catchment run`, and the way to it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        config = folder / "node.toml"
+        self.runs = folder / "runs"
+        config.write_text(CONFIG.format(folder=self.runs))
+        program = os.environ.get("CATCHMENT_PROGRAM")
+        command = [program] if program else [sys.executable, "-m", "catchment"]
+        self.process = subprocess.Popen(
+            [*command, "run", str(config), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("Serving "), line
+        self.url = line.removeprefix("Serving ").strip()
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code

@@ -1,8 +1,6 @@
 """A node under control, by the Python client and by what a fuzzer of its OpenAPI document sends."""
 
 import json
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -13,64 +11,10 @@ from pathlib import Path
 import pytest
 
 import catchment
+from fixtures import Node
 
 # Nothing takes so long: reached only when an answer never comes.
 PATIENCE_SECONDS = 1200
-
-CONFIG = """
-[run]
-folder = "{folder}"
-[memory]
-budget = "256 MiB"
-[write]
-buffer_bytes = "1 MiB"
-preallocate_bytes = "4 MiB"
-[frame]
-time = "50 ms"
-[control]
-listen = "127.0.0.1:0"
-emulate = true
-start = "manual"
-requests_per_second = 1000000
-drain = "1 h"
-[emulator]
-preset = "hades-90"
-rate = "200 Hz"
-water_mark = 0
-[[source_groups]]
-group = "small"
-count = 3
-address = "127.0.0.1:0"
-first_sub_event_id = 0x8000
-"""
-
-
-class Node:
-    """`catchment run`, and the way to it."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        config = folder / "node.toml"
-        self.runs = folder / "runs"
-        config.write_text(CONFIG.format(folder=self.runs))
-        program = os.environ.get("CATCHMENT_PROGRAM")
-        command = [program] if program else [sys.executable, "-m", "catchment"]
-        self.process = subprocess.Popen(
-            [*command, "run", str(config), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("Serving "), line
-        self.url = line.removeprefix("Serving ").strip()
-
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_a_channel_that_cannot_be_referenced_is_named_and_the_others_are_there(
     done = refs(path, references, "--channel", "X:BACK", code=1)
     assert "no channel can be referenced: X:BACK: " in done.stderr
     done = refs(path, references, "--channel", "X:GOOD", "--channel", "X:GOD", code=2)
-    assert 'no channel "X:GOD"' in done.stderr
+    assert 'no channel matches "X:GOD"' in done.stderr
     assert "did you mean X:GOOD" in done.stderr
     assert not references.exists()
 

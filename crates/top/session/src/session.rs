@@ -113,8 +113,8 @@ impl Session<'_> {
         if let Some(wanted) = wanted.filter(|&wanted| wanted != run.number) {
             let number = run.number;
             complain(format_args!(
-                "this is run {number}: run.number = {wanted} is not above every number that was \
-                 given"
+                "this is run {number}: run.number = {wanted} is not above the highest number \
+                 used so far"
             ));
         }
         let mut trouble = node.catalog_trouble().inspect(|trouble| complain_of(trouble));

@@ -19,7 +19,7 @@ pub(crate) fn check<T>(request: &Request<T>, names: &[String]) -> Result<(), Pro
     let (method, headers) = (request.method(), request.headers());
     let text = |name| headers.get(name).map(|value: &header::HeaderValue| value.to_str());
     let Some(Ok(host)) = text(header::HOST) else {
-        return Err(Problem::bad("expected a Host header, got none or an odd one"));
+        return Err(Problem::bad("missing or invalid Host header"));
     };
     let hosts = headers.get_all(header::HOST).iter().count();
     if hosts != 1 {

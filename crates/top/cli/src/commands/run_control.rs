@@ -91,7 +91,7 @@ pub(super) fn serve(
         if hang_up.swap(false, Relaxed) {
             match node.reload() {
                 Ok(notes) => notes.iter().for_each(|note| tracing::warn!("{note}")),
-                Err(error) => tracing::error!(error, "all stays as it was"),
+                Err(error) => tracing::error!(error, "configuration not reloaded"),
             }
         }
         std::thread::sleep(POLL);

@@ -1,0 +1,81 @@
+"""The Python of the README and of the guide, run as it is printed, each block in a process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import REPOSITORY, Node, Recorded, catchment_command
+
+# 2026-11-21T06:00:37 TAI, where the guide's range of a channel begins.
+START_NS = 1_795_240_837 * 10**9
+
+
+def blocks(page: str) -> list[str]:
+    """Return a page's blocks of Python."""
+    parts = (REPOSITORY / page).read_text().split("\n```python\n")[1:]
+    return [part.split("\n```\n")[0] for part in parts]
+
+
+def run_block(block: str, folder: Path) -> str:
+    """Run it as a reader would, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", block], cwd=folder, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{block}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the guide's blocks run: RUN, CHANNELS and runs are as the guide says."""
+    folder = tmp_path_factory.mktemp("guide")
+    (folder / "RUN").symlink_to(recorded.path)
+    (folder / "runs").symlink_to(recorded.path.parent)
+    channels = str(folder / "CHANNELS")
+    timing = ["--seconds", "6", "--frame", "2 s", "--start", str(START_NS)]
+    catchment_command("generate", "ligo-1000", "--out", channels, *timing)
+    catchment_command("trend", channels)
+    catchment_command("refs", channels)
+    return folder
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    node.end()
+
+
+def is_of_a_node(block: str) -> bool:
+    return "catchment.Control(" in block
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in blocks("docs/guide/python.md") if not is_of_a_node(block)]
+)
+def test_the_guides_blocks_run_as_printed(block: str, folder: Path) -> None:
+    run_block(block, folder)
+
+
+def test_the_guides_block_about_a_node_runs_as_printed(node: Node, tmp_path: Path) -> None:
+    [block] = filter(is_of_a_node, blocks("docs/guide/python.md"))
+    address = "http://127.0.0.1:8750"
+    assert address in block
+    # The state of the first moments is what it is.
+    assert run_block(block.replace(address, node.url), tmp_path).endswith(" 3\n")
+
+
+def test_the_readmes_block_reads_the_run_of_its_ten_minutes(tmp_path: Path) -> None:
+    # An address of this process, so that other tests do not send to it.
+    identity = os.getpid()
+    address = f"127.{1 + identity // 60_000 % 250}.{identity // 240 % 250}.{1 + identity % 240}"
+    example = (REPOSITORY / "examples/minimal.toml").read_text()
+    (tmp_path / "minimal.toml").write_text(example.replace("127.0.0.1", address))
+    command = [sys.executable, "-m", "catchment", "run", "minimal.toml", "--emulate"]
+    subprocess.run([*command, "--seconds", "1"], cwd=tmp_path, check=True, capture_output=True)
+    [block] = blocks("README.md")
+    assert "trigger" in run_block(block, tmp_path)
