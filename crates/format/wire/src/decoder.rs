@@ -4,22 +4,39 @@
 //! A fragment is whole in one datagram, or goes on over many: each *part* says where in its
 //! fragment it belongs, and how long the fragment is. Receivers put parts together, in any order.
 
+use std::fmt;
+
 use catchment_model::{Entry, REASONS_MAX};
 
-/// A protocol that a source can have (`protocol = "NAME"` in a configuration).
-#[derive(Debug)]
-pub struct Protocol {
+/// A protocol of a source (`protocol = "NAME"` in a configuration), with what the configuration
+/// says of it. Several sources may have the same one.
+pub trait Protocol: fmt::Debug + Send + Sync {
     /// Its name in configurations and files.
-    pub name: &'static str,
-    /// Why its decoder refuses a datagram. Together with [`RECEIVER_REASONS`] there are at most
+    fn name(&self) -> &str;
+
+    /// Why its decoders refuse a datagram. Together with [`RECEIVER_REASONS`] there are at most
     /// [`REASONS_MAX`].
-    pub reasons: &'static [Reason],
+    fn reasons(&self) -> &[Reason];
+
     /// How many bits its event numbers have.
-    pub number_bits: u32,
+    fn number_bits(&self) -> u32;
+
     /// Bytes of its longest fragment unless a source's configuration says otherwise.
-    pub fragment_bytes_max: u64,
+    fn fragment_bytes_max(&self) -> u64;
+
     /// A decoder for one source.
-    pub decoder: fn() -> Box<dyn Decoder>,
+    fn decoder(&self) -> Box<dyn Decoder>;
+}
+
+/// All reasons that a source of this protocol counts, by their index: its decoder's, then the
+/// receiver's.
+///
+/// # Panics
+/// More than [`REASONS_MAX`].
+pub fn all_reasons(protocol: &dyn Protocol) -> impl Iterator<Item = Reason> + '_ {
+    let own = protocol.reasons();
+    assert!(own.len() + RECEIVER_REASONS.len() <= REASONS_MAX);
+    own.iter().copied().chain(RECEIVER_REASONS)
 }
 
 /// Why a datagram is refused, in a protocol's own words.
@@ -104,15 +121,3 @@ pub const RECEIVER_REASONS: [Reason; 2] = [
     // A part that says another length of its fragment than the parts before.
     Reason { name: "fragment_length_changed", kind: Entry::PacketsMalformedFragment },
 ];
-
-impl Protocol {
-    /// All reasons that a source of this protocol counts, by their index: its decoder's, then the
-    /// receiver's.
-    ///
-    /// # Panics
-    /// More than [`REASONS_MAX`].
-    pub fn all_reasons(&self) -> impl Iterator<Item = Reason> + '_ {
-        assert!(self.reasons.len() + RECEIVER_REASONS.len() <= REASONS_MAX);
-        self.reasons.iter().copied().chain(RECEIVER_REASONS)
-    }
-}

@@ -12,8 +12,8 @@ use crate::{Part, Protocol};
 ///
 /// # Panics
 /// A defect of the decoder.
-pub fn fuzz_decoder(protocol: &Protocol, data: &[u8]) {
-    let mut decoder = (protocol.decoder)();
+pub fn fuzz_decoder(protocol: &dyn Protocol, data: &[u8]) {
+    let mut decoder = protocol.decoder();
     let mut parts: Vec<Part> = Vec::new();
     match decoder.decode(data, &mut parts) {
         Ok(_) => {
@@ -25,7 +25,7 @@ pub fn fuzz_decoder(protocol: &Protocol, data: &[u8]) {
             }
         }
         Err(reason) => {
-            assert!(reason < protocol.reasons.len() && parts.is_empty());
+            assert!(reason < protocol.reasons().len() && parts.is_empty());
             assert!(!decoder.explain(data).is_empty());
         }
     }
@@ -37,11 +37,11 @@ pub fn fuzz_decoder(protocol: &Protocol, data: &[u8]) {
 /// # Panics
 /// A defect of the decoder or the encoder.
 pub fn fuzz_packet(data: &[u8]) {
-    fuzz_decoder(&crate::hadtu::PROTOCOL, data);
+    fuzz_decoder(&crate::hadtu::Hadtu, data);
     let Ok(packet) = Packet::parse(data) else { return };
     assert!(data.len() >= PACKET_BYTES_MIN);
     let mut parts = Vec::new();
-    (crate::hadtu::PROTOCOL.decoder)().decode(data, &mut parts).expect("it was parsed");
+    crate::hadtu::Hadtu.decoder().decode(data, &mut parts).expect("it was parsed");
     assert!(parts.len() == packet.sub_event_count());
     for (part, sub_event) in parts.iter().zip(packet.sub_events()) {
         let begin = part.offset as usize;

@@ -34,19 +34,39 @@ use crate::decoder::{Decoded, Decoder, Part, PartFlags, Protocol, Reason};
 
 /// What sources that send these packets are to a receiver. A fragment is a sub-event, with its
 /// header.
-pub static PROTOCOL: Protocol = Protocol {
-    name: "hadtu",
-    reasons: &[
-        Reason { name: "short", kind: Entry::PacketsMalformedShort },
-        Reason { name: "length", kind: Entry::PacketsMalformedLength },
-        Reason { name: "decoding", kind: Entry::PacketsMalformedHeader },
-        Reason { name: "trailer", kind: Entry::PacketsMalformedChecksum },
-        Reason { name: "sub_event", kind: Entry::PacketsMalformedFragment },
-    ],
-    number_bits: TRIGGER_NUMBER_BITS,
-    fragment_bytes_max: (SUB_EVENT_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64,
-    decoder: || Box::new(HadtuDecoder),
-};
+#[derive(Clone, Copy, Debug)]
+pub struct Hadtu;
+
+impl Protocol for Hadtu {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn reasons(&self) -> &[Reason] {
+        &[
+            Reason { name: "short", kind: Entry::PacketsMalformedShort },
+            Reason { name: "length", kind: Entry::PacketsMalformedLength },
+            Reason { name: "decoding", kind: Entry::PacketsMalformedHeader },
+            Reason { name: "trailer", kind: Entry::PacketsMalformedChecksum },
+            Reason { name: "sub_event", kind: Entry::PacketsMalformedFragment },
+        ]
+    }
+
+    fn number_bits(&self) -> u32 {
+        TRIGGER_NUMBER_BITS
+    }
+
+    fn fragment_bytes_max(&self) -> u64 {
+        (SUB_EVENT_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(HadtuDecoder)
+    }
+}
+
+/// Its name in configurations and files.
+pub const NAME: &str = "hadtu";
 
 /// Bytes of a packet's header.
 pub const PACKET_HEADER_BYTES: usize = 8;
@@ -65,6 +85,8 @@ pub const PACKET_DECODING: u32 = 0x0002_0001;
 pub const SUB_EVENT_DECODING: u32 = 0x0002_0011;
 /// Marks, in the id word, data that their source knows to be broken.
 pub const ERROR_BIT: u32 = 1 << 31;
+/// Ids of sources are below this: the bit is none of theirs.
+pub const ID_END: u32 = ERROR_BIT;
 /// Bits of the trigger number.
 pub const TRIGGER_NUMBER_BITS: u32 = 24;
 

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use catchment_builder::{BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
@@ -11,7 +12,8 @@ use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
 use catchment_net::Network;
-use catchment_wire::{Protocol, link};
+use catchment_wire::hadtu::Hadtu;
+use catchment_wire::{Protocol, all_reasons, link};
 use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
@@ -63,7 +65,7 @@ pub struct SourceConfig {
     /// Where its datagrams arrive. Port 0 lets the system choose.
     pub address: SocketAddr,
     /// The protocol of its datagrams.
-    pub protocol: &'static Protocol,
+    pub protocol: Arc<dyn Protocol>,
     /// The id that its fragments must carry; none accepts any.
     pub id: Option<u32>,
     /// Bytes of its longest fragment: a fragment that declares more is refused.
@@ -79,14 +81,14 @@ pub struct SourceConfig {
 impl SourceConfig {
     /// A required source of `hadtu` packets with defaults for everything else: any sender, any id.
     pub fn new(name: impl Into<String>, address: SocketAddr) -> Self {
-        let protocol = &catchment_wire::hadtu::PROTOCOL;
+        let protocol = Hadtu;
         Self {
             name: name.into(),
             group: "sources".into(),
             address,
-            protocol,
+            fragment_bytes_max: protocol.fragment_bytes_max(),
+            protocol: Arc::new(protocol),
             id: None,
-            fragment_bytes_max: protocol.fragment_bytes_max,
             from: Vec::new(),
             role: SourceRole::Required,
             payload: None,
@@ -404,7 +406,7 @@ impl RecorderConfig {
     /// The names of the reasons for malformed packets that each source and link counts.
     pub(crate) fn ledger_reasons(&self) -> Vec<Vec<&'static str>> {
         let of_source = |source: &SourceConfig| -> Vec<&'static str> {
-            source.protocol.all_reasons().map(|reason| reason.name).collect()
+            all_reasons(&*source.protocol).map(|reason| reason.name).collect()
         };
         let of_link: Vec<&str> = link::REASONS.iter().map(|reason| reason.name).collect();
         let sources = self.sources.iter().map(of_source);
@@ -499,7 +501,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
 
 /// The bits in which the event numbers of all sources can be compared: those of the shortest.
 fn number_bits(sources: &[SourceConfig]) -> u32 {
-    let bits = sources.iter().map(|source| source.protocol.number_bits).min();
+    let bits = sources.iter().map(|source| source.protocol.number_bits()).min();
     bits.unwrap_or(NUMBER_BITS_MAX).min(NUMBER_BITS_MAX)
 }
 

@@ -2,6 +2,7 @@
 //! fragments are copied to the source's chunk, and parts of longer ones are assembled (`parts.rs`).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::Entry;
@@ -28,7 +29,7 @@ pub(crate) struct EventIntake {
 }
 
 struct Source {
-    protocol: &'static Protocol,
+    protocol: Arc<dyn Protocol>,
     decoder: Box<dyn Decoder>,
     /// The id that its fragments must carry.
     id: Option<u32>,
@@ -43,8 +44,8 @@ struct Source {
 impl Source {
     fn new(config: &SourceConfig, fragment_bytes_max: u64) -> Self {
         Self {
-            protocol: config.protocol,
-            decoder: (config.protocol.decoder)(),
+            protocol: Arc::clone(&config.protocol),
+            decoder: config.protocol.decoder(),
             id: config.id,
             fragment_bytes_max,
             if_big_endian: if_big_endian(config),
@@ -85,7 +86,7 @@ impl EventIntake {
     #[cold]
     fn malformed(&mut self, socket: usize, index: usize, bytes: &[u8]) {
         let source = &self.sources[socket];
-        let own = source.protocol.reasons;
+        let own = source.protocol.reasons();
         match own.get(index) {
             Some(&reason) => {
                 let explain = || source.decoder.explain(bytes);
@@ -187,7 +188,7 @@ impl Intake for EventIntake {
             Err(reason) => return self.malformed(socket, reason, bytes),
         };
         if let Some(fault) = source.fault(&self.parts) {
-            let reason = source.protocol.reasons.len() + fault;
+            let reason = source.protocol.reasons().len() + fault;
             return self.malformed(socket, reason, bytes);
         }
         if source.senders.has_changed() {

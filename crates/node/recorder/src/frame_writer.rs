@@ -389,7 +389,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
         id: id as u32,
         name: source.name.clone(),
         group: source.group.clone(),
-        protocol: source.protocol.name.to_owned(),
+        protocol: source.protocol.name().to_owned(),
         required: source.role == SourceRole::Required,
         malformed_reasons: reasons(id),
     };

@@ -1,6 +1,7 @@
 //! How a run ends, in virtual time: what sources send late, and how long it is waited for.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use catchment_agent::{Agent, Waker};
 use catchment_fixtures::Random;
@@ -9,7 +10,7 @@ use catchment_ports::{MemoryStore, QueueIngress, Queues, StoreTimes, VirtualCloc
 use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, SourceConfig,
 };
-use catchment_test_protocol::{self as test_protocol, PROTOCOL};
+use catchment_test_protocol::{self as test_protocol, TestProtocol};
 use catchment_wire::hadtu::ByteOrder;
 
 use crate::support;
@@ -218,8 +219,11 @@ fn a_stop_waits_for_nothing_where_a_slice_is_whole_or_a_channel_is_off() {
 fn a_source_that_stands_still_within_a_fragment_at_the_stop_does_not_tear_it() {
     let mut config = support::config("".as_ref(), 1);
     let address = config.sources[0].address;
-    config.sources[0] =
-        SourceConfig { protocol: &PROTOCOL, id: Some(7), ..SourceConfig::new("test", address) };
+    config.sources[0] = SourceConfig {
+        protocol: Arc::new(TestProtocol),
+        id: Some(7),
+        ..SourceConfig::new("test", address)
+    };
     let mut recorder = Virtual::begin(&config);
     let part = |sequence: u64, position| {
         let number = 7 << 48 | (sequence / 2);

@@ -2,13 +2,14 @@
 //! and no loss of theirs. Nor is what a stranger sends to a port that hears everybody.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use crate::support;
 use catchment_fixtures::wait_while;
 use catchment_model::Entry;
 use catchment_recorder::{Recorder, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
-use catchment_test_protocol::{self as test_protocol, PROTOCOL};
+use catchment_test_protocol::{self as test_protocol, TestProtocol};
 use catchment_wire::hadtu::ByteOrder;
 use support::links::{FIRST, Sender, channels};
 use support::stepped::Stepped;
@@ -287,8 +288,11 @@ fn a_sender_of_which_no_packet_can_be_decoded_is_not_named_as_the_stranger() {
 fn packet_numbers_of_a_stranger_are_no_gap_of_the_source() {
     let mut config = config("".as_ref(), 3);
     let address = config.sources[0].address;
-    config.sources[0] =
-        SourceConfig { protocol: &PROTOCOL, id: Some(7), ..SourceConfig::new("test", address) };
+    config.sources[0] = SourceConfig {
+        protocol: Arc::new(TestProtocol),
+        id: Some(7),
+        ..SourceConfig::new("test", address)
+    };
     let mut three = Three { run: Stepped::begin(&config), next: 1 };
     let numbered = |id: u64, sequence: u64, number: u32| {
         test_protocol::packet(sequence, id << 48 | u64::from(number), 3, (0, &[1, 2, 3]))

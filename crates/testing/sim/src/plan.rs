@@ -1,6 +1,7 @@
 //! What a seed makes of a run: the detector, the recorder's configuration, and the rates of faults.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_fixtures::Random;
@@ -379,7 +380,7 @@ fn config(
             SourceConfig { role: plan.role, ..SourceConfig::new(format!("s{index}"), address) };
         match plan.in_parts {
             true => SourceConfig {
-                protocol: &test_protocol::PROTOCOL,
+                protocol: Arc::new(test_protocol::TestProtocol),
                 fragment_bytes_max: PART_FRAGMENT_BYTES_MAX,
                 ..config
             },

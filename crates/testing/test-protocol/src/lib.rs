@@ -22,18 +22,35 @@ use catchment_wire::{Decoded, Decoder, Part, Protocol, Reason};
 pub const HEADER_BYTES: usize = 40;
 
 /// The protocol, for a source's configuration.
-pub static PROTOCOL: Protocol = Protocol {
-    name: "test",
-    reasons: &[
-        Reason { name: "short", kind: Entry::PacketsMalformedShort },
-        Reason { name: "magic", kind: Entry::PacketsMalformedHeader },
-        Reason { name: "sum", kind: Entry::PacketsMalformedChecksum },
-        Reason { name: "part", kind: Entry::PacketsMalformedFragment },
-    ],
-    number_bits: NUMBER_BITS,
-    fragment_bytes_max: 4 << 20,
-    decoder: || Box::new(TestDecoder),
-};
+#[derive(Clone, Copy, Debug)]
+pub struct TestProtocol;
+
+impl Protocol for TestProtocol {
+    fn name(&self) -> &str {
+        "test"
+    }
+
+    fn reasons(&self) -> &[Reason] {
+        &[
+            Reason { name: "short", kind: Entry::PacketsMalformedShort },
+            Reason { name: "magic", kind: Entry::PacketsMalformedHeader },
+            Reason { name: "sum", kind: Entry::PacketsMalformedChecksum },
+            Reason { name: "part", kind: Entry::PacketsMalformedFragment },
+        ]
+    }
+
+    fn number_bits(&self) -> u32 {
+        NUMBER_BITS
+    }
+
+    fn fragment_bytes_max(&self) -> u64 {
+        4 << 20
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(TestDecoder)
+    }
+}
 
 struct TestDecoder;
 
@@ -118,16 +135,19 @@ mod tests {
     #[test]
     fn damaged_packets_are_refused_with_a_reason_of_the_protocol() {
         let good = packet(1, 2, 100, (40, &[7; 60]));
-        assert_eq!((PROTOCOL.decoder)().decode(&good, &mut Vec::new()).unwrap().sequence, Some(1));
-        fuzz_decoder(&PROTOCOL, &good);
+        assert_eq!(
+            TestProtocol.decoder().decode(&good, &mut Vec::new()).unwrap().sequence,
+            Some(1)
+        );
+        fuzz_decoder(&TestProtocol, &good);
         for length in 0..good.len() {
-            fuzz_decoder(&PROTOCOL, &good[..length]);
+            fuzz_decoder(&TestProtocol, &good[..length]);
             let mut changed = good.clone();
             changed[length] ^= 0x81;
-            fuzz_decoder(&PROTOCOL, &changed);
-            assert!((PROTOCOL.decoder)().decode(&changed, &mut Vec::new()).is_err(), "{length}");
+            fuzz_decoder(&TestProtocol, &changed);
+            assert!(TestProtocol.decoder().decode(&changed, &mut Vec::new()).is_err(), "{length}");
         }
         let beyond = packet(1, 2, 100, (u64::MAX - 1, &[7; 60]));
-        assert_eq!((PROTOCOL.decoder)().decode(&beyond, &mut Vec::new()), Err(3));
+        assert_eq!(TestProtocol.decoder().decode(&beyond, &mut Vec::new()), Err(3));
     }
 }

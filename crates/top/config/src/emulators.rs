@@ -68,8 +68,8 @@ fn emulate(
             );
             return Err(located.error("emulator", message));
         };
-        if source.protocol.name != hadtu::PROTOCOL.name {
-            let (name, protocol) = (&source.name, source.protocol.name);
+        if source.protocol.name() != hadtu::NAME {
+            let (name, protocol) = (&source.name, source.protocol.name());
             let message = format!("expected hadtu as the protocol of {name:?}, got {protocol:?}");
             return Err(located.error("emulator", message));
         }

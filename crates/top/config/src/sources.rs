@@ -1,12 +1,14 @@
 //! The sources of a file: single ones, and groups written out.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use catchment_model::limits::SOURCES_MAX;
 use catchment_model::units::Size;
 use catchment_net::Network;
 use catchment_recorder::SourceConfig;
-use catchment_wire::{PROTOCOLS, Protocol, hadtu};
+use catchment_wire::hadtu::{self, Hadtu};
+use catchment_wire::{Protocol, protocols};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
@@ -20,11 +22,6 @@ pub(crate) fn sources(
 ) -> Result<(Vec<SourceConfig>, Vec<String>), ConfigFileError> {
     let mut sources = Vec::new();
     for (index, source) in low.sources.iter().enumerate() {
-        // Bit 31 is the error bit.
-        if let Some(id) = source.sub_event_id.filter(|id| id >> 31 != 0) {
-            let message = format!("expected an id below 0x80000000, got {id:#x}");
-            return Err(located.error(&format!("sources[{index}].sub_event_id"), message));
-        }
         let path = format!("sources[{index}].payload");
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
         let path = format!("sources[{index}]");
@@ -35,9 +32,9 @@ pub(crate) fn sources(
             group: source.group.clone().unwrap_or_else(|| "sources".into()),
             address: source.address.0,
             from,
+            id: sub_event_ids(located, &path, "sub_event_id", source.sub_event_id, &protocol, 1)?,
+            fragment_bytes_max: longest(source.fragment_bytes_max.as_ref(), &*protocol),
             protocol,
-            id: source.sub_event_id,
-            fragment_bytes_max: longest(source.fragment_bytes_max.as_ref(), protocol),
             role: source.role,
             payload: payload.transpose()?,
         });
@@ -75,6 +72,8 @@ fn expand(
     let payload = payload.transpose()?;
     let from = senders(located, path, group.from.as_deref())?;
     let protocol = protocol(located, path, group.protocol.as_deref())?;
+    let (key, first_id) = ("first_sub_event_id", group.first_sub_event_id);
+    let first_id = sub_event_ids(located, path, key, first_id, &protocol, count)?;
     for index in 0..count {
         let Some(name) = numbered(pattern, index) else {
             let expected = "expected one place for the number such as \"hades-{:03}\"";
@@ -84,25 +83,14 @@ fn expand(
             let got = group.address.0;
             return error("address", format!("expected {count} ports up from here, got {got}"));
         };
-        let sub_event_id = match group.first_sub_event_id {
-            None => None,
-            // Bit 31 is the error bit.
-            Some(first) => match first.checked_add(index).filter(|id| id >> 31 == 0) {
-                Some(id) => Some(id),
-                None => {
-                    let message = format!("expected ids below 0x80000000, got {first:#x} and up");
-                    return error("first_sub_event_id", message);
-                }
-            },
-        };
         sources.push(SourceConfig {
             name,
             group: group.group.clone(),
             address,
             from: from.clone(),
-            protocol,
-            id: sub_event_id,
-            fragment_bytes_max: longest(group.fragment_bytes_max.as_ref(), protocol),
+            protocol: Arc::clone(&protocol),
+            id: first_id.map(|first| first + index),
+            fragment_bytes_max: longest(group.fragment_bytes_max.as_ref(), &*protocol),
             role: group.role,
             payload: payload.clone(),
         });
@@ -131,17 +119,39 @@ fn protocol(
     located: &Located<'_>,
     path: &str,
     name: Option<&str>,
-) -> Result<&'static Protocol, ConfigFileError> {
-    let Some(name) = name else { return Ok(&hadtu::PROTOCOL) };
-    PROTOCOLS.iter().copied().find(|protocol| protocol.name == name).ok_or_else(|| {
-        let names: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
+) -> Result<Arc<dyn Protocol>, ConfigFileError> {
+    let Some(name) = name else { return Ok(Arc::new(Hadtu)) };
+    protocols().into_iter().find(|protocol| protocol.name() == name).ok_or_else(|| {
+        let all = protocols();
+        let names: Vec<&str> = all.iter().map(|protocol| protocol.name()).collect();
         let message = format!("expected {}, got {name:?}", names.join(" or "));
         located.error(&format!("{path}.protocol"), message)
     })
 }
 
-fn longest(low: Option<&Size>, protocol: &Protocol) -> u64 {
-    low.map_or(protocol.fragment_bytes_max, |size| size.0)
+/// The first of some sources' sub-event ids, which count up: only fragments of `hadtu` have them.
+fn sub_event_ids(
+    located: &Located<'_>,
+    path: &str,
+    key: &str,
+    first: Option<u32>,
+    protocol: &Arc<dyn Protocol>,
+    count: u32,
+) -> Result<Option<u32>, ConfigFileError> {
+    let Some(first) = first else { return Ok(None) };
+    let name = protocol.name();
+    let (end, what) = (hadtu::ID_END, if count > 1 { "ids" } else { "an id" });
+    let message = match first.checked_add(count - 1) {
+        _ if name != hadtu::NAME => format!("expected no such key with the protocol {name}"),
+        Some(last) if last < end => return Ok(Some(first)),
+        _ if count > 1 => format!("expected {what} below {end:#x}, got {first:#x} and up"),
+        _ => format!("expected {what} below {end:#x}, got {first:#x}"),
+    };
+    Err(located.error(&format!("{path}.{key}"), message))
+}
+
+fn longest(low: Option<&Size>, protocol: &dyn Protocol) -> u64 {
+    low.map_or_else(|| protocol.fragment_bytes_max(), |size| size.0)
 }
 
 /// `hades-{:03}` and a number; none where the pattern has not exactly one place for it.
