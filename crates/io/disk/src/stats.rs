@@ -12,14 +12,8 @@ pub struct DiskStats {
     buffers: Arc<FillLevel>,
     bytes_written: AtomicU64,
     writes: AtomicU64,
-    syncs: AtomicU64,
     errors: AtomicU64,
     in_flight: AtomicU64,
-    preallocated_late: AtomicU64,
-    write_ns_last: AtomicU64,
-    write_ns_max: AtomicU64,
-    sync_ns_last: AtomicU64,
-    sync_ns_max: AtomicU64,
     direct: AtomicBool,
 }
 
@@ -31,14 +25,8 @@ impl DiskStats {
             buffers,
             bytes_written: zero(),
             writes: zero(),
-            syncs: zero(),
             errors: zero(),
             in_flight: zero(),
-            preallocated_late: zero(),
-            write_ns_last: zero(),
-            write_ns_max: zero(),
-            sync_ns_last: zero(),
-            sync_ns_max: zero(),
             direct: AtomicBool::new(false),
         }
     }
@@ -63,11 +51,6 @@ impl DiskStats {
         self.writes.load(Relaxed)
     }
 
-    /// Syncs completed without error, those at the end of files not counted.
-    pub fn syncs(&self) -> u64 {
-        self.syncs.load(Relaxed)
-    }
-
     /// Operations that failed: writes, syncs and finishes.
     pub fn errors(&self) -> u64 {
         self.errors.load(Relaxed)
@@ -76,31 +59,6 @@ impl DiskStats {
     /// Writes and syncs that wait for the disk now.
     pub fn in_flight(&self) -> u64 {
         self.in_flight.load(Relaxed)
-    }
-
-    /// Writes that went beyond what was preallocated, so that the file had to grow under them.
-    pub fn preallocated_late(&self) -> u64 {
-        self.preallocated_late.load(Relaxed)
-    }
-
-    /// Time from [`Disk::write`](crate::Disk::write) to completion seen, of the last write.
-    pub fn write_ns_last(&self) -> u64 {
-        self.write_ns_last.load(Relaxed)
-    }
-
-    /// The longest such time.
-    pub fn write_ns_max(&self) -> u64 {
-        self.write_ns_max.load(Relaxed)
-    }
-
-    /// Time that the last sync took, once its turn had come.
-    pub fn sync_ns_last(&self) -> u64 {
-        self.sync_ns_last.load(Relaxed)
-    }
-
-    /// The longest such time.
-    pub fn sync_ns_max(&self) -> u64 {
-        self.sync_ns_max.load(Relaxed)
     }
 
     /// Whether the file written last bypasses the page cache (O_DIRECT).
@@ -116,14 +74,8 @@ impl DiskStats {
         self.in_flight.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn preallocation_was_late(&self) {
-        self.preallocated_late.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn write_done(&self, bytes: Option<u64>, ns: u64) {
+    pub(crate) fn write_done(&self, bytes: Option<u64>) {
         self.in_flight.fetch_sub(1, Relaxed);
-        self.write_ns_last.store(ns, Relaxed);
-        self.write_ns_max.fetch_max(ns, Relaxed);
         match bytes {
             Some(bytes) => {
                 self.bytes_written.fetch_add(bytes, Relaxed);
@@ -133,13 +85,9 @@ impl DiskStats {
         }
     }
 
-    pub(crate) fn sync_done(&self, good: bool, ns: u64) {
+    pub(crate) fn sync_done(&self, good: bool) {
         self.in_flight.fetch_sub(1, Relaxed);
-        self.sync_ns_last.store(ns, Relaxed);
-        self.sync_ns_max.fetch_max(ns, Relaxed);
-        if good {
-            self.syncs.fetch_add(1, Relaxed);
-        } else {
+        if !good {
             self.failed();
         }
     }

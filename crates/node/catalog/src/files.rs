@@ -11,7 +11,7 @@ use serde::Serialize;
 
 #[cfg(doc)]
 use crate::SPANS_PER_FILE_MAX;
-use crate::error::{CatalogError, check_text};
+use crate::error::CatalogError;
 use crate::facts::Facts;
 use crate::lock;
 use crate::row::{RunDetail, RunState, StoredTotals, out, stored, word};
@@ -146,12 +146,6 @@ impl FrameSpan {
 }
 
 impl Copy {
-    /// Refuses texts that are too long.
-    pub(crate) fn check(&self) -> Result<(), CatalogError> {
-        check_text("a copy's place of", &self.location, LOCATION_BYTES_MAX)?;
-        check_text("a checksum of", &self.checksum, CHECKSUM_BYTES_MAX)
-    }
-
     /// Writes it, or that it was found intact again.
     pub(crate) fn insert(&self, connection: &Connection, run: u64) -> rusqlite::Result<()> {
         connection.execute(
@@ -167,17 +161,6 @@ impl Copy {
             ],
         )?;
         Ok(())
-    }
-
-    /// Removes the copy of a file at a location; whether there was one.
-    pub(crate) fn remove(
-        connection: &Connection,
-        run: u64,
-        file: u32,
-        location: &str,
-    ) -> rusqlite::Result<bool> {
-        let sql = "DELETE FROM copies WHERE run = ? AND file = ? AND place = ?";
-        connection.execute(sql, params![stored(run), file, location]).map(|count| count > 0)
     }
 
     /// The copies of a run's files.
@@ -307,6 +290,3 @@ pub(crate) fn insert_files(
     }
     Ok(())
 }
-
-const LOCATION_BYTES_MAX: usize = 4_096;
-const CHECKSUM_BYTES_MAX: usize = 256;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use catchment_agent::{Flow, Ingress as _};
 use catchment_config::Rate;
 use catchment_emulator::{EmulatorConfig, EmulatorThread};
 use catchment_net::{ReceiverConfig, UdpReceiver};
@@ -97,13 +98,16 @@ fn receive(
     let before = times.read();
     let (mut packets, mut bytes) = (0_u64, 0_u64);
     let mut take = |receiver: &mut UdpReceiver| {
-        let work = receiver.receive(Duration::from_millis(5), |_, datagram| {
-            packets += 1;
-            bytes += std::hint::black_box(datagram).len() as u64;
+        receiver.readiness().wait(Duration::from_millis(5));
+        let received = receiver.poll(|arrival| {
+            std::hint::black_box(arrival.bytes);
+            Flow::Taken
         });
+        packets += received.arrivals;
+        bytes += received.bytes;
         // Datagrams gather, as they do in a recorder.
         std::thread::sleep(coalesce);
-        work
+        received.arrivals
     };
     while !sender.observer().ended() {
         take(receiver);
@@ -112,7 +116,7 @@ fn receive(
     let mut threads = cpu_shares(&before, &times.read(), elapsed);
     threads.extend(cpu_shares(&[], &sender.observer().threads(), elapsed));
     // What still stands in the sockets.
-    while take(receiver).datagrams > 0 {}
+    while take(receiver) > 0 {}
     let report = sender.finish()?;
     let seconds = report.seconds.max(1e-9);
     let share = |name: &str| {
