@@ -5,7 +5,7 @@
 //! time or an event. So frames stand here in spans, at most [`SPANS_PER_FILE_MAX`] a file: the
 //! catalogue of a day at a gigabyte per second has some ten thousand rows, not millions.
 
-use catchment_model::Utc;
+use catchment_model::{Utc, named};
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 
@@ -37,26 +37,15 @@ pub struct FileRow {
     pub closed: bool,
 }
 
-/// What frames hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FrameKind {
-    /// Events.
-    Events,
-    /// Channels.
-    Channels,
-}
-
-impl FrameKind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Channels => "channels",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::Events, Self::Channels].into_iter().find(|kind| kind.name() == name)
+named! {
+    /// What frames hold.
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    FrameKind {
+        /// Events.
+        Events = "events",
+        /// Channels.
+        Channels = "channels",
     }
 }
 
