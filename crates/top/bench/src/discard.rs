@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::point::Load;
-use crate::search::{Plan, Try, highest, median};
+use crate::search::{Plan, Try, highest, median, middle};
 
 /// The figures of one try.
 #[derive(Clone, Debug, Serialize)]
@@ -37,13 +37,14 @@ impl Discarded {
 /// The most that is received without loss. First flat out; where that loses, by search from there
 /// down.
 pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarded> {
+    let rate = |one: &Discarded| one.bytes_per_second;
     let mut flat_out = Vec::new();
     for round in 1..=bench.repeats() {
         bench.now(format!("receive and discard, {}, flat out, {round}", load.name()))?;
         flat_out.push(once(bench, load, Rate(None))?);
     }
     if bench.quick || flat_out.iter().all(Discarded::reached) {
-        return Ok(middle(flat_out));
+        return Ok(middle(flat_out, rate));
     }
     let start_hz = median(flat_out.iter().map(|one| one.sent_hz)) * 0.95;
     let plan = Plan { start_hz, most_hz: 10e6, step: 1.15, halvings: 3, confirmations: 3 };
@@ -52,12 +53,7 @@ pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarde
         let one = once(bench, load, Rate(Some(hz)))?;
         anyhow::Ok(Try { reached: one.reached(), value: one })
     })?;
-    Ok(found.map_or_else(|| middle(flat_out), |(_, tries)| middle(tries)))
-}
-
-fn middle(mut tries: Vec<Discarded>) -> Discarded {
-    tries.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
-    tries.swap_remove(tries.len() / 2)
+    Ok(middle(found.map_or(flat_out, |(_, tries)| tries), rate))
 }
 
 fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> {
