@@ -420,13 +420,11 @@ impl Disk {
         let error = result.as_ref().err().map(number_of);
         let open = self.files.iter_mut().find(|open| open.id == target.file);
         let kind = if buffer.is_some() {
-            self.stats.write_done(error.is_none().then_some(bytes));
             if let (Some(open), Some(error)) = (open, error) {
                 open.write_failed(offset, error);
             }
             CompletionKind::Write
         } else {
-            self.stats.sync_done(error.is_none());
             self.syncs_unfinished -= 1;
             if let Some(open) = open {
                 open.sync_error = open.sync_error.or(error);
@@ -484,9 +482,6 @@ impl Disk {
         };
         let earlier = open.sync_error.map(io::Error::from_raw_os_error);
         let result = result.and(earlier.map_or(Ok(()), Err));
-        if result.is_err() {
-            self.stats.failed();
-        }
         let kind = CompletionKind::Finished;
         completions.push(Completion {
             kind,
@@ -517,7 +512,6 @@ impl Disk {
                 // It is not tried: the end of the file still can be, without what failed.
                 Some(error) => {
                     self.syncs_unfinished -= 1;
-                    self.stats.failed();
                     let (kind, file) = (CompletionKind::Sync, FileId(file));
                     let (offset, bytes, found) = (0, 0, Presence::There);
                     let result = Err(io::Error::from_raw_os_error(error));
@@ -562,7 +556,6 @@ impl Disk {
 
     fn begin(&mut self, slot: Slot) {
         let index = self.slots.put(slot);
-        self.stats.begun();
         let op = self.slots.get(index).op(index);
         self.engine.push(op);
     }
