@@ -34,11 +34,6 @@ impl EventFlags {
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-
-    /// Sets the bits of `other`.
-    pub fn insert(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
 }
 
 impl std::ops::BitOr for EventFlags {

@@ -175,11 +175,6 @@ impl Entry {
     /// How many entries there are.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The entry of that number, as stored in files.
-    pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
-    }
-
     /// The entry of that name, or of that former name.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = match name {
@@ -417,12 +412,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_is_found_by_its_number_and_its_name() {
-        for (number, &entry) in Entry::ALL.iter().enumerate() {
-            assert_eq!(Entry::from_number(number as u16), Some(entry));
+    fn every_entry_is_found_by_its_name() {
+        for &entry in Entry::ALL {
             assert_eq!(Entry::from_name(entry.name()), Some(entry));
         }
-        assert_eq!(Entry::from_number(Entry::COUNT as u16), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod ids;
 pub mod ledger;
 pub mod limits;
 pub mod moment;
+mod named;
 pub mod near;
 pub mod printable;
 pub mod rate;

@@ -4,34 +4,26 @@
 //! 23:59:60 the number of the second after it, so that times within a leap second come back from
 //! UTC as that next second.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a count of nanoseconds counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TimeScale {
-    /// International atomic time, since 1970-01-01T00:00:00 TAI.
-    #[default]
-    Tai,
-    /// POSIX time: since 1970-01-01T00:00:00 UTC, without leap seconds.
-    Utc,
-    /// GPS time, since 1980-01-06T00:00:00 UTC.
-    Gps,
+crate::named! {
+    /// What a count of nanoseconds counts.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    TimeScale {
+        /// International atomic time, since 1970-01-01T00:00:00 TAI.
+        #[default]
+        Tai = "tai",
+        /// POSIX time: since 1970-01-01T00:00:00 UTC, without leap seconds.
+        Utc = "utc",
+        /// GPS time, since 1980-01-06T00:00:00 UTC.
+        Gps = "gps",
+    }
 }
 
 impl TimeScale {
-    /// The scale's name in files: `tai`, `utc` or `gps`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tai => "tai",
-            Self::Utc => "utc",
-            Self::Gps => "gps",
-        }
-    }
-
     /// The date of its zero: nanoseconds since 1970-01-01, of days that have 86,400 seconds.
     pub const fn epoch_ns(self) -> u64 {
         match self {
@@ -80,19 +72,11 @@ impl TimeScale {
     }
 }
 
-impl fmt::Display for TimeScale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 impl FromStr for TimeScale {
     type Err = TimeScaleError;
 
     fn from_str(text: &str) -> Result<Self, TimeScaleError> {
-        let all = [Self::Tai, Self::Utc, Self::Gps];
-        let found = all.into_iter().find(|scale| scale.name() == text);
-        found.ok_or_else(|| TimeScaleError { got: text.chars().take(64).collect() })
+        Self::from_name(text).ok_or_else(|| TimeScaleError { got: text.chars().take(64).collect() })
     }
 }
 

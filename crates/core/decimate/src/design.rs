@@ -26,7 +26,6 @@ use crate::DecimateError;
 /// The anti-aliasing filters of one decimation factor, shared by all channels that need it.
 #[derive(Clone, Debug)]
 pub struct Design {
-    factor: u64,
     stages: Vec<StageDesign>,
 }
 
@@ -67,12 +66,7 @@ impl Design {
             stages.push(StageDesign { factor: *stage_factor, taps: taps.into() });
             rate /= *stage_factor as f64;
         }
-        Ok(Self { factor, stages })
-    }
-
-    /// The factor.
-    pub fn factor(&self) -> u64 {
-        self.factor
+        Ok(Self { stages })
     }
 
     /// Factor and number of taps of each stage, in order.
@@ -106,18 +100,6 @@ impl Design {
             spacing *= stage.factor as f64;
         }
         gain
-    }
-
-    /// The rate of a channel that is decimated by this factor.
-    ///
-    /// # Errors
-    /// If the rate is beyond what [`SampleRate`] holds.
-    pub fn rate(&self, rate: SampleRate) -> Result<SampleRate, DecimateError> {
-        let error = DecimateError::Rate { rate, factor: self.factor };
-        let (num, den) = (rate.num(), u128::from(rate.den()) * u128::from(self.factor));
-        let divisor = gcd(num.into(), den);
-        let den = u64::try_from(den / divisor).map_err(|_| error.clone())?;
-        SampleRate::new((u128::from(num) / divisor) as u64, den).map_err(|_| error)
     }
 
     pub(crate) fn stage_designs(&self) -> &[StageDesign] {
@@ -208,13 +190,6 @@ fn tidy(taps: &[f64]) -> Vec<f64> {
     let symmetric: Vec<f64> = mirrored.map(|(one, other)| (one + other) / 2.0).collect();
     let sum: f64 = symmetric.iter().sum();
     symmetric.iter().map(|tap| tap / sum).collect()
-}
-
-fn gcd(mut a: u128, mut b: u128) -> u128 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 const FACTOR_MAX: u64 = 1 << 20;

@@ -1,7 +1,6 @@
 //! Why a channel cannot be decimated.
 
 use catchment_frame::Dtype;
-use catchment_model::SampleRate;
 
 /// What is wrong with a factor, a channel or its samples.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,14 +20,6 @@ pub enum DecimateError {
         factor: u64,
         /// What the design said.
         reason: String,
-    },
-    /// The decimated rate cannot be written down.
-    #[error("{rate} cannot be divided by {factor}")]
-    Rate {
-        /// The rate before.
-        rate: SampleRate,
-        /// The factor.
-        factor: u64,
     },
     /// The type holds no numbers.
     #[error("no decimation of type {}: it is of numbers only", dtype.name())]

@@ -31,7 +31,6 @@ pub struct Control {
     pub(crate) own_requests: u64,
     /// The run that is armed or recorded.
     pub(crate) run: Option<u64>,
-    pub(crate) late_replies: u64,
     pub(crate) ended: bool,
 }
 
@@ -81,7 +80,7 @@ pub struct Failed {
 pub enum Reply {
     /// It counted.
     Taken,
-    /// It came too late, or for no order at all: nothing changed. See [`Control::late_replies`].
+    /// It came too late, or for no order at all: nothing changed.
     Late,
     /// There is no such device.
     NoDevice,
@@ -149,7 +148,6 @@ impl Control {
             last_token: 0,
             own_requests: 0,
             run: None,
-            late_replies: 0,
             ended: false,
         })
     }
@@ -195,7 +193,6 @@ impl Control {
         self.tick(now_ns);
         let Some(index) = self.find(path) else { return Reply::NoDevice };
         if !self.devices[index].waits_for(token) {
-            self.late_replies += 1;
             return Reply::Late;
         }
         self.take_reply(index, reply);
@@ -305,11 +302,6 @@ impl Control {
     /// All devices, those that data reach last first.
     pub fn devices(&self) -> Vec<DeviceStatus> {
         (0..self.devices.len()).map(|index| self.status(index)).collect()
-    }
-
-    /// How many replies came too late or for no order.
-    pub fn late_replies(&self) -> u64 {
-        self.late_replies
     }
 
     /// Whether the node was shut down.

@@ -14,39 +14,11 @@
 //! anything is still recording, so that a shifter can end a run whose disk is full. `shutdown` is
 //! always legal.
 
-use std::fmt;
+use catchment_model::named;
 
-macro_rules! words {
-    ($(#[doc = $head:literal])* $type:ident { $($(#[doc = $doc:literal])* $variant:ident = $name:literal,)* }) => {
-        $(#[doc = $head])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $type { $($(#[doc = $doc])* $variant,)* }
-
-        impl $type {
-            /// All of them, in this order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The word in API, command line and logs.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// The one that is called so.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.name() == name)
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
-}
-
-words! {
+named! {
     /// The state of a device, or of the node.
+    #[derive(PartialOrd, Ord)]
     State {
         /// Nothing is set up.
         Idle = "idle",
@@ -65,8 +37,9 @@ words! {
     }
 }
 
-words! {
+named! {
     /// A command of a user or a program.
+    #[derive(PartialOrd, Ord)]
     Command {
         /// Take the configuration.
         Configure = "configure",
@@ -89,10 +62,11 @@ words! {
     }
 }
 
-words! {
+named! {
     /// One step that a device is ordered to do. [`Action::Reset`], [`Action::Safe`] and
     /// [`Action::Shutdown`] must be honoured in whatever state a device is, [`Action::Stop`] in a
     /// fault, too.
+    #[derive(PartialOrd, Ord)]
     Action {
         /// idle | configured → configured.
         Configure = "configure",

@@ -66,24 +66,6 @@ impl Accumulator {
         self.max = self.max.max(block.max);
     }
 
-    /// Statistics that were computed before: those of a trend that is read back.
-    pub(crate) fn of_statistics(statistics: &Statistics) -> Self {
-        let Statistics { mean, min, max, rms, n, not_finite, saturated } = *statistics;
-        if n == 0 {
-            return Self { not_finite, saturated, ..Self::EMPTY };
-        }
-        let count = n as f64;
-        Self {
-            count: n,
-            not_finite,
-            saturated,
-            sum: Sum { high: mean * count, low: 0.0 },
-            squares: Sum { high: rms * rms * count, low: 0.0 },
-            min,
-            max,
-        }
-    }
-
     /// Whether nothing was seen, not even a value that is not finite.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && self.not_finite == 0
@@ -97,11 +79,6 @@ impl Accumulator {
     /// Samples that were NaN or infinite.
     pub fn not_finite(&self) -> u64 {
         self.not_finite
-    }
-
-    /// Samples among the `n` that were at their type's, or the channel's, limits.
-    pub fn saturated(&self) -> u64 {
-        self.saturated
     }
 
     /// The statistics of what was seen.

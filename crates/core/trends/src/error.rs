@@ -17,15 +17,13 @@ pub enum TrendError {
         /// The shape of one sample.
         shape: Vec<u64>,
     },
-    /// Scale, offset or limits that are no numbers, or limits that leave nothing between them.
-    #[error("scale {scale}, offset {offset} and limits {limits:?} must be finite and in order")]
+    /// Scale or offset that is no number.
+    #[error("scale {scale} and offset {offset} must be finite")]
     Values {
         /// The scale.
         scale: f64,
         /// The offset.
         offset: f64,
-        /// The raw samples' limits.
-        limits: Option<(f64, f64)>,
     },
     /// The bytes end within a sample.
     #[error("{bytes} bytes are no whole number of samples of {sample_bytes} bytes")]

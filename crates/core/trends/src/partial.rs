@@ -22,8 +22,7 @@ impl TrendChannel {
     /// the trend is that of the magnitude; of samples with a shape, of all their elements together.
     ///
     /// Samples at the limits of a signed type, and at the upper limit of an unsigned one, count as
-    /// saturated (0 is what an idle counter says); floating point has no limits unless
-    /// [`Self::limited`] sets them.
+    /// saturated (0 is what an idle counter says); floating point has no limits.
     ///
     /// # Errors
     /// If there is no trend of this type, or samples of that shape have no elements or too many.
@@ -70,25 +69,11 @@ impl TrendChannel {
     /// # Errors
     /// If one of them is not finite.
     pub fn scaled(mut self, scale: f64, offset: f64) -> Result<Self, TrendError> {
-        self.values.scale = scale;
-        self.values.offset = offset;
-        self.checked()
-    }
-
-    /// With other limits of the raw samples: those `<= limits.0` or `>= limits.1` count as
-    /// saturated (of complex numbers: if one of the parts is). `None`: none do. One-sided limits
-    /// have an infinity for the other.
-    ///
-    /// # Errors
-    /// If the lower limit is not below the upper one.
-    pub fn limited(mut self, limits: Option<(f64, f64)>) -> Result<Self, TrendError> {
-        self.values.limits = limits;
-        self.checked()
-    }
-
-    /// The sample rate.
-    pub fn rate(&self) -> SampleRate {
-        self.rate
+        if !(scale.is_finite() && offset.is_finite()) {
+            return Err(TrendError::Values { scale, offset });
+        }
+        (self.values.scale, self.values.offset) = (scale, offset);
+        Ok(self)
     }
 
     /// The seconds that the samples fall into, with their accumulators. `samples` are little-endian
@@ -183,15 +168,6 @@ impl TrendChannel {
             Ok(rows)
         } else {
             Err(TrendError::Time { sample: last.sample, rows: rows - last.row })
-        }
-    }
-
-    fn checked(self) -> Result<Self, TrendError> {
-        let Values { scale, offset, limits } = self.values;
-        if scale.is_finite() && offset.is_finite() && limits.is_none_or(|(low, high)| low < high) {
-            Ok(self)
-        } else {
-            Err(TrendError::Values { scale, offset, limits })
         }
     }
 }

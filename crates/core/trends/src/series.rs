@@ -60,12 +60,6 @@ impl TrendSeries {
         }
     }
 
-    /// Takes a row of seconds that was computed before: so minutes are made from a trend of seconds
-    /// that is read back.
-    pub fn add_row(&mut self, row: &Row) {
-        self.add_second(row.index, &Accumulator::of_statistics(&row.statistics));
-    }
-
     /// The rows that no later frame can change, if none has samples before second `until` any more.
     pub fn take_complete(&mut self, until: u64) -> Completed {
         let mut completed = Completed::default();
@@ -97,11 +91,6 @@ impl TrendSeries {
     /// Samples of seconds that had been taken already.
     pub fn late_samples(&self) -> u64 {
         self.late_samples
-    }
-
-    /// Seconds that wait to be taken.
-    pub fn waiting_seconds(&self) -> usize {
-        self.seconds.len()
     }
 }
 

@@ -46,8 +46,6 @@ pub struct Alarms {
     alarms: Vec<Standing>,
     last_id: u64,
     now_ns: u64,
-    not_raised: u64,
-    not_followed: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -76,8 +74,6 @@ impl Alarms {
             alarms: Vec::new(),
             last_id: 0,
             now_ns: 0,
-            not_raised: 0,
-            not_followed: 0,
         })
     }
 
@@ -213,21 +209,6 @@ impl Alarms {
         alarms.into_iter().map(|(_, alarm)| alarm).collect()
     }
 
-    /// The rules.
-    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().map(|followed| &followed.rule)
-    }
-
-    /// How often something was wrong and there were too many alarms for one more.
-    pub fn not_raised(&self) -> u64 {
-        self.not_raised
-    }
-
-    /// How often something could not be looked at, since rules are followed for too many things.
-    pub fn not_followed(&self) -> u64 {
-        self.not_followed
-    }
-
     /// Reads what a rule looks at.
     fn read(&mut self, one: &mut Followed, followed: &mut usize, readings: &ReadingTable) {
         let (now_ns, Followed { rule, things }) = (self.now_ns, one);
@@ -244,7 +225,6 @@ impl Alarms {
             };
             if !things.contains_key(name) {
                 if *followed >= FOLLOWED_MAX {
-                    self.not_followed += 1;
                     return;
                 }
                 things.insert(name.to_owned(), new(group));
@@ -273,11 +253,8 @@ impl Alarms {
             None if !gathered.is_wrong() => return Vec::new(),
             None => match self.allocate(rule, group) {
                 Some(index) => index,
-                None => {
-                    // Counted once; it is tried again whenever one looks.
-                    self.not_raised += u64::from(gathered.has_begun());
-                    return Vec::new();
-                }
+                // Tried again whenever one looks.
+                None => return Vec::new(),
             },
         };
         self.alarms[index].look(self.now_ns, rule, gathered).into_iter().collect()

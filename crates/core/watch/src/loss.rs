@@ -97,11 +97,6 @@ impl LossWatch {
         self.rates.push(now_ns, &self.counters);
     }
 
-    /// Says that a new run began: its ledger counts from zero.
-    pub fn restart(&mut self) {
-        self.rates.restart();
-    }
-
     /// What grew not longer ago than `within_ns` (the window at most), the worst first.
     pub fn recent(&self, now_ns: u64, within_ns: u64) -> Vec<LossGrowth> {
         let mut found = Vec::new();

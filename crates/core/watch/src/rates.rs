@@ -75,11 +75,6 @@ impl Rates {
         }
     }
 
-    /// Says that all counters began at zero again, as with a new run, whatever they show next.
-    pub fn restart(&mut self) {
-        self.shown.fill(0);
-    }
-
     /// How much a counter grew per second. None before there are two moments to compare.
     pub fn per_second(&self, index: usize) -> Option<f64> {
         let first = self.samples.front()?;

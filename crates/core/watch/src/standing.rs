@@ -71,11 +71,6 @@ impl<'a> Gathered<'a> {
         self.on.is_empty()
     }
 
-    /// Whether something became wrong just now.
-    pub(crate) fn has_begun(&self) -> bool {
-        !self.began.is_empty()
-    }
-
     /// Whether anything is wrong at this moment, and not about to be well.
     pub(crate) fn is_wrong(&self) -> bool {
         self.is_wrong

@@ -127,7 +127,7 @@ fn changed_rules_leave_the_alarms_of_the_others_and_their_numbers_as_they_are() 
     let latching = Rule { condition: other, ..latching };
     let bad = Rule { name: String::new(), ..kept.clone() };
     assert!(rig.alarms.change(vec![bad]).is_err());
-    assert_eq!((rig.alarms.list().len(), rig.alarms.rules().count()), (4, 4));
+    assert_eq!(rig.alarms.list().len(), 4);
     let new = named("new", "y");
     rig.alarms.change(vec![changed, new, latching, kept]).expect("rules");
     let states = |rig: &Rig| {
@@ -428,7 +428,7 @@ fn a_sources_name_is_in_the_text_as_it_is() {
 }
 
 #[test]
-fn alarms_beyond_the_places_are_counted_and_raised_when_there_is_one() {
+fn alarms_beyond_the_places_are_raised_when_there_is_one() {
     let mut rig = Rig::new(vec![rule("source.*.t", ABOVE)]);
     let source = |number: usize| format!("s{number:05}");
     for number in 0..FOLLOWED_MAX + 7 {
@@ -440,7 +440,6 @@ fn alarms_beyond_the_places_are_counted_and_raised_when_there_is_one() {
     }
     let changes: Vec<Change> = (0..3).flat_map(|_| rig.look_at_table(true)).collect();
     assert_eq!(changes.len(), ALARMS_MAX);
-    assert_eq!((rig.alarms.not_raised(), rig.alarms.not_followed()), (2, 21));
     rig.table.set_of("source", &source(5), "t", 1.0);
     let kinds: Vec<ChangeKind> =
         (0..3).flat_map(|_| rig.look_at_table(true)).map(|one| one.kind).collect();

@@ -69,11 +69,6 @@ impl Auto {
         self.stale = true;
     }
 
-    /// What was decided last.
-    pub fn decision(&self) -> Option<&Decision> {
-        self.decision.as_ref()
-    }
-
     /// The coding for this column, the next of its kind. `free_cpu_share` is how much of the CPU
     /// that encodes is idle: 0 to 1. Trials run in `encoder`'s memory.
     pub fn choose(

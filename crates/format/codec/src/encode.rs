@@ -64,13 +64,6 @@ impl ColumnEncoder {
         }
     }
 
-    /// An encoder that will not allocate its output for columns of up to that many bytes.
-    pub fn with_capacity(raw_bytes: usize) -> Self {
-        let longest = LZ4_PREFIX_BYTES + get_maximum_output_size(raw_bytes);
-        let scratch = vec![0; longest.max(packing::encoded_bytes_max(raw_bytes))];
-        Self { scratch, ..Self::new() }
-    }
-
     /// Encodes `raw`, or leaves it raw where that saves less than 5 %. Large columns are tried on
     /// samples first, so that data that do not compress cost little. Where elements are none that
     /// the coding is for, [`Coding::for_element`] stands in.

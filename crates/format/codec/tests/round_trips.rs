@@ -134,7 +134,7 @@ fn pcodec_cannot_store_a_rest_and_leaves_such_columns_raw() {
 
 #[test]
 fn columns_that_do_not_shrink_are_left_raw() {
-    let mut encoder = ColumnEncoder::with_capacity(2_000_000);
+    let mut encoder = ColumnEncoder::new();
     for bytes in [10, 5_000, 2_000_000] {
         let raw = Random::new(1).noise(bytes);
         for element in ELEMENTS {

@@ -28,11 +28,6 @@ impl ChannelColumns {
         }
     }
 
-    /// The channel of that name.
-    pub fn by_name(&self, name: &str) -> Option<&ChannelInfo> {
-        self.channels.iter().find(|channel| channel.name == name)
-    }
-
     /// The channel whose column has that id.
     pub fn by_id(&self, id: u32) -> Option<&ChannelInfo> {
         self.channels.iter().find(|channel| channel.id == id)

@@ -303,11 +303,6 @@ impl FrameLayout {
         align_up(self.next_offset, BLOCK_BYTES)
     }
 
-    /// As given to `begin` or `restart`.
-    pub fn info(&self) -> &FrameInfo {
-        &self.info
-    }
-
     /// The columns so far, with their offsets: what [`crate::TocBuilder::add_frame`] wants.
     pub fn entries(&self) -> &[ColumnEntry] {
         &self.entries

@@ -5,12 +5,10 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
 
-use crate::event::Event;
 use crate::mapping::Mapping;
 
 /// A buffer of the pool, aligned to 4 KiB, of the configured size; derefs to its bytes. What a
@@ -74,18 +72,10 @@ pub(crate) struct Pool {
     count: usize,
     free: Mutex<Vec<u32>>,
     fill: Arc<FillLevel>,
-    event: Arc<Event>,
-    /// The owner sleeps until a buffer is free, wherever it is dropped.
-    wanted: AtomicBool,
 }
 
 impl Pool {
-    pub(crate) fn new(
-        buffer_bytes: usize,
-        count: usize,
-        fill: Arc<FillLevel>,
-        event: Arc<Event>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(buffer_bytes: usize, count: usize, fill: Arc<FillLevel>) -> io::Result<Self> {
         let index_end = u32::try_from(count).map_err(io::Error::other)?;
         Ok(Self {
             memory: Mapping::touched(buffer_bytes * count)?,
@@ -93,8 +83,6 @@ impl Pool {
             count,
             free: Mutex::new((0..index_end).rev().collect()),
             fill,
-            event,
-            wanted: AtomicBool::new(false),
         })
     }
 
@@ -102,11 +90,6 @@ impl Pool {
         let index = self.free.lock().pop()?;
         self.fill.put(self.buffer_bytes as u64);
         Some(Buffer { pool: Arc::clone(self), index })
-    }
-
-    /// While set, a buffer that becomes free signals the event.
-    pub(crate) fn set_wanted(&self, wanted: bool) {
-        self.wanted.store(wanted, SeqCst);
     }
 
     pub(crate) fn vectors(&self) -> Vec<libc::iovec> {
@@ -129,8 +112,5 @@ impl Pool {
         // The list was made with room for every buffer, so that this never allocates.
         self.free.lock().push(index);
         self.fill.take(self.buffer_bytes as u64);
-        if self.wanted.load(SeqCst) {
-            self.event.signal();
-        }
     }
 }

@@ -23,7 +23,7 @@ use crate::config::DiskConfig;
 use crate::descriptors;
 use crate::engine::{self, Done, Engine};
 use crate::error::DiskError;
-use crate::event::{DiskSleeper, Event, IMPATIENT, Waker};
+use crate::event::{DiskSleeper, Event, Waker};
 use crate::faults::{FaultControl, Faulty, number_of};
 use crate::files::{self, Created};
 use crate::helper::{Helpers, Job, Reply};
@@ -36,10 +36,9 @@ use crate::stats::DiskStats;
 /// The files and buffers of one writer thread.
 ///
 /// Operations are queued by [`write`](Self::write), [`sync`](Self::sync) and
-/// [`finish`](Self::finish), and reach the kernel at the next [`poll`](Self::poll)
-/// or [`buffer`](Self::buffer). Dropping a disk waits for what is under way,
-/// for at most a minute, and deletes a file opened ahead that was not taken; files that were not
-/// finished stay as a killed writer would leave them.
+/// [`finish`](Self::finish), and reach the kernel at the next [`poll`](Self::poll). Dropping a disk
+/// waits for what is under way, for at most a minute, and deletes a file opened ahead that was not
+/// taken; files that were not finished stay as a killed writer would leave them.
 pub struct Disk {
     // In this order: the engine ends before the slots, whose memory and files it uses.
     engine: Box<dyn Engine>,
@@ -96,7 +95,7 @@ impl Disk {
         let event = Arc::new(Event::new().map_err(resource("an event"))?);
         let fill = Arc::new(FillLevel::new("write buffers", config.memory_bytes()));
         let (bytes, count) = (config.buffer_bytes, config.buffer_count);
-        let pool = Pool::new(bytes, count, Arc::clone(&fill), Arc::clone(&event));
+        let pool = Pool::new(bytes, count, Arc::clone(&fill));
         let pool = Arc::new(pool.map_err(resource("memory for the buffers"))?);
         let mut chosen = engine::choose(&config, slots, &pool, &event)?;
         if let Some(plan) = &config.faults {
@@ -280,34 +279,6 @@ impl Disk {
         self.pool.take()
     }
 
-    /// A free buffer; polls once, so that what was written before is under way, and then sleeps
-    /// until there is one, or the time is over.
-    pub fn buffer(
-        &mut self,
-        timeout: Duration,
-        completions: &mut Vec<Completion>,
-    ) -> Option<Buffer> {
-        self.pump(completions);
-        if let Some(buffer) = self.pool.take() {
-            return Some(buffer);
-        }
-        let deadline = Instant::now() + timeout;
-        self.pool.set_wanted(true);
-        let buffer = loop {
-            self.pump(completions);
-            if let Some(buffer) = self.pool.take() {
-                break Some(buffer);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break None;
-            }
-            self.sleep(left);
-        };
-        self.pool.set_wanted(false);
-        buffer
-    }
-
     /// Queues a write of the buffer's first `bytes` to `offset`. The buffer is free again when the
     /// write has completed, with or without error.
     ///
@@ -325,7 +296,7 @@ impl Disk {
         let end = end.expect("the end of a write fits a file offset");
         let order = self.take_order();
         let open = self.open_file(file);
-        let (new_bytes, late) = open.begin_write(end);
+        let new_bytes = open.begin_write(end);
         let target = Target { handle: Arc::clone(&open.handle), file: file.0, token, order };
         let mut slot = Slot::write(target, buffer, offset, length, open.direct);
         slot.new_bytes = new_bytes;
@@ -333,9 +304,6 @@ impl Disk {
         self.room.written(new_bytes);
         self.ask_for_blocks(file);
         self.unsynced = true;
-        if late {
-            self.stats.preallocation_was_late();
-        }
         self.stats.set_direct(direct);
         self.begin(slot);
     }
@@ -424,12 +392,6 @@ impl Disk {
         self.pending() == 0 && !self.ahead.is_under_way() && !preallocating && !self.is_looking()
     }
 
-    fn sleep(&self, timeout: Duration) {
-        let most = if self.engine.is_impatient() { IMPATIENT } else { timeout };
-        // Whether signalled or not, the caller looks at everything again.
-        let _signalled = self.event.wait(timeout.min(most));
-    }
-
     fn advance(&mut self, done: Done, completions: &mut Vec<Completion>) {
         let slot = self.slots.get(done.slot);
         match slot.advance(done.result) {
@@ -453,20 +415,16 @@ impl Disk {
     }
 
     fn complete(&mut self, index: u32, result: io::Result<()>, completions: &mut Vec<Completion>) {
-        let Slot { target, buffer, offset, bytes, started, new_bytes, .. } =
-            self.slots.remove(index);
+        let Slot { target, buffer, offset, bytes, new_bytes, .. } = self.slots.remove(index);
         self.room.write_ended(new_bytes);
-        let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let error = result.as_ref().err().map(number_of);
         let open = self.files.iter_mut().find(|open| open.id == target.file);
         let kind = if buffer.is_some() {
-            self.stats.write_done(error.is_none().then_some(bytes), ns);
             if let (Some(open), Some(error)) = (open, error) {
                 open.write_failed(offset, error);
             }
             CompletionKind::Write
         } else {
-            self.stats.sync_done(error.is_none(), ns);
             self.syncs_unfinished -= 1;
             if let Some(open) = open {
                 open.sync_error = open.sync_error.or(error);
@@ -524,9 +482,6 @@ impl Disk {
         };
         let earlier = open.sync_error.map(io::Error::from_raw_os_error);
         let result = result.and(earlier.map_or(Ok(()), Err));
-        if result.is_err() {
-            self.stats.failed();
-        }
         let kind = CompletionKind::Finished;
         completions.push(Completion {
             kind,
@@ -557,7 +512,6 @@ impl Disk {
                 // It is not tried: the end of the file still can be, without what failed.
                 Some(error) => {
                     self.syncs_unfinished -= 1;
-                    self.stats.failed();
                     let (kind, file) = (CompletionKind::Sync, FileId(file));
                     let (offset, bytes, found) = (0, 0, Presence::There);
                     let result = Err(io::Error::from_raw_os_error(error));
@@ -602,7 +556,6 @@ impl Disk {
 
     fn begin(&mut self, slot: Slot) {
         let index = self.slots.put(slot);
-        self.stats.begun();
         let op = self.slots.get(index).op(index);
         self.engine.push(op);
     }
@@ -653,7 +606,7 @@ impl Drop for Disk {
         let deadline = Instant::now() + DROP_WAIT_MAX;
         self.pump(&mut completions);
         while !self.is_idle() && Instant::now() < deadline {
-            self.sleep(DROP_WAIT_MAX);
+            self.sleeper().sleep(DROP_WAIT_MAX);
             self.pump(&mut completions);
         }
         if self.slots.busy() > 0 {

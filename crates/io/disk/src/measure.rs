@@ -56,9 +56,11 @@ pub fn measure_direct_write(
     let (start, cpu_start_ns) = (Instant::now(), process_cpu_ns());
     for index in 0..count {
         let buffer = loop {
-            if let Some(buffer) = disk.buffer(Duration::from_secs(1), &mut completions) {
+            disk.poll(&mut completions);
+            if let Some(buffer) = disk.try_buffer() {
                 break buffer;
             }
+            disk.sleeper().sleep(Duration::from_secs(1));
         };
         disk.write(file, index * buffer_bytes as u64, buffer, buffer_bytes, index);
         disk.poll(&mut completions);

@@ -70,11 +70,11 @@ impl OpenFile {
     }
 
     /// Takes a write up. Returns how many bytes need blocks for it, those of a gap before it
-    /// included, and whether it came before the step of preallocation that it needs.
-    pub(crate) fn begin_write(&mut self, end: u64) -> (u64, bool) {
+    /// included.
+    pub(crate) fn begin_write(&mut self, end: u64) -> u64 {
         let new_bytes = end.saturating_sub(self.blocks_bytes());
         self.end = self.end.max(end);
-        (new_bytes, self.allocated > 0 && end > self.allocated)
+        new_bytes
     }
 
     /// A write there has failed.
@@ -144,19 +144,19 @@ mod tests {
     fn a_gap_before_a_write_needs_blocks_too_and_they_are_charged_once() {
         // A frame's header is written behind its columns, into the gap that they left.
         let mut file = file(0);
-        assert_eq!(file.begin_write(12_288), (12_288, false));
-        assert_eq!(file.begin_write(4_096), (0, false));
-        assert_eq!(file.begin_write(20_480), (8_192, false));
+        assert_eq!(file.begin_write(12_288), 12_288);
+        assert_eq!(file.begin_write(4_096), 0);
+        assert_eq!(file.begin_write(20_480), 8_192);
         let mut file = self::file(16_384);
-        assert_eq!(file.begin_write(12_288), (0, false));
-        assert_eq!(file.begin_write(20_480), (4_096, true));
+        assert_eq!(file.begin_write(12_288), 0);
+        assert_eq!(file.begin_write(20_480), 4_096);
     }
 
     #[test]
     fn what_a_failed_write_was_charged_for_is_charged_again() {
         let mut file = file(0);
-        assert_eq!(file.begin_write(8_192).0, 8_192);
+        assert_eq!(file.begin_write(8_192), 8_192);
         file.write_failed(4_096, libc::ENOSPC);
-        assert_eq!(file.begin_write(8_192).0, 4_096);
+        assert_eq!(file.begin_write(8_192), 4_096);
     }
 }

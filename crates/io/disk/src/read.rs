@@ -20,7 +20,6 @@ use crate::room::Room;
 #[derive(Debug)]
 pub struct ReadFile {
     file: File,
-    path: PathBuf,
     /// The same file past the page cache, while somebody reads it so.
     pub(crate) direct: Mutex<Weak<File>>,
 }
@@ -33,7 +32,7 @@ impl ReadFile {
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let file = open_regular(path, OpenOptions::new().read(true));
         let file = file.map_err(|e| DiskError::path("open", path, e))?;
-        Ok(Self { file, path: path.to_owned(), direct: Mutex::default() })
+        Ok(Self { file, direct: Mutex::default() })
     }
 
     /// Whether a recorder, or a repair, holds the file: it is locked while it is written. Where
@@ -47,11 +46,6 @@ impl ReadFile {
             Err(TryLockError::Error(_)) => {}
         }
         false
-    }
-
-    /// The path it was opened by.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(crate) fn file(&self) -> &File {

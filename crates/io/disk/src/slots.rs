@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 use catchment_model::limits::DISK_ALIGN_BYTES;
 
@@ -29,7 +28,6 @@ pub(crate) struct Slot {
     pub buffer: Option<Buffer>,
     pub offset: u64,
     pub bytes: u64,
-    pub started: Instant,
     /// The file bypassed the page cache when this was handed to the engine.
     pub direct: bool,
     /// How many of the last bytes need blocks that the file does not have, as far as that is known.
@@ -66,7 +64,6 @@ impl Slot {
             buffer: None,
             offset: 0,
             bytes: 0,
-            started: Instant::now(),
             direct: false,
             new_bytes: 0,
             written: 0,

@@ -1,7 +1,7 @@
 //! Figures of a disk for the live view, readable from any thread.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_telemetry::FillLevel;
 
@@ -10,37 +10,12 @@ use catchment_telemetry::FillLevel;
 pub struct DiskStats {
     engine: &'static str,
     buffers: Arc<FillLevel>,
-    bytes_written: AtomicU64,
-    writes: AtomicU64,
-    syncs: AtomicU64,
-    errors: AtomicU64,
-    in_flight: AtomicU64,
-    preallocated_late: AtomicU64,
-    write_ns_last: AtomicU64,
-    write_ns_max: AtomicU64,
-    sync_ns_last: AtomicU64,
-    sync_ns_max: AtomicU64,
     direct: AtomicBool,
 }
 
 impl DiskStats {
     pub(crate) fn new(engine: &'static str, buffers: Arc<FillLevel>) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            engine,
-            buffers,
-            bytes_written: zero(),
-            writes: zero(),
-            syncs: zero(),
-            errors: zero(),
-            in_flight: zero(),
-            preallocated_late: zero(),
-            write_ns_last: zero(),
-            write_ns_max: zero(),
-            sync_ns_last: zero(),
-            sync_ns_max: zero(),
-            direct: AtomicBool::new(false),
-        }
+        Self { engine, buffers, direct: AtomicBool::new(false) }
     }
 
     /// The engine's name: `io_uring, registered buffers`, `io_uring` or `pwrite`.
@@ -53,56 +28,6 @@ impl DiskStats {
         &self.buffers
     }
 
-    /// Bytes written without error since the start.
-    pub fn bytes_written(&self) -> u64 {
-        self.bytes_written.load(Relaxed)
-    }
-
-    /// Writes completed without error.
-    pub fn writes(&self) -> u64 {
-        self.writes.load(Relaxed)
-    }
-
-    /// Syncs completed without error, those at the end of files not counted.
-    pub fn syncs(&self) -> u64 {
-        self.syncs.load(Relaxed)
-    }
-
-    /// Operations that failed: writes, syncs and finishes.
-    pub fn errors(&self) -> u64 {
-        self.errors.load(Relaxed)
-    }
-
-    /// Writes and syncs that wait for the disk now.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.load(Relaxed)
-    }
-
-    /// Writes that went beyond what was preallocated, so that the file had to grow under them.
-    pub fn preallocated_late(&self) -> u64 {
-        self.preallocated_late.load(Relaxed)
-    }
-
-    /// Time from [`Disk::write`](crate::Disk::write) to completion seen, of the last write.
-    pub fn write_ns_last(&self) -> u64 {
-        self.write_ns_last.load(Relaxed)
-    }
-
-    /// The longest such time.
-    pub fn write_ns_max(&self) -> u64 {
-        self.write_ns_max.load(Relaxed)
-    }
-
-    /// Time that the last sync took, once its turn had come.
-    pub fn sync_ns_last(&self) -> u64 {
-        self.sync_ns_last.load(Relaxed)
-    }
-
-    /// The longest such time.
-    pub fn sync_ns_max(&self) -> u64 {
-        self.sync_ns_max.load(Relaxed)
-    }
-
     /// Whether the file written last bypasses the page cache (O_DIRECT).
     pub fn direct(&self) -> bool {
         self.direct.load(Relaxed)
@@ -110,41 +35,5 @@ impl DiskStats {
 
     pub(crate) fn set_direct(&self, direct: bool) {
         self.direct.store(direct, Relaxed);
-    }
-
-    pub(crate) fn begun(&self) {
-        self.in_flight.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn preallocation_was_late(&self) {
-        self.preallocated_late.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn write_done(&self, bytes: Option<u64>, ns: u64) {
-        self.in_flight.fetch_sub(1, Relaxed);
-        self.write_ns_last.store(ns, Relaxed);
-        self.write_ns_max.fetch_max(ns, Relaxed);
-        match bytes {
-            Some(bytes) => {
-                self.bytes_written.fetch_add(bytes, Relaxed);
-                self.writes.fetch_add(1, Relaxed);
-            }
-            None => self.failed(),
-        }
-    }
-
-    pub(crate) fn sync_done(&self, good: bool, ns: u64) {
-        self.in_flight.fetch_sub(1, Relaxed);
-        self.sync_ns_last.store(ns, Relaxed);
-        self.sync_ns_max.fetch_max(ns, Relaxed);
-        if good {
-            self.syncs.fetch_add(1, Relaxed);
-        } else {
-            self.failed();
-        }
-    }
-
-    pub(crate) fn failed(&self) {
-        self.errors.fetch_add(1, Relaxed);
     }
 }

@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::time::Duration;
-
 use catchment_disk::{Disk, EngineChoice};
 use catchment_fixtures::CountingAllocator;
 use common::*;
@@ -25,9 +23,10 @@ fn writing_syncing_and_preallocating_allocate_nothing_once_warm() {
                 warm = ALLOCATOR.count();
             }
             let buffer = loop {
-                if let Some(buffer) = disk.buffer(Duration::from_secs(10), &mut completions) {
+                if let Some(buffer) = disk.try_buffer() {
                     break buffer;
                 }
+                wait(&mut disk, &mut completions);
             };
             disk.write(file, index * 65_536, buffer, 65_536, index);
             if index % 50 == 0 {

@@ -12,7 +12,7 @@ fn reads_are_positioned_and_short_only_at_the_end() {
     let path = path(folder.path(), "a");
     std::fs::write(&path, "0123456789").expect("a file");
     let file = ReadFile::open(&path).expect("the file");
-    assert_eq!((file.bytes().expect("a size"), file.path()), (10, path.as_path()));
+    assert_eq!(file.bytes().expect("a size"), 10);
     let mut buffer = [0; 4];
     assert_eq!(file.read_at(3, &mut buffer).expect("a read"), 4);
     assert_eq!(&buffer, b"3456");

@@ -33,7 +33,6 @@ pub(crate) struct Message {
     pub segment_bytes: usize,
     /// The socket's count of drops, if the kernel said one.
     pub drops: Option<u32>,
-    pub truncated: bool,
     /// Who sent it, if that was asked for.
     pub sender: Option<SocketAddr>,
 }
@@ -126,11 +125,8 @@ impl Arena {
     #[inline]
     pub fn take(&mut self, index: usize) -> Message {
         let header = &mut self.messages[index];
-        let mut message = Message {
-            bytes: (header.msg_len as usize).min(MESSAGE_BYTES),
-            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-            ..Message::default()
-        };
+        let mut message =
+            Message { bytes: (header.msg_len as usize).min(MESSAGE_BYTES), ..Message::default() };
         if header.msg_hdr.msg_controllen > 0 {
             read_control(&header.msg_hdr, &mut message);
         }

@@ -16,5 +16,5 @@ pub use error::NetError;
 pub use gauge::SocketGauge;
 pub use network::Network;
 pub use options::{check_cpu, cpus, pin_to_cpu, raise_open_files};
-pub use receiver::{Readiness, ReceiverConfig, UdpReceiver, Work};
+pub use receiver::{Readiness, ReceiverConfig, UdpReceiver};
 pub use sender::{Datagram, Sent, UdpSender};

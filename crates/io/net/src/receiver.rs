@@ -35,23 +35,6 @@ impl Default for ReceiverConfig {
     }
 }
 
-/// What one pass did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Datagrams handed out and taken.
-    pub datagrams: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Messages that brought them; fewer than datagrams where runs were merged.
-    pub messages: u64,
-    /// Receive calls made.
-    pub calls: u64,
-    /// Messages longer than 64 KiB, handed out cut.
-    pub truncated: u64,
-    /// Errors that sockets reported, such as a refused connection. They do not stop the others.
-    pub errors: u64,
-}
-
 /// Sockets that one thread receives from.
 pub struct UdpReceiver {
     sockets: Vec<Socket>,
@@ -60,10 +43,6 @@ pub struct UdpReceiver {
     arena: Arena,
     config: ReceiverConfig,
     batch: Batch,
-    // A socket had more than one pass takes.
-    more: bool,
-    // The caller had no room for all.
-    paused: bool,
     last_error: Option<(Option<usize>, io::Error)>,
 }
 
@@ -135,8 +114,6 @@ impl UdpReceiver {
             arena: Arena::new(config.arena_messages),
             config,
             batch: Batch::default(),
-            more: false,
-            paused: false,
             last_error: None,
         })
     }
@@ -147,11 +124,6 @@ impl UdpReceiver {
     /// An index beyond the sockets.
     pub fn name_senders(&mut self, index: usize) {
         self.sockets[index].names_senders = true;
-    }
-
-    /// How many sockets there are.
-    pub fn socket_count(&self) -> usize {
-        self.sockets.len()
     }
 
     /// The address that socket `index` receives on, its port resolved if it was 0.
@@ -190,60 +162,14 @@ impl UdpReceiver {
         buffer_warning(self.config.socket_buffer_bytes, granted)
     }
 
-    /// Waits at most about `wait_max` for a socket to have something, then takes what has arrived,
-    /// and calls `sink(socket index, datagram)` for each datagram, merged runs split, in the order
-    /// in which each socket got them. For callers with a thread of their own; an agent uses
-    /// [`Ingress::poll`].
-    pub fn receive(&mut self, wait_max: Duration, mut sink: impl FnMut(usize, &[u8])) -> Work {
-        if !wait_max.is_zero() && !self.more {
-            self.readiness.wait(wait_max);
-        }
-        self.pass(&mut |arrival: Arrival<'_>| {
-            sink(arrival.endpoint, arrival.bytes);
-            Flow::Taken
-        })
-    }
-
-    /// Takes what is in the sockets' buffers now, without waiting. Stops after `datagrams_max` at
-    /// the latest, so that a sender that goes on cannot keep it.
-    pub fn drain(&mut self, datagrams_max: u64, mut sink: impl FnMut(usize, &[u8])) -> Work {
-        let mut total = Work::default();
-        loop {
-            let work = self.receive(Duration::ZERO, &mut sink);
-            total.add(&work);
-            if work.messages == 0 && work.errors == 0 || total.datagrams >= datagrams_max {
-                return total;
-            }
-        }
-    }
-
-    /// Takes a few batches from every socket that has something.
-    fn pass(&mut self, sink: &mut impl FnMut(Arrival<'_>) -> Flow) -> Work {
-        let mut work = Work::default();
-        self.more = false;
-        self.paused = !self.hand_out(&mut work, sink);
-        if self.paused {
-            return work;
-        }
-        for position in 0..self.ask_ready() {
-            let index = self.ready[position].u64 as usize;
-            self.paused = !self.take_batches(index, &mut work, sink);
-            if self.paused {
-                break;
-            }
-        }
-        work
-    }
-
     /// Takes a few batches from one socket; false where the caller has no room for more.
     fn take_batches(
         &mut self,
         index: usize,
-        work: &mut Work,
+        received: &mut Received,
         sink: &mut impl FnMut(Arrival<'_>) -> Flow,
     ) -> bool {
         for _ in 0..BATCHES_PER_PASS {
-            work.calls += 1;
             let socket = &self.sockets[index];
             let count = match self.arena.receive(socket.socket.as_fd(), socket.names_senders) {
                 Ok(count) => count,
@@ -252,28 +178,29 @@ impl UdpReceiver {
                         io::ErrorKind::WouldBlock => return true,
                         io::ErrorKind::Interrupted => {}
                         // Reported once by the kernel, then the socket goes on.
-                        _ => {
-                            work.errors += 1;
-                            self.last_error = Some((Some(index), error));
-                        }
+                        _ => self.last_error = Some((Some(index), error)),
                     }
                     continue;
                 }
             };
             self.batch = Batch { socket: index, count, next: 0, current: None };
-            if !self.hand_out(work, sink) {
+            if !self.hand_out(received, sink) {
                 return false;
             }
             if count < self.arena.capacity() {
                 return true;
             }
         }
-        self.more = true;
+        received.more = true;
         true
     }
 
     /// Hands out the rest of the batch; false where the caller has no room for more.
-    fn hand_out(&mut self, work: &mut Work, sink: &mut impl FnMut(Arrival<'_>) -> Flow) -> bool {
+    fn hand_out(
+        &mut self,
+        received: &mut Received,
+        sink: &mut impl FnMut(Arrival<'_>) -> Flow,
+    ) -> bool {
         let Batch { socket, count, next, current } = &mut self.batch;
         loop {
             let (message, mut at) = match current.take() {
@@ -282,8 +209,6 @@ impl UdpReceiver {
                 None => {
                     let message = self.arena.take(*next);
                     *next += 1;
-                    work.messages += 1;
-                    work.truncated += u64::from(message.truncated);
                     if let Some(drops) = message.drops {
                         self.sockets[*socket].drops.update(drops);
                     }
@@ -300,8 +225,8 @@ impl UdpReceiver {
                     *current = Some((message, at));
                     return false;
                 }
-                work.datagrams += 1;
-                work.bytes += (end - at) as u64;
+                received.arrivals += 1;
+                received.bytes += (end - at) as u64;
                 at = end;
                 if at == message.bytes {
                     break;
@@ -329,8 +254,17 @@ impl UdpReceiver {
 
 impl Ingress for UdpReceiver {
     fn poll(&mut self, mut sink: impl FnMut(Arrival<'_>) -> Flow) -> Received {
-        let Work { datagrams, bytes, .. } = self.pass(&mut sink);
-        Received { arrivals: datagrams, bytes, more: self.more, paused: self.paused }
+        let mut received = Received::default();
+        received.paused = !self.hand_out(&mut received, &mut sink);
+        let ready = if received.paused { 0 } else { self.ask_ready() };
+        for position in 0..ready {
+            let index = self.ready[position].u64 as usize;
+            received.paused = !self.take_batches(index, &mut received, &mut sink);
+            if received.paused {
+                break;
+            }
+        }
+        received
     }
 
     /// Asks the kernel for every socket's drops, one system call each. The control messages tell
@@ -365,18 +299,6 @@ impl std::fmt::Debug for UdpReceiver {
             .field("sockets", &self.sockets.len())
             .field("config", &self.config)
             .finish_non_exhaustive()
-    }
-}
-
-impl Work {
-    /// Adds another pass's counts.
-    pub fn add(&mut self, other: &Self) {
-        self.datagrams += other.datagrams;
-        self.bytes += other.bytes;
-        self.messages += other.messages;
-        self.calls += other.calls;
-        self.truncated += other.truncated;
-        self.errors += other.errors;
     }
 }
 

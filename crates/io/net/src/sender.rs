@@ -72,11 +72,6 @@ impl UdpSender {
         Ok(Self { targets, batch: Batch::new() })
     }
 
-    /// How many targets there are.
-    pub fn target_count(&self) -> usize {
-        self.targets.len()
-    }
-
     /// Sends datagrams that stand in `buffer` to one target, in their order. Asks again, for a
     /// bounded time, when the kernel refuses.
     ///

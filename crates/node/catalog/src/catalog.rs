@@ -353,29 +353,6 @@ impl Catalog {
         self.read(|connection| FrameSpan::of_run(connection, number))
     }
 
-    /// Says that there is a copy of a file, or that it was found intact again.
-    ///
-    /// # Errors
-    /// Texts that are too long, no such run, or a catalogue that cannot be written.
-    pub fn put_copy(&mut self, number: u64, copy: &Copy) -> Result<(), CatalogError> {
-        copy.check()?;
-        self.run(number)?;
-        self.write(|connection| copy.insert(connection, number))
-    }
-
-    /// Says that there is no such copy any more; whether there was one.
-    ///
-    /// # Errors
-    /// A catalogue that cannot be written.
-    pub fn remove_copy(
-        &mut self,
-        number: u64,
-        file: u32,
-        location: &str,
-    ) -> Result<bool, CatalogError> {
-        self.write(|connection| Copy::remove(connection, number, file, location))
-    }
-
     /// The copies of a run's files.
     ///
     /// # Errors
@@ -387,14 +364,6 @@ impl Catalog {
     /// Where a run's folder is.
     pub fn folder_of(&self, run: &RunRow) -> Option<PathBuf> {
         run.folder.as_ref().map(|folder| self.paths.data.join(folder))
-    }
-
-    /// The highest number that was given.
-    ///
-    /// # Errors
-    /// A database that cannot be read.
-    pub fn highest_number(&self) -> Result<u64, CatalogError> {
-        self.read(highest)
     }
 
     /// Runs whose process is gone are interrupted, or failed; what they have on disk is looked up.

@@ -173,11 +173,6 @@ impl CatalogError {
         }
     }
 
-    /// Whether a rebuild is what helps.
-    pub fn wants_rebuild(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::Missing { .. })
-    }
-
     /// What the system said, and of which file, where it refused to do something.
     pub fn as_system(&self) -> Option<(&Path, &io::Error)> {
         match self {

@@ -5,13 +5,13 @@
 //! time or an event. So frames stand here in spans, at most [`SPANS_PER_FILE_MAX`] a file: the
 //! catalogue of a day at a gigabyte per second has some ten thousand rows, not millions.
 
-use catchment_model::Utc;
+use catchment_model::{Utc, named};
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 
 #[cfg(doc)]
 use crate::SPANS_PER_FILE_MAX;
-use crate::error::{CatalogError, check_text};
+use crate::error::CatalogError;
 use crate::facts::Facts;
 use crate::lock;
 use crate::row::{RunDetail, RunState, StoredTotals, out, stored, word};
@@ -37,26 +37,15 @@ pub struct FileRow {
     pub closed: bool,
 }
 
-/// What frames hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FrameKind {
-    /// Events.
-    Events,
-    /// Channels.
-    Channels,
-}
-
-impl FrameKind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Channels => "channels",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::Events, Self::Channels].into_iter().find(|kind| kind.name() == name)
+named! {
+    /// What frames hold.
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    FrameKind {
+        /// Events.
+        Events = "events",
+        /// Channels.
+        Channels = "channels",
     }
 }
 
@@ -146,12 +135,6 @@ impl FrameSpan {
 }
 
 impl Copy {
-    /// Refuses texts that are too long.
-    pub(crate) fn check(&self) -> Result<(), CatalogError> {
-        check_text("a copy's place of", &self.location, LOCATION_BYTES_MAX)?;
-        check_text("a checksum of", &self.checksum, CHECKSUM_BYTES_MAX)
-    }
-
     /// Writes it, or that it was found intact again.
     pub(crate) fn insert(&self, connection: &Connection, run: u64) -> rusqlite::Result<()> {
         connection.execute(
@@ -167,17 +150,6 @@ impl Copy {
             ],
         )?;
         Ok(())
-    }
-
-    /// Removes the copy of a file at a location; whether there was one.
-    pub(crate) fn remove(
-        connection: &Connection,
-        run: u64,
-        file: u32,
-        location: &str,
-    ) -> rusqlite::Result<bool> {
-        let sql = "DELETE FROM copies WHERE run = ? AND file = ? AND place = ?";
-        connection.execute(sql, params![stored(run), file, location]).map(|count| count > 0)
     }
 
     /// The copies of a run's files.
@@ -307,6 +279,3 @@ pub(crate) fn insert_files(
     }
     Ok(())
 }
-
-const LOCATION_BYTES_MAX: usize = 4_096;
-const CHECKSUM_BYTES_MAX: usize = 256;

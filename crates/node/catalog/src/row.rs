@@ -1,7 +1,7 @@
 //! One run of the catalogue, and how it is stored.
 
 use catchment_model::ledger::BAD_DATA;
-use catchment_model::{Balance, Entry, Ledger, RunId, SourceLedger, Utc};
+use catchment_model::{Balance, Entry, Ledger, RunId, SourceLedger, Utc, named};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 use serde::ser::SerializeMap;
@@ -12,43 +12,10 @@ use crate::lock::is_live;
 use crate::remarks::Remark;
 use crate::schema::Paths;
 
-macro_rules! words {
-    ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum $type { $($(#[$doc])* $variant,)* }
-
-        impl $type {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The word in the database, in JSON and in Python.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// The one of that name.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.name() == name)
-            }
-        }
-
-        impl std::fmt::Display for $type {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.name())
-            }
-        }
-    };
-}
-
-words! {
+named! {
     /// What has become of a run.
+    #[derive(Default, Serialize)]
+    #[serde(rename_all = "snake_case")]
     RunState {
         /// It has a number; sockets and files are not open yet.
         #[default]
@@ -82,8 +49,10 @@ impl RunState {
     }
 }
 
-words! {
+named! {
     /// What people say of a run's data.
+    #[derive(Default, Serialize)]
+    #[serde(rename_all = "snake_case")]
     Quality {
         /// Nobody has said yet.
         #[default]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use catchment_agent::{Flow, Ingress as _};
 use catchment_emulator::{EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000};
 use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_telemetry::ThreadTimes;
@@ -42,6 +43,7 @@ fn one(
     let (stop, ended, live) =
         (AtomicBool::new(false), AtomicBool::new(false), EmulatorLive::default());
     let times = ThreadTimes::default();
+    let readiness = receiver.readiness();
     let (report, entries, missing) = std::thread::scope(|scope| {
         let receive = scope.spawn(|| {
             let _guard = times.register("receive");
@@ -49,17 +51,19 @@ fn one(
             let (mut gaps, mut missing, mut entries) = (Gaps::new(), 0, 0);
             loop {
                 let last = ended.load(Relaxed);
-                let work = receiver.receive(Duration::from_millis(2), |_, bytes| {
-                    if let Ok(packet) = Packet::parse(bytes) {
+                readiness.wait(Duration::from_millis(2));
+                let received = receiver.poll(|arrival| {
+                    if let Ok(packet) = Packet::parse(arrival.bytes) {
                         missing += gaps.expect(packet.header().sequence);
                         entries += packet.entries().filter(|e| !e.samples.is_empty()).count();
                         if packet.entry_count() > 0 {
                             missing += gaps.take(packet.header().sequence).1;
                         }
                     }
+                    Flow::Taken
                 });
                 std::thread::sleep(Duration::from_micros(500));
-                if last && work.datagrams == 0 {
+                if last && received.arrivals == 0 {
                     break;
                 }
             }

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use catchment_agent::Ingress as _;
+use catchment_agent::{Flow, Ingress as _};
 use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, hades_90};
-use catchment_net::{ReceiverConfig, UdpReceiver, Work};
+use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_telemetry::ThreadTimes;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("alone-drawn-max", EmulatorConfig { water_mark_bytes: 0, ..base() }),
         ("alone-drawn-4k", EmulatorConfig { water_mark_bytes: 0, rate_hz: Some(4e3), ..base() }),
     ];
-    println!("case                  kHz   Mpkt/s  Mfrag/s  GB/s  send%  receive%  pkt/call  lost");
+    println!("case                  kHz   Mpkt/s  Mfrag/s  GB/s  send%  receive%  pkt/poll  lost");
     for (name, config) in cases {
         if only.as_ref().is_none_or(|only| *only == name) {
             one(name, EmulatorConfig { seconds: Some(seconds), cpu: Some(1), ..config })?;
@@ -53,37 +53,42 @@ fn one(name: &str, config: EmulatorConfig) -> Result<(), Box<dyn std::error::Err
         arena_messages: std::env::var("ARENA").map_or(Ok(16), |text| text.parse())?,
         ..ReceiverConfig::default()
     };
-    let mut receiver = UdpReceiver::bind(&vec![any; config.sources.len()], receiver_config)?;
-    let targets = (0..receiver.socket_count()).map(|index| receiver.local_addr(index)).collect();
+    let sockets = config.sources.len();
+    let mut receiver = UdpReceiver::bind(&vec![any; sockets], receiver_config)?;
+    let readiness = receiver.readiness();
+    let targets = (0..sockets).map(|index| receiver.local_addr(index)).collect();
     let emulator = Emulator::new(EmulatorConfig { targets, ..config })?;
     let (stop, ended, live) =
         (AtomicBool::new(false), AtomicBool::new(false), EmulatorLive::default());
     let times = ThreadTimes::default();
-    let (report, work, drops) = std::thread::scope(|scope| {
+    let (report, datagrams, polls, drops) = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let _guard = times.register("receive");
             catchment_net::pin_to_cpu(0)?;
-            let mut total = Work::default();
+            let (mut datagrams, mut polls) = (0, 0_u64);
             loop {
                 let last = ended.load(Relaxed);
-                let work = receiver.receive(Duration::from_millis(2), |_, datagram| {
-                    std::hint::black_box(datagram);
+                readiness.wait(Duration::from_millis(2));
+                let received = receiver.poll(|arrival| {
+                    std::hint::black_box(arrival.bytes);
+                    Flow::Taken
                 });
                 std::thread::sleep(COALESCE);
-                total.add(&work);
-                if last && work.datagrams == 0 {
+                datagrams += received.arrivals;
+                polls += 1;
+                if last && received.arrivals == 0 {
                     break;
                 }
             }
             let mut drops = 0;
             receiver.refresh_drops();
             receiver.take_drops(|_, count| drops += count);
-            Ok::<_, catchment_net::NetError>((total, drops))
+            Ok::<_, catchment_net::NetError>((datagrams, polls, drops))
         });
         let report = emulator.run(&stop, &live);
         ended.store(true, Relaxed);
-        let (work, drops) = thread.join().expect("the receiver does not panic")?;
-        Ok::<_, Box<dyn std::error::Error>>((report?, work, drops))
+        let (datagrams, polls, drops) = thread.join().expect("the receiver does not panic")?;
+        Ok::<_, Box<dyn std::error::Error>>((report?, datagrams, polls, drops))
     })?;
     let total = report.total();
     println!(
@@ -94,8 +99,8 @@ fn one(name: &str, config: EmulatorConfig) -> Result<(), Box<dyn std::error::Err
         total.bytes_sent as f64 / report.seconds / 1e9,
         report.cpu_ns as f64 / report.seconds / 1e7,
         times.read()[0].cpu_ns as f64 / report.seconds / 1e7,
-        work.datagrams as f64 / work.calls.max(1) as f64,
-        total.packets_sent - work.datagrams,
+        datagrams as f64 / polls as f64,
+        total.packets_sent - datagrams,
         report.refused,
     );
     Ok(())

@@ -106,11 +106,6 @@ impl ChannelContent {
         Self { tables, channels }
     }
 
-    /// How many channels it has.
-    pub fn channel_count(&self) -> usize {
-        self.channels.len()
-    }
-
     /// Bytes of one sample of a channel.
     ///
     /// # Panics

@@ -99,11 +99,6 @@ impl Content {
         )
     }
 
-    /// How many sources it has.
-    pub fn source_count(&self) -> usize {
-        self.sources.len()
-    }
-
     /// Bytes of the payload of that source in that event.
     ///
     /// # Panics

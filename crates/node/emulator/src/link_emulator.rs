@@ -51,11 +51,6 @@ impl LinkEmulator {
         &self.content
     }
 
-    /// Packets of one slice, all links together.
-    pub fn packets_per_slice(&self) -> usize {
-        self.plan.packets.len()
-    }
-
     /// Sends on the calling thread until the configured end, or until `stop` is set, and then the
     /// rest of the slice. The packets of a slice are spread over its time. `live` counts slices as
     /// events, and heartbeats as packets too.

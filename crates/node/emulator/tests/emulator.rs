@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use catchment_agent::{Flow, Ingress as _};
 use catchment_emulator::{
     Emulator, EmulatorConfig, EmulatorLive, EmulatorReport, Faults, hades_90, preset,
 };
@@ -43,9 +44,13 @@ fn capture(config: EmulatorConfig) -> Captured {
     let mut datagrams = vec![Vec::new(); sources];
     let mut left = total.packets_sent;
     while left > 0 {
-        let work = receiver.receive(PATIENCE, |index, bytes| datagrams[index].push(bytes.to_vec()));
-        assert!(work.datagrams > 0, "{left} packets did not arrive");
-        left -= work.datagrams;
+        receiver.readiness().wait(PATIENCE);
+        let received = receiver.poll(|arrival| {
+            datagrams[arrival.endpoint].push(arrival.bytes.to_vec());
+            Flow::Taken
+        });
+        assert!(received.arrivals > 0, "{left} packets did not arrive");
+        left -= received.arrivals;
     }
     for (source, datagrams) in report.sources.iter().zip(&datagrams) {
         assert_eq!(source.packets_sent, datagrams.len() as u64);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use catchment_agent::{Flow, Ingress as _};
 use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatorLive, EmulatorThread, Faults, LinkEmulator,
     LinkEmulatorConfig, LinkEmulatorReport, ligo_1000,
@@ -46,9 +47,13 @@ fn capture(links: usize, config: LinkEmulatorConfig) -> Captured {
     let mut datagrams = vec![Vec::new(); links];
     let mut left = total.packets_sent + report.heartbeats;
     while left > 0 {
-        let work = receiver.receive(PATIENCE, |index, bytes| datagrams[index].push(bytes.to_vec()));
-        assert!(work.datagrams > 0, "{left} packets did not arrive");
-        left -= work.datagrams;
+        receiver.readiness().wait(PATIENCE);
+        let received = receiver.poll(|arrival| {
+            datagrams[arrival.endpoint].push(arrival.bytes.to_vec());
+            Flow::Taken
+        });
+        assert!(received.arrivals > 0, "{left} packets did not arrive");
+        left -= received.arrivals;
     }
     Captured { datagrams, report, emulator }
 }

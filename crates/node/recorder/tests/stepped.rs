@@ -1,10 +1,12 @@
 //! What becomes of a run's files when the disk refuses some of them, or somebody cuts them: the
 //! recorder's agents, stepped in virtual time.
 
+use std::path::{Path, PathBuf};
+
 use crate::support;
 use catchment_model::Entry;
 use catchment_ports::StoreFaults;
-use catchment_recorder::{RecorderConfig, State};
+use catchment_recorder::{RecorderConfig, Snapshot, State};
 use catchment_storage::Verdict;
 use support::stepped::Stepped;
 
@@ -39,7 +41,7 @@ fn long_files() -> RecorderConfig {
     config
 }
 
-fn warned(snapshot: &catchment_recorder::Snapshot, text: &str) -> bool {
+fn warned(snapshot: &Snapshot, text: &str) -> bool {
     snapshot.warnings.iter().any(|warning| warning.contains(text))
 }
 
@@ -104,17 +106,31 @@ fn a_file_that_goes_on_and_then_fails_is_left_and_what_comes_is_discarded_and_co
     assert!(is_intact && audit.verdict == Verdict::DataLost, "{audit:?}");
 }
 
+/// Truncates the second file once it holds more than that many bytes.
+fn truncate_second_file(run: &mut Stepped, filled_bytes: usize, kept_bytes: u64) -> PathBuf {
+    run.send_until(|run| run.frame_files().len() == 2);
+    run.send_until(|run| {
+        run.frame_files()[1].1.iter().filter(|byte| **byte != 0).count() > filled_bytes
+    });
+    let path = run.frame_files()[1].0.clone();
+    run.files.truncate(&path, kept_bytes);
+    path
+}
+
+fn assert_truncation_is_reported(run: &Stepped, last: &Snapshot, path: &Path) {
+    assert!(last.ledger.balance().lost_data());
+    let text = format!("{} was truncated while it was being written", path.display());
+    assert!(warned(last, &text), "{:?}", last.warnings);
+    let (is_intact, audit) = run.read();
+    assert!(!is_intact && audit.verdict != Verdict::Balanced, "{audit:?}");
+}
+
 #[test]
 fn a_file_that_is_truncated_is_left_and_what_was_recorded_in_it_is_counted() {
     for kept_bytes in [0, 300 << 10] {
         let mut run = Stepped::begin(&long_files());
-        run.send_until(|run| run.frame_files().len() == 2);
-        run.send_until(|run| {
-            run.frame_files()[1].1.iter().filter(|byte| **byte != 0).count() > 400 << 10
-        });
-        let (recorded, path) =
-            (run.count(Entry::FragmentsRecorded), run.frame_files()[1].0.clone());
-        run.files.truncate(&path, kept_bytes);
+        let path = truncate_second_file(&mut run, 400 << 10, kept_bytes);
+        let recorded = run.count(Entry::FragmentsRecorded);
         run.send_until(|run| run.snapshot().faults == 1);
         let removed = run.count(Entry::FragmentsRemoved);
         assert!(0 < removed && removed < run.count(Entry::FragmentsRecorded), "{removed}");
@@ -123,11 +139,7 @@ fn a_file_that_is_truncated_is_left_and_what_was_recorded_in_it_is_counted() {
         let last = run.end();
         assert!(last.ledger.total()[Entry::FragmentsRecorded] > recorded);
         assert_eq!(last.ledger.total()[Entry::FragmentsRemoved], removed, "once");
-        assert!(last.ledger.balance().lost_data());
-        let text = format!("{} was truncated while it was being written", path.display());
-        assert!(warned(&last, &text), "{:?}", last.warnings);
-        let (is_intact, audit) = run.read();
-        assert!(!is_intact && audit.verdict != Verdict::Balanced, "{audit:?}");
+        assert_truncation_is_reported(&run, &last, &path);
     }
 }
 
@@ -135,12 +147,7 @@ fn a_file_that_is_truncated_is_left_and_what_was_recorded_in_it_is_counted() {
 fn a_file_that_is_truncated_just_before_the_next_one_is_counted_when_it_is_closed() {
     for kept_bytes in [0, 100 << 10] {
         let mut run = Stepped::begin(&config());
-        run.send_until(|run| run.frame_files().len() == 2);
-        run.send_until(|run| {
-            run.frame_files()[1].1.iter().filter(|byte| **byte != 0).count() > 300 << 10
-        });
-        let path = run.frame_files()[1].0.clone();
-        run.files.truncate(&path, kept_bytes);
+        let path = truncate_second_file(&mut run, 300 << 10, kept_bytes);
         run.send_until(|run| run.count(Entry::FragmentsRemoved) > 0);
         // It was no look that found it: the next file was there before.
         assert!(run.frame_files().len() > 2);
@@ -150,11 +157,7 @@ fn a_file_that_is_truncated_just_before_the_next_one_is_counted_when_it_is_close
         let last = run.end();
         assert_eq!(last.ledger.total()[Entry::FragmentsRemoved], removed, "once");
         assert!(removed < last.ledger.total()[Entry::FragmentsRecorded] / 2);
-        assert!(last.ledger.balance().lost_data());
-        let text = format!("{} was truncated while it was being written", path.display());
-        assert!(warned(&last, &text), "{:?}", last.warnings);
-        let (is_intact, audit) = run.read();
-        assert!(!is_intact && audit.verdict != Verdict::Balanced, "{audit:?}");
+        assert_truncation_is_reported(&run, &last, &path);
     }
 }
 

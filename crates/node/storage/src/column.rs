@@ -123,16 +123,6 @@ impl Validity {
         }
     }
 
-    /// How many of the frame's rows have it.
-    pub fn count(&self, rows: u64) -> u64 {
-        match self {
-            Self::All => rows,
-            Self::None => 0,
-            // Spare bits are zero by the specification, and were checked when the column was read.
-            Self::Bits(bits) => bits.iter().map(|byte| u64::from(byte.count_ones())).sum(),
-        }
-    }
-
     pub(crate) fn bytes(&self) -> usize {
         if let Self::Bits(bits) = self { bits.capacity() } else { 0 }
     }
@@ -351,7 +341,6 @@ mod tests {
         assert_eq!(column.fragment(0), Some(&[8, 9][..]));
         assert_eq!(column.fragment(1), Some(&[][..]));
         assert_eq!(column.fragment(2), None);
-        assert_eq!(column.validity().count(3), 2);
     }
 
     #[test]

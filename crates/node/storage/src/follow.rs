@@ -63,19 +63,9 @@ impl Follow {
         Self { run, poll, seen, next: 0, held_since: None, moved, ended: false }
     }
 
-    /// Passes over the frames that are there.
-    pub fn skip_to_end(&mut self) {
-        while self.known().is_some() {}
-    }
-
     /// The run as far as it has come.
     pub fn run(&self) -> &Run {
         &self.run
-    }
-
-    /// The run, for use after following has ended.
-    pub fn into_run(self) -> Run {
-        self.run
     }
 
     /// Whether the run has ended, in order or not. Frames that have not been handed out may be

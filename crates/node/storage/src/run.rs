@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use catchment_frame::{
     ChannelInfo, ColumnProblem, FileHeader, FrameError, FrameInfo, FrameRef, FrameSummary,
@@ -20,7 +19,6 @@ use crate::copies::{Copies, DamagedCopy};
 use crate::error::StorageError;
 use crate::event_reader::{EventReader, SelectEvents};
 use crate::fetch;
-use crate::follow::Follow;
 use crate::frame_index::FrameIndex;
 use crate::open::{FileProblem, RunFile};
 use crate::parallel;
@@ -430,17 +428,6 @@ impl Run {
         })
     }
 
-    /// The fragments of a source with keys from `first` to `last`, both included: as
-    /// [`Run::fragments_in`].
-    pub fn fragments_between(
-        &self,
-        source: SourceId,
-        first: u64,
-        last: u64,
-    ) -> impl Iterator<Item = Result<FragmentRows, StorageError>> + '_ {
-        self.fragments_in(source, SelectEvents { keys: first..=last, ..SelectEvents::default() })
-    }
-
     /// The channels, in the order of the schema.
     pub fn channels(&self) -> &[ChannelInfo] {
         &self.files.files[0].reader.channel_columns().channels
@@ -522,11 +509,6 @@ impl Run {
         self.files.at_rest()
     }
 
-    /// Follows the run: its frames, and those that come.
-    pub fn follow(self, poll: Duration) -> Follow {
-        Follow::new(self, poll)
-    }
-
     /// How a column of the schema is stored: from the index, and a few bytes of columns where the
     /// index does not say which shuffle and inner codec a codec used.
     ///
@@ -555,11 +537,6 @@ impl Run {
     /// Where a trend's run is, or would be.
     pub fn trend_folder(&self, kind: TrendKind) -> PathBuf {
         self.trends.folder(kind)
-    }
-
-    /// Where the trend of the recorder's counters is, or would be.
-    pub fn counter_folder(&self, kind: TrendKind) -> PathBuf {
-        self.trends.counter_folder(kind)
     }
 
     /// A trend's run, as far as it has come; `None` if there is none. While a run is being recorded

@@ -23,24 +23,17 @@ use crate::error::StorageError;
 use crate::open;
 use crate::run::Run;
 
-/// Which trend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TrendKind {
-    /// A row for every second.
-    Second,
-    /// A row for every minute.
-    Minute,
+catchment_model::named! {
+    /// Which trend, by the name of its folder.
+    TrendKind {
+        /// A row for every second.
+        Second = "second",
+        /// A row for every minute.
+        Minute = "minute",
+    }
 }
 
 impl TrendKind {
-    /// The name of its folder.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Second => "second",
-            Self::Minute => "minute",
-        }
-    }
-
     /// The time that a row stands for.
     pub fn period_ns(self) -> u64 {
         match self {

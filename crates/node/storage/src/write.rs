@@ -165,16 +165,6 @@ impl RunWriter {
         &self.run
     }
 
-    /// What was written so far. Files come in when they have their final name.
-    pub fn report(&self) -> &WriteReport {
-        &self.report
-    }
-
-    /// What the frames so far and their increments add up to.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     /// Writes a frame of events.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::common;
 use catchment_frame::{Codec, FrameInfo, Numbering, Origin};
 use catchment_model::SourceId;
 use catchment_storage::{
-    FileProblem, Followed, ReframeOptions, Run, SelectEvents, StorageError, Verdict, audit,
+    FileProblem, Follow, Followed, ReframeOptions, Run, SelectEvents, StorageError, Verdict, audit,
     reframe, repair, verify,
 };
 use common::{Made, Recipe, change_frames, change_header, fragment, key, time_ns};
@@ -40,15 +40,19 @@ fn every_fragment_of_every_file_reads_back_with_its_key() {
 fn a_range_of_keys_comes_frame_by_frame_without_the_others() {
     let made = Recipe::default().make();
     let run = Run::open(made.path()).expect("opens");
-    let parts: Result<Vec<_>, _> = run.fragments_between(SourceId(1), key(3), key(12)).collect();
+    let between = |first, last| {
+        let select = SelectEvents { keys: first..=last, ..SelectEvents::default() };
+        run.fragments_in(SourceId(1), select)
+    };
+    let parts: Result<Vec<_>, _> = between(key(3), key(12)).collect();
     let parts = parts.expect("reads");
     assert_eq!(parts.iter().map(|part| part.frame).collect::<Vec<_>>(), [0, 1, 2]);
     let keys: Vec<_> = parts.iter().flat_map(|part| part.keys()).copied().collect();
     assert_eq!(keys, (3..=12).map(key).collect::<Vec<_>>());
     let bytes: Vec<_> = parts.iter().flat_map(|part| part.payload()).copied().collect();
     assert_eq!(bytes, (3..=12).flat_map(|event| fragment(1, event)).collect::<Vec<_>>());
-    assert_eq!(run.fragments_between(SourceId(1), key(16), u64::MAX).count(), 0);
-    assert_eq!(run.fragments_between(SourceId(1), key(4), key(3)).count(), 0);
+    assert_eq!(between(key(16), u64::MAX).count(), 0);
+    assert_eq!(between(key(4), key(3)).count(), 0);
 }
 
 #[test]
@@ -212,7 +216,7 @@ fn a_whole_copy_in_a_later_file_is_given_in_the_place_of_the_damaged_first() {
     let options = ReframeOptions::default();
     reframe(&run, anew.path(), "anew", &options, |_| ControlFlow::Continue(())).expect("writes");
     assert_eq!(keys(anew.path()), expected);
-    let mut follow = run.follow(Duration::ZERO);
+    let mut follow = Follow::new(run, Duration::ZERO);
     let mut came = Vec::new();
     while let Some(frame) = follow.try_next().expect("reads") {
         came.push(frame);

@@ -5,88 +5,75 @@ use std::fmt;
 use std::str::FromStr;
 
 use catchment_fixtures::Random;
+use catchment_model::named;
 
-macro_rules! faults {
-    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal;)*) => {
-        /// A kind of fault.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Fault { $($(#[doc = $doc])* $variant,)* }
-
-        impl Fault {
-            /// All kinds.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// Its name on the command line and in traces.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-        }
-    };
-}
-
-faults! {
-    /// The network loses packets.
-    Loss = "loss";
-    /// The network delivers packets twice.
-    Duplicate = "duplicate";
-    /// The network delivers packets in another order.
-    Reorder = "reorder";
-    /// The network is slow for a while: packets of one source come late, all of them.
-    Delay = "delay";
-    /// The network changes bits.
-    Corrupt = "corrupt";
-    /// The buffers before the recorder hold few packets.
-    SmallBuffer = "small-buffer";
-    /// A source dies, and is back later.
-    Die = "die";
-    /// A source sends events before the others do.
-    Ahead = "ahead";
-    /// A source is there and sends nothing for a while.
-    Silent = "silent";
-    /// A source sends far too much: what it sent before, and garbage.
-    Flood = "flood";
-    /// All sources begin their numbers anew.
-    Renumber = "renumber";
-    /// One source begins its numbers anew, and does not fit to the others.
-    Misnumber = "misnumber";
-    /// A link's clock is set back, or ahead.
-    Clock = "clock";
-    /// Sources go on sending while the run is ended.
-    SendOn = "send-on";
-    /// The run is paused for a while.
-    Pause = "pause";
-    /// Agents are not called for a while.
-    Starve = "starve";
-    /// The process is stopped for a while.
-    Freeze = "freeze";
-    /// The memory budget is nearly too small.
-    SmallMemory = "small-memory";
-    /// The disk is slow.
-    Slow = "slow";
-    /// Operations of the disk hang.
-    Hang = "hang";
-    /// Writes fail.
-    WriteError = "write-error";
-    /// Syncs fail.
-    SyncError = "sync-error";
-    /// Files cannot be made.
-    OpenError = "open-error";
-    /// Files cannot be closed.
-    FinishError = "finish-error";
-    /// The list of files cannot be written.
-    TextError = "text-error";
-    /// The disk is full for a while.
-    Full = "full";
-    /// Writes are reported as done, and parts are missing.
-    Torn = "torn";
-    /// Writes go somewhere else.
-    Misdirected = "misdirected";
-    /// A bit is flipped in what was written.
-    Flip = "flip";
-    /// The power fails, and the recorder begins again.
-    Crash = "crash";
-    /// The recorder is killed, and begins again.
-    Kill = "kill";
+named! {
+    /// A kind of fault, by its name on the command line and in traces.
+    #[derive(PartialOrd, Ord)]
+    Fault {
+        /// The network loses packets.
+        Loss = "loss",
+        /// The network delivers packets twice.
+        Duplicate = "duplicate",
+        /// The network delivers packets in another order.
+        Reorder = "reorder",
+        /// The network is slow for a while: packets of one source come late, all of them.
+        Delay = "delay",
+        /// The network changes bits.
+        Corrupt = "corrupt",
+        /// The buffers before the recorder hold few packets.
+        SmallBuffer = "small-buffer",
+        /// A source dies, and is back later.
+        Die = "die",
+        /// A source sends events before the others do.
+        Ahead = "ahead",
+        /// A source is there and sends nothing for a while.
+        Silent = "silent",
+        /// A source sends far too much: what it sent before, and garbage.
+        Flood = "flood",
+        /// All sources begin their numbers anew.
+        Renumber = "renumber",
+        /// One source begins its numbers anew, and does not fit to the others.
+        Misnumber = "misnumber",
+        /// A link's clock is set back, or ahead.
+        Clock = "clock",
+        /// Sources go on sending while the run is ended.
+        SendOn = "send-on",
+        /// The run is paused for a while.
+        Pause = "pause",
+        /// Agents are not called for a while.
+        Starve = "starve",
+        /// The process is stopped for a while.
+        Freeze = "freeze",
+        /// The memory budget is nearly too small.
+        SmallMemory = "small-memory",
+        /// The disk is slow.
+        Slow = "slow",
+        /// Operations of the disk hang.
+        Hang = "hang",
+        /// Writes fail.
+        WriteError = "write-error",
+        /// Syncs fail.
+        SyncError = "sync-error",
+        /// Files cannot be made.
+        OpenError = "open-error",
+        /// Files cannot be closed.
+        FinishError = "finish-error",
+        /// The list of files cannot be written.
+        TextError = "text-error",
+        /// The disk is full for a while.
+        Full = "full",
+        /// Writes are reported as done, and parts are missing.
+        Torn = "torn",
+        /// Writes go somewhere else.
+        Misdirected = "misdirected",
+        /// A bit is flipped in what was written.
+        Flip = "flip",
+        /// The power fails, and the recorder begins again.
+        Crash = "crash",
+        /// The recorder is killed, and begins again.
+        Kill = "kill",
+    }
 }
 
 /// Kinds of faults.
@@ -152,9 +139,9 @@ impl FromStr for Faults {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Self::NONE;
         for name in text.split(',').filter(|&name| name != "none") {
-            let fault = Fault::ALL.iter().find(|fault| fault.name() == name);
+            let fault = Fault::from_name(name);
             faults =
-                faults.with(*fault.ok_or_else(|| format!("no kind of fault is called {name}"))?);
+                faults.with(fault.ok_or_else(|| format!("no kind of fault is called {name}"))?);
         }
         Ok(faults)
     }

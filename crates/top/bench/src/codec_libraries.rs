@@ -1,14 +1,13 @@
 //! The second part of `bench codecs`: bitshuffle+lz4 beside the libraries that HDF5 and Zarr use.
 
 use catchment_codec::{Coding, Element};
-use catchment_console::Table;
 use serde::{Deserialize, Serialize};
 
 use crate::Bench;
 use crate::codecs::{COLUMN_BYTES, Kind, coded};
 use crate::ligo_data::Scratch;
 use crate::python::Python;
-use crate::report::Section;
+use crate::report::{Section, table};
 use crate::search::median;
 
 /// How often Catchment and the libraries take turns: a CPU's clock may change in between.
@@ -109,17 +108,16 @@ fn medians(kind: &Kind, turns: &[Vec<Answer>]) -> Vec<Figure> {
 }
 
 pub(super) fn section(bench: &Bench<'_>, compared: &Comparison) -> Section {
-    let mut table =
-        Table::new(&["data", "bitshuffle+lz4 by", "ratio", "encode GB/s", "decode GB/s"]);
-    for figure in &compared.figures {
-        table.row([
-            figure.data.to_owned(),
-            figure.library.clone(),
-            format!("{:.2}", figure.ratio),
-            format!("{:.2}", figure.encode_bytes_per_second / 1e9),
-            format!("{:.2}", figure.decode_bytes_per_second / 1e9),
-        ]);
-    }
+    let table = table(
+        &compared.figures,
+        &[
+            ("data", &|figure| figure.data.to_owned()),
+            ("bitshuffle+lz4 by", &|figure| figure.library.clone()),
+            ("ratio", &|figure| format!("{:.2}", figure.ratio)),
+            ("encode GB/s", &|figure| format!("{:.2}", figure.encode_bytes_per_second / 1e9)),
+            ("decode GB/s", &|figure| format!("{:.2}", figure.decode_bytes_per_second / 1e9)),
+        ],
+    );
     let turns = if bench.quick { TURNS_QUICK } else { TURNS };
     let conditions = format!(
         "The same columns, encoded on one thread by Catchment and, through Python, by blosc2 (LZ4, \

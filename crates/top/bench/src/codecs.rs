@@ -91,85 +91,87 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let mut sections = sections(bench, &figures);
     let compared = codec_libraries::compare(bench, &kinds(columns * COLUMN_BYTES))?;
     sections.push(codec_libraries::section(bench, &compared));
-    Ok(Report {
-        name: "codecs",
-        quick: bench.quick,
-        sections,
-        figures: serde_json::json!({"codings": figures, "libraries": compared.figures}),
-    })
+    let figures = serde_json::json!({"codings": figures, "libraries": compared.figures});
+    Report::new("codecs", bench, sections, &figures)
 }
 
 pub(super) fn coded(bench: &mut Bench<'_>, kind: &Kind, coding: Coding) -> anyhow::Result<Figure> {
+    let timed = timed(bench, kind, || move |_: &mut ColumnEncoder, _: &[u8]| coding)?;
+    Ok(figure(kind, coding.to_string(), timed.stored_bytes, timed.encode, timed.decode))
+}
+
+/// As `auto` chooses, column after column: the first one pays for the trials, as in a file.
+fn chosen(
+    bench: &mut Bench<'_>,
+    kind: &Kind,
+    case: &AutoCase,
+    best_share: f64,
+) -> anyhow::Result<Figure> {
+    let timed = timed(bench, kind, || {
+        let mut auto = Auto::new(kind.element);
+        move |encoder: &mut ColumnEncoder, raw: &[u8]| auto.choose(encoder, raw, case.cpu_free)
+    })?;
+    let codings: Vec<String> = timed.codings.iter().map(Coding::to_string).collect();
+    let coding = format!("{}: {}", case.name, codings.join(", then "));
+    let figure = figure(kind, coding, timed.stored_bytes, timed.encode, timed.decode);
+    Ok(Figure {
+        above_best_share: Some(1.0 / figure.ratio - best_share),
+        choosing_share: Some(median(timed.choosing_shares)),
+        ..figure
+    })
+}
+
+/// What encoding and decoding took, round by round.
+#[derive(Default)]
+struct Timed {
+    stored_bytes: usize,
+    /// Raw bytes per second.
+    encode: Vec<f64>,
+    decode: Vec<f64>,
+    /// The time that choosing took, in parts of that of encoding.
+    choosing_shares: Vec<f64>,
+    codings: Vec<Coding>,
+}
+
+/// Encodes and decodes each column with the coding that is chosen for it, by a choice that begins
+/// anew each round.
+fn timed<C: FnMut(&mut ColumnEncoder, &[u8]) -> Coding>(
+    bench: &mut Bench<'_>,
+    kind: &Kind,
+    choice: impl Fn() -> C,
+) -> anyhow::Result<Timed> {
     let mut encoder = ColumnEncoder::new();
     let mut decoded = vec![0; COLUMN_BYTES];
-    let (mut encode, mut decode, mut stored_bytes) = (Vec::new(), Vec::new(), 0);
+    let mut timed = Timed::default();
     for round in 0..=bench.repeats() {
-        let (mut encoding, mut decoding) = (0.0, 0.0);
-        stored_bytes = 0;
+        let mut choose = choice();
+        let (mut choosing, mut encoding, mut decoding) = (0.0, 0.0, 0.0);
+        timed.stored_bytes = 0;
         for raw in kind.raw.chunks_exact(COLUMN_BYTES) {
             let start = Instant::now();
+            let coding = choose(&mut encoder, raw);
+            choosing += start.elapsed().as_secs_f64();
             let encoded = encoder.encode(coding, kind.element, raw);
             encoding += start.elapsed().as_secs_f64();
-            stored_bytes += encoded.stored.len();
+            timed.stored_bytes += encoded.stored.len();
             let start = Instant::now();
             decode_into(encoded.codec, encoded.stored, &mut decoded)?;
             decoding += start.elapsed().as_secs_f64();
             if round == 0 && decoded != raw {
                 bench.broken.push(format!("{}: {coding} gives other bytes back", kind.name));
             }
+            if round == 0 && timed.codings.last() != Some(&coding) {
+                timed.codings.push(coding);
+            }
         }
         // The first round touches the memory and checks the bytes.
         if round > 0 {
-            encode.push(kind.raw.len() as f64 / encoding);
-            decode.push(kind.raw.len() as f64 / decoding);
+            timed.encode.push(kind.raw.len() as f64 / encoding);
+            timed.decode.push(kind.raw.len() as f64 / decoding);
+            timed.choosing_shares.push(choosing / encoding);
         }
     }
-    Ok(figure(kind, coding.to_string(), stored_bytes, encode, decode))
-}
-
-/// As `auto` chooses, column after column: the first one pays for the trials, as in a file.
-fn chosen(
-    bench: &Bench<'_>,
-    kind: &Kind,
-    case: &AutoCase,
-    best_share: f64,
-) -> anyhow::Result<Figure> {
-    let mut encoder = ColumnEncoder::new();
-    let mut decoded = vec![0; COLUMN_BYTES];
-    let (mut encode, mut decode, mut choosing_shares) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut stored_bytes, mut codings) = (0, Vec::new());
-    for round in 0..=bench.repeats() {
-        let mut auto = Auto::new(kind.element);
-        let (mut choosing, mut encoding, mut decoding) = (0.0, 0.0, 0.0);
-        stored_bytes = 0;
-        for raw in kind.raw.chunks_exact(COLUMN_BYTES) {
-            let start = Instant::now();
-            let coding = auto.choose(&mut encoder, raw, case.cpu_free);
-            choosing += start.elapsed().as_secs_f64();
-            let encoded = encoder.encode(coding, kind.element, raw);
-            encoding += start.elapsed().as_secs_f64();
-            stored_bytes += encoded.stored.len();
-            if codings.last() != Some(&coding) && round == 0 {
-                codings.push(coding);
-            }
-            let start = Instant::now();
-            decode_into(encoded.codec, encoded.stored, &mut decoded)?;
-            decoding += start.elapsed().as_secs_f64();
-        }
-        if round > 0 {
-            encode.push(kind.raw.len() as f64 / encoding);
-            decode.push(kind.raw.len() as f64 / decoding);
-            choosing_shares.push(choosing / encoding);
-        }
-    }
-    let codings: Vec<String> = codings.iter().map(Coding::to_string).collect();
-    let coding = format!("{}: {}", case.name, codings.join(", then "));
-    let figure = figure(kind, coding, stored_bytes, encode, decode);
-    Ok(Figure {
-        above_best_share: Some(1.0 / figure.ratio - best_share),
-        choosing_share: Some(median(choosing_shares)),
-        ..figure
-    })
+    Ok(timed)
 }
 
 fn gzip(bench: &Bench<'_>, kind: &Kind) -> anyhow::Result<Figure> {

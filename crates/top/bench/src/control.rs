@@ -2,7 +2,7 @@
 
 use catchment_config::{Hades90, Rate};
 use catchment_console::{ConsoleError, Table, need_space};
-use catchment_model::units::{Bytes, Count};
+use catchment_model::units::Count;
 use serde::Serialize;
 
 use crate::Bench;
@@ -10,7 +10,7 @@ use crate::control_asking::{Answers, Pace, ROUTES, ask};
 use crate::control_node::{Load, Node, Outcome, between};
 use crate::ligo_data::Scratch;
 use crate::point;
-use crate::report::{Report, Section};
+use crate::report::{Report, Section, bytes, met, percent, table};
 use crate::search::{Plan, Try, highest, median, percentile};
 use crate::stalls::{self, Stalls};
 
@@ -126,17 +126,13 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         beyond,
     };
     bench.broken.extend(figures.failed.iter().take(10).cloned());
-    Ok(Report {
-        name: "control",
-        quick: bench.quick,
-        sections: vec![
-            targets(&figures, bench.quick),
-            rounds_of(&figures),
-            routes(&figures, bench.quick),
-            recordings(&figures, seconds),
-        ],
-        figures: serde_json::to_value(&figures)?,
-    })
+    let sections = vec![
+        targets(&figures, bench.quick),
+        rounds_of(&figures),
+        routes(&figures, bench.quick),
+        recordings(&figures, seconds),
+    ];
+    Report::new("control", bench, sections, &figures)
 }
 
 /// One run at a rate, with or without requests of clients.
@@ -213,9 +209,6 @@ fn latencies(answers: &Answers) -> Vec<Latency> {
 
 fn targets(figures: &Figures, quick: bool) -> Section {
     let mut table = Table::new(&["target", "measured", "asked", "result"]);
-    // A short bench shows that it works; its figures are no result.
-    let met =
-        |met: bool| String::from(if quick { "" } else { ["missed", "met"][usize::from(met)] });
     let of_rounds: Vec<f64> = round_latencies(figures).map(|one| one.percentile_99_ms).collect();
     let all = figures.latencies.iter().find(|one| one.route == ALL);
     let rows = [
@@ -228,7 +221,7 @@ fn targets(figures: &Figures, quick: bool) -> Section {
             format!("99th percentile of all requests, {name}"),
             format!("{ms:.1} ms"),
             "below 50 ms".into(),
-            met(ms < 50.0 && figures.failed.is_empty()),
+            met(quick, ms < 50.0 && figures.failed.is_empty()),
         ]);
     }
     let lost: u64 = figures.asked.iter().map(|one| one.outcome.loss_count).sum();
@@ -237,7 +230,7 @@ fn targets(figures: &Figures, quick: bool) -> Section {
         "lost by the recorder meanwhile".to_owned(),
         if figures.asked.is_empty() { "no rate was kept".into() } else { lost.to_string() },
         "nothing".into(),
-        met(whole),
+        met(quick, whole),
     ]);
     Section { title: "Targets".into(), notes: Vec::new(), table }
 }
@@ -247,31 +240,23 @@ fn round_latencies(figures: &Figures) -> impl Iterator<Item = &Latency> {
 }
 
 fn rounds_of(figures: &Figures) -> Section {
-    let mut table = Table::new(&[
-        "round",
-        "answers",
-        "median ms",
-        "99th percentile ms",
-        "highest ms",
-        "machine's longest stall ms",
-        "its stalls in all ms",
-        "CPUs idle",
-    ]);
-    let mut real_time = true;
-    for (number, one) in figures.asked.iter().enumerate() {
-        let (Some(latency), stalls) = (&one.latency, &one.stalls) else { continue };
-        real_time &= stalls.real_time;
-        table.row([
-            (number + 1).to_string(),
-            latency.count.to_string(),
-            format!("{:.1}", latency.median_ms),
-            format!("{:.1}", latency.percentile_99_ms),
-            format!("{:.1}", latency.highest_ms),
-            format!("{:.1}", stalls.longest_ms),
-            format!("{:.0}", stalls.all_ms),
-            format!("{:.0} %", one.load.idle),
-        ]);
-    }
+    let rounds = figures.asked.iter().zip(1..);
+    let rounds: Vec<(u32, &Latency, &Recorded)> =
+        rounds.filter_map(|(one, round)| Some((round, one.latency.as_ref()?, one))).collect();
+    let real_time = rounds.iter().all(|(_, _, one)| one.stalls.real_time);
+    let table = table(
+        rounds,
+        &[
+            ("round", &|(round, ..)| round.to_string()),
+            ("answers", &|(_, latency, _)| latency.count.to_string()),
+            ("median ms", &|(_, latency, _)| tenths(latency.median_ms)),
+            ("99th percentile ms", &|(_, latency, _)| tenths(latency.percentile_99_ms)),
+            ("highest ms", &|(_, latency, _)| tenths(latency.highest_ms)),
+            ("machine's longest stall ms", &|(.., one)| tenths(one.stalls.longest_ms)),
+            ("its stalls in all ms", &|(.., one)| format!("{:.0}", one.stalls.all_ms)),
+            ("CPUs idle", &|(.., one)| percent(one.load.idle)),
+        ],
+    );
     let besides = if real_time {
         ""
     } else {
@@ -285,24 +270,22 @@ fn rounds_of(figures: &Figures) -> Section {
 }
 
 fn routes(figures: &Figures, quick: bool) -> Section {
-    let head = ["route", "answers", "median ms", "99th percentile ms", "highest ms"];
-    let mut table =
-        Table::new(&[&head[..], &["beyond: 99th percentile ms", "highest ms"]].concat());
-    for one in &figures.latencies {
-        let beyond = figures.latencies_beyond.iter().find(|other| other.route == one.route);
-        let of = |field: fn(&Latency) -> f64| {
-            beyond.map_or("-".to_owned(), |one| format!("{:.1}", field(one)))
-        };
-        table.row([
-            one.route.clone(),
-            one.count.to_string(),
-            format!("{:.1}", one.median_ms),
-            format!("{:.1}", one.percentile_99_ms),
-            format!("{:.1}", one.highest_ms),
-            of(|one| one.percentile_99_ms),
-            of(|one| one.highest_ms),
-        ]);
-    }
+    let beyond = |one: &Latency, field: fn(&Latency) -> f64| {
+        let same = figures.latencies_beyond.iter().find(|other| other.route == one.route);
+        same.map_or("-".to_owned(), |other| tenths(field(other)))
+    };
+    let table = table(
+        &figures.latencies,
+        &[
+            ("route", &|one| one.route.clone()),
+            ("answers", &|one| one.count.to_string()),
+            ("median ms", &|one| tenths(one.median_ms)),
+            ("99th percentile ms", &|one| tenths(one.percentile_99_ms)),
+            ("highest ms", &|one| tenths(one.highest_ms)),
+            ("beyond: 99th percentile ms", &|one| beyond(one, |other| other.percentile_99_ms)),
+            ("highest ms", &|one| beyond(one, |other| other.highest_ms)),
+        ],
+    );
     let rate = if quick { "a low rate" } else { "nine tenths of the highest rate without loss" };
     let notes = vec![
         format!(
@@ -323,27 +306,26 @@ fn routes(figures: &Figures, quick: bool) -> Section {
 }
 
 fn recordings(figures: &Figures, seconds: f64) -> Section {
-    let head = ["recording", "rate", "sent", "bytes/s", "lost", "events lost", "recorder"];
-    let mut table =
-        Table::new(&[&head[..], &["emulate", "control", "client", "CPUs idle"]].concat());
     let rows =
         [("asked", &figures.asked), ("not asked", &figures.unasked), ("beyond", &figures.beyond)];
-    for (name, one) in rows.into_iter().flat_map(|(name, all)| all.iter().map(move |a| (name, a))) {
-        let Outcome { events_sent, events_recorded, loss_count, .. } = one.outcome;
-        table.row([
-            name.to_owned(),
-            format!("{}Hz", Count(one.rate_hz)),
-            format!("{}Hz", Count(one.sent_hz)),
-            Bytes(one.bytes_per_second as u64).to_string(),
-            loss_count.to_string(),
-            events_sent.saturating_sub(events_recorded).to_string(),
-            format!("{:.0} %", one.load.recorder),
-            format!("{:.0} %", one.load.emulate),
-            format!("{:.0} %", one.load.control),
-            format!("{:.0} %", one.load.client),
-            format!("{:.0} %", one.load.idle),
-        ]);
-    }
+    let events_lost =
+        |one: &Outcome| one.events_sent.saturating_sub(one.events_recorded).to_string();
+    let table = table(
+        rows.into_iter().flat_map(|(name, all)| all.iter().map(move |one| (name, one))),
+        &[
+            ("recording", &|(name, _)| (*name).to_owned()),
+            ("rate", &|(_, one)| format!("{}Hz", Count(one.rate_hz))),
+            ("sent", &|(_, one)| format!("{}Hz", Count(one.sent_hz))),
+            ("bytes/s", &|(_, one)| bytes(one.bytes_per_second)),
+            ("lost", &|(_, one)| one.outcome.loss_count.to_string()),
+            ("events lost", &|(_, one)| events_lost(&one.outcome)),
+            ("recorder", &|(_, one)| percent(one.load.recorder)),
+            ("emulate", &|(_, one)| percent(one.load.emulate)),
+            ("control", &|(_, one)| percent(one.load.control)),
+            ("client", &|(_, one)| percent(one.load.client)),
+            ("CPUs idle", &|(_, one)| percent(one.load.idle)),
+        ],
+    );
     let highest = figures.highest_hz.map_or("none".to_owned(), |hz| format!("{}Hz", Count(hz)));
     let notes = vec![
         format!(
@@ -355,6 +337,10 @@ fn recordings(figures: &Figures, seconds: f64) -> Section {
         "Percent of one CPU. Control: the control thread, the API and the devices' threads.".into(),
     ];
     Section { title: "What was recorded".into(), notes, table }
+}
+
+fn tenths(ms: f64) -> String {
+    format!("{ms:.1}")
 }
 
 const ALL: &str = "all requests";

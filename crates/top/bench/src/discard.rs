@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use catchment_agent::{Flow, Ingress as _};
 use catchment_config::Rate;
 use catchment_emulator::{EmulatorConfig, EmulatorThread};
 use catchment_net::{ReceiverConfig, UdpReceiver};
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::point::Load;
-use crate::search::{Plan, Try, highest, median};
+use crate::search::{Plan, Try, highest, median, middle};
 
 /// The figures of one try.
 #[derive(Clone, Debug, Serialize)]
@@ -36,13 +37,14 @@ impl Discarded {
 /// The most that is received without loss. First flat out; where that loses, by search from there
 /// down.
 pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarded> {
+    let rate = |one: &Discarded| one.bytes_per_second;
     let mut flat_out = Vec::new();
     for round in 1..=bench.repeats() {
         bench.now(format!("receive and discard, {}, flat out, {round}", load.name()))?;
         flat_out.push(once(bench, load, Rate(None))?);
     }
     if bench.quick || flat_out.iter().all(Discarded::reached) {
-        return Ok(middle(flat_out));
+        return Ok(middle(flat_out, rate));
     }
     let start_hz = median(flat_out.iter().map(|one| one.sent_hz)) * 0.95;
     let plan = Plan { start_hz, most_hz: 10e6, step: 1.15, halvings: 3, confirmations: 3 };
@@ -51,12 +53,7 @@ pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarde
         let one = once(bench, load, Rate(Some(hz)))?;
         anyhow::Ok(Try { reached: one.reached(), value: one })
     })?;
-    Ok(found.map_or_else(|| middle(flat_out), |(_, tries)| middle(tries)))
-}
-
-fn middle(mut tries: Vec<Discarded>) -> Discarded {
-    tries.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
-    tries.swap_remove(tries.len() / 2)
+    Ok(middle(found.map_or(flat_out, |(_, tries)| tries), rate))
 }
 
 fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> {
@@ -97,13 +94,16 @@ fn receive(
     let before = times.read();
     let (mut packets, mut bytes) = (0_u64, 0_u64);
     let mut take = |receiver: &mut UdpReceiver| {
-        let work = receiver.receive(Duration::from_millis(5), |_, datagram| {
-            packets += 1;
-            bytes += std::hint::black_box(datagram).len() as u64;
+        receiver.readiness().wait(Duration::from_millis(5));
+        let received = receiver.poll(|arrival| {
+            std::hint::black_box(arrival.bytes);
+            Flow::Taken
         });
+        packets += received.arrivals;
+        bytes += received.bytes;
         // Datagrams gather, as they do in a recorder.
         std::thread::sleep(coalesce);
-        work
+        received.arrivals
     };
     while !sender.observer().ended() {
         take(receiver);
@@ -112,7 +112,7 @@ fn receive(
     let mut threads = cpu_shares(&before, &times.read(), elapsed);
     threads.extend(cpu_shares(&[], &sender.observer().threads(), elapsed));
     // What still stands in the sockets.
-    while take(receiver).datagrams > 0 {}
+    while take(receiver) > 0 {}
     let report = sender.finish()?;
     let seconds = report.seconds.max(1e-9);
     let share = |name: &str| {

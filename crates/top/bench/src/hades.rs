@@ -9,7 +9,7 @@ use crate::Bench;
 use crate::discard::{self, Discarded};
 use crate::limits::{DirectWrite, direct_write};
 use crate::point::{Load, Point, measure};
-use crate::report::{Report, Section};
+use crate::report::{Report, Section, bytes, percent, table};
 use crate::search::{Plan, Try, highest, median};
 
 #[derive(Debug, Serialize)]
@@ -71,12 +71,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     ];
     // A quick bench has no load that HADES gives its memory for.
     sections.retain(|section| !section.table.rows.is_empty());
-    Ok(Report {
-        name: "hades",
-        quick: bench.quick,
-        sections,
-        figures: serde_json::to_value(&figures)?,
-    })
+    Report::new("hades", bench, sections, &figures)
 }
 
 fn fixed(bench: &mut Bench<'_>, rate_hz: f64, huge_every: u64) -> anyhow::Result<Fixed> {
@@ -126,6 +121,7 @@ fn highest_of(bench: &mut Bench<'_>, load: Load, start_hz: f64) -> anyhow::Resul
 /// The reason why the next rate was not reached.
 fn limit(found: &Highest) -> &'static str {
     match &found.failed {
+        _ if found.rounds.is_empty() => "-",
         None => "-",
         Some(point) if point.whole => "sender",
         Some(point) if point.rate_kept => "loss",
@@ -145,53 +141,39 @@ fn end_to_end(bench: &mut Bench<'_>, full: &Highest) -> anyhow::Result<EndToEnd>
 }
 
 fn fixed_section(bench: &Bench<'_>, figures: &Figures) -> Section {
-    let head = [
-        "rate",
-        "huge sub-events",
-        "bytes/s",
-        "discarded",
-        "receive",
-        "build",
-        "write",
-        "emulate",
-        "load",
-        "memory",
-        "queue",
-        "HADES: MB/s",
-        "receiver",
-        "builder",
-        "load",
-        "buffers: receiver, builder",
-        "result",
-    ];
-    let mut table = Table::new(&head);
-    for fixed in &figures.fixed_rates {
-        let of = |field: fn(&Point) -> f64| median(fixed.rounds.iter().map(field));
-        let hades = Hades::at(fixed);
-        let huge = match fixed.huge_every {
-            0 => "none".to_owned(),
-            every => format!("1 per {every}"),
-        };
-        table.row([
-            format!("{:.0} kHz", fixed.rate_hz / 1e3),
-            huge,
-            Bytes(of(|point| point.bytes_per_second) as u64).to_string(),
-            format!("{:.2} %", of(|point| point.discarded_percent)),
-            format!("{:.0} %", of(|point| point.receive_percent)),
-            format!("{:.0} %", of(|point| point.build_percent)),
-            format!("{:.0} %", of(|point| point.write_percent)),
-            format!("{:.0} %", of(|point| point.emulate_percent)),
-            format!("{:.2}", of(load)),
-            format!("{:.0} %", of(|point| point.segments_percent as f64)),
-            format!("{:.0} %", of(|point| point.descriptors_percent as f64)),
-            hades.map_or("", |one| one.megabytes).to_owned(),
-            hades.map_or("", |one| one.receiver).to_owned(),
-            hades.map_or("", |one| one.builder).to_owned(),
-            hades.map_or("", |one| one.load).to_owned(),
-            hades.map_or_else(String::new, |one| format!("{}, {}", one.received, one.built)),
-            hades.map_or("blocked", |_| "0 % discarded").to_owned(),
-        ]);
-    }
+    let of =
+        |fixed: &Fixed, field| median(fixed.rounds.iter().map::<f64, fn(&Point) -> f64>(field));
+    let hades = |fixed: &Fixed, field: fn(Hades) -> &'static str| {
+        Hades::at(fixed).map_or("", field).to_owned()
+    };
+    let table = table(
+        &figures.fixed_rates,
+        &[
+            ("rate", &|one| format!("{:.0} kHz", one.rate_hz / 1e3)),
+            ("huge sub-events", &|one| match one.huge_every {
+                0 => "none".to_owned(),
+                every => format!("1 per {every}"),
+            }),
+            ("bytes/s", &|one| bytes(of(one, |point| point.bytes_per_second))),
+            ("discarded", &|one| format!("{:.2} %", of(one, |point| point.discarded_percent))),
+            ("receive", &|one| percent(of(one, |point| point.receive_percent))),
+            ("build", &|one| percent(of(one, |point| point.build_percent))),
+            ("write", &|one| percent(of(one, |point| point.write_percent))),
+            ("emulate", &|one| percent(of(one, |point| point.emulate_percent))),
+            ("load", &|one| format!("{:.2}", of(one, load))),
+            ("memory", &|one| percent(of(one, |point| point.segments_percent as f64))),
+            ("queue", &|one| percent(of(one, |point| point.descriptors_percent as f64))),
+            ("HADES: MB/s", &|one| hades(one, |row| row.megabytes)),
+            ("receiver", &|one| hades(one, |row| row.receiver)),
+            ("builder", &|one| hades(one, |row| row.builder)),
+            ("load", &|one| hades(one, |row| row.load)),
+            ("buffers: receiver, builder", &|one| {
+                Hades::at(one)
+                    .map_or_else(String::new, |row| format!("{}, {}", row.received, row.built))
+            }),
+            ("result", &|one| Hades::at(one).map_or("blocked", |_| "0 % discarded").to_owned()),
+        ],
+    );
     let notes = vec![
         format!(
             "90 sources on 90 ports, packets of 32 kB, to disk, {:.1} s each, median of {}. \
@@ -273,49 +255,37 @@ impl Hades {
 }
 
 fn highest_section(bench: &Bench<'_>, figures: &Figures) -> Section {
-    let head = [
-        "load",
-        "highest rate",
-        "packets/s",
-        "bytes/s",
-        "receive",
-        "build",
-        "write",
-        "emulate",
-        "memory",
-        "queue",
-        "limit",
-        "DABC 2.11",
-    ];
-    let mut table = Table::new(&head);
     let dabc = [
         "8 to 9.5 kHz, 204 to 242 MB/s, a full core",
         "8 to 9.5 kHz, 204 to 242 MB/s, a full core",
         "31 kHz, 794 MB/s, 87 % (32 per packet, no disk); 16 kHz to disk (8 per packet)",
     ];
-    for (found, dabc) in figures.highest.iter().zip(dabc) {
-        if found.rounds.is_empty() {
-            let dashes = std::iter::repeat_n("-".to_owned(), head.len() - 3);
-            let ends = [found.load.to_owned(), "none".to_owned()];
-            table.row(ends.into_iter().chain(dashes).chain([dabc.to_owned()]));
-            continue;
-        }
-        let of = |field: fn(&Point) -> f64| median(found.rounds.iter().map(field));
-        table.row([
-            found.load.to_owned(),
-            format!("{}Hz", Count(of(|point| point.sent_hz))),
-            Count(of(|point| point.packets_per_second)).to_string(),
-            Bytes(of(|point| point.bytes_per_second) as u64).to_string(),
-            format!("{:.0} %", of(|point| point.receive_percent)),
-            format!("{:.0} %", of(|point| point.build_percent)),
-            format!("{:.0} %", of(|point| point.write_percent)),
-            format!("{:.0} %", of(|point| point.emulate_percent)),
-            format!("{:.0} %", of(|point| point.segments_percent as f64)),
-            format!("{:.0} %", of(|point| point.descriptors_percent as f64)),
-            limit(found).to_owned(),
-            dabc.to_owned(),
-        ]);
-    }
+    let of = |found: &Highest, field: fn(&Point) -> f64, shown: fn(f64) -> String| {
+        let figures = found.rounds.iter().map(field);
+        if found.rounds.is_empty() { "-".to_owned() } else { shown(median(figures)) }
+    };
+    let table = table(
+        figures.highest.iter().zip(dabc),
+        &[
+            ("load", &|(one, _)| one.load.to_owned()),
+            ("highest rate", &|(one, _)| match one.rounds.as_slice() {
+                [] => "none".to_owned(),
+                _ => of(one, |point| point.sent_hz, |hz| format!("{}Hz", Count(hz))),
+            }),
+            ("packets/s", &|(one, _)| {
+                of(one, |point| point.packets_per_second, |rate| Count(rate).to_string())
+            }),
+            ("bytes/s", &|(one, _)| of(one, |point| point.bytes_per_second, bytes)),
+            ("receive", &|(one, _)| of(one, |point| point.receive_percent, percent)),
+            ("build", &|(one, _)| of(one, |point| point.build_percent, percent)),
+            ("write", &|(one, _)| of(one, |point| point.write_percent, percent)),
+            ("emulate", &|(one, _)| of(one, |point| point.emulate_percent, percent)),
+            ("memory", &|(one, _)| of(one, |point| point.segments_percent as f64, percent)),
+            ("queue", &|(one, _)| of(one, |point| point.descriptors_percent as f64, percent)),
+            ("limit", &|(one, _)| limit(one).to_owned()),
+            ("DABC 2.11", &|(_, dabc)| (*dabc).to_owned()),
+        ],
+    );
     let how = if bench.quick {
         "Quick: one short recording at a low rate, not the highest."
     } else {
@@ -330,7 +300,6 @@ fn highest_section(bench: &Bench<'_>, figures: &Figures) -> Section {
 fn chain(figures: &Figures) -> Section {
     let mut table = Table::new(&["what", "bytes/s"]);
     let chain = &figures.end_to_end;
-    let bytes = |rate: f64| Bytes(rate as u64).to_string();
     table.row(["receive and discard".into(), bytes(chain.receive_and_discard.bytes_per_second)]);
     table.row(["direct write".into(), bytes(chain.direct_write.bytes_per_second)]);
     table.row(["end to end".into(), chain.bytes_per_second.map_or("-".into(), bytes)]);

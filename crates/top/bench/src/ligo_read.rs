@@ -150,12 +150,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         ranges,
         cold_share,
     };
-    Ok(Report {
-        name: "ligo-read",
-        quick: bench.quick,
-        sections: tables::sections(&figures),
-        figures: serde_json::to_value(&figures)?,
-    })
+    Report::new("ligo-read", bench, tables::sections(&figures), &figures)
 }
 
 /// One channel of a thousand from one frame, warm, many times, from Python.

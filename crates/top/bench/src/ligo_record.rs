@@ -9,8 +9,8 @@ use crate::Bench;
 use crate::ligo_data::Scratch;
 use crate::ligo_recording::{Load, Recorded, measure};
 use crate::ligo_space::gzip_bytes;
-use crate::report::{Report, Section};
-use crate::search::{Plan, Try, highest, median, percentile};
+use crate::report::{Report, Section, bytes, met, percent, table};
+use crate::search::{self, Plan, Try, highest, median, percentile};
 
 /// Everything that `bench ligo-record` measures.
 #[derive(Debug, Serialize)]
@@ -101,15 +101,9 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         auto,
         long_frames,
     };
-    Ok(Report {
-        name: "ligo-record",
-        quick: bench.quick,
-        sections: vec![
-            recordings(&figures, load.seconds, seconds_slow),
-            targets(&figures, bench.quick),
-        ],
-        figures: serde_json::to_value(&figures)?,
-    })
+    let recordings = recordings(&figures, load.seconds, seconds_slow);
+    let sections = vec![recordings, targets(&figures, bench.quick)];
+    Report::new("ligo-record", bench, sections, &figures)
 }
 
 /// Recordings that are not compressed, and as the recorder compresses unasked, in turn.
@@ -162,9 +156,6 @@ fn size(bench: &mut Bench<'_>, folder: &std::path::Path) -> anyhow::Result<Optio
 }
 
 fn recordings(figures: &Figures, seconds: f64, seconds_slow: f64) -> Section {
-    let head = ["recording", "raw samples/s", "to disk", "times real time", "files", "lowered"];
-    let head = [&head[..], &["frames up to", "recorder", "threads", "emulate", "lost"]].concat();
-    let mut table = Table::new(&head);
     let rows = [
         ("highest rate", figures.highest.as_slice()),
         ("the same, followed", &figures.followed),
@@ -174,27 +165,29 @@ fn recordings(figures: &Figures, seconds: f64, seconds_slow: f64) -> Section {
         ("100 MB/s, auto", &figures.auto),
         ("100 MB/s, auto, frames of 768 MB", figures.long_frames.as_slice()),
     ];
-    for (name, recorded) in rows {
-        let Some(one) = middle(recorded) else {
-            continue;
-        };
-        let raw = one.sample_bytes.max(1) as f64;
-        let threads: Vec<String> =
-            one.threads.iter().map(|(name, percent)| format!("{name} {percent:.0}")).collect();
-        table.row([
-            name.to_owned(),
-            Bytes(one.bytes_per_second as u64).to_string(),
-            Bytes(one.bytes_per_second_to_disk as u64).to_string(),
-            format!("{:.0}", one.bytes_per_second / one.real_time_bytes_per_second),
-            format!("{:.0} %", one.file_bytes as f64 * 100.0 / raw),
-            format!("{:.0} %", one.lowered_bytes as f64 * 100.0 / raw),
-            format!("{:.0} s", one.frame_s),
-            format!("{:.0} %", one.recorder_percent),
-            threads.join(", "),
-            format!("{:.0} %", one.emulate_percent),
-            String::from(if one.whole { "nothing" } else { "data" }),
-        ]);
-    }
+    let rows = rows.into_iter().filter_map(|(name, all)| Some((name, middle(all)?)));
+    let of_raw = |part: u64, one: &Recorded| part as f64 * 100.0 / one.sample_bytes.max(1) as f64;
+    let times = |one: &Recorded| one.bytes_per_second / one.real_time_bytes_per_second;
+    let threads = |one: &Recorded| {
+        let all = one.threads.iter().map(|(name, percent)| format!("{name} {percent:.0}"));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let table = table(
+        rows,
+        &[
+            ("recording", &|(name, _)| (*name).to_owned()),
+            ("raw samples/s", &|(_, one)| bytes(one.bytes_per_second)),
+            ("to disk", &|(_, one)| bytes(one.bytes_per_second_to_disk)),
+            ("times real time", &|(_, one)| format!("{:.0}", times(one))),
+            ("files", &|(_, one)| percent(of_raw(one.file_bytes, one))),
+            ("lowered", &|(_, one)| percent(of_raw(one.lowered_bytes, one))),
+            ("frames up to", &|(_, one)| format!("{:.0} s", one.frame_s)),
+            ("recorder", &|(_, one)| percent(one.recorder_percent)),
+            ("threads", &|(_, one)| threads(one)),
+            ("emulate", &|(_, one)| percent(one.emulate_percent)),
+            ("lost", &|(_, one)| String::from(if one.whole { "nothing" } else { "data" })),
+        ],
+    );
     let coding = &figures.coding;
     let notes = vec![
         format!(
@@ -222,9 +215,7 @@ fn recordings(figures: &Figures, seconds: f64, seconds_slow: f64) -> Section {
 
 fn targets(figures: &Figures, quick: bool) -> Section {
     let mut table = Table::new(&["target", "measured", "asked", "result"]);
-    // A short bench shows that it works; its figures are no result.
-    let met =
-        |met: bool| String::from(if quick { "" } else { ["missed", "met"][usize::from(met)] });
+    let met = |reached| met(quick, reached);
     if let Some(one) = middle(&figures.highest) {
         let rate = one.bytes_per_second_to_disk;
         table.row([
@@ -280,9 +271,8 @@ fn targets(figures: &Figures, quick: bool) -> Section {
 }
 
 fn middle(recorded: &[Recorded]) -> Option<&Recorded> {
-    let mut sorted: Vec<&Recorded> = recorded.iter().collect();
-    sorted.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
-    sorted.get(sorted.len() / 2).copied()
+    let all = || search::middle(recorded.iter().collect(), |one: &&Recorded| one.bytes_per_second);
+    (!recorded.is_empty()).then(all)
 }
 
 pub(crate) const LINKS: usize = 4;

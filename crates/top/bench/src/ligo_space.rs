@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::ligo_data::{DataSet, Layout, START_S, Scratch, samples};
-use crate::report::{Report, Section};
+use crate::report::{Report, Section, bytes, met, percent, table};
 
 /// Everything that `bench ligo-space` measures.
 #[derive(Debug, Serialize)]
@@ -145,12 +145,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     bench.now("headers and index")?;
     let overhead = overhead(&scratch, bench.quick)?;
     let figures = Figures { kinds, overhead };
-    Ok(Report {
-        name: "ligo-space",
-        quick: bench.quick,
-        sections: vec![sizes(&figures), memo(), headers(&figures)],
-        figures: serde_json::to_value(&figures)?,
-    })
+    let sections = vec![sizes(&figures), memo(), headers(&figures)];
+    Report::new("ligo-space", bench, sections, &figures)
 }
 
 fn full_columns(data: &DataSet) -> Vec<Column> {
@@ -397,18 +393,17 @@ fn sizes(figures: &Figures) -> Section {
 
 /// The memo's own table.
 fn memo() -> Section {
-    let mut table = Table::new(&["the memo", "of", "size", "by gzip", "ratio", "saved"]);
-    for one in MEMO {
-        let (size, gzip) = (u64::from(one.megabytes), u64::from(one.gzip_megabytes));
-        table.row([
-            one.name.to_owned(),
-            one.of.to_owned(),
-            Bytes(size * 1_000_000).to_string(),
-            Bytes(gzip * 1_000_000).to_string(),
-            format!("{:.0} %", 100.0 - one.saved_percent()),
-            format!("{:.0} %", one.saved_percent()),
-        ]);
-    }
+    let table = table(
+        MEMO,
+        &[
+            ("the memo", &|one| one.name.to_owned()),
+            ("of", &|one| one.of.to_owned()),
+            ("size", &|one| bytes(f64::from(one.megabytes) * 1e6)),
+            ("by gzip", &|one| bytes(f64::from(one.gzip_megabytes) * 1e6)),
+            ("ratio", &|one| percent(100.0 - one.saved_percent())),
+            ("saved", &|one| percent(one.saved_percent())),
+        ],
+    );
     let note =
         "LIGO-T000108, page 3: its ratio is the compressed size over the size. The format of \
                 its fourth row is not Catchment's to write; minute trends hold the same."
@@ -417,18 +412,21 @@ fn memo() -> Section {
 }
 
 fn headers(figures: &Figures) -> Section {
-    let mut table = Table::new(&["headers and index", "frames of", "share", "asked", "result"]);
-    for one in &figures.overhead {
-        let large = one.frame_raw_bytes >= 8_000_000;
-        let met = if one.percent() < 1.0 { "met" } else { "missed" };
-        table.row([
-            format!("{} channels", one.channels),
-            format!("{}, {} in a file", Bytes(one.frame_raw_bytes), one.frames),
-            format!("{:.2} %", one.percent()),
-            String::from(if large { "under 1 %" } else { "" }),
-            String::from(if large { met } else { "" }),
-        ]);
-    }
+    let if_large = |one: &Overhead, text: String| {
+        if one.frame_raw_bytes >= 8_000_000 { text } else { String::new() }
+    };
+    let table = table(
+        &figures.overhead,
+        &[
+            ("headers and index", &|one| format!("{} channels", one.channels)),
+            ("frames of", &|one| {
+                format!("{}, {} in a file", Bytes(one.frame_raw_bytes), one.frames)
+            }),
+            ("share", &|one| format!("{:.2} %", one.percent())),
+            ("asked", &|one| if_large(one, "under 1 %".into())),
+            ("result", &|one| if_large(one, met(false, one.percent() < 1.0))),
+        ],
+    );
     let note =
         "Everything in the files that is no column's bytes, in percent of these; not compressed.";
     Section { title: "Headers and index".into(), notes: vec![note.into()], table }

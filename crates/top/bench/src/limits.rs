@@ -11,8 +11,8 @@ use crate::Bench;
 use crate::builder::{self, Built};
 use crate::discard::{self, Discarded};
 use crate::point::Load;
-use crate::report::{Report, Section};
-use crate::search::median;
+use crate::report::{Report, Section, bytes, percent, table};
+use crate::search::{median, middle};
 
 /// Everything that `bench limits` measures.
 #[derive(Debug, Serialize)]
@@ -53,12 +53,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         built.push(build(bench, sources)?);
     }
     let figures = Figures { receive_and_discard, direct_write, memory_copy, builder: built };
-    Ok(Report {
-        name: "limits",
-        quick: bench.quick,
-        sections: vec![network(bench, &figures), local(bench, &figures), builder_alone(&figures)],
-        figures: serde_json::to_value(&figures)?,
-    })
+    let sections = vec![network(bench, &figures), local(bench, &figures), builder_alone(&figures)];
+    Report::new("limits", bench, sections, &figures)
 }
 
 /// The disk's own rate: aligned direct writes, several in flight, then a sync.
@@ -74,8 +70,7 @@ pub(crate) fn direct_write(bench: &mut Bench<'_>) -> anyhow::Result<DirectWrite>
     if made {
         std::fs::remove_dir(&bench.scratch).ok();
     }
-    rates.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
-    Ok(rates.swap_remove(rates.len() / 2))
+    Ok(middle(rates, |rate| rate.bytes_per_second))
 }
 
 fn copy(bench: &Bench<'_>, block_bytes: usize) -> f64 {
@@ -102,33 +97,26 @@ fn build(bench: &mut Bench<'_>, sources: usize) -> anyhow::Result<Built> {
         }
         tries.push(built);
     }
-    tries.sort_by(|a, b| a.fragments_per_second.total_cmp(&b.fragments_per_second));
-    Ok(tries.swap_remove(tries.len() / 2))
+    Ok(middle(tries, |built| built.fragments_per_second))
 }
 
 fn network(bench: &Bench<'_>, figures: &Figures) -> Section {
-    let head = [
-        "90 sources on 90 ports",
-        "events/s",
-        "packets/s",
-        "bytes/s",
-        "lost",
-        "receive",
-        "emulate",
-    ];
-    let mut table = Table::new(&head);
-    for (name, one) in &figures.receive_and_discard {
+    let lost = |one: &Discarded| {
         let lost = one.packets_sent.saturating_sub(one.packets_received);
-        table.row([
-            (*name).to_owned(),
-            Count(one.sent_hz).to_string(),
-            Count(one.packets_per_second).to_string(),
-            Bytes(one.bytes_per_second as u64).to_string(),
-            format!("{:.2} %", lost as f64 * 100.0 / one.packets_sent.max(1) as f64),
-            format!("{:.0} %", one.receive_percent),
-            format!("{:.0} %", one.emulate_percent),
-        ]);
-    }
+        format!("{:.2} %", lost as f64 * 100.0 / one.packets_sent.max(1) as f64)
+    };
+    let table = table(
+        &figures.receive_and_discard,
+        &[
+            ("90 sources on 90 ports", &|(name, _)| (*name).to_owned()),
+            ("events/s", &|(_, one)| Count(one.sent_hz).to_string()),
+            ("packets/s", &|(_, one)| Count(one.packets_per_second).to_string()),
+            ("bytes/s", &|(_, one)| bytes(one.bytes_per_second)),
+            ("lost", &|(_, one)| lost(one)),
+            ("receive", &|(_, one)| percent(one.receive_percent)),
+            ("emulate", &|(_, one)| percent(one.emulate_percent)),
+        ],
+    );
     let how = if bench.quick { "one short try, flat out" } else { "median of 3" };
     let note = format!(
         "The most that is received and thrown away without loss, from the same emulator ({how}). \
@@ -157,14 +145,14 @@ fn local(bench: &Bench<'_>, figures: &Figures) -> Section {
 }
 
 fn builder_alone(figures: &Figures) -> Section {
-    let mut table = Table::new(&["sources", "fragments/s", "ns/fragment"]);
-    for built in &figures.builder {
-        table.row([
-            built.sources.to_string(),
-            Count(built.fragments_per_second).to_string(),
-            format!("{:.1}", built.nanoseconds_per_fragment),
-        ]);
-    }
+    let table = table(
+        &figures.builder,
+        &[
+            ("sources", &|built| built.sources.to_string()),
+            ("fragments/s", &|built| Count(built.fragments_per_second).to_string()),
+            ("ns/fragment", &|built| format!("{:.1}", built.nanoseconds_per_fragment)),
+        ],
+    );
     let note =
         "Descriptors of 260-byte fragments in runs of 64 per source; no sockets, no payload.";
     Section { title: "Builder alone".into(), notes: vec![note.into()], table }

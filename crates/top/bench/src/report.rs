@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use catchment_console::{Out, Table};
+use catchment_model::units::Bytes;
 use serde::Serialize;
 
+use crate::Bench;
 use crate::machine::Machine;
 
 /// A bench's results.
@@ -35,7 +37,49 @@ struct Object<'a> {
     figures: &'a serde_json::Value,
 }
 
+/// A column of a table: its head, and what stands in it of a row.
+pub(crate) type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
+
+/// A table of these rows.
+pub(crate) fn table<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<'_, T>]) -> Table {
+    let head: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+    let mut table = Table::new(&head);
+    for row in rows {
+        table.row(columns.iter().map(|(_, cell)| cell(&row)));
+    }
+    table
+}
+
+/// Whole percent.
+pub(crate) fn percent(percent: f64) -> String {
+    format!("{percent:.0} %")
+}
+
+/// Bytes, or bytes per second.
+pub(crate) fn bytes(bytes: f64) -> String {
+    Bytes(bytes as u64).to_string()
+}
+
+/// Whether a target was reached. A short bench shows that it works; its figures are no result.
+pub(crate) fn met(quick: bool, met: bool) -> String {
+    String::from(if quick { "" } else { ["missed", "met"][usize::from(met)] })
+}
+
 impl Report {
+    /// What a bench measured, and its tables.
+    ///
+    /// # Errors
+    /// Figures that JSON does not have.
+    pub(crate) fn new(
+        name: &'static str,
+        bench: &Bench<'_>,
+        sections: Vec<Section>,
+        figures: &impl Serialize,
+    ) -> anyhow::Result<Self> {
+        let figures = serde_json::to_value(figures)?;
+        Ok(Self { name, quick: bench.quick, sections, figures })
+    }
+
     /// Prints the tables and writes `NAME.json` and `NAME.md` (`NAME-quick` for a quick one).
     pub(crate) fn finish(&self, folder: &Path, out: &mut Out) -> anyhow::Result<()> {
         let machine = Machine::this();

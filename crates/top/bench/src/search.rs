@@ -87,6 +87,12 @@ pub(crate) fn percentile(percent: f64, figures: impl IntoIterator<Item = f64>) -
     figures.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
+/// The one of some results whose figure is in the middle.
+pub(crate) fn middle<T>(mut results: Vec<T>, figure: impl Fn(&T) -> f64) -> T {
+    results.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
+    results.swap_remove(results.len() / 2)
+}
+
 /// The middle one of some figures; the mean of the two middle ones where their number is even.
 pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();

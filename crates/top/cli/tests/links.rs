@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::support;
+use catchment_agent::{Flow, Ingress as _};
 use catchment_emulator::{ChannelContent, EmulatedChannel, ligo_1000};
 use catchment_frame::Dtype;
 use catchment_model::{Entry, SampleRate};
@@ -134,13 +135,15 @@ fn capture(folder: &Path, arguments: &[&str]) -> (Value, BTreeMap<u64, BTreeSet<
             let (mut came, mut packets) = (BTreeMap::<u64, BTreeSet<usize>>::new(), 0_u64);
             loop {
                 let last = ended.load(Relaxed);
-                let work = receiver.receive(Duration::from_millis(1), |_, bytes| {
+                receiver.readiness().wait(Duration::from_millis(1));
+                let received = receiver.poll(|arrival| {
                     packets += 1;
-                    let packet = Packet::parse(bytes).unwrap();
+                    let packet = Packet::parse(arrival.bytes).unwrap();
                     let channels = packet.entries().map(|entry| entry.channel as usize);
                     came.entry(packet.header().slice).or_default().extend(channels);
+                    Flow::Taken
                 });
-                if last && work.datagrams == 0 {
+                if last && received.arrivals == 0 {
                     return (came, packets);
                 }
             }

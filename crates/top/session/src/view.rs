@@ -1,8 +1,8 @@
 //! The live view of a recorder: redrawn in place on a terminal, a line per second elsewhere.
 //!
-//! [`text`] and [`line`] are pure functions of two moments. [`View`] prints their results.
+//! [`text`] and [`line`] are pure functions of a moment and of the rates up to it. [`View`] prints
+//! their results.
 
-use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use catchment_model::units::{Bytes, Count, grouped, percent_of};
 use catchment_model::{Entry, SourceLedger, printable};
 use catchment_recorder::{Counts, Fill, RecorderConfig, Snapshot, State};
 use catchment_telemetry::{ThreadTime, cpu_shares};
+use catchment_watch::Rates;
 
 /// Sources that are shown as one line.
 #[derive(Clone, Debug)]
@@ -61,9 +62,7 @@ pub(crate) struct View {
     next: Option<Instant>,
     lines_drawn: usize,
     mode: Mode,
-    /// The moments of the last few seconds: rates are over these, since counts that move once per
-    /// frame would jump otherwise.
-    before: VecDeque<Moment>,
+    pace: Pace,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,7 +79,7 @@ impl View {
             (_, true) => (Mode::InPlace, Duration::from_millis(500)),
             (_, false) => (Mode::Lines, Duration::from_secs(1)),
         };
-        Self { every, next: None, lines_drawn: 0, mode, before: VecDeque::new() }
+        Self { every, next: None, lines_drawn: 0, mode, pace: Pace::new() }
     }
 
     /// Whether it shows anything.
@@ -104,23 +103,19 @@ impl View {
 
     /// Shows a moment.
     pub(crate) fn show(&mut self, out: &mut Out, subject: &Subject, now: Moment) -> io::Result<()> {
-        let is_old = |moment: &Moment| now.seconds - moment.seconds >= SMOOTH_SECONDS;
-        while self.before.get(1).is_some_and(is_old) {
-            self.before.pop_front();
-        }
+        self.pace.push(&now);
         // Rates need two moments.
-        if let Some(before) = self.before.front() {
+        if self.pace.counters.per_second(0).is_some() {
             match self.mode {
                 Mode::Silent => {}
-                Mode::Lines => out.line(line(before, &now))?,
+                Mode::Lines => out.line(line(&self.pace, &now))?,
                 Mode::InPlace => {
-                    let lines = text(subject, before, &now, out.colour);
+                    let lines = text(subject, &self.pace, &now, out.colour);
                     self.lines_drawn = redraw(out, self.lines_drawn, &lines)?;
                 }
             }
             out.flush()?;
         }
-        self.before.push_back(now);
         Ok(())
     }
 }
@@ -175,9 +170,8 @@ fn terminal_size() -> (usize, usize) {
 }
 
 /// The view, line by line.
-pub(crate) fn text(subject: &Subject, before: &Moment, now: &Moment, colour: bool) -> Vec<String> {
+pub(crate) fn text(subject: &Subject, pace: &Pace, now: &Moment, colour: bool) -> Vec<String> {
     let paint = Paint(colour);
-    let rates = Rates::between(before, now);
     let planned = subject.seconds_planned.map_or(String::new(), |all| format!(" of {all:.0} s"));
     let mut lines = vec![format!(
         "{}  {}  {:.1} s{planned}",
@@ -193,7 +187,7 @@ pub(crate) fn text(subject: &Subject, before: &Moment, now: &Moment, colour: boo
     };
     lines.push(format!(
         "  events   {}/s   {}",
-        Count(rates.events),
+        Count(pace.of(EVENTS)),
         built(counts.events_complete, counts.events_incomplete, counts.events_recorded),
     ));
     if has_slices(counts) {
@@ -203,16 +197,16 @@ pub(crate) fn text(subject: &Subject, before: &Moment, now: &Moment, colour: boo
     let files = now.snapshot.files.len();
     lines.push(format!(
         "  disk     {}/s   {} in {files} file{}   {}",
-        Bytes(rates.disk_bytes as u64),
+        Bytes(pace.of(DISK_BYTES) as u64),
         Bytes(counts.bytes_written),
         if files == 1 { "" } else { "s" },
         now.snapshot.engine
     ));
     lines.push(String::new());
-    lines.extend(group_table(subject, before, now, paint));
+    lines.extend(group_table(subject, pace, now, paint));
     lines.push(String::new());
     lines.extend(now.snapshot.fills.iter().map(|fill| fill_line(fill, paint)));
-    lines.push(format!("  threads  {}", rates.threads()));
+    lines.push(format!("  threads  {}", pace.threads(now)));
     let reasons = loss_reasons(&now.snapshot.ledger.total());
     if !reasons.is_empty() {
         lines.push(paint.red(&format!("  losses   {reasons}")));
@@ -248,8 +242,7 @@ pub(crate) fn has_slices(counts: &Counts) -> bool {
 }
 
 /// The same in one line.
-pub(crate) fn line(before: &Moment, now: &Moment) -> String {
-    let rates = Rates::between(before, now);
+pub(crate) fn line(pace: &Pace, now: &Moment) -> String {
     let counts = &now.snapshot.counts;
     let balance = now.snapshot.ledger.balance();
     let memory = now.snapshot.fills.first().map_or(0, percent_now);
@@ -262,14 +255,14 @@ pub(crate) fn line(before: &Moment, now: &Moment) -> String {
          memory {memory} %  {}",
         now.seconds,
         state(&now.snapshot.state, Paint(false)),
-        Count(rates.events),
+        Count(pace.of(EVENTS)),
         grouped(counts.events_incomplete),
         grouped(counts.events_recorded),
-        Bytes(rates.bytes_in as u64),
-        Bytes(rates.disk_bytes as u64),
+        Bytes(pace.of_sources(&all_sources(now), Entry::PacketBytesReceived) as u64),
+        Bytes(pace.of(DISK_BYTES) as u64),
         grouped(balance.fragments_lost),
         grouped(balance.fragments_dropped + balance.packets_malformed),
-        rates.threads(),
+        pace.threads(now),
     )
 }
 
@@ -302,50 +295,59 @@ pub(crate) fn is_loss(entry: Entry) -> bool {
         || matches!(entry, Entry::PacketsDroppedByKernel | Entry::FragmentsRemoved)
 }
 
-struct Rates {
-    events: f64,
-    bytes_in: f64,
-    disk_bytes: f64,
-    threads: Vec<(String, f64)>,
+/// Rates over the last seconds, since counts that move once per frame would jump otherwise.
+pub(crate) struct Pace {
+    counters: Rates,
+    threads: Rates,
 }
 
-impl Rates {
-    fn between(before: &Moment, now: &Moment) -> Self {
-        let seconds = (now.seconds - before.seconds).max(1e-3);
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-        let events = |moment: &Moment| {
-            moment.snapshot.counts.events_complete + moment.snapshot.counts.events_incomplete
-        };
-        let bytes_in = |m: &Moment| m.snapshot.ledger.total()[Entry::PacketBytesReceived];
-        Self {
-            events: rate(events(now), events(before)),
-            bytes_in: rate(bytes_in(now), bytes_in(before)),
-            disk_bytes: rate(
-                now.snapshot.counts.bytes_written,
-                before.snapshot.counts.bytes_written,
-            ),
-            threads: cpu_shares(&before.threads, &now.threads, seconds),
-        }
+impl Pace {
+    fn new() -> Self {
+        Self { counters: Rates::new(SMOOTH_NS), threads: Rates::new(SMOOTH_NS) }
     }
 
-    fn threads(&self) -> String {
-        let all = self.threads.iter().map(|(name, percent)| format!("{name} {percent:.0} %"));
+    fn push(&mut self, now: &Moment) {
+        let now_ns = (now.seconds * 1e9) as u64;
+        let counts = &now.snapshot.counts;
+        let mut counters =
+            vec![counts.events_complete + counts.events_incomplete, counts.bytes_written];
+        let sources = now.snapshot.ledger.sources.iter();
+        counters.extend(sources.flat_map(|source| source.iter().map(|(_, count)| count)));
+        self.counters.push(now_ns, &counters);
+        let cpu_ns: Vec<u64> = now.threads.iter().map(|thread| thread.cpu_ns).collect();
+        self.threads.push(now_ns, &cpu_ns);
+    }
+
+    /// How much a counter grew per second.
+    fn of(&self, counter: usize) -> f64 {
+        self.counters.per_second(counter).unwrap_or(0.0)
+    }
+
+    /// The same of a counter of several sources together.
+    fn of_sources(&self, sources: &[usize], entry: Entry) -> f64 {
+        let counter = |source| FIRST_SOURCE + Entry::COUNT * source + entry as usize;
+        sources.iter().map(|&source| self.of(counter(source))).sum()
+    }
+
+    fn threads(&self, now: &Moment) -> String {
+        let mut spent = now.threads.clone();
+        for (index, thread) in spent.iter_mut().enumerate() {
+            thread.cpu_ns = self.threads.per_second(index).unwrap_or(0.0) as u64;
+        }
+        let all = cpu_shares(&[], &spent, 1.0).into_iter();
+        let all = all.map(|(name, percent)| format!("{name} {percent:.0} %"));
         all.collect::<Vec<_>>().join("   ")
     }
 }
 
-fn group_table(subject: &Subject, before: &Moment, now: &Moment, paint: Paint) -> Vec<String> {
-    let seconds = (now.seconds - before.seconds).max(1e-3);
+fn group_table(subject: &Subject, pace: &Pace, now: &Moment, paint: Paint) -> Vec<String> {
     let head = ["group", "sources", "packets/s", "fragments/s", "MB/s", "lost", "dropped"];
     let mut table = Table::new(&head);
     let mut alarms = vec![false];
-    let all =
-        Group { name: "all".into(), sources: (0..now.snapshot.ledger.sources.len()).collect() };
+    let all = Group { name: "all".into(), sources: all_sources(now) };
     for group in subject.groups.iter().chain((subject.groups.len() > 1).then_some(&all)) {
-        let (then, total) = (sum(before, group), sum(now, group));
-        let delta = total.since(&then);
-        let rate = |entry: Entry| delta[entry] as f64 / seconds;
-        let balance = total.balance();
+        let rate = |entry| pace.of_sources(&group.sources, entry);
+        let balance = sum(now, group).balance();
         let lost = balance.fragments_lost;
         let dropped = balance.fragments_dropped + balance.packets_malformed;
         alarms.push(lost + dropped > 0);
@@ -361,6 +363,10 @@ fn group_table(subject: &Subject, before: &Moment, now: &Moment, paint: Paint) -
     }
     let lines = table.lines().into_iter().zip(alarms);
     lines.map(|(line, alarm)| if alarm { paint.red(&line) } else { line }).collect()
+}
+
+fn all_sources(now: &Moment) -> Vec<usize> {
+    (0..now.snapshot.ledger.sources.len()).collect()
 }
 
 fn sum(moment: &Moment, group: &Group) -> SourceLedger {
@@ -409,7 +415,11 @@ fn percent_now(fill: &Fill) -> u64 {
 }
 
 /// Rates are averaged over at least this time, once recording has lasted that long.
-const SMOOTH_SECONDS: f64 = 2.0;
+const SMOOTH_NS: u64 = 2_000_000_000;
+/// The first counters of a [`Pace`]; behind them come all entries of each source.
+const EVENTS: usize = 0;
+const DISK_BYTES: usize = 1;
+const FIRST_SOURCE: usize = 2;
 
 #[derive(Clone, Copy)]
 struct Paint(bool);
@@ -482,10 +492,18 @@ pub(crate) mod tests {
         }
     }
 
+    fn pace(before: &Moment, now: &Moment) -> Pace {
+        let mut pace = Pace::new();
+        pace.push(before);
+        pace.push(now);
+        pace
+    }
+
     #[test]
     fn rates_are_those_between_two_moments() {
         let (before, now) = (moment(1.0, 100, 0), moment(1.5, 300, 100_000_000));
-        let lines = text(&subject(), &before, &now, false);
+        let pace = pace(&before, &now);
+        let lines = text(&subject(), &pace, &now, false);
         assert_eq!(lines[0], "run-1  recording  1.5 s of 20 s");
         let all = lines.join("\n");
         assert!(all.contains("  small        2        800"), "{all}");
@@ -497,7 +515,7 @@ pub(crate) mod tests {
         );
         assert!(all.contains("warning  small sockets"), "{all}");
         assert!(!all.contains("losses"), "{all}");
-        assert!(line(&before, &now).starts_with("1.5 s  recording  4.00 k events/s  0 incomplete"));
+        assert!(line(&pace, &now).starts_with("1.5 s  recording  4.00 k events/s  0 incomplete"));
     }
 
     #[test]
@@ -506,7 +524,7 @@ pub(crate) mod tests {
         let mut now = moment(2.0, 100, 0);
         now.snapshot.ledger.sources[2][Entry::FragmentsMissing] = 4;
         now.snapshot.state = State::Fault { reason: "no space left".into() };
-        let all = text(&subject(), &before, &now, true).join("\n");
+        let all = text(&subject(), &pace(&before, &now), &now, true).join("\n");
         assert!(all.contains("\x1b[31mFAULT: no space left\x1b[0m"), "{all}");
         assert!(all.contains("losses   lost on the network 4"), "{all}");
     }
@@ -518,7 +536,7 @@ pub(crate) mod tests {
         assert!(trend_warnings(&now.snapshot.counts).is_empty());
         now.snapshot.counts.trend_samples_late = 1_600;
         now.snapshot.counts.trend_rows_lost = 7;
-        let all = text(&subject(), &before, &now, false).join("\n");
+        let all = text(&subject(), &pace(&before, &now), &now, false).join("\n");
         assert!(all.contains("warning  trends lack 1,600 samples that are recorded"), "{all}");
         assert!(all.contains("warning  trends lack 7 rows"), "{all}");
         assert!(!all.contains("losses"), "{all}");

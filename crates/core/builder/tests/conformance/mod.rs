@@ -337,10 +337,10 @@ impl Model {
             let offset = if fragment.bytes > 0 { fragment.offset } else { 0 };
             row.fragments[source] = Some((offset, fragment.bytes));
             if marks.iter().flatten().any(|&(tag, _)| tag != fragment.tag) {
-                row.flags.insert(EventFlags::TAG_MISMATCH);
+                row.flags = row.flags | EventFlags::TAG_MISMATCH;
             }
             if fragment.is_flagged() {
-                row.flags.insert(EventFlags::SENDER_ERROR);
+                row.flags = row.flags | EventFlags::SENDER_ERROR;
             }
             marks[source] = Some((fragment.tag, fragment.is_flagged()));
             // One that came alone before others makes one of them reordered, not all.
@@ -391,7 +391,7 @@ impl Model {
             let lacking: Vec<usize> = (0..count).filter(|&source| lacks(source)).collect();
             let drop = !lacking.is_empty() && self.config.incomplete == IncompletePolicy::Drop;
             for &source in &lacking {
-                row.flags.insert(EventFlags::INCOMPLETE);
+                row.flags = row.flags | EventFlags::INCOMPLETE;
                 (if drop { &mut unrecorded } else { &mut missing })[source] += 1;
             }
             if drop {

@@ -156,11 +156,6 @@ impl<R: ReadAt> GwfFile<R> {
         &self.index
     }
 
-    /// What is read.
-    pub fn source(&self) -> &R {
-        &self.source
-    }
-
     /// What the file says of a channel in a frame, without reading its samples; none where the
     /// frame has not that channel. The vector's checksum, which covers the samples, is not checked.
     ///

@@ -119,9 +119,10 @@ pub fn write(
     completions: &mut Vec<Completion>,
 ) {
     let mut buffer = loop {
-        if let Some(buffer) = disk.buffer(Duration::from_secs(10), completions) {
+        if let Some(buffer) = disk.try_buffer() {
             break buffer;
         }
+        wait(disk, completions);
     };
     buffer[..blocks * BLOCK].fill(value);
     disk.write(file, offset as u64, buffer, blocks * BLOCK, value.into());

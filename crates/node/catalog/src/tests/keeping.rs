@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::*;
+use crate::catalog::highest;
 use crate::{CachedCatalog, CatalogError, RunState, rebuild};
 
 #[test]
@@ -62,9 +63,9 @@ fn what_others_write_is_seen_and_their_ends_are_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let cached = CachedCatalog::of(folder);
-    assert_eq!(cached.read(|catalog| catalog.highest_number()).unwrap(), 0);
+    assert_eq!(cached.read(|catalog| catalog.read(highest)).unwrap(), 0);
     let live = Catalog::open(folder).unwrap().next_run_number(&request("another's")).unwrap();
-    assert_eq!(cached.read(|catalog| catalog.highest_number()).unwrap(), live.number());
+    assert_eq!(cached.read(|catalog| catalog.read(highest)).unwrap(), live.number());
     let state = || Catalog::open_read_only(folder).unwrap().run(live.number()).unwrap().run.state;
     assert_eq!(state(), RunState::Starting);
     let number = live.number();
@@ -87,10 +88,10 @@ fn another_file_in_its_place_is_another_catalogue() {
     std::fs::copy(&database, &aside).unwrap();
     std::fs::remove_file(&database).unwrap();
     std::fs::write(&database, "no database").unwrap();
-    let error = cached.read(|catalog| catalog.highest_number()).unwrap_err();
+    let error = cached.read(|catalog| catalog.read(highest)).unwrap_err();
     assert!(matches!(error, CatalogError::Damaged { .. }), "{error}");
     std::fs::rename(&aside, &database).unwrap();
-    assert_eq!(cached.read(|catalog| catalog.highest_number()).unwrap(), 1);
+    assert_eq!(cached.read(|catalog| catalog.read(highest)).unwrap(), 1);
     let error = cached.write(|catalog| catalog.set_comment(7, "")).unwrap_err();
     assert!(error.is_answer(), "{error}");
 }
@@ -122,7 +123,7 @@ fn who_uses_it_is_not_waited_for() {
         // As another thread would: it would hang.
         cached.close();
         cached.scan(1)?;
-        cached.read(|catalog| catalog.highest_number())?;
+        cached.read(|catalog| catalog.read(highest))?;
         catalog.set_comment(1, "written")?;
         Ok(catalog.run(1)?.run.comment)
     });

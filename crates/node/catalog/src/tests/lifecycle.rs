@@ -297,28 +297,6 @@ fn a_configuration_is_kept_once() {
 }
 
 #[test]
-fn copies_are_added_checked_and_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut catalog = Catalog::open(folder.path()).unwrap();
-    drop(take(&mut catalog, ""));
-    let copy = crate::Copy {
-        file: 0,
-        location: "s3://archive/run-1".into(),
-        checksum: "sha256:00".into(),
-        bytes: 7,
-        made: second(5),
-        checked: None,
-    };
-    catalog.put_copy(1, &copy).unwrap();
-    let checked = crate::Copy { checked: Some(second(6)), ..copy.clone() };
-    catalog.put_copy(1, &checked).unwrap();
-    assert_eq!(catalog.copies(1).unwrap(), [checked]);
-    assert!(catalog.remove_copy(1, 0, &copy.location).unwrap());
-    assert!(!catalog.remove_copy(1, 0, &copy.location).unwrap());
-    assert!(matches!(catalog.put_copy(2, &copy), Err(CatalogError::NoRun { number: 2 })));
-}
-
-#[test]
 fn an_older_catalogue_is_brought_up_to_date_and_a_newer_one_refused() {
     let folder = tempfile::tempdir().unwrap();
     let paths = Paths::new(folder.path());

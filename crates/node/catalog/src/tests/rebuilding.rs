@@ -37,7 +37,7 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
         made: second(3),
         checked: None,
     };
-    catalog.put_copy(2, &copy).unwrap();
+    catalog.write(|connection| copy.insert(connection, 2)).unwrap();
     let before: Vec<_> = (1..=2).map(|number| catalog.run(number).unwrap()).collect();
     let frames = catalog.frames(2).unwrap();
     assert_eq!((before[0].remarks.len(), before[1].remarks.len()), (1, 2));
