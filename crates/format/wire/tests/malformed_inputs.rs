@@ -2,10 +2,10 @@
 
 use catchment_fixtures::{Random, corpus};
 use catchment_model::Entry;
-use catchment_wire::fuzz_packet;
 use catchment_wire::hadtu::{
-    ByteOrder, PROTOCOL, Packet, PacketEncoder, PacketError, SUB_EVENT_DECODING, SubEventHeader,
+    ByteOrder, Hadtu, Packet, PacketEncoder, PacketError, SUB_EVENT_DECODING, SubEventHeader,
 };
+use catchment_wire::{Protocol, fuzz_packet};
 
 fn packet(order: ByteOrder, payloads: &[usize]) -> Vec<u8> {
     let mut buffer = vec![0; 65_507];
@@ -36,9 +36,9 @@ fn patch(bytes: &mut [u8], at: usize, value: u8) {
 
 fn reason(bytes: &[u8]) -> Entry {
     let mut parts = Vec::new();
-    let reason = (PROTOCOL.decoder)().decode(bytes, &mut parts).unwrap_err();
+    let reason = Hadtu.decoder().decode(bytes, &mut parts).unwrap_err();
     assert!(parts.is_empty());
-    PROTOCOL.reasons[reason].kind
+    Hadtu.reasons()[reason].kind
 }
 
 #[test]

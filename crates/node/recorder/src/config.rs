@@ -360,8 +360,8 @@ impl RecorderConfig {
         self.frame.channel_bytes.min(self.link_segment_bytes() / CHANNEL_FRAMES).max(1)
     }
 
-    /// The payload at which a frame of events is cut. Where frames are compressed, several must fit:
-    /// compression is lowered while they wait, and what is under way then takes a while.
+    /// The payload at which a frame of events is cut. Where frames are compressed, several must
+    /// fit: compression is lowered while they wait, and the columns under way still take a while.
     pub(crate) fn event_frame_bytes(&self) -> u64 {
         match self.frame.codings.compresses() {
             true => self.frame.bytes.min(self.segment_bytes() / EVENT_FRAMES).max(4_096),
