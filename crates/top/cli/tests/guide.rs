@@ -184,10 +184,21 @@ fn small(example: &str) -> String {
         [write]\nbuffer_bytes = \"1 MiB\"\npreallocate_bytes = \"4 MiB\"\n"
 }
 
+/// A process that does not outlive a test that fails.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _killed = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
 /// A command that runs until Ctrl-C.
 struct Running {
     line: String,
-    child: Child,
+    child: Killed,
     rest: std::thread::JoinHandle<String>,
 }
 
@@ -197,6 +208,7 @@ impl Running {
         let mut command = shell.command(&format!("exec {line} 2>&1"));
         let mut child = command.stdout(Stdio::piped()).spawn().expect("a shell");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        let child = Killed(child);
         let mut printed = String::new();
         while !printed.contains("Recording ") && !printed.contains("Serving ") {
             let read = lines.read_line(&mut printed).expect("text");
@@ -212,10 +224,10 @@ impl Running {
     fn end(mut self, page: &str, is_ended: bool) {
         if !is_ended {
             // SAFETY: it takes nothing that must live; the child was not waited for.
-            let sent = unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
+            let sent = unsafe { libc::kill(self.child.0.id() as i32, libc::SIGINT) };
             assert_eq!(sent, 0, "{page}: {}", self.line);
         }
-        let status = self.child.wait().expect("a child");
+        let status = self.child.0.wait().expect("a child");
         let printed = self.rest.join().expect("text");
         assert!(matches!(status.code(), Some(0 | 3)), "{page}: {}: {status}\n{printed}", self.line);
     }
