@@ -239,6 +239,8 @@ fn a_recorder_of_events_alone_has_trends_of_its_counters_and_its_sources() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = support::config(folder.path(), 2);
     config.trends = true;
+    // Nothing of it is more than its memory allows, which would be said.
+    config.frame.bytes = 1 << 20;
     let recorder = Recorder::start(config).unwrap();
     for (source, socket) in support::senders(&recorder).iter().enumerate() {
         let events = if source == 0 { 1..=30 } else { 1..=20 };
