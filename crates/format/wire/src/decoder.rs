@@ -24,7 +24,7 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Bytes of its longest fragment unless a source's configuration says otherwise.
     fn fragment_bytes_max(&self) -> u64;
 
-    /// A decoder for one source.
+    /// A decoder for one sender.
     fn decoder(&self) -> Box<dyn Decoder>;
 }
 
@@ -48,7 +48,8 @@ pub struct Reason {
     pub kind: Entry,
 }
 
-/// Decodes the datagrams of one source. It may keep what it needs of those before.
+/// Decodes the datagrams of one sender, which come at a time. It may keep what it needs of those
+/// before.
 pub trait Decoder: Send {
     /// Appends the parts of the datagram to `parts`, which the caller has emptied. The datagram is
     /// checked from end to end before anything is appended: what is malformed anywhere is dropped
@@ -56,7 +57,17 @@ pub trait Decoder: Send {
     ///
     /// # Errors
     /// The index of the reason in [`Protocol::reasons`].
-    fn decode(&mut self, datagram: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize>;
+    fn decode(
+        &mut self,
+        now_ns: u64,
+        datagram: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Decoded, usize>;
+
+    /// No further datagram will come. Returns how many are missing beyond those counted before.
+    fn settle(&mut self) -> u64 {
+        0
+    }
 
     /// Says in a sentence what is wrong with a datagram that [`decode`](Self::decode) has just
     /// refused. For diagnosis, not for every packet: it allocates.
@@ -69,14 +80,20 @@ pub struct Decoded {
     /// How many datagrams its source sent before it, where the protocol says so: a gap in these
     /// numbers is what the network lost.
     pub sequence: Option<u64>,
+    /// The datagrams that are now known to be missing, where the decoder itself judges the numbers.
+    pub missing: u64,
+    /// Whether the decoder knows that it is no repetition.
+    pub sent_once: bool,
 }
 
 /// Bytes of a datagram that are a fragment, or a part of one.
 ///
 /// Invariants: `offset + bytes` lies within the datagram, and `position + bytes` within
 /// `fragment_bytes`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
+    /// The source that it is of, among those of its sender: 0 where there is one.
+    pub lane: u32,
     /// The event number, as on the wire.
     pub number: u64,
     /// Where the fragment has these bytes.

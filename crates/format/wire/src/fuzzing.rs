@@ -15,7 +15,7 @@ use crate::{Part, Protocol};
 pub fn fuzz_decoder(protocol: &dyn Protocol, data: &[u8]) {
     let mut decoder = protocol.decoder();
     let mut parts: Vec<Part> = Vec::new();
-    match decoder.decode(data, &mut parts) {
+    match decoder.decode(0, data, &mut parts) {
         Ok(_) => {
             for part in &parts {
                 let end = u64::from(part.offset) + u64::from(part.bytes);
@@ -41,7 +41,7 @@ pub fn fuzz_packet(data: &[u8]) {
     let Ok(packet) = Packet::parse(data) else { return };
     assert!(data.len() >= PACKET_BYTES_MIN);
     let mut parts = Vec::new();
-    crate::hadtu::Hadtu.decoder().decode(data, &mut parts).expect("it was parsed");
+    crate::hadtu::Hadtu.decoder().decode(0, data, &mut parts).expect("it was parsed");
     assert!(parts.len() == packet.sub_event_count());
     for (part, sub_event) in parts.iter().zip(packet.sub_events()) {
         let begin = part.offset as usize;

@@ -182,7 +182,12 @@ struct HadtuDecoder;
 
 impl Decoder for HadtuDecoder {
     #[inline]
-    fn decode(&mut self, datagram: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize> {
+    fn decode(
+        &mut self,
+        _now_ns: u64,
+        datagram: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Decoded, usize> {
         // In the pass that checks: a second one over the headers of a full packet costs a fifth of
         // what receiving it takes.
         let parsed = Packet::parse_with(datagram, |offset, words, order, bytes| {
@@ -190,6 +195,7 @@ impl Decoder for HadtuDecoder {
             let error = if id & ERROR_BIT == 0 { 0 } else { PartFlags::SENDER_ERROR };
             let order = if order == ByteOrder::Big { PartFlags::BIG_ENDIAN } else { 0 };
             parts.push(Part {
+                lane: 0,
                 number: u64::from(trigger >> 8),
                 position: 0,
                 fragment_bytes: bytes as u64,

@@ -20,9 +20,14 @@
 //!
 //! All numbers are little-endian, and so are the samples.
 
-use catchment_model::{Entry as LedgerEntry, limits::DATAGRAM_BYTES_MAX};
+use catchment_model::{Entry as LedgerEntry, SampleRate, limits::DATAGRAM_BYTES_MAX};
 
-use crate::decoder::Reason;
+use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason};
+use crate::sequence::Arrival;
+
+mod gaps;
+
+use gaps::LinkGaps;
 
 /// Why a datagram of a link is refused: by its own contradictions ([`PacketError`]), or because it
 /// is not what the receiver's configuration says ([`SLICE_LENGTH`], [`CHANNEL`]).
@@ -50,6 +55,8 @@ pub const SAMPLES_BYTES_MAX: usize = (DATAGRAM_BYTES_MAX - HEADER_BYTES - ENTRY_
 pub const SLICE_NS_MAX: u64 = 3_600_000_000_000;
 /// Nanoseconds of a slice unless somebody says otherwise: a quarter of a second.
 pub const SLICE_NS_DEFAULT: u64 = 250_000_000;
+/// Its name in files.
+pub const NAME: &str = "link";
 /// What every packet begins with.
 pub const MAGIC: [u8; 4] = *b"CTLK";
 /// The version of the protocol.
@@ -270,6 +277,137 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 impl ExactSizeIterator for Entries<'_> {}
+
+/// What a link is to a receiver. A fragment is one channel's part of one slice, and its number is
+/// the slice's. A packet in which one entry does not match the channel's rate in that slice is
+/// dropped whole.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Nanoseconds of data in one slice.
+    pub slice_ns: u64,
+    /// Its channels, by their numbers.
+    pub channels: Vec<Channel>,
+}
+
+/// A channel, as the receiver's configuration has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    rate: SampleRate,
+    sample_bytes: u64,
+    /// Bytes of every slice, if all have the same number of samples.
+    slice_bytes: Option<u64>,
+}
+
+impl Channel {
+    /// A channel of that rate, with samples of so many bytes, in slices of that length.
+    pub fn new(rate: SampleRate, sample_bytes: u64, slice_ns: u64) -> Self {
+        // As many in every slice: a slice is a whole number of samples.
+        let ticks = u128::from(slice_ns) * u128::from(rate.num());
+        let whole = ticks.is_multiple_of(u128::from(rate.den()) * 1_000_000_000);
+        let bytes = rate.first_sample_at(slice_ns).saturating_mul(sample_bytes);
+        Self { rate, sample_bytes, slice_bytes: whole.then_some(bytes) }
+    }
+
+    #[inline]
+    fn bytes_in(&self, slice: u64, slice_ns: u64) -> u64 {
+        self.slice_bytes.unwrap_or_else(|| {
+            let samples = self.rate.samples_of_slice(slice, slice_ns);
+            (samples.end - samples.start).saturating_mul(self.sample_bytes)
+        })
+    }
+}
+
+impl Link {
+    /// The reason not to use a packet, if there is one.
+    fn fault(&self, packet: &Packet<'_>) -> Option<usize> {
+        let header = packet.header();
+        if header.slice_ns != self.slice_ns {
+            return Some(SLICE_LENGTH);
+        }
+        let fits = |entry: Entry<'_>| {
+            self.channels.get(entry.channel as usize).is_some_and(|channel| {
+                let expected = channel.bytes_in(header.slice, self.slice_ns);
+                entry.first_sample == 0 && entry.samples.len() as u64 == expected
+            })
+        };
+        (!packet.entries().all(fits)).then_some(CHANNEL)
+    }
+}
+
+impl Protocol for Link {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn reasons(&self) -> &[Reason] {
+        REASONS
+    }
+
+    fn number_bits(&self) -> u32 {
+        u64::BITS
+    }
+
+    fn fragment_bytes_max(&self) -> u64 {
+        SAMPLES_BYTES_MAX as u64
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(LinkDecoder { link: self.clone(), gaps: LinkGaps::new(self.channels.len()) })
+    }
+}
+
+struct LinkDecoder {
+    link: Link,
+    gaps: LinkGaps,
+}
+
+impl Decoder for LinkDecoder {
+    fn decode(
+        &mut self,
+        now_ns: u64,
+        datagram: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Decoded, usize> {
+        let packet = Packet::parse(datagram).map_err(|error| error.reason())?;
+        if let Some(reason) = self.link.fault(&packet) {
+            return Err(reason);
+        }
+        let (arrival, missing) = self.gaps.take(packet.header(), packet.entry_count(), now_ns);
+        let number = packet.header().slice;
+        parts.extend(packet.entries().map(|Entry { channel, samples, .. }| {
+            let bytes = samples.len() as u32;
+            let offset = (samples.as_ptr() as usize - datagram.as_ptr() as usize) as u32;
+            Part {
+                lane: channel,
+                number,
+                fragment_bytes: bytes.into(),
+                offset,
+                bytes,
+                ..Part::default()
+            }
+        }));
+        let sent_once = arrival.is_some_and(|arrival| arrival != Arrival::Repeated);
+        Ok(Decoded { sequence: None, missing, sent_once })
+    }
+
+    fn settle(&mut self) -> u64 {
+        self.gaps.settle()
+    }
+
+    fn explain(&self, datagram: &[u8]) -> String {
+        let packet = match Packet::parse(datagram) {
+            Ok(packet) => packet,
+            Err(error) => return error.to_string(),
+        };
+        match self.link.fault(&packet) {
+            Some(SLICE_LENGTH) => "its slices have another length".into(),
+            Some(_) => {
+                "an entry does not match the configuration of its channel in that slice".into()
+            }
+            None => String::new(),
+        }
+    }
+}
 
 /// Writes one packet into a buffer of the caller's: begin, push the entries, finish with their
 /// samples. The table stands before the samples, so that all entries are pushed before any samples

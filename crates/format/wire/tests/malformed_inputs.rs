@@ -36,7 +36,7 @@ fn patch(bytes: &mut [u8], at: usize, value: u8) {
 
 fn reason(bytes: &[u8]) -> Entry {
     let mut parts = Vec::new();
-    let reason = Hadtu.decoder().decode(bytes, &mut parts).unwrap_err();
+    let reason = Hadtu.decoder().decode(0, bytes, &mut parts).unwrap_err();
     assert!(parts.is_empty());
     Hadtu.reasons()[reason].kind
 }

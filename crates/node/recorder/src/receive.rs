@@ -1,8 +1,8 @@
 //! The receive agent: from datagrams to fragments in chunks.
 //!
 //! For every datagram: decode it, copy each fragment to the end of its source's chunk, and pass on
-//! a 24-byte descriptor (`ingest.rs`). The cycle here is the same for every protocol; an [`Intake`]
-//! interprets datagrams, of event sources (`event_intake.rs`) or of links (`link.rs`).
+//! a 24-byte descriptor (`ingest.rs`). The cycle here is the same for every protocol; the [`Intake`]
+//! finds the fragments in datagrams.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use catchment_agent::{Agent, Arrival, Flow, Ingress, Received, Work};
 use catchment_model::Entry;
 
 use crate::allow_list::AllowList;
-use crate::ingest::Ingest;
+use crate::intake::Intake;
 
 /// The longest time to the next cycle while nothing arrives; the agent notices a stop within this
 /// time.
@@ -31,9 +31,9 @@ const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
 const DRAIN_MAX_NS: u64 = 1_500_000_000;
 
 /// Receives from its share of the endpoints.
-pub(crate) struct Receive<I, T> {
+pub(crate) struct Receive<I> {
     ingress: I,
-    intake: T,
+    intake: Intake,
     /// Who may send to each endpoint.
     allowed: Vec<AllowList>,
     /// Who sent to each endpoint last.
@@ -61,38 +61,12 @@ enum Stage {
     PassingOn,
 }
 
-/// Interprets datagrams.
-pub(crate) trait Intake: Send {
-    /// A datagram arrived at that endpoint.
-    fn datagram(&mut self, endpoint: usize, bytes: &[u8]);
-
-    /// From now on, datagrams at that endpoint are from another sender than before, whether or not
-    /// they can be decoded.
-    fn sender_changed(&mut self, _endpoint: usize, _sender: Option<SocketAddr>) {}
-
-    /// The destination of its counts and descriptors.
-    fn ingest(&mut self) -> &mut Ingest;
-
-    /// Whether the data received so far form whole events.
-    fn is_settled(&mut self) -> bool {
-        self.ingest().is_settled()
-    }
-
-    /// Begins a cycle at that time.
-    fn begin_cycle(&mut self, now_ns: u64) {
-        self.ingest().begin_cycle(now_ns);
-    }
-
-    /// No further datagram will arrive.
-    fn end(&mut self) {}
-}
-
-impl<I: Ingress, T: Intake> Receive<I, T> {
+impl<I: Ingress> Receive<I> {
     /// The endpoints of the ingress are in the intake's order; `allowed` has the permitted senders
     /// of each.
     pub(crate) fn new(
         ingress: I,
-        intake: T,
+        intake: Intake,
         allowed: Vec<AllowList>,
         stop: &Arc<AtomicBool>,
         timeout_ns: u64,
@@ -165,7 +139,7 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
     }
 }
 
-impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
+impl<I: Ingress> Agent for Receive<I> {
     /// Receives until a stop is requested and the endpoints are empty, or have not become empty in
     /// time. Dropping the agent, and with it the ring's end, tells the build agent.
     fn work(&mut self, now_ns: u64) -> Work {

@@ -7,22 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use catchment_agent::{Agent, Ingress};
-use catchment_builder::{Builder, Fragment};
+use catchment_builder::{Builder, BuilderConfig, Fragment};
 use catchment_model::SourceId;
 use catchment_net::Network;
 use catchment_telemetry::FillLevel;
+use catchment_wire::Protocol;
+use catchment_wire::link::{Channel, Link};
 use rtrb::{Producer, RingBuffer};
 
 use crate::allow_list::AllowList;
 use crate::build::{Kind, Pipeline, Ring};
 use crate::config::{RecorderConfig, SourceConfig, builder_config, link_builder_config};
-use crate::event_intake::EventIntake;
 use crate::ingest::{Ingest, SourceMemory};
-use crate::link::LinkIntake;
+use crate::intake::{Destination, Intake, SenderConfig, if_big_endian};
 use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
-use crate::receive::{Intake, Receive};
+use crate::receive::Receive;
 use crate::recorder::RecorderError;
 use crate::sizes::Sizes;
 
@@ -108,99 +109,141 @@ impl Wiring {
         };
         let parts = Parts { config, live, stop };
         if !config.sources.is_empty() {
-            wiring.sources(&parts, bind)?;
+            wiring.pools.events = Some(wiring.group(&parts, bind, event_sources(config))?);
         }
         if !config.links.is_empty() {
-            wiring.links(&parts, bind)?;
+            let (lanes, chunk_lanes) = config.lanes();
+            let group = channel_links(config, &lanes, &chunk_lanes);
+            let pool = wiring.group(&parts, bind, group)?;
+            wiring.pools.channels = Some(Arc::clone(&pool));
+            wiring.channels = Some(Channels { pool, lanes });
         }
         Ok(wiring)
     }
 
-    fn sources(&mut self, parts: &Parts<'_>, bind: &mut impl Bind) -> Result<(), RecorderError> {
-        let config = parts.config;
-        let count = config.sources.len();
-        let longest = config.sources.iter().map(|source| config.fragment_bytes_max(source)).max();
-        let longest = longest.unwrap_or(0);
-        let memory = parts.memory("segments", config.segment_bytes(), count, count, longest)?;
-        let endpoint = |index: usize| Endpoint::of_source(index, &config.sources[index]);
-        let mut rings = Vec::new();
-        let threads = config.receive.threads.min(count);
-        for thread in 0..threads {
-            let indices: Vec<usize> = (thread..count).step_by(threads).collect();
-            let endpoints: Vec<_> = indices.iter().map(|&index| endpoint(index)).collect();
-            let (producer, fill) = parts.ring(&mut rings, &format!("descriptors {thread}"));
-            let ids = indices.iter().map(|&id| SourceId(id as u32));
-            let ingest = Ingest::new(ids, indices.len(), producer, fill, &memory);
-            let intake = EventIntake::new(ingest, indices.iter().copied(), config);
-            self.receive(parts, &endpoints, bind, intake)?;
-        }
-        let lanes = (0..count as u32).map(|id| (id, SourceId(id))).collect();
-        let chunk_use =
-            ChunkUse::new(&memory.pool, (0..count as u32).collect(), Arc::clone(&memory.held));
-        let builder = Builder::new(builder_config(config))?;
-        self.pipelines.push(parts.pipeline(
-            Kind::Events,
-            builder,
-            rings,
-            &memory.pool,
-            lanes,
-            chunk_use,
-        ));
-        self.pools.events = Some(memory.pool);
-        Ok(())
-    }
-
-    fn links(&mut self, parts: &Parts<'_>, bind: &mut impl Bind) -> Result<(), RecorderError> {
-        let config = parts.config;
-        let count = config.links.len();
-        let first = config.sources.len();
-        let (lanes, chunk_lanes) = config.lanes();
-        let chunk_links: Vec<u32> = chunk_lanes.iter().map(|&link| first as u32 + link).collect();
-        let bytes = config.link_segment_bytes();
-        let memory = parts.memory("channel segments", bytes, chunk_lanes.len(), count, 0)?;
-        let endpoint = |index: usize| Endpoint::of_link(first + index, &config.links[index]);
-        let mut rings = Vec::new();
-        let threads = config.receive.link_threads.min(count);
-        for thread in 0..threads {
-            let indices: Vec<usize> = (thread..count).step_by(threads).collect();
-            let endpoints: Vec<_> = indices.iter().map(|&index| endpoint(index)).collect();
-            let (producer, fill) = parts.ring(&mut rings, &format!("link descriptors {thread}"));
-            let ids = indices.iter().map(|&link| SourceId((first + link) as u32));
-            let ingest = Ingest::new(ids, chunk_lanes.len(), producer, fill, &memory);
-            let all = (&config.links[..], &lanes[..]);
-            let intake = LinkIntake::new(ingest, indices.into_iter(), all);
-            self.receive(parts, &endpoints, bind, intake)?;
-        }
-        let of_lane = |lane: &Lane| (lane.chunk_lane, SourceId((first + lane.link) as u32));
-        let chunk_use = ChunkUse::new(&memory.pool, chunk_links, Arc::clone(&memory.held));
-        let builder = Builder::new(link_builder_config(config))?;
-        let lanes_of = lanes.iter().map(of_lane).collect();
-        self.pipelines.push(parts.pipeline(
-            Kind::Channels,
-            builder,
-            rings,
-            &memory.pool,
-            lanes_of,
-            chunk_use,
-        ));
-        self.pools.channels = Some(Arc::clone(&memory.pool));
-        self.channels = Some(Channels { pool: memory.pool, lanes });
-        Ok(())
-    }
-
-    fn receive(
+    /// Makes what the senders of one kind need; the pool of their chunks.
+    fn group(
         &mut self,
         parts: &Parts<'_>,
-        endpoints: &[Endpoint<'_>],
         bind: &mut impl Bind,
-        intake: impl Intake + 'static,
-    ) -> Result<(), RecorderError> {
-        let ingress = bind.bind(endpoints)?;
-        let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
-        let timeout_ns = parts.config.build.timeout_ns;
-        let receive = Receive::new(ingress, intake, allowed, parts.stop, timeout_ns);
-        self.receives.push(Box::new(receive));
-        Ok(())
+        group: Group<'_>,
+    ) -> Result<Arc<ChunkPool>, RecorderError> {
+        let Group { kind, name, bytes, longest_bytes, threads, endpoints, senders, .. } = &group;
+        let chunk_lanes = group.chunk_sources.len();
+        let memory = parts.memory(
+            &format!("{name}segments"),
+            *bytes,
+            chunk_lanes,
+            senders.len(),
+            *longest_bytes,
+        )?;
+        let mut rings = Vec::new();
+        let prefix = if *kind == Kind::Events { "" } else { "link " };
+        let threads = (*threads).min(senders.len());
+        for thread in 0..threads {
+            let own = || (thread..senders.len()).step_by(threads);
+            let endpoints: Vec<Endpoint<'_>> = own().map(|index| endpoints[index]).collect();
+            let (producer, fill) = parts.ring(&mut rings, &format!("{prefix}descriptors {thread}"));
+            let ids = own().map(|index| senders[index].number);
+            let ingest = Ingest::new(ids, chunk_lanes, producer, fill, &memory);
+            let timeout_ns = parts.config.build.timeout_ns;
+            let senders = own().map(|index| senders[index].clone()).collect();
+            let intake = Intake::new(ingest, senders, timeout_ns);
+            let ingress = bind.bind(&endpoints)?;
+            let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
+            let receive = Receive::new(ingress, intake, allowed, parts.stop, timeout_ns);
+            self.receives.push(Box::new(receive));
+        }
+        self.pipelines.push(parts.pipeline(group, rings, &memory)?);
+        Ok(memory.pool)
+    }
+}
+
+/// Senders of one kind, which share memory, queues and a builder.
+struct Group<'a> {
+    kind: Kind,
+    /// Before the names of its memory.
+    name: &'static str,
+    /// Bytes of its chunks, and of the longest fragment in them.
+    bytes: u64,
+    longest_bytes: u64,
+    threads: usize,
+    endpoints: Vec<Endpoint<'a>>,
+    senders: Vec<SenderConfig>,
+    /// The number in the ledger of the sender that fills each lane of chunks.
+    chunk_sources: Vec<u32>,
+    /// The lane of chunks, and the number in the ledger, of each of the builder's sources.
+    lanes: Vec<(u32, SourceId)>,
+    builder: BuilderConfig,
+}
+
+/// Each event source sends to a port of its own, and has chunks of its own.
+fn event_sources(config: &RecorderConfig) -> Group<'_> {
+    let sources = || (0_u32..).zip(&config.sources);
+    let sender = |(number, source): (u32, &SourceConfig)| SenderConfig {
+        number: SourceId(number),
+        protocol: Arc::clone(&source.protocol),
+        id: source.id,
+        fragment_bytes_max: config.fragment_bytes_max(source),
+        if_big_endian: if_big_endian(source),
+        tells_strangers: true,
+        lanes: vec![Destination { lane: number, chunk: number, align: 1 }],
+    };
+    let senders: Vec<SenderConfig> = sources().map(sender).collect();
+    Group {
+        kind: Kind::Events,
+        name: "",
+        bytes: config.segment_bytes(),
+        longest_bytes: senders.iter().map(|one| one.fragment_bytes_max).max().unwrap_or(0),
+        threads: config.receive.threads,
+        endpoints: sources()
+            .map(|(number, one)| Endpoint::of_source(number as usize, one))
+            .collect(),
+        senders,
+        chunk_sources: sources().map(|(number, _)| number).collect(),
+        lanes: sources().map(|(number, _)| (number, SourceId(number))).collect(),
+        builder: builder_config(config),
+    }
+}
+
+/// A link brings many channels, and slow channels share chunks.
+fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[u32]) -> Group<'a> {
+    let first = config.sources.len();
+    let number = |link: usize| SourceId((first + link) as u32);
+    let links = || config.links.iter().enumerate();
+    let sender = |(index, link): (usize, &LinkConfig)| {
+        let own = || (0_u32..).zip(lanes).filter(|(_, lane)| lane.link == index);
+        let channel = |lane: &Lane| Channel::new(lane.rate, lane.sample_bytes, link.slice_ns);
+        let protocol = Link {
+            slice_ns: link.slice_ns,
+            channels: own().map(|(_, lane)| channel(lane)).collect(),
+        };
+        let destination = |(number, lane): (u32, &Lane)| Destination {
+            lane: number,
+            chunk: lane.chunk_lane,
+            align: 1 << lane.sample_bytes.trailing_zeros().min(3),
+        };
+        SenderConfig {
+            number: number(index),
+            fragment_bytes_max: protocol.fragment_bytes_max(),
+            protocol: Arc::new(protocol),
+            id: None,
+            if_big_endian: None,
+            tells_strangers: false,
+            lanes: own().map(destination).collect(),
+        }
+    };
+    Group {
+        kind: Kind::Channels,
+        name: "channel ",
+        bytes: config.link_segment_bytes(),
+        longest_bytes: 0,
+        threads: config.receive.link_threads,
+        endpoints: links().map(|(index, link)| Endpoint::of_link(first + index, link)).collect(),
+        senders: links().map(sender).collect(),
+        chunk_sources: chunk_lanes.iter().map(|&link| number(link as usize).0).collect(),
+        lanes: lanes.iter().map(|lane| (lane.chunk_lane, number(lane.link))).collect(),
+        builder: link_builder_config(config),
     }
 }
 
@@ -237,25 +280,21 @@ impl Parts<'_> {
 
     fn pipeline(
         &self,
-        kind: Kind,
-        builder: Builder,
+        group: Group<'_>,
         rings: Vec<Ring>,
-        pool: &Arc<ChunkPool>,
-        lanes: Vec<(u32, SourceId)>,
-        chunk_use: ChunkUse,
-    ) -> Pipeline {
-        let name = match kind {
-            Kind::Events => "frames waiting",
-            Kind::Channels => "channel frames waiting",
-        };
-        let waiting_fill = Arc::new(FillLevel::new(name, pool.fill().capacity()));
+        memory: &SourceMemory,
+    ) -> Result<Pipeline, RecorderError> {
+        let Group { kind, name, lanes, chunk_sources, builder, .. } = group;
+        let pool = Arc::clone(&memory.pool);
+        let waiting_fill =
+            Arc::new(FillLevel::new(&format!("{name}frames waiting"), pool.fill().capacity()));
         self.live.add_fill(Arc::clone(&waiting_fill));
-        Pipeline {
+        Ok(Pipeline {
             kind,
-            builder,
+            builder: Builder::new(builder)?,
             rings,
-            chunk_use,
-            pool: Arc::clone(pool),
+            chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),
+            pool,
             lanes,
             waiting_fill,
             waiting: VecDeque::new(),
@@ -267,6 +306,6 @@ impl Parts<'_> {
             restarts: 0,
             jumps: 0,
             cycle_fragments: self.config.sizes.cycle_fragments,
-        }
+        })
     }
 }

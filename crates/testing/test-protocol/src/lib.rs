@@ -55,7 +55,12 @@ impl Protocol for TestProtocol {
 struct TestDecoder;
 
 impl Decoder for TestDecoder {
-    fn decode(&mut self, datagram: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize> {
+    fn decode(
+        &mut self,
+        _now_ns: u64,
+        datagram: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Decoded, usize> {
         let Some((header, part)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
             return Err(0);
         };
@@ -73,6 +78,7 @@ impl Decoder for TestDecoder {
             return Err(3);
         }
         parts.push(Part {
+            lane: 0,
             number: number & NUMBER_MAX,
             position,
             fragment_bytes,
@@ -82,7 +88,7 @@ impl Decoder for TestDecoder {
             tag: 0,
             flags: 0,
         });
-        Ok(Decoded { sequence: Some(sequence) })
+        Ok(Decoded { sequence: Some(sequence), ..Decoded::default() })
     }
 
     fn explain(&self, datagram: &[u8]) -> String {
@@ -136,7 +142,7 @@ mod tests {
     fn damaged_packets_are_refused_with_a_reason_of_the_protocol() {
         let good = packet(1, 2, 100, (40, &[7; 60]));
         assert_eq!(
-            TestProtocol.decoder().decode(&good, &mut Vec::new()).unwrap().sequence,
+            TestProtocol.decoder().decode(0, &good, &mut Vec::new()).unwrap().sequence,
             Some(1)
         );
         fuzz_decoder(&TestProtocol, &good);
@@ -145,9 +151,12 @@ mod tests {
             let mut changed = good.clone();
             changed[length] ^= 0x81;
             fuzz_decoder(&TestProtocol, &changed);
-            assert!(TestProtocol.decoder().decode(&changed, &mut Vec::new()).is_err(), "{length}");
+            assert!(
+                TestProtocol.decoder().decode(0, &changed, &mut Vec::new()).is_err(),
+                "{length}"
+            );
         }
         let beyond = packet(1, 2, 100, (u64::MAX - 1, &[7; 60]));
-        assert_eq!(TestProtocol.decoder().decode(&beyond, &mut Vec::new()), Err(3));
+        assert_eq!(TestProtocol.decoder().decode(0, &beyond, &mut Vec::new()), Err(3));
     }
 }

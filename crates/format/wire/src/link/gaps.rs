@@ -11,8 +11,8 @@
 //! recorder is kept, up to [`UNUSED_NS_MAX`]: the packets queued meanwhile arrive at once, with
 //! gaps.
 
-use catchment_wire::link::{Header, Kind};
-use catchment_wire::sequence::{Arrival, Gaps};
+use crate::link::{Header, Kind};
+use crate::sequence::{Arrival, Gaps};
 
 /// The sequence numbers of one link, and the missing packets that they imply.
 pub(crate) struct LinkGaps {
@@ -89,8 +89,8 @@ impl LinkGaps {
 
 #[cfg(test)]
 mod tests {
+    use crate::link::{EntryHeader, Packet, PacketEncoder, encode_heartbeat};
     use catchment_fixtures::Random;
-    use catchment_wire::link::{Packet, PacketEncoder, encode_heartbeat};
 
     use super::*;
 
@@ -113,7 +113,7 @@ mod tests {
         let header = header(Kind::Samples, sequence, slice);
         let mut encoder = PacketEncoder::begin(&mut buffer, &header);
         for channel in 0..parts as u32 {
-            let entry = catchment_wire::link::EntryHeader { channel, first_sample: 0, bytes: 0 };
+            let entry = EntryHeader { channel, first_sample: 0, bytes: 0 };
             assert!(encoder.push(&entry), "fits");
         }
         let bytes = encoder.finish_with(|_, _| {});
