@@ -1,5 +1,5 @@
-//! Handles datagrams: their sender's decoder finds the fragments in them, whole fragments are copied
-//! to the chunk of their source, and parts of longer ones are assembled (`parts.rs`).
+//! Handles datagrams: their sender's decoder finds the fragments in them, whole fragments are
+//! copied to the chunk of their source, and parts of longer ones are assembled (`parts.rs`).
 //!
 //! A sender brings one source, or many: each has a *lane*, which is its number to the builder.
 

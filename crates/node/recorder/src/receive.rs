@@ -1,8 +1,8 @@
 //! The receive agent: from datagrams to fragments in chunks.
 //!
 //! For every datagram: decode it, copy each fragment to the end of its source's chunk, and pass on
-//! a 24-byte descriptor (`ingest.rs`). The cycle here is the same for every protocol; the [`Intake`]
-//! finds the fragments in datagrams.
+//! a 24-byte descriptor (`ingest.rs`). The cycle here is the same for every protocol; the
+//! [`Intake`] finds the fragments in datagrams.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -287,7 +287,7 @@ impl Parts<'_> {
         let Group { kind, name, lanes, chunk_sources, builder, .. } = group;
         let pool = Arc::clone(&memory.pool);
         let waiting_fill =
-            Arc::new(FillLevel::new(&format!("{name}frames waiting"), pool.fill().capacity()));
+            Arc::new(FillLevel::new(format!("{name}frames waiting"), pool.fill().capacity()));
         self.live.add_fill(Arc::clone(&waiting_fill));
         Ok(Pipeline {
             kind,
