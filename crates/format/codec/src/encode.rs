@@ -237,6 +237,8 @@ fn zstd_frame(
     if level < ZSTD_SLOW_LEVEL || raw.len() <= ZSTD_PIECE_BYTES {
         return context.compress2(out, raw).ok();
     }
+    // A frame that did not fit before left its state, which a whole frame alone would forget.
+    context.reset(ResetDirective::SessionOnly).ok()?;
     context.set_pledged_src_size(Some(raw.len() as u64)).ok()?;
     let bytes = zstd_pieces(context, go_on, raw, out);
     if bytes.is_none() {

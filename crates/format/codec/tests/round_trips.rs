@@ -176,6 +176,17 @@ fn slow_codings_can_be_given_up_and_leave_nothing_behind() {
 }
 
 #[test]
+fn a_frame_that_did_not_fit_does_not_spoil_the_next_one() {
+    let mut encoder = ColumnEncoder::new();
+    let noise = Random::new(1).noise(400_000);
+    let raw = wave(Element::I16, 200_000, 1);
+    // Blocks of noise are larger when they are compressed, and are stored as they are.
+    holds(&mut encoder, Coding::ShuffleZstd { level: 9 }, Element::I16, &noise);
+    let coding = Coding::Zstd { level: 9 };
+    assert_eq!(holds(&mut encoder, coding, Element::I16, &raw), coding.codec());
+}
+
+#[test]
 fn memory_is_kept_and_not_asked_for_again() {
     let mut encoder = ColumnEncoder::new();
     let raw = wave(Element::I16, 1_000_000, 1);

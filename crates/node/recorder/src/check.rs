@@ -232,14 +232,14 @@ fn check_endpoint<'a>(
 /// machine's.
 fn same_port(address: SocketAddr, addresses: &BTreeSet<SocketAddr>) -> Option<SocketAddr> {
     let (ip, port) = (address.ip(), address.port());
-    let unspecified = match ip {
-        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-    };
-    let any = SocketAddr::new(unspecified, port);
-    let is_same = |one: &&SocketAddr| one.port() == port && one.is_ipv4() == ip.is_ipv4();
-    let same = [address, any].into_iter().find(|one| addresses.contains(one));
-    same.or_else(|| addresses.iter().find(is_same).copied().filter(|_| ip == unspecified))
+    let of_all = |ip: IpAddr| SocketAddr::new(ip, port);
+    // Version 6's is also version 4's.
+    let version_4 = of_all(Ipv4Addr::UNSPECIFIED.into());
+    let version_4 = (ip.is_ipv4() || ip.is_unspecified()).then_some(version_4);
+    let any = version_4.into_iter().chain([of_all(Ipv6Addr::UNSPECIFIED.into())]);
+    let same = std::iter::once(address).chain(any).find(|one| addresses.contains(one));
+    let covers = |one: &&SocketAddr| one.port() == port && (ip.is_ipv6() || one.is_ipv4());
+    same.or_else(|| addresses.iter().find(covers).copied().filter(|_| ip.is_unspecified()))
 }
 
 /// Checks that a name is valid and not in use.
@@ -341,6 +341,7 @@ mod tests {
             ["127.0.0.1:0", "127.0.0.1:0"],
             ["0.0.0.0:5000", "127.0.0.1:5001"],
             ["127.0.0.1:5000", "127.0.0.2:5000"],
+            ["0.0.0.0:5000", "[::1]:5000"],
         ] {
             assert_eq!(check(&apart), Ok(()));
         }
@@ -349,6 +350,8 @@ mod tests {
             ["0.0.0.0:5000", "127.0.0.1:5000"],
             ["127.0.0.1:5000", "0.0.0.0:5000"],
             ["[::1]:5000", "[::]:5000"],
+            ["[::]:5000", "127.0.0.1:5000"],
+            ["0.0.0.0:5000", "[::]:5000"],
         ] {
             let refused = check(&both).unwrap_err().to_string();
             assert!(

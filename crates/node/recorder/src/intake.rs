@@ -18,6 +18,8 @@ use crate::senders::Senders;
 
 /// How often unfinished fragments are checked, as a fraction of the time-out.
 const LOOKS_PER_TIMEOUT: u64 = 8;
+/// Room for the parts of a datagram: as many as the shortest entries of any protocol.
+const PARTS: usize = 4_096;
 
 /// What is received from some senders, one per socket.
 pub(crate) struct Intake {
@@ -97,7 +99,7 @@ impl Intake {
     /// has arrived for the time-out.
     pub(crate) fn new(ingest: Ingest, senders: Vec<SenderConfig>, timeout_ns: u64) -> Self {
         let senders = senders.into_iter().map(Sender::new).collect();
-        Self { ingest, senders, parts: Vec::new(), timeout_ns, look_due_ns: 0 }
+        Self { ingest, senders, parts: Vec::with_capacity(PARTS), timeout_ns, look_due_ns: 0 }
     }
 
     #[cold]

@@ -6,7 +6,7 @@
 //! the right id. Fragments of all other senders carry a flag, with which the builder recognizes
 //! those of a stranger, since it knows which numbers fit. A source has one sender at a time; a
 //! source that sends from several addresses is recorded like any other, since the flag alone
-//! discards nothing.
+//! discards nothing, but a stranger could do the same: displays say so.
 //!
 //! A sender keeps its value of [`FragmentFlags::OTHER_SENDER`] when it becomes the own one, so that
 //! the builder can attribute the fragments that it already has.
@@ -90,7 +90,7 @@ impl Stranger {
         let Self { sender, ids, in_turn_with } = self;
         if let Some(other) = in_turn_with {
             return format!(
-                "two send to {source} in turn, {other} and {sender}: one is a stranger"
+                "two send to {source} in turn, {other} and {sender}: one is a stranger, or it has two addresses"
             );
         }
         let ids = match ids {

@@ -125,6 +125,9 @@ impl Session<'_> {
         if view.is_shown() {
             announce(config, &run, sockets, out)?;
             warnings.said.extend(config.lowered().into_iter().chain(config.warnings()));
+            // What is available was another figure when the run began.
+            let said = run.observer.snapshot().warnings.into_iter();
+            warnings.said.extend(said.filter(|warning| warning.starts_with("memory.budget: ")));
         }
         let name = run.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let subject = Subject { name, groups: groups(config), seconds_planned };
@@ -240,6 +243,8 @@ impl FaultLines {
 #[derive(Debug, Default)]
 struct WarningLines {
     said: HashSet<String>,
+    /// How many of those that count had a line.
+    counting: usize,
 }
 
 impl WarningLines {
@@ -248,12 +253,16 @@ impl WarningLines {
         let (lasting, counting) = now.warnings.split_at(now.lasting_warnings);
         let trends = trend_warnings(&now.counts);
         let counting = counting.iter().chain(&trends).map(|text| (text, without_counts(text)));
-        let lasting = lasting.iter().map(|text| (text, text.clone()));
-        // Senders without end cannot fill memory, nor the terminal.
-        let new = lasting.chain(counting).filter(|(_, kept)| {
-            self.said.len() < WARNING_LINES_MAX && self.said.insert(kept.clone())
-        });
-        new.map(|(text, _)| format!("warning: {text}")).collect()
+        let mut new: Vec<&String> =
+            lasting.iter().filter(|text| self.said.insert((*text).clone())).collect();
+        for (text, kept) in counting {
+            // Senders without end cannot fill memory, nor the terminal.
+            if self.counting < COUNTING_LINES_MAX && self.said.insert(kept) {
+                self.counting += 1;
+                new.push(text);
+            }
+        }
+        new.into_iter().map(|text| format!("warning: {text}")).collect()
     }
 }
 
@@ -370,8 +379,8 @@ pub fn who() -> String {
 
 /// How often the ends are looked at.
 const POLL: Duration = Duration::from_millis(20);
-/// Warnings that have lines on stderr.
-const WARNING_LINES_MAX: usize = 1_000;
+/// Warnings with counts that have lines on stderr.
+const COUNTING_LINES_MAX: usize = 1_000;
 /// How often faults and warnings are looked at where no view shows them.
 const FAULT_LOOK: Duration = Duration::from_millis(500);
 /// What fits into [`catchment_catalog::WHO_BYTES_MAX`] in any script.

@@ -299,11 +299,15 @@ pub(crate) fn is_loss(entry: Entry) -> bool {
 pub(crate) struct Pace {
     counters: Rates,
     threads: Rates,
+    /// All threads that there were, and the time that each has spent: those of the emulator end
+    /// before the others.
+    spent: Vec<(String, u64)>,
 }
 
 impl Pace {
     fn new() -> Self {
-        Self { counters: Rates::new(SMOOTH_NS), threads: Rates::new(SMOOTH_NS) }
+        let (counters, threads) = (Rates::new(SMOOTH_NS), Rates::new(SMOOTH_NS));
+        Self { counters, threads, spent: Vec::new() }
     }
 
     fn push(&mut self, now: &Moment) {
@@ -314,7 +318,13 @@ impl Pace {
         let sources = now.snapshot.ledger.sources.iter();
         counters.extend(sources.flat_map(|source| source.iter().map(|(_, count)| count)));
         self.counters.push(now_ns, &counters);
-        let cpu_ns: Vec<u64> = now.threads.iter().map(|thread| thread.cpu_ns).collect();
+        for thread in &now.threads {
+            match self.spent.iter_mut().find(|(name, _)| *name == thread.name) {
+                Some((_, cpu_ns)) => *cpu_ns = thread.cpu_ns,
+                None => self.spent.push((thread.name.clone(), thread.cpu_ns)),
+            }
+        }
+        let cpu_ns: Vec<u64> = self.spent.iter().map(|(_, cpu_ns)| *cpu_ns).collect();
         self.threads.push(now_ns, &cpu_ns);
     }
 
@@ -331,8 +341,10 @@ impl Pace {
 
     fn threads(&self, now: &Moment) -> String {
         let mut spent = now.threads.clone();
-        for (index, thread) in spent.iter_mut().enumerate() {
-            thread.cpu_ns = self.threads.per_second(index).unwrap_or(0.0) as u64;
+        for thread in &mut spent {
+            let index = self.spent.iter().position(|(name, _)| *name == thread.name);
+            let per_second = index.and_then(|index| self.threads.per_second(index));
+            thread.cpu_ns = per_second.unwrap_or(0.0) as u64;
         }
         let all = cpu_shares(&[], &spent, 1.0).into_iter();
         let all = all.map(|(name, percent)| format!("{name} {percent:.0} %"));
@@ -497,6 +509,13 @@ pub(crate) mod tests {
         pace.push(before);
         pace.push(now);
         pace
+    }
+
+    #[test]
+    fn threads_that_end_before_the_others_take_no_rates_along() {
+        let [mut before, now] = [moment(1.0, 100, 0), moment(1.5, 300, 100_000_000)];
+        before.threads.push(ThreadTime { name: "emulate".into(), cpu_ns: 7 });
+        assert_eq!(pace(&before, &now).threads(&now), "build 20 %");
     }
 
     #[test]

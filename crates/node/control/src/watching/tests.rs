@@ -279,7 +279,7 @@ fn two_who_send_in_turn_are_named_and_alarmed_where_all_that_they_send_fits() {
         rig.look(1, 1_000);
         if second > 20 {
             let text = "recording good data; two send to a in turn, 10.1.2.9:22 and 10.1.2.3:4567: \
-                one is a stranger";
+                one is a stranger, or it has two addresses";
             assert_eq!((rig.level, &*rig.verdict), (catchment_watch::Level::Good, text));
         }
     }
