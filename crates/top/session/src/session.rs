@@ -124,10 +124,7 @@ impl Session<'_> {
         let mut warnings = WarningLines::default();
         if view.is_shown() {
             announce(config, &run, sockets, out)?;
-            warnings.said.extend(config.lowered().into_iter().chain(config.warnings()));
-            // What is available was another figure when the run began.
-            let said = run.observer.snapshot().warnings.into_iter();
-            warnings.said.extend(said.filter(|warning| warning.starts_with("memory.budget: ")));
+            warnings.announced(config, &run.observer.snapshot());
         }
         let name = run.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let subject = Subject { name, groups: groups(config), seconds_planned };
@@ -248,6 +245,14 @@ struct WarningLines {
 }
 
 impl WarningLines {
+    /// These were announced when the run began.
+    fn announced(&mut self, config: &RecorderConfig, begun: &Snapshot) {
+        self.said.extend(config.lowered().into_iter().chain(config.warnings()));
+        // What is available was another figure then.
+        let said = begun.warnings.iter().filter(|text| text.starts_with("memory.budget: "));
+        self.said.extend(said.cloned());
+    }
+
     /// What is new of the recorder as it is now.
     fn lines(&mut self, now: &Snapshot) -> Vec<String> {
         let (lasting, counting) = now.warnings.split_at(now.lasting_warnings);
