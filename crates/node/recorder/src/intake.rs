@@ -61,6 +61,8 @@ pub(crate) struct Destination {
 
 struct Sender {
     config: SenderConfig,
+    /// That of its first source, which is nearly always the only one.
+    first: Destination,
     decoder: Box<dyn Decoder>,
     gaps: Gaps,
     unfinished: Parts,
@@ -71,6 +73,7 @@ impl Sender {
     fn new(config: SenderConfig) -> Self {
         Self {
             decoder: config.protocol.decoder(),
+            first: config.lanes[0],
             config,
             gaps: Gaps::new(),
             unfinished: Parts::default(),
@@ -125,7 +128,13 @@ impl Intake {
     }
 
     #[inline]
-    fn part(&mut self, socket: usize, part: &Part, bytes: &[u8], packet_flags: u8) {
+    fn part(
+        &mut self,
+        socket: usize,
+        (part, destination): (&Part, Destination),
+        bytes: &[u8],
+        packet_flags: u8,
+    ) {
         let sender = &mut self.senders[socket];
         if sender.config.id.is_some_and(|expected| expected != part.id) {
             return self.unknown_source(socket, part);
@@ -136,7 +145,7 @@ impl Intake {
             self.ingest.warn_once(warning);
         }
         if !part.is_whole() {
-            let lane = sender.config.lanes[part.lane as usize].lane;
+            let lane = destination.lane;
             let arrived = Arrived { part, lane, bytes, packet_flags };
             let finished = sender.unfinished.take(&mut self.ingest, socket, &arrived);
             if let Some(fragment) = finished {
@@ -147,7 +156,7 @@ impl Intake {
         let counts = self.ingest.counts(socket);
         counts[Entry::FragmentsReceived] += 1;
         counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
-        let Destination { lane, chunk, align } = sender.config.lanes[part.lane as usize];
+        let Destination { lane, chunk, align } = destination;
         // A fragment without bytes says so, and takes no memory.
         let stored = match bytes {
             [] => Some(0),
@@ -233,12 +242,18 @@ impl Intake {
             packet_flags |= if once { FragmentFlags::SENT_ONCE } else { 0 };
         }
         let parts = std::mem::take(&mut self.parts);
-        let mut lane = None;
+        let first = sender.first;
+        let mut before = u32::MAX;
         for part in &parts {
             let begin = part.offset as usize;
-            let continues = lane.replace(part.lane) == Some(part.lane);
-            let flags = packet_flags | if continues { FragmentFlags::CONTINUES } else { 0 };
-            self.part(socket, part, &bytes[begin..begin + part.bytes as usize], flags);
+            let bytes = &bytes[begin..begin + part.bytes as usize];
+            let destination = match part.lane {
+                0 => first,
+                lane => self.senders[socket].config.lanes[lane as usize],
+            };
+            let continues = if part.lane == before { FragmentFlags::CONTINUES } else { 0 };
+            before = part.lane;
+            self.part(socket, (part, destination), bytes, packet_flags | continues);
         }
         self.parts = parts;
     }
