@@ -217,6 +217,8 @@ impl Client {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
+            // A connection whose request was refused unread is closed, at any time.
+            .max_idle_connections(0)
             .build();
         let base = url.trim_end_matches('/').to_owned();
         Self { agent: ureq::Agent::new_with_config(config), base, headers: Vec::new() }
