@@ -24,7 +24,8 @@ const SAVING_MIN_DIVISOR: usize = 20;
 const TRIAL_RAW_BYTES_MIN: usize = 512 * 1024;
 const SAMPLE_BYTES: usize = 48 * 1024;
 const SAMPLE_SAVING_MIN_DIVISOR: usize = 50;
-/// From this level on zstd takes so long that it is asked piece by piece whether it is to go on.
+/// From this level on zstd is so slow that it gets a column in pieces, and can be stopped between
+/// them.
 const ZSTD_SLOW_LEVEL: i32 = 7;
 const ZSTD_PIECE_BYTES: usize = 256 * 1024;
 
@@ -76,8 +77,8 @@ impl ColumnEncoder {
         self.encode_while(&|| true, coding.into(), element, raw).expect("nothing gives it up")
     }
 
-    /// As [`ColumnEncoder::encode`], for as long as `go_on` says so: zstd, which alone can take
-    /// seconds for a column, asks it now and then. `None` where the column was given up.
+    /// As [`ColumnEncoder::encode`], but stops when `go_on` returns false, and then returns `None`.
+    /// Only zstd, which can take seconds for a column, calls it, between pieces.
     pub fn encode_while<'a>(
         &'a mut self,
         go_on: &dyn Fn() -> bool,
@@ -151,7 +152,7 @@ impl ColumnEncoder {
     }
 
     /// Leaves the encoded column in the scratch and returns its length, where it could be encoded.
-    /// When `go_on` says no, what is left there is of no use.
+    /// Once `go_on` has returned false, the scratch holds nothing of use.
     fn encode_all(
         &mut self,
         go_on: &dyn Fn() -> bool,
@@ -237,18 +238,18 @@ fn zstd_frame(
     if level < ZSTD_SLOW_LEVEL || raw.len() <= ZSTD_PIECE_BYTES {
         return context.compress2(out, raw).ok();
     }
-    // A frame that did not fit before left its state, which a whole frame alone would forget.
+    // A frame that did not fit leaves its state behind. `compress2` clears it, streaming does not.
     context.reset(ResetDirective::SessionOnly).ok()?;
     context.set_pledged_src_size(Some(raw.len() as u64)).ok()?;
     let bytes = zstd_pieces(context, go_on, raw, out);
     if bytes.is_none() {
-        // Nothing of this frame stays for the next one.
+        // The next frame must not continue this one.
         context.reset(ResetDirective::SessionOnly).ok()?;
     }
     bytes
 }
 
-/// A frame piece by piece, as long as `go_on` says so.
+/// Compresses a frame in pieces; `None` when `go_on` returns false, or the output is full.
 fn zstd_pieces(
     context: &mut CCtx<'static>,
     go_on: &dyn Fn() -> bool,
@@ -264,7 +265,7 @@ fn zstd_pieces(
         while input.pos < piece.len() {
             let before = (input.pos, out.pos());
             context.compress_stream2(&mut out, &mut input, Directive::ZSTD_e_continue).ok()?;
-            // It has no room.
+            // The output is full.
             if (input.pos, out.pos()) == before {
                 return None;
             }

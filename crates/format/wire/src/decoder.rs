@@ -8,8 +8,8 @@ use std::fmt;
 
 use catchment_model::{Entry, REASONS_MAX};
 
-/// A protocol of a source (`protocol = "NAME"` in a configuration), with what the configuration
-/// says of it. Several sources may have the same one.
+/// A protocol of a source (`protocol = "NAME"` in a configuration), with its settings from that
+/// configuration. Several sources may share one.
 pub trait Protocol: fmt::Debug + Send + Sync {
     /// Its name in configurations and files.
     fn name(&self) -> &str;
@@ -28,13 +28,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     fn decoder(&self) -> Box<dyn Decoder>;
 }
 
-/// All reasons that a source of this protocol counts, by their index: its decoder's, then the
-/// receiver's.
+/// All reasons that a source counts, by their index: its protocol's own, then the receiver's.
 ///
 /// # Panics
 /// More than [`REASONS_MAX`].
-pub fn all_reasons(protocol: &dyn Protocol) -> impl Iterator<Item = Reason> + '_ {
-    let own = protocol.reasons();
+pub fn all_reasons(own: &[Reason]) -> impl Iterator<Item = Reason> + '_ {
     assert!(own.len() + RECEIVER_REASONS.len() <= REASONS_MAX);
     own.iter().copied().chain(RECEIVER_REASONS)
 }
@@ -48,12 +46,11 @@ pub struct Reason {
     pub kind: Entry,
 }
 
-/// Decodes the datagrams of one sender, which come at a time. It may keep what it needs of those
-/// before.
+/// Decodes the datagrams of one sender. It may keep what it needs from earlier ones.
 pub trait Decoder: Send {
     /// Appends the parts of the datagram to `parts`, which the caller has emptied. The datagram is
     /// checked from end to end before anything is appended: what is malformed anywhere is dropped
-    /// whole. Allocates nothing itself, and never panics.
+    /// whole. Allocates nothing itself, and never panics. `now_ns` is the receiver's time.
     ///
     /// # Errors
     /// The index of the reason in [`Protocol::reasons`].
@@ -80,9 +77,10 @@ pub struct Decoded {
     /// How many datagrams its source sent before it, where the protocol says so: a gap in these
     /// numbers is what the network lost.
     pub sequence: Option<u64>,
-    /// The datagrams that are now known to be missing, where the decoder itself judges the numbers.
+    /// How many more datagrams are now known to be missing, if the decoder tracks the numbers
+    /// itself instead of returning a `sequence`.
     pub missing: u64,
-    /// Whether the decoder knows that it is no repetition.
+    /// Whether such a decoder knows that the datagram is not a repetition.
     pub sent_once: bool,
 }
 
@@ -92,7 +90,7 @@ pub struct Decoded {
 /// `fragment_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The source that it is of, among those of its sender: 0 where there is one.
+    /// The number of its source among the sources of its sender: 0 if there is only one.
     pub lane: u32,
     /// The event number, as on the wire.
     pub number: u64,

@@ -278,9 +278,9 @@ impl<'a> Iterator for Entries<'a> {
 
 impl ExactSizeIterator for Entries<'_> {}
 
-/// What a link is to a receiver. A fragment is one channel's part of one slice, and its number is
-/// the slice's. A packet in which one entry does not match the channel's rate in that slice is
-/// dropped whole.
+/// The protocol of one link, with its configured channels. A fragment is one channel's part of one
+/// slice; its number is the slice's. A packet with an entry whose length does not match the
+/// channel's rate in that slice is refused whole.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// Nanoseconds of data in one slice.
@@ -299,7 +299,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel of that rate, with samples of so many bytes, in slices of that length.
+    /// A channel with samples of `sample_bytes` bytes, for slices of that length.
     pub fn new(rate: SampleRate, sample_bytes: u64, slice_ns: u64) -> Self {
         // As many in every slice: a slice is a whole number of samples.
         let ticks = u128::from(slice_ns) * u128::from(rate.num());
@@ -400,7 +400,7 @@ impl Decoder for LinkDecoder {
             Err(error) => return error.to_string(),
         };
         match self.link.fault(&packet) {
-            Some(SLICE_LENGTH) => "its slices have another length".into(),
+            Some(SLICE_LENGTH) => "its slices do not have the configured length".into(),
             Some(_) => {
                 "an entry does not match the configuration of its channel in that slice".into()
             }

@@ -340,8 +340,9 @@ impl DropCounter {
 fn buffer_warning(wanted: usize, granted: usize) -> Option<String> {
     (granted < wanted).then(|| {
         format!(
-            "receive buffers: the kernel granted {granted} of the {wanted} bytes requested per socket; \
-             larger bursts will lose packets. To allow more: sysctl -w net.core.rmem_max={wanted}"
+            "receive buffers: the kernel granted {granted} of the {wanted} bytes requested per \
+             socket; larger bursts will lose packets. To allow more: sysctl -w \
+             net.core.rmem_max={wanted}"
         )
     })
 }

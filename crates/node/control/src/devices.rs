@@ -193,25 +193,18 @@ pub(crate) struct Devices {
     pub(crate) run_status: Arc<RunStatus>,
 }
 
-/// The tree, whose devices have at least that long for a step. Data reach the catalogue last.
+/// The tree. Every device gets at least `patience` for each step. Data reach the catalogue last.
 pub(crate) fn specs(emulator: bool, patience: Duration) -> Result<Vec<DeviceSpec>, DeviceError> {
-    let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
     let spec = |path: &str, kind: &str, order| {
-        let spec = DeviceSpec::new(DevicePath::new(path)?, kind, order);
-        let patient = |spec: DeviceSpec, &action: &Action| {
-            let timeout_ns = spec.timeout_ns(action).max(patience_ns.min(TIMEOUT_NS_MAX));
-            spec.timeout(action, timeout_ns)
-        };
-        Ok::<_, DeviceError>(Action::ALL.iter().fold(spec, patient))
+        Ok::<_, DeviceError>(DeviceSpec::new(DevicePath::new(path)?, kind, order))
     };
-    let for_disk_ns = patience_ns.clamp(30_000_000_000, TIMEOUT_NS_MAX);
-    // A stop waits for the last second of data, and all for the disk, whose pauses are ridden out.
+    // All steps wait for the disk. A stop also waits for the last data, and for a disk that hangs.
     let recorder = spec(RECORDER, "recorder", 1)?
         .on_fault(OnFault::StopRun)
-        .timeout(Action::Arm, for_disk_ns)
-        .timeout(Action::Start, for_disk_ns)
-        .timeout(Action::Stop, patience_ns.clamp(120_000_000_000, TIMEOUT_NS_MAX))
-        .timeout(Action::Disarm, for_disk_ns);
+        .timeout(Action::Arm, 30_000_000_000)
+        .timeout(Action::Start, 30_000_000_000)
+        .timeout(Action::Stop, 120_000_000_000)
+        .timeout(Action::Disarm, 30_000_000_000);
     let mut specs = vec![
         spec(CATALOG, "catalogue", 0)?,
         recorder,
@@ -222,7 +215,12 @@ pub(crate) fn specs(emulator: bool, patience: Duration) -> Result<Vec<DeviceSpec
     if emulator {
         specs.push(spec(EMULATOR, "emulator", 5)?);
     }
-    Ok(specs)
+    let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX).min(TIMEOUT_NS_MAX);
+    let patient = |spec: DeviceSpec, &action: &Action| {
+        let timeout_ns = spec.timeout_ns(action).max(patience_ns);
+        spec.timeout(action, timeout_ns)
+    };
+    Ok(specs.into_iter().map(|spec| Action::ALL.iter().fold(spec, patient)).collect())
 }
 
 impl Devices {

@@ -27,7 +27,7 @@ pub struct Settings {
     pub comment: Option<String>,
     /// How long a run may take to end when the program is told to end.
     pub drain: Duration,
-    /// Every device has at least this long for a step of a run.
+    /// The shortest time-out of every device for each step of a run.
     pub device_patience: Duration,
     /// Requests per second that one address may make; five times as many at once.
     pub requests_per_second: f64,

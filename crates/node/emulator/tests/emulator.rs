@@ -23,6 +23,25 @@ struct Captured {
     emulator: Emulator,
 }
 
+/// Takes so many datagrams, by the sockets of a receiver.
+pub(crate) fn take_datagrams(
+    receiver: &mut UdpReceiver,
+    sockets: usize,
+    mut left: u64,
+) -> Vec<Vec<Vec<u8>>> {
+    let mut datagrams = vec![Vec::new(); sockets];
+    while left > 0 {
+        receiver.readiness().wait(PATIENCE);
+        let received = receiver.poll(|arrival| {
+            datagrams[arrival.endpoint].push(arrival.bytes.to_vec());
+            Flow::Taken
+        });
+        assert!(received.arrivals > 0, "{left} packets did not arrive");
+        left -= received.arrivals;
+    }
+    datagrams
+}
+
 fn capture(config: EmulatorConfig) -> Captured {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let sources = config.sources.len();
@@ -41,17 +60,7 @@ fn capture(config: EmulatorConfig) -> Captured {
         total.fragments_sent,
         total.fragments_made - total.fragments_lost + total.fragments_duplicated
     );
-    let mut datagrams = vec![Vec::new(); sources];
-    let mut left = total.packets_sent;
-    while left > 0 {
-        receiver.readiness().wait(PATIENCE);
-        let received = receiver.poll(|arrival| {
-            datagrams[arrival.endpoint].push(arrival.bytes.to_vec());
-            Flow::Taken
-        });
-        assert!(received.arrivals > 0, "{left} packets did not arrive");
-        left -= received.arrivals;
-    }
+    let datagrams = take_datagrams(&mut receiver, sources, total.packets_sent);
     for (source, datagrams) in report.sources.iter().zip(&datagrams) {
         assert_eq!(source.packets_sent, datagrams.len() as u64);
         assert_eq!(source.bytes_sent, datagrams.iter().map(|d| d.len() as u64).sum::<u64>());

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
-use catchment_agent::{Flow, Ingress as _};
 use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatorLive, EmulatorThread, Faults, LinkEmulator,
     LinkEmulatorConfig, LinkEmulatorReport, ligo_1000,
@@ -17,8 +15,7 @@ use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_wire::link::{Header, Kind, Packet};
 use catchment_wire::sequence::Gaps;
 
-/// Nothing takes so long: reached only when what was sent never comes.
-const PATIENCE: Duration = Duration::from_secs(1_200);
+use crate::emulator::take_datagrams;
 
 /// Datagrams as they arrived, by link. There are few enough for the socket buffers that any user
 /// gets, so that nothing needs to be received while they are sent.
@@ -44,17 +41,8 @@ fn capture(links: usize, config: LinkEmulatorConfig) -> Captured {
         total.fragments_sent,
         total.fragments_made - total.fragments_lost + total.fragments_duplicated
     );
-    let mut datagrams = vec![Vec::new(); links];
-    let mut left = total.packets_sent + report.heartbeats;
-    while left > 0 {
-        receiver.readiness().wait(PATIENCE);
-        let received = receiver.poll(|arrival| {
-            datagrams[arrival.endpoint].push(arrival.bytes.to_vec());
-            Flow::Taken
-        });
-        assert!(received.arrivals > 0, "{left} packets did not arrive");
-        left -= received.arrivals;
-    }
+    let packets = total.packets_sent + report.heartbeats;
+    let datagrams = take_datagrams(&mut receiver, links, packets);
     Captured { datagrams, report, emulator }
 }
 

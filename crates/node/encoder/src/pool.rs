@@ -117,8 +117,8 @@ impl<C: Column> EncoderPool<C> {
     }
 
     /// Says how much compression there is time for now. Columns that wait for an agent get no more
-    /// than that, whatever they were put in with, and where it is none, the agents give up those
-    /// that they have begun: with a slow codec, they can take longer than the memory lasts.
+    /// than that, whatever they were put in with. At [`Level::None`] agents also stop compressing
+    /// the columns that they have begun: a slow codec can take longer than the memory lasts.
     pub fn set_level(&self, level: Level) {
         self.shared.level.store(level as u8, Relaxed);
     }

@@ -144,8 +144,8 @@ impl Worker {
         Self { encoder: ColumnEncoder::new(), gathered: Vec::new() }
     }
 
-    /// Encodes a column. `buffer` gives memory for the result. When `go_on` says no, the column is
-    /// stored as it is.
+    /// Encodes a column. `buffer` gives memory for the result. When `go_on` returns false, the
+    /// column is stored as it is.
     pub(crate) fn encode<C: Column>(
         &mut self,
         mut column: C,

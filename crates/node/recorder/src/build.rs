@@ -53,7 +53,8 @@ impl Kind {
         };
         let (far, way) = (from.abs_diff(to), if to < from { "back" } else { "ahead" });
         format!(
-            "{what} restarted at {unit}{to} after {from}, {far} {way}: nothing in between counts as missing"
+            "{what} restarted at {unit}{to} after {from}, {far} {way}: nothing in between counts \
+             as missing"
         )
     }
 }

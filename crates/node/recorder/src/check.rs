@@ -228,12 +228,12 @@ fn check_endpoint<'a>(
     check_from(&format!("{path}.from"), from, address)
 }
 
-/// One of these addresses that cannot be bound beside it: an unspecified one is all of the
-/// machine's.
+/// One of these addresses that cannot be bound together with `address`: an unspecified address
+/// takes its port on all addresses of the machine.
 fn same_port(address: SocketAddr, addresses: &BTreeSet<SocketAddr>) -> Option<SocketAddr> {
     let (ip, port) = (address.ip(), address.port());
     let of_all = |ip: IpAddr| SocketAddr::new(ip, port);
-    // Version 6's is also version 4's.
+    // That of IPv6 takes the port for IPv4, too.
     let version_4 = of_all(Ipv4Addr::UNSPECIFIED.into());
     let version_4 = (ip.is_ipv4() || ip.is_unspecified()).then_some(version_4);
     let any = version_4.into_iter().chain([of_all(Ipv6Addr::UNSPECIFIED.into())]);

@@ -13,7 +13,7 @@ use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_
 use catchment_model::units::{Size, Time};
 use catchment_net::Network;
 use catchment_wire::hadtu::Hadtu;
-use catchment_wire::{Protocol, RECEIVER_REASONS, all_reasons, link};
+use catchment_wire::{Protocol, all_reasons, link};
 use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
@@ -406,10 +406,9 @@ impl RecorderConfig {
     /// The names of the reasons for malformed packets that each source and link counts.
     pub(crate) fn ledger_reasons(&self) -> Vec<Vec<&'static str>> {
         let of_source = |source: &SourceConfig| -> Vec<&'static str> {
-            all_reasons(&*source.protocol).map(|reason| reason.name).collect()
+            all_reasons(source.protocol.reasons()).map(|reason| reason.name).collect()
         };
-        let own = link::REASONS.iter().copied().chain(RECEIVER_REASONS);
-        let of_link: Vec<&str> = own.map(|reason| reason.name).collect();
+        let of_link: Vec<&str> = all_reasons(link::REASONS).map(|reason| reason.name).collect();
         let sources = self.sources.iter().map(of_source);
         sources.chain(self.links.iter().map(|_| of_link.clone())).collect()
     }

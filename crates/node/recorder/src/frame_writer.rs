@@ -414,7 +414,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
             id,
             name: link.name.clone(),
             group: link.group.clone(),
-            protocol: "link".to_owned(),
+            protocol: catchment_wire::link::NAME.to_owned(),
             // Events are complete without this source.
             required: false,
             malformed_reasons: reasons(id as usize),

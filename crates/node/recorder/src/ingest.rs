@@ -24,7 +24,7 @@ use crate::pool::{Chunk, ChunkPool, Held};
 use crate::senders::SenderPair;
 
 /// Descriptors of one datagram, for which room is kept beside a full batch.
-const DATAGRAM_FRAGMENTS: usize = 4_096;
+pub(crate) const DATAGRAM_FRAGMENTS: usize = 4_096;
 /// Malformed packets of one source, and rejected senders, are shown at most this often.
 const SHOWN_EVERY_NS: u64 = 1_000_000_000;
 

@@ -1,7 +1,8 @@
 //! Handles datagrams: their sender's decoder finds the fragments in them, whole fragments are
 //! copied to the chunk of their source, and parts of longer ones are assembled (`parts.rs`).
 //!
-//! A sender brings one source, or many: each has a *lane*, which is its number to the builder.
+//! A sender delivers one source or many. A decoder numbers the sources of its sender in *lanes*;
+//! the builder numbers the sources of all senders.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,16 +13,14 @@ use catchment_wire::sequence::{Arrival, Gaps};
 use catchment_wire::{Decoder, Part, PartFlags, Protocol, RECEIVER_REASONS};
 
 use crate::config::SourceConfig;
-use crate::ingest::{Ingest, Refused};
+use crate::ingest::{DATAGRAM_FRAGMENTS, Ingest, Refused};
 use crate::parts::{Arrived, Parts};
 use crate::senders::Senders;
 
 /// How often unfinished fragments are checked, as a fraction of the time-out.
 const LOOKS_PER_TIMEOUT: u64 = 8;
-/// Room for the parts of a datagram: as many as the shortest entries of any protocol.
-const PARTS: usize = 4_096;
 
-/// What is received from some senders, one per socket.
+/// The senders that one thread receives from, one per socket.
 pub(crate) struct Intake {
     ingest: Ingest,
     senders: Vec<Sender>,
@@ -31,7 +30,7 @@ pub(crate) struct Intake {
     look_due_ns: u64,
 }
 
-/// What is known of a sender before it sends anything.
+/// A sender, as the configuration describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderConfig {
     /// Its number in the ledger.
@@ -42,26 +41,27 @@ pub(crate) struct SenderConfig {
     pub(crate) fragment_bytes_max: u64,
     /// The warning about big-endian fragments, if they matter; it is issued once.
     pub(crate) if_big_endian: Option<String>,
-    /// Whether its fragments are told from a stranger's by the address that they come from.
+    /// Whether strangers are distinguished from it by their addresses.
     pub(crate) tells_strangers: bool,
-    /// The destinations of its sources' fragments, by the lanes of its protocol.
+    /// The destinations of its sources' fragments, by lane; at least one.
     pub(crate) lanes: Vec<Destination>,
 }
 
 /// The destination of a source's fragments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination {
-    /// Its number to the builder.
-    pub(crate) lane: u32,
-    /// The chunk that they are copied to; several sources may share one.
+    /// The source's number in the builder.
+    pub(crate) source: u32,
+    /// The chunk to which they are copied; several sources may share one.
     pub(crate) chunk: u32,
-    /// A power of two.
+    /// Their alignment in the chunk, in bytes: a power of two.
     pub(crate) align: usize,
 }
 
 struct Sender {
     config: SenderConfig,
-    /// That of its first source, which is nearly always the only one.
+    /// The destination of lane 0, which for most senders is the only one: here it is looked up once
+    /// per datagram, not once per part.
     first: Destination,
     decoder: Box<dyn Decoder>,
     gaps: Gaps,
@@ -90,8 +90,8 @@ impl Sender {
         unusual.find_map(|part| match part.fragment_bytes > most {
             true => Some(0),
             false => {
-                let lane = self.config.lanes[part.lane as usize].lane;
-                self.unfinished.contradicts(part, lane).then_some(1)
+                let source = self.config.lanes[part.lane as usize].source;
+                self.unfinished.contradicts(part, source).then_some(1)
             }
         })
     }
@@ -102,7 +102,13 @@ impl Intake {
     /// has arrived for the time-out.
     pub(crate) fn new(ingest: Ingest, senders: Vec<SenderConfig>, timeout_ns: u64) -> Self {
         let senders = senders.into_iter().map(Sender::new).collect();
-        Self { ingest, senders, parts: Vec::with_capacity(PARTS), timeout_ns, look_due_ns: 0 }
+        Self {
+            ingest,
+            senders,
+            parts: Vec::with_capacity(DATAGRAM_FRAGMENTS),
+            timeout_ns,
+            look_due_ns: 0,
+        }
     }
 
     #[cold]
@@ -145,8 +151,8 @@ impl Intake {
             self.ingest.warn_once(warning);
         }
         if !part.is_whole() {
-            let lane = destination.lane;
-            let arrived = Arrived { part, lane, bytes, packet_flags };
+            let source = destination.source;
+            let arrived = Arrived { part, source, bytes, packet_flags };
             let finished = sender.unfinished.take(&mut self.ingest, socket, &arrived);
             if let Some(fragment) = finished {
                 self.ingest.describe(fragment);
@@ -156,8 +162,8 @@ impl Intake {
         let counts = self.ingest.counts(socket);
         counts[Entry::FragmentsReceived] += 1;
         counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
-        let Destination { lane, chunk, align } = destination;
-        // A fragment without bytes says so, and takes no memory.
+        let Destination { source, chunk, align } = destination;
+        // An empty fragment is recorded as such, and takes no memory.
         let stored = match bytes {
             [] => Some(0),
             bytes => self.ingest.store(socket, chunk as usize, bytes, align),
@@ -168,7 +174,7 @@ impl Intake {
         };
         let error = part.flags & PartFlags::SENDER_ERROR != 0;
         let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | packet_flags;
-        let fragment = Fragment::new(lane, part.number, offset, part.bytes);
+        let fragment = Fragment::new(source, part.number, offset, part.bytes);
         self.ingest.describe(Fragment { tag: part.tag, flags, ..fragment });
     }
 
@@ -231,16 +237,16 @@ impl Intake {
         let counts = self.ingest.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         counts[Entry::PacketsMissing] += decoded.missing;
-        let sent_once = if decoded.sent_once { FragmentFlags::SENT_ONCE } else { 0 };
-        let mut packet_flags = sender.addresses.flag() | sent_once;
+        let mut sent_once = decoded.sent_once;
         // Packets of another source have that source's numbers.
         let is_own = |id| self.parts.iter().all(|part| part.id == id);
         if let Some(sequence) = decoded.sequence.filter(|_| sender.config.id.is_none_or(is_own)) {
             let (arrival, missing) = sender.gaps.take(sequence);
             counts[Entry::PacketsMissing] += missing;
-            let once = arrival != Arrival::Repeated;
-            packet_flags |= if once { FragmentFlags::SENT_ONCE } else { 0 };
+            sent_once = arrival != Arrival::Repeated;
         }
+        let sent_once = if sent_once { FragmentFlags::SENT_ONCE } else { 0 };
+        let packet_flags = sender.addresses.flag() | sent_once;
         let parts = std::mem::take(&mut self.parts);
         let first = sender.first;
         let mut before = u32::MAX;

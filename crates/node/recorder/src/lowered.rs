@@ -131,7 +131,8 @@ impl RecorderConfig {
         (bytes < asked && !self.sources.is_empty()).then(|| {
             format!(
                 "frame.bytes: frames of events have {} instead of {}, an eighth of the memory for \
-                 fragments, so that compression can be lowered in time (a memory.budget of {} would do)",
+                 fragments, so that compression can be lowered in time (a memory.budget of {} \
+                 would do)",
                 Bytes(bytes),
                 Bytes(asked),
                 Bytes(self.memory_bytes_for_events())
@@ -217,8 +218,8 @@ mod tests {
         config.memory_bytes = 200 << 20;
         config.frame.codings = Codings::new(ColumnCoding::Auto);
         let messages = config.lowered();
-        let expected = "frame.bytes: frames of events have 14.1 MB instead of 33.6 MB, an eighth of the \
-                        memory for fragments, so that compression can be lowered in time (a \
+        let expected = "frame.bytes: frames of events have 14.1 MB instead of 33.6 MB, an eighth of \
+                        the memory for fragments, so that compression can be lowered in time (a \
                         memory.budget of 447 MB would do)";
         assert_eq!(messages, [expected]);
         // With what it says it is so.

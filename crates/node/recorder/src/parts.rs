@@ -35,8 +35,8 @@ pub(crate) struct Parts {
 /// A part that has arrived.
 pub(crate) struct Arrived<'a> {
     pub(crate) part: &'a Part,
-    /// Its source's number to the builder.
-    pub(crate) lane: u32,
+    /// Its source's number in the builder.
+    pub(crate) source: u32,
     pub(crate) bytes: &'a [u8],
     /// [`FragmentFlags::SENT_ONCE`] if its packet is known not to be a repetition; or 0.
     pub(crate) packet_flags: u8,
@@ -44,7 +44,7 @@ pub(crate) struct Arrived<'a> {
 
 #[derive(Default)]
 struct Open {
-    lane: u32,
+    source: u32,
     number: u64,
     fragment_bytes: u64,
     chunks: Vec<Chunk>,
@@ -58,7 +58,7 @@ struct Open {
 }
 
 struct Closed {
-    lane: u32,
+    source: u32,
     number: u64,
     /// Whether it was abandoned or had no memory: parts of it that arrive now are new.
     dropped: bool,
@@ -71,8 +71,9 @@ impl Parts {
     }
 
     /// Whether a part contradicts those before it.
-    pub(crate) fn contradicts(&self, part: &Part, lane: u32) -> bool {
-        let open = self.open.iter().find(|open| (open.lane, open.number) == (lane, part.number));
+    pub(crate) fn contradicts(&self, part: &Part, source: u32) -> bool {
+        let open =
+            self.open.iter().find(|open| (open.source, open.number) == (source, part.number));
         open.is_some_and(|open| open.fragment_bytes != part.fragment_bytes)
     }
 
@@ -84,8 +85,8 @@ impl Parts {
         socket: usize,
         arrived: &Arrived<'_>,
     ) -> Option<Fragment> {
-        let &Arrived { part, lane, bytes, .. } = arrived;
-        let is_it = |open: &Open| (open.lane, open.number) == (lane, part.number);
+        let &Arrived { part, source, bytes, .. } = arrived;
+        let is_it = |open: &Open| (open.source, open.number) == (source, part.number);
         let index = match self.open.iter().position(is_it) {
             Some(index) => index,
             None => self.begin(ingest, socket, arrived)?,
@@ -113,7 +114,7 @@ impl Parts {
         let error = open.flags & PartFlags::SENDER_ERROR != 0;
         let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | open.packet_flags;
         let fragment =
-            Fragment { tag: open.tag, flags, ..Fragment::new(lane, number, offset, length) };
+            Fragment { tag: open.tag, flags, ..Fragment::new(source, number, offset, length) };
         self.close(index, false);
         Some(fragment)
     }
@@ -139,12 +140,12 @@ impl Parts {
         &mut self,
         ingest: &mut Ingest,
         socket: usize,
-        &Arrived { part, lane, bytes, packet_flags }: &Arrived<'_>,
+        &Arrived { part, source, bytes, packet_flags }: &Arrived<'_>,
     ) -> Option<usize> {
         let counts = ingest.counts(socket);
         // A new packet that carries the number of a completed fragment: the source has restarted
         // its numbering, and the builder decides what follows.
-        let is_it = |closed: &&Closed| (closed.lane, closed.number) == (lane, part.number);
+        let is_it = |closed: &&Closed| (closed.source, closed.number) == (source, part.number);
         let closed = self.closed.iter().rev().find(is_it);
         let sent_once = packet_flags & FragmentFlags::SENT_ONCE != 0;
         if let Some(closed) = closed.filter(|closed| closed.dropped || !sent_once) {
@@ -166,10 +167,11 @@ impl Parts {
             counts[Entry::FragmentsDiscardedMemory] += 1;
             counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
             self.spare.push(open);
-            self.remember(lane, part.number, true);
+            self.remember(source, part.number, true);
             return None;
         }
-        (open.lane, open.number, open.fragment_bytes) = (lane, part.number, part.fragment_bytes);
+        (open.source, open.number, open.fragment_bytes) =
+            (source, part.number, part.fragment_bytes);
         (open.tag, open.flags, open.packet_flags) = (part.tag, 0, packet_flags);
         self.open.push(open);
         Some(self.open.len() - 1)
@@ -184,15 +186,15 @@ impl Parts {
     fn close(&mut self, index: usize, dropped: bool) {
         let mut open = self.open.swap_remove(index);
         open.pieces.clear();
-        self.remember(open.lane, open.number, dropped);
+        self.remember(open.source, open.number, dropped);
         self.spare.push(open);
     }
 
-    fn remember(&mut self, lane: u32, number: u64, dropped: bool) {
+    fn remember(&mut self, source: u32, number: u64, dropped: bool) {
         if self.closed.len() == CLOSED_MAX {
             self.closed.pop_front();
         }
-        self.closed.push_back(Closed { lane, number, dropped });
+        self.closed.push_back(Closed { source, number, dropped });
     }
 }
 

@@ -90,7 +90,8 @@ impl Stranger {
         let Self { sender, ids, in_turn_with } = self;
         if let Some(other) = in_turn_with {
             return format!(
-                "two send to {source} in turn, {other} and {sender}: one is a stranger, or it has two addresses"
+                "two send to {source} in turn, {other} and {sender}: one is a stranger, or it has \
+                 two addresses"
             );
         }
         let ids = match ids {

@@ -121,7 +121,8 @@ impl Wiring {
         Ok(wiring)
     }
 
-    /// Makes what the senders of one kind need; the pool of their chunks.
+    /// Makes the memory, queues, receive agents and builder of a group. Returns the pool of its
+    /// chunks.
     fn group(
         &mut self,
         parts: &Parts<'_>,
@@ -162,7 +163,7 @@ impl Wiring {
 /// Senders of one kind, which share memory, queues and a builder.
 struct Group<'a> {
     kind: Kind,
-    /// Before the names of its memory.
+    /// The prefix of the names of its memory and queues.
     name: &'static str,
     /// Bytes of its chunks, and of the longest fragment in them.
     bytes: u64,
@@ -187,7 +188,7 @@ fn event_sources(config: &RecorderConfig) -> Group<'_> {
         fragment_bytes_max: config.fragment_bytes_max(source),
         if_big_endian: if_big_endian(source),
         tells_strangers: true,
-        lanes: vec![Destination { lane: number, chunk: number, align: 1 }],
+        lanes: vec![Destination { source: number, chunk: number, align: 1 }],
     };
     let senders: Vec<SenderConfig> = sources().map(sender).collect();
     Group {
@@ -219,7 +220,7 @@ fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[
             channels: own().map(|(_, lane)| channel(lane)).collect(),
         };
         let destination = |(number, lane): (u32, &Lane)| Destination {
-            lane: number,
+            source: number,
             chunk: lane.chunk_lane,
             align: 1 << lane.sample_bytes.trailing_zeros().min(3),
         };

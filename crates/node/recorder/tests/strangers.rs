@@ -315,8 +315,8 @@ fn packet_numbers_of_a_stranger_are_no_gap_of_the_source() {
 #[test]
 fn two_whose_fragments_all_fit_are_both_named_while_they_send_in_turn() {
     let mut three = Three::begin();
-    let words = "two send to s0 in turn, 10.0.0.10:5000 and 10.0.0.11:5000: one is a stranger, or it has two \
-                 addresses";
+    let words = "two send to s0 in turn, 10.0.0.10:5000 and 10.0.0.11:5000: one is a stranger, \
+                 or it has two addresses";
     for index in 0..3_000 {
         three.step(|run, next| {
             // The other one is sometimes before the source, and sometimes after it.
