@@ -18,6 +18,7 @@
 mod claim;
 mod events;
 mod horizon;
+mod numbers;
 mod parked;
 mod progress;
 mod seen;
@@ -28,7 +29,8 @@ use catchment_model::{CloseReason, Entry};
 
 use self::claim::{Likeness, Repetition};
 use self::events::OpenEvents;
-use self::horizon::{HOLD_TIMEOUTS, Horizon, KEY_END, Numbers, Quorum, Rules};
+use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
+use self::numbers::KEY_END;
 use self::parked::{Ahead, Parked};
 use self::shares::Shares;
 use crate::source::Source;
@@ -73,7 +75,7 @@ impl NumberMatcher {
     pub fn new(config: &BuilderConfig) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
-            horizon: horizon(config),
+            horizon: Horizon::of(config),
             events: OpenEvents::new(config),
             parked: Parked::new(config),
             shares: Shares::new(config.waiting_bytes_max, config.timeout_ns),
@@ -394,15 +396,19 @@ impl NumberMatcher {
         true
     }
 
-    /// Sets the position of voters that have none and whose claims lead into the window.
+    /// Sets the position of voters that have none and whose claims lead into the window, and of
+    /// those whose claims lead to where, with them, more than half are.
     fn join(&mut self, matched: &mut Matched) {
         if !self.horizon.is_started() {
             return;
         }
         let numbers = self.horizon.rules().numbers;
         for voter in 0..self.horizon.voter_count() {
-            let Some((first, newest)) = self.horizon.settled(voter) else { continue };
-            if let Some(key) = self.events.key_of_claim(first, newest, numbers) {
+            let in_window =
+                |(first, newest)| Some((self.events.key_of_claim(first, newest, numbers)?, newest));
+            let place = self.horizon.settled(voter).and_then(in_window);
+            if let Some((key, newest)) = place.or_else(|| self.horizon.settled_beside_others(voter))
+            {
                 self.place_at(voter, key, newest, matched);
             }
         }
@@ -680,19 +686,4 @@ fn count_restart(quorum: &Quorum, matched: &mut Matched) {
         let restarted = source.enabled && quorum.claim_of(source.voter()).is_some();
         matched.count(index, Entry::NumberingRestarts, u64::from(restarted));
     }
-}
-
-fn horizon(config: &BuilderConfig) -> Horizon {
-    let rules = Rules {
-        numbers: Numbers::new(config.number_bits),
-        near: config.reorder_events.max(1),
-        agree: config.reorder_events.max(config.window_events / 64),
-        spread: config.window_events / 2,
-        timeout_ns: config.timeout_ns,
-    };
-    let mut enabled = vec![false; config.voter_count()];
-    for (index, role) in config.sources.iter().enumerate() {
-        enabled[config.voter_of(index)] |= role.is_enabled();
-    }
-    Horizon::new(rules, enabled.into_iter())
 }

@@ -325,6 +325,28 @@ fn a_source_that_was_away_for_more_than_half_a_turn_finds_back() {
 }
 
 #[test]
+fn a_source_that_was_away_for_more_than_a_window_joins_the_one_that_is_ahead() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+    (config.window_events, config.reorder_events) = (256, 64);
+    let mut rig = Rig::new(config);
+    // At 1 kHz, the second source lacks 430 events, less than a time-out, and the run ends a
+    // little later.
+    for step in 0..160 {
+        let now = step * 5 * MS;
+        rig.send(now, 0, step * 5..(step + 1) * 5);
+        if !(20..106).contains(&step) {
+            rig.send(now, 1, step * 5..(step + 1) * 5);
+        }
+        rig.poll(now);
+    }
+    rig.finish(2 * S);
+    assert_eq!((rig.rows.len(), rig.complete()), (800, 370));
+    assert_eq!(rig.lost(), 0);
+    assert_eq!(rig.count(0, Entry::FragmentsRecorded), 800);
+    assert_eq!(rig.count(1, Entry::FragmentsMissing), 430);
+}
+
+#[test]
 fn a_garbled_number_costs_one_fragment() {
     for source_count in [1, 2, 3] {
         for garbled in [5_000_000, 12_000_000, 3] {

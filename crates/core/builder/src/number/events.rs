@@ -17,7 +17,8 @@ use std::ops::Range;
 
 use catchment_model::{CloseReason, Entry, EventFlags};
 
-use super::horizon::{Horizon, Numbers};
+use super::horizon::Horizon;
+use super::numbers::Numbers;
 use super::seen::Seen;
 use super::window::{Slot, Window, required_count, weight};
 use crate::closing::{Closing, ClosingEvent};

@@ -22,7 +22,9 @@
 //! docs/decisions/event-building.md lists the measurements.
 
 use super::claim::{Claim, Likeness, Repetition};
+use super::numbers::Numbers;
 use super::progress::{PERIODS, Progress};
+use crate::BuilderConfig;
 
 /// Number of claims stored per voter: the position after a restart, and some garbled numbers.
 const CLAIMS_MAX: usize = 4;
@@ -33,49 +35,6 @@ pub const HOLD_TIMEOUTS: u64 = 2;
 /// How long a sender must deliver nothing at its position before another position can replace it: a
 /// quarter of a time-out.
 const LASTING_PERIODS: u64 = 2;
-/// The end of the keys: far beyond those of any detector, and far from overflow.
-pub const KEY_END: u64 = 1 << 62;
-
-/// Arithmetic of numbers that wrap, as they are on the wire.
-#[derive(Clone, Copy, Debug)]
-pub struct Numbers {
-    bits: u32,
-}
-
-impl Numbers {
-    pub fn new(bits: u32) -> Self {
-        Self { bits }
-    }
-
-    /// The distance from one number to another; negative if it is backward. A key stands for the
-    /// number that it ends in.
-    #[inline]
-    pub fn offset(self, from: u64, to: u64) -> i64 {
-        let unused = 64 - self.bits;
-        (to.wrapping_sub(from) << unused).cast_signed() >> unused
-    }
-
-    /// The key of `number` that is nearest to `key`. A result below 0 wraps to a value beyond all
-    /// keys.
-    #[inline]
-    pub fn near(self, key: u64, number: u64) -> u64 {
-        key.wrapping_add_signed(self.offset(key, number))
-    }
-
-    /// The number that a key ends in.
-    #[inline]
-    pub fn number_of(self, key: u64) -> u64 {
-        key & ((1 << self.bits) - 1)
-    }
-
-    /// The key of `number` in the first cycle of the numbers that begins after `key`; none if the
-    /// keys end before it.
-    pub fn next_cycle(self, key: u64, number: u64) -> Option<u64> {
-        let cycle = (key >> self.bits) + 1;
-        (cycle < KEY_END >> self.bits).then_some((cycle << self.bits) + self.number_of(number))
-    }
-}
-
 /// Parameters of the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -199,8 +158,24 @@ pub struct Horizon {
 }
 
 impl Horizon {
+    /// That of a builder with these settings.
+    pub fn of(config: &BuilderConfig) -> Self {
+        let rules = Rules {
+            numbers: Numbers::new(config.number_bits),
+            near: config.reorder_events.max(1),
+            agree: config.reorder_events.max(config.window_events / 64),
+            spread: config.window_events / 2,
+            timeout_ns: config.timeout_ns,
+        };
+        let mut enabled = vec![false; config.voter_count()];
+        for (index, role) in config.sources.iter().enumerate() {
+            enabled[config.voter_of(index)] |= role.is_enabled();
+        }
+        Self::new(rules, enabled.into_iter())
+    }
+
     /// One voter for each item, which is whether that voter is enabled.
-    pub fn new(rules: Rules, enabled: impl ExactSizeIterator<Item = bool>) -> Self {
+    fn new(rules: Rules, enabled: impl ExactSizeIterator<Item = bool>) -> Self {
         let progress = Progress::new(enabled.len());
         let voters: Vec<Voter> = enabled.map(Voter::new).collect();
         Self {
@@ -508,6 +483,25 @@ impl Horizon {
         let it = self.voters.get(voter).filter(|it| !it.placed)?;
         let claim = it.claims.iter().find(|claim| it.latest == Some(claim.id))?;
         (claim.streak >= needed).then_some((claim.first, claim.newest))
+    }
+
+    /// Where a voter's settled claim leads ahead, if more than half of the voters are there with
+    /// it: the key of its newest number, and that number. The others have come there one by one,
+    /// so that they claim nothing.
+    pub fn settled_beside_others(&self, voter: usize) -> Option<(u64, u64)> {
+        let Rules { numbers, spread, .. } = self.rules;
+        let it = &self.voters[voter];
+        let claim = it.claims.iter().find(|claim| it.latest == Some(claim.id))?;
+        let is_settled = claim.streak >= self.needed() && claim.foreign && claim.left;
+        let is_there = |other: &&Voter| {
+            let apart = numbers.offset(other.position, claim.newest);
+            other.votes() && other.placed && apart.unsigned_abs() <= spread
+        };
+        let key = numbers.near(self.voters.iter().find(is_there)?.position, claim.newest);
+        let beside = |other: &&Voter| is_there(other) && other.position.abs_diff(key) <= spread;
+        let count = 1 + self.voters.iter().filter(beside).count();
+        let is_ahead = !it.known || key > it.position;
+        (is_settled && is_ahead && 2 * count > self.voting).then_some((key, claim.newest))
     }
 
     /// The quorum to follow, if there is one and it is due: all voters agree, the remaining voters

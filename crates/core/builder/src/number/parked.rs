@@ -11,7 +11,8 @@
 
 use std::collections::VecDeque;
 
-use super::horizon::{Numbers, Quorum};
+use super::horizon::Quorum;
+use super::numbers::Numbers;
 use crate::{BuilderConfig, Fragment};
 
 /// A fragment beyond the window, of a sender that is ahead.

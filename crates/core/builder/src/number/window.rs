@@ -7,7 +7,7 @@
 
 use catchment_model::EventFlags;
 
-use super::horizon::Numbers;
+use super::numbers::Numbers;
 use crate::Fragment;
 
 /// What is known of one open event. 24 bytes.
