@@ -1,14 +1,14 @@
 //! Agents and their ports.
 //!
-//! An [`Agent`] is a state machine with a duty cycle: it is given the time, does what can be done
-//! now, and returns. It has no thread, and never sleeps, waits or asks the system for the time;
-//! what it must wait for is part of its state. What it touches of the world are *ports*: an
-//! [`Ingress`] hands out what arrives, a [`Store`] takes files, an [`Entropy`] gives random bits. A
+//! An [`Agent`] is a state machine with a duty cycle: it gets the time as an argument, does the
+//! work that is possible now, and returns. It has no thread, and never sleeps, waits or reads the
+//! clock; pending waits are part of its state. It reaches the outside through *ports*: an
+//! [`Ingress`] delivers datagrams, a [`Store`] writes files, an [`Entropy`] gives random bits. A
 //! runner puts agents on threads; a simulator steps all of them in one thread, in virtual time.
 //!
 //! Invariants:
 //! - One call of [`Agent::work`] does a bounded amount of work.
-//! - An agent that returns a time to be called again needs no other wake-up than that time, or one
+//! - An agent that returns a time for its next call needs no wake-up other than that time, or one
 //!   by the [`Waker`] that its peers hold.
 
 mod ingress;
@@ -27,7 +27,7 @@ pub use store::{
 
 /// A state machine with a duty cycle.
 pub trait Agent: Send {
-    /// Does what there is to do at `now_ns`: nanoseconds of a clock that never goes back.
+    /// Does the work that is possible at `now_ns`: nanoseconds of a clock that never goes back.
     fn work(&mut self, now_ns: u64) -> Work;
 }
 
@@ -37,36 +37,38 @@ impl<A: Agent + ?Sized> Agent for Box<A> {
     }
 }
 
-/// What one duty cycle came to.
+/// The result of one duty cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// How much was done: 0 if there was nothing to do. The unit is the agent's.
+    /// How much was done: 0 if there was nothing to do. The unit depends on the agent.
     pub done: u64,
-    /// When to call again at the latest; a time that has passed means at once.
+    /// When to call again at the latest; a time in the past means at once.
     pub wake_at_ns: u64,
     /// Whether a call before that time would find nothing to do, whatever has arrived.
     pub is_blocked: bool,
-    /// Whether the agent has ended. It is not called again, but dropped, which its peers may see.
+    /// Whether the agent has ended. It is dropped instead of being called again, which its peers
+    /// may notice.
     pub ended: bool,
 }
 
 impl Work {
-    /// There is, or may be, more to do at once.
+    /// There is, or may be, more work to do at once.
     pub fn again(done: u64) -> Self {
         Self { done, wake_at_ns: 0, is_blocked: false, ended: false }
     }
 
-    /// Nothing more can be done before that time, unless the agent is woken.
+    /// No more work is possible before that time, unless the agent is woken.
     pub fn until(done: u64, wake_at_ns: u64) -> Self {
         Self { done, wake_at_ns, is_blocked: false, ended: false }
     }
 
-    /// Nothing more can be done before that time, whatever arrives: others need the CPU meanwhile.
+    /// No more work is possible before that time, whatever arrives: other threads need the CPU
+    /// until then.
     pub fn blocked_until(done: u64, wake_at_ns: u64) -> Self {
         Self { is_blocked: true, ..Self::until(done, wake_at_ns) }
     }
 
-    /// Nothing more can be done before the agent is woken.
+    /// No more work is possible before the agent is woken.
     pub fn until_woken(done: u64) -> Self {
         Self::until(done, u64::MAX)
     }
@@ -77,8 +79,8 @@ impl Work {
     }
 }
 
-/// Wakes an agent that others have given something to do. Cheap to clone; without a runner that
-/// sleeps, as in a simulation, it does nothing.
+/// Wakes an agent that has new work. Cheap to clone; it does nothing if the runner does not sleep,
+/// as in a simulation.
 #[derive(Clone, Default)]
 pub struct Waker(Option<Arc<dyn Fn() + Send + Sync>>);
 
@@ -88,7 +90,7 @@ impl Waker {
         Self(Some(Arc::new(wake)))
     }
 
-    /// Has the agent called again soon.
+    /// Requests that the agent be called again soon.
     pub fn wake(&self) {
         if let Some(wake) = &self.0 {
             wake();
@@ -107,6 +109,6 @@ pub trait Entropy: Send {
     /// 64 random bits.
     ///
     /// # Errors
-    /// The system has none.
+    /// The system has no source of random bits.
     fn random_u64(&mut self) -> io::Result<u64>;
 }

@@ -1,6 +1,6 @@
 //! Catchment's words in types: ids, event flags, units, limits and the ledger.
 //!
-//! Everything above speaks in these types; nothing here does I/O, starts a thread or reads a clock.
+//! All other crates use these types; nothing here does I/O, starts a thread or reads a clock.
 
 pub mod event;
 pub mod ids;

@@ -1,10 +1,9 @@
-//! What one thread counts and others look at while it goes on; the clock and the priorities of
+//! Counters that one thread writes and others read while it runs; the clock and the priorities of
 //! threads.
 //!
 //! [`LiveLedger`]: the ledger's counts; [`FillLevel`]: a bounded queue or pool as two counters, in
-//! and out; [`ThreadTimes`]: the CPU time of named threads. Writers pay a relaxed atomic addition
-//! per batch, never per packet; readers take a snapshot that is consistent only once writers are at
-//! rest.
+//! and out; [`ThreadTimes`]: the CPU time of named threads. Writers do one relaxed atomic addition
+//! per batch, never per packet; a reader's snapshot is consistent only once writers are at rest.
 
 mod clock;
 mod fill;

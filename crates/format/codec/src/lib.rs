@@ -1,16 +1,16 @@
-//! Codecs of columns, framed as Zarr's codecs frame one chunk, so that plain Python reads them.
+//! Codecs of columns, framed as Zarr's codecs frame one chunk, so plain Python can read them.
 //!
 //! | codec | stored bytes |
 //! |---|---|
 //! | none | the raw bytes |
 //! | lz4 | raw size as u32, then one LZ4 block |
-//! | zstd | one Zstandard frame that says its raw size |
+//! | zstd | one Zstandard frame that states its raw size |
 //! | blosc | one chunk of c-blosc 1: byte or bit shuffle, then LZ4 or Zstandard |
 //! | pcodec | one standalone pcodec file |
 //! | for | patched frame of reference, see `docs/spec/for-codec.md` |
 //!
-//! Pure functions from bytes to bytes: no files, no threads, no clock. Which instructions the
-//! processor has is found at run time; it changes speed and never a byte.
+//! Pure functions from bytes to bytes: no files, no threads, no clock. The processor's instruction
+//! sets are detected at run time; they change the speed and never a byte.
 //!
 //! ```
 //! use catchment_codec::*;

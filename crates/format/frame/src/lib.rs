@@ -1,19 +1,20 @@
 //! The frame file: encoding and decoding without I/O of its own.
 //!
-//! The layout is specified in `docs/spec/frame-file.md`; this crate is its one implementation. It
-//! opens no file and reads no clock: a writer asks [`FrameLayout`] where a frame's columns go and
-//! writes them there itself, a reader brings a [`ReadAt`].
+//! The layout is specified in `docs/spec/frame-file.md`; this crate is its only implementation. It
+//! opens no file and reads no clock: a writer asks [`FrameLayout`] for the positions of a frame's
+//! columns and writes them itself, a reader supplies a [`ReadAt`].
 //!
 //! | to do | use |
 //! |---|---|
 //! | begin a file | [`FileHeader::encode`] |
-//! | write a frame | [`ColumnEncoder`], [`FrameLayout`], [`BlockChecksums`]; [`write_frame`] where speed is no matter |
+//! | write a frame | [`ColumnEncoder`], [`FrameLayout`], [`BlockChecksums`]; [`write_frame`] if speed does not matter |
 //! | close a file | [`TocBuilder`] |
 //! | read | [`FileReader`] |
-//! | close what a killed writer left | [`repair`](fn@repair) |
+//! | close a file that a killed writer left | [`repair`](fn@repair) |
 //!
-//! Whatever a file says is checked before it is believed: no size from a file is allocated, and no
-//! count is looped over, before it was compared with the file's own length and the limits below.
+//! Everything in a file is checked before it is used: no size from a file is allocated, and no
+//! count is looped over, before it has been compared with the file's own length and the limits
+//! below.
 //!
 //! ```
 //! use catchment_frame::*;
@@ -166,9 +167,9 @@ pub use walk::{Skipped, SkippedReason, is_zero_between};
 pub const VERSION_MAJOR: u16 = 1;
 /// Minor version of the format that this crate writes.
 pub const VERSION_MINOR: u16 = 3;
-/// Files, frames and the trailer stand on multiples of this.
+/// Files, frames and the trailer are aligned to this.
 pub const BLOCK_BYTES: u64 = catchment_model::limits::DISK_ALIGN_BYTES as u64;
-/// Columns stand on multiples of this within their frame.
+/// Columns are aligned to this within their frame.
 pub const COLUMN_ALIGN_BYTES: u64 = 64;
 /// Bytes of a file header.
 pub const FILE_HEADER_BYTES_MAX: u64 = 64 * 1024 * 1024;

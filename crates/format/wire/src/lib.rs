@@ -1,9 +1,9 @@
 //! Wire protocols, one file each: pure functions from bytes to fragments and back.
 //!
-//! [`Decoder`] is what all protocols of event sources have in common, [`protocols`] lists them.
+//! [`Decoder`] is the common interface of all protocols of event sources, [`protocols`] lists them.
 //! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of
 //! continuous channels. [`sequence`]: numbers that wrap, and gaps in those that do not. Nothing
-//! here allocates, panics or loops by a number that came from outside and was not checked.
+//! here allocates, panics, or loops over an unchecked number from outside.
 
 mod decoder;
 mod fuzzing;
@@ -19,7 +19,7 @@ pub use decoder::{
 #[doc(hidden)]
 pub use fuzzing::{fuzz_decoder, fuzz_link, fuzz_packet};
 
-/// The protocols that sources can have.
+/// The protocols that a source can use.
 pub fn protocols() -> [Arc<dyn Protocol>; 1] {
     [Arc::new(hadtu::Hadtu)]
 }

@@ -1,18 +1,17 @@
-//! Files: aligned direct writes with several in flight, positioned reads, and a disk that fails on
-//! purpose.
+//! Files: aligned direct writes with several in flight, positioned reads, and a fault-injecting
+//! disk.
 //!
-//! What a writer thread needs is [`Disk`]: a pool of aligned [`Buffer`]s, positioned writes that
-//! complete later, syncs, and files that are opened, preallocated and finished by helper threads,
-//! so that neither a switch of files nor a slow `fsync` holds the writer up. Three engines stand
-//! behind it: io_uring, plain `pwrite` where io_uring is refused, and a wrapper round either that
-//! fails as a [`FaultPlan`] says, for tests. Readers use [`ReadFile`], repair uses [`EditFile`],
-//! and what is little and read at once goes through the [`PageCache`].
+//! A writer thread uses [`Disk`]: a pool of aligned [`Buffer`]s, positioned writes that complete
+//! later, syncs, and files that helper threads open, preallocate and finish, so that neither a
+//! switch of files nor a slow `fsync` delays the writer. It has three engines: io_uring, plain
+//! `pwrite` if io_uring is refused, and, for tests, a wrapper round either that fails as a
+//! [`FaultPlan`] specifies. Readers use [`ReadFile`], repair uses [`EditFile`], and small data that
+//! are read back at once go through the [`PageCache`].
 //!
 //! Invariants:
-//! - A [`Disk`] creates files, it never opens an existing one: nothing recorded is ever
-//!   overwritten.
-//! - Every operation accepted gives exactly one [`Completion`], whatever the disk does.
-//! - A buffer is in the caller's hands, in one write, or free: an error returns it to the pool.
+//! - A [`Disk`] creates files and never opens an existing one: recorded data are never overwritten.
+//! - Every accepted operation gives exactly one [`Completion`], whatever the disk does.
+//! - A buffer is held by the caller, in one write, or free: an error returns it to the pool.
 //! - In steady state a write allocates nothing, and one call of [`Disk::poll`] makes at most one
 //!   `io_uring_enter`.
 //!

@@ -10,12 +10,12 @@
 //!                      devices.rs: control-record, control-emulate ──► node/recorder, node/emulator
 //! ```
 //!
-//! The data's threads know nothing of this crate: it reads their counters, and starts and stops
+//! The data threads do not depend on this crate: it reads their counters, and starts and stops
 //! them. Nothing here waits for a client, and the control thread never blocks.
 //!
 //! Limits: 512 connections (64 from one address), 100 streams (16), 1,000 tokens and sessions,
-//! bodies of 64 KiB (4 MiB for a configuration), 10,000 lines of log, five audit files of 8 MiB,
-//! 1,000 audit lines that wait.
+//! bodies of 64 KiB (4 MiB for a configuration), 10,000 log lines, five audit files of 8 MiB, 1,000
+//! waiting audit lines.
 
 mod actions;
 pub mod api;

@@ -1,9 +1,9 @@
-//! Emulated detectors whose every byte can be proved.
+//! Emulated detectors whose every byte can be verified.
 //!
-//! [`Emulator`] sends what the boards of a detector would send: hadtu packets on UDP, one port per
-//! source. What a fragment holds is a pure function of seed, source and event ([`Content`]), so
-//! that a reader can compute every recorded byte again. Faults are made on request, drawn from the
-//! same seed, and reported exactly ([`EmulatorReport`]).
+//! [`Emulator`] sends the packets of a detector's boards: hadtu packets on UDP, one port per
+//! source. The content of a fragment is a pure function of seed, source and event ([`Content`]), so
+//! a reader can recompute every recorded byte. Faults are injected on request, drawn from the same
+//! seed, and reported exactly ([`EmulatorReport`]).
 //!
 //! [`LinkEmulator`] does the same for continuous channels, whose samples are a pure function of
 //! seed, channel and sample number ([`ChannelContent`]).

@@ -1,12 +1,12 @@
 //! Columns encoded by agents.
 //!
-//! The columns of a frame are independent of each other: they go into a pool one after the other,
-//! are encoded by its agents, as many at a time as there are, and come out in the order in which
-//! they went in. What is under way is bounded in bytes, and all memory is used again: once the pool
-//! has met its largest columns nothing is allocated.
+//! The columns of a frame are independent of each other: they are submitted to a pool one after
+//! another, its agents encode as many at a time as there are agents, and they come out in the order
+//! of submission. Work in progress is bounded in bytes, and all memory is reused: once the pool has
+//! seen its largest columns, it allocates nothing.
 //!
-//! A column says itself how its raw bytes are gathered ([`Column`]), and may look at them while
-//! they are in the cache, which is how trends are computed without reading anything twice.
+//! A column gathers its own raw bytes ([`Column`]), and may examine them while they are in the
+//! cache, so trends are computed without reading anything twice.
 //!
 //! ```
 //! use catchment_agent::Agent;

@@ -1,12 +1,13 @@
 //! Recorded runs on disk: open, read, verify, repair and audit them.
 //!
 //! A [`Run`] is a folder of frame files, or one of them, read as one sequence of events. It reads
-//! whatever is there: closed files by their TOC, others by walking from frame to frame, so that a
+//! any state of the files: closed ones by their TOC, others by walking from frame to frame, so a
 //! run whose recorder was killed reads as well as one that ended. [`verify`] checks every checksum,
-//! [`audit`] recomputes the ledger from the columns, [`repair`] closes what a killed recorder left.
+//! [`audit`] recomputes the ledger from the columns, [`repair`] closes the files of a killed
+//! recorder.
 //!
-//! Everything a file says is checked before it is believed; what is wrong comes back as a
-//! [`StorageError`] that names file, frame, column and source.
+//! Everything in a file is checked before it is used; errors are [`StorageError`]s that name file,
+//! frame, column and source.
 
 mod ahead;
 mod audit;

@@ -1,28 +1,29 @@
-//! What arrived of a source's fragments, and when.
+//! Which parts of a source's fragments arrived, and when.
 
 use std::collections::BTreeMap;
 
-/// The fragments of which anything arrived at a recorder, by their index in what the source sent.
+/// The fragments of which at least one part arrived at a recorder, by their index among the
+/// source's sent fragments.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     of: BTreeMap<usize, Arrival>,
-    /// When fragments were whole, in the order of time, with their indices.
+    /// When fragments became whole, in order of time, with their indices.
     pub whole: Vec<(u64, usize)>,
 }
 
-/// What arrived of a fragment.
+/// The arrival of one fragment.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// When the first part arrived.
+    /// When its first part arrived.
     pub first_ns: u64,
-    /// When it was whole.
+    /// When it became whole.
     pub whole_ns: Option<u64>,
     /// Whether each part has arrived.
     parts: Vec<bool>,
 }
 
 impl Arrivals {
-    /// A part of a fragment, of so many, arrives.
+    /// Records the arrival of one of a fragment's parts.
     pub fn add(&mut self, index: usize, (part, parts): (usize, usize), now_ns: u64) {
         let arrival = self.of.entry(index).or_insert_with(|| Arrival {
             first_ns: now_ns,
@@ -36,12 +37,12 @@ impl Arrivals {
         }
     }
 
-    /// What arrived of a fragment, if anything did.
+    /// The arrival of a fragment, if any part arrived.
     pub fn of(&self, index: usize) -> Option<&Arrival> {
         self.of.get(&index)
     }
 
-    /// All of them, by their index.
+    /// All arrivals, by fragment index.
     pub fn all(&self) -> impl Iterator<Item = (usize, &Arrival)> {
         self.of.iter().map(|(&index, arrival)| (index, arrival))
     }

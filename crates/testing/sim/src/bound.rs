@@ -1,19 +1,18 @@
-//! The lower bound: what arrived in time is in a file, unless memory or the disk refused it, or
-//! something happened to the run that says otherwise.
+//! The lower bound: every fragment that arrived in time is in a file, unless memory or the disk
+//! refused it, or an event in the run exempts it.
 //!
-//! A fragment *must be recorded* if it was whole within half a time-out of the first fragment of
-//! its event or of a later one, and of its own first part, behind the begin of the run, and within
-//! two time-outs of that
+//! A fragment *must be recorded* if it was whole after the beginning of the run and within half a
+//! time-out both of the first fragment of its event or of a later one, and of its own first part;
+//! and if, within two time-outs of that,
 //!
-//! - no agent was stopped or flooded, the run was neither paused nor ended, and no numbers began
-//!   anew;
-//! - its source had delivered before, less than half a time-out before the event's first fragment,
-//!   a number no further away than is waited for; and more than half of the sources were there;
-//! - what had arrived within a time-out was less than a quarter of what may wait;
-//! - and, where incomplete events are dropped, all of this holds for all required sources.
+//! - no agent was stopped or flooded, the run neither paused nor ended, and no numbers restarted;
+//! - its source had delivered, less than half a time-out before the event's first fragment, a
+//!   number no further away than events wait for; and more than half of the sources were present;
+//! - the data that arrived within a time-out were less than a quarter of what may wait;
+//! - and, if incomplete events are dropped, all of this holds for all required sources.
 //!
-//! Of each source no more of these may be missing than its ledger says memory or the disk refused;
-//! and these refuse nothing unless memory was spent, or the disk did something wrong.
+//! No more of a source's required fragments may be missing than its ledger attributes to memory or
+//! the disk; and these refuse nothing unless memory was spent, or the disk failed.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -28,8 +27,8 @@ use crate::recorded::Recorded;
 use crate::recorder::Life;
 use crate::world::Outcome;
 
-/// Checks that what must be recorded of a life that was not cut short is recorded. Returns how many
-/// fragments must be.
+/// Checks that the required fragments of a life that was not cut short are recorded. Returns how
+/// many are required.
 ///
 /// # Errors
 /// The first fragment that is missing, or a refusal without a reason.
@@ -39,7 +38,7 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
     let forged = |(index, source): (usize, &crate::plan::SourcePlan)| {
         !source.in_parts && !outcome.sent.sources[index].corrupted.is_empty()
     };
-    // Numbers that nobody sent, or that do not fit to the others', may take others' places.
+    // Numbers that no source sent, or that do not match the others', may take others' places.
     if plan.case.faults.has(Fault::Misnumber) || plan.sources.iter().enumerate().any(forged) {
         return Ok(0);
     }
@@ -47,7 +46,7 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
     let bound = Bound::new(outcome, life);
     let drops = plan.config.build.incomplete == IncompletePolicy::Drop;
     for (source, arrivals) in life.arrivals.iter().enumerate().take(plan.sources.len()) {
-        // What is refused of one source leaves the others' events incomplete.
+        // If fragments of one source are refused, the others' events remain incomplete.
         let of_refused = match drops {
             true => &life.last.ledger.sources[..plan.sources.len()],
             false => &life.last.ledger.sources[source..=source],
@@ -79,7 +78,7 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
 /// Memory and the disk refuse nothing without a reason.
 fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
     let total = life.last.ledger.total();
-    // Where there is no room, or the next file takes its time, nothing fails.
+    // A lack of space, or a slow next file, is not a failure of the disk.
     let is_short =
         [Fault::Full, Fault::Slow].into_iter().any(|one| outcome.plan.case.faults.has(one));
     if life.disk.is_empty() && !is_short && total[Entry::FragmentsDiscardedDisk] > 0 {
@@ -100,21 +99,21 @@ fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
     Ok(())
 }
 
-/// What must be recorded of a life.
+/// The required fragments of a life.
 struct Bound<'a> {
     outcome: &'a Outcome,
     life: &'a Life,
     timeout_ns: u64,
-    /// When the first fragment was whole of each event, or of one behind it: which is when the
-    /// recorder begins to wait for it.
+    /// When the first fragment of each event, or of a later event, was whole: the time at which the
+    /// recorder begins to wait for that event.
     first_ns: BTreeMap<u64, u64>,
-    /// By source: when fragments were whole, and the highest event by then.
+    /// By source: when fragments became whole, and the highest event by then.
     reached: Vec<Vec<(u64, u64)>>,
-    /// When parts arrived first, and the bytes of all fragments by then.
+    /// When first parts arrived, and the total bytes of fragments by then.
     bytes: Vec<(u64, u64)>,
-    /// What may wait at most.
+    /// The most that may wait.
     bytes_max: u64,
-    /// Times within which nothing must be recorded.
+    /// Times in which no fragment is required.
     disturbed: Vec<(u64, u64)>,
 }
 
@@ -151,13 +150,13 @@ impl<'a> Bound<'a> {
             *bytes = sum;
         }
         let segments = life.last.fills.iter().find(|fill| fill.name == "segments");
-        // Of the quarter that may wait, a source that is ahead of the others gets a quarter.
+        // A source that is ahead of the others gets a quarter of the quarter that may wait.
         let bytes_max = segments.map_or(0, |fill| fill.capacity) / 4 / 4;
         let disturbed = disturbed(life, &outcome.renumbered_ns);
         Self { outcome, life, timeout_ns, first_ns, reached, bytes, bytes_max, disturbed }
     }
 
-    /// Whether the fragment of a source of an event must be recorded, if incomplete events are.
+    /// Whether a source's fragment of an event must be recorded, if incomplete events are recorded.
     fn must_have(&self, source: usize, trigger: u64) -> bool {
         let Some((sent, arrival, whole_ns)) = self.arrival(source, trigger) else { return false };
         let Some(&first_ns) = self.first_ns.get(&trigger) else { return false };
@@ -176,13 +175,13 @@ impl<'a> Bound<'a> {
             && self.is_put_together(source, arrival.first_ns, whole_ns)
     }
 
-    /// Whether no more of a source's fragments were put together in that time than may be.
+    /// Whether no more of a source's fragments were in assembly at that time than allowed.
     fn is_put_together(&self, source: usize, from_ns: u64, until_ns: u64) -> bool {
         !self.outcome.plan.sources[source].in_parts
             || self.life.arrivals[source].touched_between(from_ns, until_ns) <= OPEN_MAX
     }
 
-    /// Whether an event must be recorded of which all required sources must be there.
+    /// Whether an event must be recorded that needs all required sources.
     fn must_have_event(&self, trigger: u64) -> bool {
         let mut sources = self.outcome.plan.sources.iter().enumerate();
         sources.all(|(index, source)| {
@@ -197,7 +196,7 @@ impl<'a> Bound<'a> {
         Some((&sent.fragments[index], arrival, arrival.whole_ns?))
     }
 
-    /// Whether a source delivered just before, near an event, to which most sources have come.
+    /// Whether a source delivered just before, near an event that most sources have reached.
     fn is_in_step(&self, source: usize, trigger: u64, (begun_ns, whole_ns): (u64, u64)) -> bool {
         let build = &self.outcome.plan.config.build;
         let last = |source: usize| self.last_before(source, whole_ns);
@@ -211,7 +210,7 @@ impl<'a> Bound<'a> {
         was_there && 2 * near.count() > count
     }
 
-    /// When a source last delivered before that, and the highest event that it had delivered.
+    /// When a source last delivered before that time, and the highest event that it had delivered.
     fn last_before(&self, source: usize, ns: u64) -> Option<(u64, u64)> {
         let reached = &self.reached[source];
         reached[..reached.partition_point(|(at, _)| *at < ns)].last().copied()
@@ -226,7 +225,7 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// Times in which something happened to the run or to its agents.
+/// Times of disturbances of the run or its agents.
 fn disturbed(life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)> {
     let mut all = life.stalls.clone();
     all.extend(renumbered_ns.iter().map(|&ns| (ns, ns)));
@@ -245,9 +244,9 @@ fn disturbed(life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)> {
     all
 }
 
-/// Fragments of a source that are put together at a time, at most.
+/// The most fragments of a source in assembly at a time.
 const OPEN_MAX: usize = 15;
-/// How long agents take for what has arrived.
+/// How long agents take to process arrivals.
 const SLACK_NS: u64 = 100_000_000;
-/// When a run has begun, or goes on, that is to do so between two events.
+/// When a run that is to begin, or resume, between two events has done so.
 const BEGINS_WITHIN_NS: u64 = 300_000_000;

@@ -8,10 +8,10 @@ use catchment_frame::crc32c;
 
 use crate::walk::{WalkedFile, WalkedFrame, covered, u16_at, u32_at, u64_at};
 
-/// Checks what a file says of its own frames.
+/// Checks a file's statements about its own frames.
 ///
 /// # Errors
-/// The first thing that the frames contradict.
+/// The first statement that the frames contradict.
 pub fn check(file: &WalkedFile) -> Result<(), String> {
     let (mut from, mut before) = (0, 0);
     for (index, (until, checkpoint)) in file.checkpoints.iter().enumerate() {
@@ -32,7 +32,8 @@ pub fn check(file: &WalkedFile) -> Result<(), String> {
     locator(file).map_err(|why| format!("the locator of file {}: {why}", file.index))
 }
 
-/// Compares what a table of contents, or a checkpoint, lists with the frames that it is to list.
+/// Compares the frames listed in a table of contents, or in a checkpoint, with those that it must
+/// list.
 fn listed(contents: &WalkedFrame, frames: &[WalkedFrame]) -> Result<(), String> {
     let header = &contents.header;
     let with_rows = || frames.iter().filter(|frame| frame.rows > 0);
@@ -61,7 +62,7 @@ fn listed(contents: &WalkedFrame, frames: &[WalkedFrame]) -> Result<(), String> 
     lists(contents, frames)
 }
 
-/// What a table of contents says of a frame.
+/// The entry of a frame in a table of contents.
 fn record(frame: &WalkedFrame) -> Vec<u8> {
     let header = &frame.header;
     let mut record = frame.offset.to_le_bytes().to_vec();
@@ -138,7 +139,7 @@ fn list(entry: &[u8], all: &[u8]) -> Result<Vec<u8>, String> {
     Ok(whole.collect())
 }
 
-/// Makes words of differences to the record before, which are zigzag-coded.
+/// Decodes words stored as zigzag-coded differences from the previous record.
 fn unpack(raw: &mut [u8], words: usize) {
     for at in words..raw.len() / 4 {
         let z = u32_at(raw, 4 * at);
@@ -148,7 +149,7 @@ fn unpack(raw: &mut [u8], words: usize) {
     }
 }
 
-/// A slot names a checkpoint that is there, and the newer one the last or the last but one.
+/// A slot names a checkpoint that exists; the newer one names the last or the last but one.
 fn locator(file: &WalkedFile) -> Result<(), String> {
     let Some(slots) = &file.locator else { return Ok(()) };
     let mut newest = 0;

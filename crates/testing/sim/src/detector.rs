@@ -1,9 +1,9 @@
-//! The emulated detector: what its sources send and when, and what of it arrived.
+//! The emulated detector: what its sources send, and when.
 //!
-//! Every event has a *trigger*: the number that nothing on the way can change. What is on the wire
-//! is the trigger's number in the present numbering, in as many bits as the protocol has. Packets
-//! are encoded here, from their protocol's description, so that no mistake of a decoder can hide
-//! behind the same mistake of its encoder.
+//! Every event has a *trigger*: a number that no fault changes. The wire carries the trigger's
+//! number in the present numbering, in as many bits as the protocol has. Packets are encoded here,
+//! from their protocol's description, so a defect of a decoder cannot hide behind the same defect
+//! of its encoder.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,19 +13,19 @@ use catchment_test_protocol as test_protocol;
 
 use crate::plan::{Plan, SourcePlan};
 
-/// A packet, and what it brings where it arrives as it was sent.
+/// A packet, and the fragments that it delivers if it arrives unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What is on the wire.
+    /// Its bytes on the wire.
     pub bytes: Vec<u8>,
-    /// Indices of the fragments in what its source has sent; none of a link, or of garbage.
+    /// Indices of the fragments among those that its source has sent; empty for links and garbage.
     pub fragments: Range<usize>,
-    /// Which part of its fragment it has, and how many parts that has.
+    /// Which part of its fragment it carries, and the number of parts.
     pub part: (usize, usize),
 }
 
 impl Packet {
-    /// A packet of which nothing is known.
+    /// A packet with no known fragments.
     pub fn unknown(bytes: Vec<u8>) -> Self {
         Self { bytes, fragments: 0..0, part: (0, 1) }
     }
@@ -34,30 +34,30 @@ impl Packet {
 /// A fragment that a source has sent.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFragment {
-    /// The event that it is of.
+    /// Its event.
     pub trigger: u64,
-    /// The event's number as it was sent, less the bits that others do not have.
+    /// The event's number as sent, reduced to the bits that all sources have.
     pub number: u64,
-    /// Counts the numberings that the source has had.
+    /// The index of the numbering that the source had then.
     pub numbering: u32,
     /// When it was sent.
     pub sent_ns: u64,
-    /// Bytes that are recorded of it.
+    /// The bytes of it that are recorded.
     pub bytes: u64,
 }
 
-/// All that a source has sent.
+/// Everything that a source has sent.
 #[derive(Debug, Default)]
 pub struct SentBySource {
     /// Its fragments, in order.
     pub fragments: Vec<SentFragment>,
-    /// Of a link: its slices, in order.
+    /// The slices of a link, in order.
     pub slices: Vec<u64>,
-    /// Which of them have bytes with that hash.
+    /// Indices of the fragments whose bytes have that hash.
     by_hash: BTreeMap<u64, Vec<usize>>,
     /// Packets of the source that arrived with a changed bit.
     pub corrupted: Vec<Vec<u8>>,
-    /// Packets that are none.
+    /// Garbage packets.
     pub garbage: u64,
 }
 
@@ -74,7 +74,7 @@ impl SentBySource {
         self.fragments.push(SentFragment { bytes: bytes.len() as u64, ..fragment });
     }
 
-    /// The index of its fragment of an event.
+    /// The index of a source's fragment of an event.
     pub fn index_of(&self, trigger: u64) -> Option<usize> {
         self.fragments.binary_search_by_key(&trigger, |fragment| fragment.trigger).ok()
     }
@@ -84,7 +84,7 @@ impl SentBySource {
         self.by_hash.get(&hash(bytes)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a packet with a changed bit brought these bytes.
+    /// Whether a packet with a changed bit carried these bytes.
     pub fn is_of_corrupted(&self, bytes: &[u8]) -> bool {
         let has = |packet: &Vec<u8>| {
             bytes.len() <= packet.len() && packet.windows(bytes.len().max(1)).any(|at| at == bytes)
@@ -93,7 +93,7 @@ impl SentBySource {
     }
 }
 
-/// FNV-1a, which is the same everywhere.
+/// FNV-1a, which is the same in every build.
 pub fn hash(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
@@ -103,28 +103,28 @@ pub fn hash(bytes: &[u8]) -> u64 {
     rest.iter().fold(hash, |hash, &byte| step(hash, byte.into()))
 }
 
-/// A source at work.
+/// A running source.
 #[derive(Debug)]
 pub struct SourceState {
     index: u32,
     plan: SourcePlan,
     seed: u64,
     number_mask: u64,
-    /// Packets that it has sent, where they are numbered.
+    /// The number of packets that it has sent, if they are numbered.
     sequence: u64,
     /// Sub-events that wait for others of their packet.
     batch: Vec<Vec<u8>>,
-    /// Fragments that it had sent when the packet began that waits for others.
+    /// The number of fragments it had sent when the waiting packet began.
     batch_from: usize,
-    /// What it sent last.
+    /// The last packets that it sent.
     last: Vec<Packet>,
-    /// What is added to triggers for their number.
+    /// The difference between a trigger and its number.
     number_offset: u64,
     numbering: u32,
 }
 
 impl SourceState {
-    /// A source that begins.
+    /// A source that starts.
     pub fn new(index: usize, plan: &Plan) -> Self {
         Self {
             index: index as u32,
@@ -140,8 +140,8 @@ impl SourceState {
         }
     }
 
-    /// Its numbers begin anew at that trigger: from 0, unless that is so near to where they are
-    /// that it might be a late packet's number.
+    /// Restarts its numbers at that trigger: at 0, unless that is so near to the present number
+    /// that it might be a late packet's.
     pub fn renumber(&mut self, trigger: u64) {
         let number = trigger.wrapping_add(self.number_offset) & self.number_mask;
         let is_far = (NUMBERS_APART..=self.number_mask - NUMBERS_APART).contains(&number);
@@ -150,12 +150,12 @@ impl SourceState {
         self.numbering += 1;
     }
 
-    /// It dies: what it had not sent is gone.
+    /// Stops the source: its unsent sub-events are lost.
     pub fn die(&mut self) {
         self.batch.clear();
     }
 
-    /// Its fragment of an event; the packets that go out now.
+    /// Adds its fragment of an event; returns the packets to send now.
     pub fn fragment(
         &mut self,
         trigger: u64,
@@ -196,7 +196,7 @@ impl SourceState {
         packets
     }
 
-    /// What waits for others of its packet goes out.
+    /// Sends the packet that waits for more sub-events.
     pub fn flush(&mut self) -> Vec<Packet> {
         if self.batch.is_empty() {
             return Vec::new();
@@ -208,12 +208,12 @@ impl SourceState {
         vec![packet]
     }
 
-    /// What it sent last, once more.
+    /// Repeats the last packets sent.
     pub fn again(&self) -> Vec<Packet> {
         self.last.clone()
     }
 
-    /// The payload of an event follows from seed, source and trigger.
+    /// The payload of an event; it follows from seed, source and trigger.
     fn payload(&self, trigger: u64) -> Vec<u8> {
         let mut chance = Random::new(
             self.seed ^ trigger.wrapping_mul(0x1357_9bdf) ^ u64::from(self.index) << 56,
@@ -265,5 +265,5 @@ impl SourceState {
     }
 }
 
-/// How far the numbers before and after a restart are apart: more than a window.
+/// How far apart the numbers before and after a restart are: more than a window.
 const NUMBERS_APART: u64 = 8_192;

@@ -1,5 +1,5 @@
-//! What can go wrong in a run, by kind. A run has a set of kinds, drawn from its seed: some of
-//! them, never all, so that no fault hides another (swarm testing).
+//! The faults of a run, by kind. A run has a set of kinds, drawn from its seed: some of them, never
+//! all, so that no fault hides another (swarm testing).
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,27 +17,27 @@ named! {
         Duplicate = "duplicate",
         /// The network delivers packets in another order.
         Reorder = "reorder",
-        /// The network is slow for a while: packets of one source come late, all of them.
+        /// The network is slow for a while: all packets of one source are late.
         Delay = "delay",
         /// The network changes bits.
         Corrupt = "corrupt",
         /// The buffers before the recorder hold few packets.
         SmallBuffer = "small-buffer",
-        /// A source dies, and is back later.
+        /// A source dies and returns later.
         Die = "die",
         /// A source sends events before the others do.
         Ahead = "ahead",
-        /// A source is there and sends nothing for a while.
+        /// A source is present but sends nothing for a while.
         Silent = "silent",
-        /// A source sends far too much: what it sent before, and garbage.
+        /// A source sends far too much: repeated packets and garbage.
         Flood = "flood",
-        /// All sources begin their numbers anew.
+        /// All sources restart their numbers.
         Renumber = "renumber",
-        /// One source begins its numbers anew, and does not fit to the others.
+        /// One source restarts its numbers and no longer matches the others.
         Misnumber = "misnumber",
-        /// A link's clock is set back, or ahead.
+        /// A link's clock is set back or ahead.
         Clock = "clock",
-        /// Sources go on sending while the run is ended.
+        /// Sources continue to send while the run is being ended.
         SendOn = "send-on",
         /// The run is paused for a while.
         Pause = "pause",
@@ -63,29 +63,29 @@ named! {
         TextError = "text-error",
         /// The disk is full for a while.
         Full = "full",
-        /// Writes are reported as done, and parts are missing.
+        /// Writes are reported as complete, but parts are missing.
         Torn = "torn",
-        /// Writes go somewhere else.
+        /// Writes go to the wrong place.
         Misdirected = "misdirected",
-        /// A bit is flipped in what was written.
+        /// A bit of the written data is flipped.
         Flip = "flip",
-        /// The power fails, and the recorder begins again.
+        /// The power fails, and the recorder restarts.
         Crash = "crash",
-        /// The recorder is killed, and begins again.
+        /// The recorder is killed and restarts.
         Kill = "kill",
     }
 }
 
-/// Kinds of faults.
+/// A set of kinds of faults.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults(u64);
 
 impl Faults {
-    /// No kind.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Every fifth kind, about: more would hide each other, and leave little to be recorded. None
-    /// for every sixteenth seed.
+    /// About every fifth kind: more would hide each other, and leave little to record. None for
+    /// every sixteenth seed.
     pub fn of_seed(seed: u64) -> Self {
         let mut chance = Random::new(seed ^ 0xfa17);
         let share = [0, 30, 50, 50, 100, 100, 150, 150, 150, 200, 200, 250, 300, 400, 500, 600];
@@ -94,24 +94,24 @@ impl Faults {
         drawn.fold(Self::NONE, Self::with)
     }
 
-    /// These and another one.
+    /// This set with one more kind.
     #[must_use]
     pub fn with(self, fault: Fault) -> Self {
         Self(self.0 | 1 << fault as u32)
     }
 
-    /// These but for one.
+    /// This set without one kind.
     #[must_use]
     pub fn without(self, fault: Fault) -> Self {
         Self(self.0 & !(1 << fault as u32))
     }
 
-    /// Whether that kind is among them.
+    /// Whether the set contains that kind.
     pub fn has(self, fault: Fault) -> bool {
         self.0 & 1 << fault as u32 != 0
     }
 
-    /// All of them.
+    /// All kinds in the set.
     pub fn iter(self) -> impl Iterator<Item = Fault> {
         Fault::ALL.iter().copied().filter(move |&fault| self.has(fault))
     }

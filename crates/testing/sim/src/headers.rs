@@ -1,5 +1,4 @@
-//! What frames say of what they hold: ranges of times and keys, and of each event its time and
-//! flags.
+//! Frame headers and rows: ranges of times and keys, and the time and flags of each event.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,7 +14,7 @@ use crate::world::Outcome;
 /// Checks the ranges in the header of a frame of events.
 ///
 /// # Errors
-/// A range that is not that of the rows.
+/// A range that does not match the rows.
 pub fn check_ranges(frame: &WalkedFrame, rows: &[WalkedRow]) -> Result<(), String> {
     let times = || rows.iter().map(|row| row.time_ns);
     let keys = || rows.iter().map(|row| row.key);
@@ -57,11 +56,11 @@ pub fn check_samples(
     Ok(())
 }
 
-/// Checks a row's flags, and that its time is when the first of its fragments arrived. Of fragments
-/// that may be forged nothing is known; several `triggers` may fit where fragments are empty.
+/// Checks a row's flags, and that its time is when the first of its fragments arrived. Nothing is
+/// known of fragments that may be forged; several `triggers` may fit empty fragments.
 ///
 /// # Errors
-/// What is not so.
+/// The first check that failed.
 pub fn check_row(
     (outcome, life): (&Outcome, &Life),
     row: &WalkedRow,
@@ -76,14 +75,14 @@ pub fn check_row(
         .any(|(index, source)| source.role == SourceRole::Required && !is_there(index));
     let reasons = (row.flags & REASONS).count_ones();
     let of_parts = fragments.iter().filter(|(source, ..)| sources[*source].in_parts).count();
-    // Whole sub-events have a tag, which the protocol of parts does not have.
+    // Whole sub-events have a tag; the protocol of parts has none.
     let is_mixed = of_parts > 0 && of_parts < fragments.len();
     let expected = u32::from(is_incomplete) | if is_mixed { TAG_MISMATCH } else { 0 };
     if row.flags & !REASONS != expected || reasons > u32::from(is_incomplete) {
         let (key, flags) = (row.key, row.flags);
         return Err(format!("event {key}: its flags are {flags:#b}, expected {expected:#b}"));
     }
-    // From when on, and until when, the first of them arrived, whichever event it is.
+    // The earliest and the latest time at which the first of them arrived, whichever event it is.
     let (mut earliest, mut latest) = (u64::MAX, u64::MAX);
     for (source, _, candidates) in fragments {
         let whole_ns = |fragment: &SentFragment| {
@@ -105,21 +104,22 @@ pub fn check_row(
     Ok(())
 }
 
-/// When what arrived at that time is taken at the latest: soon, or after the stalls that it meets.
+/// When data that arrived at that time are processed at the latest: soon, or after the stalls in
+/// between.
 fn latest_ns(life: &Life, arrived_ns: u64) -> u64 {
     let mut stalls = life.stalls.clone();
     stalls.sort_unstable();
     let mut latest_ns = arrived_ns + SLACK_NS;
     for (from_ns, until_ns) in stalls {
-        // What has piled up in a stall takes a while.
+        // Data that pile up in a stall take a while to process.
         let is_met = from_ns <= latest_ns && arrived_ns <= until_ns + S;
         latest_ns = if is_met { latest_ns.max(until_ns + S) } else { latest_ns };
     }
     latest_ns
 }
 
-/// How long agents take for what has arrived at most, where none of them is stopped.
+/// The longest time that agents take to process arrivals if none of them is stopped.
 const SLACK_NS: u64 = 100 * MS;
-/// Why an event was closed that is incomplete: timed out, overtaken, or the run ended.
+/// Why an incomplete event was closed: timed out, overtaken, or the run ended.
 const REASONS: u32 = 0b10_0110;
 const TAG_MISMATCH: u32 = 1 << 3;

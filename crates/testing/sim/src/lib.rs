@@ -1,26 +1,26 @@
-//! The simulator: a recorder's agents, as they are in production, in one thread and in virtual
-//! time, from one seed, over a detector, a network, a disk and a power supply that fail; and an
-//! oracle that knows what was sent and looks at what was recorded.
+//! The simulator: a recorder's production agents in one thread and in virtual time, from one seed,
+//! with a detector, a network, a disk and a power supply that fail; and an oracle that knows what
+//! was sent and checks what was recorded.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`fault`] | kinds of faults; which of them a seed has |
+//! | [`fault`] | kinds of faults; those that a seed has |
 //! | [`plan`] | the detector, the configuration and the rates that a seed makes |
-//! | [`schedule`] | what happens from outside, and when |
+//! | [`schedule`] | external events and their times |
 //! | [`detector`] | what sources send, and what was sent |
-//! | [`arrivals`] | what arrived of it, and when |
-//! | [`links`] | what links of channels send |
-//! | [`recorder`] | the agents, and what wakes them |
-//! | [`world`] | the run: clock, network, what happens |
-//! | [`walk`] | frame files as the specification has them |
+//! | [`arrivals`] | the parts of fragments that arrived, and when |
+//! | [`links`] | what channel links send |
+//! | [`recorder`] | the agents and their wake-ups |
+//! | [`world`] | the run: clock, network, actions |
+//! | [`walk`] | a reader of frame files written from the specification |
 //! | [`contents`] | tables of contents, checkpoints and locators, compared with the frames |
 //! | [`headers`] | ranges, times and flags, compared with what was sent |
-//! | [`bound`] | what must be recorded |
-//! | [`recorded`] | what the files hold, compared with what was sent |
-//! | [`oracle`] | what must be true of a run |
-//! | [`readers`] | what repair, audit and verify make of the files |
-//! | [`shrink`] | a failing run made smaller |
-//! | [`trace`] | what happened |
+//! | [`bound`] | the fragments that must be recorded |
+//! | [`recorded`] | the contents of the files, compared with what was sent |
+//! | [`oracle`] | the rules that every run must obey |
+//! | [`readers`] | the results of repair, audit and verify |
+//! | [`shrink`] | reduces a failing run |
+//! | [`trace`] | the recorded history of a run |
 //!
 //! Everything follows from the [`plan::Case`]: one case, one trace, byte for byte.
 
@@ -54,36 +54,36 @@ use crate::fault::Fault;
 use crate::plan::{Case, Plan};
 use crate::trace::Trace;
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Debug)]
 pub struct Report {
-    /// The rule that does not hold, if there is one.
+    /// The rule that was broken, if any.
     pub failure: Option<String>,
     /// How often each kind of fault happened.
     pub happened: BTreeMap<Fault, u64>,
-    /// What became of fragments and samples.
+    /// Counts of fragments and samples.
     pub fragments: Fragments,
-    /// What the ledgers say became of packets and fragments.
+    /// The ledgers' counts of packets and fragments.
     pub ledger: SourceLedger,
-    /// What happened.
+    /// The history of the run.
     pub trace: Trace,
-    /// What the files hold, where the run is traced.
+    /// The contents of the files, if the run is traced.
     pub files: String,
 }
 
 /// Fragments, and slices of channels.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fragments {
-    /// That were sent.
+    /// Sent.
     pub sent: u64,
-    /// That the lower bound says must be in files; fragments alone.
+    /// Required in files by the lower bound; fragments only.
     pub required: u64,
-    /// That are in files.
+    /// Found in files.
     pub recorded: u64,
 }
 
 impl Fragments {
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.required += other.required;
@@ -98,7 +98,7 @@ impl std::fmt::Display for Fragments {
     }
 }
 
-/// Runs a case and looks at it.
+/// Runs a case and checks it.
 pub fn simulate(case: Case, is_traced: bool) -> Report {
     let plan = Plan::of(case);
     match world::run(&plan, is_traced) {
@@ -132,7 +132,7 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
     }
 }
 
-/// What `f` returns, or what it says when it panics.
+/// The result of `f`, or its message if it panics.
 fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

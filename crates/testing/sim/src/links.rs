@@ -1,7 +1,7 @@
 //! Emulated channel links: what they send, and what their samples are.
 //!
-//! A sample's value follows from seed, link, channel and the sample's number, so that whoever finds
-//! one in a file knows what it must be. Packets are encoded here from docs/spec/link.md.
+//! A sample's value follows from seed, link, channel and the sample's number, so any sample found
+//! in a file can be checked. Packets are encoded here from docs/spec/link.md.
 
 use catchment_fixtures::Random;
 use catchment_frame::Dtype;
@@ -14,9 +14,9 @@ use crate::detector::Packet;
 pub struct LinkPlan {
     /// Its channels.
     pub channels: Vec<ChannelPlan>,
-    /// Nanoseconds of a slice.
+    /// Length of a slice in nanoseconds.
     pub slice_ns: u64,
-    /// Channels in one packet.
+    /// Channels per packet.
     pub channels_per_packet: usize,
 }
 
@@ -35,7 +35,7 @@ impl ChannelPlan {
         self.dtype.bytes_of(1).expect("a number")
     }
 
-    /// The rate in the node's words.
+    /// The rate as the node's type.
     pub fn sample_rate(&self) -> SampleRate {
         SampleRate::new(self.rate.0, self.rate.1).expect("a rate")
     }
@@ -51,9 +51,9 @@ impl ChannelPlan {
     }
 }
 
-/// The bytes of a sample, of which short types have the first.
+/// The bytes of a sample; short types use the first of them.
 pub fn sample(seed: u64, (link, channel): (usize, usize), number: u64) -> [u8; 8] {
-    // Some channels say the same for long.
+    // Some channels keep the same value for long.
     if !channel.is_multiple_of(2) {
         return (number / 64).to_le_bytes();
     }
@@ -62,7 +62,7 @@ pub fn sample(seed: u64, (link, channel): (usize, usize), number: u64) -> [u8; 8
     Random::new(seed).next_u64().to_le_bytes()
 }
 
-/// A link at work.
+/// A running link.
 #[derive(Debug)]
 pub struct LinkState {
     index: usize,
@@ -73,17 +73,17 @@ pub struct LinkState {
 }
 
 impl LinkState {
-    /// A link that begins.
+    /// A link that starts.
     pub fn new(index: usize, plan: &LinkPlan, seed: u64) -> Self {
         Self { index, plan: plan.clone(), seed, sequence: 0, last: Vec::new() }
     }
 
-    /// It dies, and will count its packets anew.
+    /// Stops the link; its packet numbers will restart.
     pub fn die(&mut self) {
         self.sequence = 0;
     }
 
-    /// What it sent last, once more.
+    /// Repeats the last packets sent.
     pub fn again(&self) -> Vec<Packet> {
         self.last.clone()
     }

@@ -1,4 +1,4 @@
-//! `make sim`: seeds until it is stopped, over all cores, or one seed.
+//! `make sim`: seeds until it is stopped, on all cores, or one seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ catchment-sim [SEED] [OPTIONS]
   --as-it-is       do not make a failing run smaller
   --threads N      as many seeds at once as that";
 
-/// How often the rate is shown.
+/// How often the rate is printed.
 const SHOWN_EVERY: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
@@ -43,8 +43,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A panic is a failure of its run, and is shown with it. Where it was is shown here, and once: a
-/// failing run is simulated many times to make it smaller.
+/// A panic is a failure of its run and is printed with it. Its location is printed here, and only
+/// once: a failing run is simulated many times to reduce it.
 fn show_each_panic_once() {
     let shown = Mutex::new(BTreeSet::new());
     std::panic::set_hook(Box::new(move |panic| {
@@ -84,7 +84,7 @@ fn one(options: &Options, case: Case) -> ExitCode {
     }
 }
 
-/// Shows a failing run, and the smallest one like it.
+/// Prints a failing run, and the smallest one like it.
 fn show(options: &Options, case: Case, why: String) {
     println!("seed {case}: {why}");
     if !options.keeps_size {
@@ -93,7 +93,7 @@ fn show(options: &Options, case: Case, why: String) {
     }
 }
 
-/// What threads have found.
+/// The results of all threads.
 #[derive(Default)]
 struct Found {
     happened: BTreeMap<Fault, (u64, u64)>,
@@ -111,7 +111,7 @@ impl Found {
         }
         self.fragments.add(&report.fragments);
         self.ledger.add(&report.ledger);
-        // In any order of the seeds.
+        // Threads finish their seeds in any order.
         self.hash = self.hash.wrapping_add(report.trace.hash());
         if report.failure.is_some() {
             self.failed.push(seed);

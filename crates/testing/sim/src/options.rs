@@ -1,38 +1,38 @@
-//! What is asked for: on the command line, and in the file of kept seeds.
+//! Options of the command line and of the file of kept seeds.
 
 use crate::fault::Faults;
 use crate::plan::Case;
 
-/// A case, or many, and what is shown of them.
+/// A case, or many, and the output to print.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The seed, or the first of several.
     pub seed: Option<u64>,
-    /// How many.
+    /// How many seeds.
     pub seeds: Option<u64>,
-    /// The kinds of faults, where they are not the seed's.
+    /// The kinds of faults, if they are not the seed's.
     pub faults: Option<Faults>,
-    /// No more sources than these.
+    /// The maximum number of sources.
     pub sources_max: Option<u32>,
-    /// No more events than these.
+    /// The maximum number of events.
     pub events_max: Option<u64>,
-    /// Whether the story of the run is told.
+    /// Whether the history of the run is printed.
     pub is_traced: bool,
-    /// Whether the trace's hash is shown.
+    /// Whether the trace's hash is printed.
     pub shows_hash: bool,
-    /// Whether the first failing seed is the last.
+    /// Whether to stop at the first failing seed.
     pub ends_at_first: bool,
-    /// Whether a failing run is left as it is.
+    /// Whether a failing run is not reduced.
     pub keeps_size: bool,
-    /// How many seeds at once.
+    /// How many seeds run at once.
     pub threads: usize,
 }
 
 impl Options {
-    /// Reads arguments; several may stand in one, as in `SEED="7 --events 3"`.
+    /// Reads arguments; one argument may contain several, as in `SEED="7 --events 3"`.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// The argument that cannot be read.
     pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             seed: None,

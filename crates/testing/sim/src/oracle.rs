@@ -1,8 +1,8 @@
-//! What must be true of a run that has ended, whatever went wrong in it.
+//! The rules that every ended run must obey, whatever went wrong in it.
 //!
-//! The oracle knows what the detector sent, and reads the files by a walk of its own (`walk.rs`).
-//! What the node says of itself (its ledger, its tables of contents, what its readers find) is
-//! compared with that, never taken for it.
+//! The oracle knows what the detector sent, and reads the files with its own reader (`walk.rs`).
+//! The node's statements about itself (its ledger, its tables of contents, the results of its
+//! readers) are compared with that, never trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,10 +22,10 @@ use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::world::Outcome;
 
-/// Checks all of a run. Returns how many fragments the lower bound says must be in files.
+/// Checks all of a run. Returns how many fragments must be in files by the lower bound.
 ///
 /// # Errors
-/// The first rule that does not hold, and of what.
+/// The first rule that was broken, and where.
 pub fn check(outcome: &Outcome) -> Result<u64, String> {
     let mut required = 0;
     for (number, life) in outcome.lives.iter().enumerate() {
@@ -35,7 +35,7 @@ pub fn check(outcome: &Outcome) -> Result<u64, String> {
     Ok(required)
 }
 
-/// One life, and what is in its files.
+/// One life, and the contents of its files.
 struct Check<'a> {
     outcome: &'a Outcome,
     life: &'a Life,
@@ -57,7 +57,7 @@ impl<'a> Check<'a> {
         self.life.disk.iter().any(|fault| faults.contains(fault))
     }
 
-    /// Packets with changed bits, of protocols that do not notice, may say anything.
+    /// Packets with changed bits, in protocols without a checksum, may contain anything.
     fn may_be_forged(&self) -> bool {
         let sources = self.outcome.plan.sources.iter().zip(&self.outcome.sent.sources);
         sources.into_iter().any(|(plan, sent)| !plan.in_parts && !sent.corrupted.is_empty())
@@ -84,7 +84,8 @@ impl<'a> Check<'a> {
         Ok(required)
     }
 
-    /// No queue or pool held more than it may, and all of them no more than the budget.
+    /// No queue or pool held more than its capacity, and all of them together no more than the
+    /// budget.
     fn memory(&self) -> Result<(), String> {
         for fill in &self.life.last.fills {
             if fill.highest > fill.capacity {
@@ -94,7 +95,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// What holds at any moment.
+    /// The rules that hold at any moment.
     fn at_any_time(&self) -> Result<(), String> {
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
             let balance = ledger.balance();
@@ -108,8 +109,8 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// The numbers restarted no more often than they did, as far as that is known: sources with
-    /// numbers of their own may be most of those that are heard.
+    /// The recorder counted no more restarts of numbers than happened, if that is known: sources
+    /// with their own numbering may be most of those that are heard.
     fn restarts(&self) -> Result<(), String> {
         let faults = self.outcome.plan.case.faults;
         let has_own =
@@ -132,7 +133,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// How often the numbers of a source went ahead by a window or more, which begins a new epoch.
+    /// How often the numbers of a source jumped ahead by a window or more, which begins a new
+    /// epoch.
     fn jumps(&self) -> u64 {
         let window = self.outcome.plan.config.build.window_events;
         let of_source = |source: usize| {
@@ -144,7 +146,7 @@ impl<'a> Check<'a> {
         (0..self.outcome.plan.sources.len()).map(of_source).max().unwrap_or(0)
     }
 
-    /// What was said to be durable can be read after the power has failed.
+    /// Data reported as durable can be read after the power has failed.
     fn durable_reads_back(&self) -> Result<(), String> {
         if self.has(&[StoreFault::TornWrite, StoreFault::MisdirectedWrite]) {
             return Ok(());
@@ -197,7 +199,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Every packet that came was counted.
+    /// Every packet that arrived was counted.
     fn packets(&self) -> Result<(), String> {
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
             let (arrived, dropped) = self.life.arrived[source];
@@ -214,7 +216,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// What the files hold is what the ledger says, live and in the last table of contents.
+    /// The contents of the files match the ledger, both live and in the last table of contents.
     fn files(&self) -> Result<(), String> {
         if let Some(damage) = self.recorded.damage.first() {
             return Err(format!("cannot be read: {damage}"));
@@ -260,7 +262,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// The total is that of the live ledger, and the frames' increments add up to it.
+    /// The total equals the live ledger, and the sum of the frames' increments.
     fn totals(&self, toc: &BTreeMap<(usize, String), u64>) -> Result<(), String> {
         let in_frames =
             [Entry::FragmentsRecorded, Entry::FragmentBytesRecorded, Entry::FragmentsMissing];
@@ -289,7 +291,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Events are as many as there were, and none counts twice.
+    /// The number of events is right, and none counts twice.
     fn events(&self) -> Result<(), String> {
         let counts = &self.life.last.counts;
         if counts.events_recorded != self.recorded.rows {
@@ -314,8 +316,8 @@ impl<'a> Check<'a> {
         if self.outcome.plan.config.build.incomplete == IncompletePolicy::Drop {
             return Ok(());
         }
-        // Each event has, of each required source, a fragment or a gap. Those that were discarded
-        // because they are too large are in no count of events; all sources have as many of them.
+        // Each event has a fragment or a gap for each required source. Events discarded because
+        // they are too large are in no count of events; all sources have the same number of them.
         let too_large = self.ledger.total()[Entry::FragmentsDiscardedTooLarge];
         let mut expected = (too_large == 0).then_some(events);
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
@@ -345,7 +347,7 @@ impl<'a> Check<'a> {
         self.outcome.plan.sources.get(source).is_some_and(|plan| plan.role == Required)
     }
 
-    /// The verdict is never good while data are lost, and never loss while none is.
+    /// The verdict is never good if data are lost, and never loss if none are.
     fn losses(&self) -> Result<(), String> {
         let balance = self.ledger.balance();
         let lost = balance.lost_data();
@@ -362,14 +364,14 @@ impl<'a> Check<'a> {
         if !lost || has_dropped || has_refused || missed.is_some() {
             return Ok(());
         }
-        // A source with numbers of its own lacks those of the others.
+        // A source with its own numbering lacks the others' events.
         if self.outcome.plan.case.faults.has(Fault::Misnumber) || !self.is_all_recorded() {
             return Ok(());
         }
         Err(format!("loss, and nothing is lost: {balance:?}"))
     }
 
-    /// A fragment of a required source that is not in the files, though events before and after
+    /// A fragment of a required source that is not in the files, although events before and after
     /// it in its numbering are.
     fn missed(&self) -> Option<String> {
         let fragments = &self.recorded.fragments;
@@ -407,7 +409,7 @@ impl<'a> Check<'a> {
     }
 
     /// Whether nothing arrived of an event, nor of so many around it that the numbers may have
-    /// begun anew behind it ([`Self::jumps`]): nobody can tell that it was there.
+    /// restarted after it ([`Self::jumps`]): then nothing shows that it existed.
     fn is_jumped(&self, trigger: u64) -> bool {
         let sources = self.outcome.sent.sources.iter().zip(&self.life.arrivals);
         let arrived: BTreeSet<u64> = sources
@@ -422,8 +424,8 @@ impl<'a> Check<'a> {
         before.zip(behind).is_some_and(|(before, behind)| behind - before >= window / 2)
     }
 
-    /// A sample that is not in the files, though such before and after it are, where clocks go on
-    /// as they should.
+    /// A sample that is not in the files, although samples before and after it are, if clocks run
+    /// normally.
     fn missed_samples(&self) -> Option<String> {
         let faults = self.outcome.plan.case.faults;
         if faults.has(Fault::Clock) || self.life.was_paused {
@@ -436,7 +438,7 @@ impl<'a> Check<'a> {
         None
     }
 
-    /// Whether all samples are in the files that were sent.
+    /// Whether all sent samples are in the files.
     fn are_all_samples_recorded(&self) -> bool {
         let plan = &self.outcome.plan;
         plan.links.iter().enumerate().all(|(link, of_link)| {
@@ -451,7 +453,7 @@ impl<'a> Check<'a> {
                 let samples = |&slice: &u64| of_channel.samples_of(slice, of_link.slice_ns);
                 slices.iter().map(samples).all(is_there)
             };
-            // A part without samples that is late is a loss, too.
+            // A late part without samples is a loss, too.
             let recorded = self.ledger.sources[plan.sources.len() + link][Entry::FragmentsRecorded];
             let parts = slices.len() * of_link.channels.len();
             recorded >= parts as u64
@@ -460,8 +462,8 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// Whether everything is in the files that was to be: all that was sent, but for events that
-    /// are missing as a whole while the run was paused.
+    /// Whether all expected data are in the files: everything sent, except events that are missing
+    /// entirely because the run was paused.
     fn is_all_recorded(&self) -> bool {
         let faults = self.outcome.plan.case.faults;
         let is_paused = faults.has(Fault::Pause);
@@ -487,7 +489,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Faults in spite of which all sources are heard in time.
+/// Faults that do not keep sources from being heard in time.
 const HARMLESS: [Fault; 8] = [
     Fault::Duplicate,
     Fault::SendOn,

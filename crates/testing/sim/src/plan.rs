@@ -1,4 +1,5 @@
-//! What a seed makes of a run: the detector, the recorder's configuration, and the rates of faults.
+//! The plan that follows from a seed: the detector, the recorder's configuration, and the rates of
+//! faults.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,34 +14,34 @@ use catchment_test_protocol as test_protocol;
 use crate::fault::{Fault, Faults};
 use crate::links::{ChannelPlan, LinkPlan};
 
-/// Milliseconds and seconds.
+/// A millisecond in nanoseconds.
 pub const MS: u64 = 1_000_000;
-/// A second.
+/// A second in nanoseconds.
 pub const S: u64 = 1_000 * MS;
-/// Bytes of the longest fragment that goes on over several packets: up to eight chunks.
+/// Bytes of the longest fragment that spans several packets: up to eight chunks.
 pub const PART_FRAGMENT_BYTES_MAX: u64 = 500_000;
 
-/// A run, as it can be asked for again: a seed, and what is left of what it makes.
+/// A replayable run: a seed, and the restrictions on what it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Everything follows from it.
     pub seed: u64,
     /// The kinds of faults that may happen.
     pub faults: Faults,
-    /// No more sources than these.
+    /// The maximum number of sources.
     pub sources_max: u32,
-    /// No more events than these.
+    /// The maximum number of events.
     pub events_max: u64,
 }
 
 impl Case {
-    /// All that the seed makes.
+    /// The unrestricted case of a seed.
     pub fn of(seed: u64) -> Self {
         let (sources_max, events_max) = (u32::MAX, u64::MAX);
         Self { seed, faults: Faults::of_seed(seed), sources_max, events_max }
     }
 
-    /// Random numbers for one purpose: what is left out elsewhere does not change them.
+    /// Random numbers for one purpose, independent of restrictions elsewhere.
     pub fn chance(&self, purpose: &str) -> Random {
         let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -69,13 +70,13 @@ impl std::fmt::Display for Case {
 /// A source of the detector.
 #[derive(Clone, Debug)]
 pub struct SourcePlan {
-    /// Whether its fragments go on over several packets, which are numbered.
+    /// Whether its fragments span several packets, which are numbered.
     pub in_parts: bool,
     /// Whether its words are big-endian.
     pub big_endian: bool,
     /// The longest payload.
     pub payload_bytes_max: u64,
-    /// Events in one packet, where fragments are whole.
+    /// Events in one packet, if fragments are whole.
     pub batch: u64,
     /// How far it is behind the others.
     pub lag_ns: u64,
@@ -90,7 +91,7 @@ impl SourcePlan {
     }
 }
 
-/// What the network does, of a thousand packets.
+/// Faults of the network, per thousand packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetworkPlan {
     /// Packets lost.
@@ -103,18 +104,18 @@ pub struct NetworkPlan {
     pub corrupted: u64,
     /// How long a packet takes.
     pub delay_ns: u64,
-    /// By how much more a packet is late that others overtake.
+    /// The extra delay of overtaken packets.
     pub reorder_ns: u64,
 }
 
-/// All that follows from a case.
+/// Everything that follows from a case.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The case.
     pub case: Case,
     /// The detector's sources.
     pub sources: Vec<SourcePlan>,
-    /// The detector's links, which the ledger numbers behind the sources.
+    /// The detector's links, which follow the sources in the ledger.
     pub links: Vec<LinkPlan>,
     /// Events that the detector has.
     pub events: u64,
@@ -128,17 +129,17 @@ pub struct Plan {
     pub store: StoreTimes,
     /// How many packets the buffers before the recorder hold.
     pub queue_packets: usize,
-    /// Whether the run is begun between two events.
+    /// Whether the run begins between two events.
     pub begins_paused: bool,
     /// The recorder's configuration.
     pub config: RecorderConfig,
 }
 
-/// The time at which all begins.
+/// The time at which everything begins.
 pub const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
-/// How late packets are at most while the network is slow.
+/// The longest delay of packets while the network is slow.
 pub const DELAY_NS_MAX: u64 = 900 * MS;
-/// How long before the others a source sends at most.
+/// The longest time by which a source sends ahead of the others.
 pub const AHEAD_NS_MAX: u64 = 3 * S;
 /// How long the detector sends.
 pub const DURATION_NS: u64 = 10 * S;
@@ -178,7 +179,7 @@ impl Plan {
         };
         let interval_ns = DURATION_NS / events;
         let events = events.min(case.events_max);
-        // Numbers that wrap in the run, and others.
+        // Numbers that wrap during the run, and others.
         let first_number = match chance.index(3) {
             0 => 0,
             1 => (1 << 24) - chance.below(200),
@@ -252,7 +253,7 @@ fn links(case: &Case) -> Vec<LinkPlan> {
     let slice_ns = [50 * MS, 100 * MS, 250 * MS][chance.index(3)];
     let channel = |chance: &mut Random| ChannelPlan {
         dtype: [Dtype::I16, Dtype::F64, Dtype::U8][chance.index(3)],
-        // Also rates of which slices have different numbers of samples, or none.
+        // Includes rates whose slices have different numbers of samples, or none.
         rate: [(256, 1), (1_000, 3), (1, 10), (2_048, 1)][chance.index(4)],
     };
     let link = |_| {
@@ -282,7 +283,7 @@ fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
     config.receive.link_threads = 1 + chance.index(2);
     config.frame.duration_ns = [500 * MS, S, 4 * S][chance.index(3)];
     config.frame.channel_bytes = [4 << 10, 256 << 10][chance.index(2)];
-    // Slices come several times within a time-out, too.
+    // Several slices arrive within a time-out, too.
     config.build.timeout_ns = config.build.timeout_ns.max(6 * links[0].slice_ns);
     let least = config.memory_bytes_min();
     config.memory_bytes = match case.faults.has(Fault::SmallMemory) {
@@ -338,8 +339,8 @@ fn store(case: &Case) -> StoreTimes {
     }
 }
 
-/// How far apart in time events are at most whose packets of one source the faults of a run mix:
-/// whoever configures a recorder knows the network, and allows for as much.
+/// The longest time between events whose packets of one source may be mixed by the faults of a run:
+/// the configuration of a recorder must allow for its network in the same way.
 fn mixed_ns(case: &Case) -> u64 {
     let of = |fault, ns| if case.faults.has(fault) { ns } else { 0 };
     let delayed_ns = of(Fault::Delay, DELAY_NS_MAX) + of(Fault::Ahead, AHEAD_NS_MAX);
@@ -390,7 +391,7 @@ fn config(
     let mut config =
         RecorderConfig::new("".into(), sources.iter().enumerate().map(source).collect());
     config.receive.threads = 1 + chance.index(3);
-    // Packets of a source come several times within a time-out, as the rule of the horizon asks.
+    // Several packets of a source arrive within a time-out, as the horizon's rule requires.
     let batch = sources.iter().map(|source| source.batch).max().unwrap_or(1);
     config.build.timeout_ns = [50 * MS, 200 * MS, S][chance.index(3)].max(6 * batch * interval_ns);
     config.sizes = sizes(case);
@@ -411,7 +412,7 @@ fn config(
     config.write.buffer_count = 3 + chance.index(4);
     config.write.file_bytes = [512 << 10, 2 << 20, 1 << 30][chance.index(3)];
     config.write.file_time_ns = [None, Some(150 * MS), Some(S)][chance.index(3)];
-    // Room for a good many of the longest events: memory is short where that is asked for.
+    // Room for a good number of the longest events: only `small-memory` makes memory short.
     let event_bytes: u64 = sources.iter().map(|source| source.payload_bytes_max).sum();
     config.memory_bytes = config.memory_bytes_min().max(24 << 20) + 32 * event_bytes;
     if case.faults.has(Fault::SmallMemory) {

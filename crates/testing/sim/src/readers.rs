@@ -1,7 +1,6 @@
-//! What the node's readers make of a recorder's files: repair, audit, verify.
+//! The node's readers on a recorder's files: repair, audit, verify.
 //!
-//! Readers open files, and nothing else does here: a life's files are put into a folder of their
-//! own for them.
+//! Readers open real files; nothing else here does: a life's files are copied to a folder for them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,10 +15,10 @@ use crate::recorder::Life;
 use crate::walk::walk;
 use crate::world::Outcome;
 
-/// Checks what readers make of a life's files, of which the oracle knows what is in them.
+/// Checks the readers' results for a life's files, whose contents the oracle knows.
 ///
 /// # Errors
-/// What is wrong.
+/// The first wrong result.
 pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| format!("a folder for readers: {error}"))?;
     let folder = folder.path();
@@ -40,7 +39,7 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
     let run = Run::open(folder).map_err(|error| format!("cannot be opened: {error}"))?;
     let report = match audit(&run) {
         Ok(report) => report,
-        // Its total was among what the disk has not written.
+        // The disk had not written the total.
         Err(_) if disk_lied(life) => return Ok(()),
         Err(error) => return Err(format!("cannot be audited: {error}")),
     };
@@ -48,7 +47,7 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
     let here = recorded.counts.iter().map(|counts| counts[0]).sum::<u64>();
     let counted = life.last.ledger.total()[catchment_model::Entry::FragmentsRecorded];
     let is_good = report.verdict == Verdict::Balanced;
-    // An audit reads no payload: that is for verify.
+    // An audit reads no payload: verify does.
     let is_damaged = here < counted || !recorded.damage.is_empty();
     if is_good && (lost || (is_damaged && verify(&run, |_| ()).is_intact())) {
         return Err(format!("balanced and intact: lost {lost}, {here} of {counted} are there"));
@@ -63,7 +62,7 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
     let is_right = match report.verdict {
         Verdict::Balanced => !lost,
         Verdict::DataLost => lost || !is_well,
-        // A file that could not be closed, or that the list of files does not have.
+        // A file that could not be closed, or that is missing from the list of files.
         Verdict::Incomplete => !is_well,
         Verdict::NotBalanced => disk_lied(life),
     };
@@ -77,7 +76,7 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
     Ok(())
 }
 
-/// What is left after a crash can be repaired and read, and says that it is not whole.
+/// Files left by a crash can be repaired and read, and are reported as not whole.
 fn check_repaired(folder: &Path, life: &Life, recorded: &Recorded) -> Result<(), String> {
     repair(folder).map_err(|error| format!("cannot be repaired: {error}"))?;
     let run = Run::open(folder).map_err(|error| format!("repaired, cannot be opened: {error}"))?;
@@ -86,7 +85,7 @@ fn check_repaired(folder: &Path, life: &Life, recorded: &Recorded) -> Result<(),
     let is_ended = is_ended.is_some_and(crate::walk::WalkedToc::run_ended);
     let is_right = match report.verdict {
         Verdict::DataLost | Verdict::Incomplete => true,
-        // A total that was written, and columns before it that were not.
+        // A total that was written after columns that were not.
         Verdict::NotBalanced => disk_lied(life) || !recorded.damage.is_empty(),
         Verdict::Balanced => false,
     };
@@ -96,7 +95,7 @@ fn check_repaired(folder: &Path, life: &Life, recorded: &Recorded) -> Result<(),
     let mut frames = 0;
     for path in frame_files(folder)? {
         let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
-        // Of a file whose header is gone nothing more is known than before.
+        // Repair learns nothing more about a file whose header is gone.
         frames += walk(&bytes).ok().flatten().map_or(0, |file| file.frames.len());
     }
     let before: usize = recorded.files.iter().map(|file| file.frames.len()).sum();
@@ -120,7 +119,7 @@ fn check_flipped(folder: &Path, chance: &mut Random) -> Result<(), String> {
     let path = &paths[chance.index(paths.len())];
     let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let Some(file) = walk(&bytes)? else { return Ok(()) };
-    // Where neither a column nor a table stands there is padding, of which nobody reads anything.
+    // Outside columns and tables there is padding, which no reader reads.
     let offset = chance.index(bytes.len());
     let Some((frame, column)) = file.column_at(offset as u64) else { return Ok(()) };
     bytes[offset] ^= 1 << chance.below(8);

@@ -1,4 +1,4 @@
-//! What a recorder's files hold, compared with what was sent.
+//! The contents of a recorder's files, compared with what was sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,12 +15,12 @@ use crate::recorder::Life;
 use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, walk};
 use crate::world::Outcome;
 
-/// What a life's files hold, by the oracle's walk.
+/// The contents of a life's files, as the oracle reads them.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// By source: how often each trigger's fragment is there.
+    /// By source: how often each trigger's fragment is present.
     pub fragments: Vec<BTreeMap<u64, u64>>,
-    /// By source: fragments, their bytes, rows that lack one.
+    /// By source: fragments, their bytes, rows without one.
     pub counts: Vec<[u64; 3]>,
     /// Rows.
     pub rows: u64,
@@ -28,7 +28,7 @@ pub struct Recorded {
     pub samples: BTreeMap<(usize, usize), Vec<Range<u64>>>,
     /// What cannot be read.
     pub damage: Vec<String>,
-    /// By source and entry: what the frames' increments add up to.
+    /// By source and entry: the sum of the frames' increments.
     pub increments: BTreeMap<(usize, String), u64>,
     /// The files, by their index.
     pub files: Vec<WalkedFile>,
@@ -55,7 +55,7 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     }
     recorded.files.sort_by_key(|file| file.index);
     let files = std::mem::take(&mut recorded.files);
-    // A write that went somewhere else may have left a whole frame there.
+    // A misdirected write may have left a whole frame there.
     let may_stray = disk_lied(life);
     let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
@@ -92,8 +92,8 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     Ok(recorded)
 }
 
-/// Checks the ledger of a checkpoint: it has at least what frames before it have counted, and no
-/// more than the run's has had at last.
+/// Checks the ledger of a checkpoint: it is at least the sum of the frames before it, and at most
+/// the run's final ledger.
 fn check_ledger(
     life: &Life,
     found: &Result<BTreeMap<(usize, String), u64>, String>,
@@ -124,7 +124,7 @@ fn join(ranges: &mut Vec<Range<u64>>) {
     });
 }
 
-/// A frame's samples must be those that were sent, and as many bytes as it says were recorded.
+/// A frame's samples must be those that were sent, and as many bytes as it counts as recorded.
 fn read_samples(
     outcome: &Outcome,
     file: &WalkedFile,
@@ -179,7 +179,7 @@ fn read_rows(
 ) -> Result<(), String> {
     // By row: the candidates of each fragment, which must be of one event.
     let mut rows: BTreeMap<usize, Vec<(usize, u64, Vec<SentFragment>)>> = BTreeMap::new();
-    // By row: how many fragments there are, forged ones included.
+    // By row: the number of fragments, including forged ones.
     let mut held: BTreeMap<usize, usize> = BTreeMap::new();
     let mut wrong = None;
     let number_mask = (1 << outcome.plan.number_bits()) - 1;
@@ -193,7 +193,7 @@ fn read_rows(
         recorded.counts[source][1] += bytes.len() as u64;
         let sent = &outcome.sent.sources[source];
         let found: Vec<_> = sent.find(bytes).iter().map(|&at| sent.fragments[at]).collect();
-        // Sub-events say their number themselves; empty fragments of several packets do not.
+        // Sub-events contain their number; empty fragments of several packets do not.
         let fits = |one: &&SentFragment| one.number == key & number_mask;
         let of_number: Vec<_> = found.iter().filter(fits).copied().collect();
         if of_number.is_empty() {
@@ -212,7 +212,7 @@ fn read_rows(
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
-    // Of a frame that is damaged it is not known what it holds besides.
+    // The remaining contents of a damaged frame are unknown.
     let said = if file.damage(frame).is_empty() { file.rows(frame)? } else { None };
     if let Some(said) = said.as_ref().filter(|_| !frame.is_channels) {
         headers::check_ranges(frame, said)?;
@@ -220,7 +220,7 @@ fn read_rows(
     let may_be_forged = |&(source, ..): &(usize, u64, Vec<SentFragment>)| {
         !outcome.sent.sources[source].corrupted.is_empty()
     };
-    // Rows of sources that have numbers of their own may mix events.
+    // Rows of sources with their own numbering may mix events.
     let may_mix = outcome.plan.case.faults.has(Fault::Misnumber);
     for (row, fragments) in rows {
         let triggers = one_event(outcome, &fragments, recorded)?;
@@ -236,8 +236,8 @@ fn read_rows(
     Ok(())
 }
 
-/// The fragments of a row must be of one event, and recorded once. Returns the events that all of
-/// them may be of.
+/// The fragments of a row must be of one event, and recorded once. Returns the events to which all
+/// of them may belong.
 fn one_event(
     outcome: &Outcome,
     fragments: &[(usize, u64, Vec<SentFragment>)],
@@ -255,7 +255,7 @@ fn one_event(
         });
     }
     let common = common.unwrap_or_default();
-    // A source that has numbers of its own is matched by them.
+    // A source with its own numbering is matched by its own numbers.
     let may_differ = outcome.plan.case.faults.has(Fault::Misnumber);
     if common.is_empty() && !may_differ {
         let triggers: Vec<_> =
@@ -266,8 +266,8 @@ fn one_event(
         let trigger = common.first().copied().unwrap_or(candidates[0].trigger);
         let count = recorded.fragments[*source].entry(trigger).or_default();
         *count += 1;
-        // A packet of before a restart that comes again behind it is a new one to all who see it,
-        // where its source's own numbers are near those that all begin with.
+        // A packet from before a restart that is repeated after it looks new if its source's own
+        // numbers are near those at which all restart.
         let may_seem_new = may_differ && outcome.plan.case.faults.has(Fault::Renumber);
         if *count > 1 && candidates.len() == 1 && !may_seem_new {
             return Err(format!("event {key}: the fragment of s{source} is recorded twice"));
@@ -276,9 +276,8 @@ fn one_event(
     Ok(common)
 }
 
-/// Whether files may hold other frames than those that were written without an error: the disk has
-/// said that it had done what it had not, or has said the opposite, and then could not cut what was
-/// not to be there.
+/// Whether files may contain frames other than those written without an error: the disk reported
+/// success falsely, or reported a failure and then could not cut off the surplus.
 pub(crate) fn disk_lied(life: &Life) -> bool {
     let has = |fault| life.disk.contains(&fault);
     let is_uncut = has(StoreFault::FinishError) || life.has_crashed;
@@ -286,7 +285,7 @@ pub(crate) fn disk_lied(life: &Life) -> bool {
     has(StoreFault::TornWrite) || has(StoreFault::MisdirectedWrite) || keeps
 }
 
-/// Lists the files and their frames, and what each recorder said of itself at its end.
+/// Lists the files and their frames, and each recorder's final statements about itself.
 pub fn files(outcome: &Outcome) -> String {
     let mut text = String::new();
     for life in &outcome.lives {

@@ -1,4 +1,4 @@
-//! A simulated recorder: the agents, when each of them is called, and what wakes them.
+//! A simulated recorder: its agents, their calls and their wake-ups.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::arrivals::Arrivals;
 use crate::detector::Packet;
 use crate::plan::Plan;
 
-/// Datagrams of each endpoint that a poll hands out.
+/// Datagrams of each endpoint that one poll delivers.
 const PER_POLL: usize = 64;
 
 /// A recorder's life, from its start to its end, or to a crash.
@@ -33,23 +33,23 @@ pub struct Life {
     pub began_ns: u64,
     /// Whether it died: the power failed, or it was killed.
     pub has_crashed: bool,
-    /// Whether it was killed: what was written is there, durable or not.
+    /// Whether it was killed: all written data remain, durable or not.
     pub was_killed: bool,
     /// When it was told to stop, if it was.
     pub stopped_ns: Option<u64>,
     /// Whether it was paused for a while.
     pub was_paused: bool,
-    /// What its disk did wrong.
+    /// The faults of its disk.
     pub disk: Vec<StoreFault>,
     /// By source: packets that arrived, and those for which there was no room.
     pub arrived: Vec<(u64, u64)>,
     /// When the last packet arrived.
     pub last_arrival_ns: u64,
-    /// By source: what arrived of each fragment.
+    /// By source: the arrival of each fragment.
     pub arrivals: Vec<Arrivals>,
-    /// Times in which the recorder, or one of its agents, was stopped, or had far too much to do.
+    /// Times in which the recorder, or one of its agents, was stopped or flooded.
     pub stalls: Vec<(u64, u64)>,
-    /// When the run was paused (true), and went on.
+    /// When the run was paused (true), and resumed.
     pub pauses: Vec<(u64, bool)>,
 }
 
@@ -73,7 +73,7 @@ impl Life {
     }
 }
 
-/// Gives receive agents queues to receive from.
+/// Gives receive agents their queues.
 struct Bound<'a> {
     queues: &'a Queues,
     packets_max: usize,
@@ -98,18 +98,18 @@ impl Bind for Bound<'_> {
     }
 }
 
-/// An agent and when it is called next.
+/// An agent and the time of its next call.
 pub(crate) struct Slot {
     pub(crate) agent: Box<dyn Agent>,
     pub(crate) name: String,
     pub(crate) index: u16,
     pub(crate) due_ns: u64,
-    /// Until then it is busy, or not called whatever comes.
+    /// Until then it is busy, or not called whatever arrives.
     pub(crate) busy_ns: u64,
     pub(crate) is_blocked: bool,
 }
 
-/// A recorder that runs.
+/// A running recorder.
 pub(crate) struct Recorder {
     pub(crate) assembly: Assembly,
     pub(crate) observer: Observer,
@@ -135,17 +135,17 @@ impl Slot {
         self.due_ns.max(self.busy_ns)
     }
 
-    /// It has something to do from now on.
+    /// It has work from now on.
     fn wake(&mut self, now_ns: u64) {
         self.due_ns = self.due_ns.min(now_ns);
     }
 }
 
 impl Recorder {
-    /// Begins the recorder of that number, on a disk that may hold the files of those before.
+    /// Starts the recorder of that number, on a disk that may hold the files of earlier ones.
     ///
     /// # Errors
-    /// Why it does not begin.
+    /// The reason why it does not start.
     pub(crate) fn begin(
         plan: &Plan,
         number: usize,
@@ -206,19 +206,20 @@ impl Recorder {
         })
     }
 
-    /// When something comes next.
+    /// The time of the next event.
     pub(crate) fn next_ns(&mut self) -> u64 {
         let agents = self.slots.iter().map(Slot::next_ns).min().unwrap_or(u64::MAX);
         let disk = self.watch.due_ns();
         let Some(write) = self.slots.iter_mut().find(|slot| slot.index == self.write) else {
             return agents;
         };
-        // The disk's event wakes who writes.
+        // The disk's event wakes the write agent.
         write.due_ns = write.due_ns.min(disk);
         agents.min(write.next_ns())
     }
 
-    /// Puts a packet into a source's buffer; whether it had room. None where nobody receives.
+    /// Puts a packet into a source's buffer; returns whether it had room, or none if nothing
+    /// receives.
     pub(crate) fn deliver(&mut self, source: usize, packet: Packet, now_ns: u64) -> Option<bool> {
         let agent = self.receiver[&source];
         let slot = self.slots.iter_mut().find(|slot| slot.index == agent)?;
@@ -239,7 +240,7 @@ impl Recorder {
         Some(has_room)
     }
 
-    /// Passes on what agents have said to each other.
+    /// Passes messages between agents.
     pub(crate) fn wake(&mut self, now_ns: u64, times: &mut Random) {
         if self.writer_woken.swap(false, Relaxed)
             && let Some(write) = self.slots.iter_mut().find(|slot| slot.index == self.write)
@@ -257,7 +258,7 @@ impl Recorder {
     }
 }
 
-/// Agents that are all due.
+/// All agents that are due.
 fn slots(agents: Vec<(String, Box<dyn Agent>)>, now_ns: u64) -> Vec<Slot> {
     let slot = |((name, agent), index)| Slot {
         agent,
@@ -270,7 +271,7 @@ fn slots(agents: Vec<(String, Box<dyn Agent>)>, now_ns: u64) -> Vec<Slot> {
     agents.into_iter().zip(0..).map(slot).collect()
 }
 
-/// A waker, and what it sets.
+/// A waker and the flag that it sets.
 fn waker() -> (Waker, Arc<AtomicBool>) {
     let flag = Arc::new(AtomicBool::new(false));
     let woken = Arc::clone(&flag);

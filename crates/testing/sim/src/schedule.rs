@@ -1,5 +1,5 @@
-//! What happens from outside, and when: all of it is laid down before the run begins, since nothing
-//! that a recorder does changes what a detector does.
+//! External events and their times: fixed before the run begins, since nothing that a recorder does
+//! changes what a detector does.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::detector::Packet;
 use crate::fault::Fault;
 use crate::plan::{AHEAD_NS_MAX, BEGIN_NS, DELAY_NS_MAX, MS, Plan, S};
 
-/// What happens to the node.
+/// Something that happens to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A source has its fragment of an event.
@@ -19,9 +19,9 @@ pub enum Action {
         /// The event.
         trigger: u64,
     },
-    /// A source sends what waits for others of its packet.
+    /// A source sends its incomplete packet.
     Flush(usize),
-    /// A source begins its numbers anew with that event.
+    /// A source restarts its numbers with that event.
     Renumber {
         /// The source.
         source: usize,
@@ -30,7 +30,7 @@ pub enum Action {
     },
     /// A source has died.
     Die(usize),
-    /// A source sends again what it sent last, so many times, and as many packets that are none.
+    /// A source repeats its last packets a number of times, with as many garbage packets.
     Flood {
         /// The source.
         source: usize,
@@ -39,12 +39,12 @@ pub enum Action {
     },
     /// A packet arrives.
     Deliver {
-        /// Where.
+        /// The endpoint.
         source: usize,
-        /// What.
+        /// The packet.
         packet: Packet,
     },
-    /// The run is paused, or goes on.
+    /// The run is paused or resumed.
     Pause(bool),
     /// The run is ended.
     Stop,
@@ -52,10 +52,10 @@ pub enum Action {
     Crash {
         /// Whether the power fails.
         of_power: bool,
-        /// How often it is put off until something is being written.
+        /// How often this is postponed until something is being written.
         waits: u32,
     },
-    /// The recorder begins again.
+    /// The recorder restarts.
     Restart,
     /// The process is stopped until then.
     Freeze(u64),
@@ -63,7 +63,7 @@ pub enum Action {
     Starve(u64),
 }
 
-/// Times between which something is the case.
+/// An interval of time in which a condition holds.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     from: u64,
@@ -78,20 +78,20 @@ impl Window {
     }
 }
 
-/// What one source does differently from the others.
+/// How one source differs from the others.
 #[derive(Clone, Copy, Debug)]
 struct Habits {
     /// Dead, or silent, for these events.
     dead: Window,
     silent: Window,
-    /// Ahead by so much for these events.
+    /// Ahead by that much for these events.
     ahead: Window,
     ahead_ns: u64,
-    /// From which event on its numbers are its own.
+    /// The event from which on it has its own numbering.
     misnumbered_from: Option<u64>,
 }
 
-/// When what happens to packets of each source on the network is slow.
+/// When the network is slow for each source's packets.
 #[derive(Clone, Copy, Debug)]
 pub struct SlowNetwork {
     window: (u64, u64),
@@ -99,13 +99,13 @@ pub struct SlowNetwork {
 }
 
 impl SlowNetwork {
-    /// How late a packet is that is sent then.
+    /// The delay of a packet sent at that time.
     pub fn late_ns(&self, now_ns: u64) -> u64 {
         if (self.window.0..self.window.1).contains(&now_ns) { self.late_ns } else { 0 }
     }
 }
 
-/// What happens, and when.
+/// All external events of a run.
 #[derive(Debug)]
 pub struct Schedule {
     /// Times and actions, in order.
@@ -114,18 +114,18 @@ pub struct Schedule {
     pub slow: Vec<SlowNetwork>,
     /// When the run is ended.
     pub stop_ns: u64,
-    /// Kinds of faults that are in what sources do, and in the configuration.
+    /// Kinds of faults in the behaviour of sources, and in the configuration.
     pub happens: BTreeSet<Fault>,
 }
 
 impl Schedule {
-    /// What happens in a run.
+    /// The external events of a run.
     pub fn of(plan: &Plan) -> Self {
         let case = &plan.case;
         let mut chance = case.chance("schedule");
         let mut actions = Vec::new();
         let (whole, events) = (crate::plan::DURATION_NS, plan.events);
-        // Everybody begins anew at this event, after a time in which nothing is sent.
+        // All sources restart at this event, after a time in which nothing is sent.
         let mut renumber = case.chance("renumber");
         let restart_at = (case.faults.has(Fault::Renumber) && events > 20)
             .then(|| 10 + renumber.below(events - 15));
@@ -147,8 +147,8 @@ impl Schedule {
                 let begin_ns = at_ns(trigger) + of_source.lag_ns;
                 let ahead_ns = if habits.ahead.has(trigger) { habits.ahead_ns } else { 0 };
                 let ns = (begin_ns - ahead_ns.min(begin_ns - BEGIN_NS)) + chance.below(200_000);
-                // A source that is ahead sends no event before an earlier one, and waits for the
-                // others afterwards.
+                // A source that is ahead sends events in order, and waits for the others
+                // afterwards.
                 let ns = ns.max(before_ns + 2);
                 before_ns = ns;
                 if restart_at == Some(trigger) {
@@ -178,19 +178,19 @@ impl Schedule {
             last_ns = last_ns.max(end_ns);
         }
         let stop_ns = match case.faults.has(Fault::SendOn) {
-            // Behind half of what is sent, so that there is something to record.
+            // After half of the data have been sent, so that there is something to record.
             true => BEGIN_NS + whole / 2 + case.chance("stop").below(whole / 2),
             false => last_ns + 2 * S,
         };
         actions.push((stop_ns, Action::Stop));
         disturb(plan, stop_ns, &mut actions);
-        // In the order of time, and in that of their making where it is the same.
+        // In order of time; equal times keep the order in which they were made.
         actions.sort_by_key(|(ns, _)| *ns);
         Self { actions, slow, stop_ns, happens }
     }
 }
 
-/// What a link sends: each slice when it is over. Returns when it has sent all.
+/// What a link sends: each slice when it is over. Returns when everything has been sent.
 fn of_link(
     plan: &Plan,
     link: usize,
@@ -205,9 +205,9 @@ fn of_link(
     let mut chance = case.chance(&format!("clock {link}"));
     let steps = case.faults.has(Fault::Clock) && chance.chance(600);
     let step_at = chance.below(count + 1);
-    // Back and ahead, little and by more than time begins anew for.
+    // Back and ahead, by little and by more than the step that restarts time.
     let step = [-2, -20, -900, 2, 30, 100_000][chance.index(6)];
-    // A clock that drifts by up to 200 in a million.
+    // A clock that drifts by up to 200 ppm.
     let drift = chance.below(200);
     let first = (BEGIN_NS + 400 * MS) / slice_ns;
     let mut was_dead = false;
@@ -277,7 +277,7 @@ fn flood(plan: &Plan, source: usize, actions: &mut Vec<(u64, Action)>) {
     }
 }
 
-/// What happens to the run and to the process.
+/// Events of the run and of the process.
 fn disturb(plan: &Plan, stop_ns: u64, actions: &mut Vec<(u64, Action)>) {
     let case = &plan.case;
     let at = |fault: Fault, times: u64, longest_ns: u64| {

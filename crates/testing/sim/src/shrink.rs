@@ -1,10 +1,9 @@
-//! A failing run made smaller: fewer kinds of faults, fewer sources, fewer events, as long as it
-//! fails.
+//! Reduces a failing run: fewer kinds of faults, fewer sources, fewer events, while it still fails.
 
 use crate::plan::{Case, Plan};
 use crate::simulate;
 
-/// The smallest case that was found to fail as this one does, and how it does.
+/// The smallest case found that fails in the same way, and its failure.
 pub fn shrink(case: Case, failure: String) -> (Case, String) {
     let (mut best, mut why) = (case, failure);
     loop {
@@ -30,7 +29,7 @@ pub fn shrink(case: Case, failure: String) -> (Case, String) {
     }
 }
 
-/// Takes a smaller case if it fails, too.
+/// Accepts a smaller case if it also fails.
 fn take(best: &mut Case, why: &mut String, smaller: impl Fn(Case) -> Case) -> bool {
     let case = smaller(*best);
     if case == *best {

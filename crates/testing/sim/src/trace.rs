@@ -1,12 +1,12 @@
-//! What happened in a run: a hash that tells two runs apart, and, where asked for, lines and a file
-//! for a timeline viewer.
+//! The history of a run: a hash that distinguishes runs and, on request, lines and a file for a
+//! timeline viewer.
 
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
 use crate::plan::BEGIN_NS;
 
-/// Something that happened.
+/// An event in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// An agent was called: its index, what it did, and for how long it was busy.
@@ -19,26 +19,26 @@ pub enum Event {
     Arrived(u32, usize, bool),
     /// A packet was lost on the network.
     Lost(u32),
-    /// An operation of the disk has ended: kind, file, offset, whether it was done.
+    /// An operation of the disk has ended: kind, file, offset, whether it succeeded.
     Disk(&'static str, u64, u64, bool),
-    /// Something went wrong on purpose.
+    /// A fault was injected.
     Fault(String),
-    /// Something that the run was told.
+    /// A command to the run.
     Told(String),
 }
 
-/// The story of a run.
+/// The history of a run.
 #[derive(Debug)]
 pub struct Trace {
     hash: Fnv,
-    /// Kept if somebody will read them.
+    /// The events, if they are kept for printing.
     events: Option<Vec<(u64, Event)>>,
     agents: Vec<String>,
     count: u64,
 }
 
 impl Trace {
-    /// A trace; of one that is not kept only the hash is left.
+    /// A trace; without keeping, only the hash remains.
     pub fn new(is_kept: bool) -> Self {
         let events = is_kept.then(Vec::new);
         Self { hash: Fnv::default(), events, agents: Vec::new(), count: 0 }
@@ -59,12 +59,12 @@ impl Trace {
         }
     }
 
-    /// Tells this run from any other.
+    /// Distinguishes this run from any other.
     pub fn hash(&self) -> u64 {
         self.hash.finish()
     }
 
-    /// How much has happened.
+    /// The number of events.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -78,7 +78,7 @@ impl Trace {
         let mut text = String::new();
         for (now_ns, event) in self.events.iter().flatten() {
             let what = match event {
-                // Looks that found nothing to do tell nothing.
+                // Polls that found nothing to do are left out.
                 Event::Work(_, 0, _) => continue,
                 Event::Work(agent, done, busy) => {
                     format!("{} did {done} in {busy} ns", self.agent(*agent))

@@ -1,8 +1,8 @@
-//! Frame files as docs/spec/frame-file.md describes them, read for the oracle: of the node's code
-//! it uses the codecs' decoders and the checksum, nothing else.
+//! A reader of frame files for the oracle, written from docs/spec/frame-file.md: of the node's code
+//! it uses only the codecs' decoders and the checksum.
 //!
-//! The walk is by frames alone, from the header on: checkpoints, TOC and trailer are looked at as
-//! what they say (`contents.rs`) and not as where to find something.
+//! It walks the frames, starting at the header: checkpoints, TOC and trailer are examined for their
+//! contents (`contents.rs`), not used to find anything.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,11 +23,11 @@ pub struct WalkedFile {
     columns: BTreeMap<u32, SchemaColumn>,
     /// Which sources are required.
     pub required: Vec<bool>,
-    /// Frames with rows, or with increments alone.
+    /// Frames with rows, or with increments only.
     pub frames: Vec<WalkedFrame>,
     /// The table of contents, if the file is closed.
     pub toc: Option<WalkedToc>,
-    /// Bytes that are no frame, before the last frame.
+    /// Bytes that belong to no frame, before the last frame.
     pub skipped_bytes: u64,
     /// Tables of contents so far, each with the number of frames before it.
     pub checkpoints: Vec<(usize, WalkedFrame)>,
@@ -39,7 +39,7 @@ pub struct WalkedFile {
     pub file_id: u64,
 }
 
-/// What a column of the schema is.
+/// The kind of a column in the schema.
 #[derive(Clone, Debug)]
 struct SchemaColumn {
     kind: String,
@@ -51,7 +51,7 @@ struct SchemaColumn {
 /// A frame.
 #[derive(Debug)]
 pub struct WalkedFrame {
-    /// Where it stands.
+    /// Its offset.
     pub offset: u64,
     /// Its length.
     pub bytes: u64,
@@ -59,7 +59,7 @@ pub struct WalkedFrame {
     pub sequence: u64,
     /// Its rows.
     pub rows: u64,
-    /// Whether it is one of channels.
+    /// Whether it is a frame of channels.
     pub is_channels: bool,
     /// Its header: the fixed part, and the directory.
     pub header: Vec<u8>,
@@ -67,10 +67,10 @@ pub struct WalkedFrame {
     pub(crate) columns: Vec<WalkedColumn>,
 }
 
-/// What a row says of its event.
+/// A row's data about its event.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkedRow {
-    /// What its fragments were matched by.
+    /// The number by which its fragments were matched.
     pub key: u64,
     /// When its first fragment arrived.
     pub time_ns: u64,
@@ -82,19 +82,19 @@ pub struct WalkedRow {
 #[derive(Debug)]
 pub(crate) struct WalkedColumn {
     pub(crate) id: u32,
-    /// Where its stored bytes stand in the file.
+    /// The range of its stored bytes in the file.
     begin: u64,
     stored_bytes: u64,
-    /// Where the checksums of its blocks stand in the file; empty if it has none.
+    /// The range of its blocks' checksums in the file; empty if it has none.
     table: Range<u64>,
     rows: u64,
     first_sample: u64,
     crc32c: u32,
-    /// The raw bytes, or why they cannot be had.
+    /// The raw bytes, or why they cannot be read.
     pub(crate) raw: Result<Vec<u8>, String>,
 }
 
-/// What a table of contents says.
+/// The contents of a table of contents.
 #[derive(Debug)]
 pub struct WalkedToc {
     /// Flags of its header.
@@ -103,13 +103,13 @@ pub struct WalkedToc {
     pub frames: u64,
     /// The run's ledger: source, entry's name, count.
     pub ledger: BTreeMap<(usize, String), u64>,
-    /// The frame that it is.
+    /// The frame that it is in.
     pub frame: WalkedFrame,
 }
 
 impl WalkedFrame {
-    /// What tells it from all other frames: of those in which this is the same, one counts. A
-    /// frame that was given up may have the number of a later one, and is another.
+    /// The frame's identity: of several frames with the same identity, one counts. An abandoned
+    /// frame may have the number of a later one, but is a different frame.
     pub(crate) fn identity(&self) -> (u64, Vec<(u32, u64, u32)>) {
         let columns = self.columns.iter().map(|one| (one.id, one.rows, one.crc32c));
         (self.sequence, columns.collect())
@@ -146,10 +146,10 @@ impl WalkedToc {
     }
 }
 
-/// Reads a file; none if it was never begun, that is, empty or zeros.
+/// Reads a file; returns none if it was never begun, that is, if it is empty or all zeros.
 ///
 /// # Errors
-/// What the specification does not allow.
+/// A violation of the specification.
 pub fn walk(bytes: &[u8]) -> Result<Option<WalkedFile>, String> {
     if bytes.iter().all(|&byte| byte == 0) {
         return Ok(None);
@@ -168,11 +168,12 @@ pub fn walk(bytes: &[u8]) -> Result<Option<WalkedFile>, String> {
                 at += frame.bytes as usize;
                 match kind {
                     KIND_TOC if is_closed(bytes, at) => {
-                        // One that cannot be read is none: the power failed before it was durable.
+                        // An unreadable one counts as absent: the power failed before it was
+                        // durable.
                         file.toc = toc(&file, flags, frame).ok();
                         break;
                     }
-                    // Its trailer was under way.
+                    // Its trailer was being written.
                     KIND_TOC => {}
                     KIND_CHECKPOINT => file.checkpoints.push((file.frames.len(), frame)),
                     _ => {
@@ -187,7 +188,7 @@ pub fn walk(bytes: &[u8]) -> Result<Option<WalkedFile>, String> {
 }
 
 impl WalkedFile {
-    /// What keeps columns of a frame from being read.
+    /// The reasons why columns of a frame cannot be read.
     pub fn damage(&self, frame: &WalkedFrame) -> Vec<String> {
         let bad = frame.columns.iter().filter_map(|column| {
             let what = column.raw.as_ref().err()?;
@@ -197,7 +198,8 @@ impl WalkedFile {
         bad.collect()
     }
 
-    /// The column whose stored bytes or table have that offset in the file, with its frame's index.
+    /// The column whose stored bytes or table contain that offset in the file, with its frame's
+    /// index.
     pub fn column_at(&self, offset: u64) -> Option<(usize, u32)> {
         let frame = self
             .frames
@@ -218,10 +220,10 @@ impl WalkedFile {
         column.raw.as_ref().ok().cloned()
     }
 
-    /// The rows of a frame of events; none where a column of theirs cannot be read.
+    /// The rows of a frame of events; none if one of their columns cannot be read.
     ///
     /// # Errors
-    /// Columns that do not fit to each other.
+    /// Columns that do not match each other.
     pub fn rows(&self, frame: &WalkedFrame) -> Result<Option<Vec<WalkedRow>>, String> {
         let of = |kind| self.raw(frame, kind, None);
         let (Some(keys), Some(times), Some(flags)) =
@@ -241,7 +243,7 @@ impl WalkedFile {
         Ok(Some((0..rows).map(row).collect()))
     }
 
-    /// What a frame says was counted since the one before.
+    /// A frame's counts since the previous one.
     ///
     /// # Errors
     /// Entries that the file does not name.
@@ -251,11 +253,11 @@ impl WalkedFile {
     }
 
     /// Calls `f` for each channel of a frame with its name, its link, and its samples: the number
-    /// of the first of each piece without a gap, with the piece's bytes. What cannot be read is
-    /// left out.
+    /// of the first sample of each piece without a gap, with the piece's bytes. Unreadable columns
+    /// are left out.
     ///
     /// # Errors
-    /// Columns that do not fit to each other.
+    /// Columns that do not match each other.
     pub fn samples(
         &self,
         frame: &WalkedFrame,
@@ -290,10 +292,10 @@ impl WalkedFile {
         Ok(())
     }
 
-    /// Calls `f` for each row and source of a frame; what cannot be read is left out.
+    /// Calls `f` for each row and source of a frame; unreadable columns are left out.
     ///
     /// # Errors
-    /// Columns that do not fit to each other.
+    /// Columns that do not match each other.
     pub fn fragments(
         &self,
         frame: &WalkedFrame,
@@ -397,7 +399,7 @@ fn header(bytes: &[u8]) -> Result<(WalkedFile, usize, u64), String> {
     Ok((file, header_bytes, u64_at(bytes, 24)))
 }
 
-/// A frame, its kind and its flags, if one stands there.
+/// A frame, its kind and its flags, if there is one at that offset.
 fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame)> {
     let from = &bytes[at..];
     let header_bytes = u32_at(from, 8) as usize;
@@ -461,7 +463,7 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
     Some((u16_at(from, 16), u16_at(from, 18), frame))
 }
 
-/// Where the checksums of a column's blocks stand in its frame, if it has such (section 3.4).
+/// The range of a column's block checksums in its frame, if it has any (section 3.4).
 fn table_of(entry: &[u8]) -> Option<Range<u64>> {
     let stored_bytes = u64_at(entry, 24);
     let has_one = u32_at(entry, 8) & 1 != 0 && stored_bytes > CHECKED_BYTES as u64;
@@ -470,7 +472,7 @@ fn table_of(entry: &[u8]) -> Option<Range<u64>> {
     has_one.then(|| begin..begin.saturating_add(4 * blocks + 4))
 }
 
-/// Whether the checksums of a column's blocks are right, where it must have such.
+/// Whether the checksums of a column's blocks are right, if it must have them.
 fn has_table(frame: &[u8], entry: &[u8], stored: &[u8], frame_bytes: u64) -> bool {
     let Some(table) = table_of(entry) else {
         return stored.len() <= CHECKED_BYTES || u16_at(frame, 16) == KIND_TOC;
@@ -490,7 +492,7 @@ fn toc(file: &WalkedFile, flags: u16, frame: WalkedFrame) -> Result<WalkedToc, S
     Ok(WalkedToc { flags, frames: frame.rows, ledger, frame })
 }
 
-/// Whether a trailer stands there, and nothing but zeros behind it: a writer that was killed, or
+/// Whether there is a trailer at that offset, followed only by zeros: a writer that was killed, or
 /// whose disk failed, before the file was cut leaves such.
 fn is_closed(bytes: &[u8], at: usize) -> bool {
     let Some(trailer) = bytes.get(at..at + BLOCK_BYTES) else { return false };
@@ -501,10 +503,10 @@ fn is_closed(bytes: &[u8], at: usize) -> bool {
 }
 
 impl WalkedFile {
-    /// The run's ledger that a checkpoint has.
+    /// The run's ledger in a checkpoint.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it has none.
     pub fn ledger(
         &self,
         checkpoint: &WalkedFrame,
@@ -531,7 +533,7 @@ fn ledger(entries: &[String], raw: &[u8]) -> Result<BTreeMap<(usize, String), u6
     Ok(counts)
 }
 
-/// Whether a checksum that stands within the bytes that it covers is right.
+/// Whether a checksum within the bytes that it covers is right.
 pub(crate) fn covered(bytes: &[u8], at: usize) -> bool {
     let mut zeroed = bytes.to_vec();
     zeroed[at..at + 4].fill(0);

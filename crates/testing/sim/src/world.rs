@@ -1,8 +1,8 @@
 //! A run: one thread, one clock, one seed.
 //!
-//! The clock jumps to whatever comes next. An agent is called when it asked for it, when it was
-//! woken, when something arrived that it polls, and at no other time; a call takes it some time in
-//! which it is not called again, so that agents overtake each other as threads do.
+//! The clock jumps to the next thing that happens. An agent is called at the time it asked for,
+//! when it is woken, or when something that it polls arrives, and at no other time; a call keeps it
+//! busy for some time, so agents overtake each other as threads do.
 
 use std::collections::BTreeMap;
 
@@ -19,33 +19,33 @@ use crate::recorder::{Life, Recorder};
 use crate::schedule::{Action, Schedule, SlowNetwork};
 use crate::trace::{Event, Trace};
 
-/// Calls of agents, beyond which something goes on for ever.
+/// Calls of agents, beyond which a run counts as endless.
 const STEPS_MAX: u64 = 4_000_000;
-/// How long a run may take to end, beside the time in which its disk hangs.
+/// How long a run may take to end, not counting the time in which its disk hangs.
 const END_NS_MAX: u64 = 600 * S;
-/// How long agents may be busy with a packet or a fragment of a flood.
+/// The longest time that agents are busy with a packet or a fragment of a flood.
 const FLOOD_WORK_NS: u64 = 200_000;
-/// How often it is looked whether something is being written.
+/// How often the simulator checks whether something is being written.
 const WRITING_EVERY_NS: u64 = 500_000;
-/// How long an operation of the disk hangs at most.
+/// The longest time that an operation of the disk hangs.
 const HANG_NS_MAX: u64 = 120 * S;
 
-/// All that is known of a run that has ended.
+/// The outcome of a run that has ended.
 #[derive(Debug)]
 pub struct Outcome {
     /// The plan.
     pub plan: Plan,
     /// The recorders, one after the other.
     pub lives: Vec<Life>,
-    /// What the disk holds.
+    /// The contents of the disk.
     pub files: MemoryFiles,
     /// What the detector sent.
     pub sent: Sent,
-    /// When sources began their numbers anew.
+    /// When sources restarted their numbers.
     pub renumbered_ns: Vec<u64>,
     /// How often each kind of fault happened.
     pub happened: BTreeMap<Fault, u64>,
-    /// What happened.
+    /// The trace.
     pub trace: Trace,
 }
 
@@ -64,7 +64,7 @@ struct World<'a> {
     lives: Vec<Life>,
     happened: BTreeMap<Fault, u64>,
     trace: Trace,
-    /// Of the network, of the agents' times.
+    /// For the network and the agents' times.
     network: Random,
     times: Random,
     stop_ns: u64,
@@ -75,7 +75,7 @@ struct World<'a> {
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// An agent panicked, or something waits for ever.
+/// An agent panicked, or something waits without end.
 pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
     let schedule = Schedule::of(plan);
     let mut world = World {
@@ -144,7 +144,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Goes on until nothing is left to be done.
+    /// Runs until no work is left.
     fn work(&mut self) -> Result<(), String> {
         loop {
             self.steps += 1;
@@ -182,7 +182,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Lets happen what is due from outside.
+    /// Carries out the external events that are due.
     fn act(&mut self) -> Result<(), String> {
         let now_ns = self.now_ns();
         while let Some(entry) = self.actions.first_entry().filter(|entry| entry.key().0 <= now_ns) {
@@ -190,7 +190,7 @@ impl World<'_> {
                 Action::Trigger { source, trigger } => self.trigger(source, trigger),
                 Action::Flush(source) => self.flush(source),
                 Action::Renumber { source, trigger } => {
-                    // What was sent before carries the old numbers.
+                    // Packets sent before carry the old numbers.
                     let packets = self.sources[source].flush();
                     self.send(source, packets);
                     self.sources[source].renumber(trigger);
@@ -235,7 +235,7 @@ impl World<'_> {
         self.send(source, packets);
     }
 
-    /// The link that an endpoint is.
+    /// The link of an endpoint.
     fn link_of(&self, endpoint: usize) -> Option<usize> {
         endpoint.checked_sub(self.plan.sources.len())
     }
@@ -272,10 +272,10 @@ impl World<'_> {
             if self.network.chance(network.corrupted) {
                 self.note(Fault::Corrupt);
                 let Some(plan) = self.plan.sources.get(source) else {
-                    // Links rely on the checksum of UDP, by which such a packet is dropped.
+                    // Links rely on the checksum of UDP, which drops such a packet.
                     continue;
                 };
-                // The checksum of the protocol in parts finds one bit, but not any two.
+                // The checksum of the protocol in parts detects one changed bit, but not any two.
                 let bits = if plan.in_parts { 1 } else { 1 + self.network.below(3) };
                 for _ in 0..bits {
                     let byte = self.network.index(packet.bytes.len());
@@ -303,7 +303,7 @@ impl World<'_> {
             Some(link) => self.links[link].again(),
             None => self.sources[source].again(),
         };
-        // A fragment in many packets, or a packet of many fragments, and one that is none.
+        // A fragment in many packets, or a packet of many fragments, and a garbage packet.
         let fragments = again.iter().map(|packet| 1 + packet.fragments.len() as u64).sum::<u64>();
         self.stall(now_ns, now_ns + count * (1 + fragments) * FLOOD_WORK_NS);
         for index in 0..count {
@@ -393,7 +393,7 @@ impl World<'_> {
         self.stall(now_ns, until_ns);
     }
 
-    /// The recorder, or one of its agents, is stopped for a while, or has far too much to do.
+    /// The recorder, or one of its agents, is stopped for a while, or flooded.
     fn stall(&mut self, from_ns: u64, until_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.life.stalls.push((from_ns, until_ns));
