@@ -1,32 +1,32 @@
-//! Reading at offsets, so that any file, slice or test double will do.
+//! Reading at offsets, from any file, slice or test double.
 
 use std::io;
 
-/// Something that can be read at any offset, by many threads at once.
+/// Data that many threads can read at any offset at once.
 pub trait ReadAt {
-    /// Reads into `buffer` from `offset` on and returns how many bytes came; fewer than asked for
-    /// only at the end or when it must, 0 at the end.
+    /// Reads into `buffer` from `offset` on and returns the number of bytes read: fewer than
+    /// requested only at the end or if unavoidable, 0 at the end.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// How many bytes there are now.
+    /// The current number of bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Where the next bytes stand, from `offset` on, that may be others than zeros; none if only
-    /// zeros follow. A file system knows it of what was allocated and never written.
+    /// The offset of the next bytes, from `offset` on, that may not be zeros; none if only zeros
+    /// follow. A file system knows which allocated ranges were never written.
     fn next_data(&self, offset: u64) -> Option<u64> {
         Some(offset)
     }
 
-    /// Fills `buffer` from `offset` on as far as there are bytes, and returns how many there were.
+    /// Fills `buffer` from `offset` on with the available bytes, and returns how many there were.
     ///
     /// # Errors
-    /// The first read that fails for another reason than a signal.
+    /// The first read that fails for a reason other than a signal.
     ///
     /// # Panics
     /// If a read returns more bytes than its buffer holds.
@@ -50,7 +50,7 @@ pub trait ReadAt {
 /// Why [`ReadAt::read_full`] stopped.
 #[derive(Debug)]
 pub struct FailedRead {
-    /// How many bytes were read before.
+    /// How many bytes were read before the error.
     pub filled: usize,
     /// The system's error.
     pub source: io::Error,

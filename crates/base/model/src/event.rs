@@ -1,8 +1,8 @@
-//! What is said of a built event beside its fragments.
+//! A built event's data besides its fragments.
 
 use std::fmt;
 
-/// Conditions of one event, a bit each; stored with the event in the frame file (`u32`).
+/// Conditions of one event, one bit each; stored with the event in the frame file (`u32`).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct EventFlags(pub u32);
 
@@ -66,11 +66,11 @@ impl fmt::Debug for EventFlags {
 /// Why an event closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Every source that was waited for had delivered.
+    /// Every awaited source had delivered.
     Complete,
     /// Its time-out passed.
     TimedOut,
-    /// All sources that still speak had moved past it, or the window had.
+    /// All sources still delivering had moved past it, or the window had.
     Overtaken,
     /// The run ended.
     RunEnded,

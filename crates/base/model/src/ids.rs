@@ -1,11 +1,11 @@
-//! Identities: which source, which run.
+//! Identities of sources and runs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A source's number within its run, from 0. Sources are numbered without gaps, so that it also
-/// indexes arrays.
+/// A source's number within its run, from 0. Sources are numbered without gaps, so it is also an
+/// array index.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -25,7 +25,7 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// A run's identity: 128 random bits, drawn once at its start, the same in all its files.
+/// A run's identity: 128 random bits, drawn once at its start and stored in all its files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunId(pub [u8; 16]);
 
@@ -57,7 +57,7 @@ impl std::str::FromStr for RunId {
     }
 }
 
-/// A text that is no run id.
+/// A text that is not a run id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a run id is 32 hexadecimal digits, not {got:?}")]
 pub struct ParseRunIdError {

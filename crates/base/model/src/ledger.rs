@@ -1,4 +1,4 @@
-//! The ledger: for each source, what became of everything that it sent.
+//! The ledger: an account, for each source, of everything that it sent.
 //!
 //! Two units, each with a balance that must hold at the end of a run:
 //!
@@ -9,17 +9,17 @@
 //!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
 //! ```
 //!
-//! What comes from addresses that a source may not send from is nobody's in these:
-//! `packets_refused` alone counts it.
+//! Packets from addresses that a source may not send from are in none of these entries: only
+//! `packets_refused` counts them.
 //!
-//! Each `packets_malformed_*` is a kind that all protocols share. Beside it a ledger counts the
+//! Each `packets_malformed_*` is a kind common to all protocols. The ledger also counts the
 //! protocol's own *reasons*, by their index in the protocol's list: the reasons of a source add up
 //! to its malformed packets.
 //!
-//! Where packets have no sequence number, what the network lost is seen as fragments that events
-//! miss: `fragments_missing` counts the gaps in recorded events (anyone can count them again
-//! from the files), `fragments_missing_unrecorded` those in events that are in no file. A gap whose
-//! fragment did arrive, but too late or with nowhere to put it, is not the network's:
+//! If packets have no sequence number, network losses appear as fragments missing from events:
+//! `fragments_missing` counts the gaps in recorded events (it can be recomputed from the files),
+//! `fragments_missing_unrecorded` those in events that are in no file. If the fragment of a gap did
+//! arrive, but too late or without room for it, the gap is not a network loss:
 //!
 //! ```text
 //! lost on the network = fragments_missing + fragments_missing_unrecorded
@@ -46,7 +46,7 @@ macro_rules! entries {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What the entry means in the balance.
+            /// The entry's role in the balance.
             pub fn role(self) -> Role {
                 match self { $(Self::$variant => Role::$role,)* }
             }
@@ -54,27 +54,27 @@ macro_rules! entries {
     };
 }
 
-/// What an entry means in the balance.
+/// The role of an entry in the balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Packets that came in.
+    /// Packets that arrived.
     PacketsIn,
     /// Packets that became fragments.
     PacketsOut,
     /// Packets that were dropped: a loss.
     PacketsLost,
-    /// Fragments that came in.
+    /// Fragments that arrived.
     FragmentsIn,
-    /// Fragments that are safe, or were not needed.
+    /// Fragments that are safe or were not needed.
     FragmentsOut,
-    /// Fragments that came in and are in no file: a loss.
+    /// Fragments that arrived and are in no file: a loss.
     FragmentsLost,
-    /// A condition or a volume: no part of a balance.
+    /// A condition or a volume; not part of a balance.
     Note,
 }
 
 entries! {
-    /// Datagrams that the socket delivered, but for those that were refused.
+    /// Datagrams that the socket delivered, except refused ones.
     PacketsReceived = "packets_received", PacketsIn;
     /// Bytes of those datagrams.
     PacketBytesReceived = "packet_bytes_received", Note;
@@ -82,15 +82,15 @@ entries! {
     PacketsDroppedByKernel = "packets_dropped_by_kernel", Note;
     /// Datagrams that were decoded.
     PacketsAccepted = "packets_accepted", PacketsOut;
-    /// Datagrams shorter than a packet can be.
+    /// Datagrams shorter than the shortest packet.
     PacketsMalformedShort = "packets_malformed_short", PacketsLost;
-    /// Datagrams whose length is not what their header says.
+    /// Datagrams whose length differs from the one in their header.
     PacketsMalformedLength = "packets_malformed_length", PacketsLost;
-    /// Datagrams whose header is not one of their source's protocol.
+    /// Datagrams whose header does not match their source's protocol.
     PacketsMalformedHeader = "packets_malformed_header", PacketsLost;
-    /// Datagrams that contradict their own checksum, or what serves as one.
+    /// Datagrams that contradict their own checksum, or its substitute.
     PacketsMalformedChecksum = "packets_malformed_checksum", PacketsLost;
-    /// Datagrams with a fragment that cannot be.
+    /// Datagrams with an impossible fragment.
     PacketsMalformedFragment = "packets_malformed_fragment", PacketsLost;
     /// Fragments that were decoded.
     FragmentsReceived = "fragments_received", FragmentsIn;
@@ -102,87 +102,87 @@ entries! {
     FragmentBytesRecorded = "fragment_bytes_recorded", Note;
     /// Fragments in frames that the disk acknowledged as durable (fdatasync).
     FragmentsDurable = "fragments_durable", Note;
-    /// Fragments that had come before.
+    /// Fragments that had already arrived.
     FragmentsDuplicate = "fragments_duplicate", FragmentsOut;
     /// Fragments of events that were closed without them.
     FragmentsLate = "fragments_late", FragmentsLost;
-    /// Fragments whose event number is so far from the others' that it was given up.
+    /// Fragments whose event number is so far from the others' that they were discarded.
     FragmentsOutOfRange = "fragments_out_of_range", FragmentsLost;
-    /// Fragments that carry another source's id than the one that the port belongs to.
+    /// Fragments that carry the id of a source other than the port's.
     FragmentsUnknownSource = "fragments_unknown_source", FragmentsLost;
     /// Fragments discarded because the memory budget was spent.
     FragmentsDiscardedMemory = "fragments_discarded_memory", FragmentsLost;
     /// Fragments in frames that could not be written.
     FragmentsDiscardedDisk = "fragments_discarded_disk", FragmentsLost;
-    /// Fragments of incomplete events that the configuration said to drop.
+    /// Fragments of incomplete events that the configuration drops.
     FragmentsDiscardedIncomplete = "fragments_discarded_incomplete", FragmentsLost;
-    /// Fragments of sources that the configuration disabled.
+    /// Fragments of sources disabled in the configuration.
     FragmentsDiscardedDisabled = "fragments_discarded_disabled", FragmentsOut;
-    /// Recorded events that lack this source, which was required.
+    /// Recorded events that lack this required source.
     FragmentsMissing = "fragments_missing", Note;
-    /// Events in no file that lack this source, which was required.
+    /// Unrecorded events that lack this required source.
     FragmentsMissingUnrecorded = "fragments_missing_unrecorded", Note;
-    /// Fragments that came after a later one of the same source.
+    /// Fragments that arrived after a later one of the same source.
     FragmentsReordered = "fragments_reordered", Note;
-    /// Recorded fragments whose tag is not that of more than half of their event's fragments.
+    /// Recorded fragments whose tag is not that of the majority of their event's fragments.
     FragmentsBadTag = "fragments_bad_tag", Note;
     /// Recorded fragments that their sender marked as broken.
     FragmentsBadSender = "fragments_bad_sender", Note;
-    /// Times the source began its event numbers anew.
+    /// Times that the source restarted its event numbers.
     NumberingRestarts = "numbering_restarts", Note;
-    /// Numbers that are missing between a channel link's packets, where parts of slices are missing
-    /// that so many packets can have carried: what the network lost.
+    /// Numbers missing between a channel link's packets, if enough parts of slices are missing for
+    /// that many packets: network losses.
     PacketsMissing = "packets_missing", Note;
-    /// Raw bytes that were recorded with less compression than was asked for, because there was no
-    /// time for it.
+    /// Raw bytes recorded with less compression than configured, for lack of time.
     BytesCompressionLowered = "bytes_compression_lowered", Note;
-    /// Fragments of new packets for a time that their channel had delivered before: the sender's
-    /// clock was set back a little.
+    /// Fragments of new packets for a time that their channel had already delivered: the sender's
+    /// clock was set back slightly.
     FragmentsTimeRepeated = "fragments_time_repeated", FragmentsLost;
-    /// Fragments of events that began while an operator had paused the run, before it or after it:
-    /// not recorded, since nobody wanted them to be.
+    /// Fragments of events that began while the run was paused, before it or after it: deliberately
+    /// not recorded.
     FragmentsDiscardedPaused = "fragments_discarded_paused", FragmentsOut;
     /// Datagrams from addresses that the source's configuration does not name (`from`): dropped
-    /// before they were parsed, and in no other entry, since they are not the source's.
+    /// unparsed, and in no other entry, since they are not the source's.
     PacketsRefused = "packets_refused", Note;
     /// Bytes of those datagrams.
     PacketBytesRefused = "packet_bytes_refused", Note;
-    /// Fragments that were recorded, in files that somebody removed while the run went on.
+    /// Recorded fragments in files that were removed during the run.
     FragmentsRemoved = "fragments_removed", Note;
-    /// Fragments in several packets of which some never came.
+    /// Fragments in several packets of which some never arrived.
     FragmentsDiscardedUnfinished = "fragments_discarded_unfinished", FragmentsLost;
-    /// Parts of fragments in several packets that had come before.
+    /// Parts of fragments in several packets that had already arrived.
     FragmentPartsRepeated = "fragment_parts_repeated", Note;
-    /// Fragments of events that another node builds, with a key that this node was not given.
+    /// Fragments of events that another node builds, whose key is not owned by this node.
     FragmentsNotOwned = "fragments_not_owned", FragmentsOut;
-    /// Fragments that repeat numbers after their source had paused, too few to say whether their
-    /// packets came twice or the numbers restarted: not recorded a second time, and no loss that
-    /// anybody can prove.
+    /// Fragments that repeat numbers after their source had paused, too few to decide whether their
+    /// packets were duplicated or the numbers restarted: not recorded a second time, and not a
+    /// provable loss.
     FragmentsAmbiguous = "fragments_ambiguous", FragmentsOut;
-    /// Event numbers that all required senders skipped alike, more than reordering reaches: their
-    /// numbers jumped ahead, and nobody can prove that anything was lost.
+    /// Event numbers that all required senders skipped alike, more than reordering explains: their
+    /// numbers jumped ahead, and no loss can be proved.
     FragmentsSkipped = "fragments_skipped", Note;
-    /// Fragments of events that hold more bytes than `build.event_bytes_max`.
+    /// Fragments of events with more bytes than `build.event_bytes_max`.
     FragmentsDiscardedTooLarge = "fragments_discarded_too_large", FragmentsLost;
-    /// Recorded fragments of which a part never came.
+    /// Recorded fragments of which a part never arrived.
     FragmentsWithHoles = "fragments_with_holes", Note;
-    /// Fragments that are not the source's: from another sender than it, to its port, and with
-    /// another source's id or with event numbers that fit to no other source's. No loss of it.
+    /// Fragments that are not the source's: from another sender, to the source's port, and with
+    /// another source's id or with event numbers that match no other source's. No loss of the
+    /// source.
     FragmentsForeign = "fragments_foreign", FragmentsOut;
 }
 
 impl Entry {
-    /// How many entries there are.
+    /// The number of entries.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The entry of that name, or of that former name.
+    /// The entry with that name, or with that former name.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = match name {
             // Files of version 1.1 and before.
             "packets_malformed_decoding" => "packets_malformed_header",
             "packets_malformed_trailer" => "packets_malformed_checksum",
-            // Files of version 1.2 and before, which counted fragments that were not recorded, too,
-            // and compared tags with that of the event's first fragment.
+            // Files of version 1.2 and before, which also counted unrecorded fragments, and
+            // compared tags with that of the event's first fragment.
             "fragments_wrong_tag" => "fragments_bad_tag",
             "fragments_flagged_error" => "fragments_bad_sender",
             name => name,
@@ -191,12 +191,12 @@ impl Entry {
     }
 }
 
-/// The entries that count *bad data*: fragments that were recorded, and that are not what they
-/// should be. They are in no balance; a fragment can be in several.
+/// The entries that count *bad data*: recorded fragments that are faulty. They are in no balance; a
+/// fragment can be in several.
 pub const BAD_DATA: [Entry; 3] =
     [Entry::FragmentsBadSender, Entry::FragmentsBadTag, Entry::FragmentsWithHoles];
 
-/// Reasons that one protocol may have for refusing a packet.
+/// The most reasons that one protocol may have for refusing a packet.
 pub const REASONS_MAX: usize = 16;
 
 impl fmt::Display for Entry {
@@ -233,38 +233,38 @@ impl std::ops::IndexMut<Entry> for SourceLedger {
     }
 }
 
-/// What a ledger says of losses, and whether it balances.
+/// The losses in a ledger, and whether it balances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Fragments that the network lost.
+    /// Fragments lost on the network.
     pub fragments_lost: u64,
-    /// Fragments that came in and are in no file, for any reason that is a loss.
+    /// Fragments that arrived and are in no file, for any reason that is a loss.
     pub fragments_dropped: u64,
     /// Packets that were dropped as malformed.
     pub packets_malformed: u64,
-    /// Packets that the kernel dropped. Where they leave gaps in events these count as lost too;
-    /// at the end of a run, or of an optional source, this is their only trace.
+    /// Packets that the kernel dropped. If they leave gaps in events, these also count as lost; at
+    /// the end of a run, or of an optional source, this is their only trace.
     pub packets_dropped_by_kernel: u64,
-    /// Packets whose numbers are missing between those that came, and slices with them. Where they
-    /// leave gaps in recorded slices these count as lost too; at the end of a run this is their
-    /// only trace.
+    /// Packets whose numbers are missing between received ones, together with slices. If they leave
+    /// gaps in recorded slices, these also count as lost; at the end of a run this is their only
+    /// trace.
     pub packets_missing: u64,
     /// Fragments that had been recorded when their files were removed.
     pub fragments_removed: u64,
-    /// Fragments received and neither recorded nor counted as dropped: 0 at the end of a run.
-    /// Negative: more came out than went in, which is a defect.
+    /// Fragments received but neither recorded nor counted as dropped: 0 at the end of a run. A
+    /// negative value means that output exceeds input, which is a defect.
     pub fragments_in_flight: i128,
-    /// Packets received and neither accepted nor counted as malformed: 0 when counted at rest.
+    /// Packets received but neither accepted nor counted as malformed: 0 when counted at rest.
     pub packets_in_flight: i128,
 }
 
 impl Balance {
-    /// Whether nothing is unexplained. True only for a ledger at rest.
+    /// Whether everything is accounted for. True only for a ledger at rest.
     pub fn holds(&self) -> bool {
         self.fragments_in_flight == 0 && self.packets_in_flight == 0
     }
 
-    /// Whether anything that was sent is in no file.
+    /// Whether any sent data are in no file.
     pub fn lost_data(&self) -> bool {
         self.fragments_lost > 0
             || self.fragments_dropped > 0
@@ -281,7 +281,7 @@ impl SourceLedger {
         Entry::ALL.iter().map(|&entry| (entry, self[entry]))
     }
 
-    /// The sum of all entries that have that role.
+    /// The sum of all entries with that role.
     pub fn sum(&self, role: Role) -> u64 {
         // Counts may come from a damaged file: they saturate.
         let counts = self.iter().filter(|(entry, _)| entry.role() == role).map(|(_, count)| count);
@@ -298,7 +298,7 @@ impl SourceLedger {
         }
     }
 
-    /// What this ledger has more than `earlier`, entry by entry.
+    /// The counts of this ledger less those of `earlier`, entry by entry.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut delta = Self::default();
         for (index, count) in delta.counts.iter_mut().enumerate() {
@@ -310,8 +310,8 @@ impl SourceLedger {
         delta
     }
 
-    /// How many of the recorded fragments are bad ([`BAD_DATA`]). One that is bad for two reasons
-    /// counts twice where that leaves room: nobody counts it by itself.
+    /// How many of the recorded fragments are bad ([`BAD_DATA`]). A fragment that is bad for two
+    /// reasons counts twice, up to the number recorded, because it is not counted separately.
     pub fn bad_data(&self) -> u64 {
         let bad = BAD_DATA.iter().map(|&entry| self[entry]).fold(0, u64::saturating_add);
         bad.min(self[Entry::FragmentsRecorded])
@@ -356,7 +356,7 @@ impl Ledger {
         Self { sources: vec![SourceLedger::default(); source_count] }
     }
 
-    /// How many recorded fragments are bad, of all sources.
+    /// How many recorded fragments are bad, over all sources.
     pub fn bad_data(&self) -> u64 {
         self.sources.iter().map(SourceLedger::bad_data).fold(0, u64::saturating_add)
     }
@@ -368,7 +368,7 @@ impl Ledger {
         SourceLedger { reasons: [0; REASONS_MAX], ..total }
     }
 
-    /// Adds another ledger of as many sources.
+    /// Adds another ledger with the same number of sources.
     ///
     /// # Panics
     /// If the numbers of sources differ.
@@ -377,7 +377,7 @@ impl Ledger {
         self.sources.iter_mut().zip(&other.sources).for_each(|(mine, theirs)| mine.add(theirs));
     }
 
-    /// What this ledger has more than `earlier`.
+    /// The counts of this ledger less those of `earlier`.
     ///
     /// # Panics
     /// If the numbers of sources differ.
@@ -399,7 +399,7 @@ impl Ledger {
                     .saturating_add(one.packets_dropped_by_kernel),
                 packets_missing: sum.packets_missing.saturating_add(one.packets_missing),
                 fragments_removed: sum.fragments_removed.saturating_add(one.fragments_removed),
-                // Magnitudes, so that one source's surplus cannot hide another's deficit.
+                // Magnitudes, so one source's surplus cannot hide another's deficit.
                 fragments_in_flight: sum.fragments_in_flight + one.fragments_in_flight.abs(),
                 packets_in_flight: sum.packets_in_flight + one.packets_in_flight.abs(),
             }

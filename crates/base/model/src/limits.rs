@@ -8,20 +8,20 @@ pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 pub const FRAGMENT_BYTES_MAX: u64 = 1_920 * 1024 * 1024;
 /// Bytes that direct I/O aligns to: memory, file offsets and lengths.
 pub const DISK_ALIGN_BYTES: usize = 4_096;
-/// Bytes of a frame, header and padding included.
+/// Bytes of a frame, including header and padding.
 pub const FRAME_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
-/// Bytes that a frame holds before it is cut, unless the configuration says otherwise.
+/// Default size in bytes at which a frame is cut.
 pub const FRAME_TARGET_BYTES_DEFAULT: u64 = 32 * 1024 * 1024;
-/// Bytes of one column, raw: what every codec can take.
+/// Raw bytes of one column: what every codec can take.
 pub const COLUMN_BYTES_MAX: u64 = 0x7e00_0000;
-/// Bytes of a file before the next is begun, unless the configuration says otherwise.
+/// Default size in bytes at which the next file is begun.
 pub const FILE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024 * 1024;
 
 const _: () = {
     assert!((DATAGRAM_BYTES_MAX as u64) < FRAGMENT_BYTES_MAX);
     assert!(FRAME_TARGET_BYTES_DEFAULT + FRAGMENT_BYTES_MAX < COLUMN_BYTES_MAX);
     assert!(COLUMN_BYTES_MAX < FRAME_BYTES_MAX);
-    // The most that LZ4 takes; blosc and the lengths in descriptors end later.
+    // LZ4's limit; those of blosc and of the lengths in descriptors are higher.
     assert!(COLUMN_BYTES_MAX <= 0x7e00_0000);
     assert!(FRAME_TARGET_BYTES_DEFAULT < FILE_BYTES_DEFAULT);
     assert!(DISK_ALIGN_BYTES.is_power_of_two());

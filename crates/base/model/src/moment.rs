@@ -1,5 +1,4 @@
-//! Moments as people give them before it is known which time scale counts them: the bounds of a
-//! range.
+//! Times as people write them, before their time scale is known: the bounds of a range.
 
 use std::str::FromStr;
 
@@ -9,30 +8,30 @@ use crate::utc::{ParseUtcError, parse_date};
 /// A bound in time.
 ///
 /// As text: nanoseconds of the scale (`1795246943125000000`), or a date with or without a time of
-/// day (`2026-11-21`, `2026-11-21T07:42:23.125`), which is one of the scale's own calendar unless
-/// it names an offset (`Z`, `+01:00`): then it is an instant in UTC.
+/// day (`2026-11-21`, `2026-11-21T07:42:23.125`). A date is in the scale's own calendar unless it
+/// has an offset (`Z`, `+01:00`): then it is an instant in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// Nanoseconds since the scale's epoch.
     Ns(u64),
-    /// Nanoseconds since 1970-01-01 in days of the scale's calendar, which have 86,400 seconds.
+    /// Nanoseconds since 1970-01-01 in the scale's calendar, with days of 86,400 seconds.
     Date(i128),
     /// Nanoseconds since 1970-01-01, UTC, without leap seconds.
     Instant(i128),
 }
 
 impl Moment {
-    /// The moment as a time of that scale, as [`TimeScale::convert_ns`] converts. What is before
-    /// the scale's epoch becomes 0, what 64 bits do not hold `u64::MAX`. So does an instant before
-    /// 1972, when UTC was not whole seconds from TAI, become 0 in another scale.
+    /// The moment as a time of that scale, converted as by [`TimeScale::convert_ns`]. A time before
+    /// the scale's epoch becomes 0, one beyond 64 bits `u64::MAX`. An instant before 1972, when UTC
+    /// was not whole seconds from TAI, also becomes 0 in another scale.
     pub fn in_scale(self, scale: TimeScale) -> u64 {
         match self {
             Self::Ns(time_ns) => time_ns,
             Self::Date(ns) => clamp(ns - i128::from(scale.epoch_ns())),
             Self::Instant(ns) => match clamp(ns) {
-                // An open end is one in every scale.
+                // An open end is open in every scale.
                 u64::MAX => u64::MAX,
-                // 10 s of TAI, where the table begins, would be no open end.
+                // 10 s of TAI, where the table begins, would not be an open end.
                 utc_ns if utc_ns < UTC_BEGINS_NS && scale != TimeScale::Utc => 0,
                 utc_ns => TimeScale::Utc.convert_ns(scale, utc_ns),
             },

@@ -1,6 +1,6 @@
-//! Enums whose values have names.
+//! Enums with named values.
 
-/// Makes an enum of values with names: `ALL`, `name`, `from_name`, and `Display`, which writes the
+/// Makes an enum with named values: `ALL`, `name`, `from_name`, and `Display`, which writes the
 /// name. Derives beyond `Clone`, `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash` are given as
 /// attributes.
 #[macro_export]
@@ -11,7 +11,7 @@ macro_rules! named {
         pub enum $type { $($(#[$doc])* $variant,)* }
 
         impl $type {
-            /// All of them, in this order.
+            /// All values, in this order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// Its name in files, in JSON, on the command line and in logs.
@@ -19,7 +19,7 @@ macro_rules! named {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The one of that name.
+            /// The value with that name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.name() == name)
             }

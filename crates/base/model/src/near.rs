@@ -1,6 +1,6 @@
-//! The names that a misspelt one may have meant.
+//! Suggestions for a misspelt name.
 
-/// The names that a misspelt one may have meant, nearest first.
+/// The names that a misspelt one may stand for, nearest first.
 pub fn near_matches<'n>(got: &str, known: &[&'n str]) -> Vec<&'n str> {
     let within = (got.chars().count() / 3).max(2);
     let mut near: Vec<(usize, &str)> = known

@@ -1,9 +1,9 @@
-//! Text from outside, made safe to print: names, messages and comments out of files, configurations
+//! Makes text from outside safe to print: names, messages and comments from files, configurations
 //! and the network.
 //!
-//! A terminal obeys control characters, and Unicode's format controls reorder or hide what is shown
-//! beside them. Whatever is printed or logged is escaped by [`printable`] where it is written;
-//! names that people choose are refused by [`name_fault`] before they get into a file.
+//! A terminal obeys control characters, and Unicode's format controls reorder or hide neighbouring
+//! text. All printed or logged text is escaped by [`printable`] where it is written; [`name_fault`]
+//! refuses names that people choose before they get into a file.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,9 +11,9 @@ use std::fmt::Write as _;
 /// The longest name of a source, a link, a channel, a group or an alarm.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Whether a character controls how text is shown instead of being text: C0, DEL and C1, Unicode's
-/// line separators, its controls of direction, and invisible ones. The two joiners, which some
-/// scripts need, are text.
+/// Whether a character controls the display of text: C0, DEL and C1, Unicode's line separators, its
+/// direction controls, and invisible characters. The two joiners, which some scripts need, are
+/// text.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -23,30 +23,30 @@ pub fn is_control(c: char) -> bool {
 }
 
 /// The text on one line of a terminal or a log: control characters as `\n`, `\t` or `\u{1b}`.
-/// What was escaped already stays as it is.
+/// Escapes already in the text are not changed.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_control, |text, c| text.extend(c.escape_default()))
 }
 
-/// As [`printable`], for a text of several lines: line feeds and tabulators stay.
+/// As [`printable`], for a text of several lines: line feeds and tabs stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| is_control(c) && !['\n', '\t'].contains(&c);
     escaped(text, obeyed, |text, c| text.extend(c.escape_default()))
 }
 
-/// As [`printable`], for JSON: its value stays the same. Only inside of its strings can it have
-/// control characters other than white space, which stays.
+/// As [`printable`], for JSON, without changing its value: control characters other than white
+/// space, which stays, can only be inside its strings.
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| is_control(c) && !['\n', '\r', '\t'].contains(&c);
     escaped(text, obeyed, |text, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             write!(text, "\\u{unit:04x}").ok();
         }
     })
 }
 
-/// What a name was expected to be, and what it is, if it cannot be one: empty, longer than
+/// The expected and the actual form of a name that is not allowed: empty, longer than
 /// [`NAME_BYTES_MAX`], or with control characters.
 pub fn name_fault(name: &str) -> Option<(String, String)> {
     if name.is_empty() {
@@ -55,7 +55,7 @@ pub fn name_fault(name: &str) -> Option<(String, String)> {
     label_fault(name)
 }
 
-/// As [`name_fault`], of what may be empty, such as a unit.
+/// As [`name_fault`], for text that may be empty, such as a unit.
 pub fn label_fault(text: &str) -> Option<(String, String)> {
     if text.len() > NAME_BYTES_MAX {
         let expected = format!("at most {NAME_BYTES_MAX} bytes");
@@ -64,7 +64,7 @@ pub fn label_fault(text: &str) -> Option<(String, String)> {
     control_fault(text)
 }
 
-/// As [`name_fault`], of a text that has a bound of its own.
+/// As [`name_fault`], for text with its own bound.
 pub fn control_fault(text: &str) -> Option<(String, String)> {
     let bad = text.chars().find(|&c| is_control(c))?;
     let expected = "no control characters".to_owned();

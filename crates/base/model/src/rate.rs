@@ -1,9 +1,9 @@
-//! Sample rates, and the one arithmetic from sample numbers to times and back.
+//! Sample rates, and the only conversion between sample numbers and times.
 //!
 //! Sample numbers are absolute: sample `n` of a channel with the rate `num/den` Hz is at
 //! `n * den / num` seconds since its time scale's epoch. A time in whole nanoseconds is that number
-//! rounded down. Everything here is exact, in 128-bit integers; what 64 bits do not hold becomes
-//! `u64::MAX`, so that numbers from files cannot overflow.
+//! rounded down. Everything here is exact, in 128-bit integers; results beyond 64 bits become
+//! `u64::MAX`, so numbers from files cannot overflow.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub struct SampleRate {
     den: u64,
 }
 
-/// A rate that cannot be.
+/// An impossible rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
     /// Numerator or denominator out of range.
@@ -30,7 +30,7 @@ pub enum RateError {
         /// Denominator.
         den: u64,
     },
-    /// A text that is no rate.
+    /// A text that is not a rate.
     #[error(
         "expected a sample rate such as \"16384 Hz\", \"1/60 Hz\" or \"16.384 kHz\", got {0:?}"
     )]
@@ -60,14 +60,14 @@ impl SampleRate {
         self.den
     }
 
-    /// The rate in Hz, as near as a float comes.
+    /// The rate in Hz, as the nearest float.
     pub fn hz(self) -> f64 {
         self.num as f64 / self.den as f64
     }
 
     /// Time of a sample in nanoseconds since the epoch, rounded down.
     pub const fn time_ns(self, sample: u64) -> u64 {
-        // Whole seconds first: sample * den fits into 104 bits, its product with 10^9 does not.
+        // Whole seconds first: sample * den fits into 104 bits, but its product with 10^9 does not.
         let ticks = sample as u128 * self.den as u128;
         let (seconds, rest) = (ticks / self.num as u128, ticks % self.num as u128);
         if seconds > u64::MAX as u128 {
@@ -76,8 +76,8 @@ impl SampleRate {
         narrow(seconds * NS_PER_S + rest * NS_PER_S / self.num as u128)
     }
 
-    /// The times of samples that follow each other, as [`SampleRate::time_ns`] gives them, without
-    /// a division for each.
+    /// The times of consecutive samples, as from [`SampleRate::time_ns`], without a division for
+    /// each.
     pub fn times_ns(self, first: u64) -> impl Iterator<Item = u64> {
         let (num, step) = (u128::from(self.num), u128::from(self.den) * NS_PER_S);
         let (whole, part) = (narrow(step / num), (step % num) as u64);
@@ -97,7 +97,7 @@ impl SampleRate {
         narrow(ticks.div_ceil(self.den as u128 * NS_PER_S))
     }
 
-    /// The samples that belong to slice `slice` of a time cut into slices of `slice_ns`: those from
+    /// The samples of slice `slice` of a time divided into slices of `slice_ns`: those from
     /// `slice * slice_ns` up to the next slice. There may be none.
     pub const fn samples_of_slice(self, slice: u64, slice_ns: u64) -> Range<u64> {
         let start = slice.saturating_mul(slice_ns);

@@ -1,15 +1,15 @@
-//! Time scales: TAI, UTC as POSIX counts it, and GPS, and the way from one to another.
+//! Time scales: TAI, UTC as in POSIX time, and GPS, and conversions between them.
 //!
 //! TAI and GPS count every second. POSIX time does not count leap seconds: it gives the second
-//! 23:59:60 the number of the second after it, so that times within a leap second come back from
-//! UTC as that next second.
+//! 23:59:60 the number of the following second, so times within a leap second convert back from UTC
+//! as that next second.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 crate::named! {
-    /// What a count of nanoseconds counts.
+    /// The meaning of a count of nanoseconds.
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     TimeScale {
@@ -24,7 +24,7 @@ crate::named! {
 }
 
 impl TimeScale {
-    /// The date of its zero: nanoseconds since 1970-01-01, of days that have 86,400 seconds.
+    /// The date of its zero: nanoseconds since 1970-01-01, with days of 86,400 seconds.
     pub const fn epoch_ns(self) -> u64 {
         match self {
             Self::Gps => GPS_EPOCH_NS,
@@ -32,8 +32,8 @@ impl TimeScale {
         }
     }
 
-    /// That time of this scale in TAI. Times before 1972-01-01 UTC are taken as 10 s behind TAI;
-    /// what a scale cannot express becomes its nearest time.
+    /// That time of this scale in TAI. TAI is taken as 10 s ahead for times before 1972-01-01 UTC;
+    /// a time that a scale cannot express becomes its nearest time.
     pub const fn to_tai_ns(self, time_ns: u64) -> u64 {
         match self {
             Self::Tai => time_ns,
@@ -80,7 +80,7 @@ impl FromStr for TimeScale {
     }
 }
 
-/// A text that names no time scale.
+/// A text that is not a time scale.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a time scale: \"tai\", \"utc\" or \"gps\", got {got:?}")]
 pub struct TimeScaleError {
@@ -88,13 +88,13 @@ pub struct TimeScaleError {
     pub got: String,
 }
 
-/// TAI - UTC in seconds at a time in seconds, which is TAI's or POSIX time's.
+/// TAI - UTC in seconds at a time in seconds of TAI or POSIX time.
 const fn offset_at(seconds: u64, is_tai: bool) -> u64 {
     let mut index = LEAP_SECONDS.len();
     while index > 0 {
         index -= 1;
         let (from_utc_s, offset_s) = LEAP_SECONDS[index];
-        // In TAI the leap second itself, just before, still has the offset before it.
+        // In TAI, the leap second itself, just before, still has the previous offset.
         let from_s = if is_tai { from_utc_s + offset_s } else { from_utc_s };
         if seconds >= from_s {
             return offset_s;
@@ -103,12 +103,12 @@ const fn offset_at(seconds: u64, is_tai: bool) -> u64 {
     LEAP_SECONDS[0].1
 }
 
-/// Up to this POSIX time the table is known to be whole: 2026-06-28, when the list of IERS expires
-/// that it was checked against. Later times are converted as if no leap second had come since.
+/// The table is known to be complete up to this POSIX time: 2026-06-28, when the IERS list against
+/// which it was checked expires. Later times are converted as if no leap second had occurred since.
 pub const LEAP_SECONDS_KNOWN_UNTIL_UTC_NS: u64 = 1_782_604_800 * NS_PER_S;
 
-/// From which POSIX second on TAI is how many seconds ahead of UTC, as IERS's leap-seconds.list has
-/// it.
+/// The POSIX second from which on TAI is that many seconds ahead of UTC, as in IERS's
+/// leap-seconds.list.
 const LEAP_SECONDS: [(u64, u64); 28] = [
     (63_072_000, 10),    // 1972-01-01
     (78_796_800, 11),    // 1972-07-01

@@ -1,6 +1,6 @@
 //! Quantities as people write and read them: `32 MiB`, `1.5 s`, `4.5 M/s`.
 //!
-//! [`Size`] and [`Time`] are read from configurations into the plain number that a field holds:
+//! Configurations use [`Size`] and [`Time`] to read the plain number that a field holds:
 //! `#[serde(deserialize_with = "Size::read")]`.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 /// Reads a size: a number and B, kB, MB, GB, TB (powers of 1,000) or KiB, MiB, GiB, TiB.
 ///
 /// # Errors
-/// A text that is no size, or one beyond 64 bits.
+/// A text that is not a size, or a size beyond 64 bits.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     parse(
         text,
@@ -35,7 +35,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
 /// Reads a duration in nanoseconds: a number and ns, us, ms, s, min or h.
 ///
 /// # Errors
-/// A text that is no duration, or one beyond 64 bits of nanoseconds.
+/// A text that is not a duration, or a duration beyond 64 bits of nanoseconds.
 pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
     parse(
         text,
@@ -44,7 +44,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
     )
 }
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// A whole number with thousands separators: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -67,17 +67,17 @@ pub fn counted(number: u64, thing: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, got {got:?}")]
 pub struct UnitError {
-    /// What would have been understood.
+    /// What was expected.
     pub expected: &'static str,
-    /// The text as it stood.
+    /// The text as written.
     pub got: String,
 }
 
-/// Bytes as they are written: `"32 MiB"`, or a number.
+/// Bytes as written: `"32 MiB"`, or a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-/// Nanoseconds as they are written: `"1 s"`. Never a bare number, which would not show its unit.
+/// Nanoseconds as written: `"1 s"`. Never a bare number, which would not show its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub u64);
 
@@ -167,7 +167,7 @@ impl From<Time> for Duration {
     }
 }
 
-/// In the largest unit in which it is a whole number: `20 ms`.
+/// In the largest unit that gives a whole number: `20 ms`.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, u64); 5] = [
@@ -183,10 +183,10 @@ impl fmt::Display for Time {
     }
 }
 
-/// Reads a value that is written as text, or as an integer where `integer` makes a value of it.
-/// `expected` says what is right where something else is written.
+/// Reads a value written as text, or as an integer if `integer` accepts it. `expected` describes
+/// the right form for the error.
 ///
-/// # Errors
+/// The text's own error, or that it is neither.
 /// The text's own error, or that it is neither.
 pub fn deserialize_text<'de, T, D>(
     deserializer: D,
@@ -269,7 +269,7 @@ fn scaled(value: f64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// How much of the whole a part is, in percent, rounded up: only nothing is 0 %.
+/// The share of a part in the whole, in percent, rounded up: only nothing is 0 %.
 pub fn percent_of(part: u64, whole: u64) -> u64 {
     (u128::from(part) * 100).div_ceil(u128::from(whole.max(1))).min(100) as u64
 }

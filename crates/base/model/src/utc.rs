@@ -1,4 +1,4 @@
-//! Moments as people write them: `2026-11-21T07:42:23.125Z` (RFC 3339, UTC).
+//! Times as people write them: `2026-11-21T07:42:23.125Z` (RFC 3339, UTC).
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
 use serde::{Serialize, Serializer};
 
-/// Nanoseconds since 1970, UTC. Shown to the millisecond; in JSON a text.
+/// Nanoseconds since 1970, UTC. Displayed to the millisecond; text in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Utc(pub u64);
 
-/// A text that is no moment.
+/// A text that is not a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a time such as 2026-11-21, 2026-11-21T07:42 or 2026-11-21T07:42:23Z, got {got:?}"
@@ -22,7 +22,7 @@ pub struct ParseUtcError {
 }
 
 impl Utc {
-    /// The moment to the second without separators: `20261121-074223`, as in names of folders.
+    /// The time to the second without separators: `20261121-074223`, as in folder names.
     pub fn compact(self) -> String {
         self.timestamp().strftime("%Y%m%d-%H%M%S").to_string()
     }
@@ -42,8 +42,8 @@ impl std::str::FromStr for Utc {
     type Err = ParseUtcError;
 
     /// A date, or a date and a time of day with or without seconds and their fraction. Without `Z`
-    /// or an offset (`+01:00`) it is UTC. These are bounds of a search: what is before 1970 becomes
-    /// 0, what 64 bits do not hold `u64::MAX`, so that `9999-12-31` is an open end.
+    /// or an offset (`+01:00`) it is UTC. These are bounds of a search: times before 1970 become 0,
+    /// those beyond 64 bits `u64::MAX`, so `9999-12-31` is an open end.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (ns, _) = parse_date(text)?;
         Ok(Self(ns.clamp(0, i128::from(u64::MAX)) as u64))
@@ -62,28 +62,28 @@ impl Serialize for Utc {
     }
 }
 
-/// Nanoseconds from 1970 to a date, of days that have 86,400 seconds, as UTC where the text names
-/// an offset; and whether it does.
+/// Nanoseconds from 1970 to a date, with days of 86,400 seconds, in UTC if the text has an offset;
+/// and whether it does.
 pub(crate) fn parse_date(text: &str) -> Result<(i128, bool), ParseUtcError> {
     parse(text.trim()).ok_or_else(|| ParseUtcError::of(text))
 }
 
 fn parse(text: &str) -> Option<(i128, bool)> {
     let pieces = Pieces::parse(text).ok()?;
-    // A zone's name would say more than its offset, or contradict it.
+    // A zone's name would add to its offset, or contradict it.
     if pieces.time_zone_annotation().is_some() {
         return None;
     }
     let date_time = pieces.date().to_datetime(pieces.time().unwrap_or_default());
     let offset_s = pieces.offset().map(|offset| offset.to_numeric_offset().seconds());
     let local = date_time.duration_since(EPOCH).as_nanos();
-    // The library reads a leap second as the one before; POSIX time has that of the one after.
+    // The library reads a leap second as the previous second; POSIX time uses the following one.
     let leap_s = i128::from(is_leap_second(text));
     let offset_s = i128::from(offset_s.unwrap_or(0));
     Some((local + (leap_s - offset_s) * NS_PER_S, pieces.offset().is_some()))
 }
 
-/// Whether a text that is a date and a time of day has 60 seconds.
+/// Whether a text that is a date and a time of day has second 60.
 fn is_leap_second(text: &str) -> bool {
     let mut parts = text.splitn(3, ':').skip(2);
     parts.next().is_some_and(|seconds| seconds.starts_with("60"))

@@ -4,8 +4,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use catchment_model::Utc;
 
-/// Nanoseconds since 1970 (UTC) that never go back: the wall clock at the start, carried on by the
-/// monotonic clock, so that setting the machine's clock moves no time-out.
+/// Nanoseconds since 1970 (UTC) that never go back: the wall clock at the start, advanced by the
+/// monotonic clock, so setting the machine's clock moves no time-out.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -23,7 +23,7 @@ impl Clock {
         self.start_ns.saturating_add(self.elapsed_ns())
     }
 
-    /// What has passed since the start.
+    /// The time since the start.
     pub fn elapsed_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
@@ -34,7 +34,7 @@ impl Clock {
     }
 }
 
-/// The machine's time; it may be set, and so go back.
+/// The machine's time; it may be set, and so may go back.
 pub fn utc_now() -> Utc {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Utc(u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX))

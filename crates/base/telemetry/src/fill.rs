@@ -1,8 +1,8 @@
-//! How full something bounded is.
+//! Fill levels of bounded queues and pools.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A bounded queue or pool, as two counters: what went in and what came out, in bytes or items.
+/// A bounded queue or pool as two counters, in and out, in bytes or items.
 #[derive(Debug)]
 pub struct FillLevel {
     name: String,
@@ -24,31 +24,31 @@ impl FillLevel {
         &self.name
     }
 
-    /// The most that it can hold.
+    /// Its capacity.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Says that `amount` went in.
+    /// Records that `amount` went in.
     pub fn put(&self, amount: u64) {
         let put = self.put.fetch_add(amount, Relaxed) + amount;
         let level = put.saturating_sub(self.taken.load(Relaxed));
         self.highest.fetch_max(level, Relaxed);
     }
 
-    /// Says that `amount` came out.
+    /// Records that `amount` came out.
     pub fn take(&self, amount: u64) {
         self.taken.fetch_add(amount, Relaxed);
     }
 
-    /// What is in it now.
+    /// The current content.
     pub fn level(&self) -> u64 {
-        // Taken first: reading the two the other way round could show more than was ever in it.
+        // Read first: reading the two in the other order could show more than was ever inside.
         let taken = self.taken.load(Relaxed);
         self.put.load(Relaxed).saturating_sub(taken).min(self.capacity)
     }
 
-    /// The most that was in it.
+    /// The highest content so far.
     pub fn highest(&self) -> u64 {
         self.highest.load(Relaxed)
     }

@@ -17,7 +17,7 @@ impl LiveLedger {
         Self { cells: (0..source_count * ROW_CELLS).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// How many sources it counts for.
+    /// The number of sources.
     pub fn source_count(&self) -> usize {
         self.cells.len() / ROW_CELLS
     }
@@ -41,12 +41,12 @@ impl LiveLedger {
         }
     }
 
-    /// One count now.
+    /// The current value of one count.
     pub fn read(&self, source: SourceId, entry: Entry) -> u64 {
         self.cells[source.index() * ROW_CELLS + entry as usize].load(Relaxed)
     }
 
-    /// All counts, each as it was at some moment during the call.
+    /// All counts, each with its value at some moment during the call.
     pub fn snapshot(&self) -> Ledger {
         let mut ledger = Ledger::new(self.source_count());
         for (row, source) in self.cells.chunks_exact(ROW_CELLS).zip(&mut ledger.sources) {

@@ -1,21 +1,21 @@
-//! Which threads go before others.
+//! Priorities of threads.
 
-/// A thread's claim to the CPU. Without the right to a lower nice value (CAP_SYS_NICE) threads of
-/// [`Priority::Data`] and [`Priority::Control`] are as all others.
+/// A thread's priority for the CPU. Without the right to a lower nice value (CAP_SYS_NICE), threads
+/// of [`Priority::Data`] and [`Priority::Control`] run like all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Threads that receive, build and write: data cannot wait, and most other programs can.
     Data,
-    /// Threads that control the node and serve the page: they have little to do, and must answer
-    /// on a machine that is full.
+    /// Threads that control the node and serve the page: they have little to do, and must respond
+    /// on a fully loaded machine.
     Control,
-    /// Threads that take the CPU that is free: compression (docs/decisions/compression.md).
+    /// Threads that use free CPU: compression (docs/decisions/compression.md).
     Background,
 }
 
 impl Priority {
-    /// Gives the calling thread this priority, if it is allowed to have it, and has none that is
-    /// higher.
+    /// Gives the calling thread this priority, unless it is not permitted or the thread already has
+    /// a higher one.
     pub fn apply(self) {
         let value = self.nice();
         if value > 0 || nice() > value {
@@ -38,7 +38,7 @@ pub fn nice() -> i32 {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// Gives the calling thread another nice value; a lower one may be refused.
+/// Sets the calling thread's nice value; a lower one may be refused.
 pub fn set_nice(value: i32) {
     // SAFETY: numbers only; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, value) };

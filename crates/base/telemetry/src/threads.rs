@@ -11,7 +11,7 @@ pub struct ThreadTime {
     pub cpu_ns: u64,
 }
 
-/// The threads that registered themselves.
+/// The registered threads.
 #[derive(Debug, Default)]
 pub struct ThreadTimes {
     threads: Mutex<Vec<Thread>>,
@@ -26,12 +26,10 @@ struct Thread {
 }
 
 impl ThreadTimes {
-    /// Adds the calling thread; when the guard is dropped, at the thread's end, its time is kept as
-    /// it then was.
+    /// Adds the calling thread; dropping the guard, at the thread's end, preserves its final time.
     pub fn register(&self, name: impl Into<String>) -> ThreadGuard<'_> {
         let mut clock = 0;
-        // SAFETY: pthread_self is the live calling thread, and `clock` is a valid place to write
-        // to.
+        // SAFETY: pthread_self is the live calling thread, and `clock` can be written to.
         let result = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
         assert_eq!(result, 0, "the calling thread has a CPU clock");
         let mut threads = self.threads.lock();
@@ -54,8 +52,8 @@ impl ThreadTimes {
     }
 }
 
-/// The share of one CPU that each thread took between two readings, in percent, in the order in
-/// which data flow through a recorder.
+/// The share of one CPU that each thread used between two readings, in percent, in the order of the
+/// data flow through a recorder.
 pub fn cpu_shares(before: &[ThreadTime], now: &[ThreadTime], seconds: f64) -> Vec<(String, f64)> {
     let share = |thread: &ThreadTime| {
         let then = before.iter().find(|other| other.name == thread.name);
@@ -68,7 +66,7 @@ pub fn cpu_shares(before: &[ThreadTime], now: &[ThreadTime], seconds: f64) -> Ve
     shares
 }
 
-/// The beginnings of threads' names in the order in which data flow through them.
+/// Prefixes of thread names, in the order of the data flow.
 const FLOW: [&str; 6] = ["emulate", "receive", "build", "encode", "write", "trends"];
 
 /// Marks the end of a registered thread when dropped.
@@ -89,7 +87,7 @@ impl Drop for ThreadGuard<'_> {
 
 fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place to write to; an ended thread's clock gives an error.
+    // SAFETY: `time` can be written to; an ended thread's clock gives an error.
     let result = unsafe { libc::clock_gettime(clock, &mut time) };
     (result == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -1,8 +1,8 @@
-//! What every protocol is to a receiver: a datagram goes in, parts of fragments come out, or a
-//! reason why it is none.
+//! The common interface of protocols to a receiver: a datagram goes in, parts of fragments come
+//! out, or the reason why it has none.
 //!
-//! A fragment is whole in one datagram, or goes on over many: each *part* says where in its
-//! fragment it belongs, and how long the fragment is. Receivers put parts together, in any order.
+//! A fragment is whole in one datagram or spans many: each *part* gives its position in the
+//! fragment, and the fragment's length. Receivers assemble the parts, in any order.
 
 use std::fmt;
 
@@ -14,43 +14,43 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Its name in configurations and files.
     fn name(&self) -> &str;
 
-    /// Why its decoders refuse a datagram. Together with [`RECEIVER_REASONS`] there are at most
-    /// [`REASONS_MAX`].
+    /// The reasons for which its decoders refuse a datagram. Together with [`RECEIVER_REASONS`]
+    /// there are at most [`REASONS_MAX`].
     fn reasons(&self) -> &[Reason];
 
-    /// How many bits its event numbers have.
+    /// The number of bits in its event numbers.
     fn number_bits(&self) -> u32;
 
-    /// Bytes of its longest fragment unless a source's configuration says otherwise.
+    /// Default for the bytes of its longest fragment.
     fn fragment_bytes_max(&self) -> u64;
 
     /// A decoder for one sender.
     fn decoder(&self) -> Box<dyn Decoder>;
 }
 
-/// All reasons that a source counts, by their index: its protocol's own, then the receiver's.
+/// All reasons that a source counts, by index: its protocol's own, then the receiver's.
 ///
 /// # Panics
-/// More than [`REASONS_MAX`].
+/// More than [`REASONS_MAX`] reasons.
 pub fn all_reasons(own: &[Reason]) -> impl Iterator<Item = Reason> + '_ {
     assert!(own.len() + RECEIVER_REASONS.len() <= REASONS_MAX);
     own.iter().copied().chain(RECEIVER_REASONS)
 }
 
-/// Why a datagram is refused, in a protocol's own words.
+/// The reason for refusing a datagram, as named by its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// One word or two with an underscore.
+    /// One word, or two with an underscore.
     pub name: &'static str,
-    /// The kind that the ledger has for all protocols.
+    /// The ledger's kind, common to all protocols.
     pub kind: Entry,
 }
 
-/// Decodes the datagrams of one sender. It may keep what it needs from earlier ones.
+/// Decodes the datagrams of one sender. It may keep state from earlier ones.
 pub trait Decoder: Send {
     /// Appends the parts of the datagram to `parts`, which the caller has emptied. The datagram is
-    /// checked from end to end before anything is appended: what is malformed anywhere is dropped
-    /// whole. Allocates nothing itself, and never panics. `now_ns` is the receiver's time.
+    /// checked completely before anything is appended: a datagram that is malformed anywhere is
+    /// dropped whole. Allocates nothing itself, and never panics. `now_ns` is the receiver's time.
     ///
     /// # Errors
     /// The index of the reason in [`Protocol::reasons`].
@@ -61,26 +61,27 @@ pub trait Decoder: Send {
         parts: &mut Vec<Part>,
     ) -> Result<Decoded, usize>;
 
-    /// No further datagram will come. Returns how many are missing beyond those counted before.
+    /// Called when no further datagram will arrive. Returns how many are missing beyond those
+    /// counted before.
     fn settle(&mut self) -> u64 {
         0
     }
 
-    /// Says in a sentence what is wrong with a datagram that [`decode`](Self::decode) has just
+    /// Describes in a sentence what is wrong with a datagram that [`decode`](Self::decode) has just
     /// refused. For diagnosis, not for every packet: it allocates.
     fn explain(&self, datagram: &[u8]) -> String;
 }
 
-/// What a datagram says beside its parts.
+/// A datagram's data besides its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// How many datagrams its source sent before it, where the protocol says so: a gap in these
-    /// numbers is what the network lost.
+    /// How many datagrams its source sent before it, if the protocol has this number: a gap means
+    /// losses on the network.
     pub sequence: Option<u64>,
     /// How many more datagrams are now known to be missing, if the decoder tracks the numbers
     /// itself instead of returning a `sequence`.
     pub missing: u64,
-    /// Whether such a decoder knows that the datagram is not a repetition.
+    /// Whether such a decoder can rule out that the datagram is a repetition.
     pub sent_once: bool,
 }
 
@@ -94,17 +95,17 @@ pub struct Part {
     pub lane: u32,
     /// The event number, as on the wire.
     pub number: u64,
-    /// Where the fragment has these bytes.
+    /// The position of these bytes in the fragment.
     pub position: u64,
     /// Bytes of the whole fragment.
     pub fragment_bytes: u64,
-    /// Where the datagram has these bytes.
+    /// The position of these bytes in the datagram.
     pub offset: u32,
-    /// How many there are.
+    /// The number of these bytes.
     pub bytes: u32,
-    /// The number that the fragment gives its source, or 0 where the protocol has none.
+    /// The source number in the fragment, or 0 if the protocol has none.
     pub id: u32,
-    /// What all fragments of one event have in common beside the number: a trigger's type.
+    /// A value common to all fragments of one event besides the number: a trigger's type.
     pub tag: u8,
     /// Conditions, see [`PartFlags`].
     pub flags: u8,
@@ -128,11 +129,11 @@ impl PartFlags {
     pub const BIG_ENDIAN: u8 = 2;
 }
 
-/// Why receivers refuse a datagram that a decoder has accepted. A source counts them behind its
-/// protocol's reasons.
+/// The reasons for which receivers refuse a datagram that a decoder has accepted. A source counts
+/// them after its protocol's reasons.
 pub const RECEIVER_REASONS: [Reason; 2] = [
-    // A fragment that is longer than `fragment_bytes_max` of its source.
+    // A fragment longer than its source's `fragment_bytes_max`.
     Reason { name: "fragment_too_long", kind: Entry::PacketsMalformedFragment },
-    // A part that says another length of its fragment than the parts before.
+    // A part that gives a different length of its fragment than earlier parts.
     Reason { name: "fragment_length_changed", kind: Entry::PacketsMalformedFragment },
 ];

@@ -1,5 +1,5 @@
-//! What every input must survive, in one function per decoder: the fuzz targets call them, and so
-//! do the tests with the seed corpus and with mutated packets.
+//! Properties that hold for every input, in one function per decoder: called by the fuzz targets,
+//! and by the tests with the seed corpus and mutated packets.
 
 use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
@@ -7,8 +7,8 @@ use crate::hadtu::{
 use crate::link;
 use crate::{Part, Protocol};
 
-/// Decodes `data` by a protocol and checks what receivers rely on: parts lie within the datagram
-/// and within their fragments, or there are none and a reason of the protocol's.
+/// Decodes `data` with a protocol and checks what receivers rely on: either parts lie within the
+/// datagram and within their fragments, or there are none and a reason of the protocol.
 ///
 /// # Panics
 /// A defect of the decoder.
@@ -31,8 +31,8 @@ pub fn fuzz_decoder(protocol: &dyn Protocol, data: &[u8]) {
     }
 }
 
-/// Parses `data` as a hadtu packet and checks what must hold of any packet that is accepted: the
-/// sub-events lie within it, without overlap, and they make a packet again that has the same ones.
+/// Parses `data` as a hadtu packet and checks the properties of every accepted packet: the
+/// sub-events lie within it, without overlap, and re-encode to a packet with the same ones.
 ///
 /// # Panics
 /// A defect of the decoder or the encoder.
@@ -84,9 +84,8 @@ pub fn fuzz_packet(data: &[u8]) {
     }));
 }
 
-/// Parses `data` as a packet of a channel link and checks what must hold of any packet that is
-/// accepted: the entries fill it without overlap, and they make a packet again that has the same
-/// ones.
+/// Parses `data` as a packet of a channel link and checks the properties of every accepted packet:
+/// the entries fill it without overlap, and re-encode to a packet with the same ones.
 ///
 /// # Panics
 /// A defect of the decoder or the encoder.

@@ -1,4 +1,5 @@
-//! `hadtu`: what HADES' read-out boards (TRB3) send, a queue of sub-events in one UDP datagram.
+//! `hadtu`: the protocol of HADES' read-out boards (TRB3), a queue of sub-events in one UDP
+//! datagram.
 //!
 //! ```text
 //! offset      bytes
@@ -19,21 +20,20 @@
 //!     16  size - 16  payload, none is legal
 //! ```
 //!
-//! Every word is in its sender's byte order, which a decoding word gives away: its most significant
-//! byte is zero and its least significant is not. The packet's own decoding word counts for the
-//! packet's header, each sub-event's for that sub-event. Only the order is taken from it: boards
-//! use several values.
+//! Every word is in its sender's byte order, which a decoding word reveals: its most significant
+//! byte is zero and its least significant is not. The packet's own decoding word applies to the
+//! packet's header, each sub-event's to that sub-event. Only the order is taken from it: boards use
+//! several values.
 //!
-//! A queue shorter than 32 bytes makes the trailer overlap what it repeats. The rule stays the same
-//! (byte *i* of the trailer equals byte *i* of the datagram), so that an empty queue is its header
-//! five times over. DABC compares in the same way.
+//! In a queue shorter than 32 bytes, the trailer overlaps the bytes that it repeats. The rule stays
+//! the same (byte *i* of the trailer equals byte *i* of the datagram), so an empty queue is its
+//! header five times over. DABC compares in the same way.
 
 use catchment_model::{Entry, limits::DATAGRAM_BYTES_MAX};
 
 use crate::decoder::{Decoded, Decoder, Part, PartFlags, Protocol, Reason};
 
-/// What sources that send these packets are to a receiver. A fragment is a sub-event, with its
-/// header.
+/// The protocol as a receiver uses it. A fragment is a sub-event, including its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Hadtu;
 
@@ -79,13 +79,13 @@ pub const PACKET_BYTES_MIN: usize = PACKET_HEADER_BYTES + TRAILER_BYTES;
 /// Bytes of payload that one sub-event can carry in one datagram.
 pub const PAYLOAD_BYTES_MAX: usize =
     (DATAGRAM_BYTES_MAX - PACKET_BYTES_MIN - SUB_EVENT_HEADER_BYTES) & !7;
-/// The decoding word that packets are sent with.
+/// The decoding word of packets sent here.
 pub const PACKET_DECODING: u32 = 0x0002_0001;
-/// The decoding word that a board's sub-events usually have: 32-bit words, trigger type 1.
+/// The usual decoding word of a board's sub-events: 32-bit words, trigger type 1.
 pub const SUB_EVENT_DECODING: u32 = 0x0002_0011;
-/// Marks, in the id word, data that their source knows to be broken.
+/// Marks, in the id word, data that their source reports as broken.
 pub const ERROR_BIT: u32 = 1 << 31;
-/// Ids of sources are below this: the bit is none of theirs.
+/// Ids of sources are below this: the bit is not part of an id.
 pub const ID_END: u32 = ERROR_BIT;
 /// Bits of the trigger number.
 pub const TRIGGER_NUMBER_BITS: u32 = 24;
@@ -100,7 +100,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The order of a sender, from the four bytes of a decoding word as they stand on the wire.
+    /// The order of a sender, from the four bytes of a decoding word on the wire.
     #[inline]
     fn of_decoding(bytes: [u8; 4]) -> Option<Self> {
         match (bytes[0], bytes[3]) {
@@ -127,7 +127,7 @@ impl ByteOrder {
     }
 }
 
-/// Why a datagram is no packet.
+/// Why a datagram is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// Shorter than the shortest packet.
@@ -136,7 +136,7 @@ pub enum PacketError {
         /// Bytes of the datagram.
         got: usize,
     },
-    /// The size word says another length, or one that no packet has.
+    /// The size word gives a different length, or an impossible one.
     #[error("the size word says a datagram of {expected} bytes, got {got}")]
     Length {
         /// Bytes that a datagram with this size word has.
@@ -150,17 +150,17 @@ pub enum PacketError {
         /// The word, read as big-endian.
         got: u32,
     },
-    /// The trailer is no copy of the datagram's beginning.
+    /// The trailer is not a copy of the datagram's beginning.
     #[error("the trailer differs from the datagram's first {TRAILER_BYTES} bytes")]
     Trailer,
-    /// A sub-event's header cannot be right.
+    /// A sub-event's header is impossible.
     #[error("the sub-event at byte {offset} cannot have size {size} and decoding {decoding:#010x}")]
     SubEvent {
-        /// Where it begins, in bytes from the datagram's begin.
+        /// Its offset in bytes from the datagram's beginning.
         offset: usize,
-        /// Its size word, or the bytes that were left where its header should be.
+        /// Its size word, or the bytes left for its header.
         size: u32,
-        /// Its decoding word, read as big-endian; 0 where there was no room for one.
+        /// Its decoding word, read as big-endian; 0 if there was no room for one.
         decoding: u32,
     },
 }
@@ -188,8 +188,8 @@ impl Decoder for HadtuDecoder {
         datagram: &[u8],
         parts: &mut Vec<Part>,
     ) -> Result<Decoded, usize> {
-        // In the pass that checks: a second one over the headers of a full packet costs a fifth of
-        // what receiving it takes.
+        // In the checking pass: a second one over the headers of a full packet costs a fifth of
+        // receiving it.
         let parsed = Packet::parse_with(datagram, |offset, words, order, bytes| {
             let (id, trigger) = (order.read(words[2]), order.read(words[3]));
             let error = if id & ERROR_BIT == 0 { 0 } else { PartFlags::SENDER_ERROR };
@@ -220,7 +220,7 @@ impl Decoder for HadtuDecoder {
     }
 }
 
-/// A datagram that was checked from end to end.
+/// A completely checked datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     // Header, sub-events and the last one's padding: S rounded up to 8 bytes.
@@ -232,18 +232,18 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// Checks size word, decoding, length, trailer and every sub-event's size and decoding before
-    /// anything is handed out: what is malformed anywhere is dropped whole.
+    /// anything is returned: a datagram that is malformed anywhere is dropped whole.
     ///
     /// # Errors
-    /// A datagram that is no packet; see [`PacketError`].
+    /// A datagram that is not a packet; see [`PacketError`].
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, PacketError> {
         Self::parse_with(datagram, |_, _, _, _| {})
     }
 
-    /// As [`Packet::parse`], handing over each sub-event when it has been checked: where in the
-    /// datagram it begins, its words, their order and its size. Those before one that is malformed
-    /// have been handed over, too.
+    /// As [`Packet::parse`], passing on each sub-event once it has been checked: its offset in the
+    /// datagram, its words, their order and its size. Those before a malformed one have also been
+    /// passed on.
     #[inline]
     fn parse_with(
         datagram: &'a [u8],
@@ -274,13 +274,13 @@ impl<'a> Packet<'a> {
         Ok(Self { queue, size: size as usize, count, order })
     }
 
-    /// Its sub-events, in the order in which they stand.
+    /// Its sub-events, in the order of the datagram.
     #[inline]
     pub fn sub_events(&self) -> SubEvents<'a> {
         SubEvents { rest: &self.queue[PACKET_HEADER_BYTES..], left: self.count }
     }
 
-    /// How many sub-events it has.
+    /// The number of its sub-events.
     #[inline]
     pub fn sub_event_count(&self) -> usize {
         self.count
@@ -302,11 +302,11 @@ impl<'a> Packet<'a> {
 /// One source's part of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubEvent<'a> {
-    /// All of it as it came: the 16-byte header included, the padding not.
+    /// All of it as received: including the 16-byte header, without the padding.
     pub bytes: &'a [u8],
     /// The source's id, error bit cleared.
     pub id: u32,
-    /// The source says that its data are broken.
+    /// The source reports that its data are broken.
     pub error: bool,
     /// The trigger number, 24 bits.
     pub trigger_number: u32,
@@ -319,7 +319,7 @@ pub struct SubEvent<'a> {
 }
 
 impl<'a> SubEvent<'a> {
-    /// What stands behind the header, in the source's own format.
+    /// The data after the header, in the source's own format.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[SUB_EVENT_HEADER_BYTES..]
@@ -369,14 +369,14 @@ impl<'a> Iterator for SubEvents<'a> {
 
 impl ExactSizeIterator for SubEvents<'_> {}
 
-/// What a sub-event's header says beside its size.
+/// A sub-event's header except its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubEventHeader {
     /// The decoding word, usually [`SUB_EVENT_DECODING`].
     pub decoding: u32,
     /// The source's id, 31 bits.
     pub id: u32,
-    /// Whether the source says that its data are broken.
+    /// Whether the source reports that its data are broken.
     pub error: bool,
     /// The trigger number; its low 24 bits are sent.
     pub trigger_number: u32,
@@ -384,10 +384,10 @@ pub struct SubEventHeader {
     pub trigger_tag: u8,
 }
 
-/// Writes one packet into a buffer of the caller's: begin (or resume), push, finish.
+/// Writes one packet into a buffer of the caller: begin (or resume), push, finish.
 ///
-/// The encoder holds no memory of its own, so that a queue that fills over a long time is the
-/// buffer and the number that [`used`](Self::used) gave.
+/// The encoder has no memory of its own, so a queue that fills over a long time consists of the
+/// buffer and the number that [`used`](Self::used) returned.
 #[derive(Debug)]
 pub struct PacketEncoder<'b> {
     buffer: &'b mut [u8],
@@ -396,7 +396,7 @@ pub struct PacketEncoder<'b> {
 }
 
 impl<'b> PacketEncoder<'b> {
-    /// An empty queue at the begin of `buffer`.
+    /// An empty queue at the beginning of `buffer`.
     ///
     /// # Panics
     /// A buffer shorter than [`PACKET_BYTES_MIN`].
@@ -405,10 +405,10 @@ impl<'b> PacketEncoder<'b> {
         Self::resume(buffer, order, PACKET_HEADER_BYTES)
     }
 
-    /// Goes on with a queue that was begun in the same buffer and order.
+    /// Continues a queue that was begun in the same buffer and order.
     ///
     /// # Panics
-    /// A `used` that leaves no room for the trailer, or that no encoder gave.
+    /// A `used` that leaves no room for the trailer, or that no encoder returned.
     #[inline]
     pub fn resume(buffer: &'b mut [u8], order: ByteOrder, used: usize) -> Self {
         assert!(used >= PACKET_HEADER_BYTES && used.is_multiple_of(8));
@@ -416,7 +416,7 @@ impl<'b> PacketEncoder<'b> {
         Self { buffer, used, order }
     }
 
-    /// Bytes of the queue so far, header included, trailer not.
+    /// Bytes of the queue so far, with the header, without the trailer.
     #[inline]
     pub fn used(&self) -> usize {
         self.used
@@ -428,7 +428,7 @@ impl<'b> PacketEncoder<'b> {
         self.used == PACKET_HEADER_BYTES
     }
 
-    /// Whether a sub-event of that payload still fits into the buffer and into one datagram.
+    /// Whether a sub-event with that payload still fits into the buffer and into one datagram.
     #[inline]
     pub fn fits(&self, payload_bytes: usize) -> bool {
         let room = self.buffer.len().min(DATAGRAM_BYTES_MAX) - TRAILER_BYTES - self.used;
@@ -436,15 +436,16 @@ impl<'b> PacketEncoder<'b> {
             && (SUB_EVENT_HEADER_BYTES + payload_bytes + 7) & !7 <= room
     }
 
-    /// Appends a sub-event; false, and nothing done, if it does not fit.
+    /// Appends a sub-event; returns false and does nothing if it does not fit.
     #[inline]
     pub fn push(&mut self, header: &SubEventHeader, payload: &[u8]) -> bool {
         self.push_with(header, payload.len(), |room| room[..payload.len()].copy_from_slice(payload))
     }
 
     /// Appends a sub-event whose payload `fill` writes in place. `fill` gets the buffer from the
-    /// payload's begin to the buffer's end, and may write more than the payload, such as whole
-    /// vectors: what is beyond is overwritten. False, and `fill` not called, if it does not fit.
+    /// beginning of the payload to the end of the buffer, and may write more than the payload, such
+    /// as whole vectors: the excess is overwritten. Returns false without calling `fill` if it does
+    /// not fit.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -458,7 +459,7 @@ impl<'b> PacketEncoder<'b> {
         let size = SUB_EVENT_HEADER_BYTES + payload_bytes;
         let error = if header.error { ERROR_BIT } else { 0 };
         let area = &mut self.buffer[self.used..];
-        // One 16-byte store; four words on their own would be four.
+        // One 16-byte store; four separate words would be four.
         let words = [
             size as u32,
             header.decoding,
@@ -474,15 +475,15 @@ impl<'b> PacketEncoder<'b> {
         true
     }
 
-    /// Writes header and trailer and returns the bytes of the datagram, which stands at the
-    /// buffer's begin.
+    /// Writes header and trailer and returns the bytes of the datagram, at the beginning of the
+    /// buffer.
     #[inline]
     pub fn finish(self) -> usize {
         let size = self.order.write(self.used as u32);
         let decoding = self.order.write(PACKET_DECODING);
         self.buffer[..PACKET_HEADER_BYTES].copy_from_slice([size, decoding].as_flattened());
-        // Eight bytes at a time, from the front: where the trailer overlaps what it repeats, the
-        // later words read what the earlier ones wrote.
+        // Eight bytes at a time, from the front: if the trailer overlaps the bytes that it repeats,
+        // the later words read what the earlier ones wrote.
         for offset in (0..TRAILER_BYTES).step_by(8) {
             self.buffer.copy_within(offset..offset + 8, self.used + offset);
         }
@@ -496,7 +497,7 @@ fn words_of(bytes: &[u8]) -> Option<[[u8; 4]; 4]> {
     words.try_into().ok()
 }
 
-/// How many sub-events stand in `queue[8..size]`; `queue` is longer by less than 8 bytes.
+/// The number of sub-events in `queue[8..size]`; `queue` is longer by less than 8 bytes.
 #[inline]
 fn check_sub_events(
     queue: &[u8],

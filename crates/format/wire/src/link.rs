@@ -1,5 +1,5 @@
-//! `link`: Catchment's own protocol for continuous channels, parts of one slice of time in one UDP
-//! datagram. The specification is docs/spec/link.md.
+//! `link`: Catchment's own protocol for continuous channels; one UDP datagram carries parts of one
+//! slice of time. The specification is docs/spec/link.md.
 //!
 //! ```text
 //! offset  bytes
@@ -29,8 +29,8 @@ mod gaps;
 
 use gaps::LinkGaps;
 
-/// Why a datagram of a link is refused: by its own contradictions ([`PacketError`]), or because it
-/// is not what the receiver's configuration says ([`SLICE_LENGTH`], [`CHANNEL`]).
+/// Why a datagram of a link is refused: it contradicts itself ([`PacketError`]), or the receiver's
+/// configuration ([`SLICE_LENGTH`], [`CHANNEL`]).
 pub const REASONS: &[Reason] = &[
     Reason { name: "short", kind: LedgerEntry::PacketsMalformedShort },
     Reason { name: "length", kind: LedgerEntry::PacketsMalformedLength },
@@ -40,12 +40,12 @@ pub const REASONS: &[Reason] = &[
     Reason { name: "slice_length", kind: LedgerEntry::PacketsMalformedHeader },
     Reason { name: "channel", kind: LedgerEntry::PacketsMalformedFragment },
 ];
-/// The reason for slices of another length than was configured.
+/// The reason for slices whose length is not the configured one.
 pub const SLICE_LENGTH: usize = 5;
-/// The reason for an entry that is not what was configured for its channel and slice.
+/// The reason for an entry that does not match the configuration of its channel and slice.
 pub const CHANNEL: usize = 6;
 
-/// Bytes of a packet's header, which is all of a heartbeat.
+/// Bytes of a packet's header, which is all that a heartbeat has.
 pub const HEADER_BYTES: usize = 48;
 /// Bytes of an entry in a packet's table.
 pub const ENTRY_BYTES: usize = 16;
@@ -53,26 +53,26 @@ pub const ENTRY_BYTES: usize = 16;
 pub const SAMPLES_BYTES_MAX: usize = (DATAGRAM_BYTES_MAX - HEADER_BYTES - ENTRY_BYTES) & !7;
 /// Nanoseconds of the longest slice: an hour.
 pub const SLICE_NS_MAX: u64 = 3_600_000_000_000;
-/// Nanoseconds of a slice unless somebody says otherwise: a quarter of a second.
+/// Default for the nanoseconds of a slice: a quarter of a second.
 pub const SLICE_NS_DEFAULT: u64 = 250_000_000;
 /// Its name in files.
 pub const NAME: &str = "link";
-/// What every packet begins with.
+/// The first bytes of every packet.
 pub const MAGIC: [u8; 4] = *b"CTLK";
 /// The version of the protocol.
 pub const VERSION: u8 = 1;
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// It carries samples.
     Samples = 1,
-    /// It only says how far its sender is.
+    /// It only reports the progress of its sender.
     Heartbeat = 2,
 }
 
-/// What a packet's header says beside the number of entries.
+/// A packet's header except the number of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// Samples or a heartbeat.
@@ -81,7 +81,7 @@ pub struct Header {
     pub link: u32,
     /// How many packets of samples the link sent before this one. A heartbeat takes no number.
     pub sequence: u64,
-    /// The slice that the samples belong to; of a heartbeat the first one not yet sent to its end.
+    /// The slice of the samples; for a heartbeat, the first slice not yet sent completely.
     pub slice: u64,
     /// Nanoseconds per slice.
     pub slice_ns: u64,
@@ -94,7 +94,7 @@ pub struct EntryHeader {
     pub channel: u32,
     /// Samples of the channel in this slice that come before the entry's first.
     pub first_sample: u32,
-    /// Bytes of samples; 0 says that the channel has none in this slice.
+    /// Bytes of samples; 0 means that the channel has none in this slice.
     pub bytes: u32,
 }
 
@@ -117,7 +117,7 @@ pub struct Entry<'a> {
     pub samples: &'a [u8],
 }
 
-/// Why a datagram is no packet.
+/// Why a datagram is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// Shorter than a header.
@@ -132,7 +132,7 @@ pub enum PacketError {
         /// The datagram's first six bytes.
         got: [u8; 6],
     },
-    /// Slices that have no time.
+    /// Slices outside the range of time.
     #[error(
         "a slice has 1 to {SLICE_NS_MAX} ns and ends within 2^63 ns, got slice {slice} of {slice_ns} ns"
     )]
@@ -142,7 +142,7 @@ pub enum PacketError {
         /// Nanoseconds per slice.
         slice_ns: u64,
     },
-    /// The entries need another length.
+    /// The entries require a different length.
     #[error("the entries say a datagram of {expected} bytes, got {got}")]
     Length {
         /// Bytes that a datagram with these entries has.
@@ -155,9 +155,9 @@ pub enum PacketError {
     Entry {
         /// Which one.
         index: usize,
-        /// How many bytes it says.
+        /// The bytes that it claims.
         bytes: u32,
-        /// How many there are.
+        /// The bytes that there are.
         left: usize,
     },
 }
@@ -175,7 +175,7 @@ impl PacketError {
     }
 }
 
-/// A datagram that was checked from end to end.
+/// A completely checked datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     header: Header,
@@ -184,12 +184,12 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Checks the header and every entry's length before anything is handed out: what is malformed
-    /// anywhere is dropped whole. The receiver, which knows the channels, checks that a channel
-    /// exists and that the bytes are whole samples.
+    /// Checks the header and every entry's length before anything is returned: a datagram that is
+    /// malformed anywhere is dropped whole. The receiver, which has the channels' configuration,
+    /// checks that a channel exists and that the bytes are whole samples.
     ///
     /// # Errors
-    /// A datagram that is no packet; see [`PacketError`].
+    /// A datagram that is not a packet; see [`PacketError`].
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, PacketError> {
         let got = datagram.len();
@@ -237,13 +237,13 @@ impl<'a> Packet<'a> {
         &self.header
     }
 
-    /// Its entries, in the order in which they stand; none in a heartbeat.
+    /// Its entries, in the order of the datagram; none in a heartbeat.
     #[inline]
     pub fn entries(&self) -> Entries<'a> {
         Entries { table: self.table.iter(), samples: self.samples }
     }
 
-    /// How many entries it has.
+    /// The number of its entries.
     #[inline]
     pub fn entry_count(&self) -> usize {
         self.table.len()
@@ -289,19 +289,19 @@ pub struct Link {
     pub channels: Vec<Channel>,
 }
 
-/// A channel, as the receiver's configuration has it.
+/// A channel in the receiver's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
     rate: SampleRate,
     sample_bytes: u64,
-    /// Bytes of every slice, if all have the same number of samples.
+    /// Bytes in every slice, if all have the same number of samples.
     slice_bytes: Option<u64>,
 }
 
 impl Channel {
     /// A channel with samples of `sample_bytes` bytes, for slices of that length.
     pub fn new(rate: SampleRate, sample_bytes: u64, slice_ns: u64) -> Self {
-        // As many in every slice: a slice is a whole number of samples.
+        // The number is constant: a slice is a whole number of samples.
         let ticks = u128::from(slice_ns) * u128::from(rate.num());
         let whole = ticks.is_multiple_of(u128::from(rate.den()) * 1_000_000_000);
         let bytes = rate.first_sample_at(slice_ns).saturating_mul(sample_bytes);
@@ -409,9 +409,9 @@ impl Decoder for LinkDecoder {
     }
 }
 
-/// Writes one packet into a buffer of the caller's: begin, push the entries, finish with their
-/// samples. The table stands before the samples, so that all entries are pushed before any samples
-/// are written.
+/// Writes one packet into a buffer of the caller: begin, push the entries, finish with their
+/// samples. The table precedes the samples, so all entries are pushed before any samples are
+/// written.
 #[derive(Debug)]
 pub struct PacketEncoder<'b> {
     buffer: &'b mut [u8],
@@ -421,7 +421,7 @@ pub struct PacketEncoder<'b> {
 }
 
 impl<'b> PacketEncoder<'b> {
-    /// A packet without entries at the begin of `buffer`.
+    /// A packet without entries at the beginning of `buffer`.
     ///
     /// # Panics
     /// A buffer shorter than [`HEADER_BYTES`], or slices that [`Packet::parse`] would refuse.
@@ -446,14 +446,14 @@ impl<'b> PacketEncoder<'b> {
         HEADER_BYTES + self.count * ENTRY_BYTES + self.samples_bytes
     }
 
-    /// How many entries were pushed.
+    /// The number of entries pushed.
     #[inline]
     pub fn entry_count(&self) -> usize {
         self.count
     }
 
-    /// Appends an entry whose samples [`finish_with`](Self::finish_with) will ask for; false, and
-    /// nothing done, if it does not fit into the buffer and into one datagram.
+    /// Appends an entry whose samples [`finish_with`](Self::finish_with) will request; returns
+    /// false and does nothing if it does not fit into the buffer and into one datagram.
     ///
     /// # Panics
     /// An entry in a heartbeat.
@@ -473,8 +473,8 @@ impl<'b> PacketEncoder<'b> {
         true
     }
 
-    /// Has `fill` write each entry's samples in place, in the entries' order, and returns the bytes
-    /// of the datagram, which begins where the buffer does.
+    /// Calls `fill` to write each entry's samples in place, in the entries' order, and returns the
+    /// bytes of the datagram, which begins at the start of the buffer.
     #[inline]
     pub fn finish_with(self, mut fill: impl FnMut(&EntryHeader, &mut [u8])) -> usize {
         let packet_bytes = self.packet_bytes();
@@ -519,7 +519,7 @@ fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
 
 const _: () = {
     assert!(SAMPLES_BYTES_MAX == 65_440);
-    // As many entries as a datagram has room for can be counted in 16 bits.
+    // The number of entries that fit into a datagram fits into 16 bits.
     assert!((DATAGRAM_BYTES_MAX - HEADER_BYTES) / ENTRY_BYTES <= u16::MAX as usize);
     assert!(SLICE_NS_DEFAULT <= SLICE_NS_MAX);
 };

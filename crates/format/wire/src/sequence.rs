@@ -4,45 +4,45 @@
 /// How a packet's sequence number relates to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrival {
-    /// The next one, or one further ahead; or one far from all others, which counts for nothing
-    /// until another agrees with it.
+    /// The next one, or one further ahead; or one far from all others, which is ignored until
+    /// another agrees with it.
     New,
-    /// One that was overtaken: it had been skipped.
+    /// An overtaken one: it had been skipped.
     Late,
-    /// One that has arrived before, or so late that it has been counted as missing.
+    /// One that has already arrived, or so late that it has been counted as missing.
     Repeated,
-    /// The second one of a sender that has restarted its count.
+    /// The second one of a sender that has restarted its numbers.
     Restart,
 }
 
-/// Counts the numbers that never arrive, of a sender that numbers its packets without gaps.
+/// Counts the numbers that never arrive from a sender that numbers its packets without gaps.
 ///
-/// A number that is skipped is missing only when [`WINDOW`] later ones have passed, or when the
-/// count is [`settle`](Self::settle)d: until then it may still arrive. A number that is counted as
-/// missing therefore stays so, and can be added to a ledger at once.
+/// A skipped number is missing only when [`WINDOW`] later ones have passed, or when the count is
+/// [`settle`](Self::settle)d: until then it may still arrive. A number counted as missing therefore
+/// stays missing, and can be added to a ledger at once.
 ///
 /// A number is *far* if it is [`WINDOW`] or more from the newest one, or further ahead than the
-/// packets that can be missing (`room`). One packet may be damaged or forged: a far number counts
-/// for nothing until the next new packet, or heartbeat, is within [`WINDOW`] of it. If the packets
-/// in between can be missing, they are; otherwise the sender has restarted its count.
+/// packets that can be missing (`room`). One packet may be damaged or forged: a far number is
+/// ignored until the next new packet, or heartbeat, is within [`WINDOW`] of it. If the packets in
+/// between can be missing, they are; otherwise the sender has restarted its count.
 ///
 /// Far is measured from the newest number that others lead up to, in steps of at most [`STEP`]:
-/// however many packets are damaged, they do not move the window past numbers that still come.
+/// however many packets are damaged, they do not move the window past numbers still to come.
 #[derive(Clone, Debug)]
 pub struct Gaps {
-    // One more than the newest number known; none before the first.
+    // The newest known number plus one; none before the first.
     next: Option<u64>,
-    // Bit n mod WINDOW: number n, of the last WINDOW ones before `next`, is settled: it arrived, it
-    // was counted as missing, or it was before the first.
+    // Bit n mod WINDOW: whether number n, of the last WINDOW ones before `next`, is settled: it
+    // arrived, it was counted as missing, or it was before the first.
     settled: [u64; WINDOW as usize / 64],
-    // As `next`, of the newest number that others lead up to; none beyond it is missing yet.
+    // As `next`, for the newest number that others lead up to; none beyond it is missing yet.
     trusted: u64,
-    // As `next`, of the last number that was further ahead of that.
+    // As `next`, for the last number that was further ahead of that.
     ahead: u64,
     far: Option<Far>,
 }
 
-/// What a packet or heartbeat says that is far from what is known.
+/// A packet or heartbeat that is far from the known numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Far {
     next: u64,
@@ -50,11 +50,11 @@ struct Far {
     number: Option<u64>,
 }
 
-/// How far back a packet may come and still be one that was overtaken.
+/// How far back an overtaken packet may be.
 pub const WINDOW: u64 = 1_024;
-/// How far ahead a number is believed at once.
+/// How far ahead a single number is accepted at once.
 pub const STEP: u64 = 64;
-/// How far back a packet may come and still be an old one, unless it is among a sender's first.
+/// How far back an old packet may be, unless it is among a sender's first.
 pub const OLD_MAX: u64 = 65_536;
 /// A number further ahead means a restarted sender, not a gap.
 pub const AHEAD_MAX: u64 = 1 << 32;
@@ -66,14 +66,14 @@ impl Gaps {
         Self { next: None, settled, trusted: 0, ahead: 0, far: None }
     }
 
-    /// Takes a packet's number. Returns how it relates to those before, and how many others are now
-    /// counted as missing.
+    /// Takes a packet's number. Returns how it relates to those before, and how many others now
+    /// count as missing.
     #[inline]
     pub fn take(&mut self, number: u64) -> (Arrival, u64) {
         self.take_within(number, u64::MAX)
     }
 
-    /// As [`Gaps::take`], where what the packets carry shows that at most `room` of them can be
+    /// As [`Gaps::take`], if the contents of the packets show that at most `room` of them can be
     /// missing between the newest one and this one.
     #[inline]
     pub fn take_within(&mut self, number: u64, room: u64) -> (Arrival, u64) {
@@ -107,8 +107,8 @@ impl Gaps {
         (Arrival::New, missing)
     }
 
-    /// Takes the number that will be sent next, from a heartbeat. Returns how many are now counted
-    /// as missing. It counts only when the next heartbeat or packet agrees with it.
+    /// Takes the number that will be sent next, from a heartbeat. Returns how many now count as
+    /// missing. It counts only when the next heartbeat or packet agrees with it.
     #[inline]
     pub fn expect(&mut self, next: u64) -> u64 {
         self.expect_within(next, u64::MAX)
@@ -121,7 +121,7 @@ impl Gaps {
             (self.next, self.trusted) = (Some(next), next);
             return 0;
         };
-        // A heartbeat that was overtaken has no new number.
+        // An overtaken heartbeat has no new number.
         let overtaken = known >= next && known - next <= WINDOW;
         if overtaken || self.is_old(next) {
             return 0;
@@ -129,12 +129,12 @@ impl Gaps {
         self.take_far(Far { next, number: None }, room).1
     }
 
-    /// Ends the waiting. Returns how many numbers are missing beside those counted before.
+    /// Ends the waiting. Returns how many numbers are missing besides those counted before.
     pub fn settle(&mut self) -> u64 {
         self.settle_below(self.trusted)
     }
 
-    /// One more than the newest number known.
+    /// The newest known number plus one.
     pub fn next(&self) -> Option<u64> {
         self.next
     }
@@ -148,7 +148,7 @@ impl Gaps {
         missing
     }
 
-    /// Takes what is far from the numbers known, once the packet or heartbeat before agrees.
+    /// Takes a number far from the known ones, if the packet or heartbeat before agrees.
     #[cold]
     fn take_far(&mut self, far: Far, room: u64) -> (Arrival, u64) {
         let repeated = |other: &Far| far.number.is_some() && other.number == far.number;
@@ -167,7 +167,7 @@ impl Gaps {
         (if restart { Arrival::Restart } else { Arrival::New }, missing)
     }
 
-    /// A packet has come whose number is one less.
+    /// A packet has arrived whose number is one less.
     #[inline]
     fn trust(&mut self, next: u64) {
         let Some(step) = next.checked_sub(self.trusted) else { return };
@@ -196,7 +196,7 @@ impl Gaps {
             return (true, missing);
         };
         if ahead >= WINDOW {
-            // The others lead up to what is known now.
+            // The others now lead up to the known numbers.
             let missing = self.settle_below(next) + (ahead - WINDOW);
             self.settled = [0; WINDOW as usize / 64];
             self.next = Some(to);
@@ -211,7 +211,7 @@ impl Gaps {
         (false, missing)
     }
 
-    /// Whether it is so little ahead that one packet is enough to believe it.
+    /// Whether it is so little ahead that one packet is enough to accept it.
     #[inline]
     fn is_near(&self, next: u64, room: u64) -> bool {
         let near = |ahead| ahead < WINDOW && is_gap(ahead, room);
@@ -220,7 +220,7 @@ impl Gaps {
         })
     }
 
-    /// Whether a number is behind the window, and its sender has not restarted.
+    /// Whether a number is behind the window although its sender has not restarted.
     #[inline]
     fn is_old(&self, number: u64) -> bool {
         let behind = self.next.map_or(0, |next| next.saturating_sub(number));
@@ -239,7 +239,7 @@ impl Gaps {
     }
 }
 
-/// Whether numbers that are so far ahead of the next one are a gap: all but the last are missing.
+/// Whether numbers that far ahead of the next one are a gap: all but the last are missing.
 #[inline]
 fn is_gap(ahead: u64, room: u64) -> bool {
     ahead <= AHEAD_MAX && ahead.saturating_sub(1) <= room

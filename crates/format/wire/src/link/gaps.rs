@@ -21,9 +21,9 @@ pub(crate) struct LinkGaps {
     /// The slice of the newest packet, and how many of its parts have arrived.
     slice: u64,
     parts: u64,
-    /// Parts of other slices in packets since, whose numbers fit in nowhere yet.
+    /// Parts of other slices in packets since then, whose numbers do not fit yet.
     aside: u64,
-    /// When a packet was last the newest one, and the time until then that no slice has used.
+    /// When a packet was last the newest one, and the time until then that no slice used.
     newest_ns: u64,
     unused_ns: u64,
 }
@@ -101,7 +101,7 @@ mod tests {
         Header { kind, link: 1, sequence, slice, slice_ns: SLICE_NS }
     }
 
-    /// A packet without samples of so many channels; a heartbeat, if of none.
+    /// A packet without samples of that many channels; a heartbeat, if of none.
     fn packet(sequence: u64, slice: u64, parts: usize) -> Vec<u8> {
         let mut buffer = vec![0; 48 + 16 * CHANNELS];
         if parts == 0 {
@@ -127,7 +127,7 @@ mod tests {
         gaps.take(packet.header(), packet.entry_count(), at_slice * SLICE_NS).1
     }
 
-    /// Whatever is damaged of copies, nothing that was sent is missing.
+    /// Whatever damage copies have, no sent packet is missing.
     #[test]
     fn a_million_mutated_packets_are_no_loss() {
         for parts in [CHANNELS, 5, 1] {
@@ -172,7 +172,8 @@ mod tests {
         }
     }
 
-    /// Two that agree, equal heartbeats or packets in order, between those of a link that goes on.
+    /// Two that agree, equal heartbeats or packets in order, between those of a link that
+    /// continues.
     #[test]
     fn forged_packets_that_agree_are_no_loss() {
         for parts in [0, 1, CHANNELS] {
@@ -193,7 +194,7 @@ mod tests {
         }
     }
 
-    /// The recorder stood still for so many slices. Of those only the first are in its socket.
+    /// The recorder stopped for that many slices. Only the first of them are in its socket.
     #[test]
     fn what_is_missing_behind_packets_that_queued_is_counted() {
         for stood_still in [40, 200] {
