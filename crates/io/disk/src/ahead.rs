@@ -1,8 +1,8 @@
-//! What the system can be told of reads that will come, and of memory that they will fill.
+//! Hints to the system about upcoming reads and the memory that they will fill.
 //!
-//! A read that finds nothing in the page cache has the system guess: it reads up to `read_ahead_kb`
-//! from there on, 8 MiB on some machines, and waits for it. Who knows what will be wanted says so
-//! before, and gets exactly that, many pieces at once.
+//! On a miss in the page cache, the system guesses: it reads up to `read_ahead_kb` from there on, 8
+//! MiB on some machines, and waits for it. A caller that announces its reads gets exactly these
+//! bytes, many pieces at once.
 
 use std::io;
 use std::ops::Range;
@@ -11,16 +11,16 @@ use std::os::fd::AsRawFd;
 use crate::read::ReadFile;
 
 impl ReadFile {
-    /// Whether the byte at that offset can be had without a disk; none where the system cannot
-    /// tell. An offset behind the end counts as one that can.
+    /// Whether the byte at that offset can be read without a disk; none if the system cannot tell.
+    /// An offset beyond the end counts as readable.
     ///
-    /// Asking for one that cannot be had begins to read a few pages there.
+    /// Querying a byte that is not cached begins to read a few pages there.
     pub fn is_cached(&self, offset: u64) -> Option<bool> {
         let mut byte = 0_u8;
         let target = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let Ok(offset) = offset.try_into() else { return Some(true) };
         let file = self.file().as_raw_fd();
-        // SAFETY: one target of one byte, which lives until the call is over.
+        // SAFETY: one target of one byte, which lives until the call returns.
         let read = unsafe { libc::preadv2(file, &raw const target, 1, offset, libc::RWF_NOWAIT) };
         match read {
             0.. => Some(true),
@@ -29,52 +29,51 @@ impl ReadFile {
         }
     }
 
-    /// Has the system begin to read these bytes into the page cache, and does not wait for them.
-    /// What was read meanwhile, or is not there, costs little; a system that does nothing is none
-    /// the worse.
+    /// Makes the system begin to read these bytes into the page cache, without waiting for them.
+    /// Bytes already read, or not present, cost little, and a system that does nothing does no
+    /// harm.
     pub fn announce(&self, bytes: Range<u64>) {
         let file = self.file().as_raw_fd();
         let mut at = bytes.start;
         while at < bytes.end {
             let Ok(offset) = at.try_into() else { return };
-            // The system takes no more than its read-ahead at a time.
+            // The system accepts no more than its read-ahead at a time.
             let end = bytes.end.min((at / PIECE_BYTES + 1) * PIECE_BYTES);
             let length = (end - at) as libc::off_t;
-            // SAFETY: numbers only. A refusal is no error: the bytes are read when they are wanted.
+            // SAFETY: numbers only. A refusal is not an error: the bytes are read when they are
+            // needed.
             unsafe { libc::posix_fadvise(file, offset, length, libc::POSIX_FADV_WILLNEED) };
             at = end;
         }
     }
 }
 
-/// Has the system use huge pages for memory that nobody has touched: it is zeroed several times as
-/// fast.
+/// Makes the system use huge pages for untouched memory: they are zeroed several times as fast.
 pub fn prefer_huge_pages(memory: &mut [u8]) {
     let start = memory.as_mut_ptr();
     let skip = start.align_offset(PAGE_BYTES);
     let bytes = memory.len().saturating_sub(skip) / PAGE_BYTES * PAGE_BYTES;
-    // SAFETY: whole pages of this memory; what stands in them stays. A refusal, as where pages are
-    // larger, is no error.
+    // SAFETY: whole pages of this memory; their contents stay. A refusal, for example if pages are
+    // larger, is not an error.
     unsafe { libc::madvise(start.wrapping_add(skip).cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 
-/// Has the allocator hand back to the system what memory it has free; without it, it keeps what
-/// lies between pieces in use. Does nothing where the allocator is another than the GNU C
-/// library's.
+/// Makes the allocator return its free memory to the system; otherwise it keeps free memory between
+/// pieces in use. Does nothing unless the allocator is that of the GNU C library.
 pub fn release_free_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: a number only; memory that is in use is not touched.
+    // SAFETY: a number only; memory in use is not touched.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Has the calling thread's reads wait for those of others: the lowest best-effort I/O priority.
-/// Threads that it starts from then on have it too. It is up to the disk's scheduler what comes of
-/// it.
+/// Gives the calling thread's reads the lowest best-effort I/O priority, so that they wait for
+/// those of others. Threads that it starts from then on inherit it. The effect depends on the
+/// disk's scheduler.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn lower_io_priority() -> io::Result<()> {
     let priority = (IOPRIO_CLASS_BEST_EFFORT << IOPRIO_CLASS_SHIFT) | IOPRIO_LOWEST;
     // SAFETY: ioprio_set takes numbers only; 0 is the calling thread.
@@ -84,7 +83,7 @@ pub fn lower_io_priority() -> io::Result<()> {
     }
 }
 
-/// What the least read-ahead of common systems is: one announcement is never cut.
+/// The least read-ahead of common systems: an announcement of this size is never cut.
 const PIECE_BYTES: u64 = 128 << 10;
 const PAGE_BYTES: usize = 4096;
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;

@@ -1,9 +1,8 @@
-//! A small text beside the files that are written: appended to by a helper thread, and durable
-//! then.
+//! A small text beside the files being written: a helper thread appends to it and makes it durable.
 //!
-//! One append is under way at a time, and what comes meanwhile goes with the next: the queues to
-//! the helpers have their room for the files. What the disk refuses waits, and goes with the next
-//! too.
+//! One append is in progress at a time, and lines that arrive meanwhile go with the next: the
+//! queues to the helpers are sized for the files. Lines that the disk refuses wait, and go with the
+//! next too.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -16,10 +15,10 @@ use crate::error::DiskError;
 use crate::files::sync_folder_of;
 use crate::helper::Job;
 
-/// Text that waits while the disk refuses it.
+/// Text that waits after the disk refused it.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// What is under way, and what waits.
+/// The append in progress, and the waiting text.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     path: PathBuf,
@@ -28,16 +27,17 @@ pub(crate) struct Aside {
     under_way: bool,
     /// Why the last text was refused, until it is appended.
     refused: Option<DiskError>,
-    /// Why lines are in no file and will be in none.
+    /// Why lines are lost.
     lost: Option<DiskError>,
 }
 
 impl Disk {
-    /// Has lines appended to a file and made durable; never waits. A file without a whole line, or
-    /// that is not there, gets the header first. All appends of a disk are to one file.
+    /// Requests that lines be appended to a file and made durable; never waits. A file that does
+    /// not exist, or has no whole line, gets the header first. All appends of a disk are to one
+    /// file.
     ///
     /// While the disk refuses them, 1 MiB waits; lines beyond that are lost, and
-    /// [`take_text_error`](Self::take_text_error) says so.
+    /// [`take_text_error`](Self::take_text_error) reports it.
     pub fn append_text(&mut self, path: &Path, header: &str, lines: &str) {
         path.clone_into(&mut self.aside.path);
         header.clone_into(&mut self.aside.header);
@@ -50,12 +50,12 @@ impl Disk {
         self.send_text();
     }
 
-    /// Whether a text is being appended. Its end is noticed by [`poll`](Self::poll).
+    /// Whether a text is being appended. [`poll`](Self::poll) notices its end.
     pub fn text_under_way(&self) -> bool {
         self.aside.under_way
     }
 
-    /// Why some text could not be appended, unless it was since; once.
+    /// Why some text could not be appended, unless it has been since; returned once.
     pub fn take_text_error(&mut self) -> Option<DiskError> {
         let refused = self.aside.refused.take();
         self.aside.lost.take().or(refused)
@@ -65,7 +65,7 @@ impl Disk {
         self.aside.under_way = false;
         match result {
             Ok(()) => {
-                // What was refused went with it.
+                // Refused text went with it.
                 self.aside.refused = None;
                 if !self.aside.waiting.is_empty() {
                     self.send_text();
@@ -92,12 +92,12 @@ impl Disk {
     }
 }
 
-/// Appends lines to a text file, which is made if it is not there, and makes them durable, and the
-/// file's name. A file without a whole line gets the header first. Where the last line has no end,
+/// Appends lines to a text file, which is made if it does not exist, and makes them and the file's
+/// name durable. A file without a whole line gets the header first. If the last line has no end,
 /// because a machine stopped, it gets one.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn append_lines(path: &Path, header: &str, lines: &str) -> Result<(), DiskError> {
     append(path, header, lines).map_err(|error| DiskError::path("write", path, error))
 }
@@ -108,7 +108,7 @@ pub(crate) fn append(path: &Path, header: &str, lines: &str) -> io::Result<()> {
     let bytes = file.metadata()?.len();
     let end = if bytes > 0 && last_byte(&mut file)? != b'\n' { "\n" } else { "" };
     let header = if has_line(&file)? { "" } else { header };
-    // In one call, so that a reader seldom meets half a line.
+    // In one call, so that readers seldom find half a line.
     file.write_all(format!("{end}{header}{lines}").as_bytes())?;
     file.sync_data()?;
     if bytes == 0 { sync_folder_of(path) } else { Ok(()) }
@@ -171,7 +171,7 @@ mod tests {
         settle(&mut disk);
         let written = || std::fs::read_to_string(&path).expect("reads");
         assert_eq!(written(), "header\none\ntwo\n");
-        // A file that somebody removed begins anew.
+        // A removed file starts again.
         std::fs::remove_file(&path).expect("removed");
         disk.append_text(&path, "header\n", "three\n");
         settle(&mut disk);

@@ -1,4 +1,4 @@
-//! The pool of aligned buffers that writes are made from.
+//! The pool of aligned buffers for writes.
 
 use std::fmt;
 use std::io;
@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 
 use crate::mapping::Mapping;
 
-/// A buffer of the pool, aligned to 4 KiB, of the configured size; derefs to its bytes. What a
-/// former write left stands in it. It can be filled on any thread; dropped unused, it is free
+/// A buffer of the pool, aligned to 4 KiB, of the configured size; derefs to its bytes. It still
+/// contains what an earlier write left. It can be filled on any thread; dropped unused, it is free
 /// again.
 pub struct Buffer {
     pool: Arc<Pool>,
@@ -47,8 +47,8 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let address = self.pool.address(self.index);
-        // SAFETY: as for deref, and `self` is borrowed alone. While the kernel reads the memory,
-        // the Buffer stands in the Disk's slot, which never derefs it.
+        // SAFETY: as for deref, and `self` is borrowed exclusively. While the kernel reads the
+        // memory, the Buffer is in the Disk's slot, which never derefs it.
         unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), self.pool.buffer_bytes) }
     }
 }
@@ -109,7 +109,7 @@ impl Pool {
     }
 
     fn put(&self, index: u32) {
-        // The list was made with room for every buffer, so that this never allocates.
+        // The list was made with room for every buffer, so this never allocates.
         self.free.lock().push(index);
         self.fill.take(self.buffer_bytes as u64);
     }

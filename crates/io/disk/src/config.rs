@@ -1,4 +1,4 @@
-//! What a [`Disk`](crate::Disk) is made with.
+//! The configuration of a [`Disk`](crate::Disk).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{DiskError, FaultPlan};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineChoice {
-    /// io_uring where the kernel allows it, else `pwrite`.
+    /// io_uring if the kernel allows it, otherwise `pwrite`.
     #[default]
     Auto,
     /// io_uring, or an error.
@@ -20,20 +20,20 @@ pub enum EngineChoice {
     Portable,
 }
 
-/// What a disk is made with. The defaults are those of docs/decisions/disk-writes.md.
+/// The configuration of a disk. The defaults are those of docs/decisions/disk-writes.md.
 #[derive(Clone, Debug)]
 pub struct DiskConfig {
     /// Bytes of one buffer: a multiple of 4 KiB, at most 256 MiB.
     pub buffer_bytes: usize,
-    /// Buffers in the pool, 2 to 1,024. This is also the most writes in flight.
+    /// Buffers in the pool, 2 to 1,024. This is also the maximum number of writes in flight.
     pub buffer_count: usize,
-    /// Bytes of file asked for at a time, before they are needed: less where the file ends before,
-    /// and where little is free. 0: no preallocation.
+    /// Bytes by which a file is preallocated at a time: less near the end of the file, and if
+    /// little space is free. 0: no preallocation.
     pub preallocate_bytes: u64,
-    /// What a file comes to, about: nothing is preallocated beyond it.
+    /// The approximate final size of a file: nothing is preallocated beyond it.
     pub file_bytes: u64,
-    /// Whether data leave a little of the file system to what must be written when nothing else can
-    /// be: a sixty-fourth of it, 64 MiB at most.
+    /// Whether data leave a reserve on the file system for what must be written when the disk is
+    /// full: a sixty-fourth of it, at most 64 MiB.
     pub keeps_reserve: bool,
     /// How writes reach the kernel.
     pub engine: EngineChoice,
@@ -41,7 +41,7 @@ pub struct DiskConfig {
     pub sync_interval_ns: u64,
     /// Where the helper threads register their CPU time.
     pub threads: Option<Arc<ThreadTimes>>,
-    /// Faults made on purpose. For tests; `None` everywhere else.
+    /// Injected faults. For tests; `None` everywhere else.
     pub faults: Option<FaultPlan>,
 }
 
@@ -62,7 +62,7 @@ impl Default for DiskConfig {
 }
 
 impl DiskConfig {
-    /// Bytes of memory that the pool of buffers takes.
+    /// Bytes of memory used by the pool of buffers.
     pub fn memory_bytes(&self) -> u64 {
         self.buffer_bytes as u64 * self.buffer_count as u64
     }
@@ -70,7 +70,7 @@ impl DiskConfig {
     /// Checks every value against its bounds.
     ///
     /// # Errors
-    /// The first that is out of range.
+    /// The first value that is out of range.
     pub fn check(&self) -> Result<(), DiskError> {
         let wrong = |field, expected, got: u64| Err(DiskError::Config { field, expected, got });
         let aligned = |bytes: u64| bytes.is_multiple_of(DISK_ALIGN_BYTES as u64);

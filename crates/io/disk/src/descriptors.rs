@@ -1,9 +1,9 @@
-//! File descriptors that are held for files.
+//! File descriptors reserved for files.
 //!
-//! A process may have only so many descriptors, and everything in it that opens something takes of
-//! them. A few are held by this crate, for nothing: where the process has no more, one of these
-//! makes room for the next file of a recording, or for the folder that it syncs. They are taken
-//! again as soon as there are some.
+//! A process has a limited number of descriptors, which everything in it uses up. This crate holds
+//! a few in reserve: if the process has no more, one of these makes room for the next file of a
+//! recording, or for the folder that it syncs. They are taken again as soon as descriptors are
+//! available.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +11,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Does what needs a descriptor: again with one of those that are held where the process has no
-/// more. Another thread may be faster, so that it tries as often as there are some.
+/// Runs an operation that needs a descriptor, again with a reserved one if the process has no more.
+/// Another thread may take it first, so this retries as often as there are reserved ones.
 pub(crate) fn with_spares(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     loop {
         let result = open();
@@ -28,7 +28,7 @@ pub(crate) fn with_spares(open: impl Fn() -> io::Result<File>) -> io::Result<Fil
     }
 }
 
-/// Holds descriptors, as many as can be had.
+/// Reserves as many descriptors as possible.
 pub(crate) fn hold() {
     let mut spares = spares();
     while spares.len() < SPARES {
@@ -37,7 +37,7 @@ pub(crate) fn hold() {
         if fd < 0 {
             return;
         }
-        // SAFETY: `fd` was just made and nobody else owns it.
+        // SAFETY: `fd` was just made and has no other owner.
         spares.push(unsafe { OwnedFd::from_raw_fd(fd) });
     }
 }
@@ -47,5 +47,5 @@ fn spares() -> MutexGuard<'static, Vec<OwnedFd>> {
 }
 
 static HELD: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
-/// For the next file of data and those of four trends; the folders of two helper threads.
+/// For the next file of data and those of four trends; for the folders of two helper threads.
 const SPARES: usize = 8;

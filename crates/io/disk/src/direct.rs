@@ -1,7 +1,7 @@
-//! Reads past the page cache, many in flight, into memory that was used before.
+//! Reads past the page cache, many in flight, into reused memory.
 //!
-//! The page cache costs 0.3 ms a MB when it has to be filled: a page for each 4 KiB, and a copy. A
-//! disk that brings 1 GB/s has done a third more by then.
+//! Filling the page cache costs 0.3 ms a MB: a page for each 4 KiB, and a copy. In that time a disk
+//! that delivers 1 GB/s reads a third of a MB more.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,39 +19,39 @@ use parking_lot::Mutex;
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping};
 use crate::read::ReadFile;
 
-/// Reads that pass the page cache.
+/// Reads that bypass the page cache.
 #[derive(Debug)]
 pub struct DirectReader {
     ring: Ring,
     reads: Vec<Option<Read>>,
-    /// Pieces that the ring had no room for.
+    /// Pieces for which the ring had no room.
     unsent: VecDeque<Piece>,
-    /// Pieces that the ring has, or the kernel.
+    /// Pieces in the ring or the kernel.
     flying: usize,
-    /// Of reads that have begun and are not handed out.
+    /// Blocks of reads that have begun and have not been returned.
     blocks: usize,
-    /// Memory of reads that have ended, and what was mapped with it: the last was used last.
+    /// Memory of completed reads, and the rest of its mappings: the most recently used is last.
     free: Vec<Memory>,
-    /// The last one: it is not to be opened for each group.
+    /// The last file, so that it is not opened again for each group.
     recent: Option<Arc<File>>,
-    /// A process that was forked has the memory of the ring's owner, but not the ring's own.
+    /// A forked process has the memory of the ring's owner, but not the ring itself.
     process: u32,
-    /// The ring tells nothing any more, and the kernel may still write to memory of reads.
+    /// The ring reports nothing any more, and the kernel may still write to memory of reads.
     broken: bool,
 }
 
-/// A read that has begun, of one [`DirectReader`].
+/// A read in progress, of one [`DirectReader`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket(usize);
 
-/// What was read, in memory that its reader wants back.
+/// The bytes read, in memory that its reader wants back.
 #[derive(Debug)]
 pub struct DirectBytes {
     memory: Memory,
     bytes: Range<usize>,
 }
 
-/// A mapping of its own, or one part of several of a huge page.
+/// Its own mapping, or one of several parts of a huge page.
 #[derive(Debug)]
 struct Memory {
     mapping: Arc<Mapping>,
@@ -60,8 +60,8 @@ struct Memory {
 }
 
 impl Memory {
-    /// Memory for so many bytes, with what else of the mapping can be used for as many: small
-    /// columns share a huge page, because a disk takes fewer and larger pieces of memory sooner.
+    /// Memory for that many bytes, and the rest of its mapping for equal parts: small columns share
+    /// a huge page, because a disk handles fewer, larger pieces of memory faster.
     fn mapped(bytes: usize) -> io::Result<impl Iterator<Item = Self>> {
         let bytes = match bytes {
             ..HUGE_PAGE_BYTES => bytes.next_power_of_two().max(PART_BYTES_MIN),
@@ -76,7 +76,7 @@ impl Memory {
         }))
     }
 
-    /// Whether so many bytes fit, and less would not do.
+    /// Whether that many bytes fit, and a smaller part would not do.
     fn suits(&self, bytes: usize) -> bool {
         (bytes..2 * bytes.max(PART_BYTES_MIN)).contains(&self.bytes)
     }
@@ -92,8 +92,8 @@ impl std::ops::Deref for DirectBytes {
 
     fn deref(&self) -> &[u8] {
         let Range { start, end } = self.bytes;
-        // SAFETY: the bytes lie within the memory, all of it is initialised, and the kernel has
-        // done with it.
+        // SAFETY: the bytes lie within the memory, all of it is initialised, and the kernel no
+        // longer writes to it.
         unsafe {
             std::slice::from_raw_parts(self.memory.address().as_ptr().add(start), end - start)
         }
@@ -103,10 +103,10 @@ impl std::ops::Deref for DirectBytes {
 /// One read, in pieces.
 #[derive(Debug)]
 struct Read {
-    /// Open until all is read: a number in the ring must not become another file.
+    /// Open until everything is read: a number in the ring must not come to mean another file.
     file: Arc<File>,
     memory: Memory,
-    /// Where the memory begins in the file.
+    /// The offset in the file at which the memory begins.
     from: u64,
     bytes: Range<u64>,
     pieces_left: usize,
@@ -120,14 +120,14 @@ struct Piece {
 }
 
 impl DirectReader {
-    /// One that was used before, or a new one; none where the system has no io_uring for us.
+    /// A used one or a new one; none if the system offers no io_uring.
     pub fn take() -> Option<Self> {
         let process = std::process::id();
         while let Some(reader) = kept(Vec::pop).flatten() {
             if reader.process == process {
                 return Some(reader);
             }
-            // Not ours to end: its ring is the parent's.
+            // Not ours to end: its ring belongs to the parent.
             std::mem::forget(reader);
         }
         if REFUSED.load(Relaxed) {
@@ -135,7 +135,7 @@ impl DirectReader {
         }
         let ring = IoUring::builder().dontfork().build(ENTRIES as u32);
         let refused = |error: &io::Error| {
-            // What is short now, memory or descriptors, need not be later.
+            // A shortage of memory or descriptors may be temporary.
             let for_good = [libc::ENOSYS, libc::EPERM, libc::EACCES];
             let for_good = error.raw_os_error().is_some_and(|code| for_good.contains(&code));
             REFUSED.fetch_or(for_good, Relaxed);
@@ -154,13 +154,13 @@ impl DirectReader {
         })
     }
 
-    /// Whether a file, and what it lies on, can be read so.
+    /// Whether a file and its file system allow direct reads.
     pub fn can_read(&mut self, file: &ReadFile) -> bool {
         self.recent = file.direct();
         self.recent.is_some()
     }
 
-    /// Keeps it for whoever reads next. Of all that are kept, each has 16 MiB at most.
+    /// Keeps it for the next read. Each kept reader has at most 16 MiB.
     pub fn give_back(mut self) {
         self.recent = None;
         self.trim();
@@ -174,9 +174,9 @@ impl DirectReader {
         }
     }
 
-    /// Begins to read those bytes, as soon as somebody [waits](Self::wait): one call of the system
-    /// for all that have begun. None if the file, or what it lies on, cannot be read so. Memory is
-    /// taken for all of them: that there can be so many is for the caller to know.
+    /// Begins to read those bytes at the next [wait](Self::wait): one system call for all requested
+    /// reads. None if the file, or its file system, does not allow direct reads. Memory is taken
+    /// for all of them: the caller must limit their number.
     pub fn begin(&mut self, file: &ReadFile, bytes: Range<u64>) -> Option<Ticket> {
         if self.broken {
             return None;
@@ -211,18 +211,18 @@ impl DirectReader {
         Some(Ticket(index))
     }
 
-    /// Bytes of reads that have begun and are not handed out.
+    /// Bytes of reads that have begun and have not been returned.
     pub fn bytes_begun(&self) -> usize {
         self.blocks * BLOCK_BYTES
     }
 
-    /// Whether nothing of a read is still to come.
+    /// Whether a read is complete.
     pub fn is_over(&self, ticket: Ticket) -> bool {
         let read = self.reads.get(ticket.0).and_then(Option::as_ref);
         self.broken || read.is_none_or(|read| read.pieces_left == 0)
     }
 
-    /// Begins what was asked for, and waits for some of it, if there is any.
+    /// Begins requested reads, and waits for a part of them, if there are any.
     pub fn wait(&mut self) {
         self.send();
         if self.flying == 0 {
@@ -231,8 +231,8 @@ impl DirectReader {
         match self.ring.0.submit_and_wait(1) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The kernel wants its answers taken first. Where it has nothing of ours, there is
-            // none.
+            // The kernel requires that completions be taken first. If it has none of ours, there
+            // are none.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
                 self.broken = self.ring.0.submission().len() == self.flying;
             }
@@ -241,17 +241,17 @@ impl DirectReader {
         self.reap();
     }
 
-    /// Begins what was asked for, and waits for nothing.
+    /// Begins requested reads without waiting.
     pub fn submit(&mut self) {
         self.send();
         if !self.ring.0.submission().is_empty() {
-            // What the kernel does not take now it takes the next time.
+            // The kernel will take the rest the next time.
             let _taken = self.ring.0.submit();
         }
     }
 
-    /// The bytes of a read that is over; none if anything went wrong with it. Why is for an
-    /// ordinary read of the same bytes to tell.
+    /// The bytes of a completed read; none if anything went wrong. An ordinary read of the same
+    /// bytes will give the reason.
     pub fn bytes(&mut self, ticket: Ticket) -> Option<DirectBytes> {
         let over = |read: &mut Read| read.pieces_left == 0;
         let read = self.reads.get_mut(ticket.0)?.take_if(over)?;
@@ -266,18 +266,18 @@ impl DirectReader {
         Some(there)
     }
 
-    /// Uses the memory for what is read next: it is still in the CPU's caches.
+    /// Reuses the memory for the next read: it is still in the CPU's caches.
     pub fn take_back(&mut self, DirectBytes { memory, .. }: DirectBytes) {
         let is_part = memory.bytes < HUGE_PAGE_BYTES;
         self.free.push(memory);
-        // Parts are few, and wanted again at once.
+        // Parts are few, and needed again at once.
         if !is_part {
             self.trim();
         }
     }
 
-    /// Gives up what was used the longest ago, with all that it shares a huge page with, until no
-    /// more than the bound is kept.
+    /// Drops the least recently used memory, with everything that shares a huge page with it, until
+    /// no more than the bound is kept.
     fn trim(&mut self) {
         while self.free.iter().map(|memory| memory.bytes).sum::<usize>() > FREE_BYTES_MAX {
             let oldest = Arc::clone(&self.free[0].mapping);
@@ -285,7 +285,7 @@ impl DirectReader {
         }
     }
 
-    /// Puts into the ring what it has room for.
+    /// Fills the ring as far as it has room.
     fn send(&mut self) {
         while self.flying < ENTRIES
             && let Some(piece) = self.unsent.pop_front()
@@ -302,8 +302,8 @@ impl DirectReader {
             );
             let entry = entry.offset(read.from + (first * BLOCK_BYTES) as u64).build();
             let entry = entry.user_data((piece.read as u64) << 32 | piece.number as u64);
-            // SAFETY: the read keeps its file, and its memory where it is, until all its pieces
-            // were answered, and nobody looks at it before.
+            // SAFETY: the read keeps its file, and its memory in place, until all its pieces have
+            // completed, and no code reads the memory before.
             let pushed = unsafe { self.ring.0.submission().push(&entry) };
             assert!(pushed.is_ok(), "the ring has an entry for each piece that flies");
             self.flying += 1;
@@ -320,7 +320,7 @@ impl DirectReader {
             let blocks = read.piece_blocks(number as usize);
             let there = read.from + (first * BLOCK_BYTES) as u64;
             let end = there + (blocks * BLOCK_BYTES) as u64;
-            // The file may end in the last block.
+            // The file may end within the last block.
             let whole = u64::try_from(answer.result())
                 .is_ok_and(|bytes| there + bytes >= end.min(read.bytes.end));
             read.failed |= !whole;
@@ -339,7 +339,7 @@ impl Read {
 }
 
 impl Drop for DirectReader {
-    /// Waits for what the kernel has begun: it writes to memory of the reads.
+    /// Waits for reads in the kernel, which still write to the reads' memory.
     fn drop(&mut self) {
         self.unsent.clear();
         while self.flying > 0 && !self.broken {
@@ -352,13 +352,13 @@ impl Drop for DirectReader {
 }
 
 impl ReadFile {
-    /// The same file past the page cache, open as long as somebody reads it: a run may have more
-    /// files than a process may have open twice.
+    /// The same file past the page cache, open while it is being read this way: a run may have more
+    /// files than a process can open twice.
     fn direct(&self) -> Option<Arc<File>> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let mut known = self.direct.lock();
         known.upgrade().or_else(|| {
-            // By its descriptor: the path may be another's by now.
+            // By its descriptor: the path may by now name another file.
             let same = format!("/proc/self/fd/{}", self.file().as_raw_fd());
             let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(same).ok()?;
             let file = Arc::new(file);
@@ -368,7 +368,7 @@ impl ReadFile {
     }
 }
 
-/// A ring says nothing of itself.
+/// A ring has no useful debug output.
 struct Ring(IoUring);
 
 impl std::fmt::Debug for Ring {
@@ -377,23 +377,24 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// Those that are kept, unless somebody has them: in a process that was forked meanwhile, for ever.
+/// The kept readers, unless they are locked: in a process that was forked meanwhile, for ever.
 fn kept<T>(change: impl FnOnce(&mut Vec<DirectReader>) -> T) -> Option<T> {
     KEPT.try_lock().map(|mut kept| change(&mut kept))
 }
 
 static KEPT: Mutex<Vec<DirectReader>> = Mutex::new(Vec::new());
-/// The system was asked for a ring and gave none.
+/// The system refused a ring.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 const KEPT_MAX: usize = 4;
 /// What direct reads are aligned to.
 const BLOCK_BYTES: usize = DISK_ALIGN_BYTES;
-/// Pieces of 512 KiB: enough that none is held up by what it costs to ask, and a disk has many.
+/// Pieces of 512 KiB: large enough to hide the cost of a request, and small enough for a disk to
+/// have many.
 const PIECE_BLOCKS: usize = (512 << 10) / BLOCK_BYTES;
 /// Pieces in flight.
 const ENTRIES: usize = 64;
 const FREE_BYTES_MAX: usize = 16 << 20;
-/// The least part of a huge page.
+/// The smallest part of a huge page.
 const PART_BYTES_MIN: usize = 64 << 10;
 // Parts fill a huge page, and each is aligned for direct reads.
 const _: () = assert!(HUGE_PAGE_BYTES.is_power_of_two() && PART_BYTES_MIN.is_power_of_two());
@@ -403,7 +404,7 @@ const _: () = assert!(PART_BYTES_MIN.is_multiple_of(BLOCK_BYTES));
 mod tests {
     use super::*;
 
-    /// A file of so many bytes, each of which tells where it stands.
+    /// A file of that many bytes, each of which depends on its offset.
     fn file(bytes: usize) -> (tempfile::TempDir, ReadFile, Vec<u8>) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
@@ -414,7 +415,7 @@ mod tests {
         (folder, ReadFile::open(&path).expect("opens"), content)
     }
 
-    /// A reader, where this system has one for such files; why not is told otherwise.
+    /// A reader, if this system has one for such files; otherwise the reason is printed.
     fn reader(file: &ReadFile) -> Option<DirectReader> {
         let reader = DirectReader::take().filter(|_| file.direct().is_some());
         if reader.is_none() {
@@ -521,7 +522,7 @@ mod tests {
             }
             reader.trim();
             let kept: usize = reader.free.iter().map(|memory| memory.bytes).sum();
-            // As much as fits: the largest mapping here that fits at all has 6 MiB.
+            // As much as fits: the largest mapping that fits here has 6 MiB.
             let most = if reads == 1 { 0 } else { FREE_BYTES_MAX };
             assert!((most.saturating_sub(6 << 20)..=most).contains(&kept), "{kept} of {reads}");
         }
@@ -538,7 +539,7 @@ mod tests {
             }
             assert!(reader.bytes(ticket).is_none());
         }
-        // Nothing is under way: nobody waits for ever.
+        // Nothing is in progress, so nothing waits for ever.
         reader.wait();
         assert!(reader.begin(&file, 5..5).is_none());
         assert!(reader.begin(&file, u64::MAX - 9..u64::MAX).is_none());
@@ -554,7 +555,7 @@ mod tests {
             reader.submit();
             reader.begin(&file, 7..4_000_000);
         }
-        // One that has a read under way is not kept for others.
+        // A reader with a read in progress is not kept for others.
         let Some(mut reader) = reader(&file) else { return };
         reader.begin(&file, 0..5_000_000);
         reader.submit();

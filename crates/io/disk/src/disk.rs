@@ -1,11 +1,11 @@
 //! The disk of one writer thread.
 //!
-//! Durability (docs/decisions/disk-writes.md): a write that completed has reached the device, but
-//! may stand in its cache, and the file's list of blocks may be in memory only. What a
-//! [`Disk::sync`] covered is durable when its completion says so: the sync begins when all writes
-//! of the file that were accepted before it have completed. [`Disk::finish`] makes the whole file
-//! durable, its name included. Who writes a frame's header last decides what a reader sees; that is
-//! not known here.
+//! Durability (docs/decisions/disk-writes.md): a completed write has reached the device, but may
+//! still be in its cache, and the file's list of blocks may be in memory only. Writes covered by a
+//! [`Disk::sync`] are durable when its completion reports success: the sync begins when all earlier
+//! accepted writes of the file have completed. [`Disk::finish`] makes the whole file durable,
+//! including its name. The order of a frame's header and its data, on which readers rely, is the
+//! caller's concern.
 
 use std::io;
 use std::path::Path;
@@ -37,10 +37,10 @@ use crate::stats::DiskStats;
 ///
 /// Operations are queued by [`write`](Self::write), [`sync`](Self::sync) and
 /// [`finish`](Self::finish), and reach the kernel at the next [`poll`](Self::poll). Dropping a disk
-/// waits for what is under way, for at most a minute, and deletes a file opened ahead that was not
-/// taken; files that were not finished stay as a killed writer would leave them.
+/// waits for operations in progress, for at most a minute, and deletes a file opened ahead that was
+/// not taken; unfinished files stay as a killed writer would leave them.
 pub struct Disk {
-    // In this order: the engine ends before the slots, whose memory and files it uses.
+    // In this order: the engine must end before the slots, whose memory and files it uses.
     engine: Box<dyn Engine>,
     slots: Slots,
     pool: Arc<Pool>,
@@ -54,9 +54,9 @@ pub struct Disk {
     ahead: Opening,
     /// Whether something may complete without an event.
     impatient: Arc<AtomicBool>,
-    /// To be made when the file is there that is not wanted any more.
+    /// The file to make once the unwanted one has been opened and removed.
     next: Option<NewFile>,
-    /// The file system on which the first file was made.
+    /// The file system of the first file.
     device: Option<u64>,
     pub(crate) aside: Aside,
     syncs: Vec<WaitingSync>,
@@ -70,9 +70,9 @@ pub struct Disk {
     unsynced: bool,
 }
 
-/// Files of one disk at a time: open, or being finished.
+/// Files of one disk at a time that are open or being finished.
 pub const FILES_MAX: usize = 64;
-/// Syncs of one disk that are asked for and not completed.
+/// Syncs of one disk that are requested and not completed.
 pub const SYNCS_MAX: usize = 16;
 
 struct WaitingSync {
@@ -82,11 +82,10 @@ struct WaitingSync {
 }
 
 impl Disk {
-    /// Takes the memory, touches it, sets up the engine and starts the helper threads.
+    /// Allocates and touches the memory, sets up the engine and starts the helper threads.
     ///
     /// # Errors
-    /// A value out of range, no memory or threads to be had, or no io_uring although it was asked
-    /// for.
+    /// A value out of range, no memory or threads, or no io_uring although it was required.
     pub fn new(config: DiskConfig) -> Result<Self, DiskError> {
         config.check()?;
         descriptors::hold();
@@ -142,7 +141,7 @@ impl Disk {
         self.stats.engine()
     }
 
-    /// Why the engine is not the best one, where it is not.
+    /// Why the engine is not the best one, if it is not.
     pub fn engine_note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -152,18 +151,19 @@ impl Disk {
         Arc::clone(&self.stats)
     }
 
-    /// What other threads wake this disk's [`sleeper`](Self::sleeper) with.
+    /// The handle with which other threads wake this disk's [`sleeper`](Self::sleeper).
     pub fn waker(&self) -> Waker {
         Waker::new(Arc::clone(&self.event))
     }
 
-    /// What a thread can sleep on until this disk, or one of its wakers, has something for it.
+    /// The handle with which a thread sleeps until this disk, or one of its wakers, has something
+    /// for it.
     pub fn sleeper(&self) -> DiskSleeper {
         DiskSleeper::new(Arc::clone(&self.event), Arc::clone(&self.impatient))
     }
 
-    /// Makes a file now, and preallocates its first step. Blocks for as long as the disk takes: for
-    /// the first file of a run. An existing file is never touched.
+    /// Makes a file now, and preallocates its first step. Blocks until the disk is done: for the
+    /// first file of a run. An existing file is never touched.
     ///
     /// # Errors
     /// The file exists, or cannot be made; too many files.
@@ -176,8 +176,9 @@ impl Disk {
         Ok(self.adopt(created))
     }
 
-    /// Has a file made and preallocated by a helper thread, for [`take_opened`](Self::take_opened)
-    /// later; once one that is not wanted any more is there. Nothing where one is ahead already.
+    /// Requests that a helper thread make and preallocate a file for a later
+    /// [`take_opened`](Self::take_opened), once an unwanted one has been removed. Does nothing if
+    /// one is already ahead.
     pub(crate) fn ask_for(&mut self, new: NewFile) {
         if self.ahead.is_unwanted() {
             self.next = Some(new);
@@ -187,7 +188,7 @@ impl Disk {
             self.ahead = match self.helpers.send(job) {
                 Ok(()) => Opening::Asked(path),
                 Err(error) => {
-                    // Has the caller look again, and find the error.
+                    // Makes the caller check again, and find the error.
                     self.event.signal();
                     Opening::Failed(error)
                 }
@@ -195,8 +196,8 @@ impl Disk {
         }
     }
 
-    /// The file opened ahead; `None` while it is not there, or when none was asked for. The answer
-    /// of the helper is noticed by [`poll`](Self::poll).
+    /// The file opened ahead; `None` while it is not ready, or if none was requested.
+    /// [`poll`](Self::poll) notices the helper's answer.
     pub fn take_opened(&mut self) -> Option<Result<FileId, DiskError>> {
         match std::mem::take(&mut self.ahead) {
             Opening::Opened(created) => {
@@ -214,25 +215,26 @@ impl Disk {
         }
     }
 
-    /// How far the file opened ahead has blocks; none while it is not there.
+    /// The end of the blocks of the file opened ahead; none while it is not ready.
     pub fn opened_bytes(&self) -> Option<u64> {
         self.ahead.blocks_bytes()
     }
 
-    /// Gives up the file opened ahead, if there is one, and removes it.
+    /// Abandons the file opened ahead, if there is one, and removes it.
     pub fn discard_opened(&mut self) {
         self.next = None;
         self.ahead.discard();
     }
 
-    /// Has a helper thread look how much room there is and whether the file is still there with
-    /// its first `written_bytes`, unless it does already. [`poll`](Self::poll) notices its answer.
+    /// Requests that a helper thread check the free space and whether the file still exists with
+    /// its first `written_bytes`, unless a check is in progress. [`poll`](Self::poll) notices its
+    /// answer.
     ///
     /// # Errors
     /// The helper has ended.
     ///
     /// # Panics
-    /// A file that is not open: a mistake of the program.
+    /// A file that is not open: a programming error.
     pub fn look(&mut self, file: FileId, written_bytes: u64) -> Result<(), DiskError> {
         if self.room.is_looking() {
             return Ok(());
@@ -247,29 +249,29 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether a look is under way.
+    /// Whether a check is in progress.
     pub fn is_looking(&self) -> bool {
         self.room.is_looking()
     }
 
-    /// The bytes that are left for data: what was at the last look, less what files took since.
-    /// What was under way then counts twice until the next look. None if that is not known.
+    /// The space left for data: the value of the last check, less what files have taken since.
+    /// Writes in progress at that check count twice until the next one. None if unknown.
     pub fn spare_bytes(&self) -> Option<u64> {
         self.room.spare_bytes(self.preallocation.keeps_reserve)
     }
 
-    /// Where the blocks end that an open file has: up to there it can be written on a full disk.
+    /// The end of an open file's blocks: up to there it can be written on a full disk.
     ///
     /// # Panics
-    /// A file that is not open: a mistake of the program.
+    /// A file that is not open: a programming error.
     pub fn blocks_bytes(&mut self, file: FileId) -> u64 {
         self.open_file(file).blocks_bytes()
     }
 
-    /// Whether the file was still there at the last look.
+    /// Whether the file still existed at the last check.
     ///
     /// # Panics
-    /// A file that is not open: a mistake of the program.
+    /// A file that is not open: a programming error.
     pub fn presence(&mut self, file: FileId) -> Presence {
         self.open_file(file).presence
     }
@@ -280,11 +282,11 @@ impl Disk {
     }
 
     /// Queues a write of the buffer's first `bytes` to `offset`. The buffer is free again when the
-    /// write has completed, with or without error.
+    /// write has completed, with or without an error.
     ///
     /// # Panics
-    /// An offset or a length that is no multiple of 4 KiB, a length of 0 or beyond the buffer, a
-    /// buffer of another disk, or a file that is not open: mistakes of the program.
+    /// An offset or a length that is not a multiple of 4 KiB, a length of 0 or beyond the buffer, a
+    /// buffer of another disk, or a file that is not open: programming errors.
     pub fn write(&mut self, file: FileId, offset: u64, buffer: Buffer, bytes: usize, token: u64) {
         let align = DISK_ALIGN_BYTES as u64;
         let length = bytes as u64;
@@ -308,15 +310,15 @@ impl Disk {
         self.begin(slot);
     }
 
-    /// Queues a sync of the file's data (fdatasync). It begins when the writes of this file that
-    /// were accepted before it have completed, and later writes do not wait for it. It fails if any
-    /// of those writes, or an earlier sync of the file, has failed.
+    /// Queues a sync of the file's data (fdatasync). It begins when all earlier accepted writes of
+    /// this file have completed, and later writes do not wait for it. It fails if any of those
+    /// writes, or an earlier sync of the file, has failed.
     ///
     /// # Errors
     /// [`SYNCS_MAX`] syncs are not completed yet.
     ///
     /// # Panics
-    /// A file that is not open: a mistake of the program.
+    /// A file that is not open: a programming error.
     pub fn sync(&mut self, file: FileId, token: u64) -> Result<(), DiskError> {
         if self.syncs_unfinished >= SYNCS_MAX {
             return Err(DiskError::TooManySyncs { limit: SYNCS_MAX });
@@ -330,7 +332,7 @@ impl Disk {
     }
 
     /// Whether something was written since the last sync, and the configured interval has passed
-    /// since this last said so. `now_ns` is any clock that does not go back.
+    /// since this last returned true. `now_ns` is from any clock that does not go back.
     pub fn sync_due(&mut self, now_ns: u64) -> bool {
         let last_ns = *self.last_sync_ns.get_or_insert(now_ns);
         let due = self.unsynced && now_ns.saturating_sub(last_ns) >= self.sync_interval_ns;
@@ -340,31 +342,32 @@ impl Disk {
         due
     }
 
-    /// Closes a file: when all of it that was accepted has completed, a helper thread cuts it at
-    /// `final_bytes`, syncs it, closes it and syncs its folder. Then a completion of kind
-    /// [`Finished`](CompletionKind::Finished) comes. It fails if any of that, or an earlier sync of
-    /// the file, has failed; a failed write is the caller's to leave outside `final_bytes`.
+    /// Closes a file: when all its accepted operations have completed, a helper thread cuts it to
+    /// `final_bytes`, syncs it, closes it and syncs its folder. This gives a completion of kind
+    /// [`Finished`](CompletionKind::Finished). It fails if any of these steps, or an earlier sync
+    /// of the file, has failed; after a failed write, the caller must choose `final_bytes` to
+    /// exclude it.
     ///
     /// # Panics
-    /// A file that is not open: a mistake of the program.
+    /// A file that is not open: a programming error.
     pub fn finish(&mut self, file: FileId, final_bytes: u64) {
         self.end(file, FileEnd::Cut(final_bytes));
     }
 
-    /// As [`finish`](Self::finish), or with the file's removal.
+    /// As [`finish`](Self::finish), or with removal of the file.
     pub(crate) fn end(&mut self, file: FileId, end: FileEnd) {
         self.open_file(file).state = FileState::Closing(end);
     }
 
-    /// Appends the completions that have come, and hands what is queued to the kernel. Never
-    /// blocks. Returns how many came. [`sleeper`](Self::sleeper) waits for more.
+    /// Appends the completions that have arrived, and passes queued operations to the kernel. Never
+    /// blocks. Returns the number of completions. [`sleeper`](Self::sleeper) waits for more.
     pub fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
         let before = completions.len();
         self.pump(completions);
         completions.len() - before
     }
 
-    /// Operations accepted that have given no completion yet: writes, syncs and finishes.
+    /// Accepted operations without a completion so far: writes, syncs and finishes.
     pub fn pending(&self) -> usize {
         let closing = self.files.iter().filter(|file| file.state != FileState::Open).count();
         self.slots.busy() + self.syncs.len() + closing
@@ -386,7 +389,7 @@ impl Disk {
         self.impatient.store(self.engine.is_impatient(), Relaxed);
     }
 
-    /// Nothing is under way, with the kernel or with a helper.
+    /// Nothing is in progress, in the kernel or at a helper.
     fn is_idle(&self) -> bool {
         let preallocating = self.files.iter().any(|open| open.preallocating);
         self.pending() == 0 && !self.ahead.is_under_way() && !preallocating && !self.is_looking()
@@ -466,7 +469,7 @@ impl Disk {
         self.helpers.send(job)
     }
 
-    /// A file has ended; also what was found of it before.
+    /// A file has ended; includes its state before the end.
     fn finished(
         &mut self,
         (file, found): (u64, Presence),
@@ -509,7 +512,7 @@ impl Disk {
                     let handle = Arc::clone(&open.handle);
                     self.begin(Slot::sync(Target { handle, file, token, order }));
                 }
-                // It is not tried: the end of the file still can be, without what failed.
+                // It is not tried: the end of the file can still succeed without the failed part.
                 Some(error) => {
                     self.syncs_unfinished -= 1;
                     let (kind, file) = (CompletionKind::Sync, FileId(file));
@@ -535,7 +538,7 @@ impl Disk {
             let FileState::Closing(end) = open.state else { continue };
             let file = open.id;
             let syncs = self.syncs.iter().any(|sync| sync.file == file);
-            // A preallocation after the cut would make the file long again.
+            // A preallocation after the cut would extend the file again.
             if open.preallocating || syncs || self.slots.any_of(file) {
                 continue;
             }
@@ -621,5 +624,5 @@ impl Drop for Disk {
     }
 }
 
-/// The longest that dropping a disk waits for one that hangs.
+/// The longest time that dropping a disk waits for a hanging one.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What carries writes and syncs to the kernel: the trait, and the choice of one.
+//! The engines that pass writes and syncs to the kernel: their trait, and the choice of one.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -11,16 +11,16 @@ use crate::event::Event;
 use crate::portable::Portable;
 use crate::uring::Uring;
 
-/// One operation. The memory and the file behind it belong to a slot of the disk, which keeps both
-/// until the engine has reported the operation as done.
+/// One operation. Its memory and file belong to a slot of the disk, which keeps both until the
+/// engine has reported the operation as complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
-    /// Which slot it is for.
+    /// The index of its slot.
     pub slot: u32,
     pub fd: RawFd,
     pub action: Action,
-    /// Of a write: how many of its last bytes need blocks that the file does not have, as far as
-    /// that is known.
+    /// For a write: how many of its last bytes need blocks that the file does not have, as far as
+    /// known.
     pub new_bytes: u64,
 }
 
@@ -30,51 +30,51 @@ pub(crate) enum Action {
     SyncData,
 }
 
-// SAFETY: the address is of a pool's memory, which the operation's slot keeps; no thread derefs it
-// but the one that makes the system call.
+// SAFETY: the address is in the pool's memory, which the operation's slot keeps; no thread derefs
+// it except the one that makes the system call.
 unsafe impl Send for Op {}
 
-/// A finished operation: bytes written, or the negative error number, as the kernel reports it.
+/// A completed operation: bytes written, or the negative error number, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub slot: u32,
     pub result: i32,
 }
 
-/// Carries operations to the kernel. At most one operation per slot is under way.
+/// Passes operations to the kernel. At most one operation per slot is in progress.
 pub(crate) trait Engine: Send {
-    /// Its name for people.
+    /// Its display name.
     fn name(&self) -> &'static str;
 
-    /// Takes an operation. It may stay here until [`Engine::submit`].
+    /// Accepts an operation. It may stay here until [`Engine::submit`].
     fn push(&mut self, op: Op);
 
-    /// Hands what was pushed to the kernel, with one system call at most; what the kernel does not
-    /// take now is offered again at the next call.
+    /// Passes accepted operations to the kernel, with at most one system call; operations that the
+    /// kernel does not take now are offered again at the next call.
     fn submit(&mut self);
 
-    /// Appends the operations that are done. Never blocks.
+    /// Appends the completed operations. Never blocks.
     fn reap(&mut self, done: &mut Vec<Done>);
 
-    /// Something may be reaped although no event will come: do not sleep long.
+    /// Whether something may complete without an event: do not sleep long.
     fn is_impatient(&self) -> bool {
         false
     }
 
-    /// The disk is being dropped: what is held back on purpose must come now.
+    /// The disk is being dropped: deliberately delayed completions must come now.
     fn let_go(&mut self) {}
 
-    /// The disk hangs and will not be waited for: what is under way is left to itself.
+    /// The disk hangs and is not waited for any longer: operations in progress are abandoned.
     fn abandon(&mut self) {}
 }
 
-/// An engine, and why it is not a better one.
+/// An engine, and the reason why it is not a better one.
 pub(crate) struct Chosen {
     pub engine: Box<dyn Engine>,
     pub note: Option<String>,
 }
 
-/// Sets up the best engine that the configuration and the kernel allow, for `slots` operations.
+/// Sets up the best engine that the configuration and the kernel allow, with `slots` operations.
 pub(crate) fn choose(
     config: &DiskConfig,
     slots: usize,
@@ -99,7 +99,7 @@ pub(crate) fn choose(
     Ok(Chosen { engine: Box::new(engine), note })
 }
 
-/// What a system call returned, in the form of a [`Done`]'s result.
+/// The return value of a system call in the form of a [`Done`]'s result.
 pub(crate) fn result_of(returned: isize) -> i32 {
     if returned >= 0 {
         return i32::try_from(returned).unwrap_or(i32::MAX);

@@ -1,12 +1,12 @@
-//! What can go wrong before an operation is accepted.
+//! Errors that occur before an operation is accepted.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use catchment_agent::OpenError;
 
-/// An error of the disk. What goes wrong later, in an accepted operation, comes as the `result` of
-/// its [`Completion`](crate::Completion).
+/// An error of the disk. Later errors, of accepted operations, are the `result` of their
+/// [`Completion`](crate::Completion).
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// A value of the configuration is out of range.
@@ -14,25 +14,25 @@ pub enum DiskError {
     Config {
         /// The field of [`DiskConfig`](crate::DiskConfig).
         field: &'static str,
-        /// What would have been accepted.
+        /// The accepted values.
         expected: &'static str,
-        /// What it was.
+        /// The actual value.
         got: u64,
     },
-    /// The engine that was asked for cannot be had here.
+    /// The required engine is not available here.
     #[error("the engine {engine} cannot be used: {source}")]
     Engine {
         /// The engine's name.
         engine: &'static str,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// Memory, an event or a thread could not be had.
+    /// Memory, an event or a thread was not available.
     #[error("cannot get {what}: {source}")]
     Resource {
-        /// What was wanted.
+        /// The missing resource.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// The file exists already. It is left as it is.
@@ -46,13 +46,13 @@ pub enum DiskError {
     Create {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// A file was not made, for a reason that its caller can act on.
+    /// A file was not made, for a reason that the caller can handle.
     #[error(transparent)]
     Open(OpenError),
-    /// The folder is gone, and with it the file system that it was on.
+    /// The folder is gone, together with its file system.
     #[error("{} is gone, and the disk that it was on is not mounted", folder.display())]
     Unmounted {
         /// The folder.
@@ -61,26 +61,26 @@ pub enum DiskError {
     /// A file or folder could not be read or changed.
     #[error("cannot {action} {}: {source}", path.display())]
     Path {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// As many files are open, or being finished, as there can be.
+    /// The maximum number of files are open or being finished.
     #[error("expected at most {limit} files at a time")]
     TooManyFiles {
-        /// How many there can be.
+        /// The maximum.
         limit: usize,
     },
-    /// As many syncs wait as there can be: the disk is slower than the caller asks.
+    /// The maximum number of syncs are waiting: the disk is slower than the caller's requests.
     #[error("expected at most {limit} unfinished syncs")]
     TooManySyncs {
-        /// How many there can be.
+        /// The maximum.
         limit: usize,
     },
-    /// A helper thread has ended before its time.
+    /// A helper thread has ended prematurely.
     #[error("a helper thread of the disk has ended")]
     HelperGone,
 }

@@ -1,4 +1,4 @@
-//! What a disk's owner sleeps on.
+//! The event on which a disk's owner sleeps.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Wakes a thread that is in [`DiskSleeper::sleep`], so that one thread can wait for its disk and
-/// for work from elsewhere. Cheap to clone; a wake costs one system call, so wake per
-/// batch.
+/// Wakes a thread in [`DiskSleeper::sleep`], so that one thread can wait for its disk and for work
+/// from elsewhere. Cheap to clone; a wake costs one system call, so wake once per batch.
 #[derive(Clone, Debug)]
 pub struct Waker {
     event: Arc<Event>,
@@ -19,13 +18,13 @@ impl Waker {
         Self { event }
     }
 
-    /// Ends the wait that is going on, or else the next one.
+    /// Ends the present wait, or otherwise the next one.
     pub fn wake(&self) {
         self.event.signal();
     }
 }
 
-/// What the thread that owns a disk sleeps on.
+/// The handle with which the thread that owns a disk sleeps.
 #[derive(Clone, Debug)]
 pub struct DiskSleeper {
     event: Arc<Event>,
@@ -41,7 +40,7 @@ impl DiskSleeper {
     /// Sleeps until something has completed, until [`Waker::wake`], or until the time is over.
     pub fn sleep(&self, timeout: Duration) {
         let most = if self.impatient.load(Relaxed) { IMPATIENT } else { timeout };
-        // Whether signalled or not, the caller looks at everything again.
+        // Whether signalled or not, the caller checks everything again.
         let _signalled = self.event.wait(timeout.min(most));
     }
 }
@@ -49,7 +48,7 @@ impl DiskSleeper {
 /// The longest sleep while something may complete without an event.
 pub(crate) const IMPATIENT: Duration = Duration::from_millis(1);
 
-/// An eventfd: io_uring, the portable engine and the helpers signal it, the owner sleeps on it.
+/// An eventfd: io_uring, the portable engine and the helpers signal it; the owner sleeps on it.
 #[derive(Debug)]
 pub(crate) struct Event {
     fd: OwnedFd,
@@ -62,7 +61,7 @@ impl Event {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just made and nobody else owns it.
+        // SAFETY: `fd` was just made and has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
@@ -72,9 +71,9 @@ impl Event {
 
     pub(crate) fn signal(&self) {
         let one = 1_u64;
-        // SAFETY: `one` is eight readable bytes, as an eventfd wants.
+        // SAFETY: `one` is eight readable bytes, as an eventfd requires.
         let written = unsafe { libc::write(self.raw(), (&raw const one).cast(), 8) };
-        // The write fails only when the counter is full, and then the event is signalled already.
+        // The write fails only when the counter is full, and then the event is already signalled.
         debug_assert!(written == 8 || written == -1);
     }
 
@@ -87,12 +86,12 @@ impl Event {
         };
         // SAFETY: one valid pollfd, a valid timespec, and no signal mask.
         let ready = unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };
-        // A signal handler that ran (EINTR) looks like a time-out: callers look again anyway.
+        // An interruption by a signal (EINTR) looks like a time-out: callers check again anyway.
         if ready <= 0 {
             return false;
         }
         let mut count = 0_u64;
-        // SAFETY: `count` is eight writable bytes, as an eventfd wants.
+        // SAFETY: `count` is eight writable bytes, as an eventfd requires.
         let read = unsafe { libc::read(self.raw(), (&raw mut count).cast(), 8) };
         read == 8
     }

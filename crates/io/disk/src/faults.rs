@@ -1,4 +1,4 @@
-//! A disk that fails on purpose, for tests: by a script, by a seed, or by hand while it runs.
+//! A fault-injecting disk for tests: faults by a script, by a seed, or by hand while it runs.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,31 +11,31 @@ use catchment_model::limits::DISK_ALIGN_BYTES;
 use crate::engine::{Action, Done, Engine, Op};
 use crate::files;
 
-/// Which faults a [`Disk`](crate::Disk) makes. Attempts are counted from 0, over all files; the
-/// rest of a short write, tried again, is an attempt of its own. The same plan and the same calls
-/// give the same faults.
+/// The faults of a [`Disk`](crate::Disk). Attempts are counted from 0, over all files; retrying the
+/// rest of a short write is a separate attempt. The same plan and the same calls give the same
+/// faults.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// Seed of all that is left to chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Attempts to write that fail: number and error number (`libc::EIO`, ...).
     pub write_errors: Vec<(u64, i32)>,
-    /// How many of a million attempts fail with EIO, by chance.
+    /// How many attempts in a million fail with EIO, at random.
     pub write_errors_per_million: u32,
-    /// Attempts to write that write about half.
+    /// Attempts to write that write about half of the bytes.
     pub short_writes: Vec<u64>,
-    /// How many of a million attempts write only a part, by chance.
+    /// How many attempts in a million write only a part, at random.
     pub short_writes_per_million: u32,
-    /// Every completion is kept back for 0 to this many polls, by chance, so that they come out of
+    /// Every completion is delayed by 0 to this many polls, at random, so that they arrive out of
     /// order.
     pub delay_polls_max: u32,
-    /// From an attempt to write on, nothing completes for a number of polls.
+    /// From an attempt to write on, nothing completes for this number of polls.
     pub stalls: Vec<(u64, u32)>,
     /// Syncs that fail: number, from 0, and error number.
     pub sync_errors: Vec<(u64, i32)>,
-    /// At a poll, counted from 1, this many bytes of space come back.
+    /// At a poll, counted from 1, this many bytes of space become free.
     pub space_back: Option<(u64, u64)>,
-    /// What can be changed while the disk runs. Keep a clone of it.
+    /// Controls that can be changed while the disk runs. Keep a clone of them.
     pub control: FaultControl,
 }
 
@@ -75,13 +75,13 @@ impl Default for Shared {
 }
 
 impl FaultControl {
-    /// Sets how many bytes are free before the disk is full; `None`: no limit. What is
-    /// preallocated, or written where nothing was, takes of them.
+    /// Sets how many bytes are free before the disk is full; `None`: no limit. Preallocation uses
+    /// them, and so do writes where the file has no blocks.
     pub fn set_space(&self, bytes: Option<u64>) {
         self.shared.space_bytes.store(bytes.unwrap_or(UNLIMITED), SeqCst);
     }
 
-    /// Stops, or resumes, all completions. A disk that is dropped resumes by itself.
+    /// Stops, or resumes, all completions. A dropped disk resumes by itself.
     pub fn stall(&self, stalled: bool) {
         self.shared.stalled.store(stalled, SeqCst);
     }
@@ -106,7 +106,7 @@ impl FaultControl {
         self.shared.finish_error.store(error.unwrap_or(0), SeqCst);
     }
 
-    /// Makes every preallocation fail with this error number, as ext4 does: the file keeps half of
+    /// Makes every preallocation fail with this error number, as on ext4: the file keeps half of
     /// the blocks. `None`: no more.
     pub fn fail_preallocations(&self, error: Option<i32>) {
         self.shared.preallocate_error.store(error.unwrap_or(0), SeqCst);
@@ -138,13 +138,13 @@ impl FaultControl {
         error_of(self.shared.finish_error.load(SeqCst))
     }
 
-    /// Takes space for a write, in whole blocks, or says that there is none.
+    /// Takes space for a write, in whole blocks, or reports that there is none.
     pub(crate) fn check_space(&self, bytes: usize) -> io::Result<()> {
         let bytes = (bytes as u64).next_multiple_of(BLOCK);
         if self.take_space(bytes) < bytes { error_of(libc::ENOSPC) } else { Ok(()) }
     }
 
-    /// What is free, if there is a limit.
+    /// The free space, if there is a limit.
     pub(crate) fn space(&self) -> Option<u64> {
         Some(self.shared.space_bytes.load(SeqCst)).filter(|&space| space != UNLIMITED)
     }
@@ -164,7 +164,7 @@ impl FaultControl {
     }
 
     pub(crate) fn add_space(&self, bytes: u64) {
-        // The closure always gives a value, so that the update cannot fail.
+        // The closure always gives a value, so the update cannot fail.
         let _before = self.shared.space_bytes.fetch_update(SeqCst, SeqCst, |space| {
             Some(if space == UNLIMITED { UNLIMITED } else { space.saturating_add(bytes) })
         });
@@ -181,7 +181,7 @@ impl FaultControl {
     }
 }
 
-/// Stands before a real engine and makes the plan's faults.
+/// Wraps a real engine and injects the plan's faults.
 pub(crate) struct Faulty {
     inner: Box<dyn Engine>,
     plan: FaultPlan,
@@ -275,7 +275,7 @@ impl Engine for Faulty {
     fn push(&mut self, mut op: Op) {
         let fault = match &mut op.action {
             Action::Write { bytes, .. } => match self.judge_write((*bytes).into(), op.new_bytes) {
-                // What is taken is at most what was asked for, so that it fits.
+                // No more is taken than requested, so it fits.
                 Ok(taken) => {
                     *bytes = taken as u32;
                     None

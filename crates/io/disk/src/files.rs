@@ -1,4 +1,4 @@
-//! Making, preallocating and closing files: the calls that may take long.
+//! Making, preallocating and closing files: the calls that may take a long time.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -16,36 +16,36 @@ use crate::error::DiskError;
 use crate::faults::FaultControl;
 use crate::room::Room;
 
-/// How a file gets blocks before it needs them.
+/// How a file is preallocated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Preallocation {
-    /// Bytes at a time, at most.
+    /// The most bytes per step.
     pub step_bytes: u64,
-    /// What the file comes to.
+    /// The final size of the file.
     pub file_bytes: u64,
     pub keeps_reserve: bool,
 }
 
-/// A file just made.
+/// A new file.
 #[derive(Debug)]
 pub(crate) struct Created {
     pub handle: Arc<File>,
     pub path: PathBuf,
     /// It bypasses the page cache.
     pub direct: bool,
-    /// Bytes that are preallocated; 0 where too little is free, or that is not possible.
+    /// Bytes that are preallocated; 0 if too little is free, or if preallocation is not possible.
     pub allocated: u64,
-    /// Whether the file system preallocates, when there is room.
+    /// Whether the file system preallocates, if there is room.
     pub preallocates: bool,
 }
 
-/// The file system on which a file's folder is.
+/// The file system of a file's folder.
 pub(crate) fn device_of_folder(path: &Path) -> Option<u64> {
     path.parent()?.metadata().ok().map(|found| found.dev())
 }
 
-/// As [`create`], where the folder has room for data; the folder is made again where it was
-/// removed, but not on another file system than `device`: that is where a disk was unmounted.
+/// As [`create`], if the folder has room for data. A removed folder is made again, but only on the
+/// file system `device`: otherwise a disk was unmounted.
 pub(crate) fn create_in(
     new: &NewFile,
     device: Option<u64>,
@@ -54,7 +54,7 @@ pub(crate) fn create_in(
 ) -> Result<Created, DiskError> {
     if let Some(folder) = new.path.parent() {
         find_folder(folder, device)?;
-        // Where nobody can say how much there is, writes tell.
+        // If the free space is unknown, writes will tell.
         let room = Room::of(folder, faults).unwrap_or(None);
         let spare = room.map(|room| room.spare_bytes(how.keeps_reserve));
         if let Some(spare_bytes) = spare.filter(|&spare| spare < new.room_bytes) {
@@ -66,11 +66,11 @@ pub(crate) fn create_in(
     create(&new.path, how, faults)
 }
 
-/// Makes a folder again where it was removed from that file system.
+/// Makes a removed folder again on that file system.
 fn find_folder(folder: &Path, device: Option<u64>) -> Result<(), DiskError> {
     match folder.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // It is there, or making the file tells what is wrong.
+        // It exists, or making the file will give the error.
         _ => return Ok(()),
     }
     let above = folder.ancestors().find_map(|above| above.metadata().ok());
@@ -80,8 +80,8 @@ fn find_folder(folder: &Path, device: Option<u64>) -> Result<(), DiskError> {
     std::fs::create_dir_all(folder).map_err(|source| DiskError::path("make again", folder, source))
 }
 
-/// Makes a file that does not exist yet, direct if the file system can, and preallocates its first
-/// step. Its name is durable when this returns.
+/// Makes a file that does not exist yet, direct if the file system supports it, and preallocates
+/// its first step. Its name is durable on return.
 pub(crate) fn create(
     path: &Path,
     how: Preallocation,
@@ -90,20 +90,21 @@ pub(crate) fn create(
     faults.map_or(Ok(()), FaultControl::check_open).map_err(|e| create_error(path, e))?;
     let handle = create_new(path).map_err(|e| create_error(path, e))?;
     lock(&handle);
-    // Asked for afterwards, because an open that refuses O_DIRECT has made the file already.
+    // Set afterwards, because an open that refuses O_DIRECT has already made the file.
     let direct = set_direct(&handle, true).is_ok();
     if let Err(error) = sync_folder_of(path) {
         drop(handle);
-        // The file is empty. If it cannot be deleted either, the error to report is the first one.
+        // The file is empty. If it cannot be deleted either, report the first error.
         let _deleted = std::fs::remove_file(path);
         return Err(create_error(path, error));
     }
-    // Without preallocation all goes on, only slower. A disk that is full or broken fails the
-    // writes.
+    // Without preallocation everything works, only slower. On a full or broken disk, the writes
+    // fail.
     let preallocated = preallocate(&handle, 0, how, faults);
     if preallocated.is_err() {
-        // Some file systems keep what they had found when they found no more (ext4). Nothing was
-        // written yet: all of it goes back. If that is refused too, it stays the file's.
+        // When some file systems (ext4) find no more blocks, they keep those that they found.
+        // Nothing was written yet, so all of it goes back. If that is refused too, the blocks stay
+        // with the file.
         let _given_back = handle.set_len(0);
     }
     let preallocates = preallocated.as_ref().map_or_else(is_full, |_| how.step_bytes > 0);
@@ -116,15 +117,15 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     descriptors::with_spares(|| OpenOptions::new().write(true).create_new(true).open(path))
 }
 
-/// Whether an error says that nothing is free, which may change.
+/// Whether an error means that no space is free, which may change.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
-/// Locks a file that was just made, so that repair keeps off while it is written, and readers know
-/// that it grows. Where locks are not supported it goes without.
+/// Locks a new file, so that repair leaves it alone while it is written, and readers know that it
+/// grows. If locks are not supported, it remains unlocked.
 pub(crate) fn lock(file: &File) {
-    // Readers probe with a lock of their own for a moment.
+    // Readers probe with a brief lock of their own.
     for _ in 0..PROBES_MAX {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(PROBE_TIME),
@@ -148,11 +149,11 @@ pub(crate) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     }
 }
 
-/// Gives the file blocks from `from` on, and the size that goes with them, so that writes there
-/// need not extend the file. Returns for how many bytes: none where too little is free.
+/// Gives the file blocks from `from` on, and extends its size accordingly, so that writes there
+/// need not extend the file. Returns the number of bytes: none if too little is free.
 ///
 /// # Errors
-/// What the system says. The file may have got some of the blocks all the same.
+/// The system's error. The file may nevertheless have got some of the blocks.
 pub(crate) fn preallocate(
     file: &File,
     from: u64,
@@ -175,7 +176,7 @@ pub(crate) fn preallocate(
     Ok(granted)
 }
 
-/// Has the file system find blocks for a range.
+/// Makes the file system allocate blocks for a range.
 pub(crate) fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     let from = libc::off_t::try_from(from).map_err(io::Error::other)?;
     let bytes = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
@@ -191,7 +192,7 @@ pub(crate) fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Cuts the file at `final_bytes` and makes it durable, its name included.
+/// Cuts the file to `final_bytes` and makes it durable, including its name.
 pub(crate) fn finish(
     file: &File,
     path: &Path,
@@ -211,7 +212,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     match descriptors::with_spares(|| File::open(folder))?.sync_all() {
-        // Some file systems (FUSE, SMB) cannot sync a folder and say so.
+        // Some file systems (FUSE, SMB) cannot sync a folder and return an error.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
     }
@@ -224,12 +225,11 @@ pub(crate) fn create_error(path: &Path, source: io::Error) -> DiskError {
     }
 }
 
-/// The part of what is free that one step of preallocation may take at most: on a disk that is
-/// nearly full, steps become small, and what no file has is there for the one that needs it.
+/// The most of the free space that one preallocation step may take: on a nearly full disk, steps
+/// become small, and the remaining space stays available to the file that needs it.
 const SPARE_SHARE: u64 = 8;
-/// Smaller steps are not worth their call.
+/// Smaller steps are not worth a system call.
 const STEP_BYTES_MIN: u64 = 256 << 10;
-/// How often and how long a file that was just made waits for a reader that looks whether it is
-/// locked.
+/// How often and how long a new file waits for a reader that probes its lock.
 const PROBES_MAX: u32 = 100;
 const PROBE_TIME: Duration = Duration::from_millis(1);

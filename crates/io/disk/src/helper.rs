@@ -1,8 +1,8 @@
-//! The two threads that do for a disk what may take long: one opens, preallocates and looks how
-//! much room is left, one finishes.
+//! The two threads that do a disk's slow work: one opens, preallocates and checks the free space,
+//! one finishes.
 //!
-//! They are two because the sync at the end of a file may take seconds, and the file that is being
-//! written must get its next blocks meanwhile.
+//! There are two because the sync at the end of a file may take seconds, and the file being written
+//! must get its next blocks meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -34,14 +34,14 @@ pub(crate) enum Job {
         from: u64,
         how: Preallocation,
     },
-    /// How much room there is, and whether the file is still there.
+    /// Check the free space, and whether the file still exists.
     Look {
         file: u64,
         expected: Expected,
     },
     Finish {
         file: u64,
-        /// What must be there of it.
+        /// The part of it that must exist.
         expected: Expected,
         end: FileEnd,
         blocks_bytes: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Helpers {
 }
 
 impl Helpers {
-    /// Starts the threads. `jobs_max` bounds the jobs under way: with it no send ever waits.
+    /// Starts the threads. `jobs_max` bounds the number of jobs, so that no send ever waits.
     pub(crate) fn start(
         jobs_max: usize,
         event: &Arc<Event>,
@@ -94,7 +94,7 @@ impl Helpers {
         Ok(helpers)
     }
 
-    /// Hands a job to its thread; never waits.
+    /// Passes a job to its thread; never waits.
     pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
         let queue = match job {
             Job::Open { .. } | Job::Preallocate { .. } | Job::Look { .. } => &self.ahead,
@@ -119,7 +119,7 @@ impl Drop for Helpers {
         self.ahead = None;
         self.finish = None;
         for thread in self.threads.drain(..) {
-            // The threads do nothing that can panic; if one did, there is nobody left to tell.
+            // The threads do nothing that can panic; if one did, nothing could report it.
             let _ended = thread.join();
         }
     }
@@ -149,12 +149,12 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
             Reply::Preallocated { file, from, result }
         }
         Job::Look { file, expected } => {
-            // What the file system does not tell is not known.
+            // Unknown if the file system does not report it.
             let room = Room::of_file(&expected.file, faults).unwrap_or(None);
             Reply::Looked { file, room, presence: presence_of(&expected) }
         }
         Job::Finish { file, expected, end, blocks_bytes } => {
-            // Before the end, which makes a file that was cut as long as it was.
+            // Before the end is set, which would restore the length of a truncated file.
             let found = presence_of(&expected);
             let Expected { file: handle, path, .. } = &expected;
             let (result, kept_bytes) = match end {

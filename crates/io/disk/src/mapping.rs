@@ -1,14 +1,14 @@
-//! Memory for direct I/O. One request to a disk takes a limited number of places in memory, a
-//! megabyte of scattered pages on many: memory of huge pages makes large requests of large reads
-//! and writes.
+//! Memory for direct I/O. One request to a disk takes a limited number of memory segments, on many
+//! disks a megabyte of scattered pages: with huge pages, large reads and writes become large
+//! requests.
 
 use std::io;
 use std::ptr::NonNull;
 
 use catchment_model::limits::DISK_ALIGN_BYTES;
 
-/// Private memory: as large as was asked for or a little larger, and where it is as large as a huge
-/// page, of those.
+/// Private memory, as large as requested or a little larger, in huge pages if it is at least as
+/// large as one.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     address: NonNull<u8>,
@@ -17,24 +17,24 @@ pub(crate) struct Mapping {
     base_bytes: usize,
 }
 
-// SAFETY: the mapping is plain memory; who may touch which part is its owner's business.
+// SAFETY: the mapping is plain memory; its owner decides who may access which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps and touches at least so many bytes, because the first touch of a page costs more than a
-    /// copy of it.
+    /// Maps and touches at least that many bytes, because the first touch of a page costs more than
+    /// a copy of it.
     ///
     /// # Errors
-    /// The system has none.
+    /// The system has no memory.
     pub(crate) fn touched(bytes: usize) -> io::Result<Self> {
         let align = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { DISK_ALIGN_BYTES };
         let bytes = bytes.next_multiple_of(align);
         let base_bytes = bytes + align;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: an anonymous mapping at an address that the kernel chooses disturbs nothing.
+        // SAFETY: an anonymous mapping at an address chosen by the kernel affects nothing else.
         let base =
             unsafe { libc::mmap(std::ptr::null_mut(), base_bytes, protection, flags, -1, 0) };
         if base == libc::MAP_FAILED {
@@ -44,11 +44,11 @@ impl Mapping {
         let skip = base.as_ptr().addr().next_multiple_of(align) - base.as_ptr().addr();
         // SAFETY: `skip` is below `align`, and the mapping is `align` longer than `bytes`.
         let address = unsafe { base.cast::<u8>().add(skip) };
-        // SAFETY: the range lies within the mapping. Without huge pages all works the same, so that
-        // a refusal does not matter.
+        // SAFETY: the range lies within the mapping. Without huge pages everything works the same,
+        // so a refusal does not matter.
         unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         for offset in (0..bytes).step_by(DISK_ALIGN_BYTES) {
-            // SAFETY: the offset lies within the range just mapped, and nobody else has it yet.
+            // SAFETY: the offset lies within the range just mapped, which nothing else uses yet.
             unsafe { address.add(offset).write_volatile(0) };
         }
         Ok(Self { address, bytes, base, base_bytes })
@@ -65,8 +65,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is the one that mmap returned, and its last owner, who goes with it,
-        // let nobody keep a pointer.
+        // SAFETY: the range is the one that mmap returned, and its last owner, which is being
+        // dropped, has left no pointers to it.
         let result = unsafe { libc::munmap(self.base.as_ptr(), self.base_bytes) };
         debug_assert_eq!(result, 0);
     }

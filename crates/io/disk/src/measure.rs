@@ -1,4 +1,4 @@
-//! The disk's ceiling: what aligned writes through a [`Disk`](crate::Disk) reach, and nothing else.
+//! The disk's limit: the rate of aligned writes through a [`Disk`](crate::Disk), with nothing else.
 
 use std::io;
 use std::path::Path;
@@ -10,14 +10,14 @@ use catchment_agent::Completion;
 use crate::disk::Disk;
 use crate::error::DiskError;
 
-/// What a measurement of writing gave.
+/// The result of measuring writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WriteRate {
     /// Bytes written.
     pub bytes: u64,
     /// Time from the first write to the end of the sync, without making and deleting the file.
     pub seconds: f64,
-    /// CPU time of the whole process meanwhile, kernel threads that work for it included.
+    /// CPU time of the whole process in that time, including kernel threads that work for it.
     pub cpu_ns: u64,
 }
 
@@ -34,8 +34,8 @@ impl WriteRate {
 }
 
 /// Writes a new file of `bytes`, rounded down to whole buffers but at least one, in `folder` as the
-/// recorder writes, syncs it, deletes it, and says how fast that was. The content cannot be
-/// compressed. Run it while the process does nothing else: the CPU time is the whole process's.
+/// recorder does, syncs it, deletes it, and returns the rate. The content cannot be compressed. Run
+/// it while the process does nothing else: the CPU time is that of the whole process.
 ///
 /// # Errors
 /// The file cannot be made, or a write fails.
@@ -84,12 +84,12 @@ struct DeleteAtEnd<'a>(&'a Path);
 
 impl Drop for DeleteAtEnd<'_> {
     fn drop(&mut self) {
-        // What is left is a file that says by its name what it is.
+        // The name of a left-over file shows what it is.
         let _deleted = std::fs::remove_file(self.0);
     }
 }
 
-/// Fills every buffer once with numbers that no device can compress.
+/// Fills every buffer once with incompressible numbers.
 fn fill_all(disk: &mut Disk) {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut buffers = Vec::new();
@@ -110,7 +110,7 @@ fn check(completions: &mut Vec<Completion>) -> io::Result<()> {
 
 fn process_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place to write to.
+    // SAFETY: `time` can be written to.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     assert_eq!(result, 0, "a process has a CPU clock");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

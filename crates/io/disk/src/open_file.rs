@@ -1,4 +1,4 @@
-//! A file that a disk has open: its blocks, its errors, how far it is.
+//! An open file of a disk: its blocks, its errors, its progress.
 
 use std::fs::File;
 use std::io;
@@ -15,31 +15,31 @@ pub(crate) struct OpenFile {
     pub handle: Arc<File>,
     pub path: PathBuf,
     pub direct: bool,
-    /// The first write that failed: no later sync may then say that all is durable.
+    /// The first write that failed: no later sync may then report that everything is durable.
     pub write_error: Option<i32>,
-    /// The first sync that failed: the kernel may have dropped what it could not write.
+    /// The first sync that failed: the kernel may have dropped data that it could not write.
     pub sync_error: Option<i32>,
     pub state: FileState,
     pub presence: Presence,
-    /// Bytes at the file's beginning that had all been written at the last look.
+    /// Length of the part at the file's beginning that was completely written at the last check.
     pub written_bytes: u64,
     pub preallocating: bool,
-    /// Where the blocks end that were preallocated.
+    /// The end of the preallocated blocks.
     allocated: u64,
-    /// Where the writes end that were accepted and have not failed.
+    /// The end of the accepted writes that have not failed.
     end: u64,
     /// Whether the file system preallocates.
     preallocates: bool,
-    /// The next step is asked for when writes get beyond this.
+    /// The next step is requested when writes pass this offset.
     ask_beyond: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
     Open,
-    /// To be ended, as soon as nothing of it is under way.
+    /// To be ended as soon as it has no operation in progress.
     Closing(FileEnd),
-    /// With the helper.
+    /// At the helper.
     Finishing(FileEnd),
 }
 
@@ -64,33 +64,33 @@ impl OpenFile {
         }
     }
 
-    /// Where the blocks end that the file has, or gets by writes under way.
+    /// The end of the blocks that the file has, or gets from writes in progress.
     pub(crate) fn blocks_bytes(&self) -> u64 {
         self.allocated.max(self.end)
     }
 
-    /// Takes a write up. Returns how many bytes need blocks for it, those of a gap before it
-    /// included.
+    /// Registers a write. Returns how many bytes need blocks for it, including those of a gap
+    /// before it.
     pub(crate) fn begin_write(&mut self, end: u64) -> u64 {
         let new_bytes = end.saturating_sub(self.blocks_bytes());
         self.end = self.end.max(end);
         new_bytes
     }
 
-    /// A write there has failed.
+    /// A write at that offset has failed.
     pub(crate) fn write_failed(&mut self, offset: u64, error: i32) {
         self.write_error = self.write_error.or(Some(error));
         self.end = self.end.min(offset);
     }
 
-    /// Where the next step of blocks should begin, if it is time to ask for one: half of the last
-    /// one is used. The file comes to `file_bytes`.
+    /// Where the next step of blocks should begin, if it is time to request one: half of the last
+    /// one is used. The final size of the file is `file_bytes`.
     pub(crate) fn wants_blocks(&self, file_bytes: u64) -> Option<u64> {
         let due = self.preallocates && !self.preallocating && self.end > self.ask_beyond;
         Some(self.blocks_bytes()).filter(|&from| due && from < file_bytes)
     }
 
-    /// Nobody is there to preallocate.
+    /// There is no helper to preallocate.
     pub(crate) fn stop_preallocating(&mut self) {
         (self.preallocating, self.preallocates) = (false, false);
     }
@@ -113,19 +113,20 @@ impl OpenFile {
             }
             Err(error) if files::is_full(&error) => {
                 self.ask_beyond = self.end.saturating_add(pause);
-                // What the file system had found before it found no more goes back (ext4 keeps it):
-                // others need it, and this file takes with each write what there is. No write gets
-                // as far. If it is refused, the file has these blocks until it is finished.
+                // If the file system (ext4) kept the blocks that it found before it found no more,
+                // they go back: others need them, and this file allocates with each write. No write
+                // has reached them. If that is refused, the file keeps these blocks until it is
+                // finished.
                 let _given_back = self.handle.set_len(self.end.max(from));
             }
-            // Writes go on without; if the disk is broken, they say so.
+            // Writes continue without; if the disk is broken, they report it.
             Err(_) => self.preallocates = false,
         }
         0
     }
 }
 
-/// What is written after a step that was not granted, until the next one is asked for.
+/// Bytes written after a refused step until the next one is requested.
 const PAUSE_BYTES_MIN: u64 = 1 << 20;
 const PAUSE_BYTES_MAX: u64 = 64 << 20;
 
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_gap_before_a_write_needs_blocks_too_and_they_are_charged_once() {
-        // A frame's header is written behind its columns, into the gap that they left.
+        // A frame's header is written after its columns, into the gap left before them.
         let mut file = file(0);
         assert_eq!(file.begin_write(12_288), 12_288);
         assert_eq!(file.begin_write(4_096), 0);

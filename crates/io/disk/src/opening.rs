@@ -13,12 +13,12 @@ pub(crate) enum Opening {
     Asked(PathBuf),
     Opened(Created),
     Failed(DiskError),
-    /// Being opened, and to be removed.
+    /// Being opened, then to be removed.
     Unwanted(PathBuf),
 }
 
 impl Opening {
-    /// The file that is ahead already.
+    /// The file that is ready.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Asked(path) | Self::Unwanted(path) | Self::Opened(Created { path, .. }) => {
@@ -33,12 +33,12 @@ impl Opening {
         matches!(self, Self::Unwanted(_))
     }
 
-    /// Whether the helper is at it.
+    /// Whether the helper is making it.
     pub(crate) fn is_under_way(&self) -> bool {
         matches!(self, Self::Asked(_) | Self::Unwanted(_))
     }
 
-    /// How far the file that can be taken has blocks.
+    /// The end of the blocks of the file that can be taken.
     pub(crate) fn blocks_bytes(&self) -> Option<u64> {
         match self {
             Self::Opened(created) => Some(created.allocated),
@@ -46,7 +46,7 @@ impl Opening {
         }
     }
 
-    /// Takes up what came of it. Returns the bytes that were preallocated.
+    /// Takes the result. Returns the bytes that were preallocated.
     pub(crate) fn ended(&mut self, result: Result<Created, DiskError>) -> u64 {
         let unwanted = matches!(self, Self::Unwanted(_));
         *self = match result {
@@ -59,13 +59,13 @@ impl Opening {
         self.blocks_bytes().unwrap_or(0)
     }
 
-    /// Removes the file, now or when it is there.
+    /// Removes the file, now or when it has been made.
     pub(crate) fn discard(&mut self) {
         *self = match std::mem::take(self) {
             Self::Asked(path) | Self::Unwanted(path) => Self::Unwanted(path),
             Self::Opened(Created { handle, path, .. }) => {
                 drop(handle);
-                // It holds nothing. If it cannot be removed, repair knows it by that.
+                // It is empty. If it cannot be removed, repair recognises it by that.
                 let _removed = std::fs::remove_file(path);
                 Self::None
             }

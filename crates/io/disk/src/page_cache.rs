@@ -1,6 +1,6 @@
-//! A store for little data that others read while it is written: through the page cache, on the
-//! caller's thread, without memory or threads of its own. Every call may last as long as the disk
-//! takes.
+//! A store for small amounts of data that are read while they are written: through the page cache,
+//! on the caller's thread, without its own memory or threads. Every call may take as long as the
+//! disk does.
 
 use std::fs::File;
 use std::io;
@@ -14,13 +14,13 @@ use crate::error::DiskError;
 use crate::faults::FaultControl;
 use crate::files;
 
-/// Files under their final names. Each is locked while it is open, as files of a recorder are. What
-/// was written outlives the process at once, and a power cut once a sync has completed.
+/// Files under their final names. Each is locked while it is open, like a recorder's files. Written
+/// data outlive the process at once, and a power cut once a sync has completed.
 #[derive(Debug)]
 pub struct PageCache {
     files: Vec<OpenFile>,
-    /// The file that was finished last, until another is made: a run of which no file is locked is
-    /// taken for ended.
+    /// The file finished last, until another is made: a run in which no file is locked counts as
+    /// ended.
     finished: Option<File>,
     next_id: u64,
     buffer_bytes: usize,
@@ -35,8 +35,8 @@ struct OpenFile {
     path: PathBuf,
     /// Whether its name is durable.
     is_named: bool,
-    /// Whether a write has failed, and whether a sync has: the kernel may have dropped what it
-    /// could not write, and report the next sync as good.
+    /// Whether a write has failed, and whether a sync has: the kernel may have dropped data that it
+    /// could not write, and report the next sync as successful.
     write_failed: bool,
     sync_failed: bool,
 }
@@ -99,8 +99,8 @@ impl Store for PageCache {
             .as_ref()
             .map_or(Ok(()), |faults| faults.check_write().and_then(|()| faults.check_space(bytes)));
         let open = self.open(file);
-        // A kill may cut a write short: what the first block says of the others is true all the
-        // same, since it is written last.
+        // A kill may cut a write short: the statements of the first block about the others are true
+        // even then, because it is written last.
         let (first, rest) = buffer[..bytes].split_at(bytes.min(DISK_ALIGN_BYTES));
         let result = room
             .and_then(|()| open.file.write_all_at(rest, offset + first.len() as u64))
@@ -129,7 +129,7 @@ impl Store for PageCache {
         let result = match end {
             FileEnd::Delete => std::fs::remove_file(&open.path),
             FileEnd::Cut(bytes) => {
-                // What failed before lies behind the cut, or is written anew.
+                // Earlier failures lie behind the cut, or are overwritten.
                 open.write_failed = false;
                 open.file.set_len(bytes).and_then(|()| open.sync(allowed))
             }
@@ -145,7 +145,7 @@ impl Store for PageCache {
 }
 
 impl OpenFile {
-    /// Makes it durable, unless a fault is to be made.
+    /// Makes it durable, unless a fault is to be injected.
     fn sync(&mut self, allowed: io::Result<()>) -> io::Result<()> {
         if self.write_failed || self.sync_failed {
             let operation = if self.sync_failed { "sync" } else { "write" };

@@ -64,7 +64,7 @@ impl FolderStore for Disk {
     }
 
     fn look(&mut self, file: FileId, written_bytes: u64) {
-        // Without its helper thread a disk cannot tell anything new.
+        // Without its helper thread a disk cannot report anything new.
         let _asked = Self::look(self, file, written_bytes);
     }
 

@@ -1,7 +1,7 @@
-//! Writes through `pwrite`, where io_uring cannot be had.
+//! Writes through `pwrite`, if io_uring is not available.
 //!
-//! One thread writes and one syncs, so that a stalled disk holds up neither the owner, which can go
-//! on taking frames or discarding them countedly, nor, when only the sync is slow, the writes.
+//! One thread writes and one syncs, so that a stalled disk does not block the owner, which can
+//! continue to take frames or to discard and count them, and a slow sync does not block the writes.
 
 use std::io;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Portable {
         event: &Arc<Event>,
         times: Option<&Arc<ThreadTimes>>,
     ) -> io::Result<Self> {
-        // Every queue has room for every slot, so that no send ever waits.
+        // Every queue has room for every slot, so no send ever waits.
         let (writes, write_ops) = bounded(slots);
         let (syncs, sync_ops) = bounded(slots);
         let (done_sender, done) = bounded(slots);
@@ -78,7 +78,7 @@ impl Drop for Portable {
         self.writes = None;
         self.syncs = None;
         for thread in self.threads.drain(..) {
-            // The threads do nothing that can panic; if one did, there is nobody left to tell.
+            // The threads do nothing that can panic; if one did, nothing could report it.
             let _ended = thread.join();
         }
     }

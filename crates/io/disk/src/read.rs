@@ -1,4 +1,4 @@
-//! Positioned reads, and what repair and readers need of files and folders.
+//! Positioned reads, and the operations on files and folders that repair and readers need.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -16,11 +16,11 @@ use crate::files;
 use crate::room::Room;
 
 /// A file open for positioned reads (`pread`). Any number of threads may read at once. The file may
-/// grow meanwhile: its size is asked for anew each time.
+/// grow meanwhile: its size is queried each time.
 #[derive(Debug)]
 pub struct ReadFile {
     file: File,
-    /// The same file past the page cache, while somebody reads it so.
+    /// The same file past the page cache, while it is being read that way.
     pub(crate) direct: Mutex<Weak<File>>,
 }
 
@@ -28,19 +28,19 @@ impl ReadFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// It is not there, must not be read, or is no regular file.
+    /// It does not exist, must not be read, or is not a regular file.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let file = open_regular(path, OpenOptions::new().read(true));
         let file = file.map_err(|e| DiskError::path("open", path, e))?;
         Ok(Self { file, direct: Mutex::default() })
     }
 
-    /// Whether a recorder, or a repair, holds the file: it is locked while it is written. Where
-    /// locks are not supported nobody seems to hold it. The probe shares the lock, so that two do
-    /// not meet.
+    /// Whether a recorder, or a repair, holds the file: it is locked while it is written. If locks
+    /// are not supported, the file appears unlocked. The probe takes a shared lock, so that two
+    /// probes do not collide.
     pub fn is_held(&self) -> bool {
         match self.file.try_lock_shared() {
-            // What cannot be given back goes with the file.
+            // If the unlock fails, the lock ends with the file.
             Ok(()) => drop(self.file.unlock()),
             Err(TryLockError::WouldBlock) => return true,
             Err(TryLockError::Error(_)) => {}
@@ -52,10 +52,10 @@ impl ReadFile {
         &self.file
     }
 
-    /// Reads at a position: fewer bytes than asked for only at the end of the file.
+    /// Reads at a position: fewer bytes than requested only at the end of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = 0;
         while read < buffer.len() {
@@ -69,11 +69,11 @@ impl ReadFile {
         Ok(read)
     }
 
-    /// The file's size now. A file that is being written is longer than what is in it, because it
-    /// is preallocated: what was not written reads as zeros.
+    /// The file's current size. A file being written is longer than its contents, because it is
+    /// preallocated: unwritten parts read as zeros.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -90,19 +90,19 @@ impl ReadAt for ReadFile {
 
     fn next_data(&self, offset: u64) -> Option<u64> {
         let from = offset.try_into().ok()?;
-        // SAFETY: numbers only. It moves the file's position, by which nobody here reads.
+        // SAFETY: numbers only. It moves the file's position, which nothing here uses.
         let found = unsafe { libc::lseek(self.file.as_raw_fd(), from, libc::SEEK_DATA) };
         match u64::try_from(found) {
             Ok(data) => Some(data),
             Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => None,
-            // It may be anywhere, for all that this file system says.
+            // This file system cannot tell where it is.
             Err(_) => Some(offset),
         }
     }
 }
 
-/// An existing file open for repair: reads, positioned writes, a cut, a sync. Through the page
-/// cache, so that nothing needs to be aligned.
+/// An existing file open for repair: reads, positioned writes, a cut, a sync. It uses the page
+/// cache, so nothing needs to be aligned.
 #[derive(Debug)]
 pub struct EditFile {
     file: File,
@@ -113,7 +113,7 @@ impl EditFile {
     /// Opens an existing file for reading and writing. Never makes one.
     ///
     /// # Errors
-    /// It is not there, must not be written, or is no regular file.
+    /// It does not exist, must not be written, or is not a regular file.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let file = open_regular(path, OpenOptions::new().read(true).write(true));
         let file = file.map_err(|e| DiskError::path("open for repair", path, e))?;
@@ -124,10 +124,10 @@ impl EditFile {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// As [`EditFile::open`], but none where somebody holds the file, or nobody can say.
+    /// As [`EditFile::open`], but none if the file is locked, or if that is unknown.
     ///
     /// # Errors
-    /// It is not there, must not be written, or is no regular file.
+    /// It does not exist, must not be written, or is not a regular file.
     pub fn open_alone(path: &Path) -> Result<Option<Self>, DiskError> {
         let file = open_regular(path, OpenOptions::new().read(true).write(true));
         let file = file.map_err(|e| DiskError::path("open", path, e))?;
@@ -137,7 +137,7 @@ impl EditFile {
     /// Writes all bytes at a position.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         self.file.write_all_at(bytes, offset).map_err(|e| DiskError::path("write", &self.path, e))
     }
@@ -145,30 +145,29 @@ impl EditFile {
     /// Makes the file this long.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
         self.file.set_len(bytes).map_err(|e| DiskError::path("cut", &self.path, e))
     }
 
-    /// Makes the file durable, its name included.
+    /// Makes the file durable, including its name.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn sync(&self) -> Result<(), DiskError> {
         let synced = self.file.sync_all().and_then(|()| files::sync_folder_of(&self.path));
         synced.map_err(|e| DiskError::path("sync", &self.path, e))
     }
 }
 
-/// Opens an existing regular file; symbolic links are followed. A FIFO or a socket, whose opening
-/// waits for somebody at its other end, and a device, whose opening may set something in motion,
-/// are refused at once.
+/// Opens an existing regular file; symbolic links are followed. Refused at once are a FIFO or a
+/// socket, whose opening waits for a peer, and a device, whose opening may have side effects.
 ///
 /// # Errors
-/// What the system says, or what is there instead of a regular file.
+/// The system's error, or what exists instead of a regular file.
 pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
     check_regular(&std::fs::metadata(path)?)?;
-    // Something else may stand there by now: the opening waits for nobody, and what was opened
+    // The path may by now name something else: opening waits for nothing, and the opened object
     // counts.
     let file = options.clone().custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     check_regular(&file.metadata()?)?;
@@ -212,11 +211,11 @@ pub struct FolderEntry {
     pub is_folder: bool,
 }
 
-/// What is in a folder, sorted by name. Entries that vanish meanwhile, and names that are not
-/// UTF-8, are left out: Catchment makes none such.
+/// The contents of a folder, sorted by name. Entries that vanish meanwhile, and names that are not
+/// UTF-8, are left out: Catchment makes no such names.
 ///
 /// # Errors
-/// The folder is not there, or must not be read.
+/// The folder does not exist, or must not be read.
 pub fn list_folder(folder: &Path) -> Result<Vec<FolderEntry>, DiskError> {
     let failed = |e| DiskError::path("list", folder, e);
     let mut entries = Vec::new();
@@ -237,7 +236,7 @@ pub fn list_folder(folder: &Path) -> Result<Vec<FolderEntry>, DiskError> {
 /// The paths of a folder's files with that extension, sorted by name; symbolic links are followed.
 ///
 /// # Errors
-/// The folder is not there, or must not be read.
+/// The folder does not exist, or must not be read.
 pub fn list_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, DiskError> {
     let failed = |e| DiskError::path("list", folder, e);
     let mut paths = Vec::new();
@@ -247,7 +246,7 @@ pub fn list_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, DiskEr
         if path.extension().is_none_or(|found| found != extension) {
             continue;
         }
-        // Most file systems say with the name what it is.
+        // Most file systems give the type together with the name.
         let is_file = match entry.file_type() {
             Ok(kind) if !kind.is_symlink() => kind.is_file(),
             _ => path.metadata().is_ok_and(|found| found.is_file()),
@@ -260,10 +259,10 @@ pub fn list_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, DiskEr
     Ok(paths)
 }
 
-/// What a folder's file system has left for this process, in bytes.
+/// The space in bytes that a folder's file system has left for this process.
 ///
 /// # Errors
-/// What the system says, or a path with a zero byte.
+/// The system's error, or a path with a zero byte.
 pub fn free_bytes(folder: &Path) -> io::Result<u64> {
     Ok(Room::of(folder, None)?.map_or(0, |room| room.free_bytes))
 }
@@ -271,7 +270,7 @@ pub fn free_bytes(folder: &Path) -> io::Result<u64> {
 /// Makes the names in a folder durable: after folders or files were made in it.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn sync_folder(folder: &Path) -> Result<(), DiskError> {
     // Any name will do: the folder of `folder/x` is `folder`.
     files::sync_folder_of(&folder.join("x")).map_err(|e| DiskError::path("sync", folder, e))

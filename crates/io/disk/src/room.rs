@@ -1,4 +1,4 @@
-//! Free space of a file system, and how much of it data may take.
+//! Free space of a file system, and the part of it that data may take.
 
 use std::fs::File;
 use std::io;
@@ -16,35 +16,36 @@ use crate::faults::FaultControl;
 /// Free space of a file system.
 ///
 /// A reserve of a sixty-fourth of the file system, at most 64 MiB, is not for data: tables of
-/// contents, trends and the catalogue of runs are small, and must be written when the disk is full.
+/// contents, trends and the catalogue of runs are small, and must be written even when the disk is
+/// full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Bytes that are free.
     pub free_bytes: u64,
-    /// How many of them are not for data.
+    /// The part of them that is not for data.
     pub reserve_bytes: u64,
 }
 
 impl Room {
-    /// Of the file system that a path is on; none if it does not say. Tests inject another value.
+    /// Of the file system of a path; none if it does not report it. Tests inject another value.
     pub(crate) fn of(path: &Path, faults: Option<&FaultControl>) -> io::Result<Option<Self>> {
         if let Some(room) = Self::injected(faults) {
             return Ok(Some(room));
         }
         let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
         Self::query(|stat| {
-            // SAFETY: the path ends with a zero byte, and the place is valid.
+            // SAFETY: the path ends with a zero byte, and the target is valid.
             unsafe { libc::statvfs(path.as_ptr(), stat) }
         })
     }
 
-    /// Of the file system that a file is on; tests inject another value.
+    /// Of the file system of a file; tests inject another value.
     pub(crate) fn of_file(file: &File, faults: Option<&FaultControl>) -> io::Result<Option<Self>> {
         if let Some(room) = Self::injected(faults) {
             return Ok(Some(room));
         }
         Self::query(|stat| {
-            // SAFETY: the descriptor is the file's, and the place is valid.
+            // SAFETY: the descriptor is the file's, and the target is valid.
             unsafe { libc::fstatvfs(file.as_raw_fd(), stat) }
         })
     }
@@ -55,7 +56,7 @@ impl Room {
     }
 
     fn query(ask: impl FnOnce(*mut libc::statvfs) -> libc::c_int) -> io::Result<Option<Self>> {
-        // SAFETY: statvfs is plain integers, for which zero is a value.
+        // SAFETY: statvfs is plain integers, for which zero is a valid value.
         let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
         if ask(&raw mut stat) != 0 {
             return Err(io::Error::last_os_error());
@@ -68,25 +69,25 @@ impl Room {
         }))
     }
 
-    /// Bytes that are free for data, less the reserve if the caller keeps it.
+    /// Bytes free for data, less the reserve if the caller keeps it.
     pub(crate) fn spare_bytes(&self, keeps_reserve: bool) -> u64 {
         self.free_bytes.saturating_sub(if keeps_reserve { self.reserve_bytes } else { 0 })
     }
 }
 
-/// An open file, where it was made, and what must be there of it.
+/// An open file, the path where it was made, and the part of it that must exist.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pub file: Arc<File>,
     pub path: PathBuf,
-    /// All of its first bytes that have been written: now, and at the look before.
+    /// Length of the completely written part at its beginning: now, and at the previous check.
     pub written_bytes: u64,
     pub written_before: u64,
-    /// The file that was made ahead, which holds nothing.
+    /// The file that was made ahead, which is empty.
     pub ahead: Option<PathBuf>,
 }
 
-/// Whether an open file is still there. May block for as long as the file system does.
+/// Whether an open file still exists. May block for as long as the file system does.
 pub(crate) fn presence_of(expected: &Expected) -> Presence {
     let Expected { file, path, ahead, .. } = expected;
     let Ok(own) = file.metadata() else { return Presence::There };
@@ -95,29 +96,29 @@ pub(crate) fn presence_of(expected: &Expected) -> Presence {
     let there = || if is_cut(expected, own.len()) { Presence::Truncated } else { Presence::There };
     match path.metadata() {
         Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => there(),
-        // Some file systems number their files anew now and then.
+        // Some file systems occasionally renumber their files.
         Ok(found) if found.dev() == own.dev() && own.nlink() > 0 => there(),
         Ok(_) => gone(),
         Err(error) => match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => gone(),
-            // A server's answer to those who ask for what it has removed.
+            // A server's answer about a file that it has removed.
             Some(libc::ESTALE) => removed(),
-            // A path without permission, or a faulty disk: the next write reports it.
+            // A path without permission, or a faulty disk: the next write will report it.
             _ => Presence::There,
         },
     }
 }
 
-/// Whether somebody has cut an open file, by its length or by what its writer left as a hole: it
-/// goes on behind what is gone, and makes the file as long as it was. A cut reaches to the file's
-/// end of that moment, so that it leaves a hole in what was written since the look before, or just
-/// before that.
+/// Whether an open file was truncated, detected by its length or by the hole that its writer left:
+/// the writer continues behind the lost part, and restores the file's length. A cut reaches to the
+/// end of the file at that moment, so it leaves a hole in the data written since the previous
+/// check, or just before that.
 fn is_cut(expected: &Expected, file_bytes: u64) -> bool {
     let Expected { file, written_bytes, written_before, .. } = expected;
     if *written_bytes == 0 {
         return false;
     }
-    // The first byte is not zero, and no file system stores it as a hole.
+    // The first byte is not zero, so no file system stores it as a hole.
     let has_begin = match seek(file, 0, libc::SEEK_DATA) {
         Ok(data) => data == 0,
         Err(error) => error.raw_os_error() != Some(libc::ENXIO),
@@ -138,19 +139,19 @@ fn seek(file: &File, from: u64, whence: libc::c_int) -> io::Result<u64> {
     u64::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether the file system is known to keep blocks for all that was written. Others (ZFS, and
-/// servers on it) may store zeros that were written as a hole.
+/// Whether the file system is known to keep blocks for all written data. Others (ZFS, and servers
+/// on it) may store written zeros as a hole.
 fn never_stores_zeros_as_holes(file: &File) -> bool {
-    // SAFETY: statfs is plain integers, for which zero is a value.
+    // SAFETY: statfs is plain integers, for which zero is a valid value.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is the file's, and the place is valid.
+    // SAFETY: the descriptor is the file's, and the target is valid.
     let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) } == 0;
     let keeps =
         [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, libc::TMPFS_MAGIC];
     known && keeps.contains(&stat.f_type)
 }
 
-/// Whether a file's folder has other files of the same extension, but for the one made ahead.
+/// Whether a file's folder has other files with the same extension, except the one made ahead.
 fn has_others(path: &Path, ahead: Option<&Path>) -> bool {
     let entries = path.parent().and_then(|folder| folder.read_dir().ok());
     let other = |other: &Path| {
@@ -159,15 +160,16 @@ fn has_others(path: &Path, ahead: Option<&Path>) -> bool {
     entries.is_some_and(|entries| entries.flatten().any(|entry| other(&entry.path())))
 }
 
-/// What is left, between two looks.
+/// The remaining space between two checks.
 #[derive(Default)]
 pub(crate) struct RoomEstimate {
-    /// At the last look, less what was preallocated since.
+    /// At the last check, less the space preallocated since.
     room: Option<Room>,
-    /// Bytes of all writes so far for which files had no blocks, and of those that have ended.
+    /// Bytes of all writes so far for which files had no blocks, and of the completed ones among
+    /// them.
     new_bytes: u64,
     new_bytes_ended: u64,
-    /// The latter when the last look began, and when the one began that is under way.
+    /// The latter when the last check began, and when the one in progress began.
     ended_then: u64,
     looking: Option<u64>,
 }
@@ -200,7 +202,7 @@ impl RoomEstimate {
         }
     }
 
-    /// What is left for data. What was being written at the last look may count twice.
+    /// The space left for data. Writes in progress at the last check may count twice.
     pub(crate) fn spare_bytes(&self, keeps_reserve: bool) -> Option<u64> {
         let spare = self.room?.spare_bytes(keeps_reserve);
         Some(spare.saturating_sub(self.new_bytes - self.ended_then))
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!(presence_of(&expected), Presence::Removed { others: false });
     }
 
-    /// A file of so many bytes, of which the first block is not zeros.
+    /// A file of that many bytes, whose first block is not zeros.
     fn made(path: &Path, blocks: u64) -> Expected {
         let file = File::create_new(path).expect("a file");
         for block in 0..blocks {
@@ -252,11 +254,11 @@ mod tests {
                 let path = folder.path().join(cut_bytes.to_string());
                 let mut expected = made(&path, 8);
                 assert_eq!(presence_of(&expected), Presence::There, "{}", path.display());
-                // By another handle, as `: > FILE` does.
+                // Through another handle, like `: > FILE`.
                 let other = File::options().write(true).open(&path).expect("opens");
                 other.set_len(cut_bytes).expect("cuts");
                 assert_eq!(presence_of(&expected), Presence::Truncated, "{cut_bytes}");
-                // Blocks ahead, and then two more that are written behind what is gone.
+                // Blocks ahead, and then two more that are written behind the lost part.
                 let end = expected.written_bytes;
                 crate::files::allocate(&expected.file, end, end).expect("allocates");
                 if cut_bytes == 0 {

@@ -1,4 +1,4 @@
-//! The operations under way: what each still has to do, and what its result means.
+//! The operations in progress: the rest of each, and the meaning of its result.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use catchment_model::limits::DISK_ALIGN_BYTES;
 use crate::buffer::Buffer;
 use crate::engine::{Action, Op};
 
-/// What an operation belongs to.
+/// The file and purpose of an operation.
 pub(crate) struct Target {
     /// Kept open for as long as the kernel may use it.
     pub handle: Arc<File>,
@@ -20,7 +20,7 @@ pub(crate) struct Target {
     pub order: u64,
 }
 
-/// One operation under way. It keeps the buffer and the file for as long as the kernel may use
+/// One operation in progress. It keeps the buffer and the file for as long as the kernel may use
 /// them.
 pub(crate) struct Slot {
     pub target: Target,
@@ -28,22 +28,22 @@ pub(crate) struct Slot {
     pub buffer: Option<Buffer>,
     pub offset: u64,
     pub bytes: u64,
-    /// The file bypassed the page cache when this was handed to the engine.
+    /// The file bypassed the page cache when this was given to the engine.
     pub direct: bool,
-    /// How many of the last bytes need blocks that the file does not have, as far as that is known.
+    /// How many of the last bytes need blocks that the file does not have, as far as known.
     pub new_bytes: u64,
     written: u64,
     tries: u32,
 }
 
-/// What to do next with an operation of which a result has come.
+/// The next step for an operation with a result.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Hand the rest of it to the engine again.
+    /// Give the rest of it to the engine again.
     Again,
     /// The file system refuses direct writes: make the file an ordinary one, then try again.
     NotDirect,
-    /// It is over.
+    /// It is complete.
     Over(io::Result<()>),
 }
 
@@ -71,7 +71,7 @@ impl Slot {
         }
     }
 
-    /// The operation, or what is left of it.
+    /// The operation, or the rest of it.
     pub(crate) fn op(&self, slot: u32) -> Op {
         let action = match &self.buffer {
             Some(buffer) => {
@@ -108,7 +108,7 @@ impl Slot {
             self.written = self.bytes;
             return Step::Over(Ok(()));
         }
-        // The rest must begin at a block again, so that it can be written directly.
+        // The rest must begin at a block, so that it can be written directly.
         let blocks = bytes & !(DISK_ALIGN_BYTES as u64 - 1);
         if blocks == 0 {
             return self.try_again(io::ErrorKind::WriteZero.into());
@@ -124,7 +124,7 @@ impl Slot {
     }
 }
 
-/// All slots: as many as operations can be under way, made at the start.
+/// All slots: as many as there can be operations in progress, made at the start.
 pub(crate) struct Slots {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
@@ -156,7 +156,7 @@ impl Slots {
         slot
     }
 
-    /// Whether anything of the file is under way.
+    /// Whether the file has an operation in progress.
     pub(crate) fn any_of(&self, file: u64) -> bool {
         self.slots.iter().flatten().any(|slot| slot.target.file == file)
     }
@@ -168,5 +168,5 @@ impl Slots {
     }
 }
 
-/// Results without progress, one after the other, after which an operation is given up.
+/// Consecutive results without progress after which an operation is abandoned.
 const TRIES_MAX: u32 = 100;

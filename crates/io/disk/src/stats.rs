@@ -23,7 +23,7 @@ impl DiskStats {
         self.engine
     }
 
-    /// Bytes of the buffers that are filled or being written, of those that there are.
+    /// Bytes of the buffers being filled or written, and of all buffers.
     pub fn buffers(&self) -> &FillLevel {
         &self.buffers
     }

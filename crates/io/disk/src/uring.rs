@@ -1,4 +1,4 @@
-//! Writes through io_uring, from registered buffers where the kernel lets us register them.
+//! Writes through io_uring, from registered buffers if the kernel allows registering them.
 
 use std::io;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use crate::buffer::Pool;
 use crate::engine::{Action, Done, Engine, Op};
 use crate::event::Event;
 
-/// One ring. Completions signal the event; nothing is waited for in the ring itself.
+/// One ring. Completions signal the event; nothing waits in the ring itself.
 pub(crate) struct Uring {
-    // The ring goes before the pool, whose memory the kernel may have registered.
+    // The ring must be dropped before the pool, whose memory the kernel may have registered.
     ring: IoUring,
     registered: bool,
     _pool: Arc<Pool>,
@@ -19,14 +19,14 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// Makes a ring for `slots` operations. Also gives the reason if the buffers could not be
-    /// registered: without it writes cost a little more.
+    /// Makes a ring for `slots` operations. Also returns the reason if the buffers could not be
+    /// registered: writes then cost a little more.
     pub(crate) fn new(
         slots: usize,
         pool: &Arc<Pool>,
         event: &Arc<Event>,
     ) -> io::Result<(Self, Option<io::Error>)> {
-        // One operation per slot, so that neither of the two queues can run over.
+        // One operation per slot, so neither of the two queues can overflow.
         let entries = u32::try_from(slots).map_err(io::Error::other)?.next_power_of_two();
         let ring = IoUring::builder().dontfork().build(entries)?;
         let mut probe = Probe::new();
@@ -36,7 +36,7 @@ impl Uring {
             return Err(io::Error::from_raw_os_error(libc::ENOSYS));
         }
         ring.submitter().register_eventfd(event.raw())?;
-        // SAFETY: the memory belongs to the pool, which this engine keeps longer than the ring.
+        // SAFETY: the memory belongs to the pool, which outlives the ring.
         let refused = unsafe { ring.submitter().register_buffers(&pool.vectors()) }.err();
         let registered = refused.is_none();
         let engine = Self { ring, registered, _pool: Arc::clone(pool), _event: Arc::clone(event) };
@@ -66,7 +66,7 @@ impl Engine for Uring {
 
     fn push(&mut self, op: Op) {
         let entry = self.entry(op);
-        // SAFETY: the slot keeps the buffer and the file until its completion was reaped.
+        // SAFETY: the slot keeps the buffer and the file until its completion has been reaped.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         assert!(pushed.is_ok(), "the ring has an entry for every slot");
     }
@@ -75,8 +75,8 @@ impl Engine for Uring {
         if self.ring.submission().is_empty() {
             return;
         }
-        // What is not taken (EINTR, EAGAIN, EBUSY) stays in the queue for the next call, and the
-        // operations themselves report whatever is wrong with them.
+        // Entries that are not taken (EINTR, EAGAIN, EBUSY) stay in the queue for the next call,
+        // and the operations themselves report any other error.
         let _taken = self.ring.submit();
     }
 
@@ -87,9 +87,9 @@ impl Engine for Uring {
     }
 
     fn is_impatient(&self) -> bool {
-        // The kernel did not take all: it must be offered again soon.
-        // SAFETY: the queue is read only, and no other handle to it exists: `self` is borrowed, and
-        // the handles made in the other functions are gone.
+        // The kernel did not take everything: it must be offered again soon. SAFETY: the queue is
+        // only read, and no other handle to it exists: `self` is borrowed, and the handles made in
+        // the other functions are gone.
         !unsafe { self.ring.submission_shared() }.is_empty()
     }
 }
