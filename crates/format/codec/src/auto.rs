@@ -1,32 +1,33 @@
-//! Choosing a coding for a column by trying: what a byte saved is worth depends on how much CPU is
-//! free. See docs/decisions/compression.md.
+//! Chooses a column's coding by trying: the value of a saved byte depends on how much CPU is free.
+//! See docs/decisions/compression.md.
 
 use crate::coding::Coding;
 use crate::element::Element;
 use crate::encode::ColumnEncoder;
 
-/// What a second of CPU per GB may cost in parts of the column, when all CPU is free. It grows
-/// faster than the free share shrinks: who is nearly out of CPU cannot afford twice the work.
+/// The price of a CPU second per GB, in parts of the column, if all CPU is free. It grows faster
+/// than the free share shrinks: without spare CPU, twice the work is unaffordable.
 const CPU_PRICE: f32 = 0.01;
-/// Less is never assumed to be free, so that cheap codings stay worth it.
+/// The free share is never assumed to be less, so that cheap codings remain worthwhile.
 const FREE_MIN: f32 = 0.05;
-/// A coding must save so much of the column, whatever it costs.
+/// The part of the column that a coding must save, whatever it costs.
 const SAVING_MIN: f32 = 0.05;
-/// Another coding must be so much better than the one in use, as a part of what that comes to.
+/// How much better another coding must be than the present one, as a part of the present one's
+/// total.
 const BETTER_MIN: f32 = 0.06;
-/// So many columns at most pass between two looks at how well the coding does: after a decision
-/// first 1, then 2, 4 and so on, since a run's first column may be unlike all others.
+/// The most columns between two checks of how well the coding does: after a decision first 1, then
+/// 2, 4 and so on, since a run's first column may be unlike all others.
 const COLUMNS_BETWEEN_LOOKS: u32 = 64;
-/// The stored part of a column may change by so much before codings are tried again within a file;
-/// and by so much of the column, lest next to nothing that doubles counts for much.
+/// The change of a column's stored part at which codings are tried again within a file; and the
+/// change as a part of the column, so that a doubling of almost nothing does not count.
 const DRIFT_MAX: f32 = 0.25;
 const DRIFT_MAX_OF_COLUMN: f32 = 0.02;
-/// Trials look at one byte in so many, between these bounds.
+/// Trials use one byte in this many, between these bounds.
 const SAMPLE_DIVISOR: usize = 16;
 const SAMPLE_BYTES_MIN: usize = 32 * 1024;
 const SAMPLE_BYTES_MAX: usize = 128 * 1024;
 
-/// What one coding made of samples of a column.
+/// The result of one coding on samples of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// The coding.
@@ -35,19 +36,19 @@ pub struct Trial {
     pub stored_share: f32,
 }
 
-/// What was decided for a column, and why.
+/// The decision for a column, and its basis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// The coding.
     pub coding: Coding,
-    /// What was tried.
+    /// The trials.
     pub trials: Vec<Trial>,
     /// How much CPU was free: 0 to 1.
     pub free_cpu_share: f32,
 }
 
 /// The coding of one column, chosen from samples and used for a whole file: readers of references
-/// want one codec per array. The same columns and shares give the same codings.
+/// need one codec per array. The same columns and shares give the same codings.
 #[derive(Clone, Debug)]
 pub struct Auto {
     element: Element,
@@ -64,13 +65,13 @@ impl Auto {
         Self { element, decision: None, stale: true, columns_since_look, columns_to_look }
     }
 
-    /// Has the codings tried again on the next column.
+    /// Makes the next column try the codings again.
     pub fn begin_file(&mut self) {
         self.stale = true;
     }
 
-    /// The coding for this column, the next of its kind. `free_cpu_share` is how much of the CPU
-    /// that encodes is idle: 0 to 1. Trials run in `encoder`'s memory.
+    /// The coding for this column, the next of its kind. `free_cpu_share` is the idle share, 0 to
+    /// 1, of the CPU that encodes. Trials run in `encoder`'s memory.
     pub fn choose(
         &mut self,
         encoder: &mut ColumnEncoder,
@@ -97,8 +98,8 @@ impl Auto {
         self.decide(encoder, raw, free_cpu_share).coding
     }
 
-    /// Whether the next column stays as it is, whatever its bytes are: nothing was worth it when
-    /// columns were looked at last, and this one is not to be looked at. It counts as chosen then.
+    /// Whether the next column stays raw whatever its bytes: nothing was worthwhile at the last
+    /// check, and no check is due. It then counts as chosen.
     pub fn stays_raw(&mut self) -> bool {
         let none = self.decision.as_ref().is_some_and(|decision| decision.coding == Coding::None);
         let passes = none && !self.stale && self.columns_since_look + 1 < self.columns_to_look;
@@ -106,10 +107,10 @@ impl Auto {
         passes
     }
 
-    /// Whether the coding in use does very differently from when it was chosen.
+    /// Whether the present coding does very differently from when it was chosen.
     fn drifted(&self, encoder: &mut ColumnEncoder, raw: &[u8]) -> bool {
         let Some(decision) = &self.decision else { return true };
-        // Where nothing was worth it, the cheapest that was tried tells whether something is now.
+        // If nothing was worthwhile, the cheapest tried coding shows whether something is now.
         let Some(tried) = (match decision.coding {
             Coding::None => decision.trials.first(),
             used => decision.trials.iter().find(|trial| trial.coding == used),
@@ -126,7 +127,7 @@ impl Auto {
         let spare = free.max(FREE_MIN);
         let price = CPU_PRICE / (spare * spare.sqrt());
         let in_use = self.decision.as_ref().map(|decision| decision.coding);
-        // What is in use stays unless another is better by more than the noise of samples.
+        // The present coding stays unless another is better by more than the noise of samples.
         let favour = |coding: Coding, score: f32| match in_use {
             Some(used) if used == coding => score * (1.0 - BETTER_MIN),
             _ => score,
@@ -135,7 +136,7 @@ impl Auto {
         let mut coding = Coding::None;
         let mut best = favour(Coding::None, 1.0);
         for &candidate in candidates(self.element) {
-            // What cannot win any more, whatever it saves, need not be tried.
+            // A coding that cannot win, whatever it saves, need not be tried.
             if favour(candidate, price * cpu_seconds_per_gb(candidate, 0.0)) >= best {
                 continue;
             }
@@ -158,7 +159,7 @@ fn stored_share(encoder: &mut ColumnEncoder, coding: Coding, element: Element, r
     encoded_bytes as f32 / sample_bytes.max(1) as f32
 }
 
-/// What is worth trying, the cheapest first.
+/// The codings worth trying, the cheapest first.
 fn candidates(element: Element) -> &'static [Coding] {
     const ZSTD: Coding = Coding::Zstd { level: 1 };
     const SHUFFLE_ZSTD: Coding = Coding::ShuffleZstd { level: 1 };
@@ -187,9 +188,9 @@ fn candidates(element: Element) -> &'static [Coding] {
     }
 }
 
-/// What encoding costs one core, in round numbers, so that decisions do not hang on the machine:
-/// `catchment bench codecs` measures. Codecs that look for repeats are done sooner the more they
-/// find.
+/// The cost of encoding on one core, in round numbers, so that decisions do not depend on the
+/// machine: `catchment bench codecs` measures it. Codecs that search for repeats are faster the
+/// more they find.
 fn cpu_seconds_per_gb(coding: Coding, stored_share: f32) -> f32 {
     let repeats = (0.15 + 4.0 * stored_share).min(1.0);
     match coding {

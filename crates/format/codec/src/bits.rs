@@ -1,22 +1,22 @@
-//! Sixty-four elements taken apart into rows of their bits, and put together again, in each way
-//! that processors know.
+//! Splits sixty-four elements into rows of their bits, and joins them again, with each instruction
+//! set.
 
-/// Elements that are taken at once.
+/// Elements processed at once.
 pub(crate) const GROUP: usize = 64;
 
-/// A way of taking 64 elements apart and putting them together again.
+/// A way of splitting and joining 64 elements.
 pub(crate) trait Way {
     /// Sixty-four bytes as eight rows of their bits.
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8];
 
-    /// And back.
+    /// The inverse.
     #[inline(always)]
     fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
         plain::bytes(rows)
     }
 }
 
-/// The bytes of elements, those of the same index in the element together.
+/// The bytes of elements, with those of the same index in the element together.
 #[inline(always)]
 pub(crate) fn planes_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u8; GROUP]; SIZE] {
     let mut planes = [[0; GROUP]; SIZE];
@@ -52,7 +52,7 @@ pub(crate) struct Avx512;
 mod plain {
     use super::{GROUP, Plain, Way};
 
-    /// Eight bytes as eight rows of eight bits: a square of bits mirrored at its diagonal.
+    /// Eight bytes as eight rows of eight bits: a square of bits transposed.
     #[inline(always)]
     fn mirror(mut square: u64) -> u64 {
         for (shift, mask) in [
@@ -136,7 +136,7 @@ mod avx2 {
     use super::{Avx2, GROUP, Way};
 
     impl Way for Avx2 {
-        /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
+        /// As with SSE2, thirty-two bytes at a time. Only called if AVX2 is present.
         #[inline(always)]
         fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
             let mut rows = [0; 8];
@@ -153,7 +153,7 @@ mod avx2 {
             rows
         }
 
-        /// Each of 32 bits is spread to a byte, rows are put together bit by bit.
+        /// Each of 32 bits is spread to a byte, and rows are joined bit by bit.
         #[inline(always)]
         fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
             let mut bytes = [0; GROUP];
@@ -182,8 +182,8 @@ mod avx2 {
         }
     }
 
-    /// The top bits of 32 bytes. The instruction itself: the compiler turns the intrinsic into a
-    /// test of each byte.
+    /// The top bits of 32 bytes. This uses the instruction itself: the compiler turns the intrinsic
+    /// into a test of each byte.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn top(bytes: __m256i) -> u32 {
@@ -207,7 +207,7 @@ mod avx512 {
     use super::{Avx512, GROUP, Way};
 
     impl Way for Avx512 {
-        /// As with SSE2, all bytes at a time. Called where AVX-512 is.
+        /// As with SSE2, all bytes at a time. Only called if AVX-512 is present.
         #[inline(always)]
         fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
             let mut rows = [0; 8];
@@ -222,7 +222,7 @@ mod avx512 {
             rows
         }
 
-        /// Rows are masks: each sets its bit in the bytes that it names.
+        /// Rows are masks: each sets its bit in the bytes that it selects.
         #[inline(always)]
         fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
             let mut bytes = [0; GROUP];

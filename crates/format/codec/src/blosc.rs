@@ -1,5 +1,5 @@
-//! Chunks of c-blosc 1, format version 2, written and read here, so that nothing but Rust sees
-//! their sizes. Blocks are not split into streams when written; both forms are read.
+//! Chunks of c-blosc 1, format version 2, written and read here, so that only Rust handles their
+//! sizes. Blocks are not split into streams when written; both forms are read.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::filter::{bitshuffle, bitunshuffle, shuffle, unshuffle};
 
 const HEADER_BYTES: usize = 16;
 const VERSION: u8 = 2;
-/// c-blosc takes no shorter raw sizes apart; shorter blocks are not split.
+/// c-blosc does not split shorter raw sizes; shorter blocks are not split.
 const STREAM_BYTES_MIN: usize = 128;
 const STREAMS_MAX: usize = 16;
 
@@ -19,7 +19,7 @@ const BITSHUFFLE: u8 = 4;
 const RESERVED: u8 = 8;
 const WHOLE_BLOCKS: u8 = 16;
 
-/// Which shuffle.
+/// The kind of shuffle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
     None,
@@ -27,7 +27,7 @@ pub(crate) enum Filter {
     Bits,
 }
 
-/// What compresses the shuffled blocks. Its number in a chunk's flags.
+/// The compressor of the shuffled blocks, by its number in a chunk's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inner {
     Lz4 = 1,
@@ -35,7 +35,7 @@ pub(crate) enum Inner {
 }
 
 /// Bytes of a block of such elements: rows of bits have an odd number of cache lines, so that they
-/// do not fall on the same lines of the cache.
+/// do not map to the same lines of the cache.
 pub(crate) fn block_bytes(size: usize, inner: Inner) -> usize {
     let target = match inner {
         Inner::Lz4 => 64 * 1024,
@@ -46,7 +46,7 @@ pub(crate) fn block_bytes(size: usize, inner: Inner) -> usize {
     step * if rows.is_multiple_of(2) { rows - 1 } else { rows }
 }
 
-/// The name of the coding that made a chunk, without its level, from its first four bytes.
+/// The name of a chunk's coding, without its level, from its first four bytes.
 pub(crate) fn made_by(head: &[u8]) -> Option<&'static str> {
     let (&flags, &size) = (head.get(2)?, head.get(3)?);
     let shuffled = flags & SHUFFLE != 0 && size > 1;
@@ -62,7 +62,7 @@ pub(crate) fn made_by(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The most bytes that a chunk can take, with what its compressor may need beyond while it works.
+/// The most bytes that a chunk can take, including what its compressor may need while it works.
 pub(crate) fn encoded_bytes_max(raw_bytes: usize, size: usize) -> usize {
     let block = block_bytes(size, Inner::Lz4);
     let blocks = raw_bytes.div_ceil(block);
@@ -70,7 +70,7 @@ pub(crate) fn encoded_bytes_max(raw_bytes: usize, size: usize) -> usize {
 }
 
 /// Encodes a chunk. `compress` compresses a block to the beginning of the space that it is given
-/// and says how many bytes that took, or nothing where it does not fit.
+/// and returns the number of bytes, or nothing if it does not fit.
 pub(crate) fn encode(
     (cpu, filter, inner, size): (Cpu, Filter, Inner, usize),
     raw: &[u8],
@@ -116,7 +116,7 @@ pub(crate) fn encode(
     at
 }
 
-/// The raw size that a chunk says it has.
+/// The raw size stated in a chunk.
 pub(crate) fn raw_bytes_of(stored: &[u8]) -> Result<u64, CodecError> {
     if stored.len() < HEADER_BYTES {
         let (expected, got) = ("at least 16", stored.len() as u64);
@@ -129,18 +129,18 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// What a chunk's first bytes say of its blocks.
+/// The description of a chunk's blocks, from its first bytes.
 struct Blocks {
     inner: Inner,
     filter: Filter,
     size: usize,
     block_bytes: usize,
-    /// Each byte of an element has a stream of its own in blocks that are whole.
+    /// Each byte of an element has its own stream in whole blocks.
     split: bool,
 }
 
 impl Blocks {
-    /// Those of a chunk with so many raw bytes; none where it is copied.
+    /// The description for a chunk with that many raw bytes; none if it is copied.
     fn of(stored: &[u8], raw_bytes: usize) -> Result<Option<Self>, CodecError> {
         let field = |field, expected, got: usize| {
             Err(CodecError::Field { field, expected, got: got as u64 })
@@ -181,7 +181,7 @@ impl Blocks {
         if (stored.len() - HEADER_BYTES) / 4 < blocks {
             return field("blosc blocks", "what stored_bytes hold", blocks);
         }
-        // As c-blosc has it: the byte shuffle counts where a chunk says both.
+        // As in c-blosc: the byte shuffle applies if a chunk has both flags.
         let filter = match flags & (SHUFFLE | BITSHUFFLE) {
             0 => Filter::None,
             BITSHUFFLE => Filter::Bits,
@@ -195,12 +195,12 @@ impl Blocks {
     }
 }
 
-/// Decodes a chunk into exactly its raw bytes, or as many of its blocks as hold the bytes that are
-/// wanted. `decompress` fills a stream's raw bytes.
+/// Decodes a chunk into exactly its raw bytes, or only the blocks that contain the wanted bytes.
+/// `decompress` fills a stream's raw bytes.
 ///
-/// Of a chunk that is on its way, `there` bytes are looked at, and `wanted` begins behind what was
-/// decoded before. It goes as far as blocks are whole, and leaves it to the end to say what is
-/// wrong.
+/// Of a chunk that is still arriving, the first `there` bytes are used, and `wanted` begins after
+/// the bytes decoded before. Decoding goes as far as blocks are whole; errors are left to the last
+/// call.
 pub(crate) fn decode(
     cpu: Cpu,
     (stored, there, wanted): (&[u8], usize, &mut Range<usize>),
@@ -255,7 +255,7 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Whether so many streams from `at` on are there: half a block would be decoded again.
+/// Whether that many streams from `at` on are there: half a block would be decoded again.
 fn has_streams(there: &[u8], mut at: usize, streams: usize) -> bool {
     (0..streams).all(|_| {
         let left = there.len().checked_sub(at);
@@ -265,7 +265,7 @@ fn has_streams(there: &[u8], mut at: usize, streams: usize) -> bool {
     })
 }
 
-/// Fills a block from its streams, one after the other from `at` on.
+/// Fills a block from its streams, one after another from `at` on.
 fn fill_block(
     stored: &[u8],
     mut at: usize,

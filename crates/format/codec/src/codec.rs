@@ -1,17 +1,17 @@
-//! How stored bytes are framed.
+//! The framing of stored bytes.
 
 use std::fmt;
 
 /// How a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Codec {
-    /// As it is.
+    /// Unencoded.
     None,
     /// LZ4: raw size as u32, then one block.
     Lz4,
-    /// Zstandard: one frame that says its raw size.
+    /// Zstandard: one frame that states its raw size.
     Zstd,
-    /// c-blosc 1: one chunk. Its header says which shuffle and which inner codec.
+    /// c-blosc 1: one chunk. Its header gives the shuffle and the inner codec.
     Blosc,
     /// pcodec: one standalone file.
     Pcodec,
@@ -22,7 +22,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The number in directories.
+    /// Its number in directories.
     pub fn number(self) -> u16 {
         match self {
             Self::None => 0,
@@ -35,7 +35,7 @@ impl Codec {
         }
     }
 
-    /// The codec of that number.
+    /// The codec with that number.
     pub fn from_number(number: u16) -> Self {
         match number {
             0 => Self::None,

@@ -1,4 +1,4 @@
-//! How a writer encodes a column.
+//! Codings: how a writer encodes a column.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use crate::codec::Codec;
 use crate::element::Element;
 
-/// How a column is to be encoded. Written as in a configuration: `bitshuffle+zstd:1`.
+/// How to encode a column. Written as in a configuration: `bitshuffle+zstd:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// Not at all.
+    /// Unencoded.
     None,
     /// LZ4.
     Lz4,
@@ -42,7 +42,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// The codec that stored bytes get.
+    /// The codec of the stored bytes.
     pub fn codec(self) -> Codec {
         match self {
             Self::None => Codec::None,
@@ -57,9 +57,9 @@ impl Coding {
         }
     }
 
-    /// A coding that other programs decode, too, and that suits most data of such elements: a bit
-    /// shuffle and LZ4 for integers; a byte shuffle and Zstandard for floats and records; Zstandard
-    /// alone for bytes.
+    /// A coding that other programs can also decode, and that suits most data of such elements: a
+    /// bit shuffle and LZ4 for integers; a byte shuffle and Zstandard for floats and records;
+    /// Zstandard alone for bytes.
     #[must_use]
     pub fn portable(element: Element) -> Self {
         if element.is_integer() {
@@ -68,8 +68,8 @@ impl Coding {
         Self::ShuffleZstd { level: 1 }.for_element(element)
     }
 
-    /// What stands in where elements are none that this coding is for: numbers for pcodec, integers
-    /// for `for`, more than one byte for the byte shuffle. Any other coding takes any element.
+    /// The substitute for elements that this coding does not support: pcodec requires numbers,
+    /// `for` integers, the byte shuffle more than one byte. Any other coding accepts any element.
     #[must_use]
     pub fn for_element(self, element: Element) -> Self {
         match self {
@@ -84,9 +84,9 @@ impl Coding {
         }
     }
 
-    /// One step that costs less CPU, down to none. What plain Zarr readers decode stays that: no
-    /// step leads to `for`. LZ4 alone is no step down from a shuffle: it takes longer over plain
-    /// numbers.
+    /// One step that costs less CPU, down to none. A coding that plain Zarr readers decode stays
+    /// one: no step leads to `for`. LZ4 alone is not a step down from a shuffle: it is slower on
+    /// plain numbers.
     #[must_use]
     pub fn cheaper(self, element: Element) -> Self {
         let step = match self {
@@ -136,7 +136,7 @@ impl fmt::Display for Coding {
     }
 }
 
-/// A text that is no coding.
+/// A text that is not a coding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected none, lz4, zstd:1 to zstd:19, bitshuffle+lz4, bitshuffle+zstd:1 to \

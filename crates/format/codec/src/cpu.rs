@@ -1,21 +1,21 @@
-//! What the processor can do, found at run time.
+//! The processor's instruction sets, detected at run time.
 
-/// Which instructions there are beyond those that every processor has.
+/// Instruction sets beyond those of every processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for x86-64 alone"))]
 pub(crate) enum Cpu {
-    /// No more than all have: SSE2 on x86-64.
+    /// Only the common ones: SSE2 on x86-64.
     Any,
     /// AVX2 and BMI2.
     Avx2,
     /// AVX-512: F, BW, VL and DQ.
     Avx512,
-    /// These, and GFNI, which mirrors squares of bits.
+    /// These, and GFNI, which transposes squares of bits.
     Gfni,
 }
 
 impl Cpu {
-    /// The best that this processor has.
+    /// The best one of this processor.
     pub(crate) fn here() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -35,7 +35,7 @@ impl Cpu {
         Self::Any
     }
 
-    /// All that this processor can be asked for.
+    /// All that this processor supports.
     #[cfg(test)]
     pub(crate) fn all_here() -> Vec<Self> {
         match Self::here() {

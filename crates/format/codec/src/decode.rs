@@ -12,15 +12,15 @@ use crate::encode::{LZ4_PREFIX_BYTES, LZ4_RAW_BYTES_MAX};
 use crate::error::CodecError;
 use crate::{blosc, lz4, numbers, packing};
 
-/// What a block of Zstandard can grow to: 128 KiB from 4 bytes.
+/// The greatest expansion of a Zstandard block: 128 KiB from 4 bytes.
 const ZSTD_RATIO_MAX: u64 = 32 * 1024;
-/// What pcodec makes of equal numbers: chunks of 2^18 numbers take more than 16 bytes.
+/// pcodec's expansion of equal numbers: chunks of 2^18 numbers take more than 16 bytes.
 const PCODEC_RATIO_MAX: u64 = 8 * 256 * 1024 / 16;
 
-/// Checks the sizes of an entry, in bytes, before anything is allocated by them.
+/// Checks the sizes of an entry, in bytes, before anything is allocated for them.
 ///
 /// # Errors
-/// A codec that this version does not know, and sizes that cannot be.
+/// A codec that this version does not know, or impossible sizes.
 pub fn check_sizes(codec: Codec, stored_bytes: u64, raw_bytes: u64) -> Result<(), CodecError> {
     let times = |ratio: u64| raw_bytes <= stored_bytes.saturating_mul(ratio);
     let (expected, fits) = match codec {
@@ -47,11 +47,11 @@ pub fn check_sizes(codec: Codec, stored_bytes: u64, raw_bytes: u64) -> Result<()
     Err(CodecError::Field { field: "raw_bytes", expected, got: raw_bytes })
 }
 
-/// Decodes `stored` into `out`, which becomes exactly `raw_bytes` long. Allocates `raw_bytes` at
-/// most, and that only when they can come out of that many stored bytes.
+/// Decodes `stored` into `out`, which becomes exactly `raw_bytes` long. Allocates at most
+/// `raw_bytes`, and only if that many can come from the stored bytes.
 ///
 /// # Errors
-/// A codec that this version does not know, sizes that cannot be, bytes that do not decode.
+/// A codec that this version does not know, impossible sizes, or bytes that do not decode.
 pub fn decode_column(
     codec: Codec,
     stored: &[u8],
@@ -66,17 +66,17 @@ pub fn decode_column(
 /// Decodes into a slice of exactly the raw size.
 ///
 /// # Errors
-/// A codec that this version does not know, sizes that cannot be, bytes that do not decode.
+/// A codec that this version does not know, impossible sizes, or bytes that do not decode.
 pub fn decode_into(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     decode_rest(codec, stored, out, Progress::default())
 }
 
 /// Decodes the range `wanted` of a column's raw bytes to the same range of `out`, a slice of
-/// exactly the raw size. The rest of `out` is undefined afterwards: blosc's other blocks are left
-/// out, other codecs decode all.
+/// exactly the raw size. The rest of `out` is undefined afterwards: blosc's other blocks are
+/// skipped, other codecs decode everything.
 ///
 /// # Errors
-/// As [`decode_into`], of the blocks that are decoded.
+/// As [`decode_into`], for the blocks that are decoded.
 pub fn decode_part(
     codec: Codec,
     stored: &[u8],
@@ -86,19 +86,19 @@ pub fn decode_part(
     decode_rest(codec, stored, out, Progress { wanted: Some(wanted) })
 }
 
-/// How far the decoding of a column has come whose stored bytes are on their way.
+/// The progress in decoding a column whose stored bytes are still arriving.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// The bytes yet to be decoded of a column in blocks; all, unless they were named.
+    /// The bytes yet to be decoded of a column in blocks; all, unless a range was given.
     wanted: Option<Range<usize>>,
 }
 
-/// Decodes the blocks of a column that its first `there` stored bytes hold, beyond those decoded
+/// Decodes the blocks contained in a column's first `there` stored bytes, except those decoded
 /// before: bytes that have just been read are in the CPU's caches, and the disk is slower than the
 /// decoder. Only blosc's blocks can be decoded alone. Errors are left to [`decode_rest`].
 ///
 /// # Panics
-/// If `there` is more than `stored` has.
+/// If `there` exceeds the length of `stored`.
 pub fn decode_ahead(
     codec: Codec,
     stored: &[u8],
@@ -113,8 +113,8 @@ pub fn decode_ahead(
     }
 }
 
-/// Decodes what is left of a column of which all stored bytes have come, into a slice of exactly
-/// the raw size.
+/// Decodes the rest of a column whose stored bytes have all arrived, into a slice of exactly the
+/// raw size.
 ///
 /// # Errors
 /// As [`decode_into`].
@@ -146,11 +146,11 @@ pub fn decode_rest(
     Ok(())
 }
 
-/// The raw size that is stated in stored bytes, for callers that have no directory. Sizes that
-/// cannot be are errors.
+/// The raw size stated in stored bytes, for callers without a directory. Impossible sizes are
+/// errors.
 ///
 /// # Errors
-/// A codec that does not say it, and bytes that are too short or cannot be.
+/// A codec that does not state it, or bytes that are too short or impossible.
 pub fn raw_bytes_of(codec: Codec, stored: &[u8]) -> Result<u64, CodecError> {
     let raw_bytes = match codec {
         Codec::None => stored.len() as u64,
@@ -173,8 +173,8 @@ pub fn raw_bytes_of(codec: Codec, stored: &[u8]) -> Result<u64, CodecError> {
     Ok(raw_bytes)
 }
 
-/// The coding that made stored bytes, of which the first four are enough, without its level: of
-/// blosc the shuffle and the inner codec (`bitshuffle+lz4`), of all others the codec's name.
+/// The coding of stored bytes, without its level, for which the first four bytes suffice: for blosc
+/// the shuffle and the inner codec (`bitshuffle+lz4`), for all others the codec's name.
 pub fn made_by(codec: Codec, head: &[u8]) -> Cow<'static, str> {
     match (codec, blosc::made_by(head)) {
         (Codec::Blosc, Some(coding)) => Cow::Borrowed(coding),

@@ -1,12 +1,12 @@
-//! What a column's bytes are.
+//! The type of a column's elements.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The type of a column's elements, as far as codecs care. Complex numbers are pairs of floats.
+/// The type of a column's elements as codecs distinguish it. Complex numbers are pairs of floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
-    /// Bytes that mean nothing to a codec.
+    /// Bytes without meaning to a codec.
     Bytes,
     /// Records of that many bytes, at least 2: a shuffle gathers bytes of the same index.
     Record(u8),
@@ -33,7 +33,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Records of that many bytes; plain bytes where no shuffle of such records can be encoded.
+    /// Records of that many bytes; plain bytes if no shuffle can encode such records.
     pub fn record(bytes: usize) -> Self {
         match u8::try_from(bytes) {
             Ok(bytes) if bytes > 1 => Self::Record(bytes),
@@ -91,7 +91,7 @@ impl fmt::Display for Element {
     }
 }
 
-/// A text that names no element type.
+/// A text that is not an element type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an element type (u8 to u64, i8 to i64, f32, f64, bytes, record:BYTES)")]
 pub struct UnknownElement;

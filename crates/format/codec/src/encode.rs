@@ -1,4 +1,4 @@
-//! Encoding columns one after the other, in memory that is reused.
+//! Encoding columns one after another, in reused memory.
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,11 +16,11 @@ use crate::{numbers, packing, sample};
 
 /// The raw size in front of an LZ4 block.
 pub(crate) const LZ4_PREFIX_BYTES: usize = 4;
-/// The LZ4 format ends here.
+/// The limit of the LZ4 format.
 pub(crate) const LZ4_RAW_BYTES_MAX: usize = 0x7e00_0000;
-/// A codec must save one part in so many.
+/// A codec must save one part in this many.
 const SAVING_MIN_DIVISOR: usize = 20;
-/// Columns below are simply encoded; above, samples are tried first.
+/// Columns below this are simply encoded; above, samples are tried first.
 const TRIAL_RAW_BYTES_MIN: usize = 512 * 1024;
 const SAMPLE_BYTES: usize = 48 * 1024;
 const SAMPLE_SAVING_MIN_DIVISOR: usize = 50;
@@ -29,21 +29,21 @@ const SAMPLE_SAVING_MIN_DIVISOR: usize = 50;
 const ZSTD_SLOW_LEVEL: i32 = 7;
 const ZSTD_PIECE_BYTES: usize = 256 * 1024;
 
-/// A column as it is to be stored.
+/// A column in its stored form.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded<'a> {
-    /// The codec that was used in the end.
+    /// The codec finally used.
     pub codec: Codec,
     /// The bytes to store: for [`Codec::None`] the raw bytes themselves.
     pub stored: &'a [u8],
 }
 
-/// Encodes columns one after the other. It keeps its working memory, so that nothing is allocated
-/// once it has met the largest column; pcodec alone allocates its own.
+/// Encodes columns one after another. It keeps its working memory, so nothing is allocated once it
+/// has met the largest column; only pcodec allocates its own.
 pub struct ColumnEncoder {
     cpu: Cpu,
     table: CompressTable,
-    /// Of blocks: half as large, for offsets below 64 KiB.
+    /// For blocks: half as large, for offsets below 64 KiB.
     small: CompressTable,
     zstd: Option<(CCtx<'static>, i32)>,
     filtered: Vec<u8>,
@@ -65,9 +65,9 @@ impl ColumnEncoder {
         }
     }
 
-    /// Encodes `raw`, or leaves it raw where that saves less than 5 %. Large columns are tried on
-    /// samples first, so that data that do not compress cost little. Where elements are none that
-    /// the coding is for, [`Coding::for_element`] stands in.
+    /// Encodes `raw`, or leaves it raw if that saves less than 5 %. Large columns are tried on
+    /// samples first, so that incompressible data cost little. If the coding does not support the
+    /// elements, [`Coding::for_element`] gives the substitute.
     pub fn encode<'a>(
         &'a mut self,
         coding: impl Into<Coding>,
@@ -110,8 +110,8 @@ impl ColumnEncoder {
         }
     }
 
-    /// Encodes `raw` whether that saves anything or not, for readers that take one codec only.
-    /// `None` where the codec cannot: too many bytes for it, or for `Coding::None`.
+    /// Encodes `raw` whether that saves anything or not, for readers that accept only one codec.
+    /// `None` if the codec cannot: too many bytes for it, or `Coding::None`.
     pub fn encode_always(&mut self, coding: Coding, element: Element, raw: &[u8]) -> Option<&[u8]> {
         if coding == Coding::None || raw.len() > LZ4_RAW_BYTES_MAX {
             return None;
@@ -130,11 +130,11 @@ impl ColumnEncoder {
             return true;
         }
         let [encoded_bytes, sample_bytes] = self.try_sample(coding, element, raw, SAMPLE_BYTES);
-        // Short pieces compress a little worse than the whole, so that less is asked of them.
+        // Short pieces compress a little worse than the whole, so less is required of them.
         encoded_bytes < sample_bytes - sample_bytes / SAMPLE_SAVING_MIN_DIVISOR
     }
 
-    /// How many bytes a sample of a column would take, and how many it has: about `sample_bytes`.
+    /// The encoded bytes of a sample of a column, and its raw bytes: about `sample_bytes`.
     pub(crate) fn try_sample(
         &mut self,
         coding: Coding,
@@ -151,7 +151,7 @@ impl ColumnEncoder {
         bytes
     }
 
-    /// Leaves the encoded column in the scratch and returns its length, where it could be encoded.
+    /// Leaves the encoded column in the scratch and returns its length, if it could be encoded.
     /// Once `go_on` has returned false, the scratch holds nothing of use.
     fn encode_all(
         &mut self,
@@ -205,7 +205,7 @@ impl ColumnEncoder {
         let what = (self.cpu, filter, inner, size);
         let compress = |block: &[u8], out: &mut [u8]| match inner {
             Inner::Lz4 => lz4_block(table, block, out),
-            // No more than would be stored raw.
+            // No more than the raw size.
             Inner::Zstd if !go_on() => None,
             Inner::Zstd => zstd_frame(zstd, go_on, level, block, &mut out[..block.len()]),
         };

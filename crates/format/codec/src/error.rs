@@ -8,14 +8,14 @@ pub enum CodecError {
     /// A codec that this version cannot decode.
     #[error("codec {0} cannot be decoded by this version")]
     Unknown(Codec),
-    /// A size or a field of the codec's own header that cannot be.
+    /// An impossible size or field in the codec's own header.
     #[error("{field} is {got}, expected {expected}")]
     Field {
         /// The field.
         field: &'static str,
-        /// What it could be.
+        /// The possible values.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         got: u64,
     },
     /// Bytes that do not decode.

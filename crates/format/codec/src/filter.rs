@@ -1,9 +1,9 @@
 //! Shuffles: bytes, or bits, of neighbouring elements gathered by their position in the element, as
-//! c-blosc has them.
+//! in c-blosc.
 //!
 //! Byte `j` of element `i` of `n` goes to `j * n + i`. Bit `k` of that byte goes to bit `i % 8` of
-//! byte `(8 * j + k) * n / 8 + i / 8`; where `n` is no multiple of 8, bits stay where they are.
-//! Bytes behind the last whole element stay where they are.
+//! byte `(8 * j + k) * n / 8 + i / 8`; if `n` is not a multiple of 8, bits stay where they are.
+//! Bytes after the last whole element stay where they are.
 
 use crate::bits::{self, GROUP, Way, elements_of, planes_of};
 use crate::cpu::Cpu;
@@ -112,7 +112,7 @@ macro_rules! compiled_for {
                     $inner::<bits::Avx2>(size, from, out);
                 }
                 match cpu {
-                    // SAFETY: this value is only made where the processor has these.
+                    // SAFETY: this value is only made if the processor has these.
                     Cpu::Avx512 | Cpu::Gfni => return unsafe { avx512(size, from, out) },
                     // SAFETY: as above.
                     Cpu::Avx2 => return unsafe { avx2(size, from, out) },
@@ -135,7 +135,7 @@ compiled_for!(unshuffle_by_groups, scatter_bits);
 pub(crate) fn bitshuffle(cpu: Cpu, size: usize, raw: &[u8], out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if has_vectors(cpu, size, raw.len()) {
-        // SAFETY: this value is only made where the processor has what this needs.
+        // SAFETY: this value is only made if the processor has what this needs.
         return unsafe { swaps::bitshuffle(size, raw, out) };
     }
     shuffle_by_groups(cpu, size, raw, out);
@@ -146,7 +146,7 @@ pub(crate) fn bitunshuffle(cpu: Cpu, size: usize, shuffled: &[u8], out: &mut [u8
     #[cfg(target_arch = "x86_64")]
     if has_vectors(cpu, size, out.len()) {
         return match cpu {
-            // SAFETY: this value is only made where the processor has what this needs.
+            // SAFETY: this value is only made if the processor has what this needs.
             Cpu::Gfni => unsafe { squares::bitunshuffle(size, shuffled, out) },
             // SAFETY: as above.
             _ => unsafe { swaps::bitunshuffle(size, shuffled, out) },
@@ -155,7 +155,7 @@ pub(crate) fn bitunshuffle(cpu: Cpu, size: usize, shuffled: &[u8], out: &mut [u8
     unshuffle_by_groups(cpu, size, shuffled, out);
 }
 
-/// Whether there are many of these elements to a vector, and so many that bits are moved.
+/// Whether a vector holds many of these elements, and there are so many that bits are moved.
 #[cfg(target_arch = "x86_64")]
 fn has_vectors(cpu: Cpu, size: usize, bytes: usize) -> bool {
     cpu != Cpu::Any && matches!(size, 1 | 2 | 4 | 8) && (bytes / size).is_multiple_of(8)

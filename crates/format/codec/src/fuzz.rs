@@ -1,4 +1,4 @@
-//! What every input must survive: the fuzz target calls it, and so do the tests.
+//! Properties that hold for every input: called by the fuzz target and by the tests.
 
 use crate::codec::Codec;
 use crate::coding::Coding;
@@ -9,7 +9,7 @@ use crate::element::Element;
 use crate::encode::ColumnEncoder;
 use crate::error::CodecError;
 
-/// No input asks for more.
+/// No input requests more.
 const RAW_BYTES_MAX: u64 = 1 << 20;
 
 const ELEMENTS: [Element; 8] = [
@@ -34,8 +34,8 @@ const CODINGS: [Coding; 8] = [
     Coding::For,
 ];
 
-/// Decodes what stands behind four bytes, which say the codec and the raw size; then takes it as
-/// raw bytes, which must come back from what they are encoded to.
+/// Decodes the data after four bytes that give the codec and the raw size; then treats the data as
+/// raw bytes, which must survive encoding and decoding.
 ///
 /// # Panics
 /// A defect of a decoder or an encoder.
@@ -73,7 +73,7 @@ pub fn fuzz_column(data: &[u8]) {
     }
 }
 
-/// Decodes as if the bytes came a few at a time, with other bytes in their positions before.
+/// Decodes as if the bytes arrived a few at a time, with other bytes in their positions before.
 fn decode_slowly(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     let mut coming = vec![0x55; stored.len()];
     let mut progress = Progress::default();

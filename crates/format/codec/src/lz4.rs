@@ -1,17 +1,17 @@
-//! Blocks of LZ4, decoded.
+//! Decoding of LZ4 blocks.
 //!
-//! Samples whose bits were shuffled give long literals, and runs that repeat two bytes for
-//! hundreds. So short pieces are copied sixteen bytes at a time, beyond their ends where there is
-//! room, with as few steps that depend on the length as can be, since the processor guesses those
-//! wrong. A long repeat doubles what it has made so far. No size is trusted: every one is held
-//! against what is there before it is used.
+//! Bit-shuffled samples give long literals, and runs that repeat two bytes for hundreds. Short
+//! pieces are therefore copied sixteen bytes at a time, beyond their ends if there is room, with as
+//! few length-dependent branches as possible, since the processor mispredicts those. A long repeat
+//! doubles the part already made. No size is trusted: each is compared with the available bytes
+//! before it is used.
 
 use crate::error::CodecError;
 
-/// Fills `out` from its beginning with what a block decodes to, and says how many bytes that is.
+/// Decodes a block to the beginning of `out`, and returns the number of bytes.
 ///
 /// # Errors
-/// A block that is cut short, that refers to what is not before it, or that gives more bytes.
+/// A block that is cut short, that refers to bytes before its beginning, or that gives more bytes.
 pub(crate) fn decode(block: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
     let (mut at, mut filled) = (0, 0);
     loop {
@@ -26,7 +26,7 @@ pub(crate) fn decode(block: &[u8], out: &mut [u8]) -> Result<usize, CodecError> 
         }
         let near = literals <= CHUNK && block.len() - at >= CHUNK && out.len() - filled >= CHUNK;
         let bytes = if near { CHUNK } else { literals };
-        // Of a length that is known where it is short, so that it is one instruction.
+        // A constant length for short pieces, so that this is one instruction.
         match block[at..at + bytes].first_chunk::<CHUNK>().filter(|_| near) {
             Some(chunk) => out[filled..filled + CHUNK].copy_from_slice(chunk),
             None => out[filled..filled + bytes].copy_from_slice(&block[at..at + bytes]),
@@ -51,7 +51,7 @@ pub(crate) fn decode(block: &[u8], out: &mut [u8]) -> Result<usize, CodecError> 
     }
 }
 
-/// A length of which the token has four bits: more bytes follow while they are all ones.
+/// A length whose first four bits are in the token: more bytes follow while they are all ones.
 #[inline(always)]
 fn length(of_token: usize, block: &[u8], at: &mut usize) -> Result<usize, CodecError> {
     let mut length = of_token;
@@ -69,11 +69,11 @@ fn length(of_token: usize, block: &[u8], at: &mut usize) -> Result<usize, CodecE
     Ok(length)
 }
 
-/// Writes `length` bytes from `filled` on, each as the one that stands `back` bytes before it.
+/// Writes `length` bytes from `filled` on, each equal to the one `back` bytes before it.
 #[inline(always)]
 fn repeat(out: &mut [u8], filled: usize, back: usize, length: usize) {
     let (from, mut to, end) = (filled - back, filled, filled + length);
-    // From what is repeated to the last chunk that may be written.
+    // From the repeated bytes to the last chunk that may be written.
     if let Some(room) = out[from..].get_mut(..back + length.max(2 * CHUNK) + 2 * CHUNK) {
         if back >= CHUNK {
             copy_chunk(room, 0, back);
@@ -102,7 +102,7 @@ fn repeat(out: &mut [u8], filled: usize, back: usize, length: usize) {
         }
     }
     while to < end {
-        // What was made so far repeats itself, too.
+        // The part made so far repeats, too.
         let bytes = (to - from).min(end - to);
         out.copy_within(from..from + bytes, to);
         to += bytes;
@@ -143,9 +143,9 @@ fn too_long() -> CodecError {
 const MATCH_MIN: usize = 4;
 /// Bytes that are copied at once.
 const CHUNK: usize = 16;
-/// Longer matches are left to the system's own way of copying.
+/// Longer matches are left to the system's copy function.
 const SHORT_MAX: usize = 4 * CHUNK;
-/// Longer runs are doubled: copying what was made is as fast as writing it, and then faster.
+/// Longer runs are doubled: copying existing output is as fast as writing it, and then faster.
 const RUN_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
             let raw = mixed(seed);
             let block = compress(&raw);
             assert_eq!(decoded(&block, raw.len()), Ok(raw.clone()), "seed {seed}");
-            // With room behind it nothing else comes out.
+            // With room behind it, the result is the same.
             assert_eq!(decoded(&block, raw.len() + 100), Ok(raw), "seed {seed}");
         }
     }

@@ -7,7 +7,7 @@ use pco::standalone::{DecompressorItem, FileDecompressor, simple_compress_into};
 use crate::element::Element;
 use crate::error::CodecError;
 
-/// Numbers that are decoded at once; a multiple of pcodec's own batches.
+/// Numbers decoded at once; a multiple of pcodec's own batches.
 const PIECE: usize = 16 * 1024;
 
 /// A number and its little-endian bytes.
@@ -33,7 +33,7 @@ macro_rules! plain {
 
 plain!(u16 u32 u64 i16 i32 i64 f32 f64);
 
-/// Encodes numbers, or says no: where elements are no numbers, or the last is not whole.
+/// Encodes numbers, or refuses: if elements are not numbers, or the last is not whole.
 pub(crate) fn encode(level: i32, element: Element, raw: &[u8], out: &mut Vec<u8>) -> bool {
     if !raw.len().is_multiple_of(element.size()) {
         return false;

@@ -2,7 +2,8 @@
 
 use crate::element::Element;
 
-/// One piece: runs and repeats that codecs live on are seen, and a column has many of them.
+/// One piece: long enough for the runs and repeats that codecs use, and short enough for a column
+/// to have many.
 const PIECE_BYTES: usize = 4 * 1024;
 
 /// Elements of a block of `for`.
@@ -21,9 +22,9 @@ pub(crate) fn gather<'a>(
     if raw.len() <= sample_bytes + sample_bytes / 2 {
         return raw;
     }
-    // Pieces begin with an element and end with one; those of integers where blocks of `for` do,
-    // which data often step in (a board's channels, one behind the other), as the column's own
-    // blocks would.
+    // Pieces begin and end with whole elements; pieces of integers begin where blocks of `for` do,
+    // like the column's own blocks, because data often change in such steps (a board's channels,
+    // one after another).
     let size = element.size();
     let step = if element.is_integer() { BLOCK_ELEMENTS } else { 1 };
     let piece = (PIECE_BYTES / size).max(step) / step * step * size;
@@ -39,7 +40,7 @@ pub(crate) fn gather<'a>(
     memory
 }
 
-/// A number that looks random, the same for the same part.
+/// A number that looks random and depends only on the part.
 fn scatter(part: usize) -> usize {
     let mixed = (part as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as usize

@@ -1,10 +1,10 @@
-//! The inverse of a bit shuffle, 512 elements at a time, where the processor mirrors squares of
+//! The inverse of a bit shuffle, 512 elements at a time, if the processor can transpose squares of
 //! eight by eight bits (GFNI). Several times as fast as bit by bit.
 //!
 //! Eight rows of 64 bytes hold one bit each of a byte of 512 elements. Zipped together they are 64
-//! squares of eight bytes, row by row; mirrored, the bytes of 512 elements. Then
-//! the bytes of each element are zipped together. Zips stay within lanes of 16 bytes, so that lanes
-//! are put in order last.
+//! squares of eight bytes, row by row; transposed, they are the bytes of 512 elements. Then the
+//! bytes of each element are zipped together. Zips stay within lanes of 16 bytes, so lanes are put
+//! in order last.
 
 use std::arch::x86_64::{
     __m512i, _MM_HINT_ET0, _mm_prefetch, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
@@ -13,11 +13,11 @@ use std::arch::x86_64::{
 };
 use std::array::from_fn;
 
-/// Elements that are taken at once.
+/// Elements processed at once.
 const ELEMENTS: usize = 512;
 
-/// Undoes the shuffle of elements of 1, 2, 4 or 8 bytes, of which there is a multiple of 8. Bytes
-/// behind the last whole element stay where they are.
+/// Undoes the shuffle of elements of 1, 2, 4 or 8 bytes, whose number is a multiple of 8. Bytes
+/// after the last whole element stay where they are.
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
 pub(crate) fn bitunshuffle(size: usize, shuffled: &[u8], out: &mut [u8]) {
     match size {
@@ -57,11 +57,11 @@ fn of<const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Makes 512 elements of their rows, 64 bytes each.
+/// Makes 512 elements from their rows of 64 bytes each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
 fn elements<const SIZE: usize>(out: &mut [[u8; ELEMENTS]; SIZE], row: impl Fn(usize) -> [u8; 64]) {
-    // The product of squares has bits the other way round: rows are taken from the last on.
+    // The product of squares has its bits reversed: rows are taken from the last on.
     let mirror = _mm512_set1_epi64(0x8040_2010_0804_0201_u64.cast_signed());
     let planes: [[__m512i; 8]; SIZE] = from_fn(|j| {
         let rows = zip::<8>(from_fn(|k| load(&row(8 * j + 7 - k))));
@@ -78,12 +78,12 @@ fn elements<const SIZE: usize>(out: &mut [[u8; ELEMENTS]; SIZE], row: impl Fn(us
 }
 
 /// Prefetches the lines of the next group while this one is computed: the hardware does not predict
-/// lines that are not written in order, and large columns are in no cache.
+/// lines that are written out of order, and large columns are in no cache.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn claim<const SIZE: usize>(group: *const [u8; ELEMENTS]) {
     for line in 0..8 * SIZE {
-        // A hint, for any address: also behind the last group.
+        // A hint, for any address, even after the last group.
         _mm_prefetch::<_MM_HINT_ET0>(group.cast::<i8>().wrapping_add(64 * line));
     }
 }

@@ -1,17 +1,18 @@
 //! A bit shuffle and its inverse with AVX2, 256 elements at a time. Twice to four times as fast as
-//! one row of bits after the other.
+//! one row of bits after another.
 //!
-//! Bits of eight vectors are mirrored by swaps: the upper four bits of each byte of vectors 0 to 3
-//! for the lower four of vectors 4 to 7, then pairs of bits, then single ones. Where byte `b` of
+//! Bits of eight vectors are transposed by swaps: the upper four bits of each byte of vectors 0 to
+//! 3 for the lower four of vectors 4 to 7, then pairs of bits, then single ones. If byte `b` of
 //! vector `i` is a byte of element `8 * b + i`, byte `b` of vector `k` then holds bit `k` of eight
-//! elements, and vector `k` is the row of that bit. Mirroring once more undoes it.
+//! elements, and vector `k` is the row of that bit. Transposing again undoes it.
 //!
-//! Bytes get to such positions by zips, which interleave the bytes of the first half of all vectors
-//! with those of the second. The position of a byte is the number of its vector, and below it the
-//! index within 16 bytes; a zip rotates its bits left by one. After four zips the upper four bits
-//! of the element's number are the index within the vector. The inverse zips on until the rotation
-//! is complete. Vectors have two lanes of 16 bytes, which zips do not mix: one is for the first 128
-//! elements, the other for the last. Steps are of eight vectors, since there are sixteen registers.
+//! Zips, which interleave the bytes of the first half of all vectors with those of the second, move
+//! bytes to such positions. The position of a byte is the number of its vector, followed by the
+//! index within 16 bytes as the lower bits; a zip rotates its bits left by one. After four zips the
+//! upper four bits of the element's number are the index within the vector. The inverse continues
+//! zipping until the rotation is complete. Vectors have two lanes of 16 bytes, which zips do not
+//! mix: one is for the first 128 elements, the other for the last. Steps use eight vectors, since
+//! there are sixteen registers.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_storeu_si128,
@@ -20,21 +21,21 @@ use std::arch::x86_64::{
     _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpacklo_epi8, _mm256_xor_si256,
 };
 
-/// Elements that are taken at once.
+/// Elements processed at once.
 const ELEMENTS: usize = 256;
 /// Bytes of a row of their bits.
 const ROW_BYTES: usize = ELEMENTS / 8;
 
-/// Where the rows of a group's bits are: the first at this offset, each `row_bytes` behind the one
-/// before.
+/// The positions of the rows of a group's bits: the first at this offset, each `row_bytes` after
+/// the previous one.
 #[derive(Clone, Copy)]
 struct RowLayout {
     row_bytes: usize,
     offset: usize,
 }
 
-/// Gathers bits of elements of 1, 2, 4 or 8 bytes, of which there is a multiple of 8. Bytes behind
-/// the last whole element stay where they are.
+/// Gathers bits of elements of 1, 2, 4 or 8 bytes, whose number is a multiple of 8. Bytes after the
+/// last whole element stay where they are.
 #[target_feature(enable = "avx2")]
 pub(crate) fn bitshuffle(size: usize, raw: &[u8], out: &mut [u8]) {
     match size {
@@ -118,7 +119,7 @@ fn scatter<const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Writes the rows of 256 elements' bits to where the layout has them.
+/// Writes the rows of 256 elements' bits to the positions of the layout.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn rows<const SIZE: usize>(
@@ -157,7 +158,7 @@ fn rows<const SIZE: usize>(
     }
 }
 
-/// Makes 256 elements of the rows of their bits.
+/// Makes 256 elements from the rows of their bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn elements<const SIZE: usize>(
@@ -197,7 +198,7 @@ fn elements<const SIZE: usize>(
 #[target_feature(enable = "avx2")]
 fn prefetch<const SIZE: usize>(group: *const [u8; ELEMENTS]) {
     for line in 0..ELEMENTS * SIZE / 64 {
-        // A hint, for any address: also behind the last group.
+        // A hint, for any address, even after the last group.
         _mm_prefetch::<_MM_HINT_T0>(group.cast::<i8>().wrapping_add(64 * line));
     }
 }
@@ -216,7 +217,7 @@ fn zip<const COUNT: usize>(vectors: [__m256i; COUNT]) -> [__m256i; COUNT] {
     zipped
 }
 
-/// Mirrors squares of bits: bit `k` of vector `i` becomes bit `i` of vector `k`, in each byte.
+/// Transposes squares of bits: bit `k` of vector `i` becomes bit `i` of vector `k`, in each byte.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn mirror(mut rows: [__m256i; 8]) -> [__m256i; 8] {
@@ -232,7 +233,7 @@ fn mirror(mut rows: [__m256i; 8]) -> [__m256i; 8] {
     rows
 }
 
-/// Swaps the bits of `low` in the mask for the bits of `high` that are `BITS` higher.
+/// Exchanges the bits of `low` in the mask for the bits of `high` that are `BITS` higher.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn swap<const BITS: i32>(high: __m256i, low: __m256i, mask: i8) -> (__m256i, __m256i) {

@@ -1,25 +1,25 @@
-//! What channels hold: a pure function of seed, channel and sample number.
+//! The content of channels: a pure function of seed, channel and sample number.
 //!
 //! A sample is the sum of two tables of coloured Gaussian noise, whose lengths have no common
-//! divisor, and of a slow drift:
+//! divisor, and a slow drift:
 //!
 //! ```text
 //! x(n) = +-A[(n + a) mod 262,139] +- B[(n + b) mod 262,133] + drift(n)
 //! ```
 //!
-//! Where *a* and *b* begin, the signs and the drift are drawn for each channel. The sum repeats
-//! itself after 6.9e10 samples, its drift aside, so that no codec finds a repetition, and no two
-//! channels are copies of each other within any buffer. The tables hold white noise of variance 1/2
-//! each, and red noise of many times that: sums of one-pole low passes with time constants of 8 to
-//! 16,384 samples. The drift goes in straight lines from one point to the next, 4,096 samples on.
+//! The offsets *a* and *b*, the signs and the drift are drawn for each channel. Apart from its
+//! drift, the sum repeats after 6.9e10 samples, so no codec finds a repetition, and no two channels
+//! are copies of each other within any buffer. The tables hold white noise of variance 1/2 each,
+//! and red noise of many times that: sums of one-pole low passes with time constants of 8 to 16,384
+//! samples. The drift is linear between points that are 4,096 samples apart.
 //!
-//! A sample that has a shape is as many of these signals as it has elements, in the order of its
-//! bytes, each with beginnings, signs and a drift of its own; the first is what a channel of single
-//! numbers at that place would have.
+//! A sample with a shape contains one such signal per element, in the order of its bytes, each with
+//! its own offsets, signs and drift; the first equals that of a channel of single numbers with the
+//! same index.
 //!
 //! Integers are `5 x` (16 bits), calibrated floats `gain x`, the gain drawn for each channel
-//! between 1e-3 and 1. All arithmetic is exact or IEEE's, and no library's sine or logarithm takes
-//! part: the bytes are the same on every machine.
+//! between 1e-3 and 1. All arithmetic is exact or IEEE's, without any library's sine or logarithm:
+//! the bytes are the same on every machine.
 
 use catchment_frame::Dtype;
 
@@ -35,13 +35,13 @@ pub struct ChannelContent {
 
 #[derive(Clone, Debug)]
 struct Tables {
-    // Each with its beginning again behind its end, so that a block is always in one piece.
+    // Each with its beginning repeated after its end, so that a block is always contiguous.
     float: [Vec<f32>; 2],
     short: [Vec<i16>; 2],
     // Points of the drift, and in counts.
     drift: Vec<f32>,
     drift_short: Vec<i16>,
-    // Places within a block: 0, 1/4096, .. for floats, 16 times 0, 16 times 1, .. for shorts.
+    // Positions within a block: 0, 1/4096, .. for floats, 16 times 0, 16 times 1, .. for shorts.
     ramp: Vec<f32>,
     ramp_short: Vec<i16>,
 }
@@ -52,13 +52,13 @@ struct Channel {
     element_bytes: usize,
     sample_bytes: usize,
     gain: f32,
-    // Those of the first element; complex ones have two. The others' are drawn whenever they are
-    // needed, so that a channel of many elements takes no more memory.
+    // Those of the first element; complex ones have two. The others' are drawn when needed, so a
+    // channel of many elements takes no more memory.
     parts: [Part; 2],
     seed: u64,
 }
 
-/// Where in the tables a channel begins.
+/// Where a channel begins in the tables.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     begin: [u64; 2],
@@ -67,7 +67,7 @@ struct Part {
     signs: [i16; 2],
 }
 
-/// Samples that stand in one block of the drift.
+/// Samples within one block of the drift.
 struct Piece<'a> {
     float: [&'a [f32]; 2],
     short: [&'a [i16]; 2],
@@ -80,10 +80,10 @@ struct Piece<'a> {
 }
 
 impl ChannelContent {
-    /// The content of these channels. Channels are named by their index.
+    /// The content of these channels. Channels are identified by their index.
     ///
     /// # Panics
-    /// A channel whose type is none of a number.
+    /// A channel whose type is not a number.
     pub fn new(seed: u64, channels: &[EmulatedChannel]) -> Self {
         let mut random = Random(mix(seed ^ SALT));
         let tables = Box::new(Tables::new(&mut random));
@@ -109,17 +109,17 @@ impl ChannelContent {
     /// Bytes of one sample of a channel.
     ///
     /// # Panics
-    /// A channel beyond those it was made for, as everywhere here.
+    /// A channel index out of range, as everywhere here.
     #[inline]
     pub fn sample_bytes(&self, channel: u32) -> usize {
         self.channels[channel as usize].sample_bytes
     }
 
-    /// Writes samples, little-endian, from number `first_sample` on; of each its elements in turn,
-    /// the last place of the shape counting fastest.
+    /// Writes samples, little-endian, from number `first_sample` on; the elements of each in order,
+    /// with the last dimension of the shape varying fastest.
     ///
     /// # Panics
-    /// A length that is no whole number of samples.
+    /// A length that is not a whole number of samples.
     pub fn fill(&self, channel: u32, first_sample: u64, out: &mut [u8]) {
         let channel = &self.channels[channel as usize];
         assert!(out.len().is_multiple_of(channel.sample_bytes), "whole samples only");
@@ -129,7 +129,7 @@ impl ChannelContent {
         }
     }
 
-    /// Whether samples are, in every byte, those of that channel from `first_sample` on.
+    /// Whether samples equal, in every byte, those of that channel from `first_sample` on.
     pub fn verify(&self, channel: u32, first_sample: u64, bytes: &[u8]) -> bool {
         let sample_bytes = self.sample_bytes(channel);
         if !bytes.len().is_multiple_of(sample_bytes) {
@@ -146,8 +146,8 @@ impl ChannelContent {
         })
     }
 
-    /// One sample as a number, its first element where it has several; of a complex one the real
-    /// part. 64-bit integers are rounded.
+    /// One sample as a number: its first element if it has several, the real part if it is complex.
+    /// 64-bit integers are rounded.
     pub fn value(&self, channel: u32, sample: u64) -> f64 {
         let mut bytes = [0; 16];
         let channel = &self.channels[channel as usize];
@@ -167,8 +167,8 @@ impl ChannelContent {
         }
     }
 
-    /// Makes element after element of some samples, each with all their numbers at once, and puts
-    /// them in their places.
+    /// Makes samples element by element, each element for all samples at once, and puts them in
+    /// their places.
     fn fill_shaped(&self, channel: &Channel, first_sample: u64, out: &mut [u8]) {
         let Channel { element_bytes, sample_bytes, .. } = *channel;
         let mut made = [0; PIECE_BYTES];
@@ -188,7 +188,7 @@ impl ChannelContent {
         }
     }
 
-    /// Writes one element of samples that follow each other.
+    /// Writes one element of consecutive samples.
     fn fill_element(&self, channel: &Channel, parts: &[Part; 2], first: u64, out: &mut [u8]) {
         let mut number = first;
         let mut rest = out;
@@ -277,7 +277,7 @@ impl Tables {
             drift: begin,
             slope: end - begin,
             drift_short: begin_short,
-            // A difference of 128 counts is one of more than 6 standard deviations.
+            // A difference of 128 counts is more than 6 standard deviations.
             slope_short: (end_short - begin_short).clamp(-127, 127),
         }
     }
@@ -307,7 +307,7 @@ impl Part {
 }
 
 impl Piece<'_> {
-    /// Whole vectors at a time, as far as the compiler sees it: three products, three sums.
+    /// Written so that the compiler uses whole vectors: three products, three sums.
     fn floats(&self, part: &Part, gain: f32, out: &mut [[u8; 4]]) {
         let [a, b] = part.signs.map(|sign| if sign == 0 { gain } else { -gain });
         let (drift, slope) = (self.drift * gain, self.slope * gain);
@@ -317,8 +317,8 @@ impl Piece<'_> {
         }
     }
 
-    /// In 16 bits throughout, so that a vector holds as many as can be: slope and place are below
-    /// 2^7 and 2^8.
+    /// In 16 bits throughout, so that a vector holds as many as possible: slope and position are
+    /// below 2^7 and 2^8.
     fn shorts(&self, part: &Part, middle: i16, out: &mut [[u8; 2]]) {
         let [a, b] = part.signs;
         let drift = self.drift_short.wrapping_add(middle);
@@ -332,7 +332,7 @@ impl Piece<'_> {
         }
     }
 
-    /// Number by number, for types that are rare.
+    /// Number by number, for rare types.
     fn each<const N: usize>(&self, part: &Part, out: &mut [u8], of: impl Fn(f64) -> [u8; N]) {
         for (out, x) in out.as_chunks_mut::<N>().0.iter_mut().zip(self.values(part)) {
             *out = of(x);
@@ -349,7 +349,7 @@ impl Piece<'_> {
     }
 }
 
-/// White noise and red, so that two such tables added have white noise of variance 1.
+/// White noise and red, such that two such tables added have white noise of variance 1.
 fn coloured(random: &mut Random, length: usize) -> Vec<f32> {
     let red = filtered(random, length, &TIME_CONSTANTS);
     let half = 0.5_f64.sqrt();
@@ -359,8 +359,8 @@ fn coloured(random: &mut Random, length: usize) -> Vec<f32> {
     table
 }
 
-/// The sum of one-pole low passes of white noise, of variance 1 in all, each with the same share.
-/// It goes around: its end fits to its begin.
+/// The sum of one-pole low passes of white noise, of total variance 1, each with the same share. It
+/// is periodic: its end matches its beginning.
 fn filtered(random: &mut Random, length: usize, time_constants: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; length];
     let share = (1.0 / time_constants.len() as f64).sqrt();
@@ -368,7 +368,7 @@ fn filtered(random: &mut Random, length: usize, time_constants: &[f64]) -> Vec<f
         let pole = 1.0 - 1.0 / time_constant;
         let gain = share * (1.0 - pole * pole).sqrt();
         let white: Vec<f64> = (0..length).map(|_| random.gaussian()).collect();
-        // Once around to find the state in which it ends, and so begins.
+        // Run once around to find the state at its end, which is its initial state.
         let mut state = white.iter().fold(0.0, |state, white| pole * state + white);
         for (out, white) in out.iter_mut().zip(&white) {
             state = pole * state + white;
@@ -396,7 +396,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Of variance 1, within 6 sigma: twelve uniform numbers of 16 bits added.
+    /// Variance 1, within 6 sigma: the sum of twelve uniform 16-bit numbers.
     #[inline]
     fn gaussian(&mut self) -> f64 {
         let mut sum = 0;
@@ -408,25 +408,25 @@ impl Random {
     }
 }
 
-/// Samples of the two tables: each a block behind 2^18 would be too many for one core's cache.
+/// Samples of the two tables: each a block longer than 2^18 would exceed one core's cache.
 const LENGTHS: [u64; 2] = [262_139, 262_133];
 /// Samples per step of the drift.
 const BLOCK: u64 = 4_096;
 const DRIFT_LENGTH: u64 = 4_093;
 /// The time constants of the red noise, in samples.
 const TIME_CONSTANTS: [f64; 6] = [8.0, 32.0, 128.0, 512.0, 2_048.0, 16_384.0];
-/// Standard deviations, where the white noise has 1.
+/// Standard deviations, relative to 1 for the white noise.
 const RED_SIGMA: f64 = 4.0;
 const DRIFT_SIGMA: f64 = 12.0;
-/// Counts of a converter for a white standard deviation of 1.
+/// Counts of a converter per white standard deviation.
 const COUNTS: f32 = 5.0;
-/// Larger integers' units, so that they have digits below those of 16 bits.
+/// The unit of larger integers, so that they have digits below those of 16 bits.
 const WIDE: f64 = 65_536.0;
 const MIDDLE_U32: f64 = 2_147_483_648.0;
 const MIDDLE_U64: f64 = 9_223_372_036_854_775_808.0;
-/// Made at a time, where it goes somewhere else.
+/// Made at a time if the destination is elsewhere.
 const PIECE_BYTES: usize = 8 * 1024;
-/// So that channels do not follow the numbers of fragments.
+/// So that channels are independent of the numbers of fragments.
 const SALT: u64 = 0x6368_616e_6e65_6c73;
 
 const fn common_divisor(a: u64, b: u64) -> u64 {

@@ -12,20 +12,20 @@ pub struct EmulatedChannel {
     pub dtype: Dtype,
     /// The shape of one sample; empty for single numbers.
     pub shape: Vec<u64>,
-    /// Its samples per second.
+    /// Its sample rate.
     pub rate: SampleRate,
-    /// What its samples are in.
+    /// The unit of its samples.
     pub unit: String,
 }
 
 impl EmulatedChannel {
-    /// Bytes of one sample; 0 if its type is none of a number.
+    /// Bytes of one sample; 0 if its type is not a number.
     pub fn sample_bytes(&self) -> usize {
         let elements = self.shape.iter().fold(1_u64, |all, &one| all.saturating_mul(one));
         usize::try_from(elements).unwrap_or(usize::MAX).saturating_mul(self.element_bytes())
     }
 
-    /// Bytes of one element of a sample; 0 if its type is none of a number.
+    /// Bytes of one element of a sample; 0 if its type is not a number.
     pub(crate) fn element_bytes(&self) -> usize {
         match self.dtype {
             Dtype::Opaque | Dtype::Bits | Dtype::Record | Dtype::Unknown(_) => 0,
@@ -40,8 +40,8 @@ impl EmulatedChannel {
 }
 
 /// A gravitational-wave detector's thousand channels: 50 of 16,384 Hz, 150 of 2,048 Hz, 300 of 256
-/// Hz and 500 of 16 Hz; of each rate the even ones calibrated in float32, the odd ones the counts
-/// of a converter in int16. 3.63 MB/s in all.
+/// Hz and 500 of 16 Hz; for each rate, the even ones are calibrated float32, the odd ones a
+/// converter's counts in int16. 3.63 MB/s in all.
 pub fn ligo_1000() -> Vec<EmulatedChannel> {
     [("FAST", 50, 16_384), ("MEDIUM", 150, 2_048), ("SLOW", 300, 256), ("STATE", 500, 16)]
         .into_iter()
@@ -60,7 +60,7 @@ pub fn ligo_1000() -> Vec<EmulatedChannel> {
         .collect()
 }
 
-/// The channels of a preset; none of that name, no channels.
+/// The channels of a preset; empty if there is none of that name.
 pub fn channel_preset(name: &str) -> Option<Vec<EmulatedChannel>> {
     (name == "ligo-1000").then(ligo_1000)
 }

@@ -1,4 +1,4 @@
-//! What an emulator needs to know.
+//! The configuration of an emulator.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -9,17 +9,17 @@ use catchment_model::units::Size;
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX, TRIGGER_NUMBER_BITS};
 use serde::{Deserialize, Deserializer};
 
-/// One source. A configuration file gives its sizes for each group.
+/// One source. A configuration file gives sizes per group.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmulatedSource {
-    /// The group that displays sum it up in.
+    /// The group under which displays sum it up.
     pub group: String,
-    /// Mean bytes of payload; the sub-event's header of 16 bytes comes on top. HADES' tests, and
-    /// DABC's, give their sizes in the same way.
+    /// Mean bytes of payload; the sub-event's header adds 16 bytes. The tests of HADES and DABC
+    /// give sizes in the same way.
     #[serde(rename = "mean", deserialize_with = "Size::read")]
     pub mean_bytes: f64,
-    /// Standard deviation of the payload's bytes, as a share of the mean.
+    /// Standard deviation of the payload's size, as a share of the mean.
     #[serde(default = "sigma_default")]
     pub sigma: f64,
     /// The id that its sub-events carry.
@@ -27,7 +27,7 @@ pub struct EmulatedSource {
     pub sub_event_id: u32,
 }
 
-/// Faults made on purpose. A packet has at most one of the first four.
+/// Injected faults. A packet has at most one of the first four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
@@ -37,13 +37,12 @@ pub struct Faults {
     pub duplicate: f64,
     /// Share of the packets that are sent after their source's next one.
     pub reorder: f64,
-    /// Share of the packets of which one bit is turned over, where the packet's trailer must show
-    /// it.
+    /// Share of the packets in which one bit is flipped, where the packet's trailer must reveal it.
     pub corrupt: f64,
     /// A source that sends nothing from that event on.
     #[serde(deserialize_with = "source_and_event")]
     pub kill: Option<(u32, u64)>,
-    /// A source whose trigger numbers begin again at 0 with that event.
+    /// A source whose trigger numbers restart at 0 with that event.
     #[serde(deserialize_with = "source_and_event")]
     pub restart: Option<(u32, u64)>,
 }
@@ -53,30 +52,30 @@ pub struct Faults {
 pub struct EmulatorConfig {
     /// The sources; their order gives them their numbers.
     pub sources: Vec<EmulatedSource>,
-    /// Where each source sends to.
+    /// The target address of each source.
     pub targets: Vec<SocketAddr>,
-    /// What sizes, payloads and faults are drawn from.
+    /// The seed of sizes, payloads and faults.
     pub seed: u64,
-    /// Events per second; none sends as fast as it can.
+    /// Events per second; none sends as fast as possible.
     pub rate_hz: Option<f64>,
-    /// A source's queue is sent when it has so many bytes; 0 sends every sub-event alone.
+    /// A source's queue is sent when it has that many bytes; 0 sends every sub-event alone.
     pub water_mark_bytes: usize,
-    /// A queue that is not full is sent when its oldest sub-event has waited so long.
+    /// A queue that is not full is sent when its oldest sub-event has waited that long.
     pub flush_ns: u64,
-    /// One sub-event per so many events of a source is huge, at random; 0 for none.
+    /// One in that many sub-events of a source is huge, at random; 0 for none.
     pub huge_every: u64,
     /// Payload bytes of a huge one.
     pub huge_bytes: usize,
-    /// Lets so many events in a row have one size per source, so that their packets go out
+    /// Gives that many consecutive events one size per source, so that their packets are sent
     /// together.
     pub equal_bursts: Option<u32>,
     /// The first event; its low 24 bits are the first trigger number.
     pub first_event: u64,
-    /// Ends after so many events.
+    /// Ends after that many events.
     pub events: Option<u64>,
-    /// Ends after so many seconds: with a rate, after exactly the events that belong to them.
+    /// Ends after that many seconds: with a rate, after exactly the events of that time.
     pub seconds: Option<f64>,
-    /// Faults made on purpose.
+    /// Injected faults.
     pub faults: Faults,
     /// The byte order of all headers.
     pub byte_order: ByteOrder,
@@ -106,8 +105,8 @@ impl Default for EmulatorConfig {
     }
 }
 
-/// HADES as its event builder was tested: 60 sources of 116 bytes, 20 of 338 and 10 of 1,170, each
-/// smeared by 20 %.
+/// HADES as in the tests of its event builder: 60 sources of 116 bytes, 20 of 338 and 10 of 1,170,
+/// each smeared by 20 %.
 pub fn hades_90() -> Vec<EmulatedSource> {
     [("small", 60, 116.0), ("medium", 20, 338.0), ("large", 10, 1_170.0)]
         .into_iter()
@@ -122,27 +121,27 @@ pub fn hades_90() -> Vec<EmulatedSource> {
         .collect()
 }
 
-/// The sources of a preset; none of that name, no sources.
+/// The sources of a preset; empty if there is none of that name.
 pub fn preset(name: &str) -> Option<Vec<EmulatedSource>> {
     (name == "hades-90").then(hades_90)
 }
 
-/// A configuration that cannot be run.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: expected {expected}, got {got}")]
 pub struct ConfigError {
-    /// The key, as it stands in a configuration file where it has one.
+    /// The key, as in a configuration file if it has one.
     pub key: String,
-    /// What would have been right.
+    /// What was expected.
     pub expected: String,
-    /// What stood there.
+    /// What was found.
     pub got: String,
 }
 
 impl EmulatorConfig {
-    /// The event to which a key belongs that a recorder gave to a fragment of `source`. Keys are
-    /// events, except behind a restart: there they count anew, from the trigger numbers' next turn
-    /// on. Needs a first event below 2^24, as the recorder has no other way to know it.
+    /// The event for a key that a recorder assigned to a fragment of `source`. Keys are events,
+    /// except after a restart: from there on they count again, from the next cycle of the trigger
+    /// numbers. Requires a first event below 2^24, since a recorder cannot know more of it.
     pub fn event_of_key(&self, source: u32, key: u64) -> u64 {
         if let Some((restarted, event)) = self.faults.restart
             && restarted == source
@@ -156,7 +155,7 @@ impl EmulatorConfig {
         key
     }
 
-    /// Mean bytes that all sources send for one event, packet headers not counted.
+    /// Mean bytes that all sources send per event, without packet headers.
     pub fn event_bytes(&self) -> f64 {
         let huge = match self.huge_every {
             0 => 0.0,
@@ -177,10 +176,10 @@ impl EmulatorConfig {
         self.check_values()
     }
 
-    /// Checks what does not depend on where the sources send to.
+    /// Checks everything that does not depend on the sources' targets.
     ///
     /// # Errors
-    /// The first value that is out of bounds, by its key in `[emulator]`.
+    /// The first value out of bounds, by its key in `[emulator]`.
     pub fn check_values(&self) -> Result<(), ConfigError> {
         for (index, source) in self.sources.iter().enumerate() {
             source.check(&format!("sources[{index}]"))?;
@@ -210,10 +209,10 @@ impl EmulatorConfig {
 }
 
 impl EmulatedSource {
-    /// Checks its sizes; `path` is the key of the table that has them.
+    /// Checks its sizes; `path` is the key of the table that contains them.
     ///
     /// # Errors
-    /// The first one that is out of bounds, by its key.
+    /// The first one out of bounds, by its key.
     pub fn check(&self, path: &str) -> Result<(), ConfigError> {
         let (mean, sigma) = (self.mean_bytes, self.sigma);
         let expected = format_args!("4 to {PAYLOAD_BYTES_MAX} bytes");
@@ -239,13 +238,13 @@ impl Faults {
         Ok(())
     }
 
-    /// The share of packets that have a fault.
+    /// The share of packets with a fault.
     pub(crate) fn sum(&self) -> f64 {
         self.lose + self.duplicate + self.reorder + self.corrupt
     }
 }
 
-/// As HADES' tests have it.
+/// As in HADES' tests.
 fn sigma_default() -> f64 {
     0.2
 }
@@ -285,5 +284,5 @@ pub(crate) fn require(
     Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
 }
 
-/// Events of one size in a row.
+/// Consecutive events of one size.
 const EQUAL_BURSTS_MAX: u32 = 1_024;

@@ -1,10 +1,10 @@
-//! What fragments hold: a pure function of seed, source and event.
+//! The content of fragments: a pure function of seed, source and event.
 //!
 //! Word *i* (little-endian, 64 bits) of a payload is `TABLE[i mod 8192] ^ h`: the table is 64 KiB
 //! of random numbers from the seed, *h* one number from seed, source and event. As *h* differs in
-//! every fragment, nothing repeats that a codec could use, and a fragment that is exchanged for
-//! another one does not pass. The length is a Gaussian draw from the same numbers, rounded to 4
-//! bytes (a HADES word), at least 8.
+//! every fragment, there is no repetition for a codec to use, and an exchanged fragment is
+//! detected. The length is a Gaussian draw from the same numbers, rounded to 4 bytes (a HADES
+//! word), at least 8.
 
 use catchment_wire::hadtu::PAYLOAD_BYTES_MAX;
 
@@ -38,10 +38,10 @@ pub(crate) struct Draw {
 }
 
 impl Content {
-    /// The content of what an emulator with these settings sends.
+    /// The content sent by an emulator with these settings.
     ///
     /// # Panics
-    /// Huge payloads beyond what a datagram carries.
+    /// Huge payloads that exceed a datagram.
     pub fn new(
         seed: u64,
         sources: &[EmulatedSource],
@@ -85,7 +85,7 @@ impl Content {
         }
     }
 
-    /// The content of what an emulator with this configuration sends.
+    /// The content sent by an emulator with this configuration.
     ///
     /// # Panics
     /// As [`new`](Self::new).
@@ -102,7 +102,7 @@ impl Content {
     /// Bytes of the payload of that source in that event.
     ///
     /// # Panics
-    /// A source beyond those it was made for, as everywhere here.
+    /// A source index out of range, as everywhere here.
     #[inline]
     pub fn payload_bytes(&self, source: u32, event: u64) -> usize {
         self.draw(source, event).bytes
@@ -133,13 +133,14 @@ impl Content {
         }
     }
 
-    /// Whether a payload is, in length and in every byte, what that source sent for that event.
+    /// Whether a payload equals, in length and in every byte, the one that source sent for that
+    /// event.
     pub fn verify(&self, source: u32, event: u64, payload: &[u8]) -> bool {
         let Draw { h, bytes } = self.draw(source, event);
         if payload.len() != bytes {
             return false;
         }
-        // Differences are collected, not branched on: the loop then works on whole vectors.
+        // Differences are collected, not branched on, so that the loop works on whole vectors.
         let (chunks, rest) = payload.as_chunks::<64>();
         let (table, _) = self.table.as_chunks::<8>();
         let mut differences = [0_u64; 8];
@@ -170,7 +171,7 @@ impl Content {
         Draw { h, bytes: usize::from(self.lengths[entry.lengths][quantile as usize]) }
     }
 
-    /// Writes a drawn payload, in whole vectors: up to [`OVERSHOOT_BYTES`] more than it has.
+    /// Writes a drawn payload in whole vectors: up to [`OVERSHOOT_BYTES`] more than its length.
     #[inline]
     pub(crate) fn fill_beyond(&self, draw: Draw, room: &mut [u8]) {
         let (chunks, _) = room.as_chunks_mut::<OVERSHOOT_BYTES>();
@@ -188,7 +189,7 @@ impl Content {
     }
 }
 
-/// Payloads are written in pieces of so many bytes, the last of which may reach beyond the end.
+/// Payloads are written in pieces of that many bytes; the last may extend beyond the end.
 pub(crate) const OVERSHOOT_BYTES: usize = 32;
 
 #[inline]
@@ -214,9 +215,10 @@ fn lengths(mean: f64, sigma: f64, quantiles: &[f64]) -> Box<[u16; QUANTILES]> {
     lengths
 }
 
-/// The normal distribution's quantiles in the middle of equal steps of probability. Upwards from 0
-/// by Newton's method: the distribution is concave there, so that no step goes too far, and the
-/// answer to one is a good begin for the next. The lower half mirrors the upper.
+/// The normal distribution's quantiles in the middle of equal steps of probability. They are
+/// computed upwards from 0 by Newton's method: the distribution is concave there, so no step
+/// overshoots, and each result is a good starting point for the next. The lower half mirrors the
+/// upper.
 fn normal_quantiles() -> Box<[f64]> {
     let mut quantiles = vec![0.0; QUANTILES].into_boxed_slice();
     let mut z = 0.0_f64;
@@ -253,7 +255,7 @@ const QUANTILES: usize = 4_096;
 const PAYLOAD_BYTES_MIN: usize = 8;
 /// 2^64 divided by the golden ratio: SplitMix64's step.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The low bits that decide on huge ones; the high bits decide on the length.
+/// The low bits decide whether a fragment is huge; the high bits decide its length.
 const HUGE_RANGE: u64 = 1 << 52;
 
 const _: () = {

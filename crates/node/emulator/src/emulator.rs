@@ -25,10 +25,10 @@ pub enum EmulatorError {
     /// Its configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its sockets could not be made, or its CPU not be had.
+    /// Its sockets could not be made, or its CPU was not available.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The system gave it no thread.
+    /// The system refused a thread.
     #[error("a thread: {0}")]
     Thread(std::io::Error),
     /// Its thread panicked: a defect.
@@ -47,7 +47,7 @@ impl Emulator {
     /// Checks the configuration and computes the tables.
     ///
     /// # Errors
-    /// A configuration that cannot be run.
+    /// An invalid configuration.
     pub fn new(config: EmulatorConfig) -> Result<Self, ConfigError> {
         config.check()?;
         let content = Content::of(&config);
@@ -59,7 +59,7 @@ impl Emulator {
         &self.config
     }
 
-    /// What it sends.
+    /// The content that it sends.
     pub fn content(&self) -> &Content {
         &self.content
     }
@@ -67,8 +67,8 @@ impl Emulator {
     /// Sends on the calling thread until the configured end, or until `stop` is set.
     ///
     /// # Errors
-    /// Sockets that cannot be made, or a CPU that cannot be had. What the kernel refuses later is
-    /// counted in the report.
+    /// Sockets that cannot be made, or an unavailable CPU. Later refusals by the kernel are counted
+    /// in the report.
     pub fn run(
         &self,
         stop: &AtomicBool,
@@ -95,14 +95,14 @@ impl Emulator {
     }
 }
 
-/// What a run needs beside what it was told.
+/// The state of a run.
 struct Run<'a> {
     config: &'a EmulatorConfig,
     content: &'a Content,
     outlet: Outlet,
     // With a water mark, one queue per source.
     queues: Vec<Queue>,
-    // Without, packets of one source at a time, one behind the other.
+    // Without one, the packets of one source at a time, one after another.
     batch: Box<[u8]>,
     packets: Vec<Datagram>,
     tags: Vec<u8>,
@@ -110,7 +110,7 @@ struct Run<'a> {
     next: u64,
 }
 
-/// A source's packet in the making.
+/// A source's unfinished packet.
 struct Queue {
     buffer: Box<[u8]>,
     used: usize,
@@ -142,12 +142,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Makes `count` events, source by source, and sends what is ready.
+    /// Makes `count` events, source by source, and sends full packets.
     fn make(&mut self, first: u64, count: u64, now_ns: u64) {
         self.tags.clear();
         self.tags.extend((first..first + count).map(|event| self.content.tag(event)));
         for source in 0..self.config.sources.len() as u32 {
-            // A killed source ends, a restarted one counts anew, in the midst of a tick too.
+            // A source may be killed or restarted in the middle of a tick.
             let end = match self.config.faults.kill {
                 Some((killed, event)) if killed == source => event.clamp(first, first + count),
                 _ => first + count,
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Appends sub-events to their source's queue, and ships it whenever it is full.
+    /// Appends sub-events to their source's queue, and sends it whenever it is full.
     fn queued(&mut self, span: &Span, now_ns: u64) {
         let order = self.config.byte_order;
         let queue = &mut self.queues[span.source as usize];
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
                     queue.used = encoder.used();
                     break;
                 }
-                // Every payload fits into an empty packet, so that this happens once.
+                // Every payload fits into an empty packet, so this happens once.
                 ship(&mut self.outlet, span.source, queue, self.config);
             }
             if queue.fragments == 0 {
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Makes a packet of every sub-event, and ships them together.
+    /// Makes a packet of every sub-event, and sends them together.
     fn alone(&mut self, span: &Span) {
         let mut header = span.header(self.config);
         let mut used = 0;
@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
         self.packets.clear();
     }
 
-    /// Ships every queue whose oldest sub-event has waited long enough.
+    /// Sends every queue whose oldest sub-event has waited long enough.
     fn flush(&mut self, now_ns: u64) {
         for source in 0..self.queues.len() {
             let queue = &self.queues[source];
@@ -282,7 +282,7 @@ fn ship(outlet: &mut Outlet, source: u32, queue: &mut Queue, config: &EmulatorCo
     queue.fragments = 0;
 }
 
-/// Events of one source that count their trigger numbers from the same zero.
+/// Events of one source whose trigger numbers count from the same zero.
 struct Span {
     source: u32,
     first: u64,
@@ -302,7 +302,7 @@ impl Span {
     }
 }
 
-/// A bit of the packet's begin or of its trailer, which repeats it.
+/// A bit of the packet's beginning, or of its trailer, which repeats it.
 fn corrupt_bit(packet: &[u8], number: usize) -> usize {
     if number < TRAILER_BYTES * 8 {
         return number;
@@ -313,14 +313,14 @@ fn corrupt_bit(packet: &[u8], number: usize) -> usize {
 /// User and system time of the calling thread.
 pub(crate) fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid place to write to.
+    // SAFETY: the target can be written to.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     assert_eq!(result, 0, "every thread has a CPU clock");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Room for a source's packets of one tick, sent together; with the table, within a second-level
-/// cache.
+/// Room for a source's packets of one tick, sent together; with the table, it fits into a
+/// second-level cache.
 const BATCH_BYTES: usize = 256 * 1024;
 
 const _: () = {
@@ -334,7 +334,8 @@ mod tests {
     use catchment_agent::Agent;
     use catchment_net::{ReceiverConfig, UdpReceiver};
 
-    /// A sender over real sockets, stepped: when its thread would begin does not matter.
+    /// A sender over real sockets, stepped: the time at which its thread would start does not
+    /// matter.
     #[test]
     fn a_queue_that_never_fills_is_flushed_by_time() {
         let any = "127.0.0.1:0".parse().unwrap();

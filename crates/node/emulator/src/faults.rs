@@ -1,4 +1,4 @@
-//! Which packet gets which fault.
+//! The choice of faults for packets.
 
 use crate::config::Faults;
 use crate::content::mix;
@@ -10,11 +10,12 @@ pub(crate) enum Fault {
     Lose,
     Duplicate,
     Reorder,
-    /// Turns over a bit; the protocol says which, from this number below [`CORRUPT_BITS`].
+    /// Flips a bit; the protocol chooses it from this number below [`CORRUPT_BITS`].
     Corrupt(usize),
 }
 
-/// As many bits as hadtu shows errors in: 32 bytes at a packet's begin and as many at its end.
+/// The number of bits in which hadtu detects errors: 32 bytes at a packet's beginning and 32 at its
+/// end.
 pub(crate) const CORRUPT_BITS: usize = 64 * 8;
 
 /// Draws faults: a pure function of seed, source and the packet's number within its source.
@@ -52,7 +53,7 @@ impl FaultPlan {
     }
 }
 
-/// So that faults do not follow the payloads' numbers.
+/// So that faults are independent of the payloads' numbers.
 const SALT: u64 = 0x6661_756c_7473_2121;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What an emulator of channel links needs to know, and which channels share a packet.
+//! The configuration of an emulator of channel links, and the packing of channels into packets.
 
 use std::net::SocketAddr;
 
@@ -12,9 +12,9 @@ use crate::config::{ConfigError, Faults, range, require};
 /// One sender of channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmulatedLink {
-    /// The number that its packets carry.
+    /// The number in its packets.
     pub number: u32,
-    /// Where it sends to.
+    /// Its target address.
     pub target: SocketAddr,
     /// Its channels by their indices in the configuration's list, in the order of their numbers
     /// within the link.
@@ -42,25 +42,25 @@ pub struct LinkEmulatorConfig {
     pub channels: Vec<EmulatedChannel>,
     /// The links. A channel may be in several, or in none.
     pub links: Vec<EmulatedLink>,
-    /// What samples and faults are drawn from.
+    /// The seed of samples and faults.
     pub seed: u64,
     /// Nanoseconds per slice.
     pub slice_ns: u64,
-    /// The time scale whose epoch samples and slices are counted from.
+    /// The time scale from whose epoch samples and slices are counted.
     pub time_scale: TimeScale,
-    /// Seconds of data per second; none sends as fast as it can.
+    /// Seconds of data per second; none sends as fast as possible.
     pub multiple: Option<f64>,
     /// Bytes of a packet, at most.
     pub packet_bytes: usize,
-    /// The first slice; none begins with the present one.
+    /// The first slice; none means the present one.
     pub first_slice: Option<u64>,
-    /// Ends after so many slices.
+    /// Ends after that many slices.
     pub slices: Option<u64>,
-    /// Ends after so many seconds: with a multiple, after exactly the slices that belong to them.
+    /// Ends after that many seconds: with a multiple, after exactly the slices of that time.
     pub seconds: Option<f64>,
     /// Nanoseconds between a link's heartbeats.
     pub heartbeat_ns: u64,
-    /// Faults made on purpose, except kill and restart, which links do not have.
+    /// Injected faults, except kill and restart, which links do not have.
     pub faults: Faults,
     /// The CPU to run on.
     pub cpu: Option<usize>,
@@ -87,7 +87,7 @@ impl Default for LinkEmulatorConfig {
 }
 
 impl LinkEmulatorConfig {
-    /// Mean bytes of samples per second of data, all links together.
+    /// Mean bytes of samples per second of data, over all links.
     pub fn byte_rate(&self) -> f64 {
         let channels = self.links.iter().flat_map(|link| &link.channels);
         channels.map(|channel| self.channels[*channel as usize].byte_rate()).sum()
@@ -99,11 +99,11 @@ impl LinkEmulatorConfig {
         range("slice_ns", self.slice_ns, 1_000_000..=SLICE_NS_MAX)?;
         range("packet_bytes", self.packet_bytes, 512..=DATAGRAM_BYTES_MAX)?;
         range("heartbeat_ns", self.heartbeat_ns, 1_000_000..=1 << 62)?;
-        // A slice's time has 63 bits; half of them are left to the run.
+        // A slice's time has 63 bits; half of the range is left for the run.
         range("first_slice", self.first_slice.unwrap_or(0), 0..=(1 << 62) / self.slice_ns)?;
         range("slices", self.slices.unwrap_or(0), 0..=(1 << 61) / self.slice_ns)?;
         range("multiple", self.multiple.unwrap_or(1.0), 1e-6..=1e6)?;
-        // Of data too, these are less than the run's half of the bits.
+        // As data time, too, these are less than the run's half of the range.
         range("seconds", self.seconds.unwrap_or(0.0), 0.0..=1e9)?;
         let data_s = self.seconds.unwrap_or(0.0) * self.multiple.unwrap_or(0.0);
         range("seconds of data", data_s, 0.0..=1e9)?;
@@ -130,7 +130,7 @@ impl LinkEmulatorConfig {
         Ok(())
     }
 
-    /// Lets packets be as large as a datagram can be, if some channel's part of a slice needs that.
+    /// Allows packets as large as a datagram can be, if some channel's part of a slice needs that.
     pub fn make_room(&mut self) {
         let room = self.packet_bytes.saturating_sub(HEADER_BYTES + ENTRY_BYTES) & !7;
         if self.channels.iter().any(|channel| self.part_bytes_max(channel) > room as u64) {
@@ -138,20 +138,20 @@ impl LinkEmulatorConfig {
         }
     }
 
-    /// Bytes of a channel's samples of one slice, at most. A slice has the samples of its length,
-    /// or one less.
+    /// The most bytes of a channel's samples in one slice. A slice has that many samples, or one
+    /// fewer.
     fn part_bytes_max(&self, channel: &EmulatedChannel) -> u64 {
         let samples = channel.rate.first_sample_at(self.slice_ns);
         samples.saturating_mul(channel.sample_bytes() as u64)
     }
 }
 
-/// Which channels share a packet, the same for every slice.
+/// The packing of channels into packets, the same for every slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The packets of one slice, link by link.
     pub packets: Vec<PlannedPacket>,
-    /// The rates that there are.
+    /// The distinct rates.
     pub rates: Vec<SampleRate>,
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct Plan {
 pub(crate) struct PlannedPacket {
     pub link: usize,
     pub channels: Vec<PlannedChannel>,
-    // With the entries' headers.
+    // Including the entries' headers.
     bytes: usize,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct PlannedChannel {
 }
 
 impl Plan {
-    /// Packs the largest parts first, each into the first packet that has room.
+    /// Packs the largest parts first, each into the first packet with room.
     pub fn new(config: &LinkEmulatorConfig) -> Self {
         let mut rates: Vec<SampleRate> = Vec::new();
         let mut packets: Vec<PlannedPacket> = Vec::new();
@@ -211,7 +211,7 @@ impl Plan {
     }
 }
 
-/// Channels in all.
+/// The total number of channels.
 const CHANNELS_MAX: usize = 1 << 16;
 
 #[cfg(test)]

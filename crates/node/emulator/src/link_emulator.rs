@@ -33,7 +33,7 @@ impl LinkEmulator {
     /// Checks the configuration and computes the tables.
     ///
     /// # Errors
-    /// A configuration that cannot be run.
+    /// An invalid configuration.
     pub fn new(config: LinkEmulatorConfig) -> Result<Self, ConfigError> {
         config.check()?;
         let content = ChannelContent::new(config.seed, &config.channels);
@@ -46,7 +46,7 @@ impl LinkEmulator {
         &self.config
     }
 
-    /// What it sends, by the channels' indices in the configuration.
+    /// The content that it sends, by the channels' indices in the configuration.
     pub fn content(&self) -> &ChannelContent {
         &self.content
     }
@@ -56,8 +56,8 @@ impl LinkEmulator {
     /// events, and heartbeats as packets too.
     ///
     /// # Errors
-    /// Sockets that cannot be made, or a CPU that cannot be had. What the kernel refuses later is
-    /// counted in the report.
+    /// Sockets that cannot be made, or an unavailable CPU. Later refusals by the kernel are counted
+    /// in the report.
     pub fn run(
         &self,
         stop: &AtomicBool,
@@ -89,7 +89,7 @@ impl LinkEmulator {
         })
     }
 
-    /// When which packet is due.
+    /// When each packet is due.
     fn schedule(&self) -> Schedule {
         let config = &self.config;
         let packets = self.plan.packets.len() as u64;
@@ -112,18 +112,18 @@ impl LinkEmulator {
         }
     }
 
-    /// The slice that is now.
+    /// The present slice.
     fn present(&self) -> u64 {
         TimeScale::Utc.convert_ns(self.config.time_scale, utc_now().0) / self.config.slice_ns
     }
 }
 
-/// What a run needs beside what it was told.
+/// The state of a run.
 struct Run<'a> {
     emulator: &'a LinkEmulator,
     outlet: Outlet,
     buffer: Box<[u8]>,
-    // The slice under way, and its next packet.
+    // The current slice, and its next packet.
     slice: u64,
     packet: usize,
     // The slice's samples, rate by rate.
@@ -152,8 +152,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Makes the next packet and sends it. As packets of a slice have different sizes and nearly
-    /// the largest that there are, the kernel could join none; each goes out on its own.
+    /// Makes the next packet and sends it. As the packets of a slice differ in size and are nearly
+    /// as large as possible, the kernel could not join any; each is sent on its own.
     fn send_next(&mut self) {
         let LinkEmulator { config, content, plan } = self.emulator;
         if self.packet == 0 {
@@ -221,7 +221,7 @@ impl Traffic for Run<'_> {
         self.slice - slice
     }
 
-    /// Sends the slice to its end, what waits for another packet, and the last heartbeats.
+    /// Sends the rest of the slice, held packets, and the last heartbeats.
     fn finish(&mut self) -> u64 {
         let slice = self.slice;
         while self.packet != 0 {
@@ -237,10 +237,10 @@ impl Traffic for Run<'_> {
     }
 }
 
-/// A bit of magic, version and kind, where every one shows.
+/// A bit of magic, version or kind, where any change is detected.
 fn corrupt_bit(_packet: &[u8], number: usize) -> usize {
     number % (6 * 8)
 }
 
-/// So that one that is lost does no harm.
+/// So that losing one does no harm.
 const LAST_HEARTBEATS: u32 = 3;

@@ -1,4 +1,4 @@
-//! Where packets leave: faults are made here, and what becomes of each packet is counted.
+//! Sends packets: injects faults and counts the result of each packet.
 
 use std::net::SocketAddr;
 
@@ -14,22 +14,22 @@ pub(crate) struct Outlet {
     sender: UdpSender,
     plan: Option<FaultPlan>,
     sources: Vec<Source>,
-    // Packets of one batch on their way, while faults are made.
+    // The packets of one batch being sent, with injected faults.
     queue: Vec<Datagram>,
     spare: Vec<u8>,
     sent: Sent,
     corrupt_bit: CorruptBit,
 }
 
-/// Of a packet's bytes, the bit to turn over, counted from its begin, for a number below
-/// [`CORRUPT_BITS`](crate::faults::CORRUPT_BITS): one where the protocol must show it.
+/// The bit of a packet to flip, counted from its beginning, for a number below
+/// [`CORRUPT_BITS`](crate::faults::CORRUPT_BITS): one where the protocol must detect it.
 pub(crate) type CorruptBit = fn(&[u8], usize) -> usize;
 
 #[derive(Debug, Default)]
 struct Source {
     report: SourceReport,
     packets_made: u64,
-    // A packet that waits for the source's next one to go first.
+    // A packet held until the source's next one has been sent.
     held: Option<Held>,
 }
 
@@ -57,7 +57,7 @@ impl Outlet {
         })
     }
 
-    /// Sends packets that stand in `buffer`, each with that many fragments, but for the faults.
+    /// Sends the packets in `buffer`, each with that many fragments, with the drawn faults.
     pub fn ship(&mut self, source: u32, buffer: &[u8], packets: &[Datagram], fragments: u64) {
         if self.plan.is_none() {
             self.send(source, buffer, packets, fragments);
@@ -104,14 +104,15 @@ impl Outlet {
         self.queue = queue;
     }
 
-    /// Sends the packet of that source, if there is one, that no other will overtake any more.
+    /// Sends the held packet of that source, if any, since no other will overtake it any more.
     pub fn release(&mut self, source: u32) {
         if let Some(held) = self.sources[source as usize].held.take() {
             self.send_whole(source, &held.bytes, held.fragments);
         }
     }
 
-    /// Sends one packet that is in no report, without faults; whether the kernel took it.
+    /// Sends one packet that is in no report, without faults; returns whether the kernel accepted
+    /// it.
     pub fn send_aside(&mut self, source: u32, bytes: &[u8]) -> bool {
         let packet = Datagram { offset: 0, bytes: bytes.len() as u32 };
         let sent = self.sender.send(source as usize, bytes, &[packet]);
@@ -119,7 +120,7 @@ impl Outlet {
         sent.datagrams == 1
     }
 
-    /// What was sent since the last call, all sources together.
+    /// The total sent by all sources since the last call.
     pub fn take_sent(&mut self) -> Sent {
         std::mem::take(&mut self.sent)
     }
@@ -136,7 +137,7 @@ impl Outlet {
         let state = &mut self.sources[source as usize];
         let number = state.packets_made;
         state.packets_made += 1;
-        // The packet that goes before a held one has had its part in a fault.
+        // The packet sent before a held one has already been part of a fault.
         match &self.plan {
             Some(plan) if state.held.is_none() => plan.draw(source, number),
             _ => Fault::None,

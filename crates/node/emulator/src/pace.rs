@@ -1,4 +1,4 @@
-//! When which events are due.
+//! The schedule of events.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use crate::config::EmulatorConfig;
 pub(crate) struct Pace {
     rate_hz: Option<f64>,
     tick: Duration,
-    // Events per tick at most, about.
+    // The approximate maximum of events per tick.
     tick_events: u64,
-    // Ticks end where bursts of so many events end; the first event is so far within its burst.
+    // Ticks end where bursts of that many events end; the first event is that far within its burst.
     burst: u64,
     phase: u64,
-    // Events in the whole run, and the time that ends it where no number does.
+    // Events in the whole run, and the time that ends it if no number does.
     events_max: u64,
     time_max: Option<Duration>,
     done: u64,
     next_tick: Duration,
 }
 
-/// How fast, and how far. Events, or whatever else is made one by one.
+/// Rate and length of a run of events, or of other items made one by one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
-    /// Events per second; none makes as many as it can.
+    /// Events per second; none makes them as fast as possible.
     pub rate_hz: Option<f64>,
     /// Mean bytes of an event.
     pub event_bytes: f64,
-    /// Ticks end where the event's number is a multiple.
+    /// Ticks end where the event's number is a multiple of this.
     pub burst: u64,
     /// The first event's number.
     pub first_event: u64,
-    /// Ends after so many events.
+    /// Ends after that many events.
     pub events: Option<u64>,
-    /// Ends after so many seconds: with a rate, after exactly the events that belong to them.
+    /// Ends after that many seconds: with a rate, after exactly the events of that time.
     pub seconds: Option<f64>,
 }
 
@@ -54,18 +54,18 @@ impl Schedule {
 impl Pace {
     pub fn new(schedule: &Schedule) -> Self {
         let burst = schedule.burst;
-        // Large batches are cheap for sender and receiver; beyond this they fall out of the cache,
-        // and a burst of all sources should stay small beside the sockets' buffers.
+        // Large batches are cheap for sender and receiver; but larger ones exceed the cache, and a
+        // burst of all sources should stay small compared with the sockets' buffers.
         let burst_events = TICK_BYTES / schedule.event_bytes;
         let (tick, tick_events) = match schedule.rate_hz {
             None => (Duration::ZERO, burst_events.clamp(1.0, TICK_EVENTS_MAX)),
             Some(rate_hz) => {
                 let seconds = (burst_events / rate_hz).clamp(TICK_MIN_S, TICK_MAX_S);
-                // At lower rates wait a little for more events, as every system call for one packet
-                // costs as much as for ten; at the lowest, look at the flush timer.
+                // At lower rates, wait a little for more events, as a system call for one packet
+                // costs as much as for ten; at the lowest, the flush timer decides.
                 let batch = (TICK_EVENTS_WANTED / rate_hz).min(TICK_LONG_S);
                 let seconds = seconds.max(batch).max((1.0 / rate_hz).min(TICK_IDLE_S));
-                // Four ticks' worth lets a thread that was held up catch up, in steps.
+                // Up to four ticks' worth lets a delayed thread catch up in steps.
                 (Duration::from_secs_f64(seconds), (rate_hz * seconds * 4.0).max(1.0))
             }
         };
@@ -102,7 +102,7 @@ impl Pace {
                 .saturating_sub(self.done)
                 .min(self.tick_events),
         };
-        // The end of the run has no whole burst to wait for.
+        // At the end of the run there is no whole burst to wait for.
         let due = if due >= left {
             left
         } else {
@@ -114,7 +114,7 @@ impl Pace {
     }
 
     /// When the next tick begins, after the start; none if there is no rate to keep. Deadlines are
-    /// multiples of the tick, so that a late one moves none of those that follow.
+    /// multiples of the tick, so a late one does not move later ones.
     pub fn next_tick(&mut self, elapsed: Duration) -> Option<Duration> {
         self.rate_hz?;
         self.next_tick += self.tick;
@@ -126,7 +126,7 @@ impl Pace {
     }
 }
 
-/// Bytes of all sources in one tick, as far as the limits below allow.
+/// Bytes of all sources in one tick, within the limits below.
 const TICK_BYTES: f64 = 2e6;
 const TICK_EVENTS_MAX: f64 = 128.0;
 const TICK_MIN_S: f64 = 200e-6;

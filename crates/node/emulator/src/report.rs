@@ -1,19 +1,19 @@
-//! What was sent, and what was done to it.
+//! What was sent, and the faults in it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
 
-/// Counts to look at while an emulator runs; added to once per tick.
+/// Counters for display while an emulator runs; updated once per tick.
 #[derive(Debug, Default)]
 pub struct EmulatorLive {
-    /// Events that all sources have made.
+    /// Events completed by all sources.
     pub events: AtomicU64,
-    /// Datagrams that the kernel took.
+    /// Datagrams that the kernel accepted.
     pub packets: AtomicU64,
     /// Bytes of those datagrams.
     pub bytes: AtomicU64,
-    /// Times that the kernel refused and was asked again.
+    /// Times that the kernel refused and was retried.
     pub refused: AtomicU64,
 }
 
@@ -26,98 +26,98 @@ impl EmulatorLive {
     }
 }
 
-/// What one source sent. Without unsent packets,
+/// The counts of one source. Without unsent packets,
 /// `fragments_sent = fragments_made - fragments_lost + fragments_duplicated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SourceReport {
-    /// Fragments made: one per event, except for a source that was killed.
+    /// Fragments made: one per event, except for a killed source.
     pub fragments_made: u64,
-    /// Datagrams that the kernel took, every kind of fault included except those lost on purpose.
+    /// Datagrams that the kernel accepted, including all faults except deliberate losses.
     pub packets_sent: u64,
     /// Fragments in them.
     pub fragments_sent: u64,
     /// Bytes of those datagrams.
     pub bytes_sent: u64,
-    /// Datagrams that the kernel refused to the end.
+    /// Datagrams that the kernel finally refused.
     pub packets_unsent: u64,
     /// Fragments in them.
     pub fragments_unsent: u64,
-    /// Packets not sent on purpose.
+    /// Packets deliberately not sent.
     pub packets_lost: u64,
     /// Fragments in them.
     pub fragments_lost: u64,
-    /// Packets sent a second time on purpose.
+    /// Packets deliberately sent a second time.
     pub packets_duplicated: u64,
     /// Fragments in them.
     pub fragments_duplicated: u64,
-    /// Packets sent after their source's next one on purpose.
+    /// Packets deliberately sent after their source's next one.
     pub packets_reordered: u64,
     /// Fragments in them.
     pub fragments_reordered: u64,
-    /// Packets sent with a bit turned over.
+    /// Packets sent with a flipped bit.
     pub packets_corrupted: u64,
     /// Fragments in them.
     pub fragments_corrupted: u64,
-    /// Events from the one on at which this source was killed.
+    /// Events from the one at which this source was killed.
     pub fragments_killed: u64,
-    /// Fragments made from the event on at which its trigger numbers began again.
+    /// Fragments made from the event at which its trigger numbers restarted.
     pub fragments_restarted: u64,
 }
 
-/// What an emulator did.
+/// The report of an emulator's run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EmulatorReport {
-    /// The seed that repeats it.
+    /// The seed, which reproduces the run.
     pub seed: u64,
     /// The first event.
     pub first_event: u64,
-    /// How many events it made.
+    /// The number of events made.
     pub events: u64,
-    /// From the first packet's making to the last one's sending.
+    /// The time from making the first packet to sending the last.
     pub seconds: f64,
-    /// CPU time of its thread, in the kernel's part of sending too.
+    /// CPU time of its thread, including the kernel's part of sending.
     pub cpu_ns: u64,
-    /// Times that the kernel refused a packet and was asked again.
+    /// Times that the kernel refused a packet and was retried.
     pub refused: u64,
-    /// Each source, in the order of their numbers.
+    /// Each source, in order of number.
     pub sources: Vec<SourceReport>,
 }
 
 impl EmulatorReport {
-    /// All sources together.
+    /// The sum over all sources.
     pub fn total(&self) -> SourceReport {
         SourceReport::total(&self.sources)
     }
 }
 
-/// What an emulator of channel links did. A link is a source whose fragments are entries: channels'
+/// The report of a run of channel links. A link is a source whose fragments are entries: channels'
 /// parts of slices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkEmulatorReport {
-    /// The seed that repeats it.
+    /// The seed, which reproduces the run.
     pub seed: u64,
     /// The first slice.
     pub first_slice: u64,
     /// Nanoseconds per slice.
     pub slice_ns: u64,
-    /// How many slices it made.
+    /// The number of slices made.
     pub slices: u64,
     /// Bytes of samples made.
     pub sample_bytes: u64,
-    /// Heartbeats that the kernel took, all links together. They are in no link's counts.
+    /// Heartbeats that the kernel accepted, over all links. They are in no link's counts.
     pub heartbeats: u64,
-    /// From the first packet's making to the last one's sending.
+    /// The time from making the first packet to sending the last.
     pub seconds: f64,
-    /// CPU time of its thread, in the kernel's part of sending too.
+    /// CPU time of its thread, including the kernel's part of sending.
     pub cpu_ns: u64,
-    /// Times that the kernel refused a packet and was asked again.
+    /// Times that the kernel refused a packet and was retried.
     pub refused: u64,
     /// Each link, in the configuration's order.
     pub links: Vec<SourceReport>,
 }
 
 impl LinkEmulatorReport {
-    /// All links together.
+    /// The sum over all links.
     pub fn total(&self) -> SourceReport {
         SourceReport::total(&self.links)
     }

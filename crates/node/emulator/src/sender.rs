@@ -1,4 +1,4 @@
-//! The agent that sends: what is due goes out, tick by tick.
+//! The sending agent: sends what is due, tick by tick.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::report::EmulatorLive;
 
 /// What a sender sends: events of sources, or packets of links.
 pub(crate) trait Traffic: Send {
-    /// Makes and sends the next `due`, so long after the start. Returns how many events, or slices,
-    /// that ended.
+    /// Makes and sends the next `due`, that long after the start. Returns the number of completed
+    /// events, or slices.
     fn send(&mut self, due: u64, elapsed_ns: u64) -> u64;
 
-    /// Sends what has begun to its end; returns as [`Traffic::send`].
+    /// Sends the rest of what has begun; returns as [`Traffic::send`].
     fn finish(&mut self) -> u64;
 
-    /// What it is sent through.
+    /// Its outlet.
     fn outlet(&mut self) -> &mut Outlet;
 }
 

@@ -1,4 +1,4 @@
-//! An emulator on a thread of its own.
+//! An emulator on its own thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,14 +11,14 @@ use crate::{
     LinkEmulatorConfig, LinkEmulatorReport,
 };
 
-/// An emulator of sources or of links that sends from a thread of its own.
+/// An emulator of sources or of links that sends from its own thread.
 #[derive(Debug)]
 pub struct EmulatorThread<Report = EmulatorReport> {
     thread: JoinHandle<Result<Report, EmulatorError>>,
     observer: EmulatorObserver,
 }
 
-/// What an emulator's thread does; to be kept when the thread has ended, too.
+/// The state of an emulator's thread, which outlives the thread.
 #[derive(Clone, Debug, Default)]
 pub struct EmulatorObserver(Arc<Shared>);
 
@@ -31,10 +31,10 @@ struct Shared {
 }
 
 impl EmulatorThread {
-    /// Begins to send what sources send. The thread is named `emulate`.
+    /// Starts sending as sources. The thread is named `emulate`.
     ///
     /// # Errors
-    /// The configuration is wrong, or the system gives no thread.
+    /// The configuration is wrong, or the system refused a thread.
     pub fn start(config: EmulatorConfig) -> Result<Self, EmulatorError> {
         let emulator = Emulator::new(config)?;
         Self::spawn("emulate", move |stop, live| emulator.run(stop, live))
@@ -42,10 +42,10 @@ impl EmulatorThread {
 }
 
 impl EmulatorThread<LinkEmulatorReport> {
-    /// Begins to send what links send. The thread is named `emulate-links`.
+    /// Starts sending as links. The thread is named `emulate-links`.
     ///
     /// # Errors
-    /// The configuration is wrong, or the system gives no thread.
+    /// The configuration is wrong, or the system refused a thread.
     pub fn start_links(config: LinkEmulatorConfig) -> Result<Self, EmulatorError> {
         let emulator = LinkEmulator::new(config)?;
         Self::spawn("emulate-links", move |stop, live| emulator.run(stop, live))
@@ -67,7 +67,7 @@ impl<Report: Send + 'static> EmulatorThread<Report> {
         Ok(Self { thread: thread.map_err(EmulatorError::Thread)?, observer })
     }
 
-    /// What it does.
+    /// Its state.
     pub fn observer(&self) -> &EmulatorObserver {
         &self.observer
     }
@@ -80,7 +80,7 @@ impl<Report: Send + 'static> EmulatorThread<Report> {
     /// Stops it, if it has not ended, and waits for it.
     ///
     /// # Errors
-    /// Why it could not send; also that its thread panicked.
+    /// Why it could not send; also if its thread panicked.
     pub fn finish(self) -> Result<Report, EmulatorError> {
         self.stop();
         self.thread.join().unwrap_or(Err(EmulatorError::Panicked))
@@ -88,7 +88,7 @@ impl<Report: Send + 'static> EmulatorThread<Report> {
 }
 
 impl EmulatorObserver {
-    /// What it has sent so far.
+    /// The counts so far.
     pub fn live(&self) -> &EmulatorLive {
         &self.0.live
     }
@@ -98,13 +98,13 @@ impl EmulatorObserver {
         self.0.times.read()
     }
 
-    /// Whether it has sent all that it was to send, or failed.
+    /// Whether it has finished, or failed.
     pub fn ended(&self) -> bool {
         self.0.ended.load(Relaxed)
     }
 }
 
-/// Says that a thread has ended, also by a panic.
+/// Marks the end of a thread, even after a panic.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {

@@ -1,6 +1,6 @@
-//! Buffers that encoded columns wait in, used again by size.
+//! Buffers for encoded columns, reused by size.
 
-/// Free buffers, by the power of two of their capacity: a small column does not grow into the
+/// Free buffers, by the power of two of their capacity, so that a small column does not occupy the
 /// memory of a large one.
 #[derive(Debug)]
 pub struct Buffers {
@@ -17,12 +17,12 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// No buffers yet; at most so many bytes will be kept.
+    /// No buffers yet; at most that many bytes will be kept.
     pub fn new(free_bytes_max: usize) -> Self {
         Self { free: std::array::from_fn(|_| Vec::new()), free_bytes: 0, free_bytes_max }
     }
 
-    /// A buffer that holds so many bytes without growing. What stands in it means nothing.
+    /// A buffer that holds that many bytes without growing. Its contents are meaningless.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
         let class = class_of(bytes);
         match self.free[class].pop() {
@@ -34,10 +34,10 @@ impl Buffers {
         }
     }
 
-    /// Takes a buffer back, or lets it go where enough are free.
+    /// Takes a buffer back, or frees it if enough are kept.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
         let bytes = buffer.capacity();
-        // A buffer that somebody grew or shrank stands in no class.
+        // A buffer that was grown or shrunk fits no class.
         let fits = bytes.is_power_of_two() && bytes >= SMALLEST_BYTES;
         if fits && self.free_bytes + bytes <= self.free_bytes_max {
             self.free_bytes += bytes;

@@ -1,8 +1,7 @@
-//! The columns that wait for encode agents, and those that wait to be taken.
+//! The columns waiting for encode agents, and the encoded ones waiting to be taken.
 //!
-//! One owner puts columns in and takes results out, in the same order; the agents take the oldest
-//! columns first. Both sides meet under one lock, which an agent takes once for a batch of small
-//! columns.
+//! One owner submits columns and takes results, in the same order; the agents take the oldest
+//! columns first. Both use one lock, which an agent takes once for a batch of small columns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,16 +14,16 @@ use crate::buffers::Buffers;
 use crate::rule::{Ask, Level};
 use crate::work::{Column, Done, Stored, Worker};
 
-/// Raw bytes that an agent takes at a time, where columns are small.
+/// Raw bytes that an agent takes at a time if columns are small.
 const BATCH_BYTES: usize = 128 << 10;
 /// Columns that an agent takes at a time.
 const BATCH_COLUMNS: usize = 32;
 
-/// How large a pool is, and who wakes whom.
+/// The size of a pool, and its wakers.
 #[derive(Clone, Debug, Default)]
 pub struct PoolConfig {
-    /// Raw bytes of the columns that may be under way: put in, and not taken out yet. One column
-    /// may always be.
+    /// Raw bytes of the columns that may be in progress: submitted, and not taken yet. One column
+    /// is always allowed.
     pub bytes_max: usize,
     /// Wakes one of the encode agents.
     pub encoders: Waker,
@@ -32,11 +31,11 @@ pub struct PoolConfig {
     pub owner: Waker,
 }
 
-/// Columns that encode agents have under way.
+/// Columns that encode agents are processing.
 pub struct EncoderPool<C: Column> {
     shared: Arc<Shared<C>>,
     bytes_max: usize,
-    // Columns put in and not taken out, and their raw bytes.
+    // Columns submitted and not taken, and their raw bytes.
     under_way: usize,
     under_way_bytes: usize,
 }
@@ -65,10 +64,10 @@ struct State<C: Column> {
     first: u64,
     next: u64,
     buffers: Buffers,
-    /// The owner has found that the oldest column is not ready.
+    /// Set when the owner has found that the oldest column is not ready.
     owner_waits: bool,
     closed: bool,
-    /// An agent panicked: a defect, which the owner is told of by a panic.
+    /// An agent panicked: a defect, which makes the owner panic, too.
     failed: bool,
 }
 
@@ -106,34 +105,35 @@ impl<C: Column> EncoderPool<C> {
         Encode { shared: Arc::clone(&self.shared), worker, batch: Vec::new() }
     }
 
-    /// The pool goes on with these buffers, and returns those that it had.
+    /// Gives the pool these buffers, and returns its previous ones.
     pub fn exchange_buffers(&mut self, buffers: Buffers) -> Buffers {
         std::mem::replace(&mut self.shared.state.lock().buffers, buffers)
     }
 
-    /// Says which share of the CPUs is free, 0 to 1: what `auto` may spend on a better ratio.
+    /// Sets the free share of the CPUs, 0 to 1, which `auto` may spend on a better ratio.
     pub fn set_free_cpu_share(&self, share: f32) {
         self.shared.free_cpu_share.store(share.clamp(0.0, 1.0).to_bits(), Relaxed);
     }
 
-    /// Says how much compression there is time for now. Columns that wait for an agent get no more
-    /// than that, whatever they were put in with. At [`Level::None`] agents also stop compressing
-    /// the columns that they have begun: a slow codec can take longer than the memory lasts.
+    /// Sets the level of compression for which there is time. Columns that wait for an agent get no
+    /// more than that, whatever their level at submission. At [`Level::None`] agents also stop
+    /// compressing the columns that they have begun: a slow codec can take longer than the memory
+    /// lasts.
     pub fn set_level(&self, level: Level) {
         self.shared.level.store(level as u8, Relaxed);
     }
 
-    /// Whether a column of that many raw bytes may be put in now.
+    /// Whether a column of that many raw bytes may be submitted now.
     pub fn has_room(&self, raw_bytes: usize) -> bool {
         self.under_way == 0 || self.under_way_bytes.saturating_add(raw_bytes) <= self.bytes_max
     }
 
-    /// How many columns are under way.
+    /// The number of columns in progress.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Puts a column in. The caller asks for room first.
+    /// Submits a column. The caller checks for room first.
     pub fn put(&mut self, column: C, ask: Ask) {
         self.under_way += 1;
         self.under_way_bytes += column.raw_bytes();
@@ -166,14 +166,14 @@ impl<C: Column> EncoderPool<C> {
         Some(done)
     }
 
-    /// Takes the memory of a result back.
+    /// Takes back the memory of a result.
     pub fn give_back(&mut self, stored: Stored) {
         if let Stored::Encoded(bytes) = stored {
             self.give_back_buffer(bytes);
         }
     }
 
-    /// Takes back memory that a column was made in ([`Column::prepare`]).
+    /// Takes back memory in which a column was made ([`Column::prepare`]).
     pub fn give_back_buffer(&mut self, buffer: Vec<u8>) {
         self.shared.state.lock().buffers.give_back(buffer);
     }
@@ -219,7 +219,7 @@ impl<C: Column> Agent for Encode<C> {
             let mut state = shared.state.lock();
             let index = (number - state.first) as usize;
             state.results[index] = Some(done);
-            // Only the oldest one is waited for.
+            // The owner waits only for the oldest one.
             let owner_waits = index == 0 && std::mem::take(&mut state.owner_waits);
             drop(state);
             if owner_waits {
@@ -232,12 +232,12 @@ impl<C: Column> Agent for Encode<C> {
 }
 
 impl<C: Column> Encode<C> {
-    /// The memory that it encodes with, for another pool's agent.
+    /// Its working memory, for another pool's agent.
     pub fn into_worker(self) -> Worker {
         self.worker
     }
 
-    /// Takes some columns, if there are any; false when the pool is gone.
+    /// Takes some columns, if there are any; returns false if the pool is gone.
     fn take_batch(&mut self) -> bool {
         let mut state = self.shared.state.lock();
         let mut bytes = 0;
@@ -261,7 +261,7 @@ impl<C: Column> std::fmt::Debug for Encode<C> {
     }
 }
 
-/// Tells the owner of an agent that panics.
+/// Reports a panicking agent to the owner.
 struct Failure<'a, C: Column>(&'a Shared<C>);
 
 impl<C: Column> Drop for Failure<'_, C> {

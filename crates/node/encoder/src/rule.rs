@@ -1,4 +1,4 @@
-//! How a column is to be encoded.
+//! Rules for encoding a column.
 
 use std::sync::Arc;
 
@@ -6,32 +6,32 @@ use catchment_codec::{Auto, Coding, ColumnEncoder, Element};
 use catchment_frame::ColumnCoding;
 use parking_lot::Mutex;
 
-/// How one column is to be encoded.
+/// How to encode one column.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// What its bytes are.
+    /// The type of its elements.
     pub element: Element,
-    /// Which coding it gets.
+    /// The choice of its coding.
     pub rule: Rule,
-    /// How much of that is done.
+    /// The level to which this is applied.
     pub level: Level,
 }
 
-/// Which coding a column gets.
+/// The choice of a column's coding.
 #[derive(Clone, Debug)]
 pub enum Rule {
-    /// Always this one.
+    /// A fixed coding.
     Fixed(Coding),
-    /// The one that suits the data, which columns of one kind, frame after frame, find together.
+    /// The one that suits the data, chosen together by columns of one kind, frame after frame.
     Auto(AutoState),
 }
 
-/// What `auto` knows of one kind of columns. Clones are the same state.
+/// The state of `auto` for one kind of columns. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct AutoState(Arc<Mutex<Auto>>);
 
 impl Rule {
-    /// The rule for columns of such elements, with a state of its own.
+    /// The rule for columns of such elements, with its own state.
     pub fn of(coding: ColumnCoding, element: Element) -> Self {
         match coding {
             ColumnCoding::Fixed(coding) => Self::Fixed(coding),
@@ -42,19 +42,19 @@ impl Rule {
 }
 
 impl AutoState {
-    /// A state for columns of such elements, which has seen none.
+    /// A state for columns of such elements, before the first.
     pub fn new(element: Element) -> Self {
         Self(Arc::new(Mutex::new(Auto::new(element))))
     }
 
-    /// Has the next column tried anew.
+    /// Makes the next column try the codings again.
     pub fn begin_file(&self) {
         self.0.lock().begin_file();
     }
 }
 
-/// How much of the asked compression is done: less, where there is no time for it. The greater of
-/// two levels does less.
+/// How much of the configured compression is applied: less if there is no time for it. The greater
+/// of two levels compresses less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// As the rule says.
@@ -67,7 +67,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level of that number, as `level as u8` gives it.
+    /// The level with that number, as from `level as u8`.
     pub(crate) fn of(number: u8) -> Self {
         match number {
             0 => Self::AsAsked,
@@ -78,7 +78,7 @@ impl Level {
 }
 
 impl Ask {
-    /// All that a rule says, for a column of such elements.
+    /// The complete rule for a column of such elements.
     pub fn new(element: Element, rule: Rule) -> Self {
         Self { element, rule, level: Level::AsAsked }
     }
@@ -91,7 +91,7 @@ impl Ask {
         }
     }
 
-    /// The coding of a rule that names one; none where `auto` is to choose.
+    /// The coding of a rule that names one; none if `auto` chooses.
     pub fn fixed(&self) -> Coding {
         match &self.rule {
             Rule::Fixed(coding) => coding.for_element(self.element),
@@ -99,7 +99,7 @@ impl Ask {
         }
     }
 
-    /// Whether nothing can come out but the raw bytes, so that they need not be gathered.
+    /// Whether the result can only be the raw bytes, so that they need not be gathered.
     pub(crate) fn is_raw(&self) -> bool {
         let auto_stays_raw = || match &self.rule {
             Rule::Fixed(_) => false,
@@ -108,7 +108,7 @@ impl Ask {
         self.level == Level::None || !self.compresses() || auto_stays_raw()
     }
 
-    /// The coding for these bytes, and whether it is less than was asked for.
+    /// The coding for these bytes, and whether it is less than configured.
     pub(crate) fn coding(
         &self,
         encoder: &mut ColumnEncoder,
@@ -117,7 +117,7 @@ impl Ask {
     ) -> (Coding, bool) {
         let asked = match &self.rule {
             Rule::Fixed(coding) => coding.for_element(self.element),
-            // What it would be is not found out for columns that stay raw.
+            // Columns that stay raw do not determine what it would be.
             Rule::Auto(_) if self.level == Level::None => return (Coding::None, true),
             Rule::Auto(state) => state.0.lock().choose(encoder, raw, free_cpu_share),
         };

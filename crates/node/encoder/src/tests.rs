@@ -8,7 +8,7 @@ use crate::{
     Ask, Coding, Column, Done, Element, Encode, EncoderPool, Level, PoolConfig, Rule, Stored,
 };
 
-/// A column in pieces that adds its bytes up while they are encoded.
+/// A column in pieces that sums its bytes while they are encoded.
 struct Pieces(Vec<Vec<u8>>);
 
 impl Column for Pieces {
@@ -35,7 +35,7 @@ fn ask(coding: Coding, level: Level) -> Ask {
     Ask { element: Element::U8, rule: Rule::Fixed(coding), level }
 }
 
-/// A pool and its agents, which take turns.
+/// A pool and its agents, which run in turn.
 struct Rig<C: Column> {
     pool: EncoderPool<C>,
     encoders: Vec<Encode<C>>,
@@ -48,7 +48,7 @@ impl<C: Column> Rig<C> {
         Self { encoders: (0..encoders).map(|_| pool.encoder()).collect(), pool, turn: 0 }
     }
 
-    /// The oldest column, when it is encoded.
+    /// The oldest column, once it is encoded.
     fn take(&mut self) -> Option<Done<C>> {
         while self.pool.under_way() > 0 {
             if let Some(done) = self.pool.take() {
@@ -60,7 +60,7 @@ impl<C: Column> Rig<C> {
         None
     }
 
-    /// Has columns encoded, as many at a time as there is room for.
+    /// Encodes columns, as many at a time as there is room for.
     fn encode_all(
         &mut self,
         columns: impl Iterator<Item = (C, Ask)>,
@@ -178,11 +178,11 @@ fn columns_that_wait_get_no_more_than_the_present_level() {
     }
     let cheaper = ZSTD_19.cheaper(Element::U8);
     assert!(cheaper != ZSTD_19 && cheaper != Coding::None);
-    // The last was put in when there was no time.
+    // The last was submitted when there was no time.
     assert_eq!(codings, [ZSTD_19, cheaper, Coding::None, Coding::None]);
 }
 
-/// A column that waits, once it has been begun, until its owner has gone on.
+/// A column that waits, once it has been begun, until its owner has continued.
 struct Begun(Vec<u8>, Arc<Barrier>);
 
 impl Column for Begun {

@@ -5,46 +5,46 @@ use catchment_frame::{BlockChecksums, BlockDigest};
 
 use crate::rule::Ask;
 
-/// Raw bytes that are looked at and gathered while they are in the cache.
+/// Raw bytes that are examined and gathered while they are in the cache.
 const PART_BYTES: usize = 64 << 10;
 
 /// The raw bytes of one column.
 pub trait Column: Send {
-    /// What [`Column::look`] finds.
+    /// The result of [`Column::look`].
     type Seen: Default + Send;
 
-    /// Gets the raw bytes ready, where they are made only when they are needed; `buffer` gives
-    /// memory for them, in which anything may stand. Nothing else is called before. False where
-    /// they cannot be made: then nothing is encoded, and the column knows why.
+    /// Prepares the raw bytes, if they are only made when needed; `buffer` supplies memory for
+    /// them, with arbitrary contents. It is called before all other methods. Returns false if they
+    /// cannot be made: then nothing is encoded, and the column keeps the reason.
     fn prepare(&mut self, _buffer: &mut dyn FnMut(usize) -> Vec<u8>) -> bool {
         true
     }
 
-    /// The column as it is stored, where it is encoded already; its raw bytes are not asked for.
+    /// The stored form of a column that is already encoded; its raw bytes are then not requested.
     fn stored(&self) -> Option<StoredBytes<'_>> {
         None
     }
 
-    /// How many raw bytes there are.
+    /// The number of raw bytes.
     fn raw_bytes(&self) -> usize;
 
     /// The raw bytes, piece by piece: together exactly [`Column::raw_bytes`].
     fn piece(&self, index: usize) -> Option<&[u8]>;
 
-    /// Whether [`Column::look`] wants to see the bytes.
+    /// Whether [`Column::look`] needs the bytes.
     fn looks(&self) -> bool {
         false
     }
 
-    /// Sees every raw byte once, in order, in parts of at most 64 KiB, which divide a
-    /// [`Column::piece`] at multiples of 16 bytes only.
+    /// Receives every raw byte once, in order, in parts of at most 64 KiB, which split a
+    /// [`Column::piece`] only at multiples of 16 bytes.
     fn look(&self, _seen: &mut Self::Seen, _bytes: &[u8]) {}
 }
 
 /// The bytes of a column that was encoded before.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredBytes<'a> {
-    /// How.
+    /// Its codec.
     pub codec: Codec,
     /// Bytes as decoded.
     pub raw_bytes: u64,
@@ -64,18 +64,18 @@ impl Column for Vec<u8> {
     }
 }
 
-/// A column that was encoded.
+/// An encoded column.
 #[derive(Debug)]
 pub struct Done<C: Column> {
-    /// The column, as it came.
+    /// The submitted column.
     pub column: C,
-    /// What it saw of itself.
+    /// The result of examining its own bytes.
     pub seen: C::Seen,
     /// The codec of the stored bytes.
     pub codec: Codec,
-    /// The coding that was tried: where the data do not compress, the codec is none all the same.
+    /// The coding that was tried: if the data do not compress, the codec is none nevertheless.
     pub coding: Coding,
-    /// Whether that coding was less than the rule asked for.
+    /// Whether that coding was less than the rule requested.
     pub lowered: bool,
     /// Checksums of the stored bytes.
     pub checksums: BlockChecksums,
@@ -86,16 +86,16 @@ pub struct Done<C: Column> {
 /// Where a column's stored bytes are.
 #[derive(Debug)]
 pub enum Stored {
-    /// They are the column's own: its raw bytes, or what it was stored as before.
+    /// In the column: its raw bytes, or its existing stored form.
     Column,
-    /// In a buffer of the pool's.
+    /// In a buffer of the pool.
     Encoded(Vec<u8>),
     /// Nowhere: the column could not be made.
     Failed,
 }
 
 impl<C: Column> Done<C> {
-    /// How many bytes are stored.
+    /// The number of stored bytes.
     pub fn stored_bytes(&self) -> usize {
         match &self.stored {
             Stored::Column => match self.column.stored() {
@@ -120,7 +120,7 @@ impl<C: Column> Done<C> {
     }
 }
 
-/// What one thread encodes with: memory that is worth keeping from one pool to the next.
+/// One thread's working memory for encoding, worth keeping from one pool to the next.
 pub struct Worker {
     encoder: ColumnEncoder,
     gathered: Vec<u8>,
@@ -144,7 +144,7 @@ impl Worker {
         Self { encoder: ColumnEncoder::new(), gathered: Vec::new() }
     }
 
-    /// Encodes a column. `buffer` gives memory for the result. When `go_on` returns false, the
+    /// Encodes a column. `buffer` supplies memory for the result. When `go_on` returns false, the
     /// column is stored as it is.
     pub(crate) fn encode<C: Column>(
         &mut self,
@@ -191,7 +191,7 @@ impl Worker {
         Done { column, seen, codec, coding, lowered, checksums, stored }
     }
 
-    /// Shows the column its bytes, and brings them into one piece unless they are.
+    /// Shows the column its bytes, and joins them into one piece unless they are.
     fn gather<C: Column>(&mut self, column: &C, seen: &mut C::Seen) {
         let (looks, is_whole) = (column.looks(), whole(column).is_some());
         self.gathered.clear();
@@ -224,12 +224,12 @@ fn look_only<C: Column>(column: &C, seen: &mut C::Seen) -> BlockChecksums {
     digest.finish()
 }
 
-/// The raw bytes, where they are one piece.
+/// The raw bytes, if they are one piece.
 fn whole<C: Column>(column: &C) -> Option<&[u8]> {
     column.piece(0).filter(|_| column.piece(1).is_none())
 }
 
-/// The raw bytes in parts that stay in the cache.
+/// The raw bytes in parts that fit into the cache.
 fn parts<C: Column>(column: &C) -> impl Iterator<Item = &[u8]> {
     let pieces = (0..).map_while(|index| column.piece(index));
     pieces.flat_map(|piece| piece.chunks(PART_BYTES))

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Sums of random numbers around a pedestal, as an ADC gives them.
+/// Sums of random numbers around a pedestal, as from an ADC.
 fn adc(count: usize, spread: u64, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -100,13 +100,13 @@ fn noise(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Normal, sigma 1, near enough.
+/// Normal, approximately sigma 1.
 fn normals(seed: u64) -> impl FnMut() -> f64 {
     let mut next = noise(seed);
     move || (0..12).map(|_| (next() >> 11) as f64 / (1_u64 << 53) as f64).sum::<f64>() - 6.0
 }
 
-/// 1 MiB of each kind of data that detectors give.
+/// 1 MiB of each kind of detector data.
 fn kinds() -> Vec<(&'static str, Element, Vec<u8>)> {
     const BYTES: usize = 1 << 20;
     let mut normal = normals(5);
@@ -167,8 +167,8 @@ fn choices_come_near_the_best_where_cpu_is_free() {
     for (name, element, raw) in kinds() {
         let (coding, chosen, (best, best_bytes)) = choice(element, &raw, 1.0);
         println!("{name}: {coding} {chosen}, best {best} {best_bytes}");
-        // What the best saves beyond it is less than 8 s of CPU per GB may cost, which is what the
-        // best takes, pcodec: 8 % of what came in.
+        // What the best saves beyond this is worth less than the 8 s of CPU per GB that pcodec, the
+        // best, takes: 8 % of the input.
         assert!(
             chosen <= best_bytes + raw.len() * 8 / 100,
             "{name}: {coding} makes {chosen} bytes, {best} {best_bytes}"
@@ -199,7 +199,7 @@ fn rings_in_the_middle_of_an_image_are_seen() {
 
 #[test]
 fn pcodec_is_taken_where_it_saves_much_and_cpu_is_plentiful_only() {
-    // Decimal fractions in doubles: only pcodec sees that they are multiples of 0.01.
+    // Decimal fractions in doubles: only pcodec recognises multiples of 0.01.
     let mut normal = normals(8);
     let raw: Vec<u8> = (0..1 << 17)
         .flat_map(|_| ((2_000.0 + 300.0 * normal()).round() * 0.01).to_le_bytes())
@@ -223,7 +223,7 @@ fn a_first_column_that_is_unlike_the_rest_does_not_decide_for_long() {
 
 #[test]
 fn data_that_step_with_the_blocks_of_for_get_it() {
-    // 64 channels of a board, 1,024 samples of each, around pedestals of their own.
+    // 64 channels of a board, 1,024 samples of each, around individual pedestals.
     let mut normal = normals(9);
     let adc = (0..1 << 19).flat_map(|i| {
         let pedestal = 500.0 + 37.0 * f64::from(i / 1_024 % 64);

@@ -30,7 +30,7 @@ fn bytes_of<T: Word>(words: &[T], bytes: &mut [u8]) {
     }
 }
 
-/// Encodes a block into `out`, which holds the most that it can take, and says how much it took.
+/// Encodes a block into `out`, which has room for the longest block, and returns its length.
 #[inline(always)]
 pub fn encode_block<T: Word>(raw: &[u8], flip: T, out: &mut [u8]) -> usize {
     let mut words = [T::default(); BLOCK];
@@ -52,7 +52,7 @@ pub fn encode_block<T: Word>(raw: &[u8], flip: T, out: &mut [u8]) -> usize {
                 *small = word.minus(middle).zigzag();
             }
             let width = best_width(&small, None);
-            // What zigzag words of that width reach lies evenly around the middle.
+            // The range of zigzag words of that width is symmetric around the middle.
             let half = if width.bits == 0 { 0 } else { 1 << (width.bits - 1) };
             let reference = middle.minus(T::low(half));
             for (small, word) in small.iter_mut().zip(&words) {
@@ -114,7 +114,7 @@ fn put_exceptions<T: Word>(small: &[T; BLOCK], bits: u32, count: usize, out: &mu
     }
 }
 
-/// Decodes the block at the beginning of `stored` into 1,024 words' bytes and says how long it was.
+/// Decodes the block at the beginning of `stored` into 1,024 words' bytes and returns its length.
 #[inline(always)]
 pub fn decode_block<T: Word>(stored: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
     let header = Header::<T>::read(stored)?;
@@ -160,17 +160,17 @@ pub fn patch<T: Word>(
     Ok(())
 }
 
-/// A block's header, checked against the bytes that there are.
+/// A block's header, checked against the available bytes.
 pub struct Header<T> {
     /// Bits of a packed word.
     pub width: u32,
     /// Frame of reference or delta.
     pub mode: u8,
-    /// How many words are exceptions.
+    /// The number of exceptions.
     pub exceptions: usize,
-    /// What words are above; a delta's first word.
+    /// The reference of the words; for a delta, its first word.
     pub reference: T,
-    /// What a delta's differences are above.
+    /// The reference of a delta's differences.
     pub slope: T,
     /// Bytes of the header.
     pub bytes: usize,

@@ -1,26 +1,26 @@
-//! What a block is packed as: which reference, which width.
+//! The choice of reference and width for a block.
 
 use super::lanes::BLOCK;
 use super::word::Word;
 
 /// Bytes of a block's header before its reference.
 pub const BLOCK_HEADER_BYTES: usize = 4;
-/// Words that are looked at to choose between the ways: eight runs of sixteen.
+/// Words sampled to choose between the ways: eight runs of sixteen.
 const SAMPLE: usize = 128;
 const RUN: usize = 16;
 
-/// How words become small.
+/// Ways to make words small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way<T> {
     /// Less the block's smallest.
     Floor(T),
     /// As a distance from a middle, in either direction.
     Middle(T),
-    /// As differences from the word before, less a slope.
+    /// As differences from the previous word, less a slope.
     Delta(T),
 }
 
-/// The way that packs a sample of the block best. `flip` is the top bit where elements are signed.
+/// The way that packs a sample of the block best. `flip` is the top bit if elements are signed.
 #[inline(always)]
 pub fn choose<T: Word>(words: &[T; BLOCK], flip: T) -> Way<T> {
     let (mut low, mut high) = (words[0] ^ flip, words[0] ^ flip);
@@ -60,7 +60,8 @@ pub fn choose<T: Word>(words: &[T; BLOCK], flip: T) -> Way<T> {
 /// The mean of the words' distances above `floor`, rounded down.
 #[inline(always)]
 fn mean_above<T: Word>(words: &[T; BLOCK], floor: T) -> T {
-    // Sums of 1,024 words of 54 bits fit into 64; longer ones lose bits that no mean needs.
+    // Sums of 1,024 words of 54 bits fit into 64; longer ones lose bits that the mean does not
+    // need.
     let drop = if T::BITS > 32 { 10 } else { 0 };
     let mut sums = [0u64; 8];
     for run in words.as_chunks::<8>().0 {
@@ -71,7 +72,7 @@ fn mean_above<T: Word>(words: &[T; BLOCK], floor: T) -> T {
     T::low(sums.iter().sum::<u64>() >> (10 - drop))
 }
 
-/// A width, and the bytes that packed words and exceptions take with it.
+/// A width, and the total bytes of packed words and exceptions at that width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width {
     /// Bits of a packed word.
@@ -82,7 +83,7 @@ pub struct Width {
     pub cost: usize,
 }
 
-/// The width at which packing words takes least, walking from where a sample was best.
+/// The width at which packed words take the least space, walking from the best one for a sample.
 #[inline(always)]
 pub fn best_width<T: Word, const N: usize>(words: &[T; N], start: Option<u32>) -> Width {
     let mut all = T::default();

@@ -1,9 +1,9 @@
 //! Bit-packing of 1,024 words in the layout of FastLanes, at a width that is known at run time.
 //!
 //! The rows of a block are runs of [`FastLanes::LANES`] neighbours; packed word `k` of a lane holds
-//! bits `k * BITS` and on of the lane's words, one after the other. The loops go over a row's
-//! lanes, which the compiler turns into vectors of whatever width it may use. The crate `fastlanes`
-//! has the same layout with a function per width; the tests hold ours to it.
+//! bits `k * BITS` and following of the lane's words, one after another. The loops go over a row's
+//! lanes, which the compiler turns into vectors of the available width. The crate `fastlanes` has
+//! the same layout with a function per width; the tests compare ours with it.
 
 use fastlanes::FL_ORDER;
 

@@ -21,20 +21,20 @@ use crate::error::CodecError;
 pub(crate) const HEADER_BYTES: usize = 16;
 const VERSION: u8 = 1;
 
-/// The most bytes that so many raw ones can take.
+/// The most bytes that this many raw ones can take.
 pub(crate) fn encoded_bytes_max(raw_bytes: usize) -> usize {
     // The shortest block of 8-bit elements has the largest share of headers.
     let blocks = raw_bytes / BLOCK + 1;
     HEADER_BYTES + raw_bytes + blocks * (BLOCK_HEADER_BYTES + 16) + 16
 }
 
-/// The most raw bytes that can come out of so many stored ones.
+/// The most raw bytes that can come from this many stored ones.
 pub(crate) fn raw_bytes_max(stored_bytes: u64) -> u64 {
     // A block of 1,024 equal elements of 8 bytes takes 12 bytes.
     stored_bytes.saturating_mul((8 * BLOCK as u64).div_ceil(12))
 }
 
-/// Encodes elements of 1, 2, 4 or 8 bytes and says how many bytes they took. `out` holds
+/// Encodes elements of 1, 2, 4 or 8 bytes and returns the encoded length. `out` has room for
 /// [`encoded_bytes_max`].
 pub(crate) fn encode(cpu: Cpu, size: usize, signed: bool, raw: &[u8], out: &mut [u8]) -> usize {
     out[..HEADER_BYTES].fill(0);
@@ -51,7 +51,7 @@ pub(crate) fn encode(cpu: Cpu, size: usize, signed: bool, raw: &[u8], out: &mut 
         }
 }
 
-/// The raw size that an encoded column says it has.
+/// The raw size stated in an encoded column.
 pub(crate) fn raw_bytes_of(stored: &[u8]) -> Result<u64, CodecError> {
     let field = |field, expected, got| Err(CodecError::Field { field, expected, got });
     if stored.len() < HEADER_BYTES {
@@ -84,7 +84,7 @@ pub(crate) fn decode(cpu: Cpu, stored: &[u8], out: &mut [u8]) -> Result<(), Code
     }
 }
 
-/// The same code, compiled for what the processor has.
+/// The same code, compiled for the processor's instruction set.
 macro_rules! compiled_for {
     ($name:ident, $inner:ident, ($($arg:ident: $T:ty),*) -> $R:ty) => {
         fn $name<T: Word>(cpu: Cpu, $($arg: $T),*) -> $R {
@@ -99,7 +99,7 @@ macro_rules! compiled_for {
                     $inner::<T>($($arg),*)
                 }
                 match cpu {
-                    // SAFETY: this value is only made where the processor has these.
+                    // SAFETY: this value is only made if the processor has these.
                     Cpu::Avx512 | Cpu::Gfni => return unsafe { avx512::<T>($($arg),*) },
                     // SAFETY: as above.
                     Cpu::Avx2 => return unsafe { avx2::<T>($($arg),*) },
@@ -147,7 +147,7 @@ fn decode_blocks<T: Word>(stored: &[u8], out: &mut [u8]) -> Result<(), CodecErro
 mod tests {
     use super::*;
 
-    /// A block of each sort: a pedestal with noise and spikes, a slope, one value, full width.
+    /// A block of each kind: a pedestal with noise and spikes, a slope, one value, full width.
     fn sorts(size: usize, count: usize) -> Vec<u8> {
         let mut state = 5u64;
         let mut raw = Vec::new();

@@ -21,8 +21,8 @@ plain!(u16);
 #[cfg(not(target_arch = "x86_64"))]
 plain!(u32);
 
-/// A register's words are summed by shifting and adding; only one addition per register waits for
-/// the register before.
+/// A register's words are summed by shifting and adding; only one addition per register depends on
+/// the previous register.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn u16(words: &mut [u16; 1024], before: u16) {

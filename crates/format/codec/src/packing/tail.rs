@@ -1,5 +1,5 @@
-//! What is left behind the last whole block: fewer than 1,024 elements, packed one behind the
-//! other, and the bytes of an element that is not whole.
+//! The rest after the last whole block: fewer than 1,024 elements, packed one after another, and
+//! the bytes of a partial element.
 
 use super::block::{DELTA, FRAME_OF_REFERENCE, Header, patch, words_of};
 use super::choose::{BLOCK_HEADER_BYTES, exception_bytes};
@@ -7,7 +7,7 @@ use super::lanes::BLOCK;
 use super::word::Word;
 use crate::error::CodecError;
 
-/// Encodes the tail, without exceptions, and says how many bytes it took.
+/// Encodes the tail, without exceptions, and returns its length.
 pub fn encode_tail<T: Word>(raw: &[u8], flip: T, out: &mut [u8]) -> usize {
     let count = raw.len() / T::BYTES;
     let rest = &raw[count * T::BYTES..];
@@ -43,7 +43,7 @@ pub fn encode_tail<T: Word>(raw: &[u8], flip: T, out: &mut [u8]) -> usize {
     at + rest.len()
 }
 
-/// Packs words one behind the other, the lowest bit first.
+/// Packs words one after another, the lowest bit first.
 fn pack_plain(width: u32, words: impl Iterator<Item = u64>, out: &mut [u8]) -> usize {
     let (mut bits, mut held, mut at) = (0u128, 0, 0);
     for word in words {
@@ -63,7 +63,7 @@ fn pack_plain(width: u32, words: impl Iterator<Item = u64>, out: &mut [u8]) -> u
     at
 }
 
-/// Decodes the tail and says how many bytes it was.
+/// Decodes the tail and returns its length.
 pub fn decode_tail<T: Word>(stored: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
     let count = out.len() / T::BYTES;
     let (out, rest) = out.split_at_mut(count * T::BYTES);

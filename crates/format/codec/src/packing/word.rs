@@ -1,11 +1,11 @@
-//! Unsigned integers of 8 to 64 bits, as the packing sees elements.
+//! Unsigned integers of 8 to 64 bits, as which the packing treats elements.
 
 use std::fmt::Debug;
 use std::ops::{BitAnd, BitOr, BitOrAssign, BitXor, Not, Shl, Shr};
 
 use fastlanes::FastLanes;
 
-/// An unsigned integer. Signed elements are taken as the unsigned ones of the same bits.
+/// An unsigned integer. Signed elements are treated as unsigned ones with the same bits.
 pub trait Word:
     FastLanes
     + Copy
@@ -24,7 +24,7 @@ pub trait Word:
     const BITS: u32;
     /// Its bytes.
     const BYTES: usize = Self::BITS as usize / 8;
-    /// The highest bit alone.
+    /// Only the highest bit.
     const TOP: Self;
 
     /// From the low bits.
@@ -41,11 +41,11 @@ pub trait Word:
     fn zigzag(self) -> Self;
     /// The inverse of zigzag.
     fn unzigzag(self) -> Self;
-    /// How many bits hold it.
+    /// How many bits it needs.
     fn length(self) -> u32;
-    /// From little-endian bytes, exactly as many as it has.
+    /// From little-endian bytes, exactly its own length.
     fn read(bytes: &[u8]) -> Self;
-    /// To little-endian bytes, exactly as many as it has.
+    /// To little-endian bytes, exactly its own length.
     fn write(self, bytes: &mut [u8]);
     /// Each word becomes the sum of itself and all before it, and of `before`.
     fn sum_up(words: &mut [Self; 1024], before: Self);
