@@ -1,8 +1,8 @@
-//! Checksums by block: what makes a part of a column worth reading.
+//! Checksums by block, which make it worthwhile to read a part of a column.
 //!
-//! The checksum in a column's entry covers all of its stored bytes. Behind a large column stands a
-//! table with the checksum of each block of them, so that a reader of some rows checks the blocks
-//! that hold them instead of the whole column:
+//! The checksum in a column's entry covers all of its stored bytes. A large column is followed by a
+//! table with the checksum of each block of them, so a reader of some rows checks only the blocks
+//! that contain them, not the whole column:
 //!
 //! ```text
 //!  offset                   offset + stored_bytes    T: the next multiple of 64
@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The last checksum covers the entry's crc32c (u32) and stored_bytes (u64) before the table's
-//! values: data and table that a recycled extent held before fit each other, but not the entry.
+//! values: data and table left from earlier use of a recycled extent match each other, but not the
+//! entry.
 //!
 //! A table is at most 129,028 bytes, for 0x7E000000 stored bytes.
 
@@ -22,23 +23,23 @@ use crate::COLUMN_ALIGN_BYTES;
 use crate::bytes::{align_up, u32_at};
 use crate::checksum::{Crc32c, combined};
 
-/// Bit of a column's flags: a table of checksums by block stands behind the column.
+/// Bit of a column's flags: the column is followed by a table of checksums by block.
 pub const BLOCK_CHECKSUMS: u32 = 1;
-/// Stored bytes that one checksum covers, and the most that a column without a table has.
+/// Stored bytes covered by one checksum, and the most that a column without a table has.
 pub const CHECKED_BLOCK_BYTES: u64 = 64 << 10;
 
-/// Bytes of a frame that a column of so many stored bytes takes, its table and padding included.
+/// Bytes of a frame taken by a column with that many stored bytes, including its table and padding.
 pub fn stored_space(stored_bytes: u64) -> u64 {
     let behind = align_up(stored_bytes, COLUMN_ALIGN_BYTES);
     align_up(behind + table_bytes(stored_bytes), COLUMN_ALIGN_BYTES)
 }
 
-/// The flags of a column of so many stored bytes, as writers set them.
+/// The flags that writers set for a column with that many stored bytes.
 pub fn column_flags(stored_bytes: u64) -> u32 {
     if table_bytes(stored_bytes) > 0 { BLOCK_CHECKSUMS } else { 0 }
 }
 
-/// Length of the table behind so many stored bytes; 0 for those that have none.
+/// Length of the table for that many stored bytes; 0 for a column that has none.
 pub(crate) fn table_bytes(stored_bytes: u64) -> u64 {
     if stored_bytes <= CHECKED_BLOCK_BYTES {
         return 0;
@@ -55,24 +56,24 @@ pub struct BlockChecksums {
 }
 
 impl BlockChecksums {
-    /// Those of these bytes.
+    /// The checksums of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         let mut digest = BlockDigest::default();
         digest.update(bytes);
         digest.finish()
     }
 
-    /// How many bytes they are of.
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The checksum of all bytes, which a column's entry has.
+    /// The checksum of all bytes, for the column's entry.
     pub fn crc32c(&self) -> u32 {
         self.crc32c
     }
 
-    /// Appends the table that stands behind the column: nothing if the column is short.
+    /// Appends the table that follows the column: nothing if the column is short.
     pub fn encode_table(&self, table: &mut Vec<u8>) {
         if self.bytes <= CHECKED_BLOCK_BYTES {
             return;
@@ -84,18 +85,18 @@ impl BlockChecksums {
     }
 }
 
-/// Computes the checksums of stored bytes that come in parts.
+/// Computes the checksums of stored bytes that arrive in parts.
 #[derive(Clone, Debug, Default)]
 pub struct BlockDigest {
-    /// Of the blocks that are whole.
+    /// Of the complete blocks.
     whole: BlockChecksums,
-    /// Of the block that is not.
+    /// Of the incomplete block.
     block: Crc32c,
     block_bytes: u64,
 }
 
 impl BlockDigest {
-    /// Takes the next bytes in.
+    /// Adds the next bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = (CHECKED_BLOCK_BYTES - self.block_bytes) as usize;
@@ -117,7 +118,7 @@ impl BlockDigest {
         self.block_bytes = 0;
     }
 
-    /// The checksums of all bytes, which are then forgotten.
+    /// Returns and clears the checksums of all bytes.
     pub fn finish(&mut self) -> BlockChecksums {
         if self.block_bytes > 0 {
             self.end_block();
@@ -126,7 +127,7 @@ impl BlockDigest {
     }
 }
 
-/// The checksum of a table's values, with what the column's entry says.
+/// The checksum over a table's values and the column's entry.
 fn table_crc(column_crc32c: u32, stored_bytes: u64, values: &[u8]) -> u32 {
     let mut crc = Crc32c::new();
     crc.update(&column_crc32c.to_le_bytes());
@@ -135,8 +136,8 @@ fn table_crc(column_crc32c: u32, stored_bytes: u64, values: &[u8]) -> u32 {
     crc.finish()
 }
 
-/// The checksums of a column's blocks, as its table says; its own, as if it were one block, where
-/// there is no table.
+/// The checksums of a column's blocks, from its table; if it has no table, its own, as if it were
+/// one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocks {
     checksums: Vec<u32>,
@@ -146,13 +147,13 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// One block, checked by the checksum of the entry.
+    /// One block, checked by the checksum in the entry.
     pub fn whole(crc32c: u32, stored_bytes: u64) -> Self {
         Self { checksums: vec![crc32c], block_bytes: stored_bytes.max(1), stored_bytes }
     }
 
-    /// Those of a table that was read; none if it is not that of an entry with this checksum and so
-    /// many stored bytes, or if its values do not add up to that checksum.
+    /// From a table that was read; none if it does not belong to an entry with this checksum and
+    /// that many stored bytes, or if its values do not combine to that checksum.
     pub fn decode(crc32c: u32, stored_bytes: u64, table: &[u8]) -> Option<Self> {
         if table.len() as u64 != table_bytes(stored_bytes) || table.is_empty() {
             return None;
@@ -163,12 +164,12 @@ impl Blocks {
         }
         let checksums: Vec<u32> = values.chunks_exact(4).map(|value| u32_at(value, 0)).collect();
         let blocks = Self { checksums, block_bytes: CHECKED_BLOCK_BYTES, stored_bytes };
-        // A writer can seal wrong values: `verify`, which checks the whole column, would call
-        // intact what no reader of a part can read.
+        // A writer can seal wrong values: `verify`, which checks the whole column, would accept a
+        // column that no reader of a part can read.
         (blocks.combined() == crc32c).then_some(blocks)
     }
 
-    /// The checksum of all bytes, as those of the blocks say.
+    /// The checksum of all bytes, combined from the blocks.
     fn combined(&self) -> u32 {
         self.checksums.iter().enumerate().fold(0, |crc, (block, &behind)| {
             let Range { start, end } = self.bytes_of(&(block..block + 1));
@@ -176,12 +177,12 @@ impl Blocks {
         })
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     pub fn count(&self) -> usize {
         self.checksums.len()
     }
 
-    /// The blocks that hold these of the stored bytes.
+    /// The blocks that contain these stored bytes.
     pub fn holding(&self, bytes: &Range<u64>) -> Range<usize> {
         if bytes.is_empty() {
             return 0..0;
@@ -202,32 +203,32 @@ impl Blocks {
     }
 }
 
-/// Blocks that are being checked.
+/// Blocks being checked.
 #[derive(Debug)]
 pub struct BlockCheck<'a> {
     blocks: &'a Blocks,
-    /// The block that comes, and those behind.
+    /// The next block and those after it.
     next: Range<usize>,
     crc: Crc32c,
     crc_bytes: u64,
 }
 
-/// A block that is not as it was written.
+/// A block that is damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadBlock {
-    /// Which of the column's stored bytes it is.
+    /// Its range of the column's stored bytes.
     pub bytes: Range<u64>,
-    /// The checksum that it should have.
+    /// The expected checksum.
     pub expected: u32,
-    /// The one that it has.
+    /// The actual checksum.
     pub got: u32,
 }
 
 impl BlockCheck<'_> {
-    /// Takes the next bytes in; those behind the last block are not looked at.
+    /// Adds the next bytes; those after the last block are ignored.
     ///
     /// # Errors
-    /// A block whose last byte came and whose checksum is wrong.
+    /// A block whose last byte has arrived and whose checksum is wrong.
     pub fn update(&mut self, mut bytes: &[u8]) -> Result<(), BadBlock> {
         while !self.next.is_empty() && !bytes.is_empty() {
             let range = self.blocks.bytes_of(&(self.next.start..self.next.start + 1));
@@ -249,7 +250,7 @@ impl BlockCheck<'_> {
         Ok(())
     }
 
-    /// Whether all blocks were checked.
+    /// Whether all blocks have been checked.
     pub fn is_over(&self) -> bool {
         self.next.is_empty()
     }
@@ -335,7 +336,7 @@ mod tests {
         let (good, mut table) = (entry(&stored), Vec::new());
         BlockChecksums::of(&stored).encode_table(&mut table);
         assert_eq!(decode(&good, &table).expect("fits").count(), 4);
-        // Data and table of another column fit each other, and not the entry.
+        // Data and table of another column match each other, but not the entry.
         assert!(decode(&ColumnEntry { crc32c: 1, ..good }, &table).is_none());
         let longer = ColumnEntry { stored_bytes: 200_001, ..good };
         assert!(decode(&longer, &table).is_none());

@@ -1,4 +1,4 @@
-//! One channel: a column of the schema, by the words of channels.
+//! One channel: a column of the schema, described as a channel.
 
 use catchment_model::{SampleRate, TimeScale};
 
@@ -18,13 +18,14 @@ pub struct ChannelInfo {
     pub shape: Vec<u64>,
     /// Samples per second.
     pub rate: SampleRate,
-    /// What its times and sample numbers count from; the same for all channels of a file.
+    /// The epoch from which its times and sample numbers count; the same for all channels of a
+    /// file.
     pub time_scale: TimeScale,
     /// The unit of its values.
     pub unit: String,
-    /// A value is `raw * scale + offset`; `None`: 1.
+    /// A value is `raw * scale + offset`; `None` means 1.
     pub scale: Option<f64>,
-    /// See `scale`; `None`: 0.
+    /// See `scale`; `None` means 0.
     pub offset: Option<f64>,
     /// The source (link) that delivers it.
     pub source: Option<u32>,
@@ -48,13 +49,13 @@ impl ChannelInfo {
         }
     }
 
-    /// Bytes of one sample. The schema was checked: they fit into 64 bits.
+    /// Bytes of one sample. The schema has been checked: they fit into 64 bits.
     pub fn sample_bytes(&self) -> u64 {
         let elements = self.shape.iter().fold(1u64, |product, &n| product.saturating_mul(n));
         elements.saturating_mul(self.dtype.bits().unwrap_or(0) / 8)
     }
 
-    /// The channel that a column is, if it is one.
+    /// The channel that a column describes, if it is one.
     pub fn of(column: &ColumnInfo) -> Option<Self> {
         if column.kind != ColumnKind::Channel {
             return None;
@@ -73,7 +74,7 @@ impl ChannelInfo {
         })
     }
 
-    /// As it stands in the schema.
+    /// Its column in the schema.
     pub(crate) fn column(self) -> ColumnInfo {
         ColumnInfo {
             source: self.source,

@@ -1,4 +1,4 @@
-//! Frames of channels: which columns there are, and how samples are numbered across gaps.
+//! Frames of channels: their columns, and the numbering of samples across gaps.
 
 use crate::bytes::{u32_at, u64_at};
 use crate::channel_info::ChannelInfo;
@@ -19,7 +19,7 @@ pub struct ChannelColumns {
 }
 
 impl ChannelColumns {
-    /// The columns of channels in a schema that was checked.
+    /// The columns of channels in a checked schema.
     pub fn of(schema: &Schema) -> Self {
         Self {
             spans: schema.column(None, &ColumnKind::ChannelSpans),
@@ -37,25 +37,25 @@ impl ChannelColumns {
 /// From a row of a channel's column on, samples are numbered from `sample`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first row behind the gap.
+    /// The first row after the gap.
     pub row: u64,
     /// Its sample number.
     pub sample: u64,
 }
 
-/// Samples of one frame and channel that follow each other without a gap.
+/// Consecutive samples of one channel in one frame, without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleRun {
-    /// Where in the column they begin.
+    /// Where they begin in the column.
     pub row: u64,
-    /// How many there are, at least one.
+    /// The number of samples, at least one.
     pub rows: u64,
     /// Number of the first one.
     pub first_sample: u64,
 }
 
-/// Appends a column's gaps in a frame to what the frame's column of spans holds. Columns come by
-/// rising id, rows of a column rise.
+/// Appends a column's gaps in a frame to the frame's column of spans. Columns are added in order of
+/// rising id; rows of a column rise.
 pub fn encode_spans(column: u32, spans: &[Span], out: &mut Vec<u8>) {
     for span in spans {
         out.extend_from_slice(&column.to_le_bytes());
@@ -72,7 +72,7 @@ pub struct Spans(Vec<(u32, Span)>);
 /// Reads a frame's column of spans.
 ///
 /// # Errors
-/// A length that is no multiple of 24, or records that are not in order.
+/// A length that is not a multiple of 24, or records that are out of order.
 pub fn decode_spans(bytes: &[u8]) -> Result<Spans, ColumnProblem> {
     if !bytes.len().is_multiple_of(SPAN_BYTES) {
         let (field, expected) = ("raw_bytes", "a multiple of 24");

@@ -1,7 +1,7 @@
-//! Checkpoints: tables of contents so far, so that an unfinished file is opened without a walk.
+//! Checkpoints: tables of contents so far, which open an unfinished file without a walk.
 //!
-//! A checkpoint lists the frames since the one before it, which its header names. The newest one is
-//! found by the locator.
+//! A checkpoint lists the frames since the previous one, which its header names. The locator gives
+//! the newest one.
 
 use crate::BLOCK_BYTES;
 use crate::error::{FrameError, FrameRef, Part};
@@ -10,8 +10,8 @@ use crate::locator::{SLOT_BYTES, Slot, locator_offset};
 use crate::read_at::{Ahead, ReadAt, read_exact};
 use crate::toc_reader::{Toc, TocLocator};
 
-/// The checkpoints of an unfinished file in its order, and where the newest one ends. `None`
-/// without a whole chain: then the file is walked.
+/// The checkpoints of an unfinished file in order, and the end of the newest one. `None` without a
+/// whole chain: then the file is walked.
 pub(crate) fn read_chain<R: ReadAt + ?Sized>(
     reader: &R,
     file_id: u64,
@@ -27,7 +27,7 @@ pub(crate) fn read_chain<R: ReadAt + ?Sized>(
         }
     }
     slots.sort_unstable_by_key(|slot| std::cmp::Reverse(slot.generation));
-    // The older checkpoint is a good way in too, should the newest be damaged.
+    // If the newest checkpoint is damaged, the older one is almost as good.
     slots.iter().find_map(|slot| chain(reader, slot, file_id, first_frame, file_bytes).ok())
 }
 
@@ -50,8 +50,8 @@ fn chain<R: ReadAt + ?Sized>(
             None if toc.end() - offset != slot.frame_bytes => {
                 return field("frame_bytes", "the locator's", toc.end() - offset);
             }
-            // Each piece ends before what the next one lists, so that all are shorter than the
-            // file.
+            // Each piece ends before the range that the next one lists, so all of them are shorter
+            // than the file.
             Some(next) if next.frames_begin().is_some_and(|begin| begin < end) => {
                 return field("previous", "a checkpoint before the frames listed", offset);
             }

@@ -1,19 +1,19 @@
-//! CRC-32C, by hardware where there is any.
+//! CRC-32C, in hardware if available.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// CRC-32C (Castagnoli) of bytes that come in parts.
+/// CRC-32C (Castagnoli) of bytes that arrive in parts.
 #[derive(Clone, Copy)]
 pub struct Crc32c(Digest);
 
 impl Crc32c {
     /// The checksum of no bytes yet.
     pub fn new() -> Self {
-        // iSCSI's name for the CRC that everybody else calls CRC-32C.
+        // iSCSI is another name for CRC-32C.
         Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Takes the next bytes in.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -41,7 +41,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// CRC-32C of `bytes` with the four bytes at `at`, where it stands itself, taken as zero.
+/// CRC-32C of `bytes` with the four bytes at `at`, the position of the checksum itself, taken as
+/// zero.
 pub(crate) fn crc32c_around(bytes: &[u8], at: usize) -> u32 {
     let mut crc = Crc32c::new();
     crc.update(&bytes[..at]);
@@ -50,10 +51,11 @@ pub(crate) fn crc32c_around(bytes: &[u8], at: usize) -> u32 {
     crc.finish()
 }
 
-/// CRC-32C of bytes with that checksum and of others behind them, `bytes` long, with theirs.
+/// CRC-32C of bytes with that checksum, followed by `bytes` others with theirs.
 pub(crate) fn combined(before: u32, behind: u32, bytes: u64) -> u32 {
-    // Bytes behind shift the checksum of those before: it is multiplied by x to the number of bits.
-    // crc-fast's own function squares matrices: 212 us for 64 KiB, whose checksum takes 1.2 us.
+    // Following bytes shift the checksum of those before: it is multiplied by x to the power of the
+    // number of bits. crc-fast's own function squares matrices: 212 us for 64 KiB, whose checksum
+    // takes 1.2 us.
     let (mut shift, mut bytes, mut index) = (1 << 31, bytes, 3);
     while bytes > 0 {
         if bytes & 1 == 1 {
@@ -64,7 +66,7 @@ pub(crate) fn combined(before: u32, behind: u32, bytes: u64) -> u32 {
     product(shift, before) ^ behind
 }
 
-/// The product of two polynomials modulo Castagnoli's, the bit of the highest power last.
+/// The product of two polynomials modulo Castagnoli's, with the highest power in the last bit.
 const fn product(a: u32, mut b: u32) -> u32 {
     let (mut sum, mut bit) = (0, 1 << 31);
     while bit != 0 {
@@ -79,7 +81,7 @@ const fn product(a: u32, mut b: u32) -> u32 {
 
 /// Castagnoli's polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
-/// x to the powers 2^0, 2^1, ..., of which that to 2^31 is the first again.
+/// x to the powers 2^0, 2^1, ..., which repeat from 2^31 on.
 const POWERS: [u32; 31] = {
     let mut powers = [1 << 30; 31];
     let mut index = 1;

@@ -1,4 +1,4 @@
-//! Which coding a column gets, by the name of its channel or source.
+//! The coding of each column, by the name of its channel or source.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Deserializer};
 
 use crate::Pattern;
 
-/// How one column is to be encoded.
+/// How to encode one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnCoding {
-    /// Always this way.
+    /// With a fixed coding.
     Fixed(Coding),
-    /// As other programs decode it, too, by the type of the data: [`Coding::portable`].
+    /// With a coding that other programs can decode, by the type of the data: [`Coding::portable`].
     Portable,
-    /// As suits its data: tried on samples, and decided again from time to time.
+    /// With the coding that suits its data: tried on samples, and decided again from time to time.
     Auto,
 }
 
-/// Rules for all columns of a run: the last one whose pattern fits a name applies.
+/// Rules for all columns of a run: the last rule whose pattern matches a name applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Codings {
     default: ColumnCoding,
@@ -38,7 +38,7 @@ impl Codings {
         Self { default, rules: Vec::new() }
     }
 
-    /// Another coding for the channels and sources whose names fit a pattern.
+    /// Another coding for the channels and sources whose names match a pattern.
     #[must_use]
     pub fn with(mut self, pattern: Pattern, coding: ColumnCoding) -> Self {
         self.rules.push((pattern, coding));
@@ -107,7 +107,7 @@ impl fmt::Display for ColumnCoding {
     }
 }
 
-/// A text that names no coding.
+/// A text that is not a coding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{known}, or portable or auto; got {got:?}")]
 pub struct UnknownColumnCoding {

@@ -1,4 +1,4 @@
-//! One column of the schema: what it means, and the type of its rows.
+//! One column of the schema: its meaning, and the type of its rows.
 
 use std::collections::HashSet;
 
@@ -9,15 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::SchemaError;
 use crate::kinds::{ColumnKind, Dtype};
 
-/// One column. What does not apply to its kind has its default, which is also that of
-/// [`ColumnInfo::new`].
+/// One column. Fields that do not apply to its kind have their defaults, as in [`ColumnInfo::new`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnInfo {
     /// Its id in directories.
     pub id: u32,
-    /// What it means.
+    /// Its meaning.
     pub kind: ColumnKind,
-    /// The source that it belongs to, if to one. For a channel: the link that delivers it.
+    /// The source to which it belongs, if any. For a channel: the link that delivers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<u32>,
     /// The type of its elements.
@@ -25,7 +24,7 @@ pub struct ColumnInfo {
     /// The shape of one row (a sample of a channel); empty for scalars, and for payload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<u64>,
-    /// Its name, where it has one of its own.
+    /// Its own name, if it has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The unit of its values, if any.
@@ -34,7 +33,7 @@ pub struct ColumnInfo {
     /// Channels: samples per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<SampleRate>,
-    /// Channels: what times and sample numbers count from.
+    /// Channels: the epoch from which times and sample numbers count.
     #[serde(default, skip_serializing_if = "is_default")]
     pub time_scale: TimeScale,
     /// Channels: a value is `raw * scale + offset`; absent: 1.
@@ -46,13 +45,13 @@ pub struct ColumnInfo {
     /// Payload: the shape of one fragment's array; empty if fragments differ in length.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fragment_shape: Vec<u64>,
-    /// Payload: bytes at a fragment's start that are no part of its array.
+    /// Payload: bytes at the start of a fragment that are not part of its array.
     #[serde(default, skip_serializing_if = "is_default")]
     pub skip: u32,
     /// Payload of records: bytes of one record.
     #[serde(default, skip_serializing_if = "is_default")]
     pub record_bytes: u32,
-    /// Payload of records: what a record consists of.
+    /// Payload of records: the fields of a record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldInfo>,
 }
@@ -64,25 +63,26 @@ pub struct FieldInfo {
     pub name: String,
     /// The type of its elements: any with a whole number of bytes.
     pub dtype: Dtype,
-    /// Its shape; empty for a scalar.
+    /// Its shape; empty for scalars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<u64>,
-    /// From the record's start.
+    /// Its offset from the record's start.
     pub offset: u64,
 }
 
 /// The type of a source's fragments, so that they can be read as arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayloadType {
-    /// A number type; [`Dtype::Record`] with `fields`; [`Dtype::U8`] where nothing is known.
+    /// A number type; [`Dtype::Record`] with `fields`; [`Dtype::U8`] if unknown.
     pub dtype: Dtype,
     /// The shape of one fragment's array; empty if fragments differ in length.
     pub shape: Vec<u64>,
-    /// Bytes at a fragment's start that are no part of its array, such as a protocol's header.
+    /// Bytes at the start of a fragment that are not part of its array, such as a protocol's
+    /// header.
     pub skip: u32,
     /// Bytes of one record; 0 unless `dtype` is [`Dtype::Record`].
     pub record_bytes: u32,
-    /// What a record consists of.
+    /// The fields of a record.
     pub fields: Vec<FieldInfo>,
 }
 
@@ -108,7 +108,7 @@ impl ColumnInfo {
         }
     }
 
-    /// What is known of the fragments, if this is the payload of a source.
+    /// The declared type of the fragments, if this is the payload of a source.
     pub fn payload_type(&self) -> Option<PayloadType> {
         (self.kind == ColumnKind::FragmentPayload).then(|| PayloadType {
             dtype: self.dtype,
@@ -119,8 +119,8 @@ impl ColumnInfo {
         })
     }
 
-    /// Bytes of one row: of a channel's sample, of an element or record of payload. `None` where
-    /// type and shape do not say, and for bits.
+    /// Bytes of one row: of a channel's sample, or of an element or record of payload. `None` if
+    /// type and shape do not determine it, and for bits.
     pub fn row_bytes(&self) -> Option<u64> {
         if self.dtype == Dtype::Record {
             return (self.record_bytes > 0).then_some(u64::from(self.record_bytes));
@@ -129,7 +129,7 @@ impl ColumnInfo {
         elements(&self.shape)?.checked_mul(bytes)
     }
 
-    /// What codecs take for an element of this column.
+    /// This column's element type for codecs.
     pub fn element(&self) -> Element {
         match self.dtype {
             Dtype::Record => Element::record(self.record_bytes as usize),

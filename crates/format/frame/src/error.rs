@@ -1,13 +1,13 @@
-//! What can be wrong with a frame file: the part, the field, what was expected and found.
+//! Errors in a frame file: the part, the field, what was expected and found.
 
 use std::fmt;
 
 use catchment_codec::CodecError;
 
-/// Which frame of a file an error is about.
+/// The frame of a file that an error concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameRef {
-    /// The frame of that index in [`crate::FileReader::frames`].
+    /// The frame with that index in [`crate::FileReader::frames`].
     Index(usize),
     /// The table of contents.
     Toc,
@@ -36,11 +36,11 @@ pub enum Part {
     Column(FrameRef, u32),
     /// The list of that column's entries in the TOC.
     TocList(u32),
-    /// The block of the TOC's column index that holds that column.
+    /// The block of the TOC's column index that contains that column.
     TocIndex(u32),
     /// The trailer.
     Trailer,
-    /// What is being searched for frames.
+    /// The range being searched for frames.
     Hole,
 }
 
@@ -58,27 +58,27 @@ impl fmt::Display for Part {
     }
 }
 
-/// What is wrong with one column.
+/// An error in one column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnProblem {
-    /// Stored bytes that are not those that were written.
+    /// Stored bytes that are damaged.
     #[error("checksum is {got:#010x}, its entry says {expected:#010x}")]
     Checksum {
-        /// What the directory says.
+        /// The checksum in the directory.
         expected: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         got: u32,
     },
-    /// A block of the stored bytes that is not as it was written.
+    /// A damaged block of the stored bytes.
     #[error("bytes {start} to {end}: checksum is {got:#010x}, the table says {expected:#010x}")]
     Block {
         /// Where the block begins.
         start: u64,
         /// Where it ends.
         end: u64,
-        /// What the table says.
+        /// The checksum in the table.
         expected: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         got: u32,
     },
     /// A table of checksums by block that is damaged, or beyond its frame.
@@ -87,60 +87,60 @@ pub enum ColumnProblem {
     /// A codec that this version cannot decode, or bytes with a right checksum that do not decode.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// A field of the directory entry that cannot be.
+    /// An impossible field in the directory entry.
     #[error("{field} is {got}, expected {expected}")]
     Field {
         /// The field.
         field: &'static str,
-        /// What it could be.
+        /// The possible values.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         got: u64,
     },
-    /// Columns of one source that contradict each other, or a column that must be there and is not.
+    /// Columns of one source that contradict each other, or a missing column that is required.
     #[error("{reason}")]
     Content {
-        /// What does not fit.
+        /// The contradiction.
         reason: &'static str,
     },
 }
 
-/// What is wrong with a file, or with reading it.
+/// An error in a file, or in reading it.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The system could not read.
     #[error("cannot read {bytes} bytes of the {part} at offset {offset}: {source}")]
     Read {
-        /// What was to be read.
+        /// The part to be read.
         part: Part,
-        /// Where.
+        /// Its offset.
         offset: u64,
-        /// How much.
+        /// Its length.
         bytes: u64,
         /// The system's error.
         source: std::io::Error,
     },
-    /// The system could not say how long the file is.
+    /// The system could not return the file's length.
     #[error("cannot get the file's length: {0}")]
     Length(std::io::Error),
-    /// The file ends in the middle of something.
+    /// The file ends within a part.
     #[error("the file ends within the {part}: expected {expected} bytes at {offset}, got {got}")]
     Truncated {
-        /// What was to be read.
+        /// The part to be read.
         part: Part,
-        /// Where it begins.
+        /// Its offset.
         offset: u64,
-        /// How long it is.
+        /// Its length.
         expected: u64,
-        /// How much of it is there.
+        /// The available length.
         got: u64,
     },
     /// A part does not begin with its magic bytes.
     #[error("no {part} here: it begins with {got:02x?}")]
     Magic {
-        /// What was expected.
+        /// The expected bytes.
         part: Part,
-        /// What stands there.
+        /// The actual bytes.
         got: [u8; 8],
     },
     /// A major version that this crate does not know.
@@ -151,38 +151,38 @@ pub enum FrameError {
         /// Minor version.
         minor: u16,
     },
-    /// A variant of the run that this version does not read: its sources or data are others than
-    /// those of the run.
+    /// A variant of the run that this version does not read: its sources or data differ from those
+    /// of the run.
     #[error("{part}: variant is {got}; this program reads variant 0 of a run and no other")]
     Variant {
-        /// What says so.
+        /// The part that states the variant.
         part: Part,
         /// The variant.
         got: u64,
     },
-    /// A field that cannot be.
+    /// An impossible field.
     #[error("{part}: {field} is {got}, expected {expected}")]
     Field {
-        /// Where.
+        /// The part.
         part: Part,
         /// The field.
         field: &'static str,
-        /// What it could be.
+        /// The possible values.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         got: u64,
     },
-    /// A part that is not as it was written.
+    /// A damaged part.
     #[error("{part}: checksum is {got:#010x}, expected {expected:#010x}")]
     Checksum {
-        /// Which part.
+        /// The part.
         part: Part,
-        /// What is stored.
+        /// The stored checksum.
         expected: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         got: u32,
     },
-    /// Metadata that are no JSON of the right form.
+    /// Metadata that are not JSON of the required form.
     #[error("file header: metadata: {0}")]
     Metadata(#[source] serde_json::Error),
     /// A schema that contradicts itself.
@@ -195,26 +195,26 @@ pub enum FrameError {
         frame: FrameRef,
         /// The column's id.
         column: u32,
-        /// What is wrong.
+        /// The error.
         problem: ColumnProblem,
     },
-    /// The file header cannot be read, and frames stand behind it.
+    /// The file header cannot be read, but frames follow it.
     #[error(
         "{problem}; but {frames} whole frames stand behind it: keep the file. `catchment repair` makes \
          the header again where another file of the run is whole"
     )]
     HeaderLost {
-        /// What is wrong with the header.
+        /// The error in the header.
         problem: Box<FrameError>,
-        /// How many frames there are.
+        /// The number of frames.
         frames: u64,
     },
-    /// A frame that was asked for and is not in the file.
+    /// A requested frame is not in the file.
     #[error("there is no frame {index}: the file has {frames}")]
     NoFrame {
-        /// What was asked for.
+        /// The requested index.
         index: usize,
-        /// How many there are.
+        /// The number of frames.
         frames: usize,
     },
 }
@@ -225,11 +225,11 @@ pub enum SchemaError {
     /// Too many sources or columns.
     #[error("{count} {what}, at most {max}")]
     TooMany {
-        /// Of what.
+        /// Sources or columns.
         what: &'static str,
-        /// How many.
+        /// The number.
         count: usize,
-        /// How many there may be.
+        /// The maximum.
         max: usize,
     },
     /// A source's id is not its index.
@@ -253,29 +253,29 @@ pub enum SchemaError {
         id: u32,
         /// Its kind.
         kind: &'static str,
-        /// The type that this kind has.
+        /// The type required by the kind.
         expected: &'static str,
-        /// The type that the schema says.
+        /// The type in the schema.
         got: &'static str,
     },
-    /// A column names a source that there is not.
+    /// A column names a source that does not exist.
     #[error("column {id} belongs to source {got}, but there are {sources} sources")]
     ColumnSource {
         /// The column.
         id: u32,
         /// The source that it names.
         got: u32,
-        /// How many there are.
+        /// The number of sources.
         sources: usize,
     },
-    /// A key of a column that cannot be.
+    /// An impossible key of a column.
     #[error("column {id}: {key} must be {expected}")]
     ColumnKey {
         /// The column.
         id: u32,
         /// The key.
         key: &'static str,
-        /// What it could be.
+        /// The possible values.
         expected: &'static str,
     },
     /// Two channels have the same name.
@@ -291,8 +291,8 @@ impl FrameError {
         Self::Column { frame, column, problem }
     }
 
-    /// Whether it is a column's table of checksums by block that is bad. No data are lost by that:
-    /// the column's own checksum covers all of it.
+    /// Whether the error is a bad table of checksums by block. That loses no data: the column's own
+    /// checksum covers all of it.
     pub fn is_bad_table(&self) -> bool {
         matches!(self, Self::Column { problem: ColumnProblem::Table, .. })
     }

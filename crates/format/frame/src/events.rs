@@ -1,4 +1,4 @@
-//! Frames of events: which columns there are.
+//! Frames of events: their columns.
 
 use crate::kinds::ColumnKind;
 use crate::schema::Schema;
@@ -14,7 +14,7 @@ pub struct EventColumns {
     pub flags: Option<u32>,
     /// [`ColumnKind::LedgerIncrement`].
     pub ledger_increment: Option<u32>,
-    /// For each source.
+    /// Those of each source.
     pub sources: Vec<SourceColumns>,
 }
 
@@ -30,8 +30,8 @@ pub struct SourceColumns {
 }
 
 impl EventColumns {
-    /// The columns of events in a schema. Sources that a column names exist: the schema was
-    /// checked.
+    /// The columns of events in a schema. The schema has been checked: sources named by columns
+    /// exist.
     pub fn of(schema: &Schema) -> Self {
         let mut found = Self::default();
         found.sources.resize(schema.sources.len(), SourceColumns::default());

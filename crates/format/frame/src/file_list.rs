@@ -1,4 +1,4 @@
-//! The list of a run's files: a text in the run's folder that says which files there must be.
+//! The list of a run's files: a text in the run's folder that names the files that must exist.
 //!
 //! ```text
 //! {"catchment_files":1,"run":"6b0e62e5b1f64c2c9a4a6f2a1d3c7e90"}
@@ -9,10 +9,10 @@
 //! {"ended":2}
 //! ```
 //!
-//! One JSON object a line, each appended when what it says is true of the disk, so that the list
-//! never says more than there was. A writer that was killed leaves a list without an end, and
-//! perhaps half a line, which counts for nothing. Every append begins with the header where the
-//! file has no whole line: it is new, or somebody removed the one before.
+//! One JSON object per line, each appended once its statement is true on disk, so the list never
+//! names more than exists. A killed writer leaves a list without an end, and perhaps half a line,
+//! which is ignored. An append begins with the header if the file has no whole line: it is new, or
+//! the previous one was removed.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ use serde::{Deserialize, Serialize};
 
 /// The list's name in the run's folder.
 pub const FILE_LIST_NAME: &str = "files.jsonl";
-/// Bytes of a list: what half a million files take.
+/// The most bytes of a list: enough for half a million files.
 pub const FILE_LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// A line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileListLine {
-    /// The header, which is the first: whose files these are.
+    /// The header, the first line: the identity of the run.
     Run(RunId),
-    /// A file's header is written.
+    /// A file's header has been written.
     Begun {
         /// The file's index.
         index: u32,
@@ -43,15 +43,15 @@ pub enum FileListLine {
         /// Its length.
         bytes: u64,
     },
-    /// The writer has ended, and no file will come.
+    /// The writer has ended, and no more files will follow.
     Ended {
-        /// How many files there are: the highest index and one.
+        /// The number of files: the highest index plus one.
         files: u32,
     },
 }
 
 impl FileListLine {
-    /// The line's text, its end included.
+    /// The line's text, including its end.
     pub fn encode(&self) -> String {
         let line = match *self {
             Self::Run(run) => Line {
@@ -73,41 +73,41 @@ impl FileListLine {
     }
 }
 
-/// What a list says of a file.
+/// A list's data about a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListedFile {
     /// The random number in its header.
     pub file_id: Option<u64>,
     /// Its length, if it was closed.
     pub closed_bytes: Option<u64>,
-    /// The greatest length with which it was closed: less than that is left of one that was cut and
-    /// closed again by `repair`.
+    /// The greatest length with which it was closed: a file that was cut and closed again by
+    /// `repair` is shorter.
     pub longest_bytes: Option<u64>,
 }
 
 /// A list of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileList {
-    /// Whose files these are.
+    /// The identity of the run.
     pub run: RunId,
     /// The files that it names, by index.
     pub files: BTreeMap<u32, ListedFile>,
-    /// How many files there are, once the writer has ended.
+    /// The number of files, once the writer has ended.
     pub ended: Option<u32>,
     /// Lines that could not be read, counted from 1.
     pub unread_lines: Vec<usize>,
 }
 
-/// Why a list says nothing.
+/// Why a list is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileListError {
     /// There is no whole line: its writer was stopped before it wrote one.
     #[error("it has no whole line")]
     Empty,
-    /// No line says whose files these are.
+    /// No line gives the identity of the run.
     #[error("no line of it is a file-list header")]
     Header,
-    /// A newer program wrote it.
+    /// It was written by a newer version.
     #[error("it has version {got}; this program reads version {VERSION}")]
     Version {
         /// Its version.
@@ -116,16 +116,16 @@ pub enum FileListError {
 }
 
 impl FileList {
-    /// Reads a list. Lines that cannot be read are left out and named: a machine that stopped may
-    /// have left half of one. So are the text behind the last line's end, and what later versions
-    /// add.
+    /// Reads a list. Unreadable lines are left out and named: a stopped machine may have left half
+    /// of one. Text after the last line's end is also left out, and so are additions of later
+    /// versions.
     ///
     /// # Errors
-    /// No whole line, or none that says whose list this is; a newer version's.
+    /// No whole line, none with the run's identity, or a newer version.
     pub fn decode(text: &[u8]) -> Result<Self, FileListError> {
         let end = text.iter().rposition(|&byte| byte == b'\n').ok_or(FileListError::Empty)?;
         let lines = || text[..=end].split_inclusive(|&byte| byte == b'\n').zip(1..);
-        // The first line, but for a half one that a machine left which stopped.
+        // The first line, except half a line left by a stopped machine.
         let run = lines().find_map(|(line, _)| header(line)).ok_or(FileListError::Header)??;
         let mut list = Self { run, files: BTreeMap::new(), ended: None, unread_lines: Vec::new() };
         for (line, number) in lines() {
@@ -136,7 +136,7 @@ impl FileList {
         Ok(list)
     }
 
-    /// How many files the run has at least: all with a lower index must be there.
+    /// The least number of files in the run: all with a lower index must exist.
     pub fn files_expected(&self) -> u32 {
         let named = self.files.last_key_value().map_or(0, |(index, _)| index.saturating_add(1));
         named.max(self.ended.unwrap_or(0))
@@ -146,7 +146,7 @@ impl FileList {
         let line: Line = serde_json::from_slice(line).ok()?;
         if let Some(index) = line.begun {
             let file_id = u64::from_str_radix(&line.file_id?, 16).ok()?;
-            // A file that could not be written was deleted, and its index taken again.
+            // A file that could not be written was deleted, and its index reused.
             let file_id = Some(file_id);
             self.files.insert(index, ListedFile { file_id, ..ListedFile::default() });
         } else if let Some(index) = line.closed {
@@ -161,7 +161,7 @@ impl FileList {
     }
 }
 
-/// Whose list it is, if the line is a header.
+/// The identity of the run, if the line is a header.
 fn header(line: &[u8]) -> Option<Result<RunId, FileListError>> {
     let line: Line = serde_json::from_slice(line).ok()?;
     match line.catchment_files? {
@@ -170,7 +170,8 @@ fn header(line: &[u8]) -> Option<Result<RunId, FileListError>> {
     }
 }
 
-/// A line's keys. Of `begun`, `closed` and `ended` one is there, or in later versions none.
+/// A line's keys. One of `begun`, `closed` and `ended` is present; in later versions there may be
+/// none.
 #[derive(Default, Serialize, Deserialize)]
 struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named_and_costs_no_other_line() {
         let mut text = text(&lines()[..3]);
-        // Half a line, which the next writer ended.
+        // Half a line, to which the next writer added the end.
         text.push_str(
             "{\"closed\":0,\"by\n\n{\"later\":[1,{\"deep\":2}]}\n\0\0\0\n{\"closed\":1}\n",
         );

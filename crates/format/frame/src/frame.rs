@@ -1,4 +1,4 @@
-//! A frame's header, and where its columns stand.
+//! A frame's header, and the positions of its columns.
 //!
 //! ```text
 //!  0       8              12              16     18      20            22            24             28
@@ -32,10 +32,10 @@ use crate::error::{FrameError, Part};
 use crate::kinds::{Dtype, FrameKind};
 use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES, FRAME_HEADER_BYTES_MAX};
 
-/// A frame's header but for its columns. Ranges are zero when there are no rows.
+/// A frame's header except its columns. Ranges are zero if there are no rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameInfo {
-    /// What it holds.
+    /// Its contents.
     pub kind: FrameKind,
     /// By kind. Events and channels: bit 0 for a stage that was skipped, otherwise zero.
     pub flags: u16,
@@ -53,34 +53,34 @@ pub struct FrameInfo {
     pub key_last: u64,
     /// Events. Channels: samples of all columns together.
     pub rows: u64,
-    /// Who built it, of which slices of keys.
+    /// The builder of the frame, and the slices of keys it covers.
     pub origin: Origin,
 }
 
-/// Who built a frame where several build one run, and which of the run's data sets it is part of.
-/// All zero where one recorder writes one.
+/// The builder of a frame if several build one run, and the data set of the run to which it
+/// belongs. All zero if one recorder writes the run.
 ///
-/// A frame is known by run, stream, variant and sequence, in whatever file it stands.
+/// A frame is identified by run, stream, variant and sequence, in whatever file it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// The recorder or builder within the run; each counts its own sequence.
     pub stream: u32,
-    /// The epoch in which its slices belonged to that stream.
+    /// The epoch in which that stream owned its slices.
     pub epoch: u32,
-    /// Number of the first slice of keys that it has events of.
+    /// Number of the first slice of keys from which it has events.
     pub first_slice: u64,
-    /// How many consecutive slices it covers; 0 where keys are not dealt out in slices.
+    /// The number of consecutive slices that it covers; 0 if keys are not dealt out in slices.
     pub slice_count: u32,
-    /// Which of the run's data sets it is part of; 0 for all sources, unreduced.
+    /// The data set of the run to which it belongs; 0 for all sources, unreduced.
     pub variant: u32,
 }
 
 impl Origin {
-    /// The origin where one recorder builds all of a run.
+    /// The origin if one recorder builds all of a run.
     pub const SINGLE: Self =
         Self { stream: 0, epoch: 0, first_slice: 0, slice_count: 0, variant: 0 };
 
-    /// Reads the 24 bytes that stand in frame headers, and in the TOC.
+    /// Reads the 24 bytes as in frame headers and the TOC.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         Self {
             stream: u32_at(bytes, 0),
@@ -102,7 +102,7 @@ impl Origin {
 }
 
 impl FrameInfo {
-    /// A frame of events that holds nothing.
+    /// A frame of events without contents.
     pub const EMPTY: Self = Self {
         kind: FrameKind::Events,
         flags: 0,
@@ -116,28 +116,28 @@ impl FrameInfo {
         origin: Origin::SINGLE,
     };
 
-    /// The numbers that it stands for, the first and the last: its own, and those of the frames
-    /// that a skipped one stands for.
+    /// The first and the last number that it covers: its own, and for a skipped frame those of the
+    /// frames that it represents.
     pub fn numbers(&self) -> (u64, u64) {
         let frames = if self.kind == FrameKind::SKIPPED { self.rows.max(1) } else { 1 };
         (self.sequence, self.sequence.saturating_add(frames - 1))
     }
 }
 
-/// A column of one frame: where it is stored, and how.
+/// A column of one frame: its position and its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnEntry {
     /// Its id in the schema.
     pub id: u32,
-    /// How it is stored.
+    /// Its codec.
     pub codec: Codec,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// Bits such as [`BLOCK_CHECKSUMS`](crate::BLOCK_CHECKSUMS); those that are not known are kept.
+    /// Bits such as [`BLOCK_CHECKSUMS`](crate::BLOCK_CHECKSUMS); unknown ones are kept.
     pub flags: u32,
     /// CRC-32C of the stored bytes.
     pub crc32c: u32,
-    /// From the frame's start; [`FrameLayout::push`] sets it.
+    /// Offset from the frame's start; set by [`FrameLayout::push`].
     pub offset: u64,
     /// Bytes as stored.
     pub stored_bytes: u64,
@@ -152,8 +152,8 @@ pub struct ColumnEntry {
 }
 
 impl ColumnEntry {
-    /// Writes the 64 bytes that stand in a directory, where `first` is the column's id, and in a
-    /// table's list, where it is the frame's index.
+    /// Writes the 64 bytes of an entry. `first` is the column's id in a directory, and the frame's
+    /// index in a table's list.
     pub(crate) fn encode(&self, first: u32, bytes: &mut [u8]) {
         put(bytes, 0, first.to_le_bytes());
         put(bytes, 4, self.codec.number().to_le_bytes());
@@ -168,7 +168,7 @@ impl ColumnEntry {
         put(bytes, 56, self.first_sample.to_le_bytes());
     }
 
-    /// Reads those bytes behind the first number. Lists may have 48 of them, without times.
+    /// Reads those bytes after the first number. In lists they may be 48, without times.
     pub(crate) fn decode(id: u32, bytes: &[u8]) -> Self {
         let timed = bytes.len() >= ENTRY_BYTES;
         Self {
@@ -186,14 +186,13 @@ impl ColumnEntry {
         }
     }
 
-    /// Whether a table of checksums by block belongs to it: the flag of a short column says
-    /// nothing.
+    /// Whether it has a table of checksums by block: the flag is ignored for a short column.
     pub fn has_table(&self) -> bool {
         self.flags & BLOCK_CHECKSUMS != 0 && self.stored_bytes > CHECKED_BLOCK_BYTES
     }
 
-    /// Where its table stands, from the frame's start; empty where it has none. Of an entry that
-    /// was not checked it may be anywhere.
+    /// The range of its table, from the frame's start; empty if it has none. For an unchecked entry
+    /// it may be anywhere.
     pub fn table_range(&self) -> Range<u64> {
         let at =
             self.offset.saturating_add(self.stored_bytes).saturating_add(COLUMN_ALIGN_BYTES - 1)
@@ -203,10 +202,10 @@ impl ColumnEntry {
     }
 }
 
-/// A frame in a file: its offset and length, and what its header says.
+/// A frame in a file: its offset, its length, and the contents of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameSummary {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub offset: u64,
     /// Header, columns and padding.
     pub frame_bytes: u64,
@@ -220,15 +219,15 @@ pub struct FrameSummary {
     pub info: FrameInfo,
 }
 
-/// Computes where a frame's columns go and encodes its header, which is written last.
+/// Computes the positions of a frame's columns and encodes its header, which is written last.
 ///
-/// The caller streams each column's stored bytes to [`FrameLayout::next_offset`], its table of
-/// checksums by block to [`FrameLayout::table_offset`] if it has one, then says with
-/// [`FrameLayout::push`] what they were. Bytes between these are padding, to be written as zero.
+/// The caller writes each column's stored bytes to [`FrameLayout::next_offset`] and its table of
+/// checksums by block, if any, to [`FrameLayout::table_offset`], then describes them with
+/// [`FrameLayout::push`]. Bytes in between are padding, to be written as zero.
 #[derive(Debug)]
 pub struct FrameLayout {
     info: FrameInfo,
-    /// Checkpoints: where the one before stands.
+    /// Checkpoints: the offset of the previous one.
     previous: u64,
     header_space: u64,
     column_capacity: usize,
@@ -240,7 +239,7 @@ impl FrameLayout {
     /// Begins a frame of at most that many columns.
     ///
     /// # Panics
-    /// If the directory would pass 64 MiB.
+    /// If the directory would exceed 64 MiB.
     pub fn begin(info: FrameInfo, column_capacity: usize) -> Self {
         let entries = Vec::with_capacity(column_capacity);
         let mut layout =
@@ -252,7 +251,7 @@ impl FrameLayout {
     /// Begins another frame in the same memory.
     ///
     /// # Panics
-    /// If the directory would pass 64 MiB.
+    /// If the directory would exceed 64 MiB.
     pub fn restart(&mut self, info: FrameInfo, column_capacity: usize) {
         let header_bytes = header_bytes(column_capacity);
         assert!(header_bytes <= FRAME_HEADER_BYTES_MAX, "frame header of {header_bytes} bytes");
@@ -263,28 +262,28 @@ impl FrameLayout {
         self.next_offset = self.header_space;
     }
 
-    /// Bytes at the frame's start that are reserved for the header.
+    /// Bytes reserved for the header at the frame's start.
     pub fn header_space(&self) -> usize {
         self.header_space as usize
     }
 
-    /// Where in the frame the next column's stored bytes go: a multiple of 64.
+    /// The offset in the frame of the next column's stored bytes: a multiple of 64.
     pub fn next_offset(&self) -> u64 {
         self.next_offset
     }
 
-    /// Where in the frame the table goes that stands behind so many stored bytes of the next
-    /// column: a multiple of 64.
+    /// The offset in the frame of the table that follows that many stored bytes of the next column:
+    /// a multiple of 64.
     pub fn table_offset(&self, stored_bytes: u64) -> u64 {
         align_up(self.next_offset + stored_bytes, COLUMN_ALIGN_BYTES)
     }
 
-    /// Adds the column whose stored bytes went to [`FrameLayout::next_offset`], and returns that
-    /// offset. `entry.offset` need not be set. Where its flags say that there is a table, that was
-    /// written behind it.
+    /// Adds the column whose stored bytes were written to [`FrameLayout::next_offset`], and returns
+    /// that offset. `entry.offset` need not be set. If its flags announce a table, the table was
+    /// written after it.
     ///
     /// # Panics
-    /// If there are more columns than were announced to `begin`, or column or frame pass their
+    /// If there are more columns than announced to `begin`, or if column or frame exceed their
     /// limits.
     pub fn push(&mut self, entry: ColumnEntry) -> u64 {
         let offset = self.next_offset;
@@ -303,16 +302,16 @@ impl FrameLayout {
         align_up(self.next_offset, BLOCK_BYTES)
     }
 
-    /// The columns so far, with their offsets: what [`crate::TocBuilder::add_frame`] wants.
+    /// The columns so far, with their offsets, as [`crate::TocBuilder::add_frame`] requires.
     pub fn entries(&self) -> &[ColumnEntry] {
         &self.entries
     }
 
     /// Writes the header into the frame's first [`FrameLayout::header_space`] bytes, and returns
-    /// the frame as the TOC lists it, if it stands at `offset` of the file.
+    /// the frame's entry in the TOC for `offset` in the file.
     ///
     /// # Panics
-    /// If `header` is shorter than the header space, or `offset` is not on a 4 KiB border.
+    /// If `header` is shorter than the header space, or `offset` is not a multiple of 4 KiB.
     pub fn finish(&self, offset: u64, header: &mut [u8]) -> FrameSummary {
         assert!(offset.is_multiple_of(BLOCK_BYTES), "a frame at {offset}");
         let header = &mut header[..self.header_space as usize];
@@ -331,8 +330,8 @@ impl FrameLayout {
 }
 
 /// A whole frame in memory. Columns are entries with their stored bytes; offset, stored length and
-/// checksum of an entry are set here, and tables are made where flags say that there is one. For
-/// tests, tools and whatever is not in a hurry.
+/// checksum of an entry are set here, and tables are made if flags announce them. For tests, tools
+/// and other uses where speed does not matter.
 ///
 /// # Panics
 /// As [`FrameLayout`] does.
@@ -344,7 +343,7 @@ pub fn write_frame(
     write_frame_behind(info, 0, offset, columns)
 }
 
-/// As [`write_frame`], for a checkpoint with one before it.
+/// As [`write_frame`], for a checkpoint with a previous one.
 pub(crate) fn write_frame_behind(
     info: FrameInfo,
     previous: u64,
@@ -371,10 +370,10 @@ pub(crate) fn write_frame_behind(
     (frame, summary, layout.entries)
 }
 
-/// The fixed part of a frame's header, its counts checked against each other.
+/// The fixed part of a frame's header, with its counts checked against each other.
 pub(crate) struct Head {
     pub summary: FrameSummary,
-    /// Checkpoints: where the one before stands, 0 for none.
+    /// Checkpoints: the offset of the previous one, 0 for none.
     pub previous: u64,
     pub fixed_bytes: usize,
     pub entry_bytes: usize,
@@ -473,7 +472,7 @@ fn header_bytes(column_count: usize) -> u64 {
     FIXED_BYTES as u64 + column_count as u64 * ENTRY_BYTES as u64
 }
 
-/// The longest column that a frame of that kind may have.
+/// The longest column allowed in a frame of that kind.
 pub(crate) fn column_bytes_max(kind: FrameKind) -> u64 {
     match kind {
         FrameKind::Toc | FrameKind::Checkpoint => FRAME_BYTES_MAX,
@@ -509,9 +508,9 @@ fn encode_header(layout: &FrameLayout, header: &mut [u8]) {
 
 /// The first bytes of every frame.
 pub(crate) const MAGIC: [u8; 8] = *b"CTMFRAME";
-/// The fixed part that this version knows.
+/// Bytes of the fixed part known to this version.
 pub(crate) const FIXED_BYTES: usize = 128;
-/// The directory entry that this version knows.
+/// Bytes of a directory entry known to this version.
 pub(crate) const ENTRY_BYTES: usize = 64;
 const CRC_AT: usize = 12;
 const ORIGIN_AT: usize = 104;

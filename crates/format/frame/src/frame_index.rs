@@ -1,7 +1,6 @@
-//! The frames of a file, and their columns' entries: from a TOC, from checkpoints, or as a walk
-//! found them.
+//! The frames of a file, and their columns' entries: from a TOC, from checkpoints, or from a walk.
 //!
-//! A column's list in a TOC or checkpoint is read when it is first asked for, and cached.
+//! A column's list in a TOC or checkpoint is read when it is first requested, and cached.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,22 +15,22 @@ use crate::read_at::ReadAt;
 use crate::toc_reader::Toc;
 use crate::walk::{Skipped, Walk};
 
-/// What is known of a file's frames: tables, which are a TOC or a chain of checkpoints, and the
-/// frames behind them that were walked.
+/// The known frames of a file: tables, which are a TOC or a chain of checkpoints, and the walked
+/// frames after them.
 #[derive(Debug)]
 pub(crate) struct FrameIndex {
-    /// In the order of the file.
+    /// In file order.
     pub frames: Vec<FrameSummary>,
     tables: Vec<Table>,
-    /// Lists of tables that were read, by the table's index and the column.
+    /// Lists read from tables, by the table's index and the column.
     cached: Mutex<HashMap<(u32, u32), List>>,
-    /// Entries of the frames behind the tables, by column.
+    /// Entries of the frames after the tables, by column.
     walked: Lists,
-    /// What a walk passed over.
+    /// The ranges that a walk skipped.
     pub skipped: Vec<Skipped>,
-    /// The range in the file of a TOC that was found by walking.
+    /// The range in the file of a TOC found by walking.
     pub toc_range: Option<Range<u64>>,
-    /// Where the next frame of a file that is not closed will begin.
+    /// The offset at which the next frame of an unclosed file will begin.
     pub end: u64,
 }
 
@@ -45,8 +44,7 @@ struct Table {
 }
 
 impl FrameIndex {
-    /// The frames of a TOC, or of checkpoints in the order of the file, of which the last one ends
-    /// at `end`.
+    /// The frames of a TOC, or of checkpoints in file order, of which the last one ends at `end`.
     pub(crate) fn of_tables(tables: Vec<Toc>, end: u64) -> Self {
         let mut frames = Vec::new();
         let table = |mut toc: Toc| {
@@ -75,7 +73,7 @@ impl FrameIndex {
         self.tables.iter().map(|table| &table.toc)
     }
 
-    /// How many frames the tables list: the first ones.
+    /// The number of frames listed by the tables: the first ones.
     pub(crate) fn listed_count(&self) -> usize {
         self.tables.last().map_or(0, |table| table.first + table.toc.frame_count)
     }
@@ -97,8 +95,8 @@ impl FrameIndex {
         self.end = walk.end;
     }
 
-    /// Replaces walked frames by a new checkpoint, if it lists exactly those frames that stand
-    /// before it and are in no table.
+    /// Replaces walked frames with a new checkpoint, if it lists exactly the frames that are before
+    /// it and in no table.
     pub(crate) fn add_checkpoint(&mut self, mut toc: Toc) {
         let first = self.listed_count();
         let after = first + toc.frame_count;
@@ -114,7 +112,7 @@ impl FrameIndex {
         });
     }
 
-    /// A column's entry in a frame. A list that is read for it is cached if `cache`.
+    /// A column's entry in a frame. A list read for it is cached if `cache` is set.
     pub(crate) fn find<R: ReadAt + ?Sized>(
         &self,
         reader: &R,
@@ -130,7 +128,7 @@ impl FrameIndex {
         Ok(find(&list, frame - self.tables[index].first))
     }
 
-    /// A column's entries in all frames that have it, by rising index of the frame.
+    /// A column's entries in all frames that have it, in order of the frame's index.
     pub(crate) fn entries<R: ReadAt + ?Sized>(
         &self,
         reader: &R,

@@ -1,4 +1,4 @@
-//! Arbitrary bytes through everything that reads files.
+//! Runs arbitrary bytes through everything that reads files.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,9 +10,9 @@ use crate::reader::{FileReader, OpenOptions};
 use crate::repair::repair;
 use crate::verify::{frame_ledger, verify_frame};
 
-/// Opens arbitrary bytes as a file, by TOC, by checkpoints and by walking, reads all that they
-/// claim to hold, follows them as if they came in two parts, and repairs them. Errors are fine;
-/// panics, endless loops and memory beyond what the bytes can give are not.
+/// Opens arbitrary bytes as a file, by TOC, by checkpoints and by walking, reads everything that
+/// they claim to contain, follows them as if they arrived in two parts, and repairs them. Errors
+/// are allowed; panics, endless loops, and more memory than the bytes can expand to are not.
 pub fn fuzz_file(data: &[u8]) {
     for (ignore_toc, ignore_checkpoints) in [(false, false), (false, true), (true, true)] {
         let options = OpenOptions { search_bytes_max: 1 << 20, ignore_toc, ignore_checkpoints };
@@ -61,7 +61,7 @@ fn read_all<R: ReadAt>(file: &FileReader<R>) {
     }
 }
 
-/// Opens the first half, then refreshes with all.
+/// Opens the first half, then refreshes with all bytes.
 fn follow(data: &[u8]) {
     let half = data.len() / 2 / BLOCK_BYTES as usize * BLOCK_BYTES as usize;
     let growing = Growing { data, bytes: AtomicUsize::new(half) };
@@ -75,7 +75,7 @@ fn follow(data: &[u8]) {
     assert_eq!(file.refresh().expect("the length is known"), 0, "nothing came since");
 }
 
-/// Bytes of which only the first are there yet.
+/// Bytes of which only the first have arrived.
 struct Growing<'a> {
     data: &'a [u8],
     bytes: AtomicUsize,

@@ -26,21 +26,22 @@ use crate::{BLOCK_BYTES, FILE_HEADER_BYTES_MAX, VERSION_MAJOR, VERSION_MINOR};
 /// Identity, configuration and schema of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileHeader {
-    /// The run that it belongs to.
+    /// The run to which it belongs.
     pub run: RunId,
-    /// What people call the run.
+    /// The run's number for people.
     pub run_number: u64,
     /// Its index among the run's files, from 0.
     pub file_index: u32,
-    /// Random; repeated in every frame, so that no other file's blocks are taken for this one's.
+    /// Random; repeated in every frame, so that blocks of other files are not mistaken for this
+    /// one's.
     pub file_id: u64,
-    /// When it was begun: nanoseconds since 1970, UTC.
+    /// When it was begun, in nanoseconds since 1970, UTC.
     pub created_ns: u64,
     /// Program and version.
     pub writer: String,
-    /// The configuration as it was run: TOML.
+    /// The configuration of the run: TOML.
     pub config: String,
-    /// Whether the data are of an emulated detector, as their writer states.
+    /// Whether the data are from an emulated detector, as stated by their writer.
     pub emulated: bool,
     /// Sources and columns.
     pub schema: Arc<Schema>,
@@ -49,28 +50,28 @@ pub struct FileHeader {
     /// Whether the header ends with room for a locator of the newest checkpoint
     /// ([`crate::locator_offset`]).
     pub locator: bool,
-    /// What the frames' numbers count.
+    /// The scope of the frames' numbers.
     pub numbering: Numbering,
 }
 
-/// What the numbers of a file's frames count.
+/// The scope of the numbers of a file's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// The frames of the run, from file to file: equal numbers are one frame.
+    /// The run, across files: equal numbers are one frame.
     #[default]
     Run,
-    /// The frames of each file anew, as in trends. Files of before version 1.3 do not say so.
+    /// Each file, as in trends. Files before version 1.3 do not state this.
     File,
 }
 
-/// What a file header says besides [`FileHeader`], and no program writes yet.
+/// Contents of a file header besides [`FileHeader`], which no program writes yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderRest {
     /// The minor version of the program that began the file.
     pub minor: u16,
-    /// Which of the run's data sets the file is part of; 0 for all sources, unreduced.
+    /// The data set of the run to which the file belongs; 0 for all sources, unreduced.
     pub variant: u64,
-    /// Frames that are no longer the run's, in this file or others.
+    /// Frames that no longer belong to the run, in this file or others.
     pub superseded: Vec<Superseded>,
 }
 
@@ -85,7 +86,7 @@ pub struct Superseded {
     pub sequence: u64,
 }
 
-/// A header that was read.
+/// A header that has been read.
 pub(crate) struct Decoded {
     pub header: FileHeader,
     pub rest: HeaderRest,
@@ -97,13 +98,12 @@ impl FileHeader {
     /// The header's bytes, a multiple of 4 KiB.
     ///
     /// # Panics
-    /// If the schema contradicts itself, or the header passes 64 MiB.
+    /// If the schema contradicts itself, or the header exceeds 64 MiB.
     pub fn encode(&self) -> Vec<u8> {
         self.encode_in(0, VERSION_MINOR)
     }
 
-    /// As [`FileHeader::encode`], padded to that many bytes if it has fewer, and of that minor
-    /// version.
+    /// As [`FileHeader::encode`], padded to at least that many bytes, and with that minor version.
     pub(crate) fn encode_in(&self, bytes_min: u64, minor: u16) -> Vec<u8> {
         if let Err(error) = self.schema.check() {
             panic!("schema: {error}");
@@ -128,17 +128,17 @@ impl FileHeader {
         header
     }
 
-    /// Reads a header from its first bytes on; padding may be absent. Returns it with the offset of
+    /// Reads a header from its first bytes; padding may be absent. Returns it with the offset of
     /// the first frame.
     ///
     /// # Errors
-    /// Anything that is not a header of this major version, whole and unchanged.
+    /// Anything that is not a complete, undamaged header of this major version.
     pub fn decode(bytes: &[u8]) -> Result<(Self, u64), FrameError> {
         let Decoded { header, first_frame, .. } = Self::decode_known(bytes, None)?;
         Ok((header, first_frame))
     }
 
-    /// As [`FileHeader::decode`]; a schema whose text is known is not parsed again.
+    /// As [`FileHeader::decode`]; a schema with known text is not parsed again.
     pub(crate) fn decode_known(
         bytes: &[u8],
         known: Option<&KnownSchemas>,
@@ -173,7 +173,7 @@ impl FileHeader {
             emulated: metadata.emulated,
             schema: Arc::clone(&schema.schema),
             ledger_entries: EntryNames(metadata.ledger_entries),
-            // Without room for one there is none, whatever the key says.
+            // Without room there is no locator, whatever the key says.
             locator: metadata.locator
                 && fixed.used_bytes as u64 + LOCATOR_BYTES <= fixed.header_bytes,
             numbering: metadata.numbering.as_deref().map_or(Numbering::Run, Numbering::of_name),
@@ -183,8 +183,8 @@ impl FileHeader {
         Ok(Decoded { header, rest, schema, first_frame: fixed.header_bytes })
     }
 
-    /// A key of an encoded header's metadata that this version would not write, and a header made
-    /// from what was read of it would lack.
+    /// A key of an encoded header's metadata that this version would not write, so that a header
+    /// made from what was read would lack it.
     pub(crate) fn key_lost(encoded: &[u8]) -> Result<Option<String>, FrameError> {
         let Decoded { header, .. } = Self::decode_known(encoded, None)?;
         let json = encoded.get(FIXED_BYTES..used_bytes(encoded)).unwrap_or_default();
@@ -215,7 +215,7 @@ impl FileHeader {
     }
 }
 
-/// The JSON object. Its keys are the specification's.
+/// The JSON object. Its keys are defined in the specification.
 #[derive(Serialize, Deserialize)]
 struct Metadata {
     run: String,
@@ -234,12 +234,12 @@ struct Metadata {
     locator: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     numbering: Option<String>,
-    /// This and the next one are read and not written.
+    /// This key and the next one are read but not written.
     #[serde(default, skip_serializing)]
     variant: u64,
     #[serde(default, skip_serializing)]
     superseded: Vec<Superseded>,
-    /// The last key, so that its text can be separated from the rest.
+    /// Last, so that its text can be separated from the rest.
     #[serde(default)]
     schema: Schema,
 }
@@ -269,7 +269,7 @@ impl Numbering {
         if name == "file" { Self::File } else { Self::Run }
     }
 
-    /// As metadata have it; none for what holds without the key.
+    /// The value for the metadata; none if it equals the value that a missing key means.
     fn name(self) -> Option<&'static str> {
         match self {
             Self::Run => None,
@@ -278,8 +278,8 @@ impl Numbering {
     }
 }
 
-/// The first key of an object in `before` that its counterpart in `after` lacks. A key that says
-/// what holds without it does not count: false, 0, nothing, or frames that are numbered by run.
+/// The first key of an object in `before` that its counterpart in `after` lacks. A key with the
+/// value that its absence means does not count: false, 0, nothing, or frames numbered by run.
 fn key_lost(before: &Value, after: &Value) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -306,8 +306,8 @@ fn is_default(value: &Value) -> bool {
     }
 }
 
-/// Parses and checks the JSON. Where the schema's text stands last, as it is written, only what is
-/// before it must be parsed if the text is known.
+/// Parses and checks the JSON. If the schema's text is last, as written here, and is known, only
+/// the part before it needs to be parsed.
 fn parse(
     json: &[u8],
     known: Option<&KnownSchemas>,
@@ -331,9 +331,9 @@ fn parse(
     Ok((metadata, Arc::new(KnownSchema::new(schema))))
 }
 
-/// What stands before the key `schema`, parsed, and the schema's text, if that is the last key.
-/// Within a string the quotes round the key would be escaped, and within a nested object what
-/// stands before it would not parse.
+/// The part before the key `schema`, parsed, and the schema's text, if that is the last key. Within
+/// a string the quotes round the key would be escaped, and within a nested object the part before
+/// it would not parse.
 fn split(json: &[u8]) -> Option<(Metadata, &[u8])> {
     const KEY: &[u8] = b",\"schema\":";
     let at = json.windows(KEY.len()).position(|window| window == KEY)?;
@@ -444,7 +444,7 @@ mod tests {
         let has_key = |header: &FileHeader| {
             String::from_utf8_lossy(&header.encode()).contains(r#""emulated":true"#)
         };
-        // As version 1.1 wrote it before there was the key.
+        // As written by version 1.1, before the key existed.
         assert!(has_key(&emulated) && !has_key(&real));
     }
 

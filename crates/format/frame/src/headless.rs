@@ -1,6 +1,6 @@
-//! Files whose header cannot be read: their frames, and a new header.
+//! Files with an unreadable header: their frames, and a new header.
 //!
-//! A frame names its file and not its run: its columns are described by the file header alone, and
+//! A frame names its file but not its run: its columns are described only by the file header, and
 //! by that of every other file of the run.
 
 use crate::error::FrameError;
@@ -11,17 +11,17 @@ use crate::reader::{FileReader, OpenOptions};
 use crate::walk::{Walker, Window};
 use crate::{BLOCK_BYTES, VERSION_MINOR};
 
-/// The contents of a file whose header cannot be read.
+/// The contents of a file with an unreadable header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headless {
-    /// The random number that its frames have, and its header had.
+    /// The random number in its frames and in its lost header.
     pub file_id: u64,
     /// Its frames, without checkpoints.
     pub frames: Vec<FrameSummary>,
 }
 
-/// Finds the frames of a file without its header: those of the first file that has one here. `None`
-/// if there is none within `search_bytes_max` of the beginning, or of the frame before.
+/// Finds the frames of a file without its header: those of the first file id found here. `None` if
+/// there is none within `search_bytes_max` of the beginning, or of the previous frame.
 ///
 /// # Errors
 /// If the file's length cannot be read.
@@ -56,9 +56,9 @@ pub fn find_headless<R: ReadAt + ?Sized>(
 }
 
 impl Headless {
-    /// The file's header, made from that of another file of its run: only `file_index` and
-    /// `created_ns` are the file's own, and its random number. `None` if it has no room before the
-    /// first frame. What the other header has and this version does not write is not in it:
+    /// The file's header, made from that of another file of its run: only `file_index`,
+    /// `created_ns` and the random number are its own. `None` if it does not fit before the first
+    /// frame. Keys of the other header that this version does not write are lost:
     /// [`FileReader::header_key_lost`].
     pub fn header<R: ReadAt>(
         &self,
@@ -68,7 +68,7 @@ impl Headless {
         let file_id = self.file_id;
         let header = FileHeader { file_index, file_id, created_ns, ..other.header().clone() };
         let room = self.frames.first().map_or(u64::MAX, |first| first.offset);
-        // As the other's: what a key's absence means depends on the version.
+        // As the other's: the meaning of an absent key depends on the version.
         let minor = other.header_rest().minor.min(VERSION_MINOR);
         let bytes = header.encode_in(other.first_frame_offset().min(room), minor);
         (bytes.len() as u64 <= room).then_some(bytes)

@@ -1,4 +1,4 @@
-//! What numbers and names in a file stand for: frame kinds, element types, column kinds.
+//! Numbers and names in files: frame kinds, element types, column kinds.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use catchment_codec::Element;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a frame holds.
+/// The contents of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// Built events.
@@ -15,14 +15,14 @@ pub enum FrameKind {
     Channels,
     /// The table of contents.
     Toc,
-    /// A table of contents of the frames since the checkpoint before; not counted as a frame.
+    /// A table of contents of the frames since the previous checkpoint; not counted as a frame.
     Checkpoint,
-    /// A kind of a later version; readers pass over it.
+    /// A kind of a later version; readers skip it.
     Unknown(u16),
 }
 
 impl FrameKind {
-    /// A frame that was not written here: its numbers are not missing. No program writes any yet.
+    /// A frame that was not written here: its numbers are not missing. No program writes it yet.
     pub const SKIPPED: Self = Self::Unknown(5);
 
     /// The number in the frame's header.
@@ -36,7 +36,7 @@ impl FrameKind {
         }
     }
 
-    /// The kind of that number.
+    /// The kind with that number.
     pub fn from_number(number: u16) -> Self {
         match number {
             1 => Self::Events,
@@ -47,7 +47,7 @@ impl FrameKind {
         }
     }
 
-    /// The kind's name, for people.
+    /// The kind's name, for display.
     pub fn name(self) -> &'static str {
         match self {
             Self::Events => "events",
@@ -75,7 +75,7 @@ macro_rules! dtypes {
                 match self { $(Self::$variant => $number,)* Self::Unknown(number) => number }
             }
 
-            /// The type of that number.
+            /// The type with that number.
             pub fn from_number(number: u16) -> Self {
                 match number { $($number => Self::$variant,)* other => Self::Unknown(other) }
             }
@@ -85,12 +85,12 @@ macro_rules! dtypes {
                 match self { $(Self::$variant => $name,)* Self::Unknown(_) => "unknown" }
             }
 
-            /// The type of that name.
+            /// The type with that name.
             pub fn from_name(name: &str) -> Self {
                 match name { $($name => Self::$variant,)* _ => Self::Unknown(u16::MAX) }
             }
 
-            /// Bits of one element; `None` where the type alone does not say.
+            /// Bits of one element; `None` if the type alone does not determine it.
             pub fn bits(self) -> Option<u64> {
                 let bits = match self { $(Self::$variant => $bits,)* Self::Unknown(_) => 0 };
                 if bits == 0 { None } else { Some(bits) }
@@ -100,7 +100,7 @@ macro_rules! dtypes {
 }
 
 dtypes! {
-    /// Bytes that mean nothing to Catchment.
+    /// Bytes without meaning to Catchment.
     Opaque = 0, "opaque", 0;
     /// Unsigned, 8 bits.
     U8 = 1, "u8", 8;
@@ -128,7 +128,7 @@ dtypes! {
     C128 = 12, "c128", 128;
     /// Single bits, the lowest first.
     Bits = 13, "bits", 1;
-    /// Records, whose layout the column's kind says.
+    /// Records, whose layout depends on the column's kind.
     Record = 14, "record", 0;
 }
 
@@ -138,12 +138,12 @@ impl Dtype {
         matches!(self, Self::Unknown(_))
     }
 
-    /// Whether elements are numbers, complex ones included.
+    /// Whether elements are numbers, including complex ones.
     pub fn is_number(self) -> bool {
         (Self::U8.number()..=Self::C128.number()).contains(&self.number())
     }
 
-    /// What codecs take for an element; complex numbers are pairs of floats.
+    /// The element type for codecs; complex numbers are pairs of floats.
     pub fn element(self) -> Element {
         match self {
             Self::U8 => Element::U8,
@@ -160,7 +160,7 @@ impl Dtype {
         }
     }
 
-    /// The type in numpy's words, little-endian: `<i2`. `None` where numpy has no such number.
+    /// The type in numpy's notation, little-endian: `<i2`. `None` if numpy has no such number type.
     pub fn numpy(self) -> Option<&'static str> {
         Some(match self {
             Self::U8 => "|u1",
@@ -179,7 +179,7 @@ impl Dtype {
         })
     }
 
-    /// Bytes of `rows` elements; `None` where the type does not say or 64 bits do not hold it.
+    /// Bytes of `rows` elements; `None` if the type does not determine it or it exceeds 64 bits.
     pub fn bytes_of(self, rows: u64) -> Option<u64> {
         self.bits()?.checked_mul(rows).map(|bits| bits.div_ceil(8))
     }
@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for Dtype {
     }
 }
 
-/// What a column means. Its name stands in the schema.
+/// The meaning of a column. Its name is in the schema.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ColumnKind {
     /// Keys of the events, `u64`.
@@ -208,23 +208,23 @@ pub enum ColumnKind {
     EventFlags,
     /// Bytes of each row's fragment, `u32`.
     FragmentLengths,
-    /// Which rows have the fragment, a bit each.
+    /// Which rows have the fragment, one bit each.
     FragmentValidity,
-    /// The fragments themselves, `u8` or what their source says.
+    /// The fragments themselves, `u8` or their source's declared type.
     FragmentPayload,
-    /// What the ledger counted since the frame before, records of 16 bytes.
+    /// The ledger's counts since the previous frame, records of 16 bytes.
     LedgerIncrement,
     /// Samples of a channel, any number type.
     Channel,
-    /// Where a frame's channels have gaps, records of 24 bytes.
+    /// The gaps of a frame's channels, records of 24 bytes.
     ChannelSpans,
     /// A kind of a later version, by its name.
     Unknown(String),
 }
 
 impl ColumnKind {
-    /// The kinds that this version knows, with name and element type; for payload and channels the
-    /// schema may say another.
+    /// The kinds known to this version, with name and element type; for payload and channels the
+    /// schema may give another type.
     pub const KNOWN: [(Self, &'static str, Dtype); 9] = [
         (Self::EventKey, "event_key", Dtype::U64),
         (Self::EventTime, "event_time", Dtype::U64),
@@ -268,7 +268,7 @@ impl<'de> Deserialize<'de> for ColumnKind {
     }
 }
 
-/// What a name stands for, without a copy of the name: schemas have one or two for each of many
+/// The kind with a name, without copying the name: schemas have one or two for each of many
 /// columns.
 struct Name<F>(F);
 

@@ -1,8 +1,8 @@
-//! A schema with what readers derive from it, and those that were met before.
+//! A schema with the data that readers derive from it, and the schemas seen before.
 //!
-//! Every file of a run has the same schema, and the same run is opened again and again. A schema of
-//! a thousand channels is a hundred kilobytes of JSON, which take longer to parse than a column
-//! takes to read. So a schema's text is compared with those that were parsed before.
+//! Every file of a run has the same schema, and the same run is opened again and again. The schema
+//! of a thousand channels is a hundred kilobytes of JSON, which take longer to parse than a column
+//! takes to read. A schema's text is therefore compared with those parsed before.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -17,13 +17,13 @@ use crate::frame::ColumnEntry;
 use crate::kinds::{ColumnKind, Dtype};
 use crate::schema::Schema;
 
-/// A schema that was checked, and what follows from it.
+/// A checked schema, and the data derived from it.
 #[derive(Debug)]
 pub(crate) struct KnownSchema {
     pub schema: Arc<Schema>,
     pub events: EventColumns,
     channels: OnceLock<ChannelColumns>,
-    /// For each column by rising id: what its rows are.
+    /// For each column in order of id: the layout of its rows.
     rows: Vec<(u32, RowShape)>,
 }
 
@@ -40,14 +40,14 @@ impl KnownSchema {
         self.channels.get_or_init(|| ChannelColumns::of(&self.schema))
     }
 
-    /// Whether the schema has a column of that id.
+    /// Whether the schema has a column with that id.
     pub(crate) fn has_column(&self, column: u32) -> bool {
         self.row_shape(column).is_some()
     }
 
-    /// Checks that an entry's type is the schema's, and that its `raw_bytes` is what rows, type and
-    /// shape give. A column that the schema does not have may be any whole number of elements per
-    /// row.
+    /// Checks that an entry's type matches the schema, and that its `raw_bytes` follows from rows,
+    /// type and shape. A column that the schema does not have may be any whole number of elements
+    /// per row.
     pub(crate) fn check_rows(&self, entry: &ColumnEntry) -> Result<(), ColumnProblem> {
         let shape = self.row_shape(entry.id);
         let field = |field, expected, got| Err(ColumnProblem::Field { field, expected, got });
@@ -84,18 +84,18 @@ impl KnownSchema {
     }
 }
 
-/// What the schema says of a column's rows.
+/// The layout of a column's rows in the schema.
 #[derive(Clone, Copy, Debug)]
 enum RowShape {
-    /// So many elements of that type each.
+    /// That many elements of that type per row.
     Elements { dtype: Dtype, elements: u64 },
-    /// A source's fragments, which need not be whole arrays: rows are as many elements or records
-    /// of that many bytes as there are.
+    /// A source's fragments, which need not be whole arrays: rows are the complete elements or
+    /// records of that many bytes.
     Payload { dtype: Dtype, bytes: u64 },
 }
 
 impl RowShape {
-    /// Of a column of a schema that was checked.
+    /// Of a column of a checked schema.
     fn of(info: &ColumnInfo) -> Self {
         let dtype = info.dtype;
         match (&info.kind, info.row_bytes()) {
@@ -111,10 +111,10 @@ impl RowShape {
     }
 }
 
-/// Texts with their schemas; the one used last is first.
+/// Texts with their schemas; the most recently used is first.
 type Texts = VecDeque<(Box<[u8]>, Arc<KnownSchema>)>;
 
-/// Schemas that were parsed, by their text; at most 16, and 32 MiB of text.
+/// Parsed schemas, by their text; at most 16, and 32 MiB of text.
 #[derive(Debug, Default)]
 pub struct KnownSchemas {
     schemas: Mutex<Texts>,

@@ -1,5 +1,5 @@
-//! Ledgers in files: records of 16 bytes, one per source and entry that is not zero, and one per
-//! source and reason for malformed packets that is not zero.
+//! Ledgers in files: records of 16 bytes, one per source and non-zero entry, and one per source and
+//! non-zero reason for malformed packets.
 //!
 //! ```text
 //!  0        4       6       8           16
@@ -8,7 +8,7 @@
 //! +--------+-------+-------+-----------+
 //! ```
 //!
-//! An entry from [`REASONS_FROM`] on is a reason of the source's, by its index in the schema's
+//! An entry number from [`REASONS_FROM`] on is a reason of the source, by its index in the schema's
 //! `malformed_reasons`.
 
 use catchment_model::{Entry, Ledger};
@@ -17,27 +17,27 @@ use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::error::ColumnProblem;
 use crate::kinds::FrameKind;
 
-/// Names of ledger entries by their numbers in a file, so that a reader of another version maps
-/// them by name.
+/// Names of ledger entries by their numbers in a file, by which a reader of another version maps
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryNames(pub Vec<String>);
 
 impl Default for EntryNames {
-    /// The entries that this version counts.
+    /// The entries counted by this version.
     fn default() -> Self {
         Self(Entry::ALL.iter().map(|entry| entry.name().to_owned()).collect())
     }
 }
 
 impl EntryNames {
-    /// The entry that has that number in the file, if this version knows it.
+    /// The entry with that number in the file, if this version knows it.
     pub fn entry(&self, number: u16) -> Option<Entry> {
         self.0.get(usize::from(number)).and_then(|name| Entry::from_name(name))
     }
 }
 
 /// Whether an entry is in no increment of a frame of that kind: because it follows from the frame's
-/// columns, or because it cannot be known when a frame is written.
+/// columns, or because it is not known when a frame is written.
 pub(crate) fn is_derived(kind: FrameKind, entry: Entry) -> bool {
     let counted_by_columns = matches!(
         entry,
@@ -46,28 +46,28 @@ pub(crate) fn is_derived(kind: FrameKind, entry: Entry) -> bool {
     entry == Entry::FragmentsDurable || counted_by_columns && kind == FrameKind::Events
 }
 
-/// Appends what the ledger increment column of a frame of events holds: every entry of `delta` that
-/// is not zero, but for those that follow from the frame's columns.
+/// Appends the ledger increment column of a frame of events: every non-zero entry of `delta`,
+/// except those that follow from the frame's columns.
 pub fn encode_ledger_increment(delta: &Ledger, out: &mut Vec<u8>) {
     encode(delta, |entry| !is_derived(FrameKind::Events, entry), out);
 }
 
-/// As [`encode_ledger_increment`] for a frame of channels, whose rows count no fragments:
-/// every entry that is not zero but `fragments_durable`.
+/// As [`encode_ledger_increment`] for a frame of channels, whose rows count no fragments: every
+/// non-zero entry except `fragments_durable`.
 pub fn encode_channel_increment(delta: &Ledger, out: &mut Vec<u8>) {
     encode(delta, |entry| !is_derived(FrameKind::Channels, entry), out);
 }
 
-/// Appends what a TOC's ledger column holds: every entry that is not zero.
+/// Appends a TOC's ledger column: every non-zero entry.
 pub fn encode_ledger_total(total: &Ledger, out: &mut Vec<u8>) {
     encode(total, |_| true, out);
 }
 
-/// Reads an increment or a total of a file with that many sources. Entries that this version does
-/// not know are left out.
+/// Reads an increment or a total in a file with that many sources. Entries unknown to this version
+/// are left out.
 ///
 /// # Errors
-/// A length that is no multiple of 16, or a source that there is not.
+/// A length that is not a multiple of 16, or a source that does not exist.
 pub fn decode_ledger(
     bytes: &[u8],
     names: &EntryNames,
@@ -109,7 +109,7 @@ fn encode(ledger: &Ledger, keep: impl Fn(Entry) -> bool, out: &mut Vec<u8>) {
     }
 }
 
-/// The number of a source's first reason for malformed packets: far beyond those of entries.
+/// The number of a source's first reason for malformed packets: far above those of entries.
 const REASONS_FROM: u16 = 0x1000;
 
 /// Bytes of one record.

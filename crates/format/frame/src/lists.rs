@@ -1,4 +1,4 @@
-//! Lists of a TOC or checkpoint: where one column stands in each frame that has it.
+//! Lists of a TOC or checkpoint: the positions of one column in the frames that have it.
 //!
 //! ```text
 //!  0       4       6       8       12       16       24             32          40     48         56    ..64
@@ -7,9 +7,10 @@
 //! +-------+-------+-------+-------+--------+--------+--------------+-----------+------+----------+--------------+
 //! ```
 //!
-//! Most of a record is as in the one before, or rises with it. A list that gains by it is packed:
-//! each 32-bit word less that of the record before, the differences shuffled and compressed. That
-//! makes 8 bytes of 64, so that the index of a thousand channels is small beside their frames.
+//! Most of a record repeats the previous one, or rises with it. A list that gains by it is packed:
+//! each 32-bit word is replaced by its difference from the previous record, and the differences are
+//! shuffled and compressed. This turns 64 bytes into 8, so the index of a thousand channels is
+//! small compared with their frames.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +24,14 @@ use crate::frame::{ColumnEntry, ENTRY_BYTES};
 /// The index of a frame, and one column's entry in it.
 pub type FrameEntry = (u32, ColumnEntry);
 
-/// For each column: its entries, by rising index of the frame.
+/// For each column: its entries, in order of the frame's index.
 pub(crate) type Lists = BTreeMap<u32, Vec<FrameEntry>>;
 
-/// Adds the directory of the frame of that index, which is higher than those before.
+/// Adds the directory of the frame with that index, which is higher than earlier ones.
 pub(crate) fn add_frame(lists: &mut Lists, frame: u32, entries: &[ColumnEntry]) {
     for entry in entries {
         let list = lists.entry(entry.id).or_default();
-        // A column that stands twice in a directory is against the rules: the first counts.
+        // A column may not appear twice in a directory; if it does, the first counts.
         if list.last().is_none_or(|(last, _)| *last != frame) {
             list.push((frame, *entry));
         }
@@ -40,13 +41,13 @@ pub(crate) fn add_frame(lists: &mut Lists, frame: u32, entries: &[ColumnEntry]) 
 /// How a list was stored.
 pub(crate) struct Packed {
     pub record_bytes: usize,
-    /// None: as it is.
+    /// The codec; none for a plain list.
     pub codec: Codec,
-    /// 0 for a list as it is.
+    /// 0 for a plain list.
     pub stored_bytes: u32,
 }
 
-/// Encodes lists one after the other, in the same memory.
+/// Encodes lists one after another, in the same memory.
 pub(crate) struct ListPacker {
     encoder: ColumnEncoder,
     records: Vec<u8>,
@@ -98,9 +99,9 @@ impl ListPacker {
     }
 }
 
-/// What the column index says of a list.
+/// A list's record in the column index.
 pub(crate) struct ListRecord {
-    /// Within the column of lists.
+    /// Its offset within the column of lists.
     pub offset: u64,
     pub stored_bytes: u64,
     crc32c: u32,
@@ -110,8 +111,8 @@ pub(crate) struct ListRecord {
 }
 
 impl ListRecord {
-    /// Reads a record of the index of a table with that many frames. What a packed list becomes is
-    /// bounded by that number, before anything is allocated.
+    /// Reads a record of the index of a table with that many frames. That number limits the size of
+    /// an unpacked list before anything is allocated.
     pub(crate) fn decode(record: &[u8], part: Part, frames: usize) -> Result<Self, FrameError> {
         let field = |field, expected, got| Err(FrameError::Field { part, field, expected, got });
         let (records, record_bytes) =
@@ -183,9 +184,9 @@ impl ListRecord {
     }
 }
 
-/// A record as in version 1.0; those that are read may be longer.
+/// A record as in version 1.0; records that are read may be longer.
 pub(crate) const LIST_RECORD_BYTES: usize = 48;
-/// Shorter lists gain nothing worth the codec's own header.
+/// Shorter lists do not gain enough for the codec's own header.
 const PACKED_RECORDS_MIN: usize = 8;
 const PACKED_BYTES_MAX: u64 = 252;
 const CODING: Coding = Coding::ShuffleZstd { level: 1 };

@@ -1,6 +1,6 @@
-//! The locator: where the newest checkpoint of an unfinished file stands.
+//! The locator: the position of the newest checkpoint of an unfinished file.
 //!
-//! It is the last two blocks of the file header, each a slot, written in turn, so that one of them
+//! It is the last two blocks of the file header, each a slot, written alternately, so one of them
 //! is always whole.
 //!
 //! ```text
@@ -16,7 +16,7 @@ use crate::checksum::crc32c_around;
 use crate::frame::FrameSummary;
 
 /// Encodes one slot of a file's locator, which names the newest checkpoint. Generations count from
-/// 1; the slot goes to [`locator_offset`] once the checkpoint is written.
+/// 1; write the slot to [`locator_offset`] once the checkpoint has been written.
 pub fn encode_locator(file_id: u64, generation: u64, checkpoint: &FrameSummary) -> [u8; 4096] {
     let mut block = [0; BLOCK_BYTES as usize];
     put(&mut block, 0, MAGIC);
@@ -29,7 +29,7 @@ pub fn encode_locator(file_id: u64, generation: u64, checkpoint: &FrameSummary) 
     block
 }
 
-/// The offset in the file of the slot of that generation, for a header of `header_bytes` with room
+/// The offset in the file of the slot for that generation, for a header of `header_bytes` with room
 /// for a locator ([`crate::FileHeader::locator`]).
 ///
 /// # Panics
@@ -39,12 +39,12 @@ pub fn locator_offset(header_bytes: u64, generation: u64) -> u64 {
     header_bytes - LOCATOR_BYTES + generation % 2 * BLOCK_BYTES
 }
 
-/// One slot, its checksum and file id checked.
+/// One slot, with checksum and file id checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     /// Counts from 1; the higher of a file's two slots is the newer.
     pub generation: u64,
-    /// Where the checkpoint begins, in bytes from the file's start.
+    /// The offset of the checkpoint in the file.
     pub offset: u64,
     /// The checkpoint's length in bytes.
     pub frame_bytes: u64,
@@ -66,7 +66,7 @@ impl Slot {
 
 /// Both slots.
 pub(crate) const LOCATOR_BYTES: u64 = 2 * BLOCK_BYTES;
-/// What is used of a slot's block.
+/// The used bytes of a slot's block.
 pub(crate) const SLOT_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"CTMCHECK";
 const CRC_AT: usize = 8;

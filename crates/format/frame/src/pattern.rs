@@ -1,4 +1,4 @@
-//! Names of channels and sources by pattern: `L1:FAST-*`.
+//! Patterns for names of channels and sources: `L1:FAST-*`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,44 +7,44 @@ use catchment_model::units::deserialize_text;
 use globset::{Glob, GlobMatcher};
 use serde::{Deserialize, Deserializer};
 
-/// A glob in the syntax of the `globset` crate: `*` stands for any characters, `?` for one of
-/// ASCII, `[ab]` and `[0-9]` for one of a class, `{a,b}` for alternatives; a backslash makes the
-/// next character an ordinary one. A name that is written like the pattern fits, whatever
+/// A glob in the syntax of the `globset` crate: `*` matches any characters, `?` one ASCII
+/// character, `[ab]` and `[0-9]` one of a class, `{a,b}` alternatives; a backslash makes the next
+/// character literal. A name that is literally equal to the pattern also matches, whatever
 /// characters it has.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
-    /// None: a name, which only that name fits.
+    /// None: a plain name, which matches only itself.
     glob: Option<GlobMatcher>,
 }
 
-/// A text that is no pattern.
+/// A text that is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a pattern of names, got {text:?}: {problem}")]
 pub struct PatternError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The error.
     pub problem: String,
 }
 
 impl Pattern {
-    /// The pattern that only this name fits.
+    /// The pattern that matches only this name.
     pub fn name(name: impl Into<String>) -> Self {
         Self { text: name.into(), glob: None }
     }
 
-    /// Whether a name fits.
+    /// Whether a name matches.
     pub fn fits(&self, name: &str) -> bool {
         self.text == name || self.glob.as_ref().is_some_and(|glob| glob.is_match(name))
     }
 
-    /// Whether only one name fits, as after [`Pattern::name`].
+    /// Whether only one name matches, as after [`Pattern::name`].
     pub fn is_name(&self) -> bool {
         self.glob.is_none()
     }
 
-    /// The text that it was read from.
+    /// The text of the pattern.
     pub fn as_str(&self) -> &str {
         &self.text
     }

@@ -7,13 +7,13 @@ pub(crate) use catchment_agent::ReadAt;
 
 use crate::error::{FrameError, Part};
 
-/// A file as it would be with other bytes in one range.
+/// A file with other bytes in one range.
 pub(crate) struct Patched<'a, R> {
     pub reader: &'a R,
-    /// Where these bytes go.
+    /// The offset of these bytes.
     pub offset: u64,
     pub patch: &'a [u8],
-    /// How long the file would be.
+    /// The length of the resulting file.
     pub file_bytes: u64,
 }
 
@@ -38,7 +38,7 @@ impl<R: ReadAt> ReadAt for Patched<'_, R> {
     }
 }
 
-/// A reader that has the first bytes from some offset on already.
+/// A reader that already has the first bytes from some offset on.
 pub(crate) struct Ahead<'a, R: ?Sized> {
     reader: &'a R,
     start: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Ahead<'a, R: ?Sized> {
 impl<'a, R: ReadAt + ?Sized> Ahead<'a, R> {
     pub(crate) fn new(reader: &'a R, start: u64) -> Self {
         let mut bytes = vec![0; AHEAD_BYTES];
-        // What cannot be read ahead is read, and fails, when it is asked for.
+        // Bytes that cannot be read ahead are read, and fail, when they are requested.
         let part = Part::FrameHeader(start);
         let filled = read_available(reader, part, start, &mut bytes).unwrap_or(0);
         bytes.truncate(filled);
@@ -71,7 +71,7 @@ impl<R: ReadAt + ?Sized> ReadAt for Ahead<'_, R> {
     }
 }
 
-/// Fills `buffer` from `offset`; a file that ends before is an error.
+/// Fills `buffer` from `offset`; a file that ends earlier is an error.
 pub(crate) fn read_exact<R: ReadAt + ?Sized>(
     reader: &R,
     part: Part,
@@ -85,7 +85,7 @@ pub(crate) fn read_exact<R: ReadAt + ?Sized>(
     Err(FrameError::Truncated { part, offset, expected: buffer.len() as u64, got: filled as u64 })
 }
 
-/// Fills as much of `buffer` as there is and returns how much.
+/// Fills as much of `buffer` as possible and returns how much.
 pub(crate) fn read_available<R: ReadAt + ?Sized>(
     reader: &R,
     part: Part,

@@ -1,9 +1,9 @@
 //! Reading a frame file: its frames and their columns.
 //!
 //! A closed file is opened by its trailer and the TOC's root; a column's list of entries is read
-//! when first asked for, and cached. Any other file is walked. Damage costs what it hit and no
-//! more: entries are taken from the TOC or from the frames' own headers, whichever is whole. A file
-//! that is still being written is opened by its checkpoints, and followed by
+//! when first requested, and cached. Any other file is walked. Damage affects only the parts that
+//! it hit: entries are taken from the TOC or from the frames' own headers, whichever is undamaged.
+//! A file still being written is opened by its checkpoints, and followed by
 //! [`FileReader::refresh`].
 
 use std::fmt;
@@ -29,16 +29,16 @@ use crate::toc_reader::{Toc, TocLocator, Trailer, header_from_toc};
 use crate::walk::{Skipped, Walker, is_zero_between};
 use crate::{BLOCK_BYTES, VERSION_MINOR};
 
-/// How a file that is not closed is opened.
+/// How to open an unclosed file.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// How many bytes of a hole are searched for the next frame. 0: the walk stops at the first
-    /// border without a frame, as for a file that is growing. Ranges that the file system reports
-    /// as never written are not read, unless this is `u64::MAX`.
+    /// border without a frame, as for a growing file. Ranges that the file system reports as never
+    /// written are not read, unless this is `u64::MAX`.
     pub search_bytes_max: u64,
-    /// Walk even if there is a TOC; checkpoints are ignored, too.
+    /// Walk even if there is a TOC; also ignores checkpoints.
     pub ignore_toc: bool,
-    /// Walk a file that is not closed from its beginning even if there are checkpoints.
+    /// Walk an unclosed file from its beginning even if there are checkpoints.
     pub ignore_checkpoints: bool,
 }
 
@@ -51,21 +51,21 @@ impl Default for OpenOptions {
 /// Whether a file is closed.
 #[derive(Debug)]
 pub enum Condition {
-    /// Trailer and TOC are in order.
+    /// Trailer and TOC are intact.
     Closed,
     /// There is no trailer, or it or the TOC is damaged: the frames were found by checkpoints and
     /// by walking.
     Unclosed(FrameError),
 }
 
-/// Why a file that was closed is not any more.
+/// Why a file that was closed no longer is.
 #[derive(Debug)]
 pub enum Reopened {
-    /// Its trailer is in order, and its TOC is not.
+    /// Its trailer is intact, but its TOC is not.
     Toc(FrameError),
-    /// Its TOC is there, and no trailer that is in order behind it.
+    /// Its TOC exists, but no intact trailer follows it.
     Trailer(FrameError),
-    /// Bytes stand behind its trailer.
+    /// Bytes follow its trailer.
     Longer {
         /// Its length when it was closed.
         closed_bytes: u64,
@@ -89,8 +89,7 @@ impl fmt::Display for Reopened {
     }
 }
 
-/// A frame file that is open for reading. Reading needs no exclusive access, so that many threads
-/// can share one.
+/// A frame file open for reading. Reading needs no exclusive access, so many threads can share one.
 #[derive(Debug)]
 pub struct FileReader<R> {
     reader: R,
@@ -110,7 +109,7 @@ impl<R: ReadAt> FileReader<R> {
     /// Opens a file: by its TOC, or by walking if it has none.
     ///
     /// # Errors
-    /// A file that is no frame file of this major version, or a header that cannot be read.
+    /// A file that is not a frame file of this major version, or an unreadable header.
     pub fn open(reader: R) -> Result<Self, FrameError> {
         Self::open_with(reader, &OpenOptions::default())
     }
@@ -123,7 +122,8 @@ impl<R: ReadAt> FileReader<R> {
         Self::open_known(reader, options, None)
     }
 
-    /// As [`FileReader::open_with`]; a schema in `known` is not parsed again, any other is added.
+    /// As [`FileReader::open_with`]; a schema in `known` is not parsed again, any other is added to
+    /// it.
     ///
     /// # Errors
     /// As [`FileReader::open`].
@@ -139,8 +139,8 @@ impl<R: ReadAt> FileReader<R> {
             .and_then(|bytes| FileHeader::decode_known(&bytes, known));
         let Decoded { header, rest, schema, first_frame } = match (header, &closed) {
             (Ok(header), _) => header,
-            // A header that is damaged is read from the TOC's copy. The trailer has a version of
-            // its own, so that a file of a later version does not come here.
+            // A damaged header is replaced by the TOC's copy. The trailer has its own version, so a
+            // file of a later version does not get here.
             (Err(error), Ok(toc)) => {
                 let copy = header_from_toc(&reader, toc)
                     .and_then(|bytes| FileHeader::decode_known(&bytes, known));
@@ -195,17 +195,17 @@ impl<R: ReadAt> FileReader<R> {
         Walker { reader: &self.reader, file_bytes, file_id, search_bytes_max }
     }
 
-    /// Finds the frames that were written behind the last known one since the file was opened, and
-    /// whether it was closed. Returns how many frames were added to [`FileReader::frames`]; those
-    /// known keep their indices. A file without new frames costs one read of 4 KiB.
+    /// Finds the frames written after the last known one since the file was opened, and whether it
+    /// was closed. Returns how many frames were added to [`FileReader::frames`]; the indices of
+    /// known ones stay the same. A file without new frames costs one read of 4 KiB.
     ///
-    /// A new frame must stand directly behind the last one: open a file that is to be followed with
-    /// a `search_bytes_max` of 0. If its TOC in the end lists other frames than those known, the
-    /// TOC's replace them.
+    /// A new frame must directly follow the last one: open a file to be followed with a
+    /// `search_bytes_max` of 0. If its final TOC lists frames other than the known ones, the TOC's
+    /// replace them.
     ///
     /// # Errors
-    /// If the file's length cannot be read. A header that cannot be read, or is not whole yet, is
-    /// read again the next time.
+    /// If the file's length cannot be read. A header that is unreadable or incomplete is read again
+    /// the next time.
     pub fn refresh(&mut self) -> Result<usize, FrameError> {
         if self.closed() {
             return Ok(0);
@@ -229,7 +229,7 @@ impl<R: ReadAt> FileReader<R> {
         Ok(self.index.frames.len().saturating_sub(before))
     }
 
-    /// Replaces the index by the TOC's, if there is one by now.
+    /// Replaces the index by the TOC's, if there is a TOC by now.
     fn take_toc(&mut self) {
         let toc = Toc::of_file(&self.reader, self.file_bytes)
             .and_then(|toc| toc_of_this_file(toc, &self.header, self.first_frame));
@@ -247,13 +247,13 @@ impl<R: ReadAt> FileReader<R> {
         &self.header
     }
 
-    /// What the file header says besides, and no program writes yet.
+    /// The further contents of the file header, which no program writes yet.
     pub fn header_rest(&self) -> &HeaderRest {
         &self.rest
     }
 
-    /// Checks that this is a file of variant 0, the only one that readers of this version give:
-    /// `repair` and `verify` take any.
+    /// Checks that this is a file of variant 0, the only one that readers of this version return:
+    /// `repair` and `verify` accept any.
     ///
     /// # Errors
     /// The variant of the file, or of the first frame that has one.
@@ -269,7 +269,7 @@ impl<R: ReadAt> FileReader<R> {
         }
     }
 
-    /// A key of the file header's metadata that this version does not write: a header that is made
+    /// A key of the file header's metadata that this version does not write, so that a header made
     /// from this one would lack it.
     ///
     /// # Errors
@@ -278,7 +278,7 @@ impl<R: ReadAt> FileReader<R> {
         FileHeader::key_lost(&self.encoded_header()?)
     }
 
-    /// The frames in the order of the file, without the TOC.
+    /// The frames in file order, without the TOC.
     pub fn frames(&self) -> &[FrameSummary] {
         &self.index.frames
     }
@@ -288,7 +288,7 @@ impl<R: ReadAt> FileReader<R> {
         self.file_bytes
     }
 
-    /// Whether trailer and TOC are in order.
+    /// Whether trailer and TOC are intact.
     pub fn closed(&self) -> bool {
         matches!(self.condition, Condition::Closed)
     }
@@ -299,7 +299,7 @@ impl<R: ReadAt> FileReader<R> {
     }
 
     /// Why the file is not closed, if it was closed before: TOC and trailer are written together,
-    /// the TOC's header last, so that one without the other is damage. Reads the bytes behind the
+    /// the TOC's header last, so one without the other is damage. Reads the bytes after the
     /// trailer.
     pub fn reopened(&self) -> Option<Reopened> {
         let Condition::Unclosed(_) = self.condition else { return None };
@@ -319,15 +319,15 @@ impl<R: ReadAt> FileReader<R> {
         }
     }
 
-    /// The offset and the bytes of the trailer that belongs behind a TOC found by walking.
+    /// The offset and the bytes of the trailer for a TOC found by walking.
     pub(crate) fn trailer_of_toc(&self) -> Option<(u64, Vec<u8>)> {
         let toc = self.index.toc_range.as_ref()?;
         let minor = self.minor_of_toc(toc.start);
         Some((toc.end, trailer(self.header.file_id, toc.start, toc.end - toc.start, minor)))
     }
 
-    /// The minor version of a TOC whose trailer is lost: that of the program that began the file,
-    /// which as a rule closed it, and so far as its columns are there.
+    /// The minor version for a TOC whose trailer is lost: that of the program that began the file,
+    /// which usually also closed it, provided that the TOC has its columns.
     fn minor_of_toc(&self, offset: u64) -> u16 {
         let minor = self.rest.minor.min(VERSION_MINOR);
         let (frame, kind, file_id) = (FrameRef::Toc, FrameKind::Toc, self.header.file_id);
@@ -341,13 +341,12 @@ impl<R: ReadAt> FileReader<R> {
         }
     }
 
-    /// The offset of the next frame of a file that is not closed: behind the last frame or
-    /// checkpoint.
+    /// The offset of the next frame of an unclosed file: after the last frame or checkpoint.
     pub fn next_frame_offset(&self) -> u64 {
         self.index.end
     }
 
-    /// What was wrong with the file header, if it had to be read from the TOC's copy.
+    /// The error in the file header, if it had to be read from the TOC's copy.
     pub fn header_problem(&self) -> Option<&FrameError> {
         self.header_problem.as_ref()
     }
@@ -357,24 +356,24 @@ impl<R: ReadAt> FileReader<R> {
         self.index.toc().map(|toc| toc.flags)
     }
 
-    /// Ranges without frames that a walk passed over; empty when opened by the TOC, and for the
-    /// part of a file that checkpoints list.
+    /// Ranges without frames that a walk skipped; empty if opened by the TOC, and for the part of a
+    /// file that checkpoints list.
     pub fn skipped(&self) -> &[Skipped] {
         &self.index.skipped
     }
 
-    /// Which columns of the schema hold events.
+    /// The columns of the schema that hold events.
     pub fn event_columns(&self) -> &EventColumns {
         &self.schema.events
     }
 
-    /// Which columns of the schema hold channels.
+    /// The columns of the schema that hold channels.
     pub fn channel_columns(&self) -> &ChannelColumns {
         self.schema.channels()
     }
 
     /// The range of the TOC's column index in the file: a block of it is read when a column is
-    /// first asked for.
+    /// first requested.
     pub fn index_bytes(&self) -> Option<Range<u64>> {
         self.index.toc()?.index_bytes()
     }
@@ -393,8 +392,8 @@ impl<R: ReadAt> FileReader<R> {
         Ok(Some(self.ledger.get_or_init(|| ledger)))
     }
 
-    /// For a file that was opened by checkpoints: how many frames they list, and the ledger's total
-    /// in the newest one.
+    /// For a file opened by checkpoints: how many frames they list, and the ledger's total in the
+    /// newest one.
     ///
     /// # Errors
     /// If that column of the checkpoint cannot be read.
@@ -405,8 +404,8 @@ impl<R: ReadAt> FileReader<R> {
         Ok(Some((self.index.listed_count(), ledger)))
     }
 
-    /// The directory of a frame, read from the frame itself; if its header is damaged, the TOC's
-    /// entries of the schema's columns.
+    /// The directory of a frame, from the frame itself; if its header is damaged, the TOC's entries
+    /// for the schema's columns.
     ///
     /// # Errors
     /// If neither can be read.
@@ -438,11 +437,11 @@ impl<R: ReadAt> FileReader<R> {
         }
     }
 
-    /// Reads a column: `out` becomes its raw bytes. Memory for them is taken only when the stored
-    /// bytes can be in the file and can give that many.
+    /// Reads a column: `out` becomes its raw bytes. Memory for them is allocated only if the stored
+    /// bytes can be in the file and can expand to that many.
     ///
     /// # Errors
-    /// With frame and column, whatever is wrong: offset, codec, sizes, checksum, contents.
+    /// Any error, with frame and column: offset, codec, sizes, checksum, contents.
     pub fn read_column(
         &self,
         frame: usize,
@@ -452,10 +451,10 @@ impl<R: ReadAt> FileReader<R> {
         self.stored_column(frame, entry)?.read(out)
     }
 
-    /// A column as it is stored, for readers that plan their reads themselves.
+    /// A column in stored form, for readers that plan their own reads.
     ///
     /// # Errors
-    /// If there is no such frame.
+    /// If the frame does not exist.
     pub fn stored_column<'a>(
         &'a self,
         frame: usize,
@@ -466,7 +465,7 @@ impl<R: ReadAt> FileReader<R> {
         Ok(StoredColumn { reader, frame, summary, entry, schema })
     }
 
-    /// Finds and reads a column. False, with `out` empty, if the frame does not have it.
+    /// Finds and reads a column. Returns false, with `out` empty, if the frame does not have it.
     ///
     /// # Errors
     /// As [`FileReader::find`] and [`FileReader::read_column`].
@@ -494,7 +493,7 @@ impl<R: ReadAt> FileReader<R> {
             .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))
     }
 
-    /// The TOC, or the checkpoints that the file was opened by, and what they are read from.
+    /// The TOC, or the checkpoints by which the file was opened, and the reader for them.
     pub(crate) fn tables(&self) -> (impl Iterator<Item = &Toc>, &R) {
         (self.index.tables(), &self.reader)
     }
@@ -524,14 +523,14 @@ impl<R: ReadAt> FileReader<R> {
         header_from_toc(&self.reader, &Toc::of_file(&self.reader, self.file_bytes)?)
     }
 
-    /// The file header's bytes as they stand before the first frame.
+    /// The file header's bytes up to the first frame.
     pub(crate) fn padded_header(&self) -> Result<Vec<u8>, FrameError> {
         let mut bytes = self.encoded_header()?;
         bytes.resize(self.first_frame as usize, 0);
         Ok(bytes)
     }
 
-    /// Where the first frame begins.
+    /// The offset of the first frame.
     pub fn first_frame_offset(&self) -> u64 {
         self.first_frame
     }
@@ -541,8 +540,8 @@ impl<R: ReadAt> FileReader<R> {
         self.index.frames.get(frame).ok_or(FrameError::NoFrame { index: frame, frames })
     }
 
-    /// A column's entries in all frames that have it, each with the index of its frame, rising: as
-    /// the TOC, the checkpoints or the walk list them.
+    /// A column's entries in all frames that have it, each with the index of its frame, rising,
+    /// from the TOC, the checkpoints or the walk.
     ///
     /// # Errors
     /// If a list cannot be read. The frames' own headers may still have the entries:
@@ -551,9 +550,9 @@ impl<R: ReadAt> FileReader<R> {
         self.index.entries(&self.reader, column, self.schema.has_column(column))
     }
 
-    /// A column's entry in a frame, as a table or the walk lists it.
+    /// A column's entry in a frame, from a table or the walk.
     fn listed(&self, frame: usize, column: u32) -> Result<Option<ColumnEntry>, FrameError> {
-        // Only lists of the schema's columns are cached, so that asking cannot fill the memory.
+        // Only lists of the schema's columns are cached, so requests cannot fill the memory.
         self.index.find(&self.reader, frame, column, self.schema.has_column(column))
     }
 
@@ -567,8 +566,8 @@ impl<R: ReadAt> FileReader<R> {
         self.summary_and_directory(frame).map(|(_, entries)| entries)
     }
 
-    /// A frame's directory, and what is wrong with the variant that the frame's own header says: a
-    /// file's frames have that of the file. The frame can be read all the same.
+    /// A frame's directory, and an error if the variant in the frame's own header differs from the
+    /// file's, as it must not. The frame can still be read.
     pub(crate) fn checked_directory(
         &self,
         frame: usize,
@@ -580,7 +579,7 @@ impl<R: ReadAt> FileReader<R> {
         Ok((entries, (got != self.rest.variant).then_some(wrong)))
     }
 
-    /// What a frame's own header says.
+    /// The contents of a frame's own header.
     fn summary_and_directory(
         &self,
         frame: usize,
@@ -589,7 +588,7 @@ impl<R: ReadAt> FileReader<R> {
         let (head, header) = read_frame_header(&self.reader, summary.offset, self.file_bytes)?;
         let mut listed = *summary;
         if listed.info.origin.variant == 0 {
-            // A TOC that a `repair` of before 1.3 made has no variants.
+            // A TOC made by `repair` before version 1.3 has no variants.
             listed.info.origin.variant = head.summary.info.origin.variant;
         }
         if head.summary != listed {
@@ -615,5 +614,5 @@ fn toc_of_this_file(toc: Toc, header: &FileHeader, first_frame: u64) -> Result<T
     }
 }
 
-/// The minor version from which on a TOC says whether data are bad.
+/// The minor version from which on a TOC states whether data are bad.
 const DATA_BAD_MINOR: u16 = 3;

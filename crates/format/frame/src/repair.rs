@@ -1,4 +1,4 @@
-//! Closing a file that its recorder did not close: the TOC and trailer that it needs.
+//! Closing a file that its recorder did not close: the missing TOC and trailer.
 
 use std::fmt;
 
@@ -12,25 +12,25 @@ use crate::toc::{TocBuilder, TocFlags};
 use crate::verify::{add_new, check_frame};
 use crate::walk::Skipped;
 
-/// The result of `repair`, and the bytes to be written. Nothing has been written yet.
+/// The result of `repair`, and the bytes to write. Nothing has been written yet.
 pub struct RepairPlan {
-    /// The frames that are whole, in the order of the file.
+    /// The whole frames, in file order.
     pub frames: Vec<FrameSummary>,
     /// The ranges without frames, with reasons.
     pub skipped: Vec<Skipped>,
-    /// Columns of those frames that cannot be read; the others can.
+    /// Unreadable columns of those frames; the others can be read.
     pub damaged: Vec<FrameError>,
-    /// Frames that are missing between those found, by their numbers.
+    /// Frames missing between those found, by their numbers.
     pub frames_missing: u64,
-    /// What the frames add up to, after `ledger_before`: the total in a new TOC, and what a
-    /// repair of the next file goes on from. A TOC that is left as it is may state more: its
-    /// recorder counted on while it wrote.
+    /// The sum of the frames, after `ledger_before`: the total in a new TOC, and the starting point
+    /// for repairing the next file. An existing TOC that is kept may state more: its recorder
+    /// continued to count while it wrote.
     pub ledger: Ledger,
     /// How the file was closed, in its TOC.
     pub flags: TocFlags,
-    /// The file header to be written at offset 0, if it is damaged.
+    /// The file header to write at offset 0, if it is damaged.
     pub file_header: Option<Vec<u8>>,
-    /// TOC and trailer to be written; `None` if the file is closed and its index whole.
+    /// TOC and trailer to write; `None` if the file is closed and its index intact.
     pub closing: Option<Closing>,
 }
 
@@ -44,7 +44,7 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// The length that the file must be cut to, or grow to.
+    /// The length to which the file must be cut or extended.
     pub fn file_bytes(&self) -> u64 {
         self.offset + self.bytes.len() as u64
     }
@@ -70,13 +70,13 @@ impl fmt::Debug for RepairPlan {
     }
 }
 
-/// Finds every whole frame of a file that is not closed or whose index is damaged, reads all of
-/// them, and makes a TOC and a trailer for them; only a trailer where the TOC is in order. The
-/// caller writes [`Closing::bytes`] at [`Closing::offset`] and cuts the file to
-/// [`Closing::file_bytes`], and [`RepairPlan::file_header`] at 0.
+/// Finds and reads every whole frame of a file that is not closed or whose index is damaged, and
+/// makes a TOC and a trailer for them, or only a trailer if the TOC is intact. The caller writes
+/// [`Closing::bytes`] at [`Closing::offset`] and cuts the file to [`Closing::file_bytes`], and
+/// [`RepairPlan::file_header`] at 0.
 ///
-/// `ledger_before` is the total at the close of the run's file before this one; without it the
-/// ledger of a later file counts that file alone, which a flag of its TOC states.
+/// `ledger_before` is the total at the close of the run's previous file; without it, the ledger of
+/// a later file covers only that file, which a flag of its TOC states.
 ///
 /// # Errors
 /// If the file header cannot be read.
@@ -129,9 +129,8 @@ pub fn repair<R: ReadAt>(
     Ok(RepairPlan { frames, skipped, damaged, frames_missing, ledger, flags, file_header, closing })
 }
 
-/// The plan for a file that lost only its trailer, or has more bytes behind it: its own TOC has
-/// more than a new one could. None if that TOC is damaged, or there are frames that it does not
-/// list.
+/// The plan for a file that lost only its trailer, or has more bytes after it: its own TOC has more
+/// than a new one could. None if that TOC is damaged, or if there are frames that it does not list.
 fn close_again<R: ReadAt>(
     reader: &R,
     found: &FileReader<&R>,
@@ -152,8 +151,8 @@ fn close_again<R: ReadAt>(
     Ok(Some(RepairPlan { closing: Some(closing), ..plan }))
 }
 
-/// What a frame adds to the ledger, and what of it is damaged. A bad table of checksums by block is
-/// not: no data are lost by it.
+/// A frame's contribution to the ledger, and its damage. A bad table of checksums by block is not
+/// included: it loses no data.
 fn lost_in<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, Vec<FrameError>) {
     let (ledger, mut problems) = check_frame(file, frame);
     problems.retain(|problem| !problem.is_bad_table());
@@ -184,8 +183,8 @@ fn untouched<R: ReadAt>(
     })
 }
 
-/// What a file's ledger goes on from: the one before it, if that is of as many sources; and
-/// whether it is.
+/// The starting point of a file's ledger: the previous one, if it has the same number of sources;
+/// and whether it does.
 fn ledger_from<R: ReadAt>(file: &FileReader<R>, before: Option<&Ledger>) -> (Ledger, bool) {
     let sources = file.header().schema.sources.len();
     match before.filter(|before| before.sources.len() == sources) {
@@ -194,9 +193,9 @@ fn ledger_from<R: ReadAt>(file: &FileReader<R>, before: Option<&Ledger>) -> (Led
     }
 }
 
-/// Numbers that are missing between frames: of each stream, since every stream counts its own, and
-/// whatever their order, since the frames of one stream may stand in several files. A skipped frame
-/// can stand for several numbers.
+/// Numbers missing between frames: per stream, since every stream has its own sequence, and in any
+/// order, since the frames of one stream may be in several files. A skipped frame can represent
+/// several numbers.
 pub fn sequences_missing<'a>(frames: impl Iterator<Item = &'a FrameInfo>) -> u64 {
     let mut numbers: Vec<_> = frames.map(|info| (info.origin.stream, info.numbers())).collect();
     numbers.sort_unstable();

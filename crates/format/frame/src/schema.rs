@@ -1,4 +1,4 @@
-//! The schema: sources, and the columns that frames may have.
+//! The schema: sources, and the possible columns of frames.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ pub struct Schema {
     /// The sources; a source's id is its index.
     #[serde(default)]
     pub sources: Vec<SourceInfo>,
-    /// The columns that frames may have.
+    /// The possible columns of frames.
     #[serde(default)]
     pub columns: Vec<ColumnInfo>,
 }
@@ -26,27 +26,27 @@ pub struct Schema {
 /// One source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceInfo {
-    /// Its number, which is its index in the schema.
+    /// Its number, which is also its index in the schema.
     pub id: u32,
     /// Its name, unique in the run.
     pub name: String,
-    /// The group that it belongs to; may be empty.
+    /// Its group; may be empty.
     #[serde(default)]
     pub group: String,
-    /// What its fragments were received as, for example `hadtu`.
+    /// The form in which its fragments were received, for example `hadtu`.
     #[serde(default)]
     pub protocol: String,
     /// Whether an event without it is incomplete.
     #[serde(default = "required_by_default")]
     pub required: bool,
-    /// Why packets of it are refused, in its protocol's words: names of the reasons that the ledger
-    /// counts by their index.
+    /// The reasons for which its packets are refused, as named by its protocol, in the order of the
+    /// ledger's indices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub malformed_reasons: Vec<String>,
 }
 
 impl Schema {
-    /// The sources alone, without columns yet.
+    /// The sources alone, without columns.
     pub fn new(sources: Vec<SourceInfo>) -> Self {
         Self { sources, columns: Vec::new() }
     }
@@ -82,8 +82,8 @@ impl Schema {
         schema
     }
 
-    /// The columns of continuous channels alone: ledger increments, spans, and the channels in
-    /// their order.
+    /// Only the columns of continuous channels: ledger increments, spans, and the channels in
+    /// order.
     ///
     /// # Errors
     /// As [`Schema::with_channels`].
@@ -94,19 +94,19 @@ impl Schema {
         Self::new(sources).with_channels(channels)
     }
 
-    /// This schema with channels as well. Their columns get ids behind those there are, in the
-    /// order given; [`ChannelInfo::id`] is ignored. Columns for spans and for ledger
-    /// increments are added if there are none.
+    /// This schema with channels added. Their columns get ids after the existing ones, in the order
+    /// given; [`ChannelInfo::id`] is ignored. Columns for spans and for ledger increments are added
+    /// if there are none.
     ///
     /// # Errors
-    /// Whatever [`Schema::check`] finds.
+    /// Any error that [`Schema::check`] finds.
     pub fn with_channels(mut self, channels: Vec<ChannelInfo>) -> Result<Self, SchemaError> {
         for kind in [ColumnKind::LedgerIncrement, ColumnKind::ChannelSpans] {
             if self.columns.iter().all(|column| column.kind != kind) {
                 self.add(ColumnInfo::new(0, kind, Dtype::Record));
             }
         }
-        // The limit is checked first, so that ids cannot run out.
+        // The limit is checked first, so ids cannot run out.
         let count = self.columns.len() + channels.len();
         if count > SCHEMA_COLUMNS_MAX {
             return Err(SchemaError::TooMany { what: "columns", count, max: SCHEMA_COLUMNS_MAX });
@@ -122,7 +122,7 @@ impl Schema {
     /// This schema with the type of a source's fragments.
     ///
     /// # Errors
-    /// If the schema has no payload of that source, or the type cannot be.
+    /// If the schema has no payload of that source, or the type is impossible.
     pub fn with_payload_type(
         mut self,
         source: SourceId,
@@ -153,18 +153,18 @@ impl Schema {
         self.columns.push(ColumnInfo { id, ..column });
     }
 
-    /// The id of the column of that kind, and of that source where columns belong to one.
+    /// The id of the column of that kind, and of that source if it belongs to one.
     pub fn column(&self, source: Option<SourceId>, kind: &ColumnKind) -> Option<u32> {
         let source = source.map(|source| source.0);
         self.columns.iter().find(|c| c.source == source && c.kind == *kind).map(|c| c.id)
     }
 
-    /// Whether frames can say how far each source was decided.
+    /// Whether frames can state how far each source was decided.
     pub(crate) fn has_positions(&self) -> bool {
         self.columns.iter().any(|column| column.kind.name() == "source_positions")
     }
 
-    /// Whether ids and references are right.
+    /// Checks ids and references.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -195,7 +195,7 @@ impl Schema {
         self.check_channels()
     }
 
-    /// What holds among channels: names differ, one time scale, one column for spans.
+    /// Rules among channels: names differ, one time scale, one column for spans.
     fn check_channels(&self) -> Result<(), SchemaError> {
         let channels = || self.columns.iter().filter(|c| c.kind == ColumnKind::Channel);
         let mut names = HashSet::new();
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(schema.column(None, &ColumnKind::ChannelSpans), Some(10));
         let ids: Vec<_> = schema.columns.iter().map(|c| c.id).collect();
         assert_eq!(ids, (0..13).collect::<Vec<_>>());
-        // A second call adds to them.
+        // A second call adds more.
         let more = schema.clone().with_channels(vec![channel("C")]).expect("a schema");
         assert_eq!(more.columns.len(), 14);
         let twice = schema.with_channels(vec![channel("A")]);

@@ -1,8 +1,8 @@
-//! One column of one frame, as it is stored: checked before it is read, and after.
+//! One column of one frame in stored form: checked before it is read, and after.
 //!
 //! A reader that plans its own reads, of several columns at once or of some rows of one, calls
-//! [`StoredColumn::check`] first: it compares the entry with its frame and the schema, before
-//! anything is allocated or read by its sizes.
+//! [`StoredColumn::check`] first: it compares the entry with its frame and the schema, before its
+//! sizes are used for allocating or reading.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -35,7 +35,7 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
     /// anything.
     ///
     /// # Errors
-    /// The field that cannot be.
+    /// An impossible field.
     pub fn check(&self) -> Result<(), FrameError> {
         let entry = self.entry;
         let checked = self.schema.map_or(Ok(()), |schema| schema.check_rows(entry));
@@ -45,10 +45,10 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
             .map_err(|problem| self.error(problem))
     }
 
-    /// Fills `out` with bytes of the file from `offset` on, counted from the file's start.
+    /// Fills `out` with bytes of the file, from `offset` from the file's start.
     ///
     /// # Errors
-    /// A failed read, or a file that ends before.
+    /// A failed read, or a file that ends earlier.
     pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> Result<(), FrameError> {
         read_exact(self.reader, Part::Column(self.frame, self.entry.id), offset, out)
     }
@@ -56,20 +56,20 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
     /// Checks the length and the checksum of the column's stored bytes.
     ///
     /// # Errors
-    /// Bytes that are not those that were written.
+    /// Damaged bytes.
     pub fn check_stored(&self, stored: &[u8]) -> Result<(), FrameError> {
         self.check_crc(crc32c(stored), stored.len() as u64)
     }
 
-    /// Reads an encoded column into `stored`, checks it and decodes it into `out`: a piece is
-    /// decoded before the next one is read, so that it is still in the CPU's caches. `before` is
-    /// called with the range of stored bytes that is read next.
+    /// Reads an encoded column into `stored`, checks it and decodes it into `out`: each piece is
+    /// decoded before the next one is read, while it is in the CPU's caches. `before` is called
+    /// with the range of stored bytes to be read next.
     ///
     /// # Errors
     /// As [`StoredColumn::read_bytes`] and [`StoredColumn::decode`].
     ///
     /// # Panics
-    /// If `stored` and `out` do not have the entry's lengths.
+    /// If the lengths of `stored` and `out` differ from the entry's.
     pub fn read_decoded(
         &self,
         (stored, out): (&mut [u8], &mut [u8]),
@@ -92,12 +92,11 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
         decode_rest(entry.codec, stored, out, progress).map_err(|error| self.error(error.into()))
     }
 
-    /// Checks the column's stored bytes and decodes those in the range `wanted` of its raw bytes to
-    /// the same range of `out`, which has the length of all of them. The rest of `out` is undefined
-    /// afterwards.
+    /// Checks the column's stored bytes and decodes the range `wanted` of its raw bytes to the same
+    /// range of `out`, which has the full raw length. The rest of `out` is undefined afterwards.
     ///
     /// # Errors
-    /// Bytes that are not those that were written, or do not decode.
+    /// Bytes that are damaged or do not decode.
     pub fn decode(
         &self,
         stored: &[u8],
@@ -117,11 +116,11 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
         decode_part(self.entry.codec, stored, wanted, out).map_err(|error| self.error(error.into()))
     }
 
-    /// The coding that made the stored bytes, named as [`Coding`](crate::Coding) is but without its
-    /// level. Reads their first four.
+    /// The coding of the stored bytes, named like [`Coding`](crate::Coding) but without its level.
+    /// Reads their first four.
     ///
     /// # Errors
-    /// An entry that does not fit its frame, or a failed read.
+    /// An entry that does not match its frame, or a failed read.
     pub fn made_by(&self) -> Result<Cow<'static, str>, FrameError> {
         check_entry(self.summary, self.entry).map_err(|problem| self.error(problem))?;
         let mut head = [0; 4];
@@ -134,7 +133,7 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
     pub(crate) fn read(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
         self.check()?;
         let raw_bytes = self.entry.raw_bytes as usize;
-        // Encoded bytes are read behind the decoded ones: one buffer, reused by the caller.
+        // Encoded bytes are read to after the decoded ones: one buffer, reused by the caller.
         let stored_at = if self.entry.codec == Codec::None { 0 } else { raw_bytes };
         out.resize(stored_at + self.entry.stored_bytes as usize, 0);
         let (raw, stored) = out.split_at_mut(stored_at);
@@ -145,17 +144,17 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
             }
             decode_into(self.entry.codec, stored, raw).map_err(|error| self.error(error.into()))
         });
-        // A damaged column gives no bytes.
+        // A damaged column returns no bytes.
         out.truncate(if result.is_ok() { raw_bytes } else { 0 });
         result
     }
 
-    /// The checksums of the column's blocks, from the table behind it; none where it has no table.
-    /// By what they say, a part of the column can be checked.
+    /// The checksums of the column's blocks, from its table; none if it has no table. They allow a
+    /// part of the column to be checked.
     ///
     /// # Errors
-    /// A table that cannot be read, is beyond the frame, or is not that of the entry: the column is
-    /// then to be checked as a whole.
+    /// A table that cannot be read, is beyond the frame, or does not match the entry: the column
+    /// must then be checked as a whole.
     pub fn blocks(&self) -> Result<Option<Blocks>, FrameError> {
         if !self.entry.has_table() {
             return Ok(None);
@@ -173,7 +172,7 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
             .ok_or_else(|| self.error(ColumnProblem::Table))
     }
 
-    /// The error of a block that is not as it was written.
+    /// The error for a damaged block.
     pub fn block_error(&self, BadBlock { bytes, expected, got }: BadBlock) -> FrameError {
         let Range { start, end } = bytes;
         if (start, end) == (0, self.entry.stored_bytes) {
@@ -185,7 +184,7 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
     /// Reads the stored bytes a piece at a time and checks their checksum.
     ///
     /// # Errors
-    /// A failed read, or bytes that are not those that were written.
+    /// A failed read, or damaged bytes.
     pub fn verify_stored(&self) -> Result<(), FrameError> {
         check_entry(self.summary, self.entry).map_err(|problem| self.error(problem))?;
         let stored_bytes = self.entry.stored_bytes;
@@ -201,7 +200,7 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
         self.check_crc(crc.finish(), done)
     }
 
-    /// The column's offset in the file. Its entry was checked.
+    /// The column's offset in the file. Its entry has been checked.
     fn offset(&self) -> u64 {
         self.summary.offset + self.entry.offset
     }
@@ -242,7 +241,7 @@ pub(crate) fn read_frame_header<R: ReadAt + ?Sized>(
     Ok((head, header))
 }
 
-/// Checks an entry against its frame, before anything is allocated or read by it.
+/// Checks an entry against its frame, before it is used for allocating or reading.
 pub(crate) fn check_entry(
     summary: &FrameSummary,
     entry: &ColumnEntry,
@@ -253,7 +252,7 @@ pub(crate) fn check_entry(
         FRAME_BYTES_MAX => "at most 64 GiB",
         _ => "at most 0x7E000000 (2,016 MiB)",
     };
-    // A TOC may say less of a header than there must be.
+    // A TOC may state a smaller header than necessary.
     let header_bytes = u64::from(summary.header_bytes).max(FIXED_BYTES as u64);
     let end = entry.offset.checked_add(entry.stored_bytes);
     let checks = [
@@ -280,6 +279,6 @@ pub(crate) fn check_entry(
     }
 }
 
-/// Little enough to stay in the cache that each CPU has for itself.
+/// Small enough for each CPU's own cache.
 const DECODED_PIECE_BYTES: usize = 256 << 10;
 const VERIFIED_PIECE_BYTES: u64 = 1 << 20;

@@ -2,8 +2,8 @@
 //!
 //! The TOC is a frame whose columns are: 1 the frames, 2 the blocks of the column index, 3 the
 //! column index, 4 one list per column, 5 the ledger's total, 6 a copy of the file header. Finding
-//! a column needs 1, 2, one block of 3 and one list of 4. A checkpoint has the same columns but the
-//! last, for the frames since the checkpoint before.
+//! a column needs 1, 2, one block of 3 and one list of 4. A checkpoint has the same columns except
+//! the last, for the frames since the previous checkpoint.
 
 use catchment_codec::{Codec, ColumnEncoder, Element};
 use catchment_model::Ledger;
@@ -17,7 +17,7 @@ use crate::ledger::{RECORD_BYTES, encode_ledger_total};
 use crate::lists::{ListPacker, Lists, add_frame};
 use crate::{BLOCK_BYTES, VERSION_MAJOR, VERSION_MINOR};
 
-/// How a file was closed, as its TOC states it.
+/// How a file was closed, as stated in its TOC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TocFlags {
     /// The run was ended in order and this is its last file.
@@ -26,14 +26,15 @@ pub struct TocFlags {
     pub data_lost: bool,
     /// Closed by repair, not by its recorder.
     pub repaired: bool,
-    /// The ledger counts this file alone, not the run so far.
+    /// The ledger covers only this file, not the run so far.
     pub ledger_of_file: bool,
-    /// The ledger counts bad data: fragments that are recorded and not as they should be.
+    /// The ledger counts bad data: recorded fragments that are faulty.
     pub data_bad: bool,
 }
 
 impl TocFlags {
-    /// What a ledger's total says: whether data were lost, and whether some are bad.
+    /// The flags that follow from a ledger's total: whether data were lost, and whether some are
+    /// bad.
     pub fn of_total(ledger: &Ledger) -> Self {
         let (data_lost, data_bad) = (ledger.balance().lost_data(), ledger.bad_data() > 0);
         Self { data_lost, data_bad, ..Self::default() }
@@ -64,15 +65,15 @@ pub struct TocBuilder {
     file_header: Vec<u8>,
     file_id: u64,
     variant: u32,
-    /// The minor version that its trailer has.
+    /// The minor version in its trailer.
     minor: u16,
     frames: Vec<FrameSummary>,
     lists: Lists,
-    /// How many of the frames are in checkpoints.
+    /// The number of frames in checkpoints.
     checkpointed: usize,
     /// The offset of the newest checkpoint, 0 for none.
     checkpoint: u64,
-    /// Where the last frame or checkpoint ends.
+    /// The end of the last frame or checkpoint.
     end: u64,
 }
 
@@ -81,14 +82,14 @@ impl TocBuilder {
     /// ([`crate::FileHeader::encode`]).
     ///
     /// # Panics
-    /// If they are no file header.
+    /// If they are not a file header.
     pub fn new(encoded_file_header: &[u8]) -> Self {
         let Decoded { header, rest, .. } =
             crate::FileHeader::decode_known(encoded_file_header, None)
                 .expect("an encoded file header");
         let minor = match header.schema.has_positions() {
-            // In a table of version 1.3, no column of positions means that there are none. Of a
-            // lower version's, readers look for them in the frames.
+            // In a table of version 1.3, no column of positions means that there are none. In a
+            // lower version, readers look for them in the frames.
             true => MINOR_WITHOUT_POSITIONS,
             false => VERSION_MINOR,
         };
@@ -109,7 +110,7 @@ impl TocBuilder {
     /// Adds the next frame of the file.
     ///
     /// # Panics
-    /// If it is another file's, or stands before the one added last.
+    /// If it belongs to another file, or precedes the one added last.
     pub fn add_frame(&mut self, summary: FrameSummary, columns: &[ColumnEntry]) {
         assert_eq!(summary.info.file_id, self.file_id, "a frame of another file");
         assert!(summary.offset >= self.end, "frames in the order of the file");
@@ -124,12 +125,12 @@ impl TocBuilder {
         &self.frames
     }
 
-    /// A checkpoint of the frames since the last one, to be written at `offset`, on a 4 KiB border
-    /// behind the last frame. `sequence` is the number that the next frame will have, `ledger` the
-    /// total so far. The locator ([`crate::encode_locator`]) is to name it once it is written.
+    /// A checkpoint of the frames since the last one, to be written at `offset`, a multiple of 4
+    /// KiB after the last frame. `sequence` is the number of the next frame, `ledger` the total so
+    /// far. Once it is written, the locator must name it ([`crate::encode_locator`]).
     ///
     /// # Panics
-    /// If `offset` is not such a border.
+    /// If `offset` is not such a multiple.
     pub fn checkpoint(
         &mut self,
         offset: u64,
@@ -146,11 +147,11 @@ impl TocBuilder {
         (bytes, summary)
     }
 
-    /// TOC and trailer, to be written at `offset`, on a 4 KiB border behind the last frame. The
-    /// file ends with them.
+    /// TOC and trailer, to be written at `offset`, a multiple of 4 KiB after the last frame. They
+    /// end the file.
     ///
     /// # Panics
-    /// If `offset` is not such a border.
+    /// If `offset` is not such a multiple.
     pub fn finish(&self, offset: u64, ledger_total: &Ledger, flags: TocFlags) -> Vec<u8> {
         let info = self.info(FrameKind::Toc, 0, flags);
         let (mut bytes, summary) = self.table(info, 0, offset, ledger_total);
@@ -193,7 +194,7 @@ impl TocBuilder {
         ];
         let is_toc = info.kind == FrameKind::Toc;
         let previous = if is_toc { 0 } else { self.checkpoint };
-        // A checkpoint needs no copy of the file header: it is found through that header.
+        // A checkpoint needs no copy of the file header, through which it is found.
         let count = if is_toc { columns.len() } else { columns.len() - 1 };
         let (bytes, summary, _) = write_frame_behind(info, previous, offset, &columns[..count]);
         (bytes, summary)
@@ -214,12 +215,12 @@ impl TocBuilder {
             key_first: with_rows().map(|info| info.key_first).min().unwrap_or(0),
             key_last: with_rows().map(|info| info.key_last).max().unwrap_or(0),
             rows: frames.len() as u64,
-            // Whose sequence it is.
+            // The origin of its sequence.
             origin: Origin { stream, variant: self.variant, ..Origin::SINGLE },
         }
     }
 
-    /// Records of the frames, and how long each is: longer where any frame has an origin.
+    /// Records of the frames, and the length of each: longer if any frame has an origin.
     fn frame_records(&self, first: usize) -> (Vec<u8>, usize) {
         let frames = &self.frames[first..];
         let single = frames.iter().all(|frame| frame.info.origin == Origin::SINGLE);
@@ -247,7 +248,7 @@ impl TocBuilder {
         (bytes, record_bytes)
     }
 
-    /// The index's blocks, the index, the lists, and how many records all lists have. Frames are
+    /// The index's blocks, the index, the lists, and the number of records in all lists. Frames are
     /// counted from `first`.
     fn column_index(&self, first: u32) -> (Vec<u8>, Vec<u8>, Vec<u8>, usize) {
         let mut lists = Vec::new();
@@ -284,7 +285,7 @@ impl TocBuilder {
     }
 }
 
-/// A column of the TOC itself. [`write_frame`] sets what is left at zero.
+/// A column of the TOC itself. [`write_frame`] sets the fields left at zero.
 fn entry(id: u32, codec: Codec, raw_bytes: usize, rows: usize) -> ColumnEntry {
     let dtype = if id == FILE_HEADER { Dtype::U8 } else { Dtype::Record };
     ColumnEntry {
@@ -342,7 +343,7 @@ pub(crate) const MINOR_WITHOUT_POSITIONS: u16 = 2;
 
 /// Sizes of the records that this version writes; those it reads may be longer.
 pub(crate) const FRAME_RECORD_BYTES: usize = 80;
-/// Added to a frame's record where frames have an origin.
+/// Added to a frame's record if frames have an origin.
 pub(crate) const ORIGIN_BYTES: usize = 24;
 pub(crate) const BLOCK_RECORD_BYTES: usize = 16;
 pub(crate) const INDEX_RECORD_BYTES: usize = 32;

@@ -34,7 +34,7 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// Reads the last block of a file of that length.
+    /// Reads the last block of a file with that length.
     pub(crate) fn read<R: ReadAt + ?Sized>(
         reader: &R,
         file_bytes: u64,
@@ -81,7 +81,7 @@ impl Trailer {
     }
 }
 
-/// Where a TOC or a checkpoint is expected, and of which file.
+/// The file and the position at which a TOC or checkpoint is expected.
 pub(crate) struct TocLocator {
     pub frame: FrameRef,
     pub kind: FrameKind,
@@ -89,16 +89,16 @@ pub(crate) struct TocLocator {
     pub file_id: u64,
 }
 
-/// The root of a TOC or of a checkpoint, and readers of the rest.
+/// The root of a TOC or checkpoint, and methods that read the rest.
 #[derive(Debug)]
 pub(crate) struct Toc {
     pub flags: TocFlags,
-    /// Checkpoints: the offset of the one before, 0 for none.
+    /// Checkpoints: the offset of the previous one, 0 for none.
     pub previous: u64,
     /// The frames, until the reader takes them.
     pub frames: Vec<FrameSummary>,
     pub frame_count: usize,
-    /// How errors name it.
+    /// Its name in errors.
     frame: FrameRef,
     summary: FrameSummary,
     columns: Vec<ColumnEntry>,
@@ -114,7 +114,7 @@ struct IndexBlock {
 }
 
 impl Toc {
-    /// Reads the trailer of a file of that length, and the TOC that it names.
+    /// Reads the trailer of a file with that length, and the TOC that it names.
     pub(crate) fn of_file<R: ReadAt + ?Sized>(
         reader: &R,
         file_bytes: u64,
@@ -134,7 +134,7 @@ impl Toc {
             offset: trailer.toc_offset,
             file_id: trailer.file_id,
         };
-        // Header, list of frames and blocks of the index stand together.
+        // Header, list of frames and blocks of the index are adjacent.
         let toc = Self::read(&Ahead::new(reader, locator.offset), &locator, file_bytes)?;
         if toc.summary.frame_bytes != trailer.toc_bytes {
             let (field, expected) = ("frame_bytes", "the trailer's toc_bytes");
@@ -181,7 +181,7 @@ impl Toc {
         Ok(toc)
     }
 
-    /// The id of the file that it is the TOC of.
+    /// The id of the file to which it belongs.
     pub(crate) fn file_id(&self) -> u64 {
         self.summary.info.file_id
     }
@@ -256,7 +256,7 @@ impl Toc {
         list.entries(column, part, &bytes, self.frame_count).map(Some)
     }
 
-    /// The columns that have lists, rising.
+    /// The columns with lists, rising.
     pub(crate) fn listed<R: ReadAt + ?Sized>(&self, reader: &R) -> Result<Vec<u32>, FrameError> {
         let mut bytes = Vec::new();
         self.read_column(reader, INDEX, &mut bytes)?;
@@ -383,7 +383,7 @@ impl Toc {
         StoredColumn { reader, frame, summary, entry, schema: None }
     }
 
-    /// Some bytes of a column that is stored as it is.
+    /// Some bytes of an unencoded column.
     fn read_part<R: ReadAt + ?Sized>(
         &self,
         reader: &R,

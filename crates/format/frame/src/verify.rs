@@ -1,4 +1,4 @@
-//! What a frame contributes to the ledger, and whether its columns agree with each other.
+//! A frame's contribution to the ledger, and the consistency of its columns.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::{Range, RangeInclusive};
@@ -18,8 +18,8 @@ use crate::read_at::ReadAt;
 use crate::reader::FileReader;
 use crate::toc_reader::Toc;
 
-/// What one frame adds to the ledger: its increments, and the recorded and missing fragments that
-/// follow from its columns. A column that cannot be read, or that contradicts another or the
+/// A frame's contribution to the ledger: its increments, and the recorded and missing fragments
+/// that follow from its columns. A column that cannot be read, or that contradicts another or the
 /// header, is an error in the list, and its counts are left out. Frames of channels have all counts
 /// in their increments; frames of other kinds add nothing.
 pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, Vec<FrameError>) {
@@ -57,16 +57,15 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
     (ledger, problems)
 }
 
-/// Everything that is wrong with a frame: its header, its columns, and contradictions between its
-/// columns. Columns with a codec that this version does not know are checked as far as their
-/// checksum. A bad table of checksums by block is named too, though no data are lost by it
-/// ([`FrameError::is_bad_table`]).
+/// All errors of a frame: its header, its columns, and contradictions between its columns. Columns
+/// with an unknown codec are checked by their checksum only. A bad table of checksums by block is
+/// named too, though no data are lost by it ([`FrameError::is_bad_table`]).
 pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameError> {
     check_frame(file, frame).1
 }
 
-/// As [`frame_ledger`] and [`verify_frame`], together: what is damaged in one place keeps nothing
-/// else from being checked, and is named once.
+/// As [`frame_ledger`] and [`verify_frame`] together: damage in one place does not keep the rest
+/// from being checked, and is named once.
 pub(crate) fn check_frame<R: ReadAt>(
     file: &FileReader<R>,
     frame: usize,
@@ -103,16 +102,15 @@ pub(crate) fn check_frame<R: ReadAt>(
     (ledger, problems)
 }
 
-/// Adds the problems that are not among those found before: a column that cannot be read is met
-/// again by every check that needs it.
+/// Adds the errors not found before: every check that needs an unreadable column meets it again.
 pub(crate) fn add_new(problems: &mut Vec<FrameError>, more: impl IntoIterator<Item = FrameError>) {
     let mut named: HashSet<_> = problems.iter().map(ToString::to_string).collect();
     problems.extend(more.into_iter().filter(|problem| named.insert(problem.to_string())));
 }
 
 impl<R: ReadAt> FileReader<R> {
-    /// Everything that is wrong with the TOC, or with the checkpoints that a file was opened by:
-    /// its checksums, and lists that say otherwise than the frames' own headers.
+    /// All errors of the TOC, or of the checkpoints by which a file was opened: its checksums, and
+    /// lists that contradict the frames' own headers.
     pub fn verify_index(&self) -> Vec<FrameError> {
         let (tables, reader) = self.tables();
         let tables: Vec<&Toc> = tables.collect();
@@ -125,8 +123,8 @@ impl<R: ReadAt> FileReader<R> {
     }
 }
 
-/// The lists of a closed file's TOC that say otherwise than the directories of its frames. Where a
-/// frame's header cannot be read, the lists are all there is, and stay unquestioned.
+/// The lists of a closed file's TOC that contradict the directories of its frames. If a frame's
+/// header cannot be read, there is nothing to compare the lists with.
 fn verify_lists<R: ReadAt>(file: &FileReader<R>, reader: &R, toc: &Toc) -> Vec<FrameError> {
     let mut digests: BTreeMap<u32, Digest> = BTreeMap::new();
     for frame in 0..file.frames().len() {
@@ -174,8 +172,7 @@ struct Digest {
 
 impl Digest {
     fn add(&mut self, frame: u32, entry: &ColumnEntry) {
-        // Of a column that stands twice in a directory, which is against the rules, the first
-        // counts.
+        // A column may not appear twice in a directory; if it does, the first counts.
         if self.last.replace(frame) == Some(frame) {
             return;
         }
@@ -256,8 +253,8 @@ fn count_fragments<R: ReadAt>(
     Ok(Counted { fragments, bytes: sum })
 }
 
-/// Checks that a frame with events has the columns that it must have, and that the ranges of its
-/// header, by which readers choose frames, are those of its keys and times.
+/// Checks that a frame with events has the required columns, and that the ranges of its header, by
+/// which readers choose frames, match its keys and times.
 fn check_events<R: ReadAt>(
     file: &FileReader<R>,
     (frame, summary): (usize, &FrameSummary),
@@ -314,7 +311,7 @@ fn numbers_between<R: ReadAt>(
     Ok(numbers().min().zip(numbers().max()).map(|(first, last)| first..=last))
 }
 
-/// A column that every frame with events has, one element a row.
+/// A column that every frame with events has, one element per row.
 fn present<R: ReadAt>(
     file: &FileReader<R>,
     (frame, rows): (usize, u64),
@@ -334,8 +331,8 @@ fn present<R: ReadAt>(
     Err(FrameError::column(FrameRef::Index(frame), column.unwrap_or(u32::MAX), problem))
 }
 
-/// Checks the channels of a frame: spans, start times, times outside of the frame's range, and that
-/// the header counts their samples.
+/// Checks the channels of a frame: spans, start times, times outside the frame's range, and the
+/// header's count of samples.
 fn check_channels<R: ReadAt>(
     file: &FileReader<R>,
     (frame, summary): (usize, &FrameSummary),

@@ -1,8 +1,8 @@
 //! Finding frames without a TOC: from header to header, and past holes.
 //!
 //! A hole is searched in big blocks for the next 4 KiB border with an acceptable header. Work is
-//! bounded by the file's length: each border is read once, and headers longer than a block
-//! that turn out wrong are read only as long as they do not add up to more than the file.
+//! bounded by the file's length: each border is read once, and headers longer than a block that
+//! turn out wrong are read only as long as their total does not exceed the file.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,9 +19,9 @@ use crate::{BLOCK_BYTES, FRAME_HEADER_BYTES_MAX};
 /// A range of a file in which there is no frame.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Where it begins.
+    /// Its offset.
     pub offset: u64,
-    /// How long it is.
+    /// Its length.
     pub bytes: u64,
     /// Why there is no frame at its beginning.
     pub reason: SkippedReason,
@@ -30,11 +30,11 @@ pub struct Skipped {
 /// Why there is no frame.
 #[derive(Debug)]
 pub enum SkippedReason {
-    /// Nothing but zeros: space that was preallocated and never written.
+    /// Only zeros: preallocated space that was never written.
     Zeros,
-    /// Something that is no frame.
+    /// Bytes that are not a frame.
     NoHeader,
-    /// A frame's header that is damaged.
+    /// A damaged frame header.
     Header(FrameError),
     /// A frame of another file, in recycled blocks of the disk.
     OtherFile {
@@ -43,7 +43,7 @@ pub enum SkippedReason {
     },
     /// A whole header, but the file ends before its frame does.
     CutOff {
-        /// How long the frame was to be.
+        /// The length of the frame.
         frame_bytes: u64,
     },
     /// The system could not read it.
@@ -51,7 +51,7 @@ pub enum SkippedReason {
 }
 
 impl SkippedReason {
-    /// Whether data may have been lost there. Preallocated zeros are in order.
+    /// Whether data may have been lost there. Preallocated zeros are normal.
     pub fn is_damage(&self) -> bool {
         !matches!(self, Self::Zeros)
     }
@@ -85,13 +85,13 @@ pub(crate) struct Walk {
     pub skipped: Vec<Skipped>,
     /// The offsets of checkpoints.
     pub checkpoints: Vec<u64>,
-    /// The range of the TOC, if one stands at the end.
+    /// The range of the TOC, if there is one at the end.
     pub toc: Option<Range<u64>>,
-    /// Where the last frame or checkpoint ends.
+    /// The end of the last frame or checkpoint.
     pub end: u64,
 }
 
-/// A file to be walked, and the limit of searches.
+/// A file to walk, and the limit of searches.
 pub(crate) struct Walker<'a, R: ?Sized> {
     pub reader: &'a R,
     pub file_bytes: u64,
@@ -131,7 +131,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
         walk
     }
 
-    /// Finds the frames from `start` on that follow each other directly. Ends where there is none
+    /// Finds the frames from `start` on that follow each other directly. Stops where there is none
     /// yet, and before a TOC.
     pub(crate) fn follow(&self, start: u64) -> Walk {
         let mut walk = Walk { end: start, ..Walk::default() };
@@ -147,7 +147,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
         self.file_bytes.saturating_add(FRAME_HEADER_BYTES_MAX)
     }
 
-    /// Searches for the next border after `hole` where the walk can go on.
+    /// Searches for the next border after `hole` where the walk can continue.
     fn search(&self, hole: u64, window: &mut Window, effort: &mut u64) -> Search {
         let bound = hole.saturating_add(self.search_bytes_max.max(BLOCK_BYTES));
         let end = self.file_bytes.min(bound);
@@ -175,8 +175,8 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
         Search { end, zeros, frame: false }
     }
 
-    /// The first border from `offset` on behind which there may be bytes other than zero. A search
-    /// without a bound, to repair a file, does not rely on the file system for it.
+    /// The first border from `offset` on after which there may be bytes other than zero. An
+    /// unbounded search, for repair, does not rely on the file system for this.
     pub(crate) fn data_from(&self, offset: u64) -> u64 {
         if self.search_bytes_max == u64::MAX {
             return offset;
@@ -236,7 +236,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
             return because(SkippedReason::CutOff { frame_bytes: summary.frame_bytes });
         }
         if header_bytes > BLOCK_BYTES {
-            // A frame that is accepted costs nothing: the walk goes on behind it.
+            // An accepted frame costs nothing: the walk continues after it.
             *effort += header_bytes;
         }
         Ok((summary, head.entries(&header).collect()))
@@ -249,7 +249,7 @@ impl Walk {
             self.toc = Some(summary.offset..summary.offset + summary.frame_bytes);
             return;
         }
-        // What stands before a frame is no TOC at the file's end.
+        // A TOC followed by a frame is not the one at the file's end.
         self.toc = None;
         self.end = summary.offset + summary.frame_bytes;
         if summary.info.kind == FrameKind::Checkpoint {
@@ -266,21 +266,21 @@ pub(crate) type Frame = (FrameSummary, Vec<ColumnEntry>);
 
 /// The result of a search.
 struct Search {
-    /// Where the hole ends, or the search did.
+    /// Where the hole, or the search, ends.
     end: u64,
-    /// Whether all before is zero.
+    /// Whether everything before is zero.
     zeros: bool,
-    /// Whether a frame, or the trailer, stands at the end.
+    /// Whether a frame, or the trailer, is at the end.
     frame: bool,
 }
 
 pub(crate) enum Rejected {
-    /// The trailer stands here: the end.
+    /// The trailer is here: the end.
     Trailer,
     Because(SkippedReason),
 }
 
-/// A piece of the file that is being searched.
+/// The piece of the file being searched.
 #[derive(Default)]
 pub(crate) struct Window {
     start: u64,
@@ -288,7 +288,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The 4 KiB at `offset`; fewer at the end, none where the system cannot read.
+    /// The 4 KiB at `offset`; fewer at the end, none if the system cannot read them.
     pub(crate) fn block<R: ReadAt + ?Sized>(
         &mut self,
         walker: &Walker<'_, R>,
@@ -309,7 +309,7 @@ impl Window {
 
     fn fill<R: ReadAt + ?Sized>(&mut self, walker: &Walker<'_, R>) {
         let left = walker.file_bytes.saturating_sub(self.start);
-        // What cannot be read may be one bad block: then only this one is given up.
+        // The unreadable part may be one bad block: then only this block is skipped.
         for bytes in [WINDOW_BYTES, BLOCK_BYTES] {
             let bytes = align_up(bytes, BLOCK_BYTES).min(left) as usize;
             self.bytes.resize(bytes, 0);
@@ -321,7 +321,7 @@ impl Window {
     }
 }
 
-/// Whether a file has nothing but zeros there. What cannot be read is not zero.
+/// Whether a file has only zeros there. An unreadable part is not zero.
 pub fn is_zero_between<R: ReadAt + ?Sized>(reader: &R, start: u64, end: u64) -> bool {
     let mut bytes = vec![0; WINDOW_BYTES as usize];
     let mut offset = start;
@@ -339,7 +339,8 @@ pub fn is_zero_between<R: ReadAt + ?Sized>(reader: &R, start: u64, end: u64) -> 
     true
 }
 
-/// Whether there are bytes, and all of them zero. In pieces, so that the compiler can vectorize.
+/// Whether there are bytes, and all are zero. Checked in pieces, so that the compiler can vectorize
+/// it.
 fn is_zero(block: &[u8]) -> bool {
     !block.is_empty()
         && block.chunks(256).all(|piece| piece.iter().fold(0, |any, byte| any | byte) == 0)

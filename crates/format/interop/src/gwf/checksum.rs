@@ -4,7 +4,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::gwf::error::{GwfError, Part};
 
-/// A checksum of bytes that come in parts.
+/// A checksum of bytes that arrive in parts.
 #[derive(Clone)]
 pub(crate) struct Cksum {
     digest: Digest,
@@ -22,7 +22,7 @@ impl Cksum {
     }
 
     pub(crate) fn finish(&self) -> u32 {
-        // The count's bytes come in too, lowest first, up to the highest that is not zero.
+        // The count's bytes are added too, lowest first, up to the highest non-zero one.
         let count = self.bytes.to_le_bytes();
         let used = 8 - self.bytes.leading_zeros() as usize / 8;
         let mut digest = self.digest;

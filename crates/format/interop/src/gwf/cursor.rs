@@ -1,4 +1,4 @@
-//! Reading fields in order out of bytes that may be anything.
+//! Reads fields in order from untrusted bytes.
 
 use crate::gwf::error::{GwfError, Part};
 
@@ -45,14 +45,14 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// Passes over `count` items of `item_bytes` each.
+    /// Skips `count` items of `item_bytes` each.
     pub(crate) fn skip(&mut self, count: u64, item_bytes: u64) -> Result<(), GwfError> {
         let bytes = self.check_count(count, item_bytes)? * item_bytes as usize;
         self.take(bytes).map(drop)
     }
 
-    /// `count` as a number of items that are at least `item_bytes_min` long each, if that many can
-    /// be here: nothing is allocated or looped over before.
+    /// `count` as a number of items of at least `item_bytes_min` each, if that many can be here:
+    /// checked before anything is allocated or looped over.
     pub(crate) fn check_count(&self, count: u64, item_bytes_min: u64) -> Result<usize, GwfError> {
         if count.checked_mul(item_bytes_min).is_some_and(|bytes| bytes <= self.remaining() as u64) {
             return Ok(count as usize);
@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
         Ok(Pointer { class: self.u16()?, instance: self.u32()? })
     }
 
-    /// A string; what is no UTF-8 in it becomes U+FFFD.
+    /// A string; invalid UTF-8 becomes U+FFFD.
     pub(crate) fn string(&mut self) -> Result<String, GwfError> {
         let bytes = self.string_bytes()?;
         Ok(String::from_utf8_lossy(bytes).into_owned())

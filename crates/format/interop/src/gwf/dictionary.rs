@@ -1,6 +1,6 @@
-//! The dictionary: what a file says of its classes before their first structures.
+//! The dictionary: a file's descriptions of its classes, before their first structures.
 
-/// A class that is written: its name, its number in our files, its fields and their types.
+/// A class that we write: its name, its number in our files, its fields and their types.
 pub(crate) struct Described {
     pub name: &'static str,
     pub number: u8,
@@ -227,7 +227,7 @@ pub(crate) const FR_END_OF_FILE: Described = Described {
     ],
 };
 
-/// Every class that is written, in the order of their numbers.
+/// Every class that we write, in order of number.
 pub(crate) const ALL: [&Described; 9] = [
     &FRAME_HEADER,
     &FR_HISTORY,

@@ -1,17 +1,17 @@
-//! Putting structures together.
+//! Assembles structures.
 
 use crate::gwf::checksum::cksum;
 use crate::gwf::cursor::Pointer;
 use crate::gwf::{CHECKSUM_BYTES, HEAD_BYTES};
 
-/// A structure that is being put together, in memory that is used again for the next.
+/// A structure being assembled, in memory that is reused for the next.
 #[derive(Default)]
 pub(crate) struct Encoder {
     bytes: Vec<u8>,
 }
 
 impl Encoder {
-    /// Begins the structure of that class and number.
+    /// Begins a structure with that class and number.
     pub(crate) fn begin(&mut self, class: u8, instance: u32) -> &mut Self {
         self.bytes.clear();
         self.bytes.resize(8, 0);
@@ -47,7 +47,7 @@ impl Encoder {
         self.u16(pointer.class).u32(pointer.instance)
     }
 
-    /// `count` references to nothing.
+    /// `count` null references.
     pub(crate) fn nulls(&mut self, count: usize) -> &mut Self {
         for _ in 0..count {
             self.pointer(Pointer::default());
@@ -55,7 +55,7 @@ impl Encoder {
         self
     }
 
-    /// A text, which is short enough and has no NUL: the caller has checked that.
+    /// A text, which is short enough and has no NUL: the caller has checked this.
     pub(crate) fn string(&mut self, text: &str) -> &mut Self {
         assert!(text.len() <= STRING_BYTES_MAX && !text.contains('\0'), "an unchecked text");
         self.u16(text.len() as u16 + 1).raw(text.as_bytes()).raw(&[0])
@@ -80,8 +80,8 @@ impl Encoder {
         self
     }
 
-    /// Ends the structure with a checksum over what was put in before, which it returns with the
-    /// structure's bytes. `behind` bytes follow the checksum and count for the length.
+    /// Ends the structure with a checksum over its contents, which is returned with the structure's
+    /// bytes. `behind` bytes follow the checksum and are included in the length.
     pub(crate) fn finish(&mut self, behind: usize) -> &[u8] {
         assert!(self.bytes.len() >= HEAD_BYTES);
         let length = (self.bytes.len() + CHECKSUM_BYTES + behind) as u64;
@@ -92,7 +92,7 @@ impl Encoder {
     }
 }
 
-/// Bytes of a text, its NUL not counted.
+/// Bytes of a text, without its NUL.
 pub(crate) const STRING_BYTES_MAX: usize = u16::MAX as usize - 1;
 /// The checksum of POSIX's `cksum`.
 const CHECKSUM_KIND: u8 = 1;

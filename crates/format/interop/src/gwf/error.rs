@@ -1,4 +1,4 @@
-//! What can be wrong with a GWF file: the part, the field, what was expected and found.
+//! Errors in a GWF file: the part, the field, what was expected and found.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Part {
     Structure {
         /// Its class, or "structure" while it is not known.
         class: &'static str,
-        /// Where it stands.
+        /// Its offset.
         offset: u64,
     },
 }
@@ -34,41 +34,41 @@ impl fmt::Display for Part {
     }
 }
 
-/// What is wrong with a GWF file, or with reading or writing it.
+/// An error in a GWF file, or in reading or writing it.
 #[derive(Debug, thiserror::Error)]
 pub enum GwfError {
     /// The system could not read.
     #[error("cannot read {bytes} bytes at offset {offset}: {source}")]
     Read {
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// How much.
+        /// The length.
         bytes: u64,
         /// The system's error.
         source: std::io::Error,
     },
-    /// The system could not say how long the file is.
+    /// The system could not return the file's length.
     #[error("cannot get the file's length: {0}")]
     Length(std::io::Error),
     /// The system could not write.
     #[error("cannot write: {0}")]
     Write(#[from] std::io::Error),
-    /// The file or a structure ends in the middle of something.
+    /// The file or a structure ends within a part.
     #[error("{part}: ends early: expected {expected} bytes at {offset}, got {got}")]
     Truncated {
-        /// What was to be read.
+        /// The part to be read.
         part: Part,
-        /// Where, in the file or in the structure.
+        /// Its offset, in the file or in the structure.
         offset: u64,
-        /// How long it is.
+        /// Its length.
         expected: u64,
-        /// How much of it is there.
+        /// The available length.
         got: u64,
     },
-    /// No GWF file.
+    /// Not a GWF file.
     #[error("not a GWF file: it begins with {got:02x?}, not with \"IGWD\"")]
     Magic {
-        /// What stands there.
+        /// The actual first bytes.
         got: [u8; 5],
     },
     /// A version of the format that this crate does not read.
@@ -77,35 +77,35 @@ pub enum GwfError {
         /// The version.
         got: u8,
     },
-    /// A file of a machine of another kind.
+    /// A file from a machine with another byte order.
     #[error("the file is not of a little-endian machine with IEEE numbers, which alone are read")]
     Machine,
-    /// A field that cannot be.
+    /// An impossible field.
     #[error("{part}: {field} is {got}, expected {expected}")]
     Field {
-        /// Where.
+        /// The part.
         part: Part,
         /// The field.
         field: &'static str,
-        /// What it could be.
+        /// The possible values.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         got: u64,
     },
-    /// A part that is not as it was written.
+    /// A damaged part.
     #[error("{part}: checksum is {got:#010x}, expected {expected:#010x}")]
     Checksum {
-        /// Which part.
+        /// The part.
         part: Part,
-        /// What is stored.
+        /// The stored checksum.
         expected: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         got: u32,
     },
-    /// A structure that another one names is not there.
+    /// A structure named by another one is missing.
     #[error("{part}: names an FrVect number {instance} that does not follow it in the frame")]
     MissingVector {
-        /// What names it.
+        /// The structure that names it.
         part: Part,
         /// Its number.
         instance: u32,
@@ -115,17 +115,17 @@ pub enum GwfError {
     Name {
         /// The structure.
         part: Part,
-        /// What the table says.
+        /// The value in the table.
         expected: String,
-        /// What the structure says.
+        /// The value in the structure.
         got: String,
     },
-    /// Something that the format knows and this program does not read.
+    /// A feature of the format that this program does not read.
     #[error("{part}: {what} cannot be read by this program")]
     Unsupported {
-        /// Where.
+        /// The part.
         part: Part,
-        /// What.
+        /// The feature.
         what: String,
     },
     /// A vector's bytes do not decode.
@@ -133,22 +133,22 @@ pub enum GwfError {
     Decode {
         /// The vector.
         part: Part,
-        /// What does not fit.
+        /// The contradiction.
         reason: &'static str,
     },
-    /// Something that cannot be written.
+    /// Data that cannot be written.
     #[error("{what}: {field} is {got}, expected {expected}")]
     Refused {
         /// The channel or frame.
         what: String,
         /// The field.
         field: &'static str,
-        /// What it could be.
+        /// The possible values.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         got: String,
     },
-    /// A write failed before; the file cannot be finished.
+    /// An earlier write failed; the file cannot be finished.
     #[error("an earlier write failed, the file is not whole")]
     Broken,
 }

@@ -1,9 +1,10 @@
-//! Arbitrary bytes through everything that reads files.
+//! Runs arbitrary bytes through everything that reads files.
 
 use crate::gwf::reader::{GwfFile, OpenOptions};
 
-/// Opens arbitrary bytes as a file, by FrTOC and by walking, and reads all that they claim to hold.
-/// Errors are fine; panics, endless loops and memory beyond what the bytes can give are not.
+/// Opens arbitrary bytes as a file, by FrTOC and by walking, and reads everything that they claim
+/// to contain. Errors are allowed; panics, endless loops, and more memory than the bytes can expand
+/// to are not.
 pub fn fuzz_file(data: &[u8]) {
     for ignore_toc in [false, true] {
         let Ok(file) = GwfFile::open_with(data, OpenOptions { ignore_toc }) else { continue };
@@ -20,7 +21,8 @@ pub fn fuzz_file(data: &[u8]) {
                     assert!(read.auxiliary || !any);
                 }
                 assert!(file.find(&file.channels()[channel].name).is_some());
-                // What is read without the samples is what is read with them. NaN is not itself.
+                // The information read without the samples equals that read with them. NaN is not
+                // equal to itself.
                 let info = info.expect("what can be read has its facts").expect("and is there");
                 assert_eq!(format!("{info:?}"), format!("{read:?}"));
             }

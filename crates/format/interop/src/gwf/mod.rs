@@ -8,13 +8,13 @@
 //! ```
 //!
 //! Each structure is its length (8 bytes), the kind of its checksum (1), its class (1), its number
-//! (4), its fields, and its checksum (4). Before the first structure of a class stands the class's
-//! *dictionary*: an FrSH with its name and number, an FrSE for each field. Structures name each
-//! other by class and number; an FrVect stands behind the structure that names it.
+//! (4), its fields, and its checksum (4). The first structure of a class is preceded by the class's
+//! *dictionary*: an FrSH with its name and number, an FrSE for each field. Structures refer to each
+//! other by class and number; an FrVect follows the structure that refers to it.
 //!
-//! [`GwfFile`] reads, through the FrTOC where there is one, otherwise by walking from structure to
+//! [`GwfFile`] reads, through the FrTOC if there is one, otherwise by walking from structure to
 //! structure. [`GwfWriter`] writes. Files of other versions and big-endian files are refused; so
-//! are vectors of strings. Big-endian *vectors* are read where they are raw or zlib.
+//! are vectors of strings. Big-endian *vectors* are read if they are raw or zlib.
 
 mod checksum;
 mod cursor;
@@ -46,21 +46,21 @@ pub use writer::{Compress, FrameStart, GwfWriter, History, Series, SeriesKind, W
 pub const VECTOR_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 /// Bytes of an FrTOC.
 pub const TOC_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Bytes of any structure other than FrTOC and FrVect whose fields are read.
+/// Bytes of any structure, except FrTOC and FrVect, whose fields are read.
 pub const STRUCTURE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Bytes of the file header.
 const FILE_HEADER_BYTES: usize = 40;
 /// Bytes of FrEndOfFile.
 const END_OF_FILE_BYTES: usize = 46;
-/// Bytes of what every structure begins with.
+/// Bytes at the beginning of every structure.
 const HEAD_BYTES: usize = 14;
-/// Bytes of what every structure ends with.
+/// Bytes at the end of every structure.
 const CHECKSUM_BYTES: usize = 4;
 
-/// What a file of ours and of every little-endian machine begins with: magic, version 8, sizes of
-/// the number types, three numbers that tell the byte order, and pi twice. The library's name and
-/// the checksum's kind follow.
+/// The beginning of our files, and of those of every little-endian machine: magic, version 8, sizes
+/// of the number types, three numbers that show the byte order, and pi twice. The library's name
+/// and the checksum's kind follow.
 fn header_start(library_version: u8) -> [u8; 38] {
     let mut header = [0; 38];
     header[..5].copy_from_slice(b"IGWD\0");

@@ -1,10 +1,9 @@
 //! Sample rates as fractions.
 
 /// The rate of samples that are `dx_s` seconds apart, as `(numerator, denominator)` in Hz, if it is
-/// a fraction exactly: a whole number of samples per second (`dx_s` is the nearest number to
-/// `1/n`), a whole number of seconds per sample, another `dx_s` that its bits hold exactly, or
-/// `samples` per `duration_ns` (where `dx_s` is the nearest number to that). Both parts are at most
-/// 2^40.
+/// exactly a fraction: a whole number of samples per second (`dx_s` is the nearest number to
+/// `1/n`), a whole number of seconds per sample, another exactly represented `dx_s`, or `samples`
+/// per `duration_ns` (if `dx_s` is the nearest number to that). Both parts are at most 2^40.
 ///
 /// ```
 /// use catchment_interop::gwf::exact_rate;
@@ -33,7 +32,7 @@ pub fn exact_rate(dx_s: f64, samples: u64, duration_ns: u64) -> Option<(u64, u64
     })
 }
 
-/// `1 / dx_s`, where `dx_s` is a whole number of parts of a power of two.
+/// `1 / dx_s`, if `dx_s` is a whole multiple of a power of two.
 fn dyadic(dx_s: f64) -> Option<(u64, u64)> {
     let mut per_second = 1;
     let mut whole = dx_s;

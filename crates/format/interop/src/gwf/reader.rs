@@ -1,4 +1,4 @@
-//! Reading a file: its contents first, then a channel's part of a frame at a time.
+//! Reading a file: its contents first, then one channel's part of one frame at a time.
 
 use std::collections::BTreeMap;
 
@@ -26,44 +26,45 @@ pub struct GwfFile<R> {
     frames: Vec<Frame>,
     channels: Vec<Channel>,
     by_name: BTreeMap<String, usize>,
-    /// Where everything that is known to begin somewhere begins, rising.
+    /// All known beginnings of structures, rising.
     starts: Vec<u64>,
     index: Index,
 }
 
-/// How a file is opened.
+/// How to open a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Walk the whole file even where it has an FrTOC.
+    /// Walk the whole file even if it has an FrTOC.
     pub ignore_toc: bool,
 }
 
-/// Where the list of frames and channels comes from.
+/// The origin of the list of frames and channels.
 #[derive(Debug)]
 pub enum Index {
     /// The file's FrTOC.
     Toc,
     /// Walking from structure to structure.
     Walk {
-        /// Why the FrTOC was not used; none where that was asked for.
+        /// Why the FrTOC was not used; none if walking was requested.
         reason: Option<GwfError>,
-        /// What ended the walk before the file's end. What was found before it is whole.
+        /// The error that ended the walk before the file's end. Everything found before it is
+        /// whole.
         ended: Option<GwfError>,
-        /// What was passed over.
+        /// The skipped structures.
         damaged: Damaged,
     },
 }
 
-/// What a file says of a channel's part of a frame.
+/// A file's description of a channel's part of a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelInfo {
-    /// What the samples are.
+    /// The type of the samples.
     pub kind: VectorType,
-    /// How many there are.
+    /// The number of samples.
     pub samples: u64,
     /// Seconds from one to the next, as written.
     pub dx_s: f64,
-    /// Samples per second, where the channel states them besides.
+    /// Samples per second, if the channel also states them.
     pub sample_rate_hz: Option<f64>,
     /// Seconds from the frame's start to the first sample.
     pub start_s: f64,
@@ -76,11 +77,11 @@ pub struct ChannelInfo {
     /// A comment.
     pub comment: String,
     /// `(bias, slope)`: a physical value is `bias + slope * sample`; slope 0 means that the writer
-    /// states none. [`Adc`](crate::gwf::ChannelKind::Adc) alone has them.
+    /// states none. Only [`Adc`](crate::gwf::ChannelKind::Adc) has them.
     pub calibration: Option<(f32, f32)>,
-    /// What is wrong with the data, 0 for nothing.
+    /// Bits for errors in the data, 0 for none.
     pub data_valid: u16,
-    /// Whether there are auxiliary vectors: [`GwfFile::auxiliary`] says what they are.
+    /// Whether there are auxiliary vectors: [`GwfFile::auxiliary`] describes them.
     pub auxiliary: bool,
     /// How the samples are stored.
     pub compression: Compression,
@@ -88,28 +89,28 @@ pub struct ChannelInfo {
     pub stored_bytes: u64,
 }
 
-/// What the auxiliary vectors of a channel's part of a frame say.
+/// The contents of the auxiliary vectors of a channel's part of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Auxiliary {
-    /// Samples that are not valid, as a vector `dataValid` of integers says it: one flag for each
-    /// sample, or for as many as any other flag (CDS: 1/16 s), 0 for valid ones. The format says
-    /// nothing of this vector; it is what the detectors' recorders write and frameCPP's users read.
+    /// Invalid samples according to a vector `dataValid` of integers: one flag for each sample, or
+    /// for equally many samples (CDS: 1/16 s), 0 for valid ones. The format does not define this
+    /// vector; the detectors' recorders write it and frameCPP's users read it.
     pub samples_invalid: u64,
-    /// Vectors of other names, whose meaning is known to who wrote them.
+    /// Vectors with other names, whose meaning only their writers know.
     pub others: u64,
 }
 
 impl<R: ReadAt> GwfFile<R> {
-    /// Opens a file: reads its header, its end and its FrTOC, and walks it where those do not do.
+    /// Opens a file: reads its header, its end and its FrTOC, and walks it if these are not enough.
     ///
     /// # Errors
-    /// If it is no file that this program reads, or the system cannot read. A file that is cut or
-    /// damaged opens: [`GwfFile::index`] says what is wrong.
+    /// If it is not a file that this program reads, or the system cannot read. A file that is cut
+    /// or damaged opens: [`GwfFile::index`] gives the error.
     pub fn open(source: R) -> Result<Self, GwfError> {
         Self::open_with(source, OpenOptions::default())
     }
 
-    /// Opens a file in a stated way.
+    /// Opens a file in the given way.
     ///
     /// # Errors
     /// As [`GwfFile::open`].
@@ -135,7 +136,7 @@ impl<R: ReadAt> GwfFile<R> {
         Ok(Self::of(source, bytes, walked.contents, bytes, index))
     }
 
-    /// The frames, as they stand in the file.
+    /// The frames, in file order.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
@@ -145,25 +146,26 @@ impl<R: ReadAt> GwfFile<R> {
         &self.channels
     }
 
-    /// The index of the channel of that name in [`GwfFile::channels`]; the first, if one name
-    /// stands for channels of several kinds.
+    /// The index of the channel with that name in [`GwfFile::channels`]; the first, if one name
+    /// belongs to channels of several kinds.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// Where the list of frames and channels comes from.
+    /// The origin of the list of frames and channels.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// What the file says of a channel in a frame, without reading its samples; none where the
-    /// frame has not that channel. The vector's checksum, which covers the samples, is not checked.
+    /// The file's description of a channel in a frame, without reading its samples; none if the
+    /// frame does not have that channel. The vector's checksum, which covers the samples, is not
+    /// checked.
     ///
     /// # Errors
-    /// If the system cannot read, or what stands there is no such channel.
+    /// If the system cannot read, or the structure there is not such a channel.
     ///
     /// # Panics
-    /// If there is no such channel or frame.
+    /// If the channel or frame does not exist.
     pub fn info(&self, channel: usize, frame: usize) -> Result<Option<ChannelInfo>, GwfError> {
         let Some(mut found) = self.look(channel, frame, INFO_AHEAD_BYTES)? else { return Ok(None) };
         let part = found.vector.part("FrVect");
@@ -179,15 +181,15 @@ impl<R: ReadAt> GwfFile<R> {
         Ok(Some(found.info(back)))
     }
 
-    /// Reads a channel's samples in a frame into `samples`, little-endian, and returns what the
-    /// file says of them; none where the frame has not that channel. Every checksum is checked.
+    /// Reads a channel's samples in a frame into `samples`, little-endian, and returns the file's
+    /// description of them; none if the frame does not have that channel. Every checksum is
+    /// checked.
     ///
     /// # Errors
-    /// If the system cannot read, or what stands there is damaged, or is of a kind that is not
-    /// read.
+    /// If the system cannot read, or the data are damaged or of an unsupported kind.
     ///
     /// # Panics
-    /// If there is no such channel or frame.
+    /// If the channel or frame does not exist.
     pub fn read(
         &self,
         channel: usize,
@@ -200,15 +202,14 @@ impl<R: ReadAt> GwfFile<R> {
         Ok(Some(found.info(back)))
     }
 
-    /// Reads what the auxiliary vectors of a channel in a frame say, where
-    /// [`ChannelInfo::auxiliary`] is set. Every checksum is checked.
+    /// Reads the auxiliary vectors of a channel in a frame, if [`ChannelInfo::auxiliary`] is set.
+    /// Every checksum is checked.
     ///
     /// # Errors
-    /// If the system cannot read, or what stands there is damaged, or is of a kind that is not
-    /// read.
+    /// If the system cannot read, or the data are damaged or of an unsupported kind.
     ///
     /// # Panics
-    /// If there is no such channel or frame.
+    /// If the channel or frame does not exist.
     pub fn auxiliary(&self, channel: usize, frame: usize) -> Result<Auxiliary, GwfError> {
         let mut auxiliary = Auxiliary::default();
         let Some(mut found) = self.look(channel, frame, INFO_AHEAD_BYTES)? else {
@@ -216,7 +217,7 @@ impl<R: ReadAt> GwfFile<R> {
         };
         let part = found.channel.part(self.channels[channel].kind.class());
         let mut flags = Vec::new();
-        // Vectors follow each other in the file, so that a chain of them ends.
+        // Vectors follow each other in the file, so a chain of them ends.
         let (mut at, mut next) = (found.channel.end(), found.data.auxiliary);
         while !next.is_null() {
             let Some(vector) = self.find_vector(&mut found.window, at, next)? else {
@@ -246,7 +247,7 @@ impl<R: ReadAt> GwfFile<R> {
     /// Reads the whole file and checks its checksum and that of its header.
     ///
     /// # Errors
-    /// If the system cannot read, the file is not whole, or a checksum does not fit.
+    /// If the system cannot read, the file is not whole, or a checksum is wrong.
     pub fn verify(&self) -> Result<(), GwfError> {
         let end = EndOfFile::read(&self.source, self.bytes)?;
         let mut sum = Cksum::new();
@@ -262,7 +263,7 @@ impl<R: ReadAt> GwfFile<R> {
         same(Part::File, end.file_checksum, sum.finish())
     }
 
-    /// `end` is where the frames end.
+    /// `end` is the end of the frames.
     fn of(source: R, bytes: u64, contents: Contents, end: u64, index: Index) -> Self {
         let mut starts: Vec<u64> = contents.frames.iter().map(|frame| frame.position).collect();
         starts.push(end);
@@ -316,7 +317,7 @@ impl<R: ReadAt> GwfFile<R> {
         Ok(Some(Found { window, channel: head, data, vector, front }))
     }
 
-    /// The vector that `pointer` names: from `at` on, in the same frame.
+    /// The vector to which `pointer` refers: from `at` on, in the same frame.
     fn find_vector(
         &self,
         window: &mut Window<'_, R>,
@@ -338,7 +339,7 @@ impl<R: ReadAt> GwfFile<R> {
     }
 }
 
-/// A channel's part of a frame, its vector found but not read.
+/// A channel's part of a frame, with its vector found but not read.
 struct Found<'a, R> {
     window: Window<'a, R>,
     channel: Head,
@@ -381,7 +382,7 @@ fn vector_front<R: ReadAt>(
     let fields_bytes = vector.bytes - (HEAD_BYTES + CHECKSUM_BYTES) as u64;
     let part = vector.part("FrVect");
     let front_bytes = fields_bytes.min(VECTOR_FRONT_BYTES_MAX);
-    // Names are short: the longest possible is read only where this one is long.
+    // Names are short: the longest possible is read only if this one is long.
     let likely = front_bytes.min(LIKELY_FRONT_BYTES);
     let front_at = vector.offset + HEAD_BYTES as u64;
     match VectorFront::parse(part, window.at(part, front_at, likely)?, fields_bytes) {
@@ -392,7 +393,7 @@ fn vector_front<R: ReadAt>(
     }
 }
 
-/// Reads a vector whole, puts its samples into `samples` and returns the fields behind them.
+/// Reads a whole vector, puts its samples into `samples` and returns the fields after them.
 fn decode<R: ReadAt>(
     window: &mut Window<'_, R>,
     vector: &Head,
@@ -409,8 +410,8 @@ fn decode<R: ReadAt>(
     Ok(back)
 }
 
-/// How many of `samples` have a flag that is set. Each of `count` flags covers as many as any
-/// other; where that is no whole number, those that it covers in part are counted, too.
+/// How many of `samples` have a flag that is set. Each of `count` flags covers equally many; if
+/// that is not a whole number, partly covered samples are counted, too.
 fn flagged(flags: impl Iterator<Item = bool>, count: u64, samples: u64) -> u64 {
     let position = |flag: u64| u128::from(flag) * u128::from(samples);
     let (mut flagged, mut end) = (0, 0);
@@ -422,7 +423,7 @@ fn flagged(flags: impl Iterator<Item = bool>, count: u64, samples: u64) -> u64 {
     flagged
 }
 
-/// What a file ends with.
+/// The end of a file.
 struct EndOfFile {
     toc_from_end: u64,
     header_checksum: u32,
@@ -511,17 +512,17 @@ fn check_header<R: ReadAt>(source: &R, file_bytes: u64) -> Result<(), GwfError> 
     Ok(())
 }
 
-/// A flag of the widest type that is not set.
+/// A flag of the widest type, not set.
 const ZERO: [u8; 8] = [0; 8];
-/// What is read at a time when samples are wanted: a channel's structures in one piece, mostly.
+/// Bytes read at a time if samples are wanted: usually one piece for a channel's structures.
 const READ_AHEAD_BYTES: u64 = 16 * 1024 * 1024;
-/// What is read at a time when samples are not wanted.
+/// Bytes read at a time if samples are not wanted.
 const INFO_AHEAD_BYTES: u64 = 1024;
-/// Fields of an FrVect before its samples, mostly.
+/// Bytes that usually hold the fields of an FrVect before its samples.
 const LIKELY_FRONT_BYTES: u64 = 256;
-/// What is read at a time to check a file's checksum.
+/// Bytes read at a time to check a file's checksum.
 const VERIFY_BYTES: usize = 1024 * 1024;
-/// An FrTOC that is read in one piece with what stands behind it.
+/// An FrTOC up to this size is read in one piece with what follows it.
 const TOC_AHEAD: u64 = 1024 * 1024;
 
 #[cfg(test)]
@@ -535,7 +536,7 @@ mod tests {
         };
         assert_eq!(count(&[0, 1, 1, 0], 4), 2);
         assert_eq!(count(&[0, 1, 1, 0], 64), 32);
-        // Two samples of which three flags cover parts, and more flags than samples.
+        // Two samples partly covered by three flags, and more flags than samples.
         assert_eq!(count(&[1, 0, 0], 2), 1);
         assert_eq!(count(&[0, 1, 0], 2), 2);
         assert_eq!(count(&[1, 1, 1], 2), 2);

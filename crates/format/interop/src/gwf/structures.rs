@@ -7,7 +7,7 @@ use crate::gwf::vector::Stored;
 use crate::gwf::window::Head;
 use crate::gwf::{CHECKSUM_BYTES, HEAD_BYTES};
 
-/// What a channel is a part of.
+/// The kind of structure to which a channel belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChannelKind {
     /// Raw data of a converter, with a slope and a bias.
@@ -28,7 +28,7 @@ impl ChannelKind {
     }
 }
 
-/// The classes that are known by name; a file gives each a number of its own.
+/// The classes known by name; each file assigns its own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     FrameHeader,
@@ -55,7 +55,7 @@ impl Class {
     }
 }
 
-/// Which number stands for which class in one file. Numbers are a byte.
+/// The class of each number in one file. Numbers are a byte.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes([Option<Class>; 256]);
 
@@ -75,7 +75,7 @@ impl Classes {
     }
 }
 
-/// The fields of a whole structure, its checksum checked.
+/// The fields of a whole structure, with its checksum checked.
 pub(crate) fn fields<'a>(
     head: &Head,
     class: &'static str,
@@ -103,13 +103,13 @@ fn check(head: &Head, class: &'static str, bytes: &[u8]) -> Result<(), GwfError>
     }
 }
 
-/// FrSH: which number stands for which class.
+/// FrSH: assigns a number to a class.
 pub(crate) fn class_name<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a [u8], u16), GwfError> {
     let name = cursor.string_bytes()?;
     Ok((name, cursor.u16()?))
 }
 
-/// FrAdcData, FrProcData or FrSimData, whatever all of them or one of them says.
+/// FrAdcData, FrProcData or FrSimData: the fields of all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelData {
     pub name: String,
@@ -120,7 +120,7 @@ pub(crate) struct ChannelData {
     pub calibration: Option<(f32, f32)>,
     pub units: Option<String>,
     pub data_valid: u16,
-    /// What kind of FrProcData this is: 1 is a time series.
+    /// The kind of FrProcData: 1 is a time series.
     pub series: u16,
     pub data: Pointer,
     /// The first of its auxiliary vectors.
@@ -154,7 +154,7 @@ impl ChannelData {
         Ok(data)
     }
 
-    /// The name alone.
+    /// Only the name.
     pub(crate) fn name(cursor: &mut Cursor<'_>) -> Result<String, GwfError> {
         cursor.string()
     }
@@ -191,7 +191,7 @@ impl ChannelData {
     }
 }
 
-/// The fields of an FrVect before its samples: where they begin, and how they are stored.
+/// The fields of an FrVect before its samples: their range and storage.
 pub(crate) struct VectorFront {
     pub name: Vec<u8>,
     /// Bytes of the fields before the samples.
@@ -200,7 +200,7 @@ pub(crate) struct VectorFront {
 }
 
 impl VectorFront {
-    /// Reads them from the first bytes of the fields. `fields_bytes` is how many fields there are.
+    /// Reads them from the first bytes of the fields. `fields_bytes` is the length of all fields.
     pub(crate) fn parse(part: Part, bytes: &[u8], fields_bytes: u64) -> Result<Self, GwfError> {
         let mut cursor = Cursor::new(part, bytes);
         let name = cursor.string_bytes()?.to_vec();
@@ -217,10 +217,10 @@ impl VectorFront {
     }
 }
 
-/// Bytes of the fields of an FrVect before its samples, at most: the longest name, and 20.
+/// The most bytes of the fields of an FrVect before its samples: the longest name, and 20.
 pub(crate) const VECTOR_FRONT_BYTES_MAX: u64 = 2 + 65_535 + 20;
 
-/// The fields of an FrVect behind its samples, of its one dimension.
+/// The fields of an FrVect after its samples, for its only dimension.
 #[derive(Clone, Debug)]
 pub(crate) struct VectorBack {
     pub dx: f64,
@@ -254,5 +254,5 @@ impl VectorBack {
     }
 }
 
-/// FrProcData's type of a time series; 0 is what some writers leave there.
+/// FrProcData's type for a time series; some writers leave 0 there.
 pub(crate) const TIME_SERIES: u16 = 1;

@@ -1,18 +1,18 @@
 //! Frames and channels of a file, and the FrTOC that lists them. The FrTOC is read up to the
-//! channels; what follows are events, which are not read.
+//! channels; the events after them are not read.
 
 use crate::gwf::cursor::{Cursor, STRING_BYTES_MIN};
 use crate::gwf::error::GwfError;
 use crate::gwf::structures::{ChannelKind, Classes};
 
-/// What a file holds and where, however it was found.
+/// The contents of a file and their positions, however they were found.
 pub(crate) struct Contents {
     pub classes: Classes,
     pub frames: Vec<Frame>,
     pub channels: Vec<Channel>,
 }
 
-/// A frame: a stretch of time.
+/// A frame: an interval of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Frame {
     /// Its start: whole seconds since the GPS epoch, 1980-01-06.
@@ -25,7 +25,7 @@ pub struct Frame {
     pub run: i32,
     /// The frame's number.
     pub number: u32,
-    /// Bits that say what is wrong with the data, 0 for nothing.
+    /// Bits for errors in the data, 0 for none.
     pub data_quality: u32,
     /// Offset of its FrameH in the file, in bytes.
     pub position: u64,
@@ -36,9 +36,9 @@ pub struct Frame {
 pub struct Channel {
     /// Its name, such as `L1:STRAIN`.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ChannelKind,
-    /// The frames that have it by rising index, each with the offset of the channel's structure.
+    /// The frames that have it, by rising index, each with the offset of the channel's structure.
     pub(crate) frames: Vec<(u32, u64)>,
 }
 
@@ -89,7 +89,7 @@ impl Contents {
         for channel in &mut self.channels[first..] {
             for frame in 0..self.frames.len() as u32 {
                 let position = cursor.u64()?;
-                // Writers mark a channel that a frame has not with 0 or with all bits.
+                // Writers mark a channel that a frame does not have with 0 or with all bits.
                 if position != 0 && position != u64::MAX {
                     channel.frames.push((frame, position));
                 }
@@ -177,5 +177,5 @@ fn skip_strings(cursor: &mut Cursor<'_>, count: u32) -> Result<(), GwfError> {
     Ok(())
 }
 
-/// Bytes of what the table says of a frame, besides its channels.
+/// Bytes of a frame in the table, without its channels.
 const FRAME_BYTES: u64 = 4 + 4 + 4 + 8 + 4 + 4 + 8 + 4 * 8;

@@ -1,4 +1,4 @@
-//! A vector's samples: their types and how they are stored.
+//! A vector's samples: their types and storage.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -6,7 +6,7 @@ use crate::gwf::VECTOR_BYTES_MAX;
 use crate::gwf::error::{GwfError, Part};
 use crate::gwf::zero_suppress;
 
-/// What a vector's samples are.
+/// The type of a vector's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names say it: bits, and C for a pair of floats")]
 pub enum VectorType {
@@ -24,20 +24,20 @@ pub enum VectorType {
     U8,
 }
 
-/// How a vector's samples are stored, beside their byte order.
+/// How a vector's samples are stored, apart from their byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// As they are.
+    /// Raw.
     Raw,
     /// A zlib stream.
     Zlib,
-    /// Differences to the sample before, in a zlib stream.
+    /// Differences from the previous sample, in a zlib stream.
     DifferenceZlib,
-    /// Differences in as few bits as a block of them needs, of 16-bit words.
+    /// Differences in as few bits as each block needs, from 16-bit words.
     ZeroSuppress16,
-    /// The same of 32-bit words.
+    /// The same from 32-bit words.
     ZeroSuppress32,
-    /// The same of 64-bit words.
+    /// The same from 64-bit words.
     ZeroSuppress64,
 }
 
@@ -58,7 +58,7 @@ impl VectorType {
         (Self::U8, 12),
     ];
 
-    /// The type of that number in files.
+    /// The type with that number in files.
     pub(crate) fn of_number(part: Part, number: u16) -> Result<Self, GwfError> {
         if let Some((kind, _)) = Self::ALL.iter().find(|(_, known)| *known == number) {
             return Ok(*kind);
@@ -104,7 +104,7 @@ impl VectorType {
     }
 }
 
-/// What a vector's fields say of its samples.
+/// A vector's fields about its samples.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     pub kind: VectorType,
@@ -139,7 +139,8 @@ impl Stored {
         };
         let fits = match compression {
             Compression::Raw | Compression::Zlib => true,
-            // FrameL and frameCPP differ in what differences of floats are, and write none.
+            // FrameL and frameCPP define differences of floats differently, and neither writes
+            // them.
             Compression::DifferenceZlib => kind.is_integer(),
             Compression::ZeroSuppress16 => kind.word_bytes() == 2,
             Compression::ZeroSuppress32 => kind.word_bytes() == 4,
@@ -161,7 +162,7 @@ impl Stored {
         self.samples * self.kind.bytes() as u64
     }
 
-    /// Appends nothing: makes `out` the samples, little-endian.
+    /// Replaces `out` with the samples, little-endian.
     pub(crate) fn decode(
         &self,
         part: Part,
@@ -202,7 +203,7 @@ impl Stored {
         let raw_bytes = self.samples.checked_mul(self.kind.bytes() as u64);
         let most = match self.compression {
             Compression::Raw => self.stored_bytes,
-            // The best that zlib can do is 1,032 to 1; a sensible block of zeros saves less.
+            // zlib compresses at most 1,032 to 1; a sensible block of zeros saves less.
             _ => self.stored_bytes.saturating_mul(1_100).min(VECTOR_BYTES_MAX),
         };
         let least = if self.compression == Compression::Raw { self.stored_bytes } else { 0 };
@@ -217,7 +218,7 @@ impl Stored {
     }
 }
 
-/// Bytes of the words of which zero suppression takes differences, if this is one.
+/// Bytes of the words from which zero suppression takes differences, if this is one.
 fn zero_suppress_word(compression: Compression) -> Option<usize> {
     match compression {
         Compression::ZeroSuppress16 => Some(2),
@@ -240,8 +241,8 @@ fn inflate(stored: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Complex samples of all real parts followed by all imaginary parts, which is how frameCPP stores
-/// them where it suppresses zeros; it alone does (docs/decisions/gwf-files.md).
+/// Complex samples as all real parts followed by all imaginary parts: only frameCPP stores them,
+/// and it does so if it suppresses zeros (docs/decisions/gwf-files.md).
 fn pairs(word_bytes: usize, parts: &[u8]) -> Vec<u8> {
     let (real, imaginary) = parts.split_at(parts.len() / 2);
     let parts = real.chunks_exact(word_bytes).zip(imaginary.chunks_exact(word_bytes));
@@ -272,5 +273,5 @@ fn sum(word_bytes: usize, out: &mut [u8]) {
     }
 }
 
-/// Set in a vector's compression where its numbers are little-endian.
+/// Set in a vector's compression if its numbers are little-endian.
 pub(crate) const LITTLE_ENDIAN: u16 = 256;

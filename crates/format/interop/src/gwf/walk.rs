@@ -1,4 +1,4 @@
-//! Finding frames and channels from structure to structure, where there is no FrTOC to believe.
+//! Finding frames and channels from structure to structure, if there is no valid FrTOC.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::gwf::structures::{ChannelData, ChannelKind, Class, Classes, class_nam
 use crate::gwf::toc::{Channel, Contents, Frame};
 use crate::gwf::window::{Head, Window, check_length};
 
-/// What was found, and what ended the walk before the file's end.
+/// The findings, and the error that ended the walk before the file's end.
 pub(crate) struct Walked {
     pub contents: Contents,
     pub ended: Option<GwfError>,
@@ -20,16 +20,15 @@ pub(crate) struct Walked {
 /// that it describes.
 #[derive(Debug, Default)]
 pub struct Damaged {
-    /// How many there are.
+    /// Their number.
     pub structures: u64,
-    /// What is wrong with the first.
+    /// The error in the first.
     pub first: Option<Box<GwfError>>,
 }
 
-/// Walks from the first structure to the last that is whole. Frames count once their FrEndOfFrame
-/// is there. A structure that is damaged behind its head is passed over, and its frame with it if
-/// it is the frame's first or last. Memory grows with what is found, which is no more than the
-/// file's length allows.
+/// Walks from the first structure to the last whole one. Frames count once their FrEndOfFrame has
+/// been found. A structure damaged after its head is skipped, and its frame with it if it is the
+/// frame's first or last. Memory grows with the findings, which the file's length limits.
 pub(crate) fn walk<R: ReadAt>(source: &R, file_bytes: u64) -> Walked {
     let mut walker = Walker {
         window: Window::new(source, file_bytes, file_bytes, AHEAD_BYTES),
@@ -64,14 +63,14 @@ struct Walker<'a, R> {
     damaged: Damaged,
 }
 
-/// A frame whose end was not seen yet.
+/// A frame whose end has not been found yet.
 struct OpenFrame {
     frame: Frame,
     channels: Vec<(ChannelKind, String, u64)>,
 }
 
 impl<R: ReadAt> Walker<'_, R> {
-    /// Takes in the structure at `at` and returns where the next one stands.
+    /// Processes the structure at `at` and returns the offset of the next one.
     fn step(&mut self, at: u64) -> Result<u64, GwfError> {
         let head = self.window.head(at)?;
         match self.contents(&head) {
@@ -80,7 +79,7 @@ impl<R: ReadAt> Walker<'_, R> {
             Err(error) => {
                 self.damaged.structures += 1;
                 self.damaged.first.get_or_insert_with(|| Box::new(error));
-                // What follows belongs to a frame whose time or end is not known.
+                // The following structures belong to a frame whose time or end is unknown.
                 if !matches!(self.classes.class(head.class), Some(Class::Channel(_))) {
                     self.open = None;
                 }
@@ -89,7 +88,7 @@ impl<R: ReadAt> Walker<'_, R> {
         Ok(head.end())
     }
 
-    /// Takes in what a structure holds, its checksum checked.
+    /// Processes a structure's contents, after its checksum has been checked.
     fn contents(&mut self, head: &Head) -> Result<(), GwfError> {
         if head.class == FR_SH {
             let bytes = self.whole(head, "FrSH")?;
@@ -126,7 +125,7 @@ impl<R: ReadAt> Walker<'_, R> {
         self.frames.push(open.frame);
         for (kind, name, position) in open.channels {
             let frames = self.channels.entry((kind, name)).or_default();
-            // The first of a name counts, as in an FrTOC.
+            // The first with a name counts, as in an FrTOC.
             if frames.last().is_none_or(|(last, _)| *last != index) {
                 frames.push((index, position));
             }
@@ -148,5 +147,5 @@ impl<R: ReadAt> Walker<'_, R> {
 
 /// The class number of FrSH in every file.
 const FR_SH: u8 = 1;
-/// How much is read at a time.
+/// Bytes read at a time.
 const AHEAD_BYTES: u64 = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Reading a file through one buffer: what is asked for, and what likely comes next.
+//! Reading a file through one buffer: the requested bytes, and those likely to be needed next.
 
 use catchment_agent::FailedRead;
 
@@ -6,14 +6,14 @@ use crate::ReadAt;
 use crate::gwf::error::{GwfError, Part};
 use crate::gwf::{HEAD_BYTES, STRUCTURE_BYTES_MAX};
 
-/// What every structure begins with.
+/// The beginning of every structure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    /// Where it stands.
+    /// Its offset.
     pub offset: u64,
-    /// All of it, this and the checksum included.
+    /// Its whole length, including this and the checksum.
     pub bytes: u64,
-    /// 1: its checksum counts.
+    /// 1 means that its checksum is valid.
     pub checksum_kind: u8,
     pub class: u8,
     pub instance: u32,
@@ -24,32 +24,32 @@ impl Head {
         self.offset + self.bytes
     }
 
-    /// This structure as a part for errors.
+    /// This structure as the part in an error.
     pub(crate) fn part(&self, class: &'static str) -> Part {
         Part::Structure { class, offset: self.offset }
     }
 }
 
-/// A file and the bytes of it that were read last.
+/// A file and its most recently read bytes.
 pub(crate) struct Window<'a, R> {
     source: &'a R,
     file_bytes: u64,
     buffer: Vec<u8>,
-    /// Where the buffer's first byte stands in the file.
+    /// The file offset of the buffer's first byte.
     start: u64,
-    /// Reads go on up to here, if that is not more than `ahead_bytes`.
+    /// The end of reading ahead, at most `ahead_bytes`.
     ahead_end: u64,
     ahead_bytes: u64,
 }
 
 impl<'a, R: ReadAt> Window<'a, R> {
-    /// Reads by `ahead_bytes` and never beyond `ahead_end`, unless more is asked for.
+    /// Reads by `ahead_bytes` and never beyond `ahead_end`, unless more is requested.
     pub(crate) fn new(source: &'a R, file_bytes: u64, ahead_end: u64, ahead_bytes: u64) -> Self {
         let ahead_end = ahead_end.min(file_bytes);
         Self { source, file_bytes, buffer: Vec::new(), start: 0, ahead_end, ahead_bytes }
     }
 
-    /// The `bytes` bytes at `offset`, all of them.
+    /// All of the `bytes` bytes at `offset`.
     pub(crate) fn at(&mut self, part: Part, offset: u64, bytes: u64) -> Result<&[u8], GwfError> {
         let there = self.file_bytes.saturating_sub(offset);
         if bytes > there {
@@ -65,7 +65,7 @@ impl<'a, R: ReadAt> Window<'a, R> {
         Ok(&self.buffer[begin..begin + bytes as usize])
     }
 
-    /// The head of the structure at `offset`, whose length is right for this file.
+    /// The head of the structure at `offset`, whose length is possible in this file.
     pub(crate) fn head(&mut self, offset: u64) -> Result<Head, GwfError> {
         let part = Part::Structure { class: "structure", offset };
         let file_bytes = self.file_bytes;
@@ -83,7 +83,7 @@ impl<'a, R: ReadAt> Window<'a, R> {
     }
 
     fn fill(&mut self, part: Part, offset: u64, bytes: u64) -> Result<(), GwfError> {
-        // No more than the file has: checked by `at`, and `ahead_end` lies in the file.
+        // No more than the file has: checked by `at`, and `ahead_end` lies within the file.
         self.start = offset;
         self.buffer.clear();
         self.buffer.resize(bytes as usize, 0);
@@ -105,7 +105,7 @@ pub(crate) fn parse_head(offset: u64, fixed: &[u8]) -> Head {
     }
 }
 
-/// Refuses a structure that is longer than [`STRUCTURE_BYTES_MAX`].
+/// Refuses a structure longer than [`STRUCTURE_BYTES_MAX`].
 pub(crate) fn check_length(part: Part, bytes: u64) -> Result<(), GwfError> {
     if bytes > STRUCTURE_BYTES_MAX {
         let expected = "at most 16 MiB";
@@ -114,7 +114,7 @@ pub(crate) fn check_length(part: Part, bytes: u64) -> Result<(), GwfError> {
     Ok(())
 }
 
-/// Fills `buffer` from `offset`; a file that ends before is an error.
+/// Fills `buffer` from `offset`; a file that ends earlier is an error.
 pub(crate) fn read_exact<R: ReadAt + ?Sized>(
     source: &R,
     part: Part,

@@ -18,9 +18,9 @@ use crate::gwf::vector::{LITTLE_ENDIAN, VectorType};
 
 /// Writes frames into a [`Write`], in order, never going back.
 ///
-/// It holds one vector as it is stored, and eight bytes per channel and frame for the FrTOC. What
-/// is written is a file once [`GwfWriter::finish`] has returned, not before: readers that meet a
-/// file without an FrTOC may crash, so that a writer gives a file its name at the end.
+/// It holds one vector in stored form, and eight bytes per channel and frame for the FrTOC. The
+/// output is a file only once [`GwfWriter::finish`] has returned: readers may crash on a file
+/// without an FrTOC, so give a file its name at the end.
 ///
 /// ```
 /// use catchment_interop::gwf::*;
@@ -42,26 +42,26 @@ pub struct GwfWriter<W> {
     frames: Vec<FrameStart>,
     offsets: Vec<FrameOffsets>,
     channels: BTreeMap<(ChannelKind, String), Vec<u64>>,
-    /// Set while something is being written, so that it stays set when that fails.
+    /// Set during a write, so that it stays set if the write fails.
     broken: bool,
 }
 
-/// What all frames of a file have in common.
+/// Properties common to all frames of a file.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// The name of all frames: the detector's, or the project's.
     pub name: String,
-    /// The run's number; 0 or more for data that were recorded, less for simulated ones.
+    /// The run's number; 0 or more for recorded data, negative for simulated data.
     pub run: i32,
     /// How samples are stored.
     pub compress: Compress,
-    /// Who wrote this, put into every frame.
+    /// The writing program, recorded in every frame.
     pub history: Option<History>,
 }
 
 impl WriteOptions {
-    /// Run 0, zlib of level 2, without a history. (zlib-rs's level 1 uses fixed Huffman codes,
-    /// which make noise no smaller.)
+    /// Run 0, zlib of level 2, without a history. (zlib-rs's level 1 uses only fixed Huffman codes,
+    /// which do not make noise smaller.)
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), run: 0, compress: Compress::Zlib { level: 2 }, history: None }
     }
@@ -70,28 +70,28 @@ impl WriteOptions {
 /// How a writer stores samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compress {
-    /// As they are.
+    /// Raw.
     Raw,
-    /// As zlib streams, of a level from 1 (fast) to 9 (small); samples that would not become fewer
-    /// bytes as they are.
+    /// As zlib streams, of a level from 1 (fast) to 9 (small); samples that would not get smaller
+    /// are stored raw.
     Zlib {
         /// The level.
         level: u32,
     },
 }
 
-/// Where data come from.
+/// The origin of data.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Who writes this: a program's name.
+    /// The writing program's name.
     pub name: String,
-    /// When, in seconds since the GPS epoch.
+    /// The time, in seconds since the GPS epoch.
     pub gps_s: u32,
     /// A comment: a version, a configuration.
     pub comment: String,
 }
 
-/// When a frame is, and which it is.
+/// The time and identity of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameStart {
     /// Whole seconds since the GPS epoch, 1980-01-06.
@@ -102,14 +102,14 @@ pub struct FrameStart {
     pub duration_s: f64,
     /// Its number.
     pub number: u32,
-    /// Bits that say what is wrong with the data, 0 for nothing.
+    /// Bits for errors in the data, 0 for none.
     pub data_quality: u32,
-    /// Seconds that TAI was ahead of UTC then: 37 since 2017.
+    /// Seconds by which TAI was ahead of UTC then: 37 since 2017.
     pub leap_s: u16,
 }
 
 impl FrameStart {
-    /// A frame from that second on, with nothing wrong.
+    /// A frame from that second on, without errors.
     pub fn new(gps_s: u32, duration_s: f64) -> Self {
         Self { gps_s, gps_ns: 0, duration_s, number: 0, data_quality: 0, leap_s: 37 }
     }
@@ -124,9 +124,9 @@ pub struct Series<'a> {
     pub unit: &'a str,
     /// A comment.
     pub comment: &'a str,
-    /// What it is written as.
+    /// The kind of structure to write.
     pub kind: SeriesKind,
-    /// What the samples are.
+    /// The type of the samples.
     pub samples_kind: VectorType,
     /// Seconds from one sample to the next.
     pub dx_s: f64,
@@ -137,17 +137,17 @@ pub struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
-    /// Processed data that begin where the frame does, without unit and comment.
+    /// Processed data that begin with the frame, without unit and comment.
     pub fn new(name: &'a str, samples_kind: VectorType, dx_s: f64, samples: &'a [u8]) -> Self {
         let kind = SeriesKind::Proc;
         Self { name, unit: "", comment: "", kind, samples_kind, dx_s, start_s: 0.0, samples }
     }
 
-    /// Whether it can be written as it is; [`GwfWriter::frame`] refuses a frame for one series that
-    /// cannot.
+    /// Checks whether it can be written unchanged; [`GwfWriter::frame`] refuses a frame if one
+    /// series cannot.
     ///
     /// # Errors
-    /// Says what cannot be written, and why.
+    /// The data that cannot be written, and why.
     pub fn check(&self) -> Result<(), GwfError> {
         check_text("a channel", "name", self.name)?;
         check_text(self.name, "unit", self.unit)?;
@@ -170,7 +170,7 @@ impl<'a> Series<'a> {
     }
 }
 
-/// What a channel is written as.
+/// The kind of structure for a channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SeriesKind {
     /// FrProcData: samples are physical values.
@@ -179,7 +179,7 @@ pub enum SeriesKind {
     Adc {
         /// The value at 0.
         bias: f32,
-        /// The value of a count.
+        /// The value of one count.
         slope: f32,
     },
 }
@@ -211,19 +211,19 @@ impl<W: Write> GwfWriter<W> {
         }
         let mut out = Out::new(sink);
         let mut header = header_start(0).to_vec();
-        header.extend_from_slice(&[0, 1]); // By no known library; checksums are cksum's.
+        header.extend_from_slice(&[0, 1]); // No known library; checksums are cksum's.
         out.header_checksum = cksum(&header);
         out.put(&header)?;
         let (frames, offsets) = (Vec::new(), Vec::new());
         Ok(Self { out, options, frames, offsets, channels: BTreeMap::new(), broken: false })
     }
 
-    /// Writes one frame. Frames need not follow each other without a gap, but must not overlap;
-    /// channels may differ from frame to frame.
+    /// Writes one frame. Frames may have gaps between them, but must not overlap; channels may
+    /// differ from frame to frame.
     ///
     /// # Errors
-    /// If something cannot be written as it is, or the sink fails; after the latter every call
-    /// fails.
+    /// If something cannot be written unchanged, or the sink fails; after a failure of the sink
+    /// every call fails.
     pub fn frame(&mut self, start: &FrameStart, series: &[Series<'_>]) -> Result<(), GwfError> {
         if self.broken {
             return Err(GwfError::Broken);
@@ -241,7 +241,7 @@ impl<W: Write> GwfWriter<W> {
         self.out.sum_bytes
     }
 
-    /// Writes the FrTOC and what ends the file, and returns the sink, flushed.
+    /// Writes the FrTOC and the end of the file, and returns the sink, flushed.
     ///
     /// # Errors
     /// If the sink fails or has failed, or the file has no frame.
@@ -340,7 +340,7 @@ impl<W: Write> GwfWriter<W> {
         Ok(())
     }
 
-    /// Writes a channel's structure and its vector; returns where the structure stands.
+    /// Writes a channel's structure and its vector; returns the structure's offset.
     fn write_series(
         &mut self,
         series: &Series<'_>,
@@ -468,7 +468,7 @@ struct FrameOffsets {
     first_adc: u64,
 }
 
-/// The sink, and all that goes on from structure to structure.
+/// The sink, and the state that continues from structure to structure.
 struct Out<W> {
     sink: W,
     encoder: Encoder,
@@ -476,9 +476,9 @@ struct Out<W> {
     sum: Cksum,
     sum_bytes: u64,
     header_checksum: u32,
-    /// By class number: the number that the next structure of it has.
+    /// By class number: the number of the next structure.
     instances: [u32; CLASSES],
-    /// By class number: whether the dictionary has it.
+    /// By class number: whether the dictionary contains it.
     described: [bool; CLASSES],
 }
 
@@ -496,7 +496,7 @@ impl<W: Write> Out<W> {
         }
     }
 
-    /// Numbers begin again with every frame.
+    /// Numbers restart with every frame.
     fn restart(&mut self) {
         self.instances = [0; CLASSES];
     }
@@ -530,8 +530,8 @@ impl<W: Write> Out<W> {
         self.sink.write_all(bytes)
     }
 
-    /// Puts a class into the dictionary, if it is not there; returns where its first structure or
-    /// the next one will stand.
+    /// Adds a class to the dictionary, if it is not there; returns the offset at which its first
+    /// structure, or the next one, will be.
     fn describe(&mut self, class: &Described) -> io::Result<u64> {
         if !self.described[usize::from(class.number)] {
             self.described[usize::from(class.number)] = true;
@@ -550,7 +550,7 @@ impl<W: Write> Out<W> {
     }
 }
 
-/// Compresses samples into memory that is used again.
+/// Compresses samples into reused memory.
 #[derive(Default)]
 struct Packer {
     stream: Option<(u32, Deflate)>,
@@ -573,7 +573,7 @@ impl Packer {
         }
         let (_, stream) = self.stream.as_mut().expect("it was just made");
         stream.reset();
-        // A stream that does not fit into one byte less is no gain.
+        // A stream must save at least one byte.
         self.packed.resize(samples.len() - 1, 0);
         let status = stream
             .compress(samples, &mut self.packed, FlushCompress::Finish)
@@ -628,6 +628,6 @@ fn pointer_if(there: bool, class: &Described, instance: u32) -> Pointer {
     if there { pointer(class, instance) } else { Pointer::default() }
 }
 
-/// Class numbers that a file of ours can have.
+/// The number of class numbers that our files can have.
 const CLASSES: usize = 16;
 const END_OF_FILE_BYTES: u64 = crate::gwf::END_OF_FILE_BYTES as u64;

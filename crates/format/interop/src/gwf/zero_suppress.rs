@@ -1,11 +1,10 @@
-//! Zero suppression: differences in as few bits as the largest of a block needs.
+//! Zero suppression: differences in as few bits as the largest one in a block needs.
 //!
-//! A stream of bits, the lowest of each byte first. 16 bits say how many samples are a block. Per
-//! block: `bits - 1` in 4, 5 or 6 bits (words of 16, 32, 64 bits), then each difference to the
-//! sample before, plus `2^(bits-1) - 1`, in `bits` bits; where `bits` is 1 all differences are 0
-//! and nothing follows. Differences wrap around as the words do; floats are taken as words. Of
-//! complex samples all real parts come first and all imaginary parts follow, as one sequence of
-//! words.
+//! A stream of bits, the lowest of each byte first. The first 16 bits give the samples per block.
+//! Per block: `bits - 1` in 4, 5 or 6 bits (words of 16, 32, 64 bits), then each difference from
+//! the previous sample, plus `2^(bits-1) - 1`, in `bits` bits; if `bits` is 1, all differences are
+//! 0 and nothing follows. Differences wrap around like the words; floats are treated as words. For
+//! complex samples, all real parts are followed by all imaginary parts, as one sequence of words.
 
 /// Fills `out` with the samples.
 pub(crate) fn expand(stored: &[u8], word_bytes: usize, out: &mut [u8]) -> Result<(), &'static str> {
@@ -53,7 +52,7 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// The next `count` bits, 64 at most.
+    /// The next `count` bits, at most 64.
     fn take(&mut self, count: u32) -> Result<u64, &'static str> {
         self.check(count.into())?;
         let (byte, shift) = ((self.at / 8) as usize, self.at % 8);
