@@ -1,10 +1,10 @@
-//! Reads that are announced to the system before their turn comes.
+//! Announces reads to the system before their turn comes.
 //!
-//! Nothing is announced while reads find what they want in the page cache: that costs one question
-//! each. From the first that does not, those after it are announced, as far ahead as a bound in
-//! bytes says, so that a disk has many to work on. They are announced a step at a time, so that
-//! whoever comes to the second does not wait for the last, nor reads what is not announced yet: the
-//! system would guess.
+//! Nothing is announced while reads are served from the page cache: checking that costs one query
+//! each. From the first miss on, the following reads are announced, as far ahead as a bound in
+//! bytes allows, so that a disk has many to work on. They are announced a step at a time, so that
+//! the thread with the second read does not wait for the last announcement, and does not start a
+//! read that is not yet announced: the system would then guess.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use catchment_disk::ReadFile;
 use parking_lot::Mutex;
 
-/// Reads that will come, in the order in which they are begun.
+/// The coming reads, in the order in which they begin.
 pub(crate) struct Ahead<'a> {
     reads: Vec<Read<'a>>,
     /// Bytes of all reads.
     bytes: u64,
     cold: AtomicBool,
-    /// Bytes of reads that were announced, or begun without.
+    /// Bytes of reads that were announced, or begun without announcement.
     announced: Mutex<u64>,
 }
 
@@ -41,8 +41,8 @@ impl<'a> Ahead<'a> {
         Self { reads, bytes: all, cold: AtomicBool::new(false), announced: Mutex::new(0) }
     }
 
-    /// Says that these bytes of a read, counted from its beginning, are read now. Reads may come
-    /// out of order by as many as there are threads.
+    /// Notes that these bytes of a read, counted from its beginning, are now being read. Reads may
+    /// be out of order by as many as there are threads.
     pub(crate) fn come_to(&self, index: usize, now: Range<u64>) {
         let Read { file, bytes, before } = &self.reads[index];
         if !self.cold.load(Relaxed) {
@@ -54,16 +54,16 @@ impl<'a> Ahead<'a> {
         while self.announce_step(before + now.start..before + now.end) {}
     }
 
-    /// Announces what comes next, unless it is farther behind those bytes of all than the bound.
+    /// Announces the next bytes, unless they are further ahead of those bytes than the bound.
     fn announce_step(&self, now: Range<u64>) -> bool {
-        // Held meanwhile, so that what stands behind is not announced before.
+        // Held until the end, so that later bytes are not announced first.
         let mut announced = self.announced.lock();
         let Some((read, bytes)) = self.due(&mut announced, now) else { return false };
         self.reads[read].file.announce(bytes);
         true
     }
 
-    /// The next bytes to be announced while those are read: which read's, and where.
+    /// The next bytes to announce while those are being read: the read's index and the range.
     fn due(&self, announced: &mut u64, now: Range<u64>) -> Option<(usize, Range<u64>)> {
         let from = now.start.max(*announced);
         if from >= self.bytes.min(now.end + AHEAD_BYTES) {
@@ -79,19 +79,19 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Whether reads of these bytes find them in the page cache, as far as two of them can tell: of
-/// what is read past it ([`crate::fetch`]) the end is there.
+/// Whether reads of these bytes find them in the page cache, judged by two of them: data read past
+/// it ([`crate::fetch`]) have their end there.
 fn is_cached(file: &ReadFile, bytes: &Range<u64>) -> bool {
     let middle = bytes.start.midpoint(bytes.end);
     bytes.is_empty()
         || [bytes.end - 1, middle].into_iter().all(|byte| file.is_cached(byte) == Some(true))
 }
 
-/// How much is announced beyond what is being read: some thousandths of a second of a fast disk.
-/// More costs time, 0.2 ms per MB before the first read, and has the disk bring what is
-/// wanted first among the others.
+/// How much is announced beyond the bytes being read: a few thousandths of a second of a fast disk.
+/// More costs time, 0.2 ms per MB before the first read, and makes the disk read the first needed
+/// bytes among others.
 const AHEAD_BYTES: u64 = 8 << 20;
-/// What is announced before others may.
+/// The size of one announcement.
 const STEP_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// So many reads of that length, with a byte between.
+    /// That many reads of that length, with a byte between.
     fn ahead(file: &ReadFile, count: u64, bytes: u64) -> Ahead<'_> {
         Ahead::new((0..count).map(|index| {
             let start = index * (bytes + 1);
@@ -112,7 +112,7 @@ mod tests {
         ReadFile::open(&std::env::current_exe().expect("a program")).expect("opens")
     }
 
-    /// All that is announced while those bytes are read, and how far that goes.
+    /// Everything announced while those bytes are read, and how far that goes.
     fn due(ahead: &Ahead<'_>, now: Range<u64>) -> (Vec<(usize, Range<u64>)>, u64) {
         let mut announced = ahead.announced.lock();
         let steps = std::iter::from_fn(|| ahead.due(&mut announced, now.clone()));
@@ -144,7 +144,7 @@ mod tests {
         let file = any_file();
         let ahead = ahead(&file, 10, 2);
         assert_eq!(due(&ahead, 8..10).0[0], (4, 12..14));
-        // A thread that took an earlier one comes later.
+        // A thread that took an earlier read arrives later.
         assert_eq!(due(&ahead, 6..8), (vec![], 20));
         assert_eq!(due(&ahead, 18..20), (vec![], 20));
     }

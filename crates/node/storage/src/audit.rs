@@ -1,12 +1,12 @@
-//! A run's ledger, recomputed from its columns and compared with what its recorder wrote.
+//! A run's ledger, recomputed from its columns and compared with its recorder's.
 //!
-//! The ledger's increments in the frames say what came in and what was dropped; the frames
-//! themselves say what is recorded and what is missing. Their sum is the *recomputed* ledger. For a
-//! run that was ended in order it must equal the TOC's total, entry by entry, and balance.
-//! Otherwise fragments may be in flight: those that came in before the last frame and were to be in
-//! a later one. A recorder at work, which holds its file locked, will write them; what was in
-//! flight when a recorder was killed is lost, and so is what came in after the last frame, which no
-//! books count: for an interrupted run it cannot be shown that nothing was lost.
+//! The ledger's increments in the frames give what arrived and what was dropped; the frames
+//! themselves give what is recorded and what is missing. Their sum is the *recomputed* ledger. For
+//! a run that ended in order it must equal the TOC's total, entry by entry, and balance. Otherwise
+//! fragments may be in flight: they arrived before the last frame and belong to a later one. A
+//! working recorder, which holds its file locked, will write them. If a recorder was killed,
+//! fragments in flight are lost, and so are later arrivals, which no ledger counts: it cannot be
+//! shown that an interrupted run lost nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,34 +22,33 @@ use crate::run::{Run, what_is_read_is_durable};
 use crate::verify::{Problem, holes, of_folder, problem_in, under_way_bytes};
 use crate::whole::{Extent, Whole};
 
-/// What an audit comes to.
+/// The verdict of an audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Everything is explained, and nothing was lost.
+    /// Everything is accounted for, and nothing was lost.
     Balanced,
-    /// Everything is explained; something that was sent is in no file, or can no longer be read.
+    /// Everything is accounted for; some sent data are in no file, or can no longer be read.
     DataLost,
-    /// What the columns say is not what the recorder wrote, or something is unexplained.
+    /// The columns contradict the recorder's ledger, or something is unaccounted for.
     NotBalanced,
-    /// Files are missing or cannot be read, or lost what closed them: there is no ledger of the
-    /// run.
+    /// Files are missing, unreadable, or lost their closing: there is no ledger of the run.
     Incomplete,
 }
 
-/// How the run was closed, which decides what the ledger must satisfy.
+/// How the run was closed, which determines the conditions on the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Closing {
     /// Its recorder ended it: the ledger must balance to the last fragment.
     Ended,
-    /// A recorder was killed, and `repair` closed the last file: what was in flight is lost.
+    /// A recorder was killed, and `repair` closed the last file: fragments in flight are lost.
     Repaired,
     /// It is being recorded: a recorder holds its files. Fragments are in flight.
     Recording,
-    /// Its recorder was killed, and nothing closed it since: what was in flight is lost.
+    /// Its recorder was killed, and it has not been closed since: fragments in flight are lost.
     Killed,
-    /// The file that was opened is not the whole run: it is not compared with the total.
+    /// The opened file is not the whole run: it is not compared with the total.
     Part,
 }
 
@@ -60,28 +59,28 @@ pub struct Difference {
     pub source: String,
     /// The entry's name.
     pub entry: &'static str,
-    /// What the TOC's total says.
+    /// The count in the TOC's total.
     pub recorded: u64,
-    /// What increments and columns give.
+    /// The count from increments and columns.
     pub recomputed: u64,
 }
 
-/// What one source's ledger leaves open.
+/// The open differences in one source's ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Open {
     /// The source's name.
     pub source: String,
-    /// Fragments that came in and are neither recorded nor counted as dropped; negative: more are
-    /// recorded than came in.
+    /// Fragments that arrived but are neither recorded nor counted as dropped; negative: more are
+    /// recorded than arrived.
     pub fragments: i128,
-    /// Packets that came in and are neither accepted nor malformed.
+    /// Packets that arrived but are neither accepted nor malformed.
     pub packets: i128,
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug, Serialize)]
 pub struct AuditReport {
-    /// What it comes to.
+    /// The verdict.
     pub verdict: Verdict,
     /// How the run was closed.
     pub closing: Closing,
@@ -91,46 +90,46 @@ pub struct AuditReport {
     pub frames: u64,
     /// Channels of the run.
     pub channels: usize,
-    /// Those of its sources that are links, which bring channels.
+    /// How many of its sources are links, which deliver channels.
     pub links: usize,
-    /// Frames that are missing, by the numbers of those that are there.
+    /// Frames that are missing, by the numbers of the existing ones.
     pub frames_missing: u64,
-    /// Bytes behind the last whole frame, where one is under way.
+    /// Bytes after the last whole frame, if one was being written.
     pub under_way_bytes: u64,
-    /// The last file's TOC says that data were lost.
+    /// Whether the last file's TOC marks lost data.
     pub flagged_lost: bool,
-    /// The total in the last file's TOC; none if it has no TOC or counts that file alone.
+    /// The total in the last file's TOC; none if it has no TOC or covers only that file.
     #[serde(serialize_with = "optional_ledger")]
     pub recorded: Option<Ledger>,
     /// The ledger recomputed from increments and columns.
     #[serde(serialize_with = "ledger")]
     pub recomputed: Ledger,
-    /// Losses by the recomputed ledger.
+    /// Losses in the recomputed ledger.
     #[serde(serialize_with = "losses")]
     pub balance: Balance,
     /// Where recorded and recomputed differ.
     pub differences: Vec<Difference>,
-    /// What is in flight, or unexplained, by source.
+    /// Fragments in flight, or unaccounted for, by source.
     pub open: Vec<Open>,
-    /// Files that are missing, cannot be read, or lost what closed them.
+    /// Files that are missing, unreadable, or lost their closing.
     pub incomplete: Vec<Problem>,
-    /// What is known of whether all files are there.
+    /// Whether all files are there, as far as known.
     pub extent: Extent,
     /// Columns and files that could not be read; their contents are not in the ledger.
     pub problems: Vec<Problem>,
-    /// Damaged frames of which a whole copy is in the run, and was counted instead.
+    /// Damaged frames replaced by a whole copy in the run, which was counted instead.
     pub damaged_copies: Vec<DamagedCopy>,
-    /// Names of the sources and links, in the order of the ledgers.
+    /// Names of the sources and links, in the ledgers' order.
     pub sources: Vec<String>,
 }
 
 impl AuditReport {
-    /// Whether everything is explained.
+    /// Whether everything is accounted for.
     pub fn is_balanced(&self) -> bool {
         matches!(self.verdict, Verdict::Balanced | Verdict::DataLost)
     }
 
-    /// Whether something that was sent is in no file, or can no longer be read.
+    /// Whether some sent data are in no file, or can no longer be read.
     pub fn lost_data(&self) -> bool {
         self.balance.lost_data()
             || self.flagged_lost
@@ -140,21 +139,21 @@ impl AuditReport {
             || self.was_interrupted()
     }
 
-    /// Whether its recorder was killed: then what was in flight is lost, and how much came in after
-    /// the last frame is not known.
+    /// Whether its recorder was killed: then fragments in flight are lost, and the number that
+    /// arrived after the last frame is unknown.
     pub fn was_interrupted(&self) -> bool {
         matches!(self.closing, Closing::Killed | Closing::Repaired)
     }
 
-    /// Fragments that came in and are neither recorded nor counted as dropped.
+    /// Fragments that arrived but are neither recorded nor counted as dropped.
     pub fn fragments_in_flight(&self) -> u64 {
         let positive = self.open.iter().map(|open| u64::try_from(open.fragments).unwrap_or(0));
         positive.fold(0, u64::saturating_add)
     }
 }
 
-/// Recomputes the ledger from increments and columns, and names what could not be read. Reads
-/// lengths, validity and increments of every frame, no payload.
+/// Recomputes the ledger from increments and columns, and names unreadable parts. Reads lengths,
+/// validity and increments of every frame, no payload.
 pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     let mut ledger = Ledger::new(run.sources().len());
     let mut problems = missing_before_the_end(run);
@@ -182,11 +181,11 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     (ledger, problems)
 }
 
-/// The ledger of a run as its files have it: the total in the last file's TOC, or, where its
-/// recorder was killed and nothing closed it since, what can be had without reading for long: of up
-/// to `frames_max` frames the ledger is recomputed, of more it is that of the newest
-/// checkpoint, which is at most 10 s or 64 frames older than the last frame. None where the last
-/// file's total counts that file alone; [`recompute`] gives those.
+/// The ledger of a run from its files: the total in the last file's TOC or, if its recorder was
+/// killed and it has not been closed since, what can be obtained quickly: up to `frames_max` frames
+/// the ledger is recomputed, beyond that it is taken from the newest checkpoint, which is at most
+/// 10 s or 64 frames older than the last frame. None if the last file's total covers only that
+/// file; use [`recompute`] then.
 ///
 /// # Errors
 /// If the last file's total or checkpoint cannot be read.
@@ -204,16 +203,16 @@ pub fn ledger_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, Sto
     if let Some((_, ledger)) = newest {
         return Ok(Some(ledger));
     }
-    // A file that has just been begun: the one before it was closed with the ledger so far.
+    // A file that has just been begun: the previous one was closed with the ledger so far.
     let Some(before) = files.iter().rev().nth(1) else { return Ok(None) };
     Ok(before.reader.ledger().map_err(|error| before.error(error))?.cloned())
 }
 
-/// Bytes of links' channels: what the frames' ledgers count, and what their columns hold.
+/// Bytes of links' channels: as counted in the frames' ledgers, and as found in their columns.
 struct ChannelBytes {
     /// By source.
     bytes: Vec<(u64, u64)>,
-    /// Which source a channel's column is of.
+    /// The source of each channel's column.
     sources: HashMap<u32, u32>,
 }
 
@@ -232,7 +231,7 @@ impl ChannelBytes {
         for ((counted, _), source) in self.bytes.iter_mut().zip(&counts.sources) {
             *counted = counted.saturating_add(source[Entry::FragmentBytesRecorded]);
         }
-        // A directory that cannot be read is a problem that was named already.
+        // An unreadable directory has already been named as a problem.
         let columns = file.reader.columns(frame).unwrap_or_default();
         for entry in columns {
             let source = self.sources.get(&entry.id);
@@ -243,8 +242,8 @@ impl ChannelBytes {
         }
     }
 
-    /// Links whose ledger differs from what their channels hold. Where nothing was counted there is
-    /// no ledger: such runs were written without a recorder.
+    /// Links whose ledger differs from the contents of their channels. If nothing was counted,
+    /// there is no ledger: such runs were written without a recorder.
     fn problems(&self, run: &Run) -> Vec<Problem> {
         let differ = |(_, (counted, held)): &(usize, &(u64, u64))| *counted > 0 && counted != held;
         let wrong = self.bytes.iter().enumerate().filter(differ);
@@ -262,7 +261,7 @@ impl ChannelBytes {
     }
 }
 
-/// Recomputes the ledger of a run and compares it with what its recorder wrote.
+/// Recomputes the ledger of a run and compares it with its recorder's.
 ///
 /// # Errors
 /// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.
@@ -326,7 +325,8 @@ fn verdict(report: &AuditReport) -> Verdict {
 
 fn closing(run: &Run) -> Closing {
     let first_index = run.header().file_index;
-    // The beginning of a folder's run may be missing, which is damage; that of a file is elsewhere.
+    // The beginning of a folder's run may be missing, which is damage; for a single file, it is
+    // elsewhere.
     if first_index > 0 && run.problems().is_empty() {
         return Closing::Part;
     }
@@ -355,8 +355,8 @@ fn differences(names: &[String], recorded: &Ledger, recomputed: &Ledger) -> Vec<
         }
         for &entry in Entry::ALL {
             let (then, now) = (recorded[entry], recomputed[entry]);
-            // What is durable follows what is recorded, which is named by itself; or the TOC was
-            // written before the last sync, and says fewer.
+            // A difference in durable fragments follows from recorded ones, which are named
+            // themselves; or the TOC was written before the last sync, and is too low.
             let follows = then == recorded[Entry::FragmentsRecorded] || then <= now;
             let fits = if entry == Entry::FragmentsDurable { follows } else { then == now };
             if !fits {
@@ -380,7 +380,7 @@ fn open(names: &[String], ledger: &Ledger) -> Vec<Open> {
         .collect()
 }
 
-/// One map per source, of the entries that are not zero.
+/// One map per source, with the non-zero entries.
 fn ledger<S: Serializer>(ledger: &Ledger, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(ledger.sources.iter().map(|source| {
         let counts = source.iter().filter(|(_, count)| *count != 0);
@@ -409,7 +409,7 @@ fn losses<S: Serializer>(balance: &Balance, serializer: S) -> Result<S::Ok, S::E
     map.end()
 }
 
-/// Names and counts, in the order of the entries.
+/// Names and counts, in the entries' order.
 struct Counts(Vec<(&'static str, u64)>);
 
 impl FromIterator<(&'static str, u64)> for Counts {

@@ -1,7 +1,7 @@
-//! Decoded columns that may be wanted again, bounded in bytes.
+//! A cache of decoded columns, bounded in bytes.
 //!
-//! The least recently used item is evicted first. An item that is larger than the whole bound is
-//! handed out and not cached. Items are reference counted and outlive their eviction.
+//! The least recently used item is evicted first. An item larger than the whole bound is returned
+//! but not cached. Items are reference counted and outlive their eviction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 
 use crate::column::{FragmentColumn, FrameEvents, Validity};
 
-/// An item of the cache: cheap to clone, and of known size.
+/// An item of the cache: cheap to clone, and with a known size.
 pub(crate) trait Cached: Clone {
-    /// Bytes that it holds in memory.
+    /// Bytes that it occupies in memory.
     fn bytes(&self) -> usize;
 }
 
-/// A map that forgets.
+/// A map with eviction.
 pub(crate) struct Cache<K, V> {
     state: Mutex<State<K, V>>,
     bytes_max: usize,
@@ -31,7 +31,7 @@ struct State<K, V> {
     by_use: BTreeMap<u64, K>,
     clock: u64,
     bytes: usize,
-    /// Keys that were asked for once and are not here.
+    /// Keys that were requested once and are not here.
     asked: HashSet<K>,
 }
 
@@ -40,17 +40,17 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
         Self { state: Mutex::new(State::new()), bytes_max }
     }
 
-    /// Forgets all items and all requests for them.
+    /// Forgets all items and requests.
     pub(crate) fn clear(&mut self) {
         *self.state.get_mut() = State::new();
     }
 
-    /// The item of that key if it is here.
+    /// The item with that key, if it is here.
     pub(crate) fn get(&self, key: K) -> Option<V> {
         self.state.lock().touch(key)
     }
 
-    /// Keeps an item, unless one of its key is here.
+    /// Keeps an item, unless there is one with its key.
     fn keep(&self, key: K, value: V) {
         let mut state = self.state.lock();
         if state.touch(key).is_none() {
@@ -58,8 +58,8 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
         }
     }
 
-    /// Whether an item of so many bytes is worth keeping: it fits with others, and its key was
-    /// asked for before. What is read only once costs no copy, then, and throws nothing out.
+    /// Whether an item of that many bytes is worth keeping: it fits with others, and its key was
+    /// requested before. Data read only once then cost no copy and evict nothing.
     fn is_asked_again(&self, key: K, bytes: usize) -> bool {
         if bytes > self.bytes_max / SHARES {
             return false;
@@ -71,8 +71,8 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
         !asked.insert(key)
     }
 
-    /// The item of that key, made by `make` if it is not here. No lock is held meanwhile, so that
-    /// two threads may make the same item; the first one stays.
+    /// The item with that key, made by `make` if it is not here. No lock is held meanwhile, so two
+    /// threads may make the same item; the first one stays.
     pub(crate) fn get_or_make<E>(
         &self,
         key: K,
@@ -127,7 +127,7 @@ impl<K: Copy + Eq + Hash, V: Cached> State<K, V> {
 /// A run's decoded columns, by the index of their frame among those of events, or of channels.
 pub(crate) struct ColumnCache(Cache<(usize, Piece), Decoded>);
 
-/// Part of a frame that is decoded alone.
+/// A part of a frame that is decoded separately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Piece {
     Events,
@@ -149,7 +149,7 @@ impl ColumnCache {
         Self(Cache::new(bytes_max))
     }
 
-    /// Forgets all columns: their frames have other indices now.
+    /// Forgets all columns, because their frames' indices have changed.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -203,7 +203,7 @@ impl ColumnCache {
         }
     }
 
-    /// Whether a channel's column was asked for before, and is small enough to be cached.
+    /// Whether a channel's column was requested before, and is small enough to be cached.
     pub(crate) fn is_asked_again(&self, frame: usize, entry: &ColumnEntry) -> bool {
         self.0.is_asked_again((frame, Piece::Samples(entry.id)), entry.raw_bytes as usize)
     }
@@ -226,12 +226,11 @@ impl Cached for Decoded {
     }
 }
 
-/// What an item takes beside its bytes, so that items without bytes are bounded too.
+/// The overhead of an item besides its bytes, so that items without bytes are bounded too.
 pub(crate) const ITEM_OVERHEAD_BYTES: usize = 256;
 /// An item with a larger share of the bound would evict more than it is worth.
 const SHARES: usize = 4;
-/// Keys that are remembered: more than the columns that are read in turn, and less than a
-/// megabyte.
+/// Keys that are remembered: more than the columns read in turn, and less than a megabyte.
 const ASKED_MAX: usize = 16 * 1024;
 
 #[cfg(test)]

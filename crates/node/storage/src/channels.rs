@@ -1,9 +1,9 @@
-//! Continuous channels of a run: what there is, where it stands, and reading it.
+//! Continuous channels of a run: their list, their positions, and reading them.
 //!
 //! A channel is read as [`Segment`]s: pieces without a gap, across the borders of frames and files.
-//! Where each frame's samples stand is known from the TOC; samples themselves are read only as far
-//! as they are asked for: of a column that is stored as it is, the rows and what it takes to check
-//! them; of an encoded one, all its stored bytes.
+//! The TOC gives the position of each frame's samples; samples themselves are read only as
+//! requested: for a raw column, the rows and what is needed to check them; for an encoded one, all
+//! its stored bytes.
 
 use std::ops::Range;
 
@@ -15,19 +15,19 @@ use crate::open::RunFile;
 use crate::parallel;
 use crate::run::{Frame, Run};
 
-/// What is to be read of a channel.
+/// The part of a channel to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Select {
-    /// All there is.
+    /// Everything.
     All,
-    /// Samples whose time is in that range: nanoseconds in the channel's time scale.
+    /// Samples in that range of time: nanoseconds in the channel's time scale.
     TimeNs(Range<u64>),
-    /// Samples of these numbers.
+    /// Samples with these numbers.
     Samples(Range<u64>),
     /// Samples in these frames: indices into [`Run::channel_frames`].
     Frames(Range<usize>),
-    /// Samples of these numbers in one frame: another may have the same ones, after a clock was set
-    /// back.
+    /// Samples with these numbers in one frame: another may have the same numbers, after a clock
+    /// was set back.
     FrameSamples(usize, Range<u64>),
 }
 
@@ -36,7 +36,7 @@ pub enum Select {
 pub struct Segment {
     /// The number of the first one.
     pub first_sample: u64,
-    /// How many there are.
+    /// The number of samples.
     pub samples: u64,
     /// Time of the first one: nanoseconds in the channel's time scale.
     pub start_ns: u64,
@@ -45,7 +45,7 @@ pub struct Segment {
     pub bytes: Vec<u8>,
 }
 
-/// Samples without a gap in one frame: where they stand.
+/// The position of samples without a gap in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The frame: an index into [`Run::channel_frames`].
@@ -56,12 +56,12 @@ pub struct Piece {
     pub row: u64,
     /// The number of the first one.
     pub first_sample: u64,
-    /// How many there are.
+    /// The number of samples.
     pub samples: u64,
 }
 
 impl Piece {
-    /// The number behind the last sample.
+    /// The number after the last sample.
     pub fn end_sample(&self) -> u64 {
         self.first_sample + self.samples
     }
@@ -79,20 +79,20 @@ impl<'a> Channel<'a> {
         Self { run, info }
     }
 
-    /// What it is.
+    /// Its description.
     pub fn info(&self) -> &'a ChannelInfo {
         self.info
     }
 
-    /// Where its samples stand, in the order of the frames. Reads no samples.
+    /// The positions of its samples, in the order of the frames. Reads no samples.
     ///
     /// # Errors
-    /// An index that cannot be read, or says what cannot be.
+    /// An unreadable or impossible index.
     pub fn pieces(&self) -> Result<Vec<Piece>, StorageError> {
         self.pieces_in(&Select::All)
     }
 
-    /// As [`Channel::pieces`], of what is selected.
+    /// As [`Channel::pieces`], for a selection.
     ///
     /// # Errors
     /// As [`Channel::pieces`].
@@ -107,11 +107,11 @@ impl<'a> Channel<'a> {
         Ok(self.parts(select, &|_, _| true)?.iter().map(piece).collect())
     }
 
-    /// Reads the columns of these pieces as they are stored and checks their checksums, for those
-    /// who hand out where they stand.
+    /// Reads the columns of these pieces in stored form and checks their checksums, for callers
+    /// that publish their positions.
     ///
     /// # Errors
-    /// A column that is not as it was written, or cannot be read.
+    /// A column that is damaged or cannot be read.
     pub fn check_stored(&self, pieces: &[Piece]) -> Result<(), StorageError> {
         let check = |piece: &Piece| {
             let frame = &self.run.channel_frames()[piece.frame];
@@ -157,8 +157,8 @@ impl<'a> Channel<'a> {
         self.plan_of(select, &|_, _| true)
     }
 
-    /// As [`Channel::plan`], of those columns alone of which `wanted` says so: by the frame's index
-    /// in [`Run::channel_frames`] and their number.
+    /// As [`Channel::plan`], only for the columns that `wanted` selects by the frame's index in
+    /// [`Run::channel_frames`] and their number.
     pub(crate) fn plan_of(
         &self,
         select: &Select,
@@ -178,7 +178,7 @@ impl<'a> Channel<'a> {
         let mut rest = &self.run.channel_frames()[range.clone()];
         let mut position = range.start;
         while let Some(first) = rest.first() {
-            // A copy is given in the place of the first, between frames of another file.
+            // A copy is returned in the place of the first, between frames of another file.
             let follows =
                 |pair: &&[Frame]| pair[0].file == pair[1].file && pair[0].index < pair[1].index;
             let here = 1 + rest.windows(2).take_while(follows).count();
@@ -198,7 +198,7 @@ impl<'a> Channel<'a> {
         Ok(locations)
     }
 
-    /// What is to be read of each frame.
+    /// What to read from each frame.
     fn parts(
         &self,
         select: &Select,
@@ -224,7 +224,7 @@ impl<'a> Channel<'a> {
                 start..start.saturating_add(1).min(all)
             }
             Select::Samples(samples) => {
-                // A nanosecond more: times are rounded down.
+                // One nanosecond more, because times are rounded down.
                 let end_ns = info.rate.time_ns(samples.end).saturating_add(1);
                 self.run.channel_frames_between(&(info.rate.time_ns(samples.start)..end_ns))
             }
@@ -268,7 +268,7 @@ impl<'a> Channel<'a> {
     }
 }
 
-/// The samples of a column, run by run, its entry checked.
+/// The samples of a column, run by run, with its entry checked.
 fn runs(file: &RunFile, frame: usize, entry: &ColumnEntry) -> Result<Vec<SampleRun>, FrameError> {
     file.reader.stored_column(frame, entry)?.check()?;
     let runs = file.spans(frame)?.runs(entry);

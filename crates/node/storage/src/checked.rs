@@ -1,10 +1,10 @@
-//! Which parts of columns that are stored raw were found to be as they were written.
+//! The parts of raw columns that have been verified.
 //!
-//! The checksum of a column covers all of it, and a range of samples is a part. Files of version
-//! 1.3 have checksums of blocks of 64 KiB behind each larger column: of a range the blocks that
-//! hold it are checked. A larger column without such a table, or with a damaged one, is checked as
-//! a whole when a part of it is first read. What was checked is remembered, so that it costs once:
-//! tables and a bit for each block, 8 MiB at most for a run, the least recently used forgotten
+//! The checksum of a column covers all of it, but a range of samples is a part. In files of version
+//! 1.3 each larger column is followed by checksums of blocks of 64 KiB: for a range, the blocks
+//! that contain it are checked. A larger column without such a table, or with a damaged one, is
+//! checked as a whole when a part of it is first read. Checks are remembered, so each costs once:
+//! tables and a bit for each block, at most 8 MiB for a run, the least recently used forgotten
 //! first.
 
 use std::collections::BTreeSet;
@@ -18,22 +18,22 @@ use parking_lot::Mutex;
 use crate::cache::{Cache, Cached, ITEM_OVERHEAD_BYTES};
 use crate::open::Counted;
 
-/// A column by its frame, an index into [`Run::channel_frames`](crate::Run::channel_frames), and
-/// its number.
+/// A column, by its frame's index in [`Run::channel_frames`](crate::Run::channel_frames) and its
+/// number.
 pub(crate) type Key = (usize, u32);
 
-/// The columns of a run of which parts were read.
+/// The columns of a run that were read in part.
 pub(crate) struct CheckedColumns {
     columns: Cache<Key, Arc<CheckedColumn>>,
-    /// Whether a large column without a table is checked before a part of it is given.
+    /// Whether a large column without a table is checked before a part of it is returned.
     whole: bool,
     bad_tables: Mutex<BTreeSet<Key>>,
 }
 
-/// A column of which parts were read.
+/// A column that was read in part.
 pub(crate) struct CheckedColumn {
     blocks: Blocks,
-    /// A bit for each block: whether it was checked.
+    /// A bit for each block: whether it has been checked.
     seen: Vec<AtomicU64>,
 }
 
@@ -47,13 +47,13 @@ impl CheckedColumns {
         self.bad_tables.get_mut().clear();
     }
 
-    /// Columns whose tables were found to be bad; they were checked as a whole.
+    /// Columns with bad tables; they were checked as a whole.
     pub(crate) fn bad_tables(&self) -> Vec<Key> {
         self.bad_tables.lock().iter().copied().collect()
     }
 
-    /// What of a column's stored bytes is to be read where `wanted` of them are: the blocks that
-    /// hold them, as far as they were not checked. Reads nothing.
+    /// The part of a column's stored bytes to read for `wanted` of them: the blocks that contain
+    /// them and are unchecked. Reads nothing.
     pub(crate) fn to_read(&self, key: Key, entry: &ColumnEntry, wanted: &Range<u64>) -> Range<u64> {
         let blocks = match self.columns.get(key) {
             Some(column) => column.blocks.bytes_of(&column.unseen(wanted)),
@@ -70,11 +70,11 @@ impl CheckedColumns {
         wanted.start.min(blocks.start)..wanted.end.max(blocks.end)
     }
 
-    /// A column of which a part is read. Its table is read if it has one; without one it is checked
-    /// here, unless it is short, or the run was opened so that it is not.
+    /// A column that is read in part. Its table is read if it has one; otherwise it is checked
+    /// here, unless it is short, or the run was opened with checking off.
     ///
     /// # Errors
-    /// A column that is not as it was written, or cannot be read.
+    /// A column that is damaged or cannot be read.
     pub(crate) fn column(
         &self,
         key: Key,
@@ -117,7 +117,7 @@ impl CheckedColumn {
         self.seen[block / 64].load(Relaxed) & (1 << (block % 64)) != 0
     }
 
-    /// Of the blocks that hold these bytes, from the first to the last one that was not checked.
+    /// Of the blocks that contain these bytes, the range from the first to the last unchecked one.
     fn unseen(&self, bytes: &Range<u64>) -> Range<usize> {
         let mut blocks = self.blocks.holding(bytes);
         while blocks.start < blocks.end && self.is_seen(blocks.start) {
@@ -135,11 +135,11 @@ impl CheckedColumn {
         }
     }
 
-    /// Checks the blocks that hold `wanted` of a column's stored bytes, as far as they were not.
-    /// `read` is what was read of it: whole blocks, if [`CheckedColumns::to_read`] said what.
+    /// Checks the blocks that contain `wanted` of a column's stored bytes and are unchecked. `read`
+    /// is the part that was read: whole blocks, as given by [`CheckedColumns::to_read`].
     ///
     /// # Errors
-    /// A block that is not as it was written.
+    /// A damaged block.
     pub(crate) fn check(
         &self,
         stored: &StoredColumn<'_, Counted>,
@@ -154,7 +154,7 @@ impl CheckedColumn {
         let within = bytes.start.checked_sub(start).map(|at| at as usize);
         let within = within.and_then(|at| read.get(at..at + (bytes.end - bytes.start) as usize));
         let Some(within) = within else {
-            // It was forgotten meanwhile which ones were checked.
+            // The record of checked blocks was evicted meanwhile.
             stored.verify_stored()?;
             self.saw(&(0..self.blocks.count()));
             return Ok(());
@@ -166,12 +166,11 @@ impl CheckedColumn {
         Ok(())
     }
 
-    /// Reads `wanted` of a column's stored bytes, the column beginning at `at` of the file, and
-    /// checks the blocks that hold them, as far as they were not. What is read beside them goes to
-    /// `scratch`.
+    /// Reads `wanted` of the stored bytes of a column that begins at `at` in the file, and checks
+    /// the unchecked blocks that contain them. Other bytes that are read go to `scratch`.
     ///
     /// # Errors
-    /// A failed read, or a block that is not as it was written.
+    /// A failed read, or a damaged block.
     pub(crate) fn read(
         &self,
         stored: &StoredColumn<'_, Counted>,
@@ -220,9 +219,9 @@ impl Cached for Arc<CheckedColumn> {
     }
 }
 
-/// Tables of half a terabyte of columns of 4 MB.
+/// Tables for half a terabyte of columns of 4 MB.
 const BYTES_MAX: usize = 8 << 20;
 /// Columns with bad tables that are remembered.
 const BAD_TABLES_MAX: usize = 1_000;
-/// Bytes that are read and then checked while they are in the cache that each CPU has for itself.
+/// Bytes that are read and then checked while they are in each CPU's own cache.
 const PIECE_BYTES: u64 = 256 << 10;

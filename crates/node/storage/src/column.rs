@@ -1,5 +1,5 @@
-//! The columns of one frame, decoded: its events, and one source's fragments; and how a column is
-//! stored in all frames.
+//! The decoded columns of one frame: its events, and one source's fragments; and the storage of a
+//! column in all frames.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -18,19 +18,19 @@ pub struct FrameEvents {
     keys: Vec<u64>,
     times_ns: Vec<u64>,
     flags: Vec<u32>,
-    /// Whether keys rise from row to row, as a recorder writes them.
+    /// Whether keys rise from row to row, as written by a recorder.
     ordered: bool,
 }
 
 impl FrameEvents {
-    /// Checked: the three are of the same length.
+    /// Checked: the three have the same length.
     pub(crate) fn new(keys: Vec<u64>, times_ns: Vec<u64>, flags: Vec<u32>) -> Self {
         assert!(keys.len() == times_ns.len() && keys.len() == flags.len(), "columns of one frame");
         let ordered = keys.is_sorted();
         Self { keys, times_ns, flags, ordered }
     }
 
-    /// How many events there are.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -40,12 +40,12 @@ impl FrameEvents {
         self.keys.is_empty()
     }
 
-    /// What each event's fragments were matched by.
+    /// The key by which each event's fragments were matched.
     pub fn keys(&self) -> &[u64] {
         &self.keys
     }
 
-    /// When each event's first fragment arrived: nanoseconds since 1970, UTC.
+    /// When each event's first fragment arrived, in nanoseconds since 1970, UTC.
     pub fn times_ns(&self) -> &[u64] {
         &self.times_ns
     }
@@ -55,7 +55,7 @@ impl FrameEvents {
         &self.flags
     }
 
-    /// How many events lack a source that was required.
+    /// How many events lack a required source.
     pub fn incomplete(&self) -> u64 {
         let incomplete = |&&flags: &&u32| EventFlags(flags).contains(EventFlags::INCOMPLETE);
         self.flags.iter().filter(incomplete).count() as u64
@@ -70,8 +70,8 @@ impl FrameEvents {
         self.keys.iter().position(|&k| k == key)
     }
 
-    /// The rows with keys from `first` to `last`, both included: one range, or several where keys
-    /// do not rise.
+    /// The rows with keys from `first` to `last`, both included: one range, or several if keys do
+    /// not rise.
     pub fn rows_between(&self, first: u64, last: u64) -> Vec<Range<usize>> {
         if first > last {
             return Vec::new();
@@ -85,7 +85,8 @@ impl FrameEvents {
         joined(rows.map(|(row, _)| row))
     }
 
-    /// As [`FrameEvents::rows_between`], of the events whose first fragment arrived at such a time.
+    /// As [`FrameEvents::rows_between`], for events whose first fragment arrived in that range of
+    /// time.
     pub(crate) fn rows_at(
         &self,
         keys: &RangeInclusive<u64>,
@@ -93,7 +94,7 @@ impl FrameEvents {
     ) -> Vec<Range<usize>> {
         let rows = self.rows_between(*keys.start(), *keys.end());
         let Some(time_ns) = time_ns else { return rows };
-        // Events are ordered by key: their times need not rise.
+        // Events are ordered by key, so their times need not rise.
         joined(rows.into_iter().flatten().filter(|&row| time_ns.contains(&self.times_ns[row])))
     }
 
@@ -128,22 +129,22 @@ impl Validity {
     }
 }
 
-/// What one source put into one frame.
+/// One source's part of one frame.
 #[derive(Debug)]
 pub struct FragmentColumn {
     events: Arc<FrameEvents>,
     offsets: Vec<u64>,
     validity: Arc<Validity>,
     payload: Vec<u8>,
-    /// Behind the others, which are freed first.
+    /// Last, because the others must be freed first.
     _in_use: InUse,
 }
 
 impl FragmentColumn {
-    /// Checks that the columns fit each other.
+    /// Checks that the columns match each other.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The first mismatch.
     pub(crate) fn new(
         events: Arc<FrameEvents>,
         lengths: &[u32],
@@ -172,17 +173,17 @@ impl FragmentColumn {
         Ok(Self { events, offsets, validity, payload, _in_use: in_use })
     }
 
-    /// The events of the frame, row by row the same as here.
+    /// The events of the frame, with the same rows.
     pub fn events(&self) -> &Arc<FrameEvents> {
         &self.events
     }
 
-    /// Rows: events of the frame, whether this source is in them or not.
+    /// Rows: events of the frame, whether they include this source or not.
     pub fn rows(&self) -> usize {
         self.events.len()
     }
 
-    /// Where each row's fragment begins in the payload; one more than rows, the last is the end.
+    /// The start of each row's fragment in the payload; one more than rows, the last is the end.
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
@@ -192,15 +193,15 @@ impl FragmentColumn {
         &self.validity
     }
 
-    /// The fragments of all rows, one behind the other.
+    /// The fragments of all rows, one after another.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// The bytes that a row takes in the payload; empty where the fragment is missing.
+    /// The bytes of a row in the payload; empty if the fragment is missing.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If the row does not exist.
     pub fn range(&self, row: usize) -> Range<usize> {
         self.offsets[row] as usize..self.offsets[row + 1] as usize
     }
@@ -208,18 +209,18 @@ impl FragmentColumn {
     /// The fragment of that row; `None` if it is missing.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If the row does not exist.
     pub fn fragment(&self, row: usize) -> Option<&[u8]> {
         self.validity.is_set(row).then(|| &self.payload[self.range(row)])
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        // The events are in the cache themselves.
+        // The events are a cache item of their own.
         8 * self.offsets.capacity() + self.validity.bytes() + self.payload.capacity()
     }
 }
 
-/// Rows of one frame, and the column that they are of: a part of a range of events.
+/// Rows of one frame and their column: a part of a range of events.
 #[derive(Clone, Debug)]
 pub struct FragmentRows {
     /// The frame.
@@ -236,13 +237,13 @@ impl FragmentRows {
         &self.column.events.keys[self.rows.clone()]
     }
 
-    /// Where the rows' fragments stand in the column's payload.
+    /// The position of the rows' fragments in the column's payload.
     pub fn range(&self) -> Range<usize> {
         let offsets = &self.column.offsets;
         offsets[self.rows.start] as usize..offsets[self.rows.end] as usize
     }
 
-    /// The rows' fragments, one behind the other.
+    /// The rows' fragments, one after another.
     pub fn payload(&self) -> &[u8] {
         &self.column.payload[self.range()]
     }
@@ -263,21 +264,21 @@ fn joined(rows: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
 /// How a column is stored in all frames of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnStorage {
-    /// Bytes of its columns as decoded.
+    /// Raw bytes of its columns.
     pub raw_bytes: u64,
-    /// Bytes of its columns as stored.
+    /// Stored bytes of its columns.
     pub stored_bytes: u64,
-    /// In how many frames it is stored by what: `bitshuffle+lz4`, `none`. Levels are not known.
+    /// The number of frames by coding: `bitshuffle+lz4`, `none`. Levels are not known.
     pub codings: BTreeMap<String, u64>,
 }
 
 impl ColumnStorage {
-    /// Adds a column of one file: from the index, and a few bytes of the column where the index
-    /// lacks the shuffle and the inner codec that a codec used.
+    /// Adds a column of one file: from the index, and from a few bytes of the column if the index
+    /// does not give a codec's shuffle and inner codec.
     pub(crate) fn add(&mut self, file: &RunFile, column: u32) -> Result<(), StorageError> {
         let locations = file.locations(column)?;
         // The coding rarely changes within a file: if the first and the last column have the same
-        // one, so have those between.
+        // one, so do those in between.
         let mut blosc = locations.iter().filter(|(_, entry)| entry.codec == Codec::Blosc);
         let made_by = |(frame, entry): &(u32, _)| {
             let column = file.reader.stored_column(*frame as usize, entry);

@@ -1,12 +1,12 @@
-//! Frames that stand in a run more than once, and which copy of each is read.
+//! Frames stored more than once in a run, and the choice of the copy to read.
 //!
-//! A frame can be sent or written again, because it was not known that it had been written. It is
-//! identified by stream, variant and sequence, in any file; only variant 0 is read, so that stream
-//! and sequence tell frames apart. Of equal frames readers take the first that is whole, in the
-//! place of the first: what can be read once must not be hidden by a damaged copy. Since version
-//! 1.3 one number is one frame: of two that differ one is read all the same, and `verify` names the
-//! other. Where no frame stands twice, nothing is read to find that out; of those that do, up to
-//! 1 GiB is verified when the run is opened, and beyond that the first copy is taken for whole.
+//! A frame can be sent or written again, because its writer did not know that it had been written.
+//! It is identified by stream, variant and sequence, in any file; only variant 0 is read, so stream
+//! and sequence identify frames. Of equal frames, readers take the first whole one, in the place of
+//! the first: a damaged copy must not hide readable data. Since version 1.3 one number is one
+//! frame: of two that differ, one is still read, and `verify` names the other. If no frame is
+//! stored twice, finding that out reads nothing; of repeated frames, up to 1 GiB is verified when
+//! the run is opened, and beyond that the first copy is assumed whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,29 +20,29 @@ use crate::open::RunFile;
 /// A file's index in the run, and a frame's index in the file.
 pub(crate) type Location = (usize, usize);
 
-/// The frames of a run that stand in it more than once.
+/// The frames stored more than once in a run.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
-    /// The copies of each such frame, in the order of the files.
+    /// The copies of each such frame, in file order.
     groups: Vec<Vec<Location>>,
     /// Copies that are not read because they are damaged.
     pub damaged: Vec<DamagedCopy>,
-    /// Copies that differ from the one that is read in what copies must agree in: each with the one
-    /// that is read.
+    /// Copies that differ from the one that is read in properties that copies must share: each with
+    /// the one that is read.
     pub differing: Vec<(Location, Location)>,
     /// The copies that are read and are not the first: each with the location of the first, in
-    /// whose place they are given.
+    /// whose place they are returned.
     moved: HashMap<Location, Location>,
 }
 
-/// A damaged frame of which the run has another copy that is whole, and is read instead.
+/// A damaged frame of which the run has a whole copy, which is read instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DamagedCopy {
     /// The damaged copy's file.
     pub file: PathBuf,
     /// Its index in that file, from 0.
     pub frame: usize,
-    /// What is wrong with it.
+    /// The damage.
     pub problem: String,
     /// The whole copy's file.
     pub whole_file: PathBuf,
@@ -59,7 +59,7 @@ impl fmt::Display for DamagedCopy {
 }
 
 impl Copies {
-    /// Finds frames that stand in the run more than once, and marks in each file those that are not
+    /// Finds frames stored more than once in the run, and marks in each file those that are not
     /// read.
     pub(crate) fn find(files: &mut [RunFile]) -> Self {
         files.iter_mut().for_each(|file| file.repeated.clear());
@@ -72,7 +72,7 @@ impl Copies {
                 let found = problem(files, location, &mut bytes_left);
                 found.map(|problem| damaged.push((location, problem))).is_none()
             });
-            // Where none is whole, readers say themselves what they cannot read.
+            // If none is whole, readers report unreadable parts themselves.
             if let Some(&(whole_file, whole_frame)) = whole {
                 let path = |file: usize| files[file].path.clone();
                 let damaged = damaged.into_iter().map(|((file, frame), problem)| DamagedCopy {
@@ -99,7 +99,7 @@ impl Copies {
         copies
     }
 
-    /// Where a frame that is read is given: its own location, or that of its first copy.
+    /// The location at which a frame that is read is returned: its own, or that of its first copy.
     pub(crate) fn place_of(&self, location: Location) -> Location {
         self.moved.get(&location).copied().unwrap_or(location)
     }
@@ -111,8 +111,8 @@ impl Copies {
     }
 }
 
-/// Whether every stream's numbers rise through all files: then no frame stands twice, and nothing
-/// more need be looked at.
+/// Whether every stream's numbers rise through all files: then no frame is stored twice, and
+/// nothing more needs to be checked.
 fn rises(files: &[RunFile]) -> bool {
     let mut newest: HashMap<u32, u64> = HashMap::new();
     let mut infos = files.iter().flat_map(|file| file.reader.frames()).map(|frame| &frame.info);
@@ -122,7 +122,7 @@ fn rises(files: &[RunFile]) -> bool {
     })
 }
 
-/// The locations of each frame that stands in the run more than once.
+/// The locations of each frame stored more than once in the run.
 fn groups(files: &[RunFile]) -> Vec<Vec<Location>> {
     let mut first: HashMap<(u32, u64), Location> = HashMap::new();
     let mut copies: BTreeMap<Location, Vec<Location>> = BTreeMap::new();
@@ -140,7 +140,7 @@ fn groups(files: &[RunFile]) -> Vec<Vec<Location>> {
 
 /// Whether two frames of one number are one frame.
 fn are_copies(files: &[RunFile], one: Location, other: Location) -> bool {
-    // The number of a frame that was skipped stands where the frame itself does not.
+    // The number of a skipped frame is that of the frame itself.
     let holds_data = |(file, frame): Location| {
         let kind = files[file].reader.frames()[frame].info.kind;
         matches!(kind, FrameKind::Events | FrameKind::Channels)
@@ -150,13 +150,14 @@ fn are_copies(files: &[RunFile], one: Location, other: Location) -> bool {
         || alike(files, one, other)
 }
 
-/// Whether two frames say the same: ranges and rows, and all columns by their sizes. Since version
-/// 1.3 a frame that is written again may have other codecs, and with them other checksums. In
-/// files of before, and where each file numbers its frames anew, as in trends, frames with equal
-/// numbers can be different ones: there checksums must be equal, too.
+/// Whether two frames have the same contents: ranges and rows, and all columns by their sizes.
+/// Since version 1.3 a frame that is written again may have other codecs, and therefore other
+/// checksums. In earlier files, and if each file numbers its frames separately, as in trends,
+/// frames with equal numbers can be different: there checksums must be equal, too.
 fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
     let frame = |(file, index): Location| -> &FrameSummary { &files[file].reader.frames()[index] };
-    // Whoever sent a frame again may have had another epoch: stream and sequence are its identity.
+    // The sender of a repeated frame may have had another epoch: stream and sequence are its
+    // identity.
     let info = |location| {
         let FrameInfo { kind, time_first_ns, time_last_ns, key_first, key_last, rows, .. } =
             frame(location).info;
@@ -179,18 +180,18 @@ fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
     };
     match (contents(one), contents(other)) {
         (Some(one), Some(other)) => one == other,
-        // A damaged directory says nothing else; a frame without rows has no ranges to go by.
+        // A damaged directory gives nothing to compare; a frame without rows has no ranges.
         _ => frame(one).info.rows > 0,
     }
 }
 
-/// Whether the numbers of a file's frames are those of the run's frames, as its header says.
+/// Whether a file's frame numbers are those of the run, according to its header.
 fn numbers_identify(file: &RunFile) -> bool {
     let minor = file.reader.header_rest().minor;
     minor >= NUMBERING_MINOR && file.header().numbering == Numbering::Run
 }
 
-/// What is wrong with a frame; none if it is whole, or no more frames are to be verified.
+/// The damage of a frame; none if it is whole, or if no more frames may be verified.
 fn problem(files: &mut [RunFile], (file, index): Location, bytes_left: &mut u64) -> Option<String> {
     let file = &mut files[file];
     let frame = file.reader.frames()[index];
@@ -204,7 +205,7 @@ fn problem(files: &mut [RunFile], (file, index): Location, bytes_left: &mut u64)
     found
 }
 
-/// Bytes of frames that are verified because they stand in a run more than once.
+/// Bytes of repeated frames that are verified.
 const VERIFIED_BYTES_MAX: u64 = 1 << 30;
-/// The minor version since which headers say what the numbers count.
+/// The minor version since which headers give the scope of the numbers.
 const NUMBERING_MINOR: u16 = 3;

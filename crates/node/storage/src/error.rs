@@ -1,4 +1,4 @@
-//! Errors of recorded runs, each with the file that it concerns.
+//! Errors of recorded runs, each with its file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ pub enum StorageError {
     /// The system refused to open, list, write or sync.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// A file that is damaged, cut short, or no frame file.
+    /// A file that is damaged, truncated, or not a frame file.
     #[error("{}: {source}", path.display())]
     Frame {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: FrameError,
     },
     /// The system could not read.
@@ -37,12 +37,12 @@ pub enum StorageError {
         /// The system's error.
         source: io::Error,
     },
-    /// Something that cannot be written, because it does not fit the schema, or itself.
+    /// Data that cannot be written, because they contradict the schema or each other.
     #[error("{what} cannot be written: {problem}")]
     Unwritable {
-        /// What.
+        /// The data.
         what: String,
-        /// Why.
+        /// The reason.
         problem: String,
     },
     /// The caller stopped the operation before its end.
@@ -54,20 +54,20 @@ pub enum StorageError {
         /// The file.
         path: PathBuf,
     },
-    /// A folder without a readable `.catch` file.
+    /// A folder with no readable `.catch` file.
     #[error("{}: no .catch file with a header in this folder", path.display())]
     NoFiles {
         /// The folder.
         path: PathBuf,
     },
-    /// A folder that holds files of two runs.
+    /// A folder with files of two runs.
     #[error("{} is of run {got}, but {} is of run {expected}", path.display(), first.display())]
     ForeignFile {
         /// The file that does not belong.
         path: PathBuf,
         /// Its run.
         got: RunId,
-        /// The run's file that it was compared with.
+        /// The file of the run with which it was compared.
         first: PathBuf,
         /// That file's run.
         expected: RunId,
@@ -80,7 +80,7 @@ pub enum StorageError {
         /// The other.
         first: PathBuf,
     },
-    /// Two files that say they are the same part of the run.
+    /// Two files with the same index in the run.
     #[error(
         "{} and {} are both file {index} of their run{differ}; move one of them elsewhere",
         path.display(),
@@ -93,10 +93,10 @@ pub enum StorageError {
         path: PathBuf,
         /// The other.
         first: PathBuf,
-        /// How the two differ.
+        /// The difference.
         differ: &'static str,
     },
-    /// A frame that the run was resumed before, and that is no longer the run's.
+    /// A superseded frame: the run was resumed from a point before it.
     #[error(
         "{}: frame {sequence} of stream {stream} is superseded, since the run was resumed before it; \
          this program does not read runs with such frames",
@@ -118,33 +118,33 @@ pub enum StorageError {
         path: PathBuf,
         /// The frame's index in that file, from 0.
         frame: usize,
-        /// What the column means.
+        /// The meaning of the column.
         kind: String,
-        /// The source that it belongs to, if to one.
+        /// Its source, if it has one.
         source_name: Option<String>,
-        /// The channel that it is, if it is one.
+        /// Its channel, if it is one.
         channel: Option<Box<str>>,
-        /// What is wrong.
+        /// The error.
         problem: String,
     },
     /// An event that is in no frame of the run.
     #[error("there is no event {key} in this run")]
     NoEvent {
-        /// The key that was asked for.
+        /// The requested key.
         key: u64,
     },
     /// A source that the run does not have.
     #[error("there is no source {id}: the run has {count}")]
     NoSource {
-        /// The number that was asked for.
+        /// The requested number.
         id: u32,
-        /// How many there are.
+        /// The number of sources.
         count: usize,
     },
     /// A channel that the run does not have.
     #[error("there is no channel {name} in this run")]
     NoChannel {
-        /// What was asked for.
+        /// The requested channel.
         name: String,
     },
     /// A trend whose columns contradict each other.
@@ -158,9 +158,9 @@ pub enum StorageError {
     /// A frame that the run does not have.
     #[error("there is no frame {index}: the run has {count}")]
     NoFrame {
-        /// The number that was asked for.
+        /// The requested number.
         index: usize,
-        /// How many there are.
+        /// The number of frames.
         count: usize,
     },
 }
@@ -180,7 +180,7 @@ impl StorageError {
         }
     }
 
-    /// Whether the cause is what stands in a file, not the request and not the system.
+    /// Whether the cause is the contents of a file, not the request or the system.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Frame { source, .. } => {

@@ -1,7 +1,7 @@
-//! Reading the columns of frames that hold events, and selecting events by key, time and frame.
+//! Reading the columns of frames of events, and selecting events by key, time and frame.
 //!
-//! A selection skips frames by their headers. Of the other frames the events' own columns are read,
-//! and a source's fragments only where a row is selected.
+//! A selection skips frames by their headers. In the other frames, the events' own columns are
+//! read, and a source's fragments only if a row is selected.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct EventReader<'a> {
     pub cache: &'a ColumnCache,
 }
 
-/// A frame and the file that it is in.
+/// A frame and its file.
 #[derive(Clone, Copy)]
 struct InFile<'a> {
     frame: &'a Frame,
@@ -120,7 +120,7 @@ impl InFile<'_> {
         self.file.reader.find(self.frame.index, id).map_err(|error| self.file.error(error))
     }
 
-    /// A column that every frame with events has.
+    /// A column that every frame of events has.
     fn read_present(&self, id: Option<u32>, kind: &ColumnKind) -> Result<Vec<u8>, StorageError> {
         let dtype = if *kind == ColumnKind::EventFlags { Dtype::U32 } else { Dtype::U64 };
         match self.entry(id)? {
@@ -150,7 +150,7 @@ impl InFile<'_> {
         let mut raw = zeroed_for(self.frame, entry);
         let read = self.file.reader.read_column(self.frame.index, entry, &mut raw);
         read.map_err(|error| self.file.error(error))?;
-        // The reader put the encoded bytes behind the decoded ones.
+        // The reader put the encoded bytes after the decoded ones.
         raw.shrink_to_fit();
         Ok(raw)
     }
@@ -168,12 +168,13 @@ impl InFile<'_> {
     }
 }
 
-/// Which events are to be read: those of which all three are true. The default is all events.
+/// The events to read: those that meet all three conditions. The default is all events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectEvents {
     /// The key is one of these.
     pub keys: RangeInclusive<u64>,
-    /// The first fragment arrived then: nanoseconds since 1970, UTC. Without it at any time.
+    /// The first fragment arrived in this range, in nanoseconds since 1970, UTC; any time if not
+    /// given.
     pub time_ns: Option<Range<u64>>,
     /// It is in one of these frames: indices into [`Run::frames`](crate::Run::frames).
     pub frames: Range<usize>,
@@ -186,7 +187,7 @@ impl Default for SelectEvents {
 }
 
 impl SelectEvents {
-    /// Whether a frame can hold such an event, by its header.
+    /// Whether a frame can contain such an event, by its header.
     pub(crate) fn meets(&self, index: usize, frame: &Frame) -> bool {
         let info = &frame.summary.info;
         let in_time = self.time_ns.as_ref().is_none_or(|time| {
@@ -198,7 +199,7 @@ impl SelectEvents {
 }
 
 /// Memory for a column, if its entry is plausible. Zeroed memory is requested, because the system
-/// zeroes its pages when they are first touched, so that nothing is written twice.
+/// zeroes pages at their first touch, so nothing is written twice.
 fn zeroed_for(frame: &Frame, entry: &ColumnEntry) -> Vec<u8> {
     let stored = entry.stored_bytes;
     let plausible = stored <= frame.summary.frame_bytes

@@ -1,4 +1,4 @@
-//! Events on their way from frames into other frames.
+//! Events being moved from frames into other frames.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::error::StorageError;
 use crate::run::Run;
 use crate::write::{ColumnData, EventFrame, EventSource, RunWriter};
 
-/// Events that have been read and are not written yet, and what the ledger counted meanwhile.
+/// Events that have been read but not yet written, and the ledger's counts for them.
 pub(crate) struct EventsBuffer {
     keys: Vec<u64>,
     times_ns: Vec<u64>,
@@ -35,17 +35,17 @@ impl EventsBuffer {
         }
     }
 
-    /// What was counted and is in no frame that was written.
+    /// Counts that are in no written frame.
     pub(crate) fn counted(&self) -> &Ledger {
         &self.counted
     }
 
-    /// Takes what a frame added to the ledger.
+    /// Adds a frame's contribution to the ledger.
     pub(crate) fn count(&mut self, ledger: &Ledger) {
         self.counted.add(ledger);
     }
 
-    /// Takes a frame's events.
+    /// Adds a frame's events.
     pub(crate) fn add(&mut self, run: &Run, frame: usize) -> Result<(), StorageError> {
         let events = run.events(frame)?;
         self.keys.extend_from_slice(events.keys());
@@ -63,7 +63,7 @@ impl EventsBuffer {
         Ok(())
     }
 
-    /// Writes frames of that many bytes as long as there are enough events.
+    /// Writes frames of that many bytes while there are enough events.
     pub(crate) fn write_full(
         &mut self,
         writer: &mut RunWriter,

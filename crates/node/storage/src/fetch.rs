@@ -7,14 +7,14 @@
 //! Data that are not in the page cache bypass it: filling it takes a third of the time of the disk
 //! read. Only the ends of the first and the last group are read through the page cache, as a mark:
 //! when any process reads the same data again, it finds the mark and reads through the page cache,
-//! so that the third read needs no disk. The mark lasts until the system evicts it. Where reads
-//! cannot bypass the page cache, and when it is to be filled, they are announced to the system
-//! ahead of time (ahead.rs), so that the disk works while columns are decoded.
+//! so the third read needs no disk. The mark lasts until the system evicts it. If reads cannot
+//! bypass the page cache, or if it is to be filled, they are announced to the system ahead of time
+//! (ahead.rs), so that the disk works while columns are decoded.
 //!
-//! Of an encoded column all stored bytes are read and checked; of one in blocks, only the blocks
-//! with wanted samples are decoded. Of a column stored raw what is wanted is read, and as much
-//! around it as checking it takes ([`crate::checked`]). An encoded column that is read for the
-//! second time is cached ([`crate::cache`]).
+//! All stored bytes of an encoded column are read and checked, but only its blocks with wanted
+//! samples are decoded. Of a raw column, the wanted bytes are read, with as many around them as
+//! checking requires ([`crate::checked`]). An encoded column that is read for the second time is
+//! cached ([`crate::cache`]).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ use crate::open::{Counted, RunFile};
 use crate::parallel;
 use crate::run::Run;
 
-/// Samples of one frame's column that are to be read.
+/// Samples to be read from one frame's column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub file: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Part {
     pub samples: u64,
 }
 
-/// What is to be read of one channel.
+/// The samples to be read from one channel.
 pub(crate) struct Plan {
     pub rate: SampleRate,
     pub row_bytes: u64,
@@ -60,13 +60,13 @@ impl Plan {
         self.parts.iter().map(|part| part.samples * self.row_bytes).sum()
     }
 
-    /// Whether samples follow each other in time, as they must in one column.
+    /// Whether samples are consecutive in time, as they must be in one column.
     pub(crate) fn is_in_order(&self) -> bool {
         let end = |part: &Part| part.first_sample + part.samples;
         self.parts.windows(2).all(|pair| end(&pair[0]) <= pair[1].first_sample)
     }
 
-    /// Where samples go on behind a gap, their rows counted from the first part's.
+    /// Where samples continue after a gap, with rows counted from the first part's.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let (mut spans, mut row) = (Vec::new(), 0);
         for pair in self.parts.windows(2) {
@@ -79,7 +79,7 @@ impl Plan {
     }
 }
 
-/// One part, and where its bytes go.
+/// One part, and the destination of its bytes.
 struct Task<'a> {
     file: usize,
     /// The frame's index in its file.
@@ -87,16 +87,16 @@ struct Task<'a> {
     /// Its index in [`Run::channel_frames`].
     channel_frame: usize,
     entry: ColumnEntry,
-    /// Where the column begins in the file.
+    /// The offset of the column in the file.
     at: u64,
-    /// Where the stored bytes that must be read stand in the file.
+    /// The range in the file of the stored bytes that must be read.
     stored: Range<u64>,
-    /// Which of the column's raw bytes are wanted.
+    /// The wanted range of the column's raw bytes.
     raw: Range<usize>,
     out: &'a mut [u8],
 }
 
-/// Executes plans. Sizes were checked against what the files can hold.
+/// Executes plans. Sizes have been checked against the files.
 pub(crate) fn fetch(
     run: &Run,
     plans: Vec<Plan>,
@@ -157,7 +157,7 @@ fn fetch_past_cache(
     parallel::map(workers, threads, |_| {
         let mut done = None;
         loop {
-            // The thread that waits for the disk holds the lock: the others have nothing to do.
+            // The thread that waits for the disk holds the lock: the others have no work.
             let next = lock().next(done.take());
             let Some((group, stored)) = next else { return Ok(()) };
             let fetched = SCRATCH.with_borrow_mut(|scratch| {
@@ -185,8 +185,8 @@ struct Coming<'a> {
 }
 
 impl<'a> Coming<'a> {
-    /// The next group and its stored bytes, or none if these are to be read in another way. Takes
-    /// back memory of the one before.
+    /// The next group and its stored bytes, or none if these must be read in another way. Takes
+    /// back the previous group's memory.
     fn next(&mut self, done: Option<DirectBytes>) -> Option<(Group<'a>, Option<DirectBytes>)> {
         done.into_iter().for_each(|done| self.reader.take_back(done));
         self.begin();
@@ -228,7 +228,7 @@ impl<'a> Coming<'a> {
     }
 }
 
-/// Reads a plan's parts one behind the other, on the caller's thread alone.
+/// Reads a plan's parts one after another, only on the caller's thread.
 pub(crate) fn fetch_into(run: &Run, plan: &Plan, out: &mut [u8]) -> Result<(), StorageError> {
     let columns = ChannelReader::new(run);
     let mut rest = out;
@@ -247,7 +247,7 @@ pub(crate) fn fetch_into(run: &Run, plan: &Plan, out: &mut [u8]) -> Result<(), S
     Ok(())
 }
 
-/// The plan's segments, their bytes yet to be read: parts that follow each other are one.
+/// The plan's segments, with bytes yet to be read: consecutive parts are merged.
 fn segments(plan: &Plan) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     for part in &plan.parts {
@@ -269,11 +269,11 @@ fn segments(plan: &Plan) -> Vec<Segment> {
     segments
 }
 
-/// Tasks whose stored bytes stand next to each other.
+/// Tasks whose stored bytes are adjacent.
 struct Group<'a> {
-    /// At least one, all of one file.
+    /// At least one, all from one file.
     tasks: Vec<Task<'a>>,
-    /// Where their stored bytes stand in it.
+    /// The range of their stored bytes in the file.
     stored: Range<u64>,
 }
 
@@ -282,7 +282,7 @@ impl<'a> Group<'a> {
         Self { stored: task.stored.clone(), tasks: vec![task] }
     }
 
-    /// Whether a task that stands behind the others belongs into this group.
+    /// Whether a task after the others belongs to this group.
     fn takes(&self, task: &Task<'_>) -> bool {
         let last = &self.tasks[self.tasks.len() - 1];
         // Between neighbours are padding and the first one's table.
@@ -297,7 +297,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The tasks in groups, in the order of the files.
+/// The tasks in groups, in file order.
 fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Group<'_>> {
     tasks.sort_by_key(|task| (task.file, task.stored.start));
     let mut groups: Vec<Group<'_>> = Vec::with_capacity(tasks.len());
@@ -310,8 +310,8 @@ fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Group<'_>> {
     groups
 }
 
-/// Memory that a thread reads and decodes in, reused by its next read: touched pages are worth more
-/// than the few megabytes.
+/// A thread's memory for reading and decoding, reused by its next read: touched pages are worth
+/// more than the few megabytes.
 #[derive(Default)]
 struct Scratch {
     stored: Vec<u8>,
@@ -346,7 +346,8 @@ impl<'r> ChannelReader<'r> {
         Self { run, cache: run.cache(), checked: run.checked() }
     }
 
-    /// What is in one column in memory: the shortest way, for those who read little and often.
+    /// The contents of one column if it is in memory: the shortest path, for callers that read
+    /// little and often.
     fn in_memory(&self, plan: &Plan) -> Option<Segment> {
         let [part] = plan.parts.as_slice() else { return None };
         let cached = self.cache.samples(part.frame, part.entry.id)?;
@@ -359,7 +360,7 @@ impl<'r> ChannelReader<'r> {
         })
     }
 
-    /// What is to be done for a part; nothing if its column is in memory.
+    /// The task for a part; nothing if its column is in memory.
     fn task<'a>(&self, part: &Part, row_bytes: u64, out: &'a mut [u8]) -> Option<Task<'a>> {
         let frame = &self.run.channel_frames()[part.frame];
         let entry = part.entry;
@@ -382,7 +383,7 @@ impl<'r> ChannelReader<'r> {
         Some(Task { file, frame, channel_frame, entry, at, stored, raw, out })
     }
 
-    /// What the groups will have read of their files.
+    /// The bytes of their files that the groups will have read.
     fn ahead(&self, groups: &[Group<'_>]) -> Ahead<'r> {
         Ahead::new(groups.iter().map(|group| self.location(group)))
     }
@@ -392,8 +393,8 @@ impl<'r> ChannelReader<'r> {
         (&*self.run.run_files()[group.tasks[0].file].file, group.stored.clone())
     }
 
-    /// A reader that bypasses the page cache, if this is possible and no group is cached. The first
-    /// and the last group's ends are in the page cache from then on.
+    /// A reader that bypasses the page cache, if this is possible and no group is cached. From then
+    /// on, the ends of the first and the last group are in the page cache.
     fn reader_past_cache(&self, groups: &[Group<'_>]) -> Option<DirectReader> {
         let ends = [groups.first()?, groups.last()?];
         let ends = &ends[..groups.len().min(2)];
@@ -413,7 +414,7 @@ impl<'r> ChannelReader<'r> {
         Some(reader)
     }
 
-    /// Decodes a group that has come, or reads it first.
+    /// Decodes a group that has arrived, or reads it first.
     fn fetch_come(
         &self,
         mut group: Group<'_>,
@@ -425,7 +426,7 @@ impl<'r> ChannelReader<'r> {
         self.decode_group(&mut group, stored, &mut scratch.raw)
     }
 
-    /// Reads and decodes. `come` is told which of the group's bytes are read before they are.
+    /// Reads and decodes. `come` is told which of the group's bytes are about to be read.
     fn fetch_group(
         &self,
         mut group: Group<'_>,
@@ -450,7 +451,7 @@ impl<'r> ChannelReader<'r> {
         if let [task] = group.tasks.as_mut_slice()
             && task.entry.codec == Codec::None
         {
-            // Straight to where they are wanted.
+            // Directly to their destination.
             let read = self.read_raw(file, task, &mut scratch.stored);
             return read.map_err(|error| file.error(error));
         }
@@ -462,7 +463,7 @@ impl<'r> ChannelReader<'r> {
         self.decode_group(&mut group, stored, &mut scratch.raw)
     }
 
-    /// Decodes a group of which all stored bytes are there.
+    /// Decodes a group whose stored bytes are all there.
     fn decode_group(
         &self,
         group: &mut Group<'_>,
@@ -474,7 +475,7 @@ impl<'r> ChannelReader<'r> {
         let stored_of = |task: &Task<'_>| {
             &stored[(task.stored.start - start) as usize..(task.stored.end - start) as usize]
         };
-        // Parts of one column follow each other, and gaps make many of them: it is decoded once.
+        // Parts of one column are consecutive, and gaps make many of them: it is decoded once.
         let one_column = |a: &Task<'_>, b: &Task<'_>| a.column() == b.column();
         for tasks in group.tasks.chunk_by_mut(one_column) {
             if tasks[0].entry.codec == Codec::None {
@@ -490,7 +491,7 @@ impl<'r> ChannelReader<'r> {
         Ok(())
     }
 
-    /// Reads and checks what is wanted of a column that is stored raw.
+    /// Reads and checks the wanted part of a raw column.
     fn read_raw(
         &self,
         file: &RunFile,
@@ -506,7 +507,7 @@ impl<'r> ChannelReader<'r> {
         self.checked_column(task, &column)?.read(&column, (task.at, &wanted), task.out, scratch)
     }
 
-    /// Checks and copies what is wanted of a column that is stored raw, of which `stored` was read.
+    /// Checks and copies the wanted part of a raw column, from the bytes `stored` that were read.
     fn copy_raw(
         &self,
         file: &RunFile,
@@ -534,7 +535,7 @@ impl<'r> ChannelReader<'r> {
         self.checked.column((task.channel_frame, task.entry.id), &task.entry, column)
     }
 
-    /// Decodes what is wanted of an encoded column.
+    /// Decodes the wanted part of an encoded column.
     fn decode_column(
         &self,
         file: &RunFile,
@@ -572,7 +573,7 @@ impl<'r> ChannelReader<'r> {
         Ok(())
     }
 
-    /// Caches a copy of a column that was decoded into the caller's memory.
+    /// Caches a copy of a column decoded into the caller's memory.
     fn keep_if_asked_again(&self, task: &Task<'_>) {
         if self.cache.is_asked_again(task.channel_frame, &task.entry) {
             self.cache.keep_samples(task.channel_frame, task.entry.id, task.out.to_vec());
@@ -581,7 +582,7 @@ impl<'r> ChannelReader<'r> {
 }
 
 impl Task<'_> {
-    /// Frame and column, which only one file has in a group.
+    /// Frame and column, which identify the column within a group, since it has one file.
     fn column(&self) -> (usize, u32) {
         (self.frame, self.entry.id)
     }
@@ -590,7 +591,7 @@ impl Task<'_> {
         self.raw.len() as u64 == self.entry.raw_bytes
     }
 
-    /// Which of the stored bytes are wanted of a column that is stored raw.
+    /// The wanted stored bytes of a raw column.
     fn wanted(&self) -> Range<u64> {
         self.raw.start as u64..self.raw.end as u64
     }
@@ -602,7 +603,7 @@ impl Task<'_> {
     }
 }
 
-/// The first bytes of a buffer, which grows as it must and never shrinks.
+/// The first bytes of a buffer, which grows as needed and never shrinks.
 fn grown(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     if buffer.len() < bytes {
         buffer.resize(bytes, 0);
@@ -610,11 +611,11 @@ fn grown(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     &mut buffer[..bytes]
 }
 
-/// Reads below stay on the caller's thread.
+/// Smaller reads stay on the caller's thread.
 const ALONE_BYTES_MAX: usize = 2 << 20;
 /// Bytes that are read at once, unless one column is larger.
 const GROUP_BYTES_MAX: u64 = 4 << 20;
 const SCRATCH_BYTES_MAX: usize = 8 << 20;
-/// Another read past the page cache begins while fewer bytes than these are on their way: enough
-/// for a disk, and little enough that memory which is still in the CPU's caches is read into again.
+/// Another read past the page cache begins while fewer bytes than these are in flight: enough for a
+/// disk, and few enough that the memory being reused is still in the CPU's caches.
 const COMING_BYTES: usize = 1 << 20;

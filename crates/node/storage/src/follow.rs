@@ -1,8 +1,8 @@
-//! Following a run while it is recorded: frames come as they are written.
+//! Following a run while it is recorded: frames are returned as they are written.
 //!
-//! A follower polls: one read of 4 KiB behind the last known frame of the newest file, and a list
-//! of the folder. It takes no lock, and whichever thread waits in it reads at the lowest
-//! best-effort I/O priority from then on, so that the recorder goes first.
+//! A follower polls: one read of 4 KiB after the last known frame of the newest file, and a listing
+//! of the folder. It takes no lock, and a thread that waits in it reads at the lowest best-effort
+//! I/O priority from then on, so that the recorder goes first.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
@@ -13,43 +13,43 @@ use crate::copies::Location;
 use crate::error::StorageError;
 use crate::run::{Frame, Run};
 
-/// A frame that has come.
+/// A new frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// One of events: its index in [`Run::frames`].
+    /// A frame of events: its index in [`Run::frames`].
     Events(usize),
-    /// One of channels: its index in [`Run::channel_frames`].
+    /// A frame of channels: its index in [`Run::channel_frames`].
     Channels(usize),
 }
 
-/// A run that is being followed.
+/// A followed run.
 #[derive(Debug)]
 pub struct Follow {
     run: Run,
     poll: Duration,
-    /// Frames of each file that were handed out, by the file's index: files grow side by side.
+    /// The number of frames returned from each file, by the file's index: files grow side by side.
     seen: BTreeMap<u32, usize>,
-    /// The number of the frame behind the last one of those.
+    /// The number of the frame after the last of those.
     next: u64,
-    /// Since when one is there that waits for others before it.
+    /// Since when a frame has been waiting for others before it.
     held_since: Option<Instant>,
-    /// Copies of frames that were handed out in the place of the first, or where they stand.
+    /// Copies of frames that were returned, in the place of the first or at their own.
     moved: HashSet<(u32, usize)>,
     ended: bool,
 }
 
-/// A frame that is to be handed out.
+/// A frame to return.
 struct Found {
     followed: Followed,
-    /// The index of its file, and its own in that file.
+    /// The index of its file, and its own index in that file.
     file_index: u32,
     index: usize,
-    /// Whether it is a copy that is given in the place of the first.
+    /// Whether it is a copy that is returned in the place of the first.
     moved: bool,
 }
 
 impl Follow {
-    /// Follows a run from its first frame on, looking for new ones that often.
+    /// Follows a run from its first frame on, checking for new ones at that interval.
     ///
     /// # Errors
     /// As [`Run::open`].
@@ -63,18 +63,17 @@ impl Follow {
         Self { run, poll, seen, next: 0, held_since: None, moved, ended: false }
     }
 
-    /// The run as far as it has come.
+    /// The run as known so far.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// Whether the run has ended, in order or not. Frames that have not been handed out may be
-    /// left.
+    /// Whether the run has ended, in order or not. Some frames may not have been returned yet.
     pub fn ended(&self) -> bool {
         self.ended
     }
 
-    /// The next frame, without waiting for it; looks once whether there are new ones.
+    /// The next frame, without waiting; checks once whether there are new ones.
     ///
     /// # Errors
     /// Files that cannot be read, or do not belong together.
@@ -91,7 +90,7 @@ impl Follow {
         Ok(self.known())
     }
 
-    /// The next frame; waits for it, at most that long. `None`: none came, or the run has ended
+    /// The next frame; waits for it, at most that long. `None`: none arrived, or the run has ended
     /// ([`Follow::ended`]).
     ///
     /// # Errors
@@ -109,18 +108,18 @@ impl Follow {
         }
     }
 
-    /// Has the calling thread's reads wait for those of the recorder, as waiting for a frame does
-    /// too: for a thread that reads frames that others waited for.
+    /// Gives the calling thread's reads a lower priority than the recorder's, as waiting for a
+    /// frame also does: for a thread that reads frames for which others waited.
     pub fn lower_io_priority() {
         if !LOWERED.replace(true) {
-            // A system without priorities reads as fast as it does.
+            // Without priorities, the system reads at its usual speed.
             let _lowered = catchment_disk::lower_io_priority();
         }
     }
 
-    /// A frame that is there and has not been handed out. The first frames of a file can be whole
-    /// before the last ones of the file before: they wait for these. Not for ever: what a disk
-    /// refused never comes, and the file may have no TOC to say so.
+    /// A frame that is there and has not been returned. The first frames of a file can be whole
+    /// before the last ones of the previous file: they wait for these, but not for ever: frames
+    /// refused by a disk never arrive, and the file may have no TOC to show this.
     fn known(&mut self) -> Option<Followed> {
         let mut growing = false;
         for (file, run_file) in self.run.run_files().iter().enumerate() {
@@ -138,8 +137,8 @@ impl Follow {
                 *seen += 1;
                 self.next = number.saturating_add(1);
                 let Some(found) = in_place(&self.run, here) else { continue };
-                // A copy is given in the place of the first, or, if it came when that had been
-                // passed, where it stands; not twice.
+                // A copy is returned in the place of the first, or at its own if it arrived after
+                // that place had been passed; never twice.
                 if !found.moved || self.moved.insert((found.file_index, found.index)) {
                     return Some(found.followed);
                 }
@@ -169,7 +168,7 @@ impl Iterator for Follow {
     }
 }
 
-/// The frame that is given where this one stands, or that is this one.
+/// The frame that is returned at this position, or that is this one.
 fn in_place(run: &Run, here: Location) -> Option<Found> {
     let index = run.frame_index();
     let place = index.copies.place_of(here);
@@ -185,8 +184,7 @@ fn in_place(run: &Run, here: Location) -> Option<Found> {
 }
 
 thread_local! {
-    /// Whether the thread's priority has been lowered: the system has one per thread, not per
-    /// follower.
+    /// Whether the thread's priority has been lowered: priorities are per thread, not per follower.
     static LOWERED: Cell<bool> = const { Cell::new(false) };
 }
 

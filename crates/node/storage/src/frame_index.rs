@@ -1,7 +1,7 @@
-//! The frames of a run's files as two sequences: those of events, and those of channels.
+//! The frames of a run's files as two sequences: events and channels.
 //!
-//! Of a frame that stands in the run twice, one copy is in them ([`crate::copies`]), in the place
-//! of the first: frames are given in the order of their numbers, whichever copy is read.
+//! Of a frame stored twice in the run, the sequences contain one copy ([`crate::copies`]), in the
+//! place of the first: frames are returned in the order of their numbers, whichever copy is read.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) struct FrameIndex {
     pub events: Vec<Frame>,
     pub channels: Vec<Frame>,
     pub copies: Copies,
-    /// The key ranges of `events` rise and do not overlap, as a recorder writes them.
+    /// The key ranges of `events` rise and do not overlap, as written by a recorder.
     keys_rise: bool,
     /// `channels` follow each other in time.
     times_rise: bool,
@@ -30,7 +30,7 @@ impl FrameIndex {
         let mut first_row = 0u64;
         for (file, index) in locations(files, &copies) {
             let summary = files[file].reader.frames()[index];
-            // A frame without rows carries increments of the ledger alone.
+            // A frame without rows carries only increments of the ledger.
             match summary.info.kind {
                 FrameKind::Events if summary.info.rows > 0 => {
                     events.push(Frame { file, index, first_row, summary });
@@ -51,7 +51,7 @@ impl FrameIndex {
         Self { events, channels, copies, keys_rise, times_rise }
     }
 
-    /// Whether this begins with all frames of an earlier one, under the same indices.
+    /// Whether this begins with all frames of an earlier index, at the same positions.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
         let begins = |frames: &[Frame], earlier: &[Frame]| {
             let position = |frame: &Frame| (frame.file, frame.index);
@@ -60,8 +60,8 @@ impl FrameIndex {
         begins(&self.events, &earlier.events) && begins(&self.channels, &earlier.channels)
     }
 
-    /// The index in `frames`, which are `events` or `channels`, of the frame that is read in the
-    /// place of that location: itself, or a copy of it that stands elsewhere.
+    /// The index in `frames`, which are `events` or `channels`, of the frame that is read for that
+    /// location: itself, or a copy of it elsewhere.
     pub(crate) fn in_place(&self, frames: &[Frame], place: Location) -> Option<usize> {
         let of = |frame: &Frame| self.copies.place_of((frame.file, frame.index));
         frames.binary_search_by_key(&place, of).ok()
@@ -86,7 +86,7 @@ impl FrameIndex {
         candidates.filter(move |&i| info(i).key_first <= last && first <= info(i).key_last)
     }
 
-    /// The frames of channels that can hold samples of that time.
+    /// The frames of channels that can contain samples of that time.
     pub(crate) fn channels_between(&self, time: &Range<u64>) -> Range<usize> {
         let info = |frame: &Frame| frame.summary.info;
         if !self.times_rise {
@@ -103,13 +103,13 @@ impl FrameIndex {
     }
 }
 
-/// The frames of all files that are read, of any kind, in the order in which they are given.
+/// The frames of all files that are read, of any kind, in the order in which they are returned.
 pub(crate) fn locations(files: &[RunFile], copies: &Copies) -> Vec<Location> {
     let of = |(file, run_file): (usize, &RunFile)| -> Vec<Location> {
         run_file.frames().map(|(index, _)| (file, index)).collect()
     };
     let mut locations: Vec<Location> = files.iter().enumerate().flat_map(of).collect();
-    // A run without copies is in order already, which the sort finds in one pass.
+    // A run without copies is already in order, which the sort finds in one pass.
     locations.sort_by_key(|&location| copies.place_of(location));
     locations
 }

@@ -1,4 +1,4 @@
-//! Parts of a damaged run that a rewritten run lacks: what cannot be read becomes a gap.
+//! Parts of a damaged run that a rewritten run lacks: unreadable data become gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use crate::error::StorageError;
 use crate::parallel;
 use crate::run::{Frame, Run};
 
-/// What was left out, a line for each place.
+/// What was left out, one line per place.
 ///
-/// Of at most [`LINES_MAX`] places it says which they are: a file can have any number.
+/// It names at most [`LINES_MAX`] places, since a file can have any number.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     lines: BTreeSet<String>,
@@ -18,10 +18,10 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Notes what cannot be read.
+    /// Notes data that cannot be read.
     ///
     /// # Errors
-    /// The error itself if it is no damage: a disk that fails is no gap.
+    /// The error itself if it is not damage: a failing disk is not a gap.
     pub(crate) fn note(&mut self, error: StorageError) -> Result<(), StorageError> {
         if !error.is_damage() {
             return Err(error);
@@ -34,7 +34,7 @@ impl LeftOut {
         Ok(())
     }
 
-    /// What was read, or nothing where that is damaged.
+    /// The result of a read, or nothing if the data are damaged.
     ///
     /// # Errors
     /// As [`LeftOut::note`].
@@ -59,20 +59,20 @@ impl LeftOut {
     }
 }
 
-/// The columns of channels that are damaged, by frame; found when a frame is first come to.
+/// The damaged columns of channels, by frame; determined when a frame is first reached.
 ///
-/// A frame that is begun cannot be written without a column that turns out to be damaged, so that
-/// checksums are checked before. What is decoded afterwards mostly comes from the page cache.
+/// Once begun, a frame cannot be written without a column that turns out to be damaged, so
+/// checksums are checked before. The data to be decoded then usually come from the page cache.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     frames: BTreeMap<usize, BTreeSet<u32>>,
 }
 
 impl Checked {
-    /// Checks the channels' columns of a frame, unless that was done before.
+    /// Checks the channels' columns of a frame, unless that has been done.
     ///
     /// # Errors
-    /// A disk that fails.
+    /// A failing disk.
     pub(crate) fn check(
         &mut self,
         run: &Run,
@@ -97,13 +97,13 @@ impl Checked {
         Ok(())
     }
 
-    /// Whether a column can be read, of a frame that was checked.
+    /// Whether a column of a checked frame can be read.
     pub(crate) fn is_intact(&self, frame_index: usize, column: u32) -> bool {
         self.frames.get(&frame_index).is_none_or(|damaged| !damaged.contains(&column))
     }
 }
 
-/// What a frame's directory says of its channels' columns.
+/// The entries of channels' columns in a frame's directory.
 pub(crate) fn channel_entries(run: &Run, frame: &Frame) -> Result<Vec<ColumnEntry>, StorageError> {
     let file = &run.run_files()[frame.file];
     let channels = file.reader.channel_columns();
@@ -136,5 +136,5 @@ pub(crate) fn stored(
     read().map_err(|error| file.error(error))
 }
 
-/// Places that are named.
+/// The most places that are named.
 const LINES_MAX: usize = 10_000;

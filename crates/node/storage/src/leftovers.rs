@@ -1,11 +1,11 @@
-//! Freeing disk space that a killed recorder had allocated and not used: blocks behind the data of
-//! its last file, and the file that was created ahead.
+//! Freeing disk space that a killed recorder had allocated and not used: blocks after the data of
+//! its last file, and the file that was made ahead.
 //!
 //! No written byte changes, so this is safe without a request, unlike a repair: a file is truncated
-//! where only zeros follow its last whole frame, and a file of zeros is removed if its index is
-//! behind all files with headers. These zeros are read, not taken from the file system's map of
-//! holes. Files are examined under the lock that their recorder would hold; if one file of the run
-//! is locked, or the file system has no locks, nothing is done.
+//! if only zeros follow its last whole frame, and a file of zeros is removed if its index is above
+//! those of all files with headers. These zeros are read, not inferred from the file system's map
+//! of holes. Files are examined under the lock that their recorder would hold; if one file of the
+//! run is locked, or the file system has no locks, nothing is done.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ use crate::error::StorageError;
 use crate::open;
 use crate::whole::any_list;
 
-/// Disk space of a run that was freed.
+/// The freed disk space of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Files that were created ahead and never begun, and are removed.
+    /// Files that were made ahead and never begun, and are removed.
     pub removed: Vec<PathBuf>,
     /// Files that were truncated behind their data.
     pub cut: Vec<PathBuf>,
-    /// By how many bytes the run's files are shorter.
+    /// The total bytes removed from the run's files.
     pub bytes: u64,
 }
 
-/// Frees the unused disk space of a run's folder. Does nothing while the run is being recorded.
+/// Frees the unused disk space in a run's folder. Does nothing while the run is being recorded.
 ///
 /// # Errors
-/// A system that refuses to read or write.
+/// The system refuses to read or write.
 pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
     let mut found = Leftovers::default();
     let paths = open::paths(folder)?;
@@ -40,7 +40,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         return Ok(found);
     }
     let mut blank = Vec::new();
-    // One more than the highest index of the files that were begun, as far as it is known.
+    // The highest index of the begun files plus one, as far as it is known.
     let listed = any_list(folder).map(|list| list.files_expected());
     let mut begun = None;
     for path in paths {
@@ -59,8 +59,8 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         if reader.closed() {
             continue;
         }
-        // A recorder writes a frame's header last, and headers in order: without one here, no
-        // frame follows. Anything else there is for a repair to judge.
+        // A recorder writes a frame's header last, and headers in order: without one here, no frame
+        // follows. Anything else there must be judged by a repair.
         let end = match reader.reopened() {
             Some(Reopened::Longer { closed_bytes, .. }) => closed_bytes,
             _ => reader.next_frame_offset(),
@@ -80,7 +80,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         }
     }
     for (path, _lock, bytes) in blank {
-        // Zeros in a file that was begun are damage, which a person has to look at.
+        // Zeros in a begun file are damage, which a person has to examine.
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let ahead = |index| begun.is_some_and(|begun| index >= begun.max(listed.unwrap_or(0)));
         if !open::index_of_name(&stem).is_some_and(ahead) {
@@ -107,7 +107,7 @@ impl ReadAt for EveryByte {
     }
 }
 
-/// The end of the last block from `from` on that has a byte other than zero.
+/// The end of the last block from `from` on that has a non-zero byte.
 fn end_of_data(file: &EveryByte, from: u64) -> io::Result<u64> {
     let mut end = from.next_multiple_of(BLOCK_BYTES);
     let mut buffer = vec![0; PIECE_BYTES];

@@ -1,4 +1,4 @@
-//! Memory for samples that is used again.
+//! Reusable memory for samples.
 //!
 //! Fresh memory costs as much as decoding: the system zeroes each page when it is first touched,
 //! and an allocator that kept the pages zeroes them again. Callers give the memory of large
@@ -6,7 +6,7 @@
 //!
 //! The allocator returns freed memory to the system only at the end of its heap. Therefore memory
 //! in use is counted ([`InUse`]), and when it has fallen to half of its maximum since the last
-//! time, and by 128 MiB at least, the rest is returned. A continuous reader stays at a constant
+//! time, and by at least 128 MiB, the rest is returned. A continuous reader stays at a constant
 //! level and has its memory reused.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use catchment_disk::{prefer_huge_pages, release_free_memory};
 use parking_lot::Mutex;
 
-/// Returns the memory of samples after use, for a later read. The pool holds 64 MiB at most: the
+/// Returns the memory of samples after use, for a later read. The pool holds at most 64 MiB: the
 /// oldest memory is freed first, and larger memory is freed at once.
 pub fn give_back(memory: Vec<u8>) {
     POOL.give_back(memory);
 }
 
-/// So many bytes. What stands in them is of no meaning: all of them are to be written.
+/// That many bytes with meaningless contents: all of them must be written.
 pub(crate) fn take(bytes: usize) -> Vec<u8> {
     POOL.take(bytes)
 }
@@ -42,7 +42,7 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// So many bytes more are in use.
+    /// Adds that many bytes to those in use.
     pub fn new(bytes: usize) -> Self {
         LEVEL.rise(bytes);
         Self { bytes }
@@ -57,7 +57,7 @@ impl Drop for InUse {
     }
 }
 
-/// Bytes in use, and the most of them since memory was handed back.
+/// Bytes in use, and their maximum since memory was last returned to the system.
 struct Level {
     bytes: AtomicUsize,
     most: AtomicUsize,
@@ -73,7 +73,8 @@ impl Level {
         self.most.fetch_max(now, Relaxed);
     }
 
-    /// True, to one caller, if so much has gone that the rest is to be handed back.
+    /// Returns true, to one caller, if so much has been freed that the rest should be returned to
+    /// the system.
     fn fall(&self, bytes: usize) -> bool {
         let now = self.bytes.fetch_sub(bytes, Relaxed).saturating_sub(bytes);
         let most = self.most.load(Relaxed);
@@ -85,7 +86,7 @@ impl Level {
 static LEVEL: Level = Level::new();
 static POOL: Pool = Pool { free: Mutex::new(Vec::new()), bytes_max: 64 << 20 };
 
-/// What was given back, in that order.
+/// The returned memory, in order of return.
 struct Pool {
     free: Mutex<Vec<Vec<u8>>>,
     bytes_max: usize,
@@ -105,7 +106,7 @@ impl Pool {
             smallest.map(|(index, _)| index).map(|index| free.remove(index))
         };
         let Some(mut memory) = found else { return fresh(bytes) };
-        // Longer ones are cut: only what was not written before is written here.
+        // Longer memory is cut: only bytes never written before are written here.
         memory.resize(bytes, 0);
         memory
     }
@@ -139,11 +140,11 @@ fn fresh(bytes: usize) -> Vec<u8> {
     memory
 }
 
-/// Less is not worth the time that handing it back takes.
+/// Less is not worth the time that returning it takes.
 const RELEASE_BYTES_MIN: usize = 128 << 20;
-/// Of memory below there is too little for a huge page to be worth it.
+/// Smaller memory does not benefit from a huge page.
 const HUGE_BYTES_MIN: usize = 4 << 20;
-/// Smaller pieces are the allocator's: it has them at hand.
+/// Smaller pieces are left to the allocator, which has them ready.
 const LEAST_BYTES: usize = 128 << 10;
 
 #[cfg(test)]
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(lengths(&pool), [2 * MIB, MIB, MIB - 1]);
         pool.give_back(vec![0; MIB]);
         assert_eq!(lengths(&pool), [MIB, MIB - 1, MIB]);
-        // What is too large throws nothing out.
+        // Memory that is too large evicts nothing.
         pool.give_back(vec![0; 5 * MIB]);
         assert_eq!(lengths(&pool), [MIB, MIB - 1, MIB]);
     }
@@ -209,14 +210,14 @@ mod tests {
         let level = Level::new();
         level.rise(1_000 * MIB);
         for _ in 0..10 {
-            // A reader that lets go of what it has and takes as much again.
+            // A reader that frees its memory and takes as much again.
             assert!(!level.fall(400 * MIB));
             level.rise(400 * MIB);
         }
         assert!(level.fall(500 * MIB));
         assert!(!level.fall(200 * MIB));
         assert!(level.fall(50 * MIB));
-        // Of little the rest is kept.
+        // After a small release the rest is kept.
         assert!(level.fall(250 * MIB));
         level.rise(100 * MIB);
         assert!(!level.fall(100 * MIB));

@@ -25,19 +25,19 @@ pub const EXTENSION: &str = "catch";
 pub(crate) struct RunFile {
     pub path: PathBuf,
     pub reader: FileReader<Counted>,
-    /// The same file, for what the system is told of it.
+    /// The same file, for hints to the system.
     pub file: Arc<ReadFile>,
     /// A recorder or a repair was writing it when it was opened.
     pub locked: bool,
-    /// Gaps of the frames that were asked for last: every channel of a frame asks for the same.
+    /// Gaps of the most recently requested frames: every channel of a frame requests the same.
     spans: Mutex<VecDeque<(usize, Arc<Spans>)>>,
-    /// Its frames of which another copy is read, by their index, rising.
+    /// The indices, rising, of its frames of which another copy is read.
     pub repeated: Vec<usize>,
-    /// What is wrong with frames that were verified because the run has them twice, by offset.
+    /// The damage of frames that were verified because they are stored twice, by offset.
     pub verified: HashMap<u64, Option<String>>,
 }
 
-/// What people call a column.
+/// A column's name for people.
 pub(crate) struct Names {
     pub kind: String,
     pub source: Option<String>,
@@ -45,13 +45,13 @@ pub(crate) struct Names {
 }
 
 impl RunFile {
-    /// Its frames with their indices, but for those of which another copy is read.
+    /// Its frames with their indices, except those of which another copy is read.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (usize, &FrameSummary)> {
         let all = self.reader.frames().iter().enumerate();
         all.filter(|(index, _)| self.repeated.binary_search(index).is_err())
     }
 
-    /// Where a frame's channels have gaps.
+    /// The gaps of a frame's channels.
     pub(crate) fn spans(&self, frame: usize) -> Result<Arc<Spans>, FrameError> {
         let cached = || self.spans.lock();
         if let Some((_, spans)) = cached().iter().find(|(of, _)| *of == frame) {
@@ -95,7 +95,7 @@ impl RunFile {
         }
     }
 
-    /// What a column means, and whose it is.
+    /// A column's meaning, and its source or channel.
     pub(crate) fn names(&self, column: u32) -> Names {
         let schema = &self.header().schema;
         let Some(info) = schema.columns.iter().find(|info| info.id == column) else {
@@ -111,8 +111,8 @@ impl RunFile {
     }
 }
 
-/// A file whose reads are counted together with those of its run's other files, so that a test can
-/// show that nothing is read unasked.
+/// A file whose reads are counted together with those of the run's other files, so that a test can
+/// check that nothing is read unrequested.
 #[derive(Debug)]
 pub(crate) struct Counted {
     file: Arc<ReadFile>,
@@ -141,27 +141,26 @@ impl ReadAt for Counted {
     }
 }
 
-/// Something about a run's files that is not as it should be, and does not keep the rest from being
-/// read.
+/// A defect of a run's files that does not keep the rest from being read.
 #[derive(Debug)]
 pub enum FileProblem {
-    /// A file of the run that is not in the folder, between or before others that are.
+    /// A file of the run that is missing from the folder, between or before existing ones.
     Missing {
         /// Its index.
         index: u32,
     },
-    /// A file that was made ahead and never begun: empty, or zeros throughout.
+    /// A file that was made ahead and never begun: empty, or all zeros.
     Blank {
         /// The file.
         path: PathBuf,
-        /// A recorder holds it, to write to it next.
+        /// Whether a recorder holds it, to write to it next.
         locked: bool,
     },
-    /// A file whose header cannot be read.
+    /// A file with an unreadable header.
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: FrameError,
     },
     /// A second copy of a file, all of whose frames are in the first. It is left out.
@@ -195,7 +194,7 @@ impl std::fmt::Display for FileProblem {
     }
 }
 
-/// The files of a run by rising index, at least one, and what is not in order about them.
+/// The files of a run by rising index, at least one, and their defects.
 pub(crate) fn files(
     path: &Path,
     bytes_read: &Arc<AtomicU64>,
@@ -221,7 +220,7 @@ pub(crate) fn files(
         }
     }
     if files.is_empty() {
-        // One file that is there and damaged says more than that there is none.
+        // A damaged file gives a better error than no file.
         let unreadable = problems.into_iter().find_map(|problem| match problem {
             FileProblem::Unreadable { path, error } => {
                 Some(StorageError::Frame { path, source: error })
@@ -240,7 +239,7 @@ pub(crate) fn files(
 pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>, StorageError> {
     let copies = take_copies(files);
     if let Err(error) = check_together(files) {
-        // The files are as many as before: some of them may be a run that is open already.
+        // There are as many files as before: some of them may belong to a run that is already open.
         files.extend(copies.into_iter().map(|(copy, _)| copy));
         files.sort_by_key(|file| file.header().file_index);
         return Err(error);
@@ -248,11 +247,11 @@ pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>,
     let copies = copies.into_iter();
     let mut problems: Vec<_> =
         copies.map(|(copy, of)| FileProblem::Copy { path: copy.path, of }).collect();
-    // A file that is there but unreadable says nothing of its index: it is then named twice.
+    // An existing but unreadable file does not give its index: it is then named twice.
     let mut expected = 0u32;
     for file in files {
         let index = file.header().file_index;
-        // Bounded, because an index is 32 bits that anyone can write.
+        // Bounded, because anyone can write an index of 32 bits.
         let missing = expected..index.min(expected.saturating_add(MISSING_NAMED_MAX));
         problems.extend(missing.map(|index| FileProblem::Missing { index }));
         expected = index.saturating_add(1);
@@ -260,7 +259,7 @@ pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>,
     Ok(problems)
 }
 
-/// A file of a run, opened.
+/// An opened file of a run.
 pub(crate) trait OneFile {
     type Read: ReadAt;
 
@@ -281,8 +280,8 @@ impl OneFile for RunFile {
     }
 }
 
-/// Of files of one index: the one with the most frames, the closed one, the one that is called as
-/// the recorder calls it, the first by name.
+/// Of files with one index: the one with the most frames, the closed one, the one with the
+/// recorder's name for it, the first by name.
 fn rank<F: OneFile>(file: &F) -> impl Ord + use<F> {
     let name = file.path().file_stem().unwrap_or_default().to_string_lossy();
     let renamed = index_of_name(&name) != Some(file.reader().header().file_index);
@@ -290,15 +289,15 @@ fn rank<F: OneFile>(file: &F) -> impl Ord + use<F> {
     (std::cmp::Reverse(frames), !file.reader().closed(), renamed, file.path().to_owned())
 }
 
-/// The index in a file's name without extension, as recorders write it: `run-…-00003`.
+/// The index in a file's name without extension, as written by recorders: `run-…-00003`.
 pub(crate) fn index_of_name(stem: &str) -> Option<u32> {
     let (_, digits) = stem.rsplit_once('-')?;
     let is_index = digits.len() >= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_index.then(|| digits.parse().ok()).flatten()
 }
 
-/// Sorts files by their index and takes out copies: those that have the identity of another one and
-/// the same frames or fewer. Returns each with the path of that other one.
+/// Sorts files by their index and removes copies: files with the identity of another one and the
+/// same frames or fewer. Returns each copy with the path of that other one.
 pub(crate) fn take_copies<F: OneFile>(files: &mut Vec<F>) -> Vec<(F, PathBuf)> {
     files.sort_by_cached_key(|file| (file.reader().header().file_index, rank(file)));
     let identity = |header: &FileHeader| (header.run, header.file_index, header.file_id);
@@ -323,9 +322,9 @@ pub(crate) fn paths(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
     Ok(list_files(folder, EXTENSION)?)
 }
 
-/// Whether a file has not been begun: there is nothing in it but zeros. What has zeros where its
-/// header should be, and anything behind them, is damaged. Of a file that is being written the
-/// beginning says enough, since its header is written first.
+/// Whether a file has not been begun: it contains only zeros. A file with zeros in place of its
+/// header, followed by anything else, is damaged. For a file being written the beginning is enough,
+/// since its header is written first.
 pub(crate) fn is_blank<R: ReadAt>(file: &R, being_written: bool) -> std::io::Result<bool> {
     let mut block = [0; catchment_frame::BLOCK_BYTES as usize];
     let filled = file.read_at(0, &mut block)?;
@@ -334,7 +333,7 @@ pub(crate) fn is_blank<R: ReadAt>(file: &R, being_written: bool) -> std::io::Res
     Ok(begins_blank && (being_written || is_zero_between(file, rest.start, rest.end)))
 }
 
-/// The error of a file whose header cannot be read: with the frames behind it, if there are any.
+/// The error for a file with an unreadable header: with the frames after it, if there are any.
 fn header_error(file: &ReadFile, error: FrameError) -> FrameError {
     let is_damage = !matches!(
         error,
@@ -362,11 +361,11 @@ pub(crate) fn open_file(
 ) -> Result<Result<RunFile, FileProblem>, StorageError> {
     let path = path.to_owned();
     let file = Arc::new(ReadFile::open(&path)?);
-    // Before anything is read: what is not held then is not written any more, and is read as it
-    // stays.
+    // Before anything is read: a file that is not locked then is no longer written, and is read as
+    // it stays.
     let locked = file.is_held();
     let cold = announce_ends(&file);
-    // A file that grows is read as far as it goes; in others a hole is searched for what follows.
+    // A growing file is read as far as it goes; in others a hole is searched for later frames.
     let search_bytes_max = if locked { 0 } else { OpenOptions::default().search_bytes_max };
     let options = OpenOptions { search_bytes_max, ..OpenOptions::default() };
     let read = || {
@@ -374,7 +373,7 @@ pub(crate) fn open_file(
         FileReader::open_known(counted, &options, Some(&SCHEMAS))
     };
     let opened = read().or_else(|error| match is_blank(&file, locked) {
-        // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
+        // A blank beginning alone is not decisive: a damaged header is read from the TOC's copy.
         Ok(true) => Err(Ok(FileProblem::Blank { path: path.clone(), locked })),
         // It may have been begun since.
         Ok(false) if locked => read().map_err(|error| Ok(unreadable(&path, error))),
@@ -401,13 +400,13 @@ fn unreadable(path: &Path, error: FrameError) -> FileProblem {
     FileProblem::Unreadable { path: path.to_owned(), error }
 }
 
-/// Announces what opening a file reads, unless it is in the page cache: the schema stands at the
-/// beginning, the index at the end. Says whether it did.
+/// Announces the reads for opening a file, unless they are in the page cache: the schema is at the
+/// beginning, the index at the end. Returns whether it did.
 fn announce_ends(file: &ReadFile) -> bool {
     if file.is_cached(0) == Some(true) {
         return false;
     }
-    // What cannot be announced is read as it is.
+    // What cannot be announced is simply read.
     let Ok(bytes) = file.bytes() else { return false };
     let end = (bytes / ENDS_SHARE).clamp(ENDS_BYTES_MIN, ENDS_BYTES_MAX).min(bytes);
     file.announce(0..end);
@@ -415,8 +414,8 @@ fn announce_ends(file: &ReadFile) -> bool {
     true
 }
 
-/// Announces the index of columns, of which a block is read first. The list that is read after it
-/// is a page or two: to announce all lists takes a disk longer.
+/// Announces the index of columns, of which a block is read first. The list read after it is a page
+/// or two: announcing all lists would take a disk longer.
 fn announce_index(file: &ReadFile, reader: &FileReader<Counted>) {
     match reader.index_bytes() {
         Some(bytes) if bytes.end - bytes.start <= INDEX_BYTES_MAX => file.announce(bytes),
@@ -455,19 +454,19 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
     superseded::refuse(files)
 }
 
-/// Schemas met in this process: a run's files have the same, and runs are opened again and again.
+/// Schemas seen in this process: a run's files share theirs, and runs are opened again and again.
 static SCHEMAS: KnownSchemas = KnownSchemas::new();
 const MISSING_NAMED_MAX: u32 = 1_000;
 /// Frames of a file whose decoded gaps are cached.
 const SPANS_CACHED_MAX: usize = 16;
-/// Files that are worth a thread of their own while a run is opened: to begin one takes as long as
-/// to open half a dozen. Cold, the threads wait for the disk, so that there may be more of them
-/// than CPUs.
+/// Files per thread when a run is opened: starting a thread takes as long as opening half a dozen.
+/// In cold reads the threads wait for the disk, so there may be more of them than CPUs.
 const FILES_PER_THREAD: usize = 16;
 const THREADS_MAX: usize = 8;
-/// What is announced of a file's beginning and end: a share of it, within bounds.
+/// How much of a file's beginning and end is announced: a share of it, within bounds.
 const ENDS_SHARE: u64 = 64;
 const ENDS_BYTES_MIN: u64 = 16 << 10;
 const ENDS_BYTES_MAX: u64 = 128 << 10;
-/// Longer indices are not announced: of four thousand columns and more, one block is found sooner.
+/// Longer indices are not announced: for four thousand columns and more, finding one block is
+/// faster.
 const INDEX_BYTES_MAX: u64 = 128 << 10;

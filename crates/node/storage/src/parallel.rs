@@ -1,4 +1,4 @@
-//! Work on many items by a few threads, the caller's among them.
+//! Work on many items by a few threads, including the caller's.
 
 use std::sync::OnceLock;
 
@@ -46,8 +46,7 @@ pub(crate) fn map<T: Send, R: Send>(
     Ok(slots.into_iter().map(|slot| slot.expect("every item was taken")).collect())
 }
 
-/// As many threads as there are CPUs, up to a bound. Asked once: the answer takes the system longer
-/// than a small read.
+/// As many threads as CPUs, up to a bound. Queried once: the query takes longer than a small read.
 pub(crate) fn threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     let ask = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -1,9 +1,8 @@
 //! Reduced data sets: some of a run's channels, some of them at lower rates.
 //!
-//! Channels are decimated through the filters of `catchment-decimate`, whose promises hold here:
-//! what would fold is suppressed, times are kept exactly, and where the filter has no samples, at
-//! the ends and beside gaps, there is no output. Where source frames begin and end makes no
-//! difference.
+//! Channels are decimated through the filters of `catchment-decimate`, whose guarantees hold here:
+//! aliases are suppressed, times are kept exactly, and if the filter lacks samples, at the ends and
+//! beside gaps, there is no output. The borders of source frames make no difference.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -25,39 +24,40 @@ use crate::write::{
     unwritable,
 };
 
-/// Which channels, and how fast.
+/// A selection of channels and their rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Names that fit this pattern.
+    /// Names that match this pattern.
     pub pattern: Pattern,
-    /// The highest rate: channels above it are decimated to it, by a whole factor. `None`: as they
-    /// are.
+    /// The highest rate: channels above it are decimated to it, by a whole factor. `None`:
+    /// unchanged.
     pub rate: Option<SampleRate>,
 }
 
-/// What a reduced data set is to be.
+/// The specification of a reduced data set.
 #[derive(Clone, Debug, Default)]
 pub struct ReduceOptions {
-    /// The channels: the last selection whose pattern fits a name applies.
+    /// The channels: the last selection whose pattern matches a name applies.
     pub select: Vec<Selection>,
-    /// Time of one frame, which begin at multiples of it; `None`: that of the source's first one.
+    /// Time of one frame, which begins at a multiple of it; `None`: that of the source's first one.
     pub frame_ns: Option<u64>,
-    /// Decimated integers are rounded to their own type, not kept as floating-point numbers.
+    /// Whether decimated integers are rounded to their own type instead of becoming floating-point
+    /// numbers.
     pub keep_dtype: bool,
     /// How columns are encoded.
     pub codings: Codings,
-    /// Files. The codings here are not looked at.
+    /// Files. The codings here are ignored.
     pub write: WriteOptions,
 }
 
-/// What a reduced data set is.
+/// The report on a reduced data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReduceReport {
     /// What was written.
     pub write: WriteReport,
     /// The channels that were decimated.
     pub decimated: Vec<Reduction>,
-    /// Numbers that were set to a limit of their type.
+    /// Numbers clipped to a limit of their type.
     pub saturated: u64,
 }
 
@@ -72,13 +72,12 @@ pub struct Reduction {
     pub rate_after: SampleRate,
     /// Samples that went in.
     pub samples_before: u64,
-    /// Samples that came out: none of the ends and of what is beside gaps, where the filter lacks
-    /// neighbours.
+    /// Samples that came out: none at the ends and beside gaps, where the filter lacks neighbours.
     pub samples_after: u64,
 }
 
 impl Reduction {
-    /// Seconds of data that went in and have no output.
+    /// Seconds of input without output.
     pub fn seconds_left_out(&self) -> f64 {
         let seconds = |samples: u64, rate: SampleRate| samples as f64 / rate.hz();
         let (before, after) = (self.samples_before, self.samples_after);
@@ -86,7 +85,7 @@ impl Reduction {
     }
 }
 
-/// One channel on its way.
+/// One channel being processed.
 struct Reduced {
     /// Its index among the source's channels.
     index: usize,
@@ -97,20 +96,20 @@ struct Reduced {
     decimated: Decimated,
     /// Samples that went into the decimator, and that came out.
     samples: (u64, u64),
-    /// Numbers of it that were set to a limit of their type.
+    /// Its numbers clipped to a limit of their type.
     saturated: u64,
-    /// Time by which output comes later than input.
+    /// The time by which output lags behind input.
     delay_ns: u64,
     waiting: Waiting,
 }
 
-/// Writes a reduced data set: a run of its own, with the same number and configuration. Events are
-/// not in it. A column that is damaged is a gap: the report names it, and the copy says that data
-/// were lost. `progress` says whether to go on.
+/// Writes a reduced data set: a separate run with the same number and configuration, without
+/// events. A damaged column becomes a gap: the report names it, and the copy is marked as having
+/// lost data. `progress` returns whether to continue.
 ///
 /// # Errors
-/// No channel selected, a rate that cannot be reached by a whole factor, frames that do not follow
-/// each other in time, a disk that refuses, or that `progress` stopped it.
+/// No channel selected, a rate that cannot be reached by a whole factor, frames that are not in
+/// order of time, a disk error, or a stop by `progress`.
 pub fn reduce(
     run: &Run,
     folder: &Path,
@@ -164,7 +163,7 @@ pub fn reduce(
     Ok(ReduceReport { write, decimated, saturated })
 }
 
-/// The new schema, and what becomes of each channel in it.
+/// The new schema, and the treatment of each channel in it.
 fn plan(
     run: &Run,
     options: &ReduceOptions,
@@ -225,8 +224,8 @@ fn plan(
 }
 
 impl Reduced {
-    /// Takes the samples of the source's next frame. Returns why, if they are damaged: then there
-    /// are none.
+    /// Takes the samples of the source's next frame. If they are damaged, there are none, and the
+    /// reason is returned.
     fn take(&mut self, run: &Run, frame: usize) -> Result<Option<StorageError>, StorageError> {
         let Some(channel) = run.channel_at(self.index) else { return Ok(None) };
         let segments = match channel.read_alone(&Select::Frames(frame..frame + 1)) {
@@ -313,7 +312,7 @@ fn write_complete(
     }
 }
 
-/// Whether the time of a segment's last sample is one that 64 bits do not hold.
+/// Whether the time of a segment's last sample exceeds 64 bits.
 fn is_beyond_time(rate: SampleRate, segment: &Segment) -> bool {
     let last = segment.first_sample.saturating_add(segment.samples.saturating_sub(1));
     rate.time_ns(last) == u64::MAX

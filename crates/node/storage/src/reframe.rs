@@ -1,8 +1,8 @@
-//! Runs written anew with other frames, files or codecs, bit for bit the same data.
+//! Rewrites runs with other frames, files or codecs; the data are bit for bit the same.
 //!
 //! Frames of channels are cut at multiples of a duration, those of events at a size; or they stay
-//! as they are. A frame that stays as it is, in its codecs too, is copied without being decoded:
-//! its checksums are checked all the same. A channel's column that is damaged becomes a gap.
+//! unchanged. A frame that is unchanged, including its codecs, is copied without decoding, but its
+//! checksums are still checked. A damaged column of a channel becomes a gap.
 
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
@@ -24,35 +24,34 @@ use crate::write::{
     StoredColumn, WriteOptions, WriteReport, unwritable,
 };
 
-/// How a run is written anew.
+/// How to rewrite a run.
 #[derive(Clone, Debug, Default)]
 pub struct ReframeOptions {
-    /// Time of one frame of channels, which begin at multiples of it; `None`: as they are.
+    /// Time of one frame of channels, which begins at a multiple of it; `None`: unchanged.
     pub frame_ns: Option<u64>,
-    /// Raw bytes of one frame of events, about; `None`: as they are.
+    /// Approximate raw bytes of one frame of events; `None`: unchanged.
     pub frame_bytes: Option<u64>,
     /// Other codecs; `None`: each column keeps its own.
     pub codings: Option<Codings>,
-    /// Files. The codings here are not looked at.
+    /// Files. The codings here are ignored.
     pub write: WriteOptions,
 }
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Frames of the source that have been read.
+    /// Frames of the source read so far.
     pub frames: usize,
-    /// Frames that there are.
+    /// All frames of the source.
     pub frames_total: usize,
 }
 
-/// Writes a run anew into a folder: the same identity, events, samples and books. Trends are not
-/// copied. Where a channel's column is damaged the copy has a gap: the report names it, and the
-/// copy says that data were lost. `progress` says whether to go on.
+/// Rewrites a run into a folder: the same identity, events, samples and ledger. Trends are not
+/// copied. A damaged column of a channel becomes a gap in the copy: the report names it, and the
+/// copy is marked as having lost data. `progress` returns whether to continue.
 ///
 /// # Errors
-/// Events that cannot be read, files of that name that are there already, a disk that refuses, or
-/// that `progress` stopped it.
+/// Unreadable events, existing files of that name, a disk error, or a stop by `progress`.
 pub fn reframe(
     run: &Run,
     folder: &Path,
@@ -88,7 +87,7 @@ pub fn reframe(
     reframer.finish()
 }
 
-/// Whom it is said to how far it has come.
+/// Receives the progress.
 struct Report<'a> {
     done: Done,
     progress: &'a mut dyn FnMut(Done) -> ControlFlow<()>,
@@ -109,13 +108,13 @@ struct Reframer<'a> {
     report: Report<'a>,
     writer: RunWriter,
     events: EventsBuffer,
-    /// What the ledger counted in frames of channels, and is in none that was written.
+    /// Ledger counts from frames of channels that are in no written frame.
     counted: Ledger,
     /// Where the next frame of channels begins.
     next_ns: Option<u64>,
     /// Where the latest frame read ends.
     end_ns: u64,
-    /// Columns whose codec was taken over.
+    /// Columns whose codec was adopted.
     codings: HashSet<u32>,
     checked: Checked,
     left_out: LeftOut,
@@ -147,7 +146,7 @@ impl<'a> Reframer<'a> {
         }
     }
 
-    /// Takes the next frame of the source.
+    /// Processes the next frame of the source.
     fn take(&mut self, file: usize, index: usize) -> Result<(), StorageError> {
         let run_file = &self.run.run_files()[file];
         let summary = run_file.reader.frames()[index];
@@ -167,7 +166,7 @@ impl<'a> Reframer<'a> {
             };
             return taken.map_err(no_gap_of_events);
         }
-        // What such a frame counted, it counted itself: without it the others' books balance.
+        // Such a frame's counts are its own: without it the ledger of the others balances.
         problem.map_or(Ok(()), |problem| self.left_out.note(problem))?;
         self.counted.add(&ledger);
         if summary.info.rows == 0 {
@@ -199,7 +198,7 @@ impl<'a> Reframer<'a> {
         }
     }
 
-    /// Has columns keep the codec that they have.
+    /// Makes columns keep their codec.
     fn keep_codings(&mut self, file: usize, index: usize) -> Result<(), StorageError> {
         let file = &self.run.run_files()[file];
         for entry in file.reader.columns(index).map_err(|error| file.error(error))? {
@@ -219,14 +218,14 @@ impl<'a> Reframer<'a> {
             self.report.go_on()?;
             let is_empty = !self.write_stretch(start, end)?;
             let next = self.next_time(end, is_empty)?;
-            // No frame begins behind the last time that there is.
+            // No frame begins after the last possible time.
             self.next_ns = next.map(|next| next / length * length).filter(|next| *next > start);
         }
         Ok(())
     }
 
-    /// The time from `from_ns` on at which a frame has samples, or, unless `at_sample`, may have
-    /// some: gaps between frames may be long, and those in a frame as long as its header says.
+    /// The time from `from_ns` on at which a frame has samples or, unless `at_sample`, may have
+    /// some: gaps between frames may be long, and those in a frame as long as its header allows.
     fn next_time(&self, from_ns: u64, at_sample: bool) -> Result<Option<u64>, StorageError> {
         let mut next: Option<u64> = None;
         for frame in self.run.channel_frames() {
@@ -256,7 +255,7 @@ impl<'a> Reframer<'a> {
         Ok(next)
     }
 
-    /// Writes all samples of a stretch of time as one frame; false if there are none.
+    /// Writes all samples of an interval of time as one frame; returns false if there are none.
     fn write_stretch(&mut self, start_ns: u64, end_ns: u64) -> Result<bool, StorageError> {
         let time = start_ns..end_ns;
         let candidates = self.run.channel_frames_between(&time);
@@ -277,7 +276,7 @@ impl<'a> Reframer<'a> {
         self.write_decoded(&Select::TimeNs(time), (start_ns, end_ns), (0, 0))
     }
 
-    /// Writes one frame as it is, or with other codecs; false if nothing of it can be read.
+    /// Writes one frame unchanged, or with other codecs; returns false if none of it can be read.
     fn write_frame(&mut self, position: usize) -> Result<bool, StorageError> {
         let frame = self.run.channel_frames()[position];
         let info = frame.summary.info;
@@ -328,7 +327,7 @@ impl<'a> Reframer<'a> {
         Ok(true)
     }
 
-    /// Copies a frame's columns as they are stored.
+    /// Copies a frame's columns in stored form.
     fn copy(&mut self, frame: &Frame) -> Result<bool, StorageError> {
         let file = &self.run.run_files()[frame.file];
         let fail = |error| file.error(error);
@@ -388,8 +387,8 @@ impl<'a> Reframer<'a> {
     }
 }
 
-/// Why events that are damaged are no gap: the ledger accounts for every fragment, and has no entry
-/// for those that were recorded and are not there any more.
+/// Why damaged events do not become gaps: the ledger accounts for every fragment, and has no entry
+/// for fragments that were recorded and then lost.
 fn no_gap_of_events(error: StorageError) -> StorageError {
     if !error.is_damage() {
         return error;
@@ -405,7 +404,7 @@ fn no_gap_of_events(error: StorageError) -> StorageError {
 pub(crate) const NOT_ORDERED: &str = "the frames do not follow each other in time, as where a \
     clock was set back. As they are they can be copied: `catchment reframe` without --frame";
 
-/// What reads a plan's samples when their turn comes.
+/// Reads a plan's samples when their turn comes.
 pub(crate) fn make<'a>(run: &'a Run, plan: &'a Plan) -> Box<MakeBytes<'a>> {
     Box::new(move |out: &mut [u8]| fetch::fetch_into(run, plan, out))
 }

@@ -1,9 +1,9 @@
-//! Closing what a killed recorder left: a TOC and a trailer behind the last whole frame.
+//! Closing the files of a killed recorder: a TOC and a trailer after the last whole frame.
 //!
-//! A file that is closed and whole is never opened for writing. In any other, only what stands
-//! behind the last whole frame is overwritten, and the file is cut there; no frame is ever touched.
-//! A repair that is cut short can be run again. A header that is lost is made again from another
-//! file of the run ([`crate::restore`]); where that cannot be, the file is left as it is.
+//! A file that is closed and whole is never opened for writing. In any other, only the part after
+//! the last whole frame is overwritten, and the file is cut there; frames are never touched. An
+//! interrupted repair can be run again. A lost header is rebuilt from another file of the run
+//! ([`crate::restore`]); if that is impossible, the file is left as it is.
 
 use std::path::{Path, PathBuf};
 
@@ -24,25 +24,25 @@ use crate::run::Run;
 use crate::verify::is_under_way;
 use crate::whole::{any_list, list_closed};
 
-/// What was done with a run's files.
+/// The result of repairing a run's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
-    /// One for each file, in the order of the run.
+    /// One for each file, in the run's order.
     pub files: Vec<FileRepair>,
-    /// Damaged frames of which the run has a whole copy, which readers take instead.
+    /// Damaged frames with a whole copy in the run, which readers use instead.
     pub damaged_copies: Vec<DamagedCopy>,
 }
 
-/// What was done with one file.
+/// The result for one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileRepair {
     /// The file.
     pub path: PathBuf,
-    /// What was done.
+    /// The action taken.
     pub outcome: Outcome,
-    /// The file of the run from which its header was made again, which was lost.
+    /// The file of the run from which its lost header was rebuilt.
     pub header_from: Option<PathBuf>,
-    /// Frames that are whole.
+    /// The number of whole frames.
     pub frames: u64,
     /// Events in these.
     pub events: u64,
@@ -52,39 +52,39 @@ pub struct FileRepair {
     pub skipped_bytes: u64,
     /// Bytes of the incomplete frame that the recorder was writing when it was killed.
     pub under_way_bytes: u64,
-    /// Frames that are missing between those found, by their numbers.
+    /// Frames missing between those found, by their numbers.
     pub frames_missing: u64,
     /// Columns that cannot be read; they stay where they are.
     pub damaged: Vec<String>,
-    /// The file's length before.
+    /// The file's previous length.
     pub bytes_before: u64,
-    /// The file's length now.
+    /// The file's present length.
     pub bytes_after: u64,
 }
 
-/// What was done with a file.
+/// The action taken on a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Nothing: it is closed and its index whole.
+    /// None: it is closed and its index intact.
     Intact,
-    /// Nothing: it is closed and its index whole, but that has columns of impossible sizes.
+    /// None: it is closed and its index intact, but contains columns with impossible sizes.
     Damaged,
-    /// It was closed behind its last whole frame.
+    /// It was closed after its last whole frame.
     Closed,
-    /// Nothing: it was made ahead and never begun, and can be deleted.
+    /// None: it was made ahead and never begun, and can be deleted.
     Blank,
-    /// Nothing: it is a copy of another file of the folder, or of a part of it.
+    /// None: it is a copy of another file of the folder, or of a part of it.
     Copy {
         /// That file. It may be damaged where the copy is not: repair reads no columns.
         of: PathBuf,
     },
-    /// Nothing can be done: its header cannot be read.
+    /// None is possible: its header cannot be read.
     Unreadable(String),
 }
 
 impl FileRepair {
-    /// A file in which nothing is left is damaged if the run's list has it as begun.
+    /// An empty file is damaged if the run's list has it as begun.
     fn tell_emptied(&mut self, list: Option<&FileList>) {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let index = open::index_of_name(&stem).filter(|_| self.outcome == Outcome::Blank);
@@ -97,7 +97,7 @@ impl FileRepair {
         self.outcome = Outcome::Unreadable(format!("{before}, and {now} now"));
     }
 
-    /// Of a file that is left as it is, and of whose frames nothing is known.
+    /// For a file that is left as it is, with unknown frames.
     pub(crate) fn left(path: PathBuf, outcome: Outcome) -> Self {
         let bytes = path.metadata().map_or(0, |file| file.len());
         Self {
@@ -118,12 +118,12 @@ impl FileRepair {
 }
 
 impl RepairReport {
-    /// How many files were closed.
+    /// The number of files that were closed.
     pub fn closed(&self) -> usize {
         self.files.iter().filter(|file| file.outcome == Outcome::Closed).count()
     }
 
-    /// Whether something in the files is damaged or missing.
+    /// Whether data in the files are damaged or missing.
     pub fn found_damage(&self) -> bool {
         !self.damaged_copies.is_empty()
             || self.files.iter().any(|file| {
@@ -140,7 +140,7 @@ impl RepairReport {
 /// damaged. The run must not be recorded meanwhile.
 ///
 /// # Errors
-/// A system that refuses to read, write or sync. Files before the one concerned are done.
+/// The system refuses to read, write or sync. Files before that one are done.
 pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     let path = path.as_ref();
     let paths = if path.is_dir() { open::paths(path)? } else { vec![path.to_owned()] };
@@ -153,8 +153,8 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     let list = any_list(folder);
     hopeless.iter_mut().for_each(|file| file.tell_emptied(list.as_ref()));
     let last_open = found.iter().rposition(|file| !file.is_intact());
-    // What the frames of all files so far add up to, while none is missing. The totals in their
-    // TOCs will not do: they were taken while the recorder counted on.
+    // The sum of the frames of all files so far, while none is missing. The totals in their TOCs
+    // cannot be used: they were taken while the recorder was still counting.
     let mut before = Some(Ledger::default());
     for (index, file) in found.into_iter().enumerate() {
         let header = file.reader.header();
@@ -182,8 +182,8 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     Ok(report)
 }
 
-/// Opens the files, makes headers again that are lost, and sorts them by index. Those that nothing
-/// is to be done with come apart.
+/// Opens the files, rebuilds lost headers, and sorts the files by index. Files that need no action
+/// are separate.
 fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageError> {
     let (mut found, mut lost, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for path in &paths {
@@ -195,7 +195,7 @@ fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageErr
     }
     let mut others = Vec::new();
     if !lost.is_empty() && paths.len() == 1 {
-        // One file was named: the others of its run stand beside it.
+        // One file was given: the others of its run are in its folder.
         let folder = paths[0].parent().filter(|folder| !folder.as_os_str().is_empty());
         for path in open::paths(folder.unwrap_or(Path::new(".")))? {
             if let Ok(Opened::Found(file)) = Found::open(path) {
@@ -220,12 +220,12 @@ fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageErr
     Ok((found, done))
 }
 
-/// What a path leads to.
+/// The state of the file at a path.
 enum Opened {
     Found(Box<Found>),
-    /// A file with frames and without a header.
+    /// A file with frames but without a header.
     Lost(Lost),
-    /// A file with which nothing can be done.
+    /// A file that allows no action.
     Done(FileRepair),
 }
 
@@ -261,8 +261,7 @@ impl Found {
             Err(problem) => problem,
         };
         let file = ReadFile::open(&path)?;
-        // A later version's header is whole, and a disk that cannot be read may be read another
-        // time.
+        // A later version's header is intact, and an unreadable disk may be readable another time.
         let damaged = !matches!(problem, FrameError::Version { .. } | FrameError::Read { .. });
         let found = damaged.then(|| find_headless(&file, u64::MAX).ok().flatten()).flatten();
         Ok(match found {
@@ -274,8 +273,8 @@ impl Found {
         })
     }
 
-    /// Closed, and its TOC whole. A damaged file header alone is left as it is: the TOC has its
-    /// copy, and readers take that.
+    /// Closed, with an intact TOC. If only the file header is damaged, it is left as it is: readers
+    /// use the TOC's copy.
     fn is_intact(&self) -> bool {
         self.reader.closed() && self.reader.verify_index().is_empty()
     }
@@ -287,8 +286,7 @@ impl Found {
         ledger
     }
 
-    /// Columns whose sizes cannot be, whatever the checksums of header and index say. Reads no
-    /// columns.
+    /// Columns with impossible sizes, whatever the checksums of header and index. Reads no columns.
     fn impossible(&self) -> Vec<String> {
         let of_frame = |frame| {
             let entries = self.reader.columns(frame).unwrap_or_default();
@@ -314,8 +312,7 @@ impl Found {
         }
     }
 
-    /// Closes the file behind its last whole frame. Returns also what the frames to its end add up
-    /// to.
+    /// Closes the file after its last whole frame. Also returns the sum of the frames to its end.
     fn close(self, before: Option<&Ledger>) -> Result<(FileRepair, Ledger), StorageError> {
         let bytes_before = self.reader.file_bytes();
         let file = ReadFile::open(&self.path)?;
@@ -329,7 +326,7 @@ impl Found {
         if let Some(closing) = &plan.closing {
             let file = EditFile::open(&path)?;
             file.write_at(closing.offset, &closing.bytes)?;
-            // TOC and trailer are safe before anything behind them is given up.
+            // TOC and trailer are durable before anything after them is cut.
             file.sync()?;
             file.truncate(closing.file_bytes())?;
             file.sync()?;
@@ -363,13 +360,13 @@ impl Found {
     }
 }
 
-/// Rows of the frames of a kind: events, or samples of all channels.
+/// Rows of the frames of one kind: events, or samples of all channels.
 pub(crate) fn rows_of(infos: impl Iterator<Item = FrameInfo>, kind: FrameKind) -> u64 {
     let rows = infos.filter(|info| info.kind == kind).map(|info| info.rows);
     rows.fold(0, u64::saturating_add)
 }
 
-/// Of a later version, which is no damage.
+/// From a later version, which is not damage.
 fn is_unknown_codec(error: &FrameError) -> bool {
     let FrameError::Column { problem, .. } = error else { return false };
     matches!(problem, ColumnProblem::Codec(CodecError::Unknown(_)))

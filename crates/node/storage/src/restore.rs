@@ -1,9 +1,9 @@
-//! The header of a file made again, where it is lost and frames stand behind it.
+//! Rebuilding the header of a file, if it is lost and frames follow it.
 //!
-//! All files of a run have the same header but for three things: the index, which the run's list of
-//! files or the file's name says; the random number, which every frame has; and the time at which
-//! the file was begun, for which its first frame's time is taken. The rest comes from another file
-//! of the run.
+//! All files of a run have the same header except for three things: the index, which the run's list
+//! of files or the file's name gives; the random number, which is in every frame; and the time at
+//! which the file was begun, which is set to its first frame's time. The rest comes from another
+//! file of the run.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ use crate::open;
 use crate::repair::{FileRepair, Outcome, rows_of};
 use crate::whole::any_list;
 
-/// A file whose header is lost.
+/// A file with a lost header.
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub(crate) path: PathBuf,
-    /// What is wrong with its header.
+    /// The error in its header.
     pub(crate) problem: FrameError,
-    /// What stands behind it.
+    /// The contents after it.
     pub(crate) found: Headless,
 }
 
-/// Another file of the run, whose header is whole.
+/// Another file of the run, with an intact header.
 pub(crate) struct Sibling<'a> {
     path: &'a Path,
     reader: &'a FileReader<ReadFile>,
@@ -51,7 +51,7 @@ impl<'a> Sibling<'a> {
 }
 
 impl Lost {
-    /// Writes the header again. Returns the file that it was made from, or why it cannot be made;
+    /// Writes the header again. Returns the file from which it was made, or why it cannot be made;
     /// then nothing was written.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Lost {
         Ok(Ok(from))
     }
 
-    /// The file as it is, and why nothing can be done.
+    /// The file unchanged, and why nothing can be done.
     pub(crate) fn left(&self, why: String) -> FileRepair {
         let left = FileRepair::left(self.path.clone(), Outcome::Unreadable(why));
         let frames = self.found.frames.len() as u64;
@@ -121,8 +121,8 @@ impl Lost {
         Ok((header, sibling.path.to_owned()))
     }
 
-    /// Its index among the run's files: as the list has it, or as its name says, if that fits
-    /// between the others.
+    /// Its index among the run's files: from the list, or from its name if that fits between the
+    /// others.
     fn index(&self, siblings: &[Sibling<'_>]) -> Result<u32, String> {
         let taken = |index| siblings.iter().any(|other| other.header.file_index == index);
         let folder = self.path.parent().unwrap_or(Path::new(""));
@@ -148,7 +148,7 @@ impl Lost {
             [first, .., last] => (first.info.sequence, last.info.sequence),
             [only] => (only.info.sequence, only.info.sequence),
         };
-        // Numbers that begin anew in each file say nothing of the order of files.
+        // Numbers that restart in each file do not determine the order of files.
         if siblings[0].header.numbering == Numbering::File {
             return Ok(index);
         }

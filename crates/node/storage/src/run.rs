@@ -1,4 +1,4 @@
-//! A recorded run: its files as one sequence of frames, and their columns as they are asked for.
+//! A recorded run: its files as one sequence of frames, whose columns are read on request.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,11 +28,11 @@ use crate::verify::holes;
 
 /// A recorded run, open for reading: one file, or all files of a folder.
 ///
-/// Files are read as they are: also a run whose recorder was killed, or is still at work. Nothing
-/// is read before it is asked for, and then only the columns that are needed. What is read is
-/// checked: a column as a whole, or, where a part of one stored raw is read, the blocks with that
-/// part, or once the whole column if it has no checksums by block ([`RunOptions`]). Decoded columns
-/// are cached, within a bound in bytes. Any number of threads can read at once.
+/// Files are read in any state, including those of a run whose recorder was killed, or is still
+/// working. Nothing is read before it is requested, and then only the necessary columns. All data
+/// are checked: a column as a whole or, if a part of a raw one is read, the blocks with that part,
+/// or once the whole column if it has no checksums by block ([`RunOptions`]). Decoded columns are
+/// cached, within a bound in bytes. Any number of threads can read at once.
 pub struct Run {
     files: RunFiles,
     index: FrameIndex,
@@ -41,16 +41,15 @@ pub struct Run {
     trends: Trends,
 }
 
-/// How a run is opened.
+/// How to open a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     /// The bound for the cache of decoded columns, in bytes.
     pub cache_bytes_max: usize,
-    /// Whether a column that is stored raw and has no checksums by block is checked as a whole
-    /// before a part of it is given for the first time. Files of before version 1.3 have none, and
-    /// later ones need not: without this, ranges of such columns are given unchecked, and no more
-    /// of them is read than the range. Columns of at most 64 KiB, those with a table, and whole
-    /// columns are checked all the same.
+    /// Whether a raw column without checksums by block is checked as a whole before a part of it is
+    /// first returned. Files before version 1.3 have none, and later ones need not: with this off,
+    /// ranges of such columns are returned unchecked, and only the range is read. Columns of at
+    /// most 64 KiB, those with a table, and whole columns are always checked.
     pub check_columns: bool,
 }
 
@@ -60,44 +59,44 @@ impl Default for RunOptions {
     }
 }
 
-/// A frame that holds events, or channels.
+/// A frame of events or channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Which of the run's files it is in: an index into [`Run::files`].
+    /// Its file: an index into [`Run::files`].
     pub file: usize,
     /// Its index among that file's frames.
     pub index: usize,
     /// Events in the frames before it; 0 for frames of channels.
     pub first_row: u64,
-    /// What its header says: offset, ranges of key and time, rows.
+    /// The contents of its header: offset, ranges of key and time, rows.
     pub summary: FrameSummary,
 }
 
 /// One file of a run.
 #[derive(Clone, Debug)]
 pub struct FileInfo<'a> {
-    /// Where it is.
+    /// Its path.
     pub path: &'a Path,
-    /// What it says of itself.
+    /// Its header.
     pub header: &'a FileHeader,
     /// Its length when it was opened.
     pub bytes: u64,
-    /// Its frames, of any kind but the TOC.
+    /// Its frames, of any kind except the TOC.
     pub frames: usize,
-    /// Whether its TOC and trailer are in order.
+    /// Whether its TOC and trailer are intact.
     pub closed: bool,
-    /// What the TOC says of its closing.
+    /// How it was closed, from the TOC.
     pub flags: Option<TocFlags>,
     /// Whether it was being written when it was opened.
     pub locked: bool,
 }
 
-/// How many events there are.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct EventCounts {
-    /// All that were recorded.
+    /// All recorded events.
     pub events: u64,
-    /// Those that lack a source that was required.
+    /// Events that lack a required source.
     pub incomplete: u64,
 }
 
@@ -105,7 +104,7 @@ impl Run {
     /// Opens a file or a run's folder.
     ///
     /// # Errors
-    /// Nothing there that can be read, or files that do not belong together.
+    /// No readable file there, or files that do not belong together.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
         Self::open_with(path, RunOptions::default())
     }
@@ -139,8 +138,8 @@ impl Run {
         &self.files.path
     }
 
-    /// Bytes read from the run's files so far, what opening it took included. What the system read
-    /// ahead does not count.
+    /// Bytes read from the run's files so far, including those for opening it. The system's
+    /// read-ahead does not count.
     pub fn bytes_read(&self) -> u64 {
         self.files.bytes_read.load(Relaxed)
     }
@@ -150,7 +149,7 @@ impl Run {
         self.files.files[0].header()
     }
 
-    /// The configuration as it was run: TOML.
+    /// The configuration of the run: TOML.
     pub fn config(&self) -> &str {
         &self.header().config
     }
@@ -160,13 +159,13 @@ impl Run {
         &self.header().schema.sources
     }
 
-    /// The number of the source of that name.
+    /// The number of the source with that name.
     pub fn source(&self, name: &str) -> Option<SourceId> {
         let index = self.sources().iter().position(|source| source.name == name)?;
         Some(SourceId(index as u32))
     }
 
-    /// The files that are there, by rising index.
+    /// The existing files, by rising index.
     pub fn files(&self) -> impl ExactSizeIterator<Item = FileInfo<'_>> {
         self.run_files().iter().map(|file| FileInfo {
             path: &file.path,
@@ -179,38 +178,37 @@ impl Run {
         })
     }
 
-    /// What is not in order about the files: missing, unreadable, never begun.
+    /// Defects of the files: missing, unreadable, never begun.
     pub fn problems(&self) -> &[FileProblem] {
         &self.files.problems
     }
 
-    /// Whether data of it were lost: its recorder says so, or something of it is damaged or
-    /// missing.
+    /// Whether data were lost: its recorder reported it, or data are damaged or missing.
     pub fn lost_data(&self) -> bool {
         let flags = self.files().last().and_then(|file| file.flags);
         flags.is_some_and(|flags| flags.data_lost) || !self.damage().is_empty()
     }
 
-    /// What is damaged, as far as opening tells: files that are missing or cannot be read, and
-    /// positions where frames should be. That columns are intact takes [`verify`](crate::verify()).
+    /// The damage found by opening: missing or unreadable files, and positions where frames should
+    /// be. Whether columns are intact takes [`verify`](crate::verify()).
     pub fn damage(&self) -> Vec<String> {
         let files = self.files.problems.iter().filter(|problem| problem.is_damage());
         files.map(ToString::to_string).chain(self.holes()).collect()
     }
 
-    /// Damaged frames of which the run has a whole copy, which is read instead: no data are lost.
+    /// Damaged frames with a whole copy in the run, which is read instead: no data are lost.
     pub fn damaged_copies(&self) -> &[DamagedCopy] {
         &self.index.copies.damaged
     }
 
-    /// Positions in the files where frames should be and cannot be recognized.
+    /// Positions in the files where frames should be but cannot be recognised.
     pub fn holes(&self) -> impl Iterator<Item = String> {
         let named = |file| holes(file).map(|hole| format!("{}: {hole}", file.path.display()));
         self.run_files().iter().flat_map(named)
     }
 
-    /// Numbers that are missing between the frames: frames that were recorded and are lost. Of a
-    /// run that is being recorded, what is under way may come yet: 0.
+    /// Numbers missing between the frames: frames that were recorded and are lost. For a run being
+    /// recorded, frames in progress may still arrive: 0.
     pub fn frames_missing(&self) -> u64 {
         if self.being_recorded() {
             return 0;
@@ -224,8 +222,8 @@ impl Run {
         }
     }
 
-    /// Columns whose checksums by block were found to be damaged while parts of them were read.
-    /// They were checked as a whole instead: no data are lost.
+    /// Columns whose checksums by block were found damaged when parts of them were read. They were
+    /// checked as a whole instead: no data are lost.
     pub fn bad_tables(&self) -> Vec<String> {
         let named = |(frame, column): (usize, u32)| {
             let frame = &self.channel_frames()[frame];
@@ -241,24 +239,24 @@ impl Run {
         self.run_files().iter().all(|file| file.reader.closed())
     }
 
-    /// Whether a recorder was at work on the run when it was opened: it locks the files it writes.
+    /// Whether a recorder was working on the run when it was opened: it locks its files.
     pub fn being_recorded(&self) -> bool {
         let ahead =
             |problem: &FileProblem| matches!(problem, FileProblem::Blank { locked: true, .. });
         self.run_files().iter().any(|file| file.locked) || self.files.problems.iter().any(ahead)
     }
 
-    /// Whether the run was ended in order: its last file says so.
+    /// Whether the run ended in order, according to its last file.
     pub fn ended(&self) -> bool {
         self.files.ended()
     }
 
-    /// The ledger's total as the last file's TOC says it; `None` if that file is not closed, or
-    /// counts itself alone. [`crate::recompute`] gives it in any case.
+    /// The ledger's total in the last file's TOC; `None` if that file is not closed, or covers only
+    /// itself. [`crate::recompute`] returns it in any case.
     ///
     /// A TOC is written before the sync that makes its file durable, and cannot count what that
-    /// sync covers. Where the run was ended in order and every file is closed, `fragments_durable`
-    /// is therefore `fragments_recorded`, as in [`crate::recompute`].
+    /// sync covers. If the run ended in order and every file is closed, `fragments_durable` is
+    /// therefore `fragments_recorded`, as in [`crate::recompute`].
     ///
     /// # Errors
     /// If it cannot be read.
@@ -274,17 +272,17 @@ impl Run {
         Ok(ledger)
     }
 
-    /// The frames that hold events, in order.
+    /// The frames of events, in order.
     pub fn frames(&self) -> &[Frame] {
         &self.index.events
     }
 
-    /// The frames that hold channels, in order.
+    /// The frames of channels, in order.
     pub fn channel_frames(&self) -> &[Frame] {
         &self.index.channels
     }
 
-    /// The index in [`Run::frames`] of the frame of that index in that file; none if it is no
+    /// The index in [`Run::frames`] of the frame with that index in that file; none if it is not a
     /// frame of events, or another copy of it is read.
     pub fn frame_at(&self, file: usize, index: usize) -> Option<usize> {
         self.index.position(&self.index.events, (file, index))
@@ -295,7 +293,7 @@ impl Run {
         self.index.position(&self.index.channels, (file, index))
     }
 
-    /// How many events there are. Reads nothing.
+    /// The number of events. Reads nothing.
     pub fn event_count(&self) -> u64 {
         let end = |last: &Frame| last.first_row.saturating_add(last.summary.info.rows);
         self.frames().last().map_or(0, end)
@@ -331,7 +329,7 @@ impl Run {
         self.event_reader().validity(frame, source)
     }
 
-    /// What a source put into a frame.
+    /// A source's part of a frame.
     ///
     /// # Errors
     /// No such frame or source, or a column that cannot be read.
@@ -379,7 +377,7 @@ impl Run {
         Ok(missing)
     }
 
-    /// The frames that can hold selected events, by their headers: indices into [`Run::frames`].
+    /// The frames that can contain selected events, by their headers: indices into [`Run::frames`].
     /// Reads nothing.
     pub fn frames_in(&self, select: &SelectEvents) -> Vec<usize> {
         let candidates = self.index.events_between(*select.keys.start(), *select.keys.end());
@@ -405,7 +403,7 @@ impl Run {
     }
 
     /// The fragments of a source in the selected events, frame by frame. A frame's column is read
-    /// when the iterator comes to it.
+    /// when the iterator reaches it.
     pub fn fragments_in(
         &self,
         source: SourceId,
@@ -433,19 +431,19 @@ impl Run {
         &self.files.files[0].reader.channel_columns().channels
     }
 
-    /// The channel of that name.
+    /// The channel with that name.
     pub fn channel(&self, name: &str) -> Option<Channel<'_>> {
         let info = self.channels().iter().find(|channel| channel.name == name)?;
         Some(Channel::new(self, info))
     }
 
-    /// The channel of that index into [`Run::channels`].
+    /// The channel with that index in [`Run::channels`].
     pub fn channel_at(&self, index: usize) -> Option<Channel<'_>> {
         self.channels().get(index).map(|info| Channel::new(self, info))
     }
 
     /// Reads several channels at once: indices into [`Run::channels`]. Adjacent columns are read
-    /// together, and decoded by several threads.
+    /// together, and several threads decode them.
     ///
     /// # Errors
     /// No such channel, or a column that cannot be read.
@@ -457,7 +455,7 @@ impl Run {
         self.read_many_by(channels, select, parallel::threads())
     }
 
-    /// As [`Run::read_many`], on the caller's thread alone.
+    /// As [`Run::read_many`], only on the caller's thread.
     pub(crate) fn read_many_alone(
         &self,
         channels: &[usize],
@@ -480,15 +478,15 @@ impl Run {
         fetch::fetch(self, plans, threads)
     }
 
-    /// Looks for new data: frames in files that were not closed, and new files of the folder. Reads
-    /// a block of each file that grows, and the folder's list.
+    /// Checks for new data: frames in files that were not closed, and new files in the folder.
+    /// Reads a block of each growing file, and the folder's list.
     ///
     /// # Errors
-    /// Files that cannot be read any more, or do not belong together. Known frames stay.
+    /// Files that can no longer be read, or do not belong together. Known frames stay.
     pub fn refresh(&mut self) -> Result<Refreshed, StorageError> {
         let mut came = Refreshed::default();
         let refreshed = self.files.refresh(&mut came);
-        // Even after an error the new frames of the other files are taken.
+        // Even after an error, the new frames of the other files are taken.
         if came != Refreshed::default() {
             let index = FrameIndex::of(&mut self.files.files);
             if !index.continues(&self.index) {
@@ -500,7 +498,7 @@ impl Run {
         refreshed.map(|()| came)
     }
 
-    /// Whether the run is complete: its last file says that it ended, or none of its files is being
+    /// Whether the run is complete: its last file marks its end, or none of its files is being
     /// written.
     ///
     /// # Errors
@@ -509,8 +507,8 @@ impl Run {
         self.files.at_rest()
     }
 
-    /// How a column of the schema is stored: from the index, and a few bytes of columns where the
-    /// index does not say which shuffle and inner codec a codec used.
+    /// The storage of a column of the schema: from the index, and from a few bytes of columns if
+    /// the index does not give a codec's shuffle and inner codec.
     ///
     /// # Errors
     /// An index that cannot be read.
@@ -520,7 +518,7 @@ impl Run {
         Ok(stored)
     }
 
-    /// As [`Run::stored`], of a source's payload; none where its frames have no such column.
+    /// As [`Run::stored`], for a source's payload; none if its frames have no such column.
     ///
     /// # Errors
     /// As [`Run::stored`].
@@ -534,13 +532,13 @@ impl Run {
         Ok(stored)
     }
 
-    /// Where a trend's run is, or would be.
+    /// The path of a trend's run, whether it exists or not.
     pub fn trend_folder(&self, kind: TrendKind) -> PathBuf {
         self.trends.folder(kind)
     }
 
-    /// A trend's run, as far as it has come; `None` if there is none. While a run is being recorded
-    /// the newest rows are in none of its frames: [`Run::trend`] has them.
+    /// A trend's run, as known so far; `None` if there is none. While a run is being recorded, the
+    /// newest rows are in none of its frames: [`Run::trend`] has them.
     ///
     /// # Errors
     /// As [`Run::open`].
@@ -548,9 +546,9 @@ impl Run {
         self.trends.run(kind)
     }
 
-    /// The trend of a channel, or of a counter of the recorder (`catchment:NAME`), as far as it has
-    /// come; `None` if the run has none, or not of this channel. [`Select::Frames`] are frames of
-    /// the long files and of each tail, and of little use.
+    /// The trend of a channel, or of a counter of the recorder (`catchment:NAME`), so far; `None`
+    /// if the run has none, or not for this channel. [`Select::Frames`] refers to frames of the
+    /// long files and of each tail, and is of little use.
     ///
     /// # Errors
     /// A trend that cannot be read, or whose columns contradict each other.
@@ -601,7 +599,7 @@ impl Run {
         self.index.channels_ordered()
     }
 
-    /// The channel frames that can hold samples of that time.
+    /// The channel frames that can contain samples of that time.
     pub(crate) fn channel_frames_between(&self, time: &Range<u64>) -> Range<usize> {
         self.index.channels_between(time)
     }
@@ -625,7 +623,7 @@ fn infos(file: &RunFile) -> impl Iterator<Item = &FrameInfo> {
     file.reader.frames().iter().map(|frame| &frame.info)
 }
 
-/// What can be read back from closed files is on the disk.
+/// Data that can be read back from closed files are on the disk.
 pub(crate) fn what_is_read_is_durable(ledger: &mut Ledger) {
     for source in &mut ledger.sources {
         source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];

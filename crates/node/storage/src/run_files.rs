@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use crate::error::StorageError;
 use crate::open::{self, FileProblem, RunFile};
 
-/// What has come since a run was opened, or refreshed.
+/// New data since a run was opened or refreshed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refreshed {
     /// New frames, of any kind.
@@ -20,7 +20,7 @@ pub struct Refreshed {
     pub closed: usize,
 }
 
-/// A run's files and their problems, and a folder's new files as they come.
+/// A run's files and their problems, including a folder's new files.
 pub(crate) struct RunFiles {
     pub path: PathBuf,
     /// By rising index; at least one.
@@ -41,12 +41,12 @@ impl RunFiles {
         self.files.last().expect("a run has a file")
     }
 
-    /// Whether the last file says that the run ended in order.
+    /// Whether the last file marks an orderly end of the run.
     pub(crate) fn ended(&self) -> bool {
         self.last().reader.flags().is_some_and(|flags| flags.run_ended)
     }
 
-    /// Adds new frames and files to `came`, and counts those found before an error, too.
+    /// Adds new frames and files to `came`, including those found before an error.
     pub(crate) fn refresh(&mut self, came: &mut Refreshed) -> Result<(), StorageError> {
         let Self { path, files, problems, bytes_read } = self;
         let is_folder = path.is_dir();
@@ -94,7 +94,7 @@ impl RunFiles {
         if self.ended() {
             return Ok(true);
         }
-        // A recorder begins the next file before it lets go of the last: in this order none is
+        // A recorder begins the next file before it releases the last: in this order none is
         // missed.
         let files = &self.files;
         let last = files.len() - 1;
@@ -110,7 +110,7 @@ impl RunFiles {
         for entry in catchment_disk::list_folder(&self.path)? {
             let extension = entry.path.extension().and_then(OsStr::to_str);
             let is_next = extension == Some(open::EXTENSION) && !known(&entry.path);
-            // A file that is written without a recorder has its name only when it is closed.
+            // A file written without a recorder gets its name only when it is closed.
             let is_part = entry.name.ends_with(".catch.part");
             if !entry.is_folder && (is_next || is_part) && open::is_locked(&entry.path) {
                 return Ok(false);

@@ -1,7 +1,7 @@
-//! Frames that are no longer the run's: its stream was resumed from a point before them.
+//! Superseded frames: those of a stream that was resumed from a point before them.
 //!
-//! Every file says what was known of them when it was begun, and what all files say counts for the
-//! frames of all. This program does not tell such frames from others, and would give their rows
+//! Every file lists what was known of them when it was begun, and the lists of all files apply to
+//! all frames. This program does not separate such frames from others, and would return their rows
 //! twice: a run that has any is refused.
 
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ use crate::open::RunFile;
 /// Checks that no frame of the files is superseded.
 ///
 /// # Errors
-/// The first frame that is.
+/// The first superseded frame.
 pub(crate) fn refuse(files: &[RunFile]) -> Result<(), StorageError> {
     let records = files.iter().flat_map(|file| &file.reader.header_rest().superseded);
     let bounds = Bounds::of(records.copied());
@@ -32,7 +32,7 @@ pub(crate) fn refuse(files: &[RunFile]) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// What is superseded, for many frames: a header has room for a million records.
+/// The superseded ranges, prepared for many frames: a header has room for a million records.
 struct Bounds {
     /// For each stream, by falling epoch: frames of a lower epoch are superseded from that number
     /// on.

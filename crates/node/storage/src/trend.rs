@@ -1,14 +1,13 @@
 //! Trends of a run: mean, minimum, maximum, rms and count of every channel, per second and per
 //! minute.
 //!
-//! They are runs of their own, in `RUN/trends/second` and `RUN/trends/minute`, whose channels are
-//! named `CHANNEL.mean`, `.min`, `.max`, `.rms` and `.n`. A second without a sample has no row.
-//! Those of the recorder's counters are in `RUN/trends/counters/second` and
-//! `RUN/trends/counters/minute`.
+//! They are separate runs, in `RUN/trends/second` and `RUN/trends/minute`, whose channels are named
+//! `CHANNEL.mean`, `.min`, `.max`, `.rms` and `.n`. A second without a sample has no row. Those of
+//! the recorder's counters are in `RUN/trends/counters/second` and `RUN/trends/counters/minute`.
 //!
-//! While a run is recorded, and where its recorder was killed, the newest rows are in tails:
-//! folders `tail-N` in these, N being the rows of a whole frame (`trend_files.rs`). Reading puts
-//! them behind the others.
+//! While a run is recorded, and if its recorder was killed, the newest rows are in tails: folders
+//! `tail-N` in these, where N is the rows of a whole frame (`trend_files.rs`). Reading appends them
+//! to the others.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -24,7 +23,7 @@ use crate::open;
 use crate::run::Run;
 
 catchment_model::named! {
-    /// Which trend, by the name of its folder.
+    /// The kind of trend, by the name of its folder.
     TrendKind {
         /// A row for every second.
         Second = "second",
@@ -34,7 +33,7 @@ catchment_model::named! {
 }
 
 impl TrendKind {
-    /// The time that a row stands for.
+    /// The time that a row covers.
     pub fn period_ns(self) -> u64 {
         match self {
             Self::Second => 1_000_000_000,
@@ -42,7 +41,7 @@ impl TrendKind {
         }
     }
 
-    /// The time in one of its files: a day, or a month of thirty.
+    /// The time in one of its files: a day, or a month of thirty days.
     pub(crate) fn file_ns(self) -> u64 {
         match self {
             Self::Second => 86_400_000_000_000,
@@ -51,13 +50,13 @@ impl TrendKind {
     }
 }
 
-/// What ends each of the five names.
+/// The suffixes of the five names.
 pub const TREND_SUFFIXES: [&str; 5] = [".mean", ".min", ".max", ".rms", ".n"];
 
 /// A channel's trend: one item of each for every second, or minute, that has samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trend {
-    /// Where each one begins: nanoseconds in the channel's time scale.
+    /// The start of each: nanoseconds in the channel's time scale.
     pub start_ns: Vec<u64>,
     /// The mean of its samples.
     pub mean: Vec<f64>,
@@ -67,19 +66,19 @@ pub struct Trend {
     pub max: Vec<f64>,
     /// The square root of the mean of the samples' squares.
     pub rms: Vec<f64>,
-    /// How many samples went in.
+    /// The number of samples.
     pub n: Vec<u32>,
 }
 
-/// The trends of a run: where they are, and their runs as far as they have been opened.
+/// The trends of a run: their folder, and their runs as far as they have been opened.
 pub(crate) struct Trends {
     folder: PathBuf,
-    /// By folder: the run of the long frames and its tails, by ever shorter frames.
+    /// By folder: the run of the long frames and its tails, in order of decreasing frame length.
     opened: Mutex<HashMap<PathBuf, Vec<Arc<Run>>>>,
 }
 
 impl Trends {
-    /// Those of a run's folder, or of a file in it.
+    /// The trends in a run's folder, or beside a file in it.
     pub(crate) fn new(run: &Path) -> Self {
         let folder = if run.is_dir() { Some(run) } else { run.parent() };
         Self { folder: folder.unwrap_or(run).join("trends"), opened: Mutex::default() }
@@ -146,8 +145,8 @@ impl Trends {
         let mut before = std::mem::take(known);
         let mut folders = vec![folder.to_owned()];
         folders.extend(tails(folder)?);
-        // The tails with the shortest frames are looked at first: what leaves one of them meanwhile
-        // is met in a longer frame.
+        // The tails with the shortest frames are read first: rows that leave one of them meanwhile
+        // are found in a longer frame.
         while let Some(folder) = folders.pop() {
             let index = before.iter().position(|run| run.path() == folder);
             let run = index.map(|index| before.swap_remove(index));
@@ -190,7 +189,7 @@ fn rows_of(run: &Run, channel: &str, select: &Select) -> Result<Option<Trend>, S
 }
 
 impl Trend {
-    /// Appends the rows that are behind those that there are.
+    /// Appends the rows after those already present.
     fn append(&mut self, mut rows: Self) {
         let last = self.start_ns.last().copied();
         let first = rows.start_ns.partition_point(|&start| last.is_some_and(|last| start <= last));
@@ -203,12 +202,12 @@ impl Trend {
     }
 }
 
-/// The name of the folder of a tail whose whole frames have so many rows.
+/// The name of the folder of a tail whose whole frames have that many rows.
 pub(crate) fn tail_name(rows: u64) -> String {
     format!("{TAIL}{rows}")
 }
 
-/// The folders of a trend's tails, by ever shorter frames.
+/// The folders of a trend's tails, in order of decreasing frame length.
 pub(crate) fn tails(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
     let entries = match catchment_disk::list_folder(folder) {
         Ok(entries) => entries,
@@ -225,7 +224,7 @@ pub(crate) fn tails(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
     Ok(tails.into_iter().map(|(_, path)| path).collect())
 }
 
-/// A folder's run as it is now; `None` if it is not there, or has nothing in it yet.
+/// A folder's run in its present state; `None` if it does not exist, or is still empty.
 fn newest(known: Option<Arc<Run>>, folder: &Path) -> Result<Option<Arc<Run>>, StorageError> {
     let mut known = known;
     for _ in 0..TRIES {
@@ -255,7 +254,7 @@ fn look(known: Option<Arc<Run>>, folder: &Path) -> Result<Arc<Run>, StorageError
     Run::open(folder).map(Arc::new)
 }
 
-/// Numbers as f64; `None` for what is no plain number.
+/// Numbers as f64; `None` if they are not plain numbers.
 fn values(dtype: Dtype, segments: &[Segment]) -> Option<Vec<f64>> {
     let size = (dtype.bits()? / 8) as usize;
     let one = |b: &[u8]| -> Option<f64> {
@@ -278,7 +277,7 @@ fn values(dtype: Dtype, segments: &[Segment]) -> Option<Vec<f64>> {
 
 /// The folder of the counters' trends.
 const COUNTERS: &str = "counters";
-/// What the name of a tail's folder begins with.
+/// The prefix of the names of tails' folders.
 const TAIL: &str = "tail-";
 /// Retries of opening a folder whose files are being removed.
 const TRIES: usize = 16;

@@ -5,19 +5,18 @@
 //!          frames of 10 rows        of 180                    of 3,600: an hour
 //! ```
 //!
-//! Rows that were made offline wait in memory until their hour (day) is complete. While recording
-//! they must be readable at once and outlive a kill, and years must all the same be read in few
-//! pieces: there a run of short frames, a *tail*, holds the rows that are in no longer frame yet.
-//! When a longer frame is complete it is made of the tail's, and once it is durable the tail begins
-//! anew. So a row stands once or, for a moment, twice, and is never missing: a reader that looks
-//! at tails first, and takes of each only the rows behind those of the longer frames, gets every
-//! row once.
+//! Rows made offline wait in memory until their hour (day) is complete. While recording, rows must
+//! be readable at once and survive a kill, but years must be readable in few pieces: a run of short
+//! frames, a *tail*, therefore holds the rows that are not yet in a longer frame. When a longer
+//! frame is complete, it is made from the tail's frames, and once it is durable, the tail restarts.
+//! So a row is stored once or, for a moment, twice, and is never missing: a reader that reads tails
+//! first, and takes from each only the rows after those of the longer frames, gets every row once.
 //!
-//! Frames begin and end at multiples of their rows, with those rows that there are.
+//! Frames begin and end at multiples of their rows, and contain the rows that exist.
 //!
-//! Limits: a row of a series takes 36 bytes; frames are shortened so that they stay below 1 GiB.
-//! Where the disk refuses, [`ROWS_WAITING`] rows of each series wait for it, and the oldest are
-//! lost countedly; whoever calls may go on calling.
+//! Limits: a row of a series takes 36 bytes; frames are shortened to stay below 1 GiB. During disk
+//! errors, [`ROWS_WAITING`] rows of each series wait, and the oldest beyond these are lost and
+//! counted; callers may continue to call.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,11 +40,11 @@ use crate::write::{
 };
 use catchment_frame::Codings;
 
-/// Rows of each series that wait in memory where the disk refuses.
+/// Rows of each series that wait in memory during disk errors.
 pub const ROWS_WAITING: usize = 256;
 
-/// Rows of a frame: in the long files, and in each tail, ever fewer. Each is a multiple of the
-/// next.
+/// Rows of a frame: in the long files, and in each tail, in decreasing order. Each is a multiple of
+/// the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrendLengths {
     /// Of seconds.
@@ -55,37 +54,37 @@ pub struct TrendLengths {
 }
 
 impl TrendLengths {
-    /// For rows that are made offline: an hour and a day.
+    /// For rows made offline: an hour and a day.
     pub fn offline() -> Self {
         Self { second: vec![3_600], minute: vec![1_440] }
     }
 
-    /// For rows that are to be read at once.
+    /// For rows to be read at once.
     pub fn recording() -> Self {
         Self { second: vec![3_600, 180, 10], minute: vec![1_440, 60, 1] }
     }
 }
 
-/// Trends that are to be written.
+/// Trends to be written.
 #[derive(Clone, Debug)]
 pub struct NewTrends {
-    /// Folder that gets the folders `second` and `minute`.
+    /// The folder in which the folders `second` and `minute` are made.
     pub folder: PathBuf,
-    /// What the run's files' names begin with.
+    /// The prefix of the names of the run's files.
     pub name: String,
     /// The run's identity.
     pub run: RunId,
-    /// What people call the run.
+    /// The run's number for people.
     pub run_number: u64,
     /// The run's configuration, or none.
     pub config: String,
     /// Whether the run's data are emulated.
     pub emulated: bool,
-    /// What the rows are of: name, unit and time scale count.
+    /// The series of the rows: name, unit and time scale are used.
     pub series: Vec<ChannelInfo>,
     /// How columns of the long files are encoded.
     pub codings: Codings,
-    /// How long frames are. Where there are tails, all files are read while they grow.
+    /// The lengths of frames. If there are tails, all files are read while they grow.
     pub lengths: TrendLengths,
     /// Faults of files with tails, for tests.
     pub faults: Option<FaultControl>,
@@ -98,7 +97,7 @@ pub struct TrendFiles {
     minute: TrendRun,
 }
 
-/// What was written.
+/// The written trends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrendFilesReport {
     /// The run of seconds.
@@ -108,8 +107,8 @@ pub struct TrendFilesReport {
 }
 
 impl TrendFiles {
-    /// What these files take of the memory at most, where there are tails: rows that wait, columns
-    /// under way, tables of contents.
+    /// The most memory that these files take if there are tails: waiting rows, columns in progress,
+    /// tables of contents.
     pub fn memory_bytes(series: usize) -> usize {
         let frames = (series * 3_600 * ROW_BYTES).min(2 * TOGETHER_BYTES);
         let tables = (series * 54 * 5 * 80).min(2 * TOC_BYTES as usize);
@@ -119,7 +118,7 @@ impl TrendFiles {
     /// Begins the files.
     ///
     /// # Errors
-    /// Trends that are there already, or a disk that refuses.
+    /// Existing trends, or a disk error.
     pub fn create(trends: &NewTrends) -> Result<Self, StorageError> {
         Ok(Self {
             second: TrendRun::create(trends, TrendKind::Second, &trends.lengths.second)?,
@@ -127,16 +126,16 @@ impl TrendFiles {
         })
     }
 
-    /// Takes rows of a series, behind all that it had.
+    /// Takes rows of a series, after all its earlier ones.
     pub fn add(&mut self, series: usize, completed: &Completed) {
         self.second.add(series, &completed.seconds);
         self.minute.add(series, &completed.minutes);
     }
 
-    /// Writes what is complete: no series gets a row before that second any more.
+    /// Writes complete frames: no series gets a row before that second any more.
     ///
     /// # Errors
-    /// A disk that refuses. Rows wait then, and are tried again with later ones.
+    /// A disk error. Rows then wait, and are tried again with later ones.
     pub fn advance(&mut self, until_second: u64) -> Result<(), StorageError> {
         let second = self.second.advance(until_second);
         second.and(self.minute.advance(until_second / 60))
@@ -145,12 +144,12 @@ impl TrendFiles {
     /// Writes the rest and closes the files; no tails are left.
     ///
     /// # Errors
-    /// A disk that refuses. What was written so far stays readable, tails included.
+    /// A disk error. Everything written so far stays readable, including tails.
     pub fn finish(&mut self, run_ended: bool) -> Result<TrendFilesReport, StorageError> {
         self.finish_with(run_ended, false)
     }
 
-    /// The same; `data_lost` says that the run lacks samples.
+    /// The same; `data_lost` means that the run lacks samples.
     pub(crate) fn finish_with(
         &mut self,
         run_ended: bool,
@@ -162,7 +161,7 @@ impl TrendFiles {
         Ok(TrendFilesReport { second: second?, minute: minute? })
     }
 
-    /// Rows that are in no file and never will be, because the disk refused for too long.
+    /// Rows that are in no file and never will be, because disk errors lasted too long.
     pub fn rows_lost(&self) -> u64 {
         self.second.rows_lost + self.minute.rows_lost
     }
@@ -177,7 +176,7 @@ struct TrendRun {
     ids: Vec<[u32; 5]>,
     rate: SampleRate,
     waiting: Vec<Waiting>,
-    /// After a refusal: nothing is tried before rows up to here are complete.
+    /// After an error: nothing is tried before rows up to here are complete.
     retry_at: u64,
     rows_lost: u64,
 }
@@ -229,7 +228,7 @@ impl TrendRun {
             };
             let growing = (lengths.len() > 1)
                 .then(|| Growing { durable: index + 1 < lengths.len(), listed: index == 0 });
-            // Files that nobody reads before they are whole meet the disk's own alone.
+            // Only the disk's own faults apply to files that are not read before they are whole.
             let faults = growing.as_ref().and(trends.faults.clone());
             let options = WriteOptions {
                 // Tails are read and deleted soon.
@@ -280,7 +279,7 @@ impl TrendRun {
         let long = self.levels.pop().expect("the long files");
         for Level { folder, writer, .. } in tails {
             drop(writer);
-            // All that is in it is in the long files, so that it does no harm if it stays.
+            // Everything in it is in the long files, so leaving it does no harm.
             let _deleted = std::fs::remove_dir_all(folder);
         }
         long.writer.finish(ending)
@@ -300,8 +299,8 @@ impl TrendRun {
         }
     }
 
-    /// Where a frame that begins with a row is to end, if it is complete. Tails' frames are written
-    /// as late as may be, so that they are few, and do not pass the border of a longer one.
+    /// Where a frame that begins with a row must end, if it is complete. Tails' frames are written
+    /// as late as possible, so that they are few, and do not cross the border of a longer one.
     fn frame_end(&self, first: u64, until: u64) -> Option<u64> {
         let (shortest, tails) = self.levels.split_last().expect("the long files");
         let rows = tails.last().map_or(shortest.rows, |longer| longer.rows);
@@ -310,7 +309,7 @@ impl TrendRun {
         if until >= border { Some(border) } else { due.then_some(until) }
     }
 
-    /// Writes a frame of the rows that wait, those before `end`.
+    /// Writes a frame of the waiting rows before `end`.
     fn write_waiting(&mut self, begin: u64, end: u64) -> Result<(), StorageError> {
         let later: Vec<Waiting> = self.waiting.iter_mut().map(|one| one.split_off(end)).collect();
         let filled = self.waiting.iter().zip(&self.ids).filter(|(one, _)| one.rows() > 0);
@@ -341,8 +340,8 @@ impl TrendRun {
         written
     }
 
-    /// Makes frames of a level of those of the tail below it, as far as `done`, and begins that
-    /// tail anew.
+    /// Makes frames of a level from those of the tail below it, as far as `done`, and restarts that
+    /// tail.
     fn lengthen(&mut self, upper: usize, done: u64) -> Result<(), StorageError> {
         if self.levels[upper].end >= done {
             return Ok(());
@@ -363,7 +362,7 @@ impl TrendRun {
         let mut damage = None;
         for frames in frames.into_values() {
             match self.join_frames(upper, &tail, frames.clone()) {
-                // Rows that cannot be read will not become readable.
+                // Unreadable rows will not become readable.
                 Err(error) if error.is_damage() => {
                     let rows = |frame: &crate::Frame| frame.summary.info.rows / 5;
                     self.rows_lost += tail.channel_frames()[frames].iter().map(rows).sum::<u64>();
@@ -379,7 +378,7 @@ impl TrendRun {
         damage.map_or(Ok(()), Err)
     }
 
-    /// Writes one frame of what frames of a tail hold.
+    /// Writes one frame from the frames of a tail.
     fn join_frames(
         &mut self,
         upper: usize,
@@ -388,7 +387,7 @@ impl TrendRun {
     ) -> Result<(), StorageError> {
         let level = &mut self.levels[upper];
         let end_ns = join_frames(&mut level.writer, tail, frames)?;
-        // Should a later frame fail, this one is not made again.
+        // If a later frame fails, this one is not made again.
         level.end = self.rate.first_sample_at(end_ns);
         Ok(())
     }
@@ -397,7 +396,7 @@ impl TrendRun {
         self.waiting.iter().map(Waiting::rows).sum()
     }
 
-    /// Lets go of the oldest rows where too many wait.
+    /// Drops the oldest rows if too many wait.
     fn drop_oldest(&mut self, rows: u64) {
         let most = (self.waiting.len() * ROWS_WAITING) as u64;
         while self.rows_waiting() > most {
@@ -412,13 +411,13 @@ impl TrendRun {
 }
 
 impl Level {
-    /// Begins the run's only file, without what was in the ones before.
+    /// Begins the run's only file, without the rows of earlier ones.
     fn begin_anew(&mut self) -> Result<(), StorageError> {
         self.writer.begin_anew()?;
         let current = self.writer.current_path().map(Path::to_owned);
         for path in open::paths(&self.folder)? {
             if Some(&path) != current.as_ref() {
-                // If it stays, its rows are met twice, and the longer frame's are taken.
+                // If it stays, its rows are found twice, and the longer frame's are taken.
                 let _deleted = std::fs::remove_file(path);
             }
         }
@@ -426,7 +425,7 @@ impl Level {
     }
 }
 
-/// Writes one frame of what frames of a tail hold. Returns where it ends, in nanoseconds.
+/// Writes one frame from the frames of a tail. Returns its end, in nanoseconds.
 pub(crate) fn join_frames(
     writer: &mut RunWriter,
     tail: &Run,
@@ -466,26 +465,26 @@ pub(crate) fn join_frames(
     Ok(end_ns)
 }
 
-/// Columns of a tail, read some at a time: a frame of a tail has thousands of columns of some
-/// hundred bytes that stand next to each other, and all columns together would take much memory.
+/// Columns of a tail, read some at a time: a frame of a tail has thousands of adjacent columns of
+/// some hundred bytes, and all columns together would take much memory.
 struct Batch<'a> {
     tail: &'a Run,
     select: &'a Select,
     /// How many are read at a time.
     columns: usize,
-    /// Those that were read last: the first one's index, and their samples.
+    /// The most recently read ones: the first one's index, and their samples.
     first: usize,
     read: Vec<Vec<Segment>>,
 }
 
 impl<'a> Batch<'a> {
-    /// None yet, of columns that have at most so many rows.
+    /// None yet, for columns with at most that many rows.
     fn new(tail: &'a Run, select: &'a Select, rows: u64) -> Self {
         let columns = (BATCH_BYTES / (8 * rows.max(1))).max(1) as usize;
         Self { tail, select, columns, first: 0, read: Vec::new() }
     }
 
-    /// Gives all rows of the column of that index in [`Run::channels`].
+    /// Returns all rows of the column with that index in [`Run::channels`].
     fn read(&mut self, index: usize, out: &mut [u8]) -> Result<(), StorageError> {
         if !(self.first..self.first + self.read.len()).contains(&index) {
             let all = self.tail.channels().len();
@@ -506,14 +505,14 @@ impl<'a> Batch<'a> {
         if rest.is_empty() { Ok(()) } else { Err(self.contradiction(index)) }
     }
 
-    /// A column that does not have the rows of its series' first one.
+    /// A column whose rows differ from those of its series' first one.
     fn contradiction(&self, index: usize) -> StorageError {
         let what = self.tail.channels()[index].name.clone();
         StorageError::Trend { path: self.tail.path().to_owned(), what }
     }
 }
 
-/// Lengths with which the frames of so many series are not too large.
+/// Lengths with which the frames of that many series are not too large.
 fn shortened(lengths: &[u64], series: usize) -> Vec<u64> {
     let mut lengths = lengths.to_vec();
     let most = (FRAME_BYTES / (series.max(1) * ROW_BYTES)) as u64;
@@ -525,16 +524,16 @@ fn shortened(lengths: &[u64], series: usize) -> Vec<u64> {
     lengths
 }
 
-/// Rows of a series that are in no frame yet.
+/// Rows of a series that are not yet in a frame.
 fn waiting() -> Waiting {
     Waiting::new(Statistic::ALL.map(|one| (one.dtype().bits().unwrap_or(0) / 8) as usize))
 }
 
 /// Bytes of a row: four numbers of 8, one of 4.
 const ROW_BYTES: usize = 36;
-/// A frame that is longer is shortened.
+/// Longer frames are shortened.
 const FRAME_BYTES: usize = 1 << 30;
-/// What is read of a tail at a time.
+/// Bytes read from a tail at a time.
 const BATCH_BYTES: u64 = 512 << 10;
-/// A long file's table of contents when the next file is begun.
+/// Size of a long file's table of contents at which the next file is begun.
 const TOC_BYTES: u64 = 16 << 20;

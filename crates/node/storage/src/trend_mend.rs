@@ -1,9 +1,9 @@
-//! What a killed recorder left of trends: its open files are closed, and what is in tails goes into
-//! a file of its own behind them. Reading needs none of it; it makes runs of trends that stand
-//! alone.
+//! Repairs the trends of a killed recorder: open files are closed, and rows in tails go into a file
+//! of their own after the existing ones. Reading does not require this; it makes trends
+//! self-contained runs.
 //!
-//! A tail is deleted when its rows are in a file that is closed and durable. A mend that is cut
-//! short can be begun again.
+//! A tail is deleted when its rows are in a file that is closed and durable. An interrupted repair
+//! can be started again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,24 +19,23 @@ use crate::trend::{TrendKind, tails};
 use crate::trend_files::{TrendLengths, join_frames};
 use crate::write::{Ending, NewRun, RunWriter, WriteOptions};
 
-/// What was done with one trend.
+/// The result for one trend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TrendMend {
     /// Its folder.
     pub folder: PathBuf,
     /// Files that were closed, or cannot be.
     pub closed: Vec<FileRepair>,
-    /// Rows of all series that were in tails and are in a file now.
+    /// Rows of all series that were moved from tails into a file.
     pub rows: u64,
-    /// What of the tails cannot be read.
+    /// Unreadable parts of the tails.
     pub unreadable: Vec<String>,
 }
 
-/// Mends the trends of a run's folder: those that are not in order. The run must not be recorded
-/// meanwhile.
+/// Repairs those trends of a run's folder that need it. The run must not be recorded meanwhile.
 ///
 /// # Errors
-/// A system that refuses to read, write or sync.
+/// The system refuses to read, write or sync.
 pub fn mend_trends(run: &Path) -> Result<Vec<TrendMend>, StorageError> {
     let mut mends = Vec::new();
     let trends = run.join("trends");
@@ -96,7 +95,7 @@ fn mend(folder: &Path, kind: TrendKind) -> Result<TrendMend, StorageError> {
     Ok(mend)
 }
 
-/// What is written behind the files that there are.
+/// The data written after the existing files.
 struct Behind {
     folder: PathBuf,
     /// Rows of a whole frame, in nanoseconds.
@@ -109,7 +108,7 @@ struct Behind {
 
 impl Behind {
     fn open(folder: &Path, kind: TrendKind) -> Result<Self, StorageError> {
-        // A file that was never begun, or cannot be read, has its number all the same.
+        // A file that was never begun, or cannot be read, still has its number.
         let named = open::paths(folder)?.iter().filter_map(|path| named_index(path)).max();
         let (last, end_ns) = match Run::open(folder) {
             Ok(run) => {
@@ -131,7 +130,7 @@ impl Behind {
         Ok(Self { folder, frame_ns, next_index, end_ns, writer: None })
     }
 
-    /// Writes the frames of a tail that are behind what there is.
+    /// Writes the frames of a tail that are after the existing ones.
     fn take(&mut self, tail: &Run, mend: &mut TrendMend) -> Result<(), StorageError> {
         let mut together = BTreeMap::new();
         for (index, frame) in tail.channel_frames().iter().enumerate() {
@@ -180,13 +179,13 @@ impl Behind {
     }
 }
 
-/// Whether a folder could not be opened because no file's header in it can be read: `repair` says
-/// it of each.
+/// Whether a folder could not be opened because all its files have unreadable headers: `repair`
+/// reports each.
 fn is_unreadable(error: &StorageError) -> bool {
     matches!(error, StorageError::Frame { .. }) && error.is_damage()
 }
 
-/// The number that a file's name ends with.
+/// The number at the end of a file's name.
 fn named_index(path: &Path) -> Option<u32> {
     path.file_stem()?.to_str()?.rsplit_once('-')?.1.parse().ok()
 }

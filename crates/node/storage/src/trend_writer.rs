@@ -1,7 +1,7 @@
-//! Trends written: from what passes while a run is written, or from a run that there is.
+//! Writing trends: from samples while a run is written, or from an existing run.
 //!
-//! Every channel's seconds are summed up on the threads that have its samples in their cache. When
-//! a frame is done, the seconds that it completes become rows, and go into the trend's files
+//! Every channel's seconds are summed on the threads that have its samples in their cache. When a
+//! frame is done, the seconds that it completes become rows, and go into the trend's files
 //! (`trend_files.rs`).
 
 use std::collections::HashMap;
@@ -22,25 +22,25 @@ use crate::trend::TrendKind;
 use crate::trend_files::{NewTrends, TrendFiles, TrendFilesReport, TrendLengths};
 use crate::write::{NewRun, WriteReport, unwritable};
 
-/// How trends are written.
+/// How to write trends.
 #[derive(Clone, Debug, Default)]
 pub struct TrendOptions {
     /// How their columns are encoded.
     pub codings: Codings,
 }
 
-/// What was written of trends.
+/// The written trends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrendReport {
     /// The run of seconds.
     pub second: WriteReport,
     /// The run of minutes.
     pub minute: WriteReport,
-    /// Channels that have no trend: of several numbers a sample.
+    /// Channels without a trend: those with several numbers per sample.
     pub without: Vec<String>,
-    /// Samples that came after their second had been written, and are in no row.
+    /// Samples that arrived after their second had been written, and are in no row.
     pub late_samples: u64,
-    /// What of the run is damaged and in no row, a line for each place.
+    /// Damaged parts of the run that are in no row, one line per place.
     pub left_out: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl TrendWriter {
     /// Begins the trends of a run that is, or will be, in `folder`.
     ///
     /// # Errors
-    /// Trends that are there already, or a disk that refuses.
+    /// Existing trends, or a disk error.
     pub fn create(
         folder: &Path,
         run: &NewRun,
@@ -66,7 +66,7 @@ impl TrendWriter {
         Self::create_in(folder.join("trends"), run, options)
     }
 
-    /// Begins trends in a folder of theirs.
+    /// Begins trends in their own folder.
     fn create_in(
         folder: PathBuf,
         run: &NewRun,
@@ -99,12 +99,12 @@ impl TrendWriter {
         Ok(Self { channels, series, files, without })
     }
 
-    /// What the samples of a channel's column are watched with; none if it has no trend.
+    /// The observer for the samples of a channel's column; none if it has no trend.
     pub(crate) fn channel(&self, column: u32) -> Option<Arc<TrendChannel>> {
         self.channels.get(&column).map(|(_, channel)| Arc::clone(channel))
     }
 
-    /// Takes what was seen of a column's samples.
+    /// Takes the sums observed in a column's samples.
     pub(crate) fn add(&mut self, column: u32, seconds: &Seconds) {
         let Some((index, _)) = self.channels.get(&column) else { return };
         for (second, accumulator) in seconds {
@@ -112,10 +112,10 @@ impl TrendWriter {
         }
     }
 
-    /// Writes what is complete: no samples before that time will come any more.
+    /// Writes complete seconds: no samples before that time will arrive any more.
     ///
     /// # Errors
-    /// A disk that refuses.
+    /// A disk error.
     pub fn advance(&mut self, until_ns: u64) -> Result<(), StorageError> {
         let until = until_ns / TrendKind::Second.period_ns();
         for (index, series) in self.series.iter_mut().enumerate() {
@@ -124,10 +124,10 @@ impl TrendWriter {
         self.files.advance(until)
     }
 
-    /// Writes the rest and closes both runs; `data_lost` says that samples are missing.
+    /// Writes the rest and closes both runs; `data_lost` means that samples are missing.
     ///
     /// # Errors
-    /// A disk that refuses.
+    /// A disk error.
     pub fn finish(mut self, run_ended: bool, data_lost: bool) -> Result<TrendReport, StorageError> {
         let mut late_samples = 0;
         for (index, series) in self.series.iter_mut().enumerate() {
@@ -140,13 +140,13 @@ impl TrendWriter {
     }
 }
 
-/// Makes the trends of a run that is there, beside it. `progress` hears of every frame, how many
-/// are done, and how many there are, and says whether to go on. Where a column is damaged its
-/// samples are in no row: the report names it, and the trends say that data were lost. Whatever
-/// fails, no half of a trend stays.
+/// Makes the trends of an existing run, in its folder. `progress` is called for every frame, with
+/// the number done and the total, and returns whether to continue. Damaged columns are left out of
+/// the rows: the report names them, and the trends are marked as having lost data. If anything
+/// fails, no partial trend remains.
 ///
 /// # Errors
-/// Trends that are there already, a disk that refuses, or that `progress` stopped it.
+/// Existing trends, a disk error, or a stop by `progress`.
 pub fn make_trends(
     run: &Run,
     options: &TrendOptions,
@@ -154,19 +154,18 @@ pub fn make_trends(
 ) -> Result<TrendReport, StorageError> {
     let trends = create_for(trends_folder(run), run, options)?;
     make(trends, run, Damage::LeftOut, progress).inspect_err(|_| {
-        // Those that were just made, and are not whole. If they stay, `replace_trends` is asked
-        // for.
+        // The trends just made, which are incomplete. If they stay, `replace_trends` is needed.
         KINDS.iter().for_each(|kind| drop(remove(&run.trend_folder(*kind))));
     })
 }
 
-/// Makes the trends of a run's channels anew, whether there are any or not. They are made aside,
-/// and take the place of those that are there when they are durable: whatever fails, the old ones
+/// Makes the trends of a run's channels again, whether there are any or not. They are made
+/// separately, and replace the existing ones once they are durable: if anything fails, the old ones
 /// stay. Those of the recorder's counters are not touched. The run must not be recorded meanwhile.
 ///
 /// # Errors
-/// A column that is damaged: the trends that are there may have rows of its samples, and are worth
-/// more than new ones without. A disk that refuses, or that `progress` stopped it.
+/// A damaged column: the existing trends may have rows from its samples, and are worth more than
+/// new ones without. A disk error, or a stop by `progress`.
 pub fn replace_trends(
     run: &Run,
     options: &TrendOptions,
@@ -174,7 +173,7 @@ pub fn replace_trends(
 ) -> Result<TrendReport, StorageError> {
     let folder = trends_folder(run);
     let [new, old] = ["new", "old"].map(|name| folder.join(name));
-    // Whoever was cut short while exchanging them may have left a trend in `old` only.
+    // An interrupted exchange may have left a trend only in `old`.
     for kind in KINDS {
         let (there, aside) = (run.trend_folder(kind), old.join(kind.name()));
         if !there.exists() && aside.exists() {
@@ -188,7 +187,7 @@ pub fn replace_trends(
     let report = match made {
         Ok(report) => report,
         Err(error) => {
-            // The error counts. What stays of it is no trend, and goes the next time.
+            // The first error counts. The rest of it is not a trend, and is removed the next time.
             let _removed = remove(&new);
             return Err(error);
         }
@@ -213,13 +212,13 @@ pub fn replace_trends(
     Ok(report)
 }
 
-/// Where the trends of a run are, or would be.
+/// The path of a run's trends, whether they exist or not.
 fn trends_folder(run: &Run) -> PathBuf {
     let second = run.trend_folder(TrendKind::Second);
     second.parent().map_or_else(|| run.path().join("trends"), Path::to_owned)
 }
 
-/// Begins trends of a run that is there.
+/// Begins trends of an existing run.
 fn create_for(
     trends: PathBuf,
     run: &Run,
@@ -244,7 +243,7 @@ fn create_for(
     TrendWriter::create_in(trends, &new, options)
 }
 
-/// What becomes of columns that are damaged.
+/// The treatment of damaged columns.
 #[derive(Clone, Copy)]
 enum Damage {
     LeftOut,
@@ -270,7 +269,7 @@ fn make(
             match channel.read_alone(&select) {
                 Err(error) if error.is_damage() => Ok(Some(Err(error))),
                 Err(error) => Err(error),
-                // Samples, spans and numbers were checked when they were read, and fit together.
+                // Samples, spans and numbers were checked when they were read, and are consistent.
                 Ok(segments) => Ok(Some(Ok((column, seconds(trend, &segments))))),
             }
         })?;
@@ -298,7 +297,7 @@ fn not_replaced(damaged: &StorageError) -> StorageError {
     unwritable("the new trends", &problem)
 }
 
-/// What segments say of the seconds that they touch.
+/// The sums of segments for the seconds that they touch.
 fn seconds(trend: &TrendChannel, segments: &[Segment]) -> Seconds {
     let partials = segments
         .iter()

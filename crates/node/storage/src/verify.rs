@@ -1,4 +1,4 @@
-//! Every checksum of a run, and what is broken.
+//! Checks every checksum of a run, and reports what is broken.
 
 use std::path::PathBuf;
 
@@ -15,33 +15,33 @@ use crate::whole::{Extent, Whole};
 /// Something broken, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The file; the run's folder where a whole file is concerned.
+    /// The file; the run's folder if a whole file is concerned.
     pub file: PathBuf,
     /// The frame's index in that file, from 0.
     pub frame: Option<usize>,
-    /// What the column means, by the specification's name.
+    /// The meaning of the column, by the specification's name.
     pub column: Option<String>,
-    /// The source that the column belongs to.
+    /// The column's source.
     pub source: Option<String>,
-    /// The channel that the column is.
+    /// The column's channel.
     pub channel: Option<String>,
-    /// What is wrong.
+    /// The error.
     pub problem: String,
 }
 
-/// How far a verification has come.
+/// The progress of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of frames that are checked.
+    /// Bytes of the frames checked so far.
     pub done_bytes: u64,
     /// Bytes of all frames.
     pub total_bytes: u64,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// Files that were read.
+    /// The number of files read.
     pub files: u64,
     /// Frames in them, without the TOCs.
     pub frames: u64,
@@ -49,23 +49,22 @@ pub struct VerifyReport {
     pub columns: u64,
     /// Bytes of these frames.
     pub bytes: u64,
-    /// Files without a TOC: being recorded, or left by a recorder that was killed. That alone is no
-    /// damage; a file that was closed and is not any more is among the problems too.
+    /// Files without a TOC: being recorded, or left by a killed recorder. That alone is not damage;
+    /// a file that was closed and no longer is, is also among the problems.
     pub unclosed: Vec<PathBuf>,
-    /// What is known of whether all files are there; those that are missing are among the problems.
+    /// Whether all files are there, as far as known; missing ones are among the problems.
     pub extent: Extent,
-    /// Frames that are missing, by the numbers of those that are there. A recorder whose disk
-    /// failed leaves such gaps, and counts in the ledger what was to be in them.
+    /// Frames that are missing, by the numbers of the existing ones. A recorder whose disk failed
+    /// leaves such gaps, and counts their intended contents in the ledger.
     pub frames_missing: u64,
-    /// What is broken: the first 10,000 of it.
+    /// The problems: the first 10,000.
     pub problems: Vec<Problem>,
-    /// How much is broken.
+    /// The number of problems.
     pub problem_count: u64,
 }
 
 impl VerifyReport {
-    /// Whether everything that is there is as it was written, and no file or frame that must be
-    /// there is missing.
+    /// Whether everything in the files is undamaged, and no required file or frame is missing.
     pub fn is_intact(&self) -> bool {
         self.problem_count == 0 && self.frames_missing == 0
     }
@@ -78,7 +77,7 @@ impl VerifyReport {
     }
 }
 
-/// Reads the whole run and checks every checksum, and that columns fit each other. `progress` is
+/// Reads the whole run and checks every checksum, and that columns match each other. `progress` is
 /// called after every frame.
 pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     let mut report = VerifyReport::default();
@@ -114,7 +113,8 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     report
 }
 
-/// Frames that are not read because the run has another one of the same number, and differ from it.
+/// Frames that are not read because the run has another one with the same number, and differ from
+/// it.
 fn differing(run: &Run) -> impl Iterator<Item = Problem> {
     let files = run.run_files();
     run.copies().differing.iter().map(|&((file, frame), (read_file, read_frame))| {
@@ -128,7 +128,7 @@ fn differing(run: &Run) -> impl Iterator<Item = Problem> {
     })
 }
 
-/// Where a damaged frame has a whole copy.
+/// The whole copy of a damaged frame.
 fn whole_copy(run: &Run, location: Location) -> Option<String> {
     let files = run.run_files();
     let is_whole = |&(file, frame): &Location| verify_frame(&files[file].reader, frame).is_empty();
@@ -136,7 +136,7 @@ fn whole_copy(run: &Run, location: Location) -> Option<String> {
     Some(format!("; frame {frame} of {} is a whole copy", files[file].path.display()))
 }
 
-/// A frame's error with the names of what it concerns.
+/// A frame's error with the names of file, column and source.
 pub(crate) fn problem_in(file: &RunFile, frame: Option<usize>, error: FrameError) -> Problem {
     let path = file.path.clone();
     let FrameError::Column { frame: FrameRef::Index(frame), column, problem } = error else {
@@ -160,7 +160,7 @@ pub(crate) fn of_folder(run: &Run, problem: String) -> Problem {
     }
 }
 
-/// File header, TOC, and what a walk came across.
+/// File header, TOC, and the findings of a walk.
 fn verify_index(file: &RunFile, report: &mut VerifyReport) {
     if let Some(error) = file.reader.header_problem() {
         let problem = format!("{error} (read from the TOC's copy)");
@@ -177,28 +177,29 @@ fn verify_index(file: &RunFile, report: &mut VerifyReport) {
     }
 }
 
-/// Where a file without a TOC has neither a frame nor zeros, though it should have. Its end is
-/// where a frame was under way: its header would have come last, so that none there is no damage.
+/// Where a file without a TOC has neither a frame nor zeros, although it should. Its end is where a
+/// frame was being written: its header would have been written last, so a missing one there is not
+/// damage.
 pub(crate) fn holes(file: &RunFile) -> impl Iterator<Item = &Skipped> {
     let last = file.reader.frames().last();
     file.reader
         .skipped()
         .iter()
         .filter(|skipped| skipped.reason.is_damage())
-        // While a file is written, headers may be complete in another order than their frames
-        // stand.
+        // While a file is written, headers may be completed in an order other than that of their
+        // frames.
         .filter(|skipped| !(file.locked && has_no_header(skipped)))
         .filter(move |skipped| !is_under_way(skipped, last))
 }
 
-/// Bytes of the frame that was under way at a file's end.
+/// Bytes of the frame being written at a file's end.
 pub(crate) fn under_way_bytes(file: &RunFile) -> u64 {
     let last = file.reader.frames().last();
     let under_way = file.reader.skipped().iter().filter(|skipped| is_under_way(skipped, last));
     under_way.fold(0, |sum, skipped| sum.saturating_add(skipped.bytes))
 }
 
-/// Whether a hole behind the last whole frame is where one was under way.
+/// Whether a hole after the last whole frame is where one was being written.
 pub(crate) fn is_under_way(skipped: &Skipped, last: Option<&FrameSummary>) -> bool {
     let end = last.map_or(0, |last| last.offset.saturating_add(last.frame_bytes));
     skipped.offset >= end && has_no_header(skipped)

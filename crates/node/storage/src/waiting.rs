@@ -1,13 +1,13 @@
-//! Samples on their way from frames into other frames: rows of one or several columns, and how they
-//! are numbered.
+//! Samples being moved from frames into other frames: rows of one or several columns, with their
+//! numbering.
 
 use catchment_frame::Span;
 
-/// Rows that are in no frame yet.
+/// Rows that are not yet in a frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     first: u64,
-    /// The number behind the last one.
+    /// The number after the last one.
     end: u64,
     rows: u64,
     spans: Vec<Span>,
@@ -16,7 +16,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// None yet, of columns whose rows have so many bytes.
+    /// None yet, for columns with rows of that many bytes.
     pub(crate) fn new(row_bytes: impl Into<Vec<usize>>) -> Self {
         let row_bytes = row_bytes.into();
         let columns = row_bytes.iter().map(|_| Vec::new()).collect();
@@ -44,7 +44,7 @@ impl Waiting {
         &mut self.columns
     }
 
-    /// So many rows more, numbered from `number`, which is behind those that there are.
+    /// Adds that many rows, numbered from `number`, which is after the existing ones.
     pub(crate) fn number(&mut self, number: u64, rows: u64) {
         if rows == 0 {
             return;
@@ -83,7 +83,7 @@ impl Waiting {
         if self.rows == 0 || self.end <= end {
             return later;
         }
-        // The pieces without a gap: where they begin, and the row.
+        // The pieces without a gap: their start, and the row.
         let mut starts = vec![Span { row: 0, sample: self.first }];
         starts.append(&mut self.spans);
         let index = starts.partition_point(|span| span.sample < end);

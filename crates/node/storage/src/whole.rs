@@ -1,7 +1,7 @@
 //! Whether a run has all its files, and whether those that were closed still are.
 //!
-//! The files say it of those before the last one, by their indices, and the last one if its TOC
-//! says that the run ended there. What else there must be is in the run's list of files
+//! The indices of the files show whether those before the last one are there, and the last one's
+//! TOC whether the run ended there. The run's list of files gives the rest
 //! (`docs/spec/frame-file.md`, section 12); runs of older versions have none.
 
 use std::io;
@@ -20,18 +20,18 @@ use crate::open::RunFile;
 use crate::run::Run;
 use crate::verify::{Problem, in_file, of_folder};
 
-/// What is known of whether a run has all its files.
+/// The known completeness of a run's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// It has ended, and it is known how many files there must be.
+    /// It has ended, and the number of its files is known.
     Ended,
     /// It is being written.
     Growing,
-    /// Its writer was killed: the files that it had begun are known. What was to come after them
-    /// never was on the disk.
+    /// Its writer was killed: the files that it had begun are known. Later ones were never on the
+    /// disk.
     Interrupted,
-    /// Nothing says whether there were files behind the last one.
+    /// It is unknown whether there were files after the last one.
     #[default]
     Unknown,
     /// One file was opened, not a run.
@@ -47,7 +47,7 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Holds a run's files against its list.
+    /// Compares a run's files with its list.
     pub(crate) fn of(run: &Run) -> Self {
         let mut whole = Self::default();
         let is_part = run.path().is_file();
@@ -55,7 +55,7 @@ impl Whole {
             if is_part { run.path().parent().unwrap_or(Path::new("")) } else { run.path() };
         let list = match list_of(folder, run.header().run) {
             Ok(list) => list,
-            // What stands beside a file that is looked at alone is not asked about.
+            // For a single file, its neighbours are not considered.
             Err(_) if is_part => None,
             Err(problem) => {
                 whole.problems.push(of_folder(run, problem));
@@ -80,7 +80,7 @@ impl Whole {
             _ if flags.is_some_and(|flags| flags.run_ended) => Extent::Ended,
             Some(list) if list.ended.is_some() => Extent::Ended,
             Some(_) => Extent::Interrupted,
-            // A file without a TOC was the one that was being written.
+            // A file without a TOC was the one being written.
             None if flags.is_none_or(|flags| flags.repaired) => Extent::Interrupted,
             None => Extent::Unknown,
         };
@@ -88,7 +88,7 @@ impl Whole {
     }
 }
 
-/// Files that the list names behind the last one that is there.
+/// Files that the list names after the last existing one.
 fn missing_at_end(run: &Run, list: &FileList) -> Vec<Problem> {
     let there = run.run_files().last().map_or(0, |file| file.header().file_index.saturating_add(1));
     let missing = there..list.files_expected();
@@ -108,7 +108,7 @@ fn missing_at_end(run: &Run, list: &FileList) -> Vec<Problem> {
     problems
 }
 
-/// A file that is not the one that was written with its index.
+/// A file that is not the one written with its index.
 fn foreign(file: &RunFile, list: &FileList) -> Option<String> {
     let header = file.header();
     let listed = list.files.get(&header.file_index)?.file_id?;
@@ -118,7 +118,7 @@ fn foreign(file: &RunFile, list: &FileList) -> Option<String> {
     })
 }
 
-/// Why a file that was closed is not closed any more.
+/// Why a file that was closed no longer is.
 fn lost_closing(file: &RunFile, list: Option<&FileList>) -> Option<String> {
     if file.reader.closed() || file.locked {
         return None;
@@ -133,14 +133,14 @@ fn lost_closing(file: &RunFile, list: Option<&FileList>) -> Option<String> {
                 found.map_or("its TOC and trailer are missing".to_owned(), |why| why.to_string());
             Some(format!("it was closed with {closed} bytes and has {now} now: {why}"))
         }
-        // A writer that was killed leaves what it had allocated, and zeros there.
+        // A killed writer leaves its allocated blocks, and zeros there.
         (None, None | Some(Reopened::Longer { zeros: true, .. })) => None,
         (None, Some(why)) => Some(format!("it was closed, but {why}")),
     }
 }
 
-/// That `repair` closed what was left of a file that had been closed with more. A TOC that is made
-/// again differs from the one before by less than a block.
+/// Whether `repair` closed the remainder of a file that had been closed with more. A rebuilt TOC
+/// differs from the previous one by less than a block.
 fn lost_its_end(file: &RunFile, list: &FileList) -> Option<String> {
     let repaired = file.reader.flags().is_some_and(|flags| flags.repaired);
     let listed = list.files.get(&file.header().file_index).filter(|_| repaired)?;
@@ -188,8 +188,8 @@ fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     Ok(Some(text))
 }
 
-/// Writes the list of a run that is written without a recorder: its files are named when it ends,
-/// since they have their names only then.
+/// Writes the list of a run that is written without a recorder: its files are listed when it ends,
+/// since they get their names only then.
 #[derive(Debug)]
 pub(crate) struct ListWriter {
     path: PathBuf,
@@ -199,7 +199,7 @@ pub(crate) struct ListWriter {
 }
 
 impl ListWriter {
-    /// In a folder that has no files of a run, in place of a list that was left there.
+    /// In a folder without files of a run, replacing a list that was left there.
     pub(crate) fn begin(folder: &Path, run: RunId) -> Result<Self, StorageError> {
         let path = folder.join(FILE_LIST_NAME);
         match std::fs::remove_file(&path) {
@@ -230,18 +230,18 @@ impl ListWriter {
 impl Drop for ListWriter {
     fn drop(&mut self) {
         if !self.ended && self.lines.is_empty() {
-            // No file was written. If it cannot be deleted, the next run here does it.
+            // No file was written. If it cannot be deleted, the next run here will do so.
             let _deleted = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The files by any list in the run's folder; none if no list can be read.
+/// The files according to any list in the run's folder; none if no list can be read.
 pub(crate) fn any_list(folder: &Path) -> Option<FileList> {
     FileList::decode(&read_list(folder).ok()??).ok()
 }
 
-/// Says in the run's list, if it has one, that a file is closed.
+/// Records in the run's list, if it has one, that a file is closed.
 pub(crate) fn list_closed(
     path: &Path,
     run: RunId,

@@ -1,10 +1,10 @@
-//! Writing a run's files without a recorder: for what is generated, reduced, re-framed, converted,
+//! Writing a run's files without a recorder: for generated, reduced, re-framed and converted runs,
 //! and for trends.
 //!
-//! What is written goes the recorder's way (`catchment_writer`): the columns of a frame are encoded
-//! side by side, the caller's thread among others (write/frame.rs), and streamed into files that
-//! nobody sees before they are whole, or that are read while they grow (write/output.rs). The
-//! caller waits for the disk only when all buffers are under way.
+//! Data take the same path as in the recorder (`catchment_writer`): the columns of a frame are
+//! encoded in parallel, also by the caller's thread (write/frame.rs), and streamed into files that
+//! are not read before they are whole, or that are read while they grow (write/output.rs). The
+//! caller waits for the disk only when all buffers are in use.
 
 mod column;
 mod frame;
@@ -40,8 +40,8 @@ pub use parts::{
     NewRun, StoredColumn, WriteOptions, WriteReport,
 };
 
-/// Writes a run's files, frame by frame. Dropped without [`RunWriter::finish`], it deletes the file
-/// that it was writing, unless that is to be read while it grows; files before stay.
+/// Writes a run's files, frame by frame. If dropped without [`RunWriter::finish`], it deletes the
+/// file being written, unless that is read while it grows; earlier files stay.
 pub struct RunWriter {
     run: NewRun,
     schema: Arc<Schema>,
@@ -51,25 +51,25 @@ pub struct RunWriter {
     spans: Option<u32>,
     output: Output,
     memory: EncodeMemory,
-    /// How columns are encoded, by id, and what `auto` knows of them.
+    /// The codings of columns, by id, with the state of `auto`.
     codings: HashMap<u32, ColumnCoding>,
     rules: HashMap<u32, Rule>,
     /// Indices of the schema's columns, by id.
     indices: HashMap<u32, usize>,
     trends: Option<Box<TrendWriter>>,
-    /// When the current file's data begin.
+    /// The time at which the current file's data begin.
     first_time_ns: Option<u64>,
     next_index: u32,
     sequence: u64,
     ledger: Ledger,
     report: WriteReport,
-    /// A frame was begun and could not be ended: the file is not gone on with.
+    /// A frame was begun and could not be ended: the file is not continued.
     broken: bool,
-    /// Of runs that have one.
+    /// For runs that have one.
     list: Option<ListWriter>,
 }
 
-/// What columns are encoded with, from frame to frame: a worker for each thread.
+/// The workers for encoding columns, one per thread, kept from frame to frame.
 struct EncodeMemory {
     workers: Vec<Worker>,
     buffers: Buffers,
@@ -79,7 +79,7 @@ impl RunWriter {
     /// Makes the folder and begins the first file.
     ///
     /// # Errors
-    /// A file of that name is there, or the system refuses.
+    /// A file of that name exists, or the system refuses.
     pub fn create(run: NewRun, options: WriteOptions) -> Result<Self, StorageError> {
         run.schema.check().map_err(|problem| StorageError::Unwritable {
             what: "schema".to_owned(),
@@ -118,8 +118,8 @@ impl RunWriter {
             run,
             options,
         };
-        // Files that grow belong to a recorder's run, and have none; nor has a folder of others'
-        // files.
+        // Growing files belong to a recorder's run, and have none; neither has a folder with files
+        // of others.
         let own = writer.options.growing.is_none() && writer.options.first_index == 0;
         if own && open::paths(&writer.run.folder)?.is_empty() {
             writer.list = Some(ListWriter::begin(&writer.run.folder, writer.run.run)?);
@@ -128,14 +128,14 @@ impl RunWriter {
         Ok(writer)
     }
 
-    /// Has a column encoded in another way from now on.
+    /// Changes how a column is encoded from now on.
     pub(crate) fn set_coding(&mut self, column: u32, coding: ColumnCoding) {
         if self.codings.insert(column, coding) != Some(coding) {
             self.rules.remove(&column);
         }
     }
 
-    /// Writes a frame without rows, for what the ledger counted and no frame carries.
+    /// Writes a frame without rows, for ledger counts that no frame carries.
     pub(crate) fn write_increments(
         &mut self,
         kind: FrameKind,
@@ -160,7 +160,7 @@ impl RunWriter {
         })
     }
 
-    /// The run as it was given.
+    /// The run as given.
     pub fn run(&self) -> &NewRun {
         &self.run
     }
@@ -168,7 +168,7 @@ impl RunWriter {
     /// Writes a frame of events.
     ///
     /// # Errors
-    /// Columns that do not fit each other or the schema, or a disk that refuses.
+    /// Columns that contradict each other or the schema, or a disk error.
     pub fn write_events(&mut self, frame: EventFrame<'_>) -> Result<(), StorageError> {
         let rows = frame.keys.len() as u64;
         let increment = self.count_events(&frame)?;
@@ -222,7 +222,7 @@ impl RunWriter {
     /// Writes a frame of channels.
     ///
     /// # Errors
-    /// Samples that do not fit the schema or the frame's time, or a disk that refuses.
+    /// Samples that contradict the schema or the frame's time, or a disk error.
     pub fn write_channels(&mut self, frame: ChannelFrame<'_>) -> Result<(), StorageError> {
         let (mut records, mut spans) = (Vec::new(), Vec::new());
         if let Some(increments) = frame.increments {
@@ -265,7 +265,7 @@ impl RunWriter {
         }
     }
 
-    /// What the ledger counted, if it has counted anything.
+    /// The ledger's counts, if there are any.
     fn increments<'a>(
         &mut self,
         records: &'a [u8],
@@ -278,7 +278,7 @@ impl RunWriter {
         Ok(Some(self.plain(ColumnForm::new(id, Dtype::Record, rows), records)))
     }
 
-    /// A column of bytes that are there.
+    /// A column of existing bytes.
     fn plain<'a>(&mut self, form: ColumnForm, bytes: &'a [u8]) -> FrameColumn<RunColumn<'a>> {
         let element = match (form.dtype, form.rows) {
             (Dtype::Record, 1..) => Element::record(bytes.len() / form.rows as usize),
@@ -298,14 +298,14 @@ impl RunWriter {
         FrameColumn { form, ask: Ask::new(element, rule.clone()), is_small: false, bytes }
     }
 
-    /// A channel's column, its numbers checked; `None` if it has no samples.
+    /// A channel's column, with its numbers checked; `None` if it has no samples.
     fn channel_column<'a>(
         &mut self,
         channel: ChannelColumn<'a>,
         time: &Range<u64>,
     ) -> Result<Option<FrameColumn<RunColumn<'a>>>, StorageError> {
         let what = || format!("column {}", channel.id);
-        // By its index: a frame of trends has thousands of channels.
+        // By index: a frame of trends has thousands of channels.
         let info = self.column_info(channel.id).ok();
         let rate = info.filter(|info| info.kind == ColumnKind::Channel).and_then(|info| info.rate);
         let Some(rate) = rate else {
@@ -336,7 +336,7 @@ impl RunWriter {
         Ok(Some(self.column(form, dtype.element(), bytes)))
     }
 
-    /// What a channel's samples are watched for, where they have a trend.
+    /// The observer of a channel's samples, if it has a trend.
     fn watch(&self, channel: &ChannelColumn<'_>) -> Option<Watch> {
         let trend = self.trends.as_ref()?.channel(channel.id)?;
         let sample_bytes = self.column_info(channel.id).ok()?.row_bytes()? as usize;
@@ -353,7 +353,7 @@ impl RunWriter {
     /// Ends the run: closes its last file and waits until every file has its final name.
     ///
     /// # Errors
-    /// A disk that refuses. Files that are closed stay.
+    /// A disk error. Closed files stay.
     pub fn finish(mut self, ending: Ending) -> Result<WriteReport, StorageError> {
         self.check_whole()?;
         let ledger = ending.ledger.unwrap_or_else(|| self.ledger.clone());
@@ -372,7 +372,8 @@ impl RunWriter {
         Ok(self.report)
     }
 
-    /// What the frame adds to the ledger, its own counts included; those are added to the total.
+    /// The frame's contribution to the ledger, including its own counts, which are added to the
+    /// total.
     fn count_events(&mut self, frame: &EventFrame<'_>) -> Result<Ledger, StorageError> {
         let rows = frame.keys.len();
         let source_count = self.run.schema.sources.len();
@@ -450,7 +451,7 @@ impl RunWriter {
             emulated: self.run.emulated,
             schema: Arc::clone(&self.schema),
             ledger_entries: EntryNames::default(),
-            // Nobody sees the file before it has its TOC.
+            // The file is not read before it has its TOC.
             locator: false,
             numbering: self.run.numbering,
         };
@@ -476,13 +477,13 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Begins another file. The one before is left as it is, and may be deleted: it has no table of
-    /// contents.
+    /// Begins another file. The previous one is left as it is, and may be deleted: it has no table
+    /// of contents.
     pub(crate) fn begin_anew(&mut self) -> Result<(), StorageError> {
         self.begin_file()
     }
 
-    /// The file that gets frames.
+    /// The file that receives frames.
     pub(crate) fn current_path(&self) -> Option<&Path> {
         self.output.file().map(|file| file.path.as_path())
     }
@@ -497,7 +498,7 @@ impl std::fmt::Debug for RunWriter {
     }
 }
 
-/// The coding of each column: by its channel's name, its source's, or what it means.
+/// The coding of each column: by its channel's name, its source's, or its meaning.
 fn codings_of(schema: &Schema, codings: &Codings) -> HashMap<u32, ColumnCoding> {
     let name = |info: &ColumnInfo| {
         let source = info.source.and_then(|id| schema.sources.get(id as usize));
@@ -517,7 +518,7 @@ pub(crate) fn unwritable(what: &str, problem: &str) -> StorageError {
     StorageError::Unwritable { what: what.to_owned(), problem: problem.to_owned() }
 }
 
-/// The bytes of numbers, as a file has them.
+/// The bytes of numbers, as in a file.
 fn bytes_of<T: Number>(numbers: &[T]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size_of_val(numbers));
     numbers.iter().for_each(|number| number.put(&mut bytes));
@@ -547,5 +548,5 @@ fn no_random_bits(error: getrandom::Error) -> StorageError {
 
 const LEDGER_RECORD_BYTES: usize = 16;
 const SPAN_BYTES: usize = 24;
-/// Buffers that are kept for the next columns: more than is under way at a time.
+/// Buffers kept for the next columns: more than are in progress at a time.
 const BUFFERS_BYTES_MAX: usize = 64 << 20;

@@ -1,4 +1,4 @@
-//! A column of a frame that is written without a recorder.
+//! A column of a frame written without a recorder.
 
 use catchment_encoder::{Column, StoredBytes};
 use catchment_trends::{Seen, Watch};
@@ -6,7 +6,7 @@ use catchment_trends::{Seen, Watch};
 use super::{ColumnData, Make, StoredColumn};
 use crate::error::StorageError;
 
-/// A column's bytes, and what is to be seen of them on the way.
+/// A column's bytes, and their observer.
 pub(super) struct RunColumn<'a> {
     data: ColumnData<'a>,
     /// Raw bytes that were made.
@@ -21,17 +21,17 @@ impl<'a> RunColumn<'a> {
         Self { data, made: Vec::new(), error: None, watch }
     }
 
-    /// Whether its samples are watched.
+    /// Whether its samples are observed.
     pub(super) fn is_watched(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// The memory that it was made in, and why it could not be made.
+    /// The memory in which it was made, and why it could not be made.
     pub(super) fn into_parts(self) -> (Vec<u8>, Option<StorageError>) {
         (self.made, self.error)
     }
 
-    /// What is stored of it at most: a column that does not get smaller is stored as it is.
+    /// The most stored bytes: a column that does not get smaller is stored as it is.
     pub(super) fn bytes_max(&self) -> u64 {
         match &self.data {
             ColumnData::Stored(stored) => stored.bytes.len() as u64,

@@ -1,5 +1,5 @@
-//! One frame on its way into a file: its columns encoded side by side on threads of its own, and
-//! streamed in their order while others are encoded.
+//! Writes one frame: its columns are encoded in parallel on separate threads, and streamed in order
+//! while others are encoded.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Refuses to go on behind a frame that could not be ended.
+    /// Refuses to continue after a frame that could not be ended.
     pub(super) fn check_whole(&self) -> Result<(), StorageError> {
         match self.broken {
             true => Err(unwritable("run", "a frame before could not be written to its end")),
@@ -88,7 +88,7 @@ impl RunWriter {
         }
     }
 
-    /// Whether a frame of at most so many bytes belongs into another file.
+    /// Whether a frame of at most that many bytes belongs in another file.
     fn is_full(&self, info: &FrameInfo, frame_bytes: u64, columns: usize) -> bool {
         let Some(file) = self.output.file() else { return false };
         let toc_bytes =
@@ -101,15 +101,15 @@ impl RunWriter {
             && (bytes > self.options.file_bytes || old || toc_bytes > self.options.toc_bytes)
     }
 
-    /// Raw bytes of the columns that are encoded together: files that grow take little memory.
+    /// Raw bytes of the columns being encoded at a time: growing files take little memory.
     fn pool_bytes(&self) -> usize {
         if self.options.growing.is_some() { TOGETHER_BYTES } else { POOL_BYTES }
     }
 }
 
 impl EncodeMemory {
-    /// Has columns encoded and appended to the output, in their order. What their channels' seconds
-    /// were seen to be comes back, by column.
+    /// Encodes columns and appends them to the output, in order. Returns the sums observed in their
+    /// channels' seconds, by column.
     fn stream(
         &mut self,
         columns: Vec<FrameColumn<RunColumn<'_>>>,
@@ -161,22 +161,22 @@ impl EncodeMemory {
     }
 }
 
-/// What is learnt of a frame's columns while they are streamed.
+/// The results of streaming a frame's columns.
 #[derive(Default)]
 struct Owner {
-    /// What was seen of channels' seconds, by column.
+    /// The sums observed in channels' seconds, by column.
     seconds: Vec<(u32, Seconds)>,
     /// Why a column could not be made.
     error: Option<StorageError>,
 }
 
 impl<'a> FrameOwner<RunColumn<'a>> for Owner {
-    /// Nothing is lost here when compression takes its time.
+    /// Nothing is lost here if compression is slow.
     fn level(&mut self) -> Level {
         Level::AsAsked
     }
 
-    /// What is written here was asked for column by column.
+    /// Here the coding of each column was requested individually.
     fn compressed_bytes_max(&self) -> usize {
         usize::MAX
     }
@@ -192,11 +192,11 @@ impl<'a> FrameOwner<RunColumn<'a>> for Owner {
     }
 }
 
-/// Frames below are not worth a second thread.
+/// Smaller frames are not worth a second thread.
 const ALONE_BYTES_MAX: usize = 256 << 10;
-/// Raw bytes of the columns that are encoded together: a few for every thread.
+/// Raw bytes of the columns being encoded at a time: a few for every thread.
 const POOL_BYTES: usize = 32 << 20;
-/// As [`POOL_BYTES`], for files that grow.
+/// As [`POOL_BYTES`], for growing files.
 pub(crate) const TOGETHER_BYTES: usize = 8 << 20;
 /// The longest sleep while others encode; they wake this thread.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

@@ -1,11 +1,10 @@
 //! A run's files without a recorder: made, filled with frames, closed and named.
 //!
-//! Files that nobody reads before they are closed have a temporary name until they are durable, so
-//! that no reader meets half a file under its final name; what is left of a file that was not
-//! closed is deleted. Files that are read while they grow have their name from the beginning, and a
-//! frame is in them, or durable, when it has been written; a file that refuses a write is closed
-//! behind its last whole frame if it still can be, and the next frame begins another one: a writer
-//! may be used on after an error.
+//! Files that are not read before they are closed have a temporary name until they are durable, so
+//! no reader finds an incomplete file under its final name; an unclosed file is deleted. Files that
+//! are read while they grow have their names from the beginning, and a written frame is in them, or
+//! durable; a file with a failed write is closed after its last whole frame if possible, and the
+//! next frame begins another one: a writer remains usable after an error.
 
 use std::path::{Path, PathBuf};
 
@@ -21,13 +20,13 @@ use super::WriteOptions;
 use super::store::RunStore;
 use crate::error::StorageError;
 
-/// How files are written that are read while they grow.
+/// How to write files that are read while they grow.
 #[derive(Clone, Debug)]
 pub struct Growing {
     /// Each frame is durable when it has been written.
     pub durable: bool,
-    /// Files get a table of contents. Without one they take less memory, and stay as a killed
-    /// writer leaves them: for what is to be deleted.
+    /// Files get a table of contents. Without one they take less memory, and stay as if their
+    /// writer had been killed: for files to be deleted.
     pub listed: bool,
 }
 
@@ -35,7 +34,7 @@ pub struct Growing {
 pub(super) struct Output {
     files: FrameFiles<RunStore, ()>,
     growing: Option<Growing>,
-    /// The first error that a write met.
+    /// The first error of a write.
     failed: Option<(PathBuf, std::io::Error)>,
     finished: Vec<PathBuf>,
     /// The columns of the frame that was ended last.
@@ -79,18 +78,18 @@ impl Output {
         Ok(Self { files, growing, failed: None, finished: Vec::new(), entries: Vec::new() })
     }
 
-    /// What a frame of so many columns takes beside its columns' bytes.
+    /// The overhead of a frame with that many columns, besides their bytes.
     pub(super) fn header_space(&mut self, columns: usize) -> u64 {
         self.files.header_space(columns)
     }
 
-    /// The file that gets frames.
+    /// The file that receives frames.
     pub(super) fn file(&self) -> Option<&FrameFile> {
         self.files.current.as_ref()
     }
 
-    /// Begins the file that will have that name. If that fails, the one before stays what it was;
-    /// otherwise it is let go of as it is.
+    /// Begins the file with that name. If that fails, the previous one stays as it was; otherwise
+    /// it is abandoned as it is.
     pub(super) fn begin_file(
         &mut self,
         path: PathBuf,
@@ -115,7 +114,7 @@ impl Output {
             if self.growing.is_some() {
                 self.let_go(id);
             }
-            // There is nothing in it. If it cannot be deleted, readers take it for one made ahead.
+            // It is empty. If it cannot be deleted, readers treat it as one made ahead.
             let _deleted = std::fs::remove_file(name);
             return Err(error);
         }
@@ -135,7 +134,7 @@ impl Output {
         };
         self.entries.clear();
         self.entries.extend_from_slice(self.files.entries());
-        // Of files that nobody reads yet, a write that fails later fails the run.
+        // In files that are not read yet, a later failed write fails the run.
         if let Some(Growing { durable, .. }) = self.growing {
             self.poll()?;
             let id = self.file().map(|file| file.id).filter(|_| durable);
@@ -150,7 +149,8 @@ impl Output {
         Ok((summary, &self.entries))
     }
 
-    /// Closes the current file behind its recorded frames; its size. Its final name comes later.
+    /// Closes the current file after its recorded frames; returns its size. It gets its final name
+    /// later.
     pub(super) fn close_file(
         &mut self,
         ledger: &Ledger,
@@ -170,12 +170,12 @@ impl Output {
         closed.map(|()| file_bytes)
     }
 
-    /// Lets go of a file that grows and has refused something: closed behind its last whole frame
-    /// if that can be, otherwise as a killed writer leaves it. True if there was no frame in it,
-    /// and it was deleted.
+    /// Abandons a growing file after an error: closed after its last whole frame if possible,
+    /// otherwise as if its writer had been killed. Returns true if it contained no frame and was
+    /// deleted.
     pub(super) fn leave_file(&mut self, ledger: &Ledger) -> bool {
         self.files.abandon_frame();
-        // What failed is known.
+        // The error is known.
         let _error = self.poll();
         self.failed = None;
         let Some(file) = &mut self.files.current else { return false };
@@ -187,12 +187,12 @@ impl Output {
             let _deleted = std::fs::remove_file(path);
             return true;
         }
-        // If that fails it is let go of as it is.
+        // If that fails, it is abandoned as it is.
         let _closed = self.close_file(ledger, TocFlags::default());
         false
     }
 
-    /// Forgets a file that grows, as it is.
+    /// Forgets a growing file, which stays as it is.
     fn let_go(&mut self, id: FileId) {
         self.failed = None;
         self.files.closing.retain(|file| file.id != id);
@@ -201,8 +201,8 @@ impl Output {
         }
     }
 
-    /// Waits until every closed file is durable and has its final name; those that came since last
-    /// time.
+    /// Waits until every closed file is durable and has its final name; returns those completed
+    /// since the last call.
     pub(super) fn wait(&mut self) -> Result<Vec<PathBuf>, StorageError> {
         self.poll()?;
         while !self.files.closing.is_empty() {
@@ -212,7 +212,7 @@ impl Output {
         Ok(std::mem::take(&mut self.finished))
     }
 
-    /// Waits until there may be room for more.
+    /// Waits until there may be more room.
     pub(super) fn wait_for_room(&mut self) -> Result<(), StorageError> {
         if self.files.poll() == 0 {
             self.files.store().sleep();
@@ -230,7 +230,7 @@ impl Output {
         self.poll()
     }
 
-    /// Handles what the disk has completed.
+    /// Handles the disk's completions.
     fn poll(&mut self) -> Result<(), StorageError> {
         self.files.poll();
         while let Some(Ended { file, error, .. }) = self.files.next_ended() {
@@ -265,7 +265,7 @@ impl Output {
         self.failed.get_or_insert((path.unwrap_or_default(), error));
     }
 
-    /// Gives a file that is durable its final name, and makes that durable too.
+    /// Gives a durable file its final name, and makes the name durable too.
     fn name(&mut self, id: FileId) -> Result<(), StorageError> {
         let Some(index) = self.files.closing.iter().position(|file| file.id == id) else {
             return Ok(());
@@ -309,7 +309,7 @@ impl Drop for Output {
         if self.growing.is_none() {
             let files = self.files.current.iter().chain(&self.files.closing);
             for file in files {
-                // It is no part of a run. If it cannot be deleted, its name says what it is.
+                // It is not part of a run. If it cannot be deleted, its name shows what it is.
                 let _deleted = std::fs::remove_file(temporary(&file.path));
             }
         }
@@ -318,7 +318,7 @@ impl Drop for Output {
 
 fn rename(from: &Path, to: &Path) -> Result<(), StorageError> {
     let failed = |source| StorageError::Write { path: to.to_owned(), source };
-    // A link fails where the name is taken, a renaming would overwrite what is there.
+    // A link fails if the name exists; renaming would overwrite the existing file.
     match std::fs::hard_link(from, to) {
         Ok(()) => std::fs::remove_file(from).map_err(failed)?,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -333,7 +333,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// The name that a file has until it is closed: readers do not look at it.
+/// The name of a file until it is closed: readers ignore it.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
@@ -341,9 +341,9 @@ fn temporary(path: &Path) -> PathBuf {
 }
 
 const BLOCK_BYTES: usize = catchment_model::limits::DISK_ALIGN_BYTES;
-/// What is written at a time to files that grow.
+/// Bytes written at a time to growing files.
 const GROWING_BUFFER_BYTES: usize = 128 << 10;
-/// Files that may be on their way to being durable, beside the current one and the next.
+/// Files that may be becoming durable, besides the current one and the next.
 const CLOSING_MAX: usize = FILES_MAX - 2;
-/// Blocks asked for at a time.
+/// Bytes of preallocation per step.
 const PREALLOCATE_BYTES: u64 = 256 << 20;

@@ -1,4 +1,4 @@
-//! What a run that is to be written consists of.
+//! The parts of a run to be written.
 
 use std::path::PathBuf;
 
@@ -10,32 +10,32 @@ use crate::error::StorageError;
 use crate::trend_writer::{TrendOptions, TrendReport};
 use crate::write::{Growing, no_random_bits};
 
-/// A run that is to be written.
+/// A run to be written.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    /// The folder of its files; made if it is not there.
+    /// The folder of its files; made if it does not exist.
     pub folder: PathBuf,
-    /// What its files' names begin with: `NAME-00000.catch`.
+    /// The prefix of its files' names: `NAME-00000.catch`.
     pub name: String,
     /// Its identity.
     pub run: RunId,
-    /// What people call it.
+    /// Its number for people.
     pub run_number: u64,
-    /// The configuration that it came from: TOML.
+    /// The configuration from which it came: TOML.
     pub config: String,
     /// Whether its data are emulated.
     pub emulated: bool,
     /// Sources and columns.
     pub schema: Schema,
-    /// What the numbers of its frames count.
+    /// The scope of its frames' numbers.
     pub numbering: Numbering,
 }
 
 impl NewRun {
-    /// A run with an identity drawn at random.
+    /// A run with a random identity.
     ///
     /// # Errors
-    /// A system that has no random bits.
+    /// The system has no random bits.
     pub fn new(
         folder: impl Into<PathBuf>,
         name: impl Into<String>,
@@ -50,14 +50,14 @@ impl NewRun {
     }
 }
 
-/// How a run is written.
+/// How to write a run.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// Bytes of a file before the next is begun.
     pub file_bytes: u64,
     /// Time of data, in nanoseconds, in one file before the next is begun.
     pub file_time_ns: Option<u64>,
-    /// Threads that encode, the caller's included. 0: as many as there are CPUs.
+    /// Threads that encode, including the caller's. 0: as many as CPUs.
     pub threads: usize,
     /// Bytes of one buffer of the disk.
     pub buffer_bytes: usize,
@@ -65,17 +65,18 @@ pub struct WriteOptions {
     pub buffers: usize,
     /// How columns are encoded.
     pub codings: Codings,
-    /// Write the channels' trends too, to `trends/second` and `trends/minute` in the run's folder.
-    /// Columns that are copied in their stored form are not in them.
+    /// Whether to write the channels' trends too, to `trends/second` and `trends/minute` in the
+    /// run's folder. Columns copied in stored form are not in them.
     pub trends: Option<TrendOptions>,
     /// Number of the first frame.
     pub first_sequence: u64,
     /// Number of the first file.
     pub first_index: u32,
-    /// Bytes of a file's table of contents before the next file is begun: it is kept in memory
-    /// until the file is closed.
+    /// Size in bytes of a file's table of contents at which the next file is begun: it is kept in
+    /// memory until the file is closed.
     pub toc_bytes: u64,
-    /// Let the files be read while they grow; otherwise they get their names when they are closed.
+    /// Whether the files are read while they grow; otherwise they get their names when they are
+    /// closed.
     pub growing: Option<Growing>,
     /// Faults of the disk, for tests.
     pub faults: Option<FaultControl>,
@@ -107,31 +108,31 @@ impl WriteOptions {
     }
 }
 
-/// A column's bytes, and who has them.
+/// A column's bytes, and their source.
 pub enum ColumnData<'a> {
     /// Raw bytes.
     Raw(&'a [u8]),
-    /// Raw bytes that are made when their turn comes, on the thread that encodes them.
+    /// Raw bytes made when their turn comes, on the thread that encodes them.
     Make(Make<'a>),
-    /// Stored bytes of another file, to be written as they are.
+    /// Stored bytes of another file, to be written unchanged.
     Stored(StoredColumn<'a>),
 }
 
 /// Raw bytes yet to be made.
 pub struct Make<'a> {
-    /// How many.
+    /// Their number.
     pub raw_bytes: usize,
-    /// Fills exactly those; what was there before is undefined.
+    /// Fills exactly those bytes; their previous contents are undefined.
     pub make: &'a MakeBytes<'a>,
 }
 
-/// What makes a column's bytes.
+/// Makes a column's bytes.
 pub type MakeBytes<'a> = dyn Fn(&mut [u8]) -> Result<(), StorageError> + Sync + 'a;
 
-/// A column that is encoded already.
+/// An encoded column.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredColumn<'a> {
-    /// How.
+    /// Its codec.
     pub codec: Codec,
     /// Bytes as decoded.
     pub raw_bytes: u64,
@@ -149,7 +150,7 @@ impl ColumnData<'_> {
     }
 }
 
-/// Built events, as a frame holds them.
+/// Built events, as in a frame.
 pub struct EventFrame<'a> {
     /// Keys of the events.
     pub keys: &'a [u64],
@@ -157,9 +158,9 @@ pub struct EventFrame<'a> {
     pub times_ns: &'a [u64],
     /// Their flags.
     pub flags: &'a [u32],
-    /// Those sources that have a fragment here.
+    /// The sources that have a fragment here.
     pub sources: Vec<EventSource<'a>>,
-    /// What the ledger counted beside what the frame itself says.
+    /// Ledger counts besides those that follow from the frame itself.
     pub increments: Option<&'a Ledger>,
 }
 
@@ -169,23 +170,23 @@ pub struct EventSource<'a> {
     pub source: SourceId,
     /// Bytes of each row's fragment.
     pub lengths: &'a [u32],
-    /// Which rows have one, a bit each; `None`: all.
+    /// Which rows have one, one bit each; `None`: all.
     pub validity: Option<&'a [u8]>,
-    /// The fragments, one behind the other.
+    /// The fragments, one after another.
     pub payload: ColumnData<'a>,
 }
 
-/// Channels of one stretch of time.
+/// Channels of one interval of time.
 pub struct ChannelFrame<'a> {
-    /// Where the stretch begins: nanoseconds in the channels' time scale.
+    /// The start of the interval: nanoseconds in the channels' time scale.
     pub start_ns: u64,
-    /// Where it ends: the first nanosecond behind it.
+    /// Its end: the first nanosecond after it.
     pub end_ns: u64,
-    /// Those channels that have samples in it.
+    /// The channels that have samples in it.
     pub columns: Vec<ChannelColumn<'a>>,
-    /// Numbers of the first and last slice, where a link delivered it; otherwise 0.
+    /// Numbers of the first and last slice, if a link delivered it; otherwise 0.
     pub keys: (u64, u64),
-    /// What the ledger counted, all of it: a frame of channels does not say it itself.
+    /// All ledger counts: none follow from a frame of channels itself.
     pub increments: Option<&'a Ledger>,
 }
 
@@ -195,24 +196,24 @@ pub struct ChannelColumn<'a> {
     pub id: u32,
     /// The number of the first sample.
     pub first_sample: u64,
-    /// Where samples go on behind a gap; empty where there is none.
+    /// Where samples continue after a gap; empty if there is none.
     pub spans: &'a [Span],
-    /// The samples, those of all pieces one behind the other.
+    /// The samples, those of all pieces one after another.
     pub samples: ColumnData<'a>,
 }
 
 /// How a run ends.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
-    /// The ledger's total; `None`: what the frames and their increments add up to.
+    /// The ledger's total; `None`: the sum of the frames and their increments.
     pub ledger: Option<Ledger>,
-    /// Whether this is the run's end, and not that of a part.
+    /// Whether this is the end of the run, not of a part.
     pub run_ended: bool,
     /// Whether data were lost that the ledger does not show.
     pub data_lost: bool,
 }
 
-/// What was written.
+/// The written run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteReport {
     /// The files, in order.
@@ -225,9 +226,8 @@ pub struct WriteReport {
     pub stored_bytes: u64,
     /// Bytes of the files.
     pub file_bytes: u64,
-    /// The trends, where they were asked for.
+    /// The trends, if requested.
     pub trends: Option<Box<TrendReport>>,
-    /// What of the run that is written anew is damaged and therefore left out, a line for each
-    /// place.
+    /// Damaged parts of the rewritten run that were left out, one line per place.
     pub left_out: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! Where a run's bytes go: past the page cache, or through it for little data that others read at
-//! once.
+//! The destination of a run's bytes: past the page cache, or through it for small data that are
+//! read at once.
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -29,7 +29,7 @@ impl RunStore {
         }
     }
 
-    /// Sleeps until something has completed, for a while at most.
+    /// Sleeps until something has completed, for a limited time.
     pub(super) fn sleep(&self) {
         if let Self::Disk(disk) = self {
             disk.sleeper().sleep(SLEEP);
@@ -101,5 +101,5 @@ impl DerefMut for RunBuffer {
     }
 }
 
-/// How long to wait for the disk before looking again.
+/// How long to wait for the disk before checking again.
 const SLEEP: Duration = Duration::from_millis(100);
