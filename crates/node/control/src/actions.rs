@@ -1,6 +1,6 @@
-//! Actions of alarms: programs that are started, webhooks that are called. On a thread of its own
-//! with a bounded queue, so that a webhook that hangs holds up nothing but other webhooks; not the
-//! end of the program either, which waits for [`FAREWELL`] at most.
+//! Actions of alarms: programs to start, webhooks to call. They run on their own thread with a
+//! bounded queue, so a hanging webhook delays only other webhooks; the end of the program waits for
+//! it at most [`FAREWELL`].
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -16,26 +16,25 @@ use serde::Serialize;
 use crate::settings::{Action, ActionKind};
 use crate::shared::NodeShared;
 
-/// Actions that wait.
+/// The most actions that wait.
 const QUEUE_MAX: usize = 100;
 
-/// How long the action under way may take when the program ends.
+/// How long the running action may take when the program ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The report of an action: the same thing that happened to several alarms of one rule.
+/// The report of an action: the same change in several alarms of one rule.
 #[derive(Debug, Serialize)]
 pub(crate) struct AlarmEvent<'a> {
     kind: ChangeKind,
     /// The first of them.
     alarm: &'a Alarm,
-    /// All of them: one for each group of sources.
+    /// All of them: one per group of sources.
     alarms: Vec<&'a Alarm>,
-    /// What is to be done, by name.
+    /// The names of the actions to run.
     pub(crate) actions: &'a [String],
 }
 
-/// Changes of one rule's alarms, of one kind, together: one action each, and not one for each
-/// group.
+/// Joins changes of one kind in the alarms of one rule: one action for all, not one for each group.
 pub(crate) fn together(changes: &[Change]) -> Vec<AlarmEvent<'_>> {
     let mut all: Vec<AlarmEvent<'_>> = Vec::new();
     for Change { kind, alarm, actions } in changes.iter().filter(|one| !one.actions.is_empty()) {
@@ -50,13 +49,13 @@ pub(crate) fn together(changes: &[Change]) -> Vec<AlarmEvent<'_>> {
 }
 
 impl AlarmEvent<'_> {
-    /// As programs and webhooks get it.
+    /// The form for programs and webhooks.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Does what alarms ask for.
+/// Runs the actions of alarms.
 pub(crate) struct Actions {
     queue: Option<Sender<(Action, String)>>,
     progress: Arc<Progress>,
@@ -66,9 +65,9 @@ pub(crate) struct Actions {
 /// State that the thread and its owner share.
 #[derive(Default)]
 struct Progress {
-    /// Actions that wait, and the one that is being done.
+    /// Actions that wait, and the one that is running.
     left: AtomicU64,
-    /// A program that runs is to be ended.
+    /// Set when a running program must be ended.
     give_up: AtomicBool,
 }
 
@@ -76,7 +75,7 @@ impl Actions {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system gives none.
+    /// The system refuses a thread.
     pub(crate) fn start(shared: &Arc<NodeShared>) -> std::io::Result<Self> {
         let (queue, waiting) = bounded(QUEUE_MAX);
         let shared = Arc::clone(shared);
@@ -91,7 +90,7 @@ impl Actions {
     pub(crate) fn put(&self, shared: &NodeShared, names: &[String], alarm: &str) {
         for name in names {
             let Some(action) = shared.settings.actions.iter().find(|one| one.name == *name) else {
-                // `log` and `page` are done in any case.
+                // `log` and `page` are always done.
                 if !["log", "page"].contains(&name.as_str()) {
                     tracing::warn!(action = name, "an alarm names an action that there is not");
                 }
@@ -107,7 +106,7 @@ impl Actions {
         }
     }
 
-    /// Waits for what is under way, for a moment; what waits then is dropped, and counted.
+    /// Waits briefly for the running action; waiting ones are dropped and counted.
     pub(crate) fn end(mut self, shared: &NodeShared) {
         self.queue = None;
         let Some(thread) = self.thread.take() else { return };
@@ -163,7 +162,7 @@ fn command(
         .spawn()
         .map_err(|error| format!("{program}: {error}"))?;
     if let Some(mut input) = child.stdin.take() {
-        // A program that does not read is none the worse for it.
+        // A program may ignore its input.
         input.write_all(alarm.as_bytes()).ok();
     }
     let end = Instant::now() + timeout;
@@ -193,9 +192,9 @@ fn webhook(address: &str, alarm: &str, timeout: Duration) -> Result<(), String> 
     let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).build();
     let agent = ureq::Agent::new_with_config(config);
     let sent = agent.post(address).content_type("application/json").send(alarm);
-    // The address is a secret at many services, and everybody reads the log.
+    // Many services treat the address as a secret, but everyone reads the log.
     sent.map(|_| ()).map_err(|error| format!("the webhook: {error}"))
 }
 
-/// How often one looks whether something is done.
+/// How often to check whether something is done.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -1,8 +1,8 @@
-//! Who did what: one JSON object per line, in a file that is bounded by rotation.
+//! The audit log: one JSON object per line, in a file bounded by rotation.
 //!
-//! A thread of its own writes it, behind a queue of 1,000 lines: a disk that hangs must neither
-//! block a client nor delay the end of a run. Lines that find the queue full, or cannot be written,
-//! are counted, told in the log, and named in the file as soon as it can be written again.
+//! Its own thread writes it, behind a queue of 1,000 lines: a hanging disk must neither block a
+//! client nor delay the end of a run. Lines that find the queue full, or cannot be written, are
+//! counted, reported in the log, and mentioned in the file as soon as it can be written again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,11 +17,11 @@ use catchment_telemetry::utc_now;
 use crate::api::AuditLine;
 use crate::queued::Queued;
 
-/// A file's size at which the next is begun.
+/// The size of a file at which the next is begun.
 const FILE_BYTES_MAX: u64 = 8 << 20;
-/// Older files that are kept: `audit.jsonl.1` is the newest of them.
+/// Older files that are kept: `audit.jsonl.1` is the newest.
 const OLD_FILES: usize = 4;
-/// Lines that wait to be written.
+/// The most lines that wait to be written.
 const QUEUE_MAX: usize = 1_000;
 
 /// The audit log.
@@ -36,7 +36,7 @@ pub(crate) struct AuditLog {
 #[derive(Debug, Default)]
 struct Losses {
     lines: AtomicU64,
-    /// Whether the last line was lost: only the first of many is told.
+    /// Whether the last line was lost: only the first of many is reported.
     logged: AtomicBool,
 }
 
@@ -71,13 +71,13 @@ impl AuditLog {
             reported: 0,
             torn: false,
         };
-        // Whoever ends the program flushes before.
+        // The end of the program flushes the log first.
         let queue =
             Queued::start("control-audit", QUEUE_MAX, move |line| writer.take(line.as_deref()))?;
         Ok(Self { path, queue, losses })
     }
 
-    /// Has a line written; waits for nothing.
+    /// Queues a line for writing, without waiting.
     pub(crate) fn write(&self, line: AuditLine) {
         tracing::info!(target: "catchment::audit", who = line.who, from = line.from,
             what = line.what, result = line.result, request = line.request.as_deref().unwrap_or(""),
@@ -87,7 +87,7 @@ impl AuditLog {
         }
     }
 
-    /// Waits until all lines are written, so long at most; whether they are.
+    /// Waits until all lines are written, at most that long; returns whether they are.
     pub(crate) fn flush(&self, within: Duration) -> bool {
         self.queue.flush(within)
     }
@@ -105,7 +105,7 @@ impl AuditLog {
         let mut lines = Vec::new();
         for index in 0..=OLD_FILES {
             let text = match std::fs::read(old(&self.path, index)) {
-                // A disk that was full may have cut a line anywhere.
+                // A full disk may have cut a line anywhere.
                 Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
@@ -121,15 +121,15 @@ impl AuditLog {
     }
 }
 
-/// The thread's side.
+/// The state of the thread.
 struct Writer {
     path: PathBuf,
     file: Option<(File, u64)>,
     bytes_max: u64,
     losses: Arc<Losses>,
-    /// How many lost lines the file tells of.
+    /// The number of lost lines already mentioned in the file.
     reported: u64,
-    /// What was written last may be half a line.
+    /// The last line written may be incomplete.
     torn: bool,
 }
 
@@ -141,7 +141,7 @@ impl Writer {
         }
     }
 
-    /// Tells in the file what is missing from it.
+    /// Mentions the missing lines in the file.
     fn say_losses(&mut self) {
         let lost = self.losses.lines.load(Relaxed);
         if lost == self.reported {
@@ -195,13 +195,13 @@ impl Writer {
     }
 }
 
-/// Writes a line for what was done on the command line, to the log in a node's folder. The node may
-/// be running: a line is appended as a whole, and only the node begins new files.
+/// Writes a line about an action on the command line to the log in a node's folder. The node may be
+/// running: a line is appended as a whole, and only the node begins new files.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn audit_command(folder: &Path, what: String, result: String) -> io::Result<()> {
-    // SAFETY: it takes nothing and cannot fail.
+    // SAFETY: it has no arguments and cannot fail.
     let user = unsafe { libc::getuid() };
     let line = AuditLine {
         time: utc_now().to_string(),
@@ -241,7 +241,7 @@ fn append(path: &Path) -> io::Result<(File, u64)> {
 mod tests {
     use super::*;
 
-    /// Nothing takes so long: reached only when the writer hangs.
+    /// No write takes that long: reached only if the writer hangs.
     const PATIENCE: Duration = Duration::from_secs(1_200);
 
     fn line(what: String) -> AuditLine {
@@ -288,7 +288,7 @@ mod tests {
         use std::io::{BufRead as _, BufReader};
         use std::os::unix::ffi::OsStrExt as _;
         let folder = tempfile::tempdir().unwrap();
-        // A pipe that nobody reads takes 64 KiB, and then hangs.
+        // An unread pipe takes 64 KiB, and then hangs.
         let path = path(folder.path());
         let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
         // SAFETY: the name is a C string that lives long enough.
@@ -302,7 +302,7 @@ mod tests {
         let lost = log.lost();
         assert!(lost > 0);
         assert!(!log.flush(Duration::from_millis(1)));
-        // In the end each line is either there or named as lost.
+        // In the end each line is either present or mentioned as lost.
         let (mut written, mut logged) = (0, 0);
         for line in BufReader::new(pipe).lines() {
             let line: AuditLine = serde_json::from_str(&line.unwrap()).unwrap();

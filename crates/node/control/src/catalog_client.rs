@@ -1,12 +1,12 @@
-//! The catalogue of runs, as control needs it.
+//! Access of the control thread to the catalogue of runs.
 //!
-//! A catalogue that cannot be written prevents no recording: the run's number then comes from the
-//! file beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by
-//! its files. On a full disk it can still be read. Nor does another process that has locked it
-//! delay a run: what cannot be entered at once is written beside the catalogue, for the next
+//! An unwritable catalogue does not prevent recording: the run's number then comes from the file
+//! beside it, the log and the page report it, and `catchment catalog rebuild` finds the run by its
+//! files. On a full disk it can still be read. A lock held by another process does not delay a run
+//! either: entries that cannot be made at once are written beside the catalogue, for the next
 //! process that opens it. The end of a run that cannot be entered is also kept, shown as if it were
-//! there, and tried again; if not even the file can be written and the program ends before, the
-//! next one finds it by the run's files.
+//! entered, and retried; if not even the file can be written and the program ends first, the next
+//! program finds the end from the run's files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,36 +31,37 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub(crate) struct CatalogClient {
     catalog: CachedCatalog,
-    /// What went wrong last, until something goes well.
+    /// The last error, until an operation succeeds.
     trouble: Mutex<Option<String>>,
     /// Runs whose end could not be entered yet.
     pending: Mutex<Vec<Arc<PendingEnd>>>,
-    /// What is known of the run that is armed or recorded.
+    /// The entry of the run that is armed or recorded.
     known: Mutex<RunKnown>,
-    /// When another process was found to have the catalogue.
+    /// When another process was found to hold the catalogue.
     busy: Mutex<Option<Instant>>,
 }
 
-/// The end of a run that is not entered in the catalogue yet.
+/// The end of a run that has not been entered in the catalogue yet.
 #[derive(Debug)]
 struct PendingEnd {
-    // While it is held, the run is not taken for one whose process is gone.
+    // While this is held, the run is not mistaken for one whose process is gone.
     live: LiveRun,
     known: RunKnown,
 }
 
-/// How long another process is waited for that had the catalogue a moment ago, and for how long it
-/// is taken to have it still.
+/// How long to wait for another process that recently held the catalogue, and how long it is
+/// assumed to hold it still.
 const PATIENCE_AGAIN: Duration = Duration::from_millis(20);
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
 /// Ends that are kept; a run takes a minute and a full disk a day.
 const PENDING_MAX: usize = 1_000;
-/// All versions of the configuration, when one more is posted: hundreds of the largest examples.
+/// The most bytes of all versions of the configuration for another one to be accepted: hundreds of
+/// the largest examples.
 const POSTED_BYTES_MAX: u64 = 64 << 20;
 
 impl CatalogClient {
-    /// Of the runs in this folder.
+    /// The catalogue for the runs in this folder.
     pub(crate) fn of(folder: &Path) -> Self {
         let catalog = CachedCatalog::of(folder);
         Self {
@@ -72,7 +73,7 @@ impl CatalogClient {
         }
     }
 
-    /// What is wrong with the catalogue, if anything is.
+    /// The catalogue's error, if any.
     pub(crate) fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock().clone();
         let pending: Vec<String> =
@@ -91,17 +92,17 @@ impl CatalogClient {
         self.pending.lock().clone()
     }
 
-    /// Closes the catalogue for a rebuild that waits.
+    /// Closes the catalogue for a waiting rebuild.
     pub(crate) fn close_if_wanted(&self) {
         self.catalog.close_if_wanted();
     }
 
-    /// Closes the catalogue until the next question.
+    /// Closes the catalogue until the next request.
     pub(crate) fn close(&self) {
         self.catalog.close();
     }
 
-    /// Reads the catalogue, which needs no room on the disk.
+    /// Reads the catalogue, which needs no space on the disk.
     fn read<T>(
         &self,
         work: impl FnOnce(&Catalog) -> Result<T, CatalogError>,
@@ -109,7 +110,7 @@ impl CatalogClient {
         self.catalog.read(work)
     }
 
-    /// Does something with the catalogue, and remembers whether that went well.
+    /// Performs an operation on the catalogue, and records whether it succeeded.
     fn with<T>(
         &self,
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
@@ -118,8 +119,8 @@ impl CatalogClient {
         self.remember(result)
     }
 
-    /// As [`CatalogClient::with`], for what must not be held up by another process that has the
-    /// catalogue.
+    /// As [`CatalogClient::with`], for operations that another process holding the catalogue must
+    /// not delay.
     fn at_once<T>(
         &self,
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
@@ -146,7 +147,7 @@ impl CatalogClient {
         result
     }
 
-    /// Gives a run its number; it is never given again.
+    /// Assigns a number to a run; it is never assigned again.
     ///
     /// # Errors
     /// Not even the file beside the catalogue can be written.
@@ -169,8 +170,8 @@ impl CatalogClient {
         })
     }
 
-    /// Enters what is known of a run; what cannot be entered waits in a file. Says whether it is
-    /// entered.
+    /// Enters the data of a run; entries that cannot be made wait in a file. Returns whether they
+    /// were made.
     fn enter_known(&self, live: &LiveRun, known: &RunKnown) -> bool {
         let entered = self.at_once(|catalog| catalog.enter(live, known));
         if let Err(error) = &entered {
@@ -186,7 +187,7 @@ impl CatalogClient {
         }
     }
 
-    /// Says what a run is for that is about to be recorded.
+    /// Sets the purpose of a run that is about to be recorded.
     pub(crate) fn comment(&self, live: &LiveRun, comment: &str) {
         let mut known = self.known.lock();
         comment.clone_into(&mut known.comment);
@@ -196,16 +197,16 @@ impl CatalogClient {
         }
     }
 
-    /// Keeps what was said with a command that ends a run, until its end is entered.
+    /// Keeps the remark of a command that ends a run, until its end is entered.
     pub(crate) fn note(&self, remark: &Remark) {
         let remarks = &mut self.known.lock().remarks;
-        // A command gives several orders.
+        // One command gives several orders.
         if remarks.len() < REMARKS_MAX && !remarks.contains(remark) {
             remarks.push(remark.clone());
         }
     }
 
-    /// Adds what was said with a command to the run that is armed or recorded.
+    /// Adds the remark of a command to the run that is armed or recorded.
     pub(crate) fn remark(&self, live: &LiveRun, remark: &Remark) {
         self.note(remark);
         if self.at_once(|catalog| catalog.add_remark(live.number(), remark)).is_err() {
@@ -213,15 +214,15 @@ impl CatalogClient {
         }
     }
 
-    /// A run records.
+    /// Enters that a run is recording.
     pub(crate) fn begin(&self, live: &LiveRun, id: catchment_model::RunId, folder: &Path) {
         let mut known = self.known.lock();
         known.begun = Some(Begun { id, folder: folder.to_owned(), started: utc_now() });
-        // Told by `trouble`; the run goes on.
+        // Reported by `trouble`; the run continues.
         self.enter_known(live, &known);
     }
 
-    /// A run has ended. If that cannot be entered now, it is later.
+    /// Enters that a run has ended, now or, if that fails, later.
     pub(crate) fn end(&self, live: LiveRun, started_ns: u64, summary: &RunSummary) {
         let last = &summary.last;
         let fault = match &last.state {
@@ -253,7 +254,7 @@ impl CatalogClient {
         self.settle();
     }
 
-    /// Enters the ends of runs that could not be entered before. Says whether all are.
+    /// Enters the ends of runs that could not be entered before. Returns whether all are entered.
     pub(crate) fn settle(&self) -> bool {
         for end in self.pending() {
             let live = &end.live;
@@ -264,7 +265,7 @@ impl CatalogClient {
             let mut pending = self.pending.lock();
             pending.retain(|other| !Arc::ptr_eq(other, &end));
             drop(pending);
-            // Its files, for those who look for them later; nothing depends on it.
+            // Its files, for later use; nothing depends on them.
             if let Err(error) = self.catalog.scan(number) {
                 tracing::warn!(run = number, %error, "the catalogue does not know the run's files");
             }
@@ -298,7 +299,7 @@ impl CatalogClient {
         })
     }
 
-    /// A run did not come to a recording.
+    /// Enters that a run did not begin to record.
     pub(crate) fn fail(&self, live: &LiveRun, why: &str) {
         let over = Some(Over::Failed { why: why.into(), at: utc_now() });
         let known = RunKnown { over, ..self.known.lock().clone() };
@@ -323,7 +324,7 @@ impl CatalogClient {
         })
     }
 
-    /// Runs and where their files are, newest first.
+    /// Runs with the paths of their files, newest first.
     pub(crate) fn search(&self, search: &Search) -> Result<Vec<(RunRow, PathBuf)>, CatalogError> {
         let rows = self.with(|catalog| catalog.search(search))?;
         let folder = self.catalog.folder();
@@ -344,8 +345,8 @@ impl CatalogClient {
         Ok(api::Run { remarks, ..self.with_pending(detail.run) })
     }
 
-    /// A run's ledger: of each source as its files have it; their sum alone as the catalogue has
-    /// it, where the files are not at hand.
+    /// A run's ledger: of each source from its files; if the files are not available, only the sum,
+    /// from the catalogue.
     pub(crate) fn ledger(&self, number: u64) -> Result<api::RunLedger, Problem> {
         let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
         let folder = detail.run.folder.map(|folder| self.catalog.folder().join(folder));
@@ -407,8 +408,8 @@ impl CatalogClient {
         Ok(version(found.about, Some(found.text)))
     }
 
-    /// Keeps a configuration that came over the network, as long as all that are kept are not too
-    /// many: none can be removed again.
+    /// Keeps a configuration received over the network, unless too many are kept: they can never be
+    /// removed.
     pub(crate) fn post_configuration(&self, text: &str, who: &str) -> Result<u64, Problem> {
         let all = self.read(|catalog| catalog.configurations()).map_err(problem)?;
         let held = all.iter().map(|about| about.bytes).sum::<u64>();
@@ -423,14 +424,14 @@ impl CatalogClient {
         self.add_configuration(text, who)
     }
 
-    /// Keeps a configuration, unless that text is there, and returns its version.
+    /// Keeps a configuration, unless that text is already there, and returns its version.
     pub(crate) fn add_configuration(&self, text: &str, who: &str) -> Result<u64, Problem> {
         let put = self.at_once(|catalog| catalog.put_configuration(text, who, utc_now()));
         put.map_err(problem)
     }
 }
 
-/// A ledger as the API has it, of sources with these names.
+/// A ledger in the API's form, for sources with these names.
 pub(crate) fn api_ledger<'a>(
     ledger: &Ledger,
     names: impl Iterator<Item = &'a str>,
@@ -524,7 +525,7 @@ mod tests {
         let (number, id) = (live.number(), RunId([7; 16]));
         let path = folder.path().join("run-a");
         client.begin(&live, id, &path);
-        // So that all is in the file that is put aside.
+        // So that everything is in the file that is set aside.
         client.close();
         let database = folder.path().join(".catchment/catalog.sqlite");
         let aside = database.with_extension("aside");
@@ -540,7 +541,7 @@ mod tests {
         let trouble = client.trouble().unwrap();
         assert!(trouble.ends_with("the end of run 1 waits until it can be entered"), "{trouble}");
 
-        // A catalogue that can be read and not be written shows the run as it ended.
+        // A catalogue that can be read but not written shows the run as ended.
         std::fs::rename(&aside, &database).unwrap();
         let row = Catalog::open_read_only(folder.path()).unwrap().run(number).unwrap().run;
         assert_eq!(row.state, RunState::Recording);

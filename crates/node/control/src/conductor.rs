@@ -1,8 +1,8 @@
 //! The control thread: a duty cycle that owns the state machine.
 //!
-//! It takes what people ask for, passes orders to devices and their answers back, looks at the
-//! recorder's counters twice a second, and shows what it saw. It never waits for a device, a client
-//! or the network.
+//! It takes requests, passes orders to devices and returns their answers, reads the recorder's
+//! counters twice a second, and publishes the result. It never waits for a device, a client or the
+//! network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -31,24 +31,24 @@ use crate::watching::{Moment, Watching};
 mod alarms;
 mod view;
 
-/// How long the thread waits for something to do.
+/// How long the thread waits for work.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
-/// How often it looks at the recorder.
+/// How often it reads the recorder's counters.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long a command may take before the client is told that it is under way.
+/// How long a command may take before the client is told that it is in progress.
 const ANSWER_WITHIN: Duration = Duration::from_millis(800);
-/// How long the end may take beyond the drain time: devices that hang are given up, actions and the
+/// How long the end may take beyond the drain time: hanging devices are abandoned, actions and the
 /// server ended.
 const END_WITHIN: Duration = Duration::from_secs(30);
-/// How the id of the request for the first run begins: no client made it.
+/// The prefix of the id of the request for the first run, which no client made.
 pub(crate) const FIRST: &str = "first-";
-/// How long after the start a run that was interrupted before counts as something wrong. The alarm
-/// is latched: it stays until it is acknowledged.
+/// How long after the start an earlier interrupted run counts as a problem. The alarm is latched:
+/// it stays until it is acknowledged.
 const INTERRUPTED_FOR_NS: u64 = 60_000_000_000;
 /// Clients that wait for a command's end.
 const WAITING_MAX: usize = 1_000;
 
-/// What other threads tell this one.
+/// Messages from other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     /// End the run and the node.
@@ -89,14 +89,14 @@ pub(crate) struct ConductorState {
     alarms_seen: Vec<catchment_watch::Alarm>,
     /// Who paused the run, and when.
     paused: Option<(String, String)>,
-    /// The audit log's lines of commands that have not ended.
+    /// The audit log's lines of unfinished commands.
     noted: Vec<api::AuditLine>,
     reported: Option<String>,
-    /// A configuration that a command named, while it is tried.
+    /// The configuration named by a command, while it is tried.
     tried: Option<(Arc<Configuration>, Option<u64>, String)>,
-    /// What was armed, and is started: another may have been read since.
+    /// The configuration that was armed, which is started: another may have been read since.
     armed: Option<Arc<Configuration>>,
-    /// The configuration before that one.
+    /// The previous configuration.
     before: Option<(Arc<Configuration>, Option<u64>, String)>,
     shutdown_asked: bool,
     stopping_said: bool,
@@ -104,7 +104,7 @@ pub(crate) struct ConductorState {
 }
 
 impl Conductor {
-    /// Shows the node for the first time: before anybody can ask for it.
+    /// Publishes the node for the first time, before any request can arrive.
     pub(crate) fn first_look(&mut self) {
         self.look(self.clock.now_ns());
     }
@@ -123,7 +123,7 @@ impl Conductor {
             }
             let now_ns = self.clock.now_ns();
             if let Some(done) = done {
-                // Late ones are counted by the state machine.
+                // The state machine counts late answers.
                 let _ = self.control.reply(now_ns, &done.path, done.token, done.result);
             }
             if let Some(ask) = ask {
@@ -149,7 +149,7 @@ impl Conductor {
         self.signals.ended.store(true, Relaxed);
     }
 
-    /// Tells the service manager, once, that the end has begun and how long it may take.
+    /// Notifies the service manager, once, that the end has begun and how long it may take.
     fn say_stopping(&mut self) {
         if !std::mem::replace(&mut self.state.stopping_said, true) {
             let most = self.shared.settings.drain + END_WITHIN;
@@ -166,7 +166,7 @@ impl Conductor {
             Ask::Result(id, reply) => {
                 let found = RequestId::new(id).ok().and_then(|id| self.control.result(&id));
                 let found = found.map(|result| self.result(result));
-                // Whoever asked may have gone.
+                // The client may have gone.
                 reply.send(found.ok_or_else(|| Problem::not_found("such request"))).ok();
             }
             Ask::Change(path, values, who, reply) => {
@@ -207,7 +207,7 @@ impl Conductor {
         let id = request.id.clone();
         let known = self.control.result(&id).is_some();
         if let (Some(version), Some(text), false) = (request.configuration, text, known) {
-            // Tried first: a version that cannot be had begins nothing.
+            // Tried first: an unavailable version begins nothing.
             if let Err(problem) = self.try_configuration(version, text) {
                 reply.send(Err(problem)).ok();
                 return;
@@ -332,7 +332,7 @@ impl Conductor {
         }
     }
 
-    /// Keeps who asked for a command until it has ended.
+    /// Keeps the origin of a command until it has ended.
     fn note_begun(&mut self, who: &Who, asked: &api::CommandRequest) {
         self.state.noted.push(api::AuditLine {
             what: asked.command.clone(),
@@ -342,12 +342,12 @@ impl Conductor {
         });
     }
 
-    /// Writes to the audit log what came of a command.
+    /// Writes the outcome of a command to the audit log.
     fn note_finished(&mut self, result: &CommandResult) {
         let request = result.request.to_string();
         let mut noted = self.state.noted.iter();
         let found = noted.position(|line| line.request.as_ref() == Some(&request));
-        // A command without a request is the node's own.
+        // A command without a request comes from the node itself.
         let own = || api::AuditLine {
             what: result.command.name().into(),
             request: Some(request.clone()),
@@ -377,7 +377,7 @@ impl Conductor {
                 self.shared.note(&who, asked.command.clone(), "asked");
                 match self.control.request(now_ns, request) {
                     Answer::Started(_) | Answer::Done(_) => self.note_begun(&who, &asked),
-                    // Somebody was faster.
+                    // Another command was faster.
                     Answer::Repeat(_) | Answer::Refused(_) => {
                         self.shared.note(&who, asked.command, "refused: it is ending");
                     }
@@ -415,7 +415,7 @@ impl Conductor {
             (self.devices.run_status.active(), self.control.under_way())
         {
             use Command::{Arm, Configure, Start};
-            // Until a new run is open, the run that is shown is the one before.
+            // Until a new run is open, the previous run is shown.
             let begins = matches!(under_way.command, Configure | Arm | Start);
             if !(begins && active.ended) {
                 self.control.note_run(active.number);
@@ -426,14 +426,14 @@ impl Conductor {
             if let Some((configuration, version, text)) = self.state.before.take()
                 && result.status == Status::Failed
             {
-                // What could not be done leaves nothing behind.
+                // A failed command leaves nothing behind.
                 self.adopt_configuration(configuration, version, text);
             }
             let ending =
                 self.control.under_way().is_some_and(|one| one.command == Command::Shutdown);
             let first = result.request.as_str().starts_with(FIRST);
             if result.status == Status::Failed && first && !ending {
-                // The run that the program was started for, and no command ended it before it
+                // The run for which the program was started, if no command ended it before it
                 // began.
                 let reason = result.reason.as_ref().map(ToString::to_string);
                 let reason = reason.unwrap_or_else(|| "the first run did not begin".into());
@@ -456,17 +456,17 @@ impl Conductor {
                 _ => tracing::info!(command, who = result.who, state, "a command is done"),
             }
             self.note_finished(&result);
-            // RunStatus before whoever waits is answered.
+            // RunStatus is set before waiting clients get their answers.
             self.state.next_look = None;
         }
     }
 
-    /// What devices report by themselves.
+    /// Unsolicited reports of devices.
     fn take_reports(&mut self, now_ns: u64, active: Option<&Active>) {
         let fault = match active.map(|active| active.observer.snapshot().state) {
             Some(RecorderState::Fault { reason }) => Some(reason),
             Some(RecorderState::Recording) => None,
-            // A run that has ended is not well again.
+            // A run that has ended does not become well again.
             Some(RecorderState::Stopped) | None => {
                 self.state.reported = None;
                 return;
@@ -499,14 +499,14 @@ impl Conductor {
         self.state.reported = fault;
     }
 
-    /// The recorder's own state: another device in fault does not end a run.
+    /// The recorder's own state: a fault of another device does not end a run.
     fn recorder_state(&self) -> State {
         let recorder = DevicePath::new(RECORDER).ok().and_then(|path| self.control.device(&path));
         recorder.map_or(self.control.state(), |device| device.state)
     }
 
-    /// Looks twice a second, and before the answer to a change, so that a client that asks after it
-    /// sees the change.
+    /// Updates the view twice a second, and before the answer to a change, so that a client that
+    /// reads it afterwards sees the change.
     fn look_when_due(&mut self) {
         let now = Instant::now();
         if self.state.next_look.is_none_or(|next| now >= next) {
@@ -515,7 +515,7 @@ impl Conductor {
         }
     }
 
-    /// The run before this program, if it was interrupted, for as long as makes an alarm of it.
+    /// The run before this program, if it was interrupted, for as long as it must cause an alarm.
     fn interrupted_run(&self, now_ns: u64) -> u64 {
         let is_new = now_ns.saturating_sub(self.shared.started_ns) < INTERRUPTED_FOR_NS;
         if is_new { self.shared.interrupted.load(Relaxed) } else { 0 }
@@ -543,8 +543,8 @@ impl Conductor {
         let of_run = self.recorder_state();
         let empty = (String::new(), String::new());
         let (who, since) = self.state.paused.as_ref().unwrap_or(&empty);
-        // What comes while a run ends tells nothing of its data any more, also if that takes longer
-        // than the command that ends it.
+        // Data that arrive while a run ends say nothing about it any more, even if ending takes
+        // longer than the command for it.
         use Command::{Disarm, Reset, Shutdown, Stop};
         let ends = |command| matches!(command, Stop | Disarm | Reset | Shutdown);
         let ending = hangs || under_way.as_ref().is_some_and(|one| ends(one.command));
@@ -618,7 +618,7 @@ impl Conductor {
         device.ok_or_else(|| Problem::not_found(format_args!("device {path}")))
     }
 
-    /// Takes a configuration for the next run; says what is not applied.
+    /// Takes a configuration for the next run; returns the parts that are not applied.
     fn configure(&mut self, version: Option<u64>, text: String) -> Result<Vec<String>, Problem> {
         self.at_rest()?;
         let checked = self.shared.configure.check(&text);
@@ -638,7 +638,8 @@ impl Conductor {
         Ok(notes)
     }
 
-    /// What a command began with must not change under it, nor be undone with it.
+    /// The configuration with which a command began must not change under it, nor be undone with
+    /// it.
     fn at_rest(&self) -> Result<(), Problem> {
         let detail = |command| format!("{command} is under way: try again when it is done");
         let busy = self.control.under_way();
@@ -653,7 +654,7 @@ impl Conductor {
     ) {
         let changed = self.watching.change(&configuration.recorder, &configuration.rules);
         if let Err(error) = changed {
-            // The check of the configuration has looked at the rules.
+            // The check of the configuration has already checked the rules.
             tracing::error!(%error, "the alarms' rules stay as they were");
         }
         self.configuration = configuration;

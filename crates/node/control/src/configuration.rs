@@ -1,39 +1,38 @@
-//! What a configuration file says, as far as a node under control needs it. Reading and checking it
-//! is the command line's.
+//! The parts of a configuration file for a node under control. The command line reads and checks
+//! it.
 
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::RecorderConfig;
 use catchment_watch::Rule;
 
-/// A configuration that was checked.
+/// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// The number that the next run is to have, if it is higher than all that were given.
+    /// The number for the next run, if it is higher than all numbers used.
     pub number: Option<u64>,
     /// The recorder.
     pub recorder: RecorderConfig,
-    /// The emulator of its sources, if it is asked for.
+    /// The emulator of its sources, if requested.
     pub emulator: Option<EmulatorConfig>,
-    /// The emulator of its links, if it is asked for: links in the recorder's order, from its first
-    /// on.
+    /// The emulator of its links, if requested: links in the recorder's order, from its first on.
     pub link_emulator: Option<LinkEmulatorConfig>,
     /// Rules of alarms.
     pub rules: Vec<Rule>,
-    /// What `[control]` says, in a form that can be compared: changes need a new start.
+    /// The contents of `[control]` in comparable form: changes require a restart.
     pub control: String,
 }
 
 impl Configuration {
-    /// Whether anything is emulated: its runs say so.
+    /// Whether anything is emulated: its runs are marked.
     pub(crate) fn emulates(&self) -> bool {
         self.emulator.is_some() || self.link_emulator.is_some()
     }
 }
 
-/// What is wrong with a configuration.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigurationFault {
-    /// In words.
+    /// The message.
     pub message: String,
     /// Line and column, from 1.
     pub position: Option<(usize, usize)>,
@@ -41,23 +40,23 @@ pub struct ConfigurationFault {
 
 /// Reads and checks configurations.
 pub trait Configure: Send + Sync {
-    /// The file's text now.
+    /// The file's present text.
     ///
     /// # Errors
-    /// It cannot be read, in words.
+    /// It cannot be read; the message.
     fn read(&self) -> Result<String, String>;
 
     /// Checks a text.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The error, with its position.
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault>;
 
-    /// The text with another rate, 0 for the highest, and another seed of what is emulated, so that
-    /// a run can be repeated from it.
+    /// The text with a different rate, 0 for the highest, and a different seed of the emulators, so
+    /// that a run can be repeated from it.
     ///
     /// # Errors
-    /// This cannot be said in the text, in words.
+    /// The text cannot express this; the message.
     fn with_emulator(
         &self,
         _text: &str,

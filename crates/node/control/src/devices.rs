@@ -1,5 +1,4 @@
-//! The devices, which carry out orders, each on a thread of its own, so that one that hangs blocks
-//! no other.
+//! The devices, which carry out orders. Each has its own thread, so a hanging one blocks no other.
 //!
 //! ```text
 //! node/catalog            the catalogue of runs
@@ -11,8 +10,8 @@
 //! ```
 //!
 //! *Armed* is a recorder that runs but is paused: sockets are open, memory is touched, the first
-//! file is there, and what comes is counted as discarded. So *start* is a moment, not a second.
-//! Before that, in *configured*, a preflight with sockets of its own counts what arrives.
+//! file exists, and arrivals are counted as discarded. So *start* takes a moment, not a second.
+//! Before that, in *configured*, a preflight with its own sockets counts arrivals.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,13 +38,14 @@ use parking_lot::Mutex;
 use crate::configuration::Configuration;
 use crate::shared::NodeShared;
 
-/// Orders that wait for one device: control gives one at a time, and *safe* after a time-out.
+/// The most orders waiting for one device: control gives one at a time, and *safe* after a
+/// time-out.
 const ORDERS_MAX: usize = 16;
 
-/// How often a device without orders looks what is left to do.
+/// How often a device without orders checks for remaining work.
 const IDLE_EVERY: Duration = Duration::from_secs(1);
 
-/// How long devices have to end once the state machine has.
+/// How long devices have to end after the state machine has.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The recorder's path.
@@ -57,14 +57,14 @@ pub(crate) const EMULATOR: &str = "node/emulator";
 /// The catalogue's.
 pub(crate) const CATALOG: &str = "node/catalog";
 
-/// An order with what it needs.
+/// An order with its data.
 pub(crate) struct Job {
     pub(crate) order: Order,
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) origin: Origin,
 }
 
-/// Who gave a command, and with what comment.
+/// The author and the comment of a command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) who: String,
@@ -74,11 +74,11 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The origin of a command that is under way.
+    /// The origin of a command in progress.
     pub(crate) fn of(command: UnderWay) -> Self {
         let UnderWay { who, comment, since_ns, command, .. } = command;
         let comment = comment.unwrap_or_default();
-        // A device's reason may have whatever a file's name has.
+        // A device's reason may contain anything that a file name can.
         let plain = |c: char| if c.is_control() && !['\n', '\t'].contains(&c) { ' ' } else { c };
         let (time, kind) = (Utc(since_ns), command.name().to_owned());
         let text = comment.chars().map(plain).collect();
@@ -88,7 +88,7 @@ impl Origin {
     }
 }
 
-/// What a device answers.
+/// The answer of a device.
 pub(crate) struct Done {
     pub(crate) path: DevicePath,
     pub(crate) token: u64,
@@ -115,21 +115,21 @@ pub(crate) struct Active {
     pub(crate) ended: bool,
 }
 
-/// The state of the run and of what is emulated: written by the devices, read by the node.
+/// The state of the run and of the emulators: written by the devices, read by the node.
 #[derive(Debug, Default)]
 pub(crate) struct RunStatus {
     pub(crate) active: Mutex<Option<Active>>,
-    /// What arrives while there is no run and one could begin, or why nothing can be received.
+    /// Arrivals while there is no run and one could begin, or why nothing can be received.
     pub(crate) arrivals: Mutex<Option<Result<Arrivals, String>>>,
-    /// The emulators of sources and of links that send, or have sent in the last run.
+    /// The emulators of sources and of links that send now, or sent in the last run.
     pub(crate) emulators: Mutex<Vec<EmulatorObserver>>,
-    /// What the emulator of sources has sent in the last run, once it has ended.
+    /// The data sent by the emulator of sources in the last run, once it has ended.
     pub(crate) sent: Mutex<Option<EmulatorReport>>,
-    /// Whether a run lost data, or has bad ones, for the program's exit code.
+    /// Whether a run lost data, or has bad data, for the program's exit code.
     pub(crate) imperfect: AtomicBool,
     /// Why a run, or the node, did not end in order: the first reason.
     pub(crate) failure: Mutex<Option<String>>,
-    /// What the runs came to.
+    /// The results of the runs.
     pub(crate) summaries: Mutex<Vec<(u64, RunSummary)>>,
 }
 
@@ -171,7 +171,7 @@ impl RunStatus {
         *self.arrivals.lock() = arrivals;
     }
 
-    /// A run, or the node, does not end in order.
+    /// Records that a run, or the node, does not end in order.
     pub(crate) fn fail(&self, reason: impl std::fmt::Display) {
         self.failure.lock().get_or_insert_with(|| reason.to_string());
     }
@@ -183,7 +183,7 @@ impl RunStatus {
     }
 }
 
-/// All devices and the ways to them.
+/// All devices and their channels.
 pub(crate) struct Devices {
     recorder: Sender<Job>,
     emulator: Sender<Job>,
@@ -198,7 +198,7 @@ pub(crate) fn specs(emulator: bool, patience: Duration) -> Result<Vec<DeviceSpec
     let spec = |path: &str, kind: &str, order| {
         Ok::<_, DeviceError>(DeviceSpec::new(DevicePath::new(path)?, kind, order))
     };
-    // All steps wait for the disk. A stop also waits for the last data, and for a disk that hangs.
+    // All steps wait for the disk. A stop also waits for the last data, and for a hanging disk.
     let recorder = spec(RECORDER, "recorder", 1)?
         .on_fault(OnFault::StopRun)
         .timeout(Action::Arm, 30_000_000_000)
@@ -227,7 +227,7 @@ impl Devices {
     /// Starts the devices' threads.
     ///
     /// # Errors
-    /// The system gives none.
+    /// The system refuses a thread.
     pub(crate) fn start(shared: &Arc<NodeShared>) -> std::io::Result<Self> {
         let (done, results) = bounded(64);
         let run_status: Arc<RunStatus> = Arc::default();
@@ -262,20 +262,20 @@ impl Devices {
             RECORDER => &self.recorder,
             EMULATOR => &self.emulator,
             _ => {
-                // They follow.
+                // They follow the recorder.
                 let Order { path, token, action, .. } = job.order;
                 self.done.send(Done { path, token, result: Ok(action.target()) }).ok();
                 return;
             }
         };
-        // A device that has not taken sixteen orders hangs: this one times out as the others did.
+        // A device that has not taken sixteen orders hangs: this order times out like the others.
         if way.try_send(job).is_err() {
             tracing::error!("a device takes no orders");
         }
     }
 
-    /// Waits for the devices' threads, which end when they have done their last order; not for one
-    /// that hangs.
+    /// Waits for the devices' threads, which end when they have done their last order; not for a
+    /// hanging one.
     pub(crate) fn end(self) {
         let Self { recorder, emulator, done, results, threads, run_status } = self;
         drop((recorder, emulator, done, results));
@@ -293,7 +293,7 @@ impl Devices {
     }
 }
 
-/// A device's thread: it does its orders, and without any every now and then what is left to do.
+/// A device's thread: it carries out orders and, in between, remaining work from time to time.
 fn spawn(
     name: &str,
     jobs: Receiver<Job>,
@@ -305,7 +305,7 @@ fn spawn(
             let job = match jobs.recv_timeout(IDLE_EVERY) {
                 Ok(job) => job,
                 Err(error) => {
-                    // Remaining work is no order, and fails no command.
+                    // Remaining work is not an order, and fails no command.
                     obey(None).ok();
                     match error {
                         RecvTimeoutError::Timeout => continue,
@@ -315,7 +315,7 @@ fn spawn(
             };
             let result = obey(Some(&job)).map(|()| job.order.action.target());
             let Order { path, token, .. } = job.order;
-            // No one waits any more when the node has ended.
+            // Nothing waits any more once the node has ended.
             if done.send(Done { path, token, result }).is_err() {
                 return;
             }
@@ -346,7 +346,7 @@ struct Open {
 
 impl Recording {
     fn obey(&mut self, job: &Job) -> Result<(), Failed> {
-        // Its sockets are the run's.
+        // The run owns its sockets.
         self.count_arrivals(None);
         let done = self.carry_out(job);
         let state =
@@ -372,8 +372,8 @@ impl Recording {
         }
     }
 
-    /// From now on counts what arrives for that configuration, or nothing. Not where an emulator
-    /// sends: it begins with the run.
+    /// From now on, counts arrivals for that configuration, or for none. Not if an emulator sends:
+    /// it begins with the run.
     fn count_arrivals(&mut self, configuration: Option<&Configuration>) {
         self.run_status.set_arrivals(None);
         self.preflight = None;
@@ -424,11 +424,11 @@ impl Recording {
             return Err(failed("there is no run to start", State::Configured));
         };
         if !job.origin.comment.is_empty() {
-            // Who armed it may have said nothing yet.
+            // The client that armed it may not have given a comment yet.
             self.run_status.change_active(|active| active.comment.clone_from(&job.origin.comment));
             self.shared.catalog.comment(&open.live, &job.origin.comment);
         }
-        // An emulator begins later; sources of others may be sending already.
+        // An emulator begins later; external sources may already be sending.
         match job.configuration.emulates() {
             true => open.recorder.pause(false),
             false => open.recorder.begin_between_events(),
@@ -492,14 +492,14 @@ impl Recording {
             "the run has ended"
         );
         let mut summaries = self.run_status.summaries.lock();
-        // The last is what a program that recorded one run tells of.
+        // A program that recorded one run reports the last.
         summaries.clear();
         summaries.push((number, summary));
         Ok(())
     }
 }
 
-/// The emulator's device: a thread for the sources that are emulated, and one for the links.
+/// The emulator's device: one thread for the emulated sources, and one for the links.
 struct Emulating {
     run_status: Arc<RunStatus>,
     sources: Option<EmulatorThread>,
@@ -510,7 +510,7 @@ impl Emulating {
     fn obey(&mut self, job: &Job) -> Result<(), Failed> {
         match job.order.action {
             Action::Start => self.begin(&job.configuration).map_err(|reason| {
-                // Half of it is none.
+                // If one of the two fails, neither runs.
                 let ended = self.end();
                 Failed { reason, state: ended.map_or(State::Fault, |()| State::Armed) }
             }),
@@ -529,7 +529,7 @@ impl Emulating {
         let active = self.run_status.active().ok_or("there is no recorder to send to")?;
         self.run_status.emulators.lock().clear();
         *self.run_status.sent.lock() = None;
-        // Links come behind the sources.
+        // Links come after the sources.
         let sources = configuration.recorder.sources.len().min(active.addresses.len());
         let (sources, links) = active.addresses.split_at(sources);
         if let Some(config) = configuration.emulator.clone() {
@@ -549,10 +549,10 @@ impl Emulating {
         Ok(())
     }
 
-    /// Ends all that send: the first one's reason if any failed.
+    /// Ends all senders; returns the first one's reason if any failed.
     fn end(&mut self) -> Result<(), String> {
         let (sources, links) = (self.sources.take(), self.links.take());
-        // Before the sources are waited for.
+        // Before waiting for the sources.
         links.iter().for_each(EmulatorThread::stop);
         let sources = sources.map(|thread| {
             let report = thread.finish()?;

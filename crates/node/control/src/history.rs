@@ -12,15 +12,15 @@ const SECONDS_MAX: usize = 600;
 /// Minutes that are kept.
 const MINUTES_MAX: usize = 1_440;
 const S: u64 = 1_000_000_000;
-/// The time of which seconds are kept.
+/// The time for which seconds are kept.
 pub(crate) const TEN_MINUTES_NS: u64 = SECONDS_MAX as u64 * S;
-/// The time of which minutes are kept.
+/// The time for which minutes are kept.
 pub(crate) const DAY_NS: u64 = MINUTES_MAX as u64 * 60 * S;
 
-/// One second's, or minute's, mean rates: events, bytes, bytes written, loss.
+/// Mean rates of one second, or minute: events, bytes, bytes written, loss.
 pub(crate) type Point = [f64; 4];
 
-/// What plots are made of. Bounded: 2,040 points.
+/// The data of plots. Bounded: 2,040 points.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     all: Mutex<Points>,
@@ -34,7 +34,7 @@ struct Points {
 }
 
 impl Past {
-    /// Adds the rates of the second that `now_ns` lies in.
+    /// Adds the rates of the second that contains `now_ns`.
     pub(crate) fn push(&self, now_ns: u64, point: Point) {
         let mut all = self.all.lock();
         let second = now_ns / S;
@@ -62,17 +62,17 @@ impl Past {
         }
     }
 
-    /// Adds what is known from elsewhere of seconds, counted since 1970.
+    /// Adds seconds from another origin, counted since 1970.
     pub(crate) fn recall_seconds(&self, points: &[(u64, Point)]) {
         put_in(&mut self.all.lock().seconds, points, SECONDS_MAX);
     }
 
-    /// Adds what is known from elsewhere of minutes, counted since 1970.
+    /// Adds minutes from another origin, counted since 1970.
     pub(crate) fn recall_minutes(&self, points: &[(u64, Point)]) {
         put_in(&mut self.all.lock().minutes, points, MINUTES_MAX);
     }
 
-    /// The last so many seconds in at most so many points.
+    /// The last seconds, that many, in at most that many points.
     pub(crate) fn of(&self, now_ns: u64, seconds: u64, points: u64) -> History {
         let all = self.all.lock();
         let (from, unit) = match seconds {
@@ -81,7 +81,7 @@ impl Past {
         };
         let step = seconds.div_ceil(points).next_multiple_of(unit);
         let count = seconds.div_ceil(step);
-        // Whole steps, so that a point does not change its value while it moves left.
+        // Whole steps, so that a point's value does not change while it moves left.
         let end = now_ns / S / step + 1;
         let start = end.saturating_sub(count);
         let mut sums = vec![([0.0; 4], 0_u32); count as usize];
@@ -113,7 +113,7 @@ impl Past {
     }
 }
 
-/// Puts points where they belong by their time, unless that is taken, and lets the oldest go.
+/// Puts points where they belong by their time, unless that place is taken, and drops the oldest.
 fn put_in(series: &mut VecDeque<(u64, Point)>, points: &[(u64, Point)], most: usize) {
     for &(at, point) in points {
         if let Err(index) = series.binary_search_by_key(&at, |(at, _)| *at) {

@@ -1,11 +1,11 @@
 //! Structured logs: to stderr as text or JSON, and the last 10,000 lines in memory for the page.
 //!
-//! A subscriber of our own, since it needs neither spans nor filters: one level for this program's
-//! messages, warnings alone from other crates. A message that repeats is written once in ten
-//! seconds and says how often it came.
+//! A subscriber of our own, since neither spans nor filters are needed: one level for this
+//! program's messages, only warnings from other crates. A repeated message is written once in ten
+//! seconds with its count.
 //!
-//! A thread of its own writes them: a terminal that is stopped, or a pipe that is not read, blocks
-//! no thread that logs. Lines that find its queue full are counted, and the count is written later.
+//! Its own thread writes them: a stopped terminal, or an unread pipe, blocks no thread that logs.
+//! Lines that find its queue full are counted, and the count is written later.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,19 +27,19 @@ use crate::queued::Queued;
 pub const LINES_MAX: usize = 10_000;
 /// Bytes of a line's text.
 const TEXT_BYTES_MAX: usize = 4_096;
-/// A message that came within this time is not written again.
+/// A message repeated within this time is not written again.
 const REPEATED_WITHIN: Duration = Duration::from_secs(10);
-/// Lines that wait to be written.
+/// The most lines that wait to be written.
 const QUEUE_MAX: usize = 1_000;
-/// Different messages whose repetition is watched.
+/// The most messages whose repetition is tracked.
 const WATCHED_MAX: usize = 1_000;
 
 /// How lines are written to stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// Time, level, part, message, fields; without the time and with the level as journald reads it
-    /// where stderr is the journal.
+    /// Time, level, part, message, fields; if stderr is the journal, without the time and with the
+    /// level in journald's form.
     #[default]
     Text,
     /// One JSON object per line.
@@ -54,15 +54,15 @@ pub enum Format {
 pub struct Logs {
     lines: Mutex<VecDeque<LogLine>>,
     count: AtomicU64,
-    /// To the thread that writes; without it every line counts as dropped, and the page has them
-    /// all the same.
+    /// The queue of the writing thread; without it every line counts as dropped, but the page still
+    /// has all of them.
     queue: Option<Queued<String>>,
-    /// Lines that were not written, since too many waited.
+    /// Lines that were not written because too many were waiting.
     dropped: Arc<AtomicU64>,
 }
 
 impl Logs {
-    /// The process's logs. The first call decides how lines are written, from then on.
+    /// The process's logs. The first call determines how lines are written.
     pub fn start(format: Format, level: Level) -> Arc<Self> {
         static LOGS: OnceLock<Arc<Logs>> = OnceLock::new();
         let logs = LOGS.get_or_init(|| {
@@ -78,14 +78,14 @@ impl Logs {
             let journal = std::env::var_os("JOURNAL_STREAM").is_some();
             let repeated = Mutex::default();
             let writer = Writer { logs: Arc::clone(&logs), format, level, journal, repeated };
-            // Somebody else's subscriber stays, and the page has no lines.
+            // Another subscriber is already set, and the page has no lines.
             tracing::subscriber::set_global_default(writer).ok();
             logs
         });
         Arc::clone(logs)
     }
 
-    /// Lines of at least that level whose text has `search` in it, older than `before`: the newest
+    /// Lines of at least that level whose text contains `search`, older than `before`: the newest
     /// `limit` of them, oldest first.
     pub(crate) fn find(
         &self,
@@ -105,7 +105,7 @@ impl Logs {
         found
     }
 
-    /// Lines since that number, for streams; and the number to ask with next.
+    /// Lines since that number, for streams; and the number for the next request.
     pub(crate) fn since(&self, number: u64) -> (Vec<LogLine>, u64) {
         let lines = self.lines.lock();
         let found = lines.iter().rev().take_while(|line| line.number >= number).cloned();
@@ -114,7 +114,7 @@ impl Logs {
         (found, self.count.load(Relaxed))
     }
 
-    /// How many lines there were.
+    /// The total number of lines.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
@@ -124,7 +124,7 @@ impl Logs {
         self.dropped.load(Relaxed)
     }
 
-    /// Waits until all lines are written, so long at most.
+    /// Waits until all lines are written, at most that long.
     pub(crate) fn flush(&self, within: Duration) {
         if let Some(queue) = &self.queue {
             queue.flush(within);
@@ -150,8 +150,8 @@ fn contains(line: &LogLine, search: &str) -> bool {
         || line.fields.iter().any(|(name, value)| has(name) || has(value))
 }
 
-/// Writes a line, and before it how many were dropped since that was said. A stderr that is closed
-/// is ignored.
+/// Writes a line, preceded by the number of lines dropped since the last report. A closed stderr is
+/// ignored.
 fn write_line(line: &str, (dropped, reported): (u64, &mut u64), mut to: impl std::io::Write) {
     if dropped > *reported {
         writeln!(to, "{} lines were not written: too many waited", dropped - *reported).ok();
@@ -160,7 +160,7 @@ fn write_line(line: &str, (dropped, reported): (u64, &mut u64), mut to: impl std
     to.write_all(line.as_bytes()).ok();
 }
 
-/// What makes lines of events.
+/// Makes lines of events.
 struct Writer {
     logs: Arc<Logs>,
     format: Format,
@@ -208,8 +208,8 @@ impl Subscriber for Writer {
 }
 
 impl Writer {
-    /// How often the message came unwritten since it was last written; none while it is too soon to
-    /// write it again.
+    /// How many repetitions have not been written since the message was last written; none while it
+    /// is too soon to write it again.
     fn fresh(&self, line: &LogLine) -> Option<u64> {
         let mut repeated = self.repeated.lock();
         let now = Instant::now();
@@ -261,7 +261,8 @@ fn text(line: &LogLine, journal: bool) -> String {
     for (name, value) in &line.fields {
         text += &format!(" {name}={value:?}");
     }
-    // A line break in a message must not look like another line, and no terminal obeys a name.
+    // A line break in a message must not look like another line, and names must not control a
+    // terminal.
     printable(&text).into_owned()
 }
 

@@ -1,5 +1,5 @@
-//! What is asked of the disk again and again, on a thread of its own: a network's file system that
-//! hangs holds up neither the control thread nor the server.
+//! Periodic queries of the disk, on their own thread: a hanging network file system delays neither
+//! the control thread nor the server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::machine::{self, Space};
 use crate::shared::NodeShared;
 use crate::web::sample;
 
-/// How often.
+/// How often to query.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// What was seen longer ago says nothing of now.
+/// Older results are no longer valid.
 const AGE_MAX: Duration = Duration::from_secs(10);
 
-/// What was seen of the disk last.
+/// The latest results.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Mutex<Option<(Instant, Option<Space>)>>);
 
 impl Seen {
-    /// The room on the disk, unless it is too long ago that it answered.
+    /// The free space on the disk, unless its last answer is too old.
     pub(crate) fn space(&self) -> Option<Space> {
         let (at, space) = (*self.0.lock())?;
         space.filter(|_| at.elapsed() <= AGE_MAX)
@@ -38,10 +38,10 @@ impl Seen {
     }
 }
 
-/// Looks once, and then on a thread that ends with the node.
+/// Queries once, and then on a thread that ends with the node.
 ///
 /// # Errors
-/// The system gives none.
+/// The system refuses a thread.
 pub(crate) fn start(shared: &Arc<NodeShared>, folder: PathBuf) -> std::io::Result<()> {
     shared.disk.set(machine::space(&folder));
     let shared = Arc::downgrade(shared);

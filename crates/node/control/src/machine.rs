@@ -1,18 +1,18 @@
-//! What the machine says: room on a disk, how far its clock is off, what it is called.
+//! Facts about the machine: free space on a disk, the offset of its clock, its name.
 
 use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Room on a disk.
+/// Free space on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) free_bytes: u64,
     pub(crate) total_bytes: u64,
 }
 
-/// The room on the disk of a folder, or of where it will be made.
+/// The free space on the disk of a folder, or of the place where it will be made.
 pub(crate) fn space(folder: &Path) -> Option<Space> {
     let existing = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
     let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
@@ -26,7 +26,7 @@ pub(crate) fn space(folder: &Path) -> Option<Space> {
         .then(|| Space { free_bytes: bytes(found.f_bavail), total_bytes: bytes(found.f_blocks) })
 }
 
-/// How many files this process may have open.
+/// The maximum number of open files of this process.
 pub(crate) fn open_files_max() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid buffer to write to.
@@ -36,7 +36,7 @@ pub(crate) fn open_files_max() -> u64 {
     }
 }
 
-/// How far the clock is off, as the system's time daemon estimates. None where the clock is not
+/// The offset of the clock, as estimated by the system's time daemon. None if the clock is not
 /// synchronised.
 pub(crate) fn clock_offset_seconds() -> Option<f64> {
     /// The clock is not synchronised.
@@ -54,17 +54,18 @@ pub(crate) fn clock_offset_seconds() -> Option<f64> {
     Some(clock.offset as f64 * unit)
 }
 
-/// What the machine is called.
+/// The name of the machine.
 pub(crate) fn host_name() -> Option<String> {
     let mut bytes = [0_u8; 256];
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the length given.
     let done = unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len()) };
     let name = CStr::from_bytes_until_nul(&bytes).ok().filter(|_| done == 0)?;
     name.to_str().ok().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// The machine's addresses by which others reach who listens on that unspecified one: `0.0.0.0` is
-/// reached by IPv4 alone. Without those of one link only, which no name or certificate can say.
+/// The machine's addresses at which a listener on that unspecified address can be reached:
+/// `0.0.0.0` is reached by IPv4 only. Excludes link-local ones, which no name or certificate can
+/// contain.
 pub(crate) fn addresses(listen: IpAddr) -> Vec<IpAddr> {
     let mut first = std::ptr::null_mut();
     // SAFETY: it writes a list to the pointer, or fails.

@@ -44,7 +44,7 @@ use crate::systemd::Manager;
 use crate::watching::Watching;
 use crate::web::{Server, bind};
 
-/// Commands and the like that wait for the control thread.
+/// The most requests that wait for the control thread.
 const ASKS_MAX: usize = 1_000;
 /// Why a request that arrives too late is refused.
 const ENDING: &str = "the node is ending";
@@ -54,14 +54,14 @@ const LINES_WAIT: Duration = Duration::from_secs(2);
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// It would be open to everybody.
+    /// It would be open to everyone.
     #[error(
         "refused to listen on {address}: {missing}. Everybody who can reach this machine could stop \
          the run. Add what is missing (tls = \"self-made\"; `catchment token add`), listen on \
          127.0.0.1, or, where a node is started with `run`, say --without-protection"
     )]
     Unprotected {
-        /// Where it was to listen.
+        /// The address on which to listen.
         address: SocketAddr,
         /// TLS, tokens or both.
         missing: &'static str,
@@ -69,15 +69,15 @@ pub enum NodeError {
     /// The socket could not be opened.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
-    /// The node's own folder, threads, or randomness.
+    /// The node's own folder, threads, or random numbers.
     #[error("{resource}: {source}")]
     System {
-        /// What was asked for.
+        /// The requested resource.
         resource: String,
         /// The system's error.
         source: io::Error,
@@ -85,16 +85,16 @@ pub enum NodeError {
     /// The configuration.
     #[error("{}", fault.message)]
     Configuration {
-        /// What is wrong with it.
+        /// The error.
         fault: ConfigurationFault,
     },
-    /// Its rules of alarms.
+    /// An error in its rules of alarms.
     #[error(transparent)]
     Rule(#[from] RuleError),
-    /// The file of tokens.
+    /// An error in the file of tokens.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// TLS.
+    /// An error in TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The devices: a defect.
@@ -114,55 +114,55 @@ pub struct Node {
 
 /// The state of the command that starts the first run.
 enum FirstRun {
-    /// There is none.
+    /// There is no such command.
     None,
     /// It was given and is not answered yet.
     Asked(oneshot::Receiver<Result<api::CommandResult, Problem>>),
-    /// It was answered before it had ended; the request to ask after.
+    /// It was answered before it had ended; the request to query.
     UnderWay(String),
     /// It has ended.
     Ended(Result<(), String>),
 }
 
-/// The run that is open, as it is shown to the program that has the node.
+/// The open run, as shown to the program that owns the node.
 #[derive(Clone, Debug)]
 pub struct OpenRun {
     /// Its number; 0 if it could not get one.
     pub number: u64,
     /// Its folder.
     pub folder: PathBuf,
-    /// What its recorder does.
+    /// The observer of its recorder.
     pub observer: Observer,
     /// Bytes of the smallest socket buffer that the system granted.
     pub granted_bytes_min: usize,
 }
 
-/// What a node became.
+/// The result of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Ended {
-    /// Whether any run lost data, or has bad ones.
+    /// Whether any run lost data, or has bad data.
     pub imperfect: bool,
     /// Why a run, or the node, did not end in order.
     pub failed: Option<String>,
-    /// What is wrong with the catalogue of runs, if anything is: it may lack the end of a run.
+    /// The catalogue's error, if any: it may lack the end of a run.
     pub catalog_trouble: Option<String>,
-    /// The last run's number and what it became.
+    /// The last run's number and result.
     pub last: Option<(u64, RunSummary)>,
-    /// What the emulator of sources sent in the last run.
+    /// The data that the emulator of sources sent in the last run.
     pub sent: Option<EmulatorReport>,
 }
 
-/// Where a node keeps what is its own: beside the runs.
+/// The folder of a node's own files: beside the runs.
 pub fn own_folder(runs: &Path) -> PathBuf {
     runs.join(".catchment")
 }
 
 impl Node {
-    /// Starts the control thread, the devices and the server; the first run too, if the settings
-    /// say so.
+    /// Starts the control thread, the devices and the server; also the first run, if the settings
+    /// require it.
     ///
     /// # Errors
-    /// What would keep it from being controlled; nothing is left running.
+    /// Any obstacle to controlling it; nothing is left running.
     pub fn start(
         settings: Settings,
         configure: Arc<dyn Configure>,
@@ -223,7 +223,7 @@ impl Node {
         let thread = thread.spawn(move || conductor.run()).map_err(system("a thread".into()))?;
         let (server, first) = (None, FirstRun::None);
         let mut node = Self { shared, signals, run_status, server, thread: Some(thread), first };
-        // From here on dropping the node ends what runs.
+        // From here on, dropping the node ends everything that runs.
         if let Some((listener, tls)) = listener {
             let server = Server::start(&node.shared, listener, tls);
             node.server = Some(server.map_err(system("the server's threads".into()))?);
@@ -235,12 +235,12 @@ impl Node {
         Ok(node)
     }
 
-    /// Where it listens, if anywhere, with the port that the system chose.
+    /// The address on which it listens, if any, with the port chosen by the system.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(Server::address)
     }
 
-    /// What to type into a browser, if it listens.
+    /// The address for a browser, if it listens.
     pub fn url(&self) -> Option<String> {
         let scheme = if self.shared.tls { "https" } else { "http" };
         let address = match self.address()? {
@@ -252,7 +252,7 @@ impl Node {
         Some(format!("{scheme}://{address}/"))
     }
 
-    /// The node now.
+    /// The present state of the node.
     pub fn state(&self) -> api::State {
         self.shared.view().state.clone()
     }
@@ -269,8 +269,8 @@ impl Node {
         Some(OpenRun { number, folder, observer, granted_bytes_min })
     }
 
-    /// What became of the start of the first run, if the settings ask for one; `None` as long as
-    /// it is under way.
+    /// The outcome of starting the first run, if the settings require one; `None` while it is in
+    /// progress.
     pub fn first_run(&mut self) -> Option<Result<(), String>> {
         let answer = match &mut self.first {
             FirstRun::None => return None,
@@ -297,12 +297,12 @@ impl Node {
         }
     }
 
-    /// Why the catalogue of runs cannot be used, if it cannot.
+    /// Why the catalogue of runs cannot be used, if so.
     pub fn catalog_trouble(&self) -> Option<String> {
         self.shared.catalog.trouble()
     }
 
-    /// Whether all that is emulated has been sent: emulators that end by themselves have ended.
+    /// Whether all emulated data have been sent: emulators with a limit have ended.
     pub fn emulation_ended(&self) -> bool {
         let emulators = self.run_status.emulators.lock();
         !emulators.is_empty() && emulators.iter().all(EmulatorObserver::ended)
@@ -313,10 +313,10 @@ impl Node {
         self.run_status.emulators.lock().iter().flat_map(EmulatorObserver::threads).collect()
     }
 
-    /// Reads the configuration file again (SIGHUP). Says what was not applied.
+    /// Reads the configuration file again (SIGHUP). Returns the parts that were not applied.
     ///
     /// # Errors
-    /// Why all stays as it was.
+    /// Why nothing was changed.
     pub fn reload(&self) -> Result<Vec<String>, String> {
         let text = self.shared.configure.read()?;
         self.shared.configure.check(&text).map_err(|fault| fault.message)?;
@@ -331,13 +331,13 @@ impl Node {
         self.signals.shutdown.store(true, Relaxed);
     }
 
-    /// Whether it has ended: since somebody said so, by signal or by command.
+    /// Whether it has ended, since a signal or a command may have ended it.
     pub fn ended(&self) -> bool {
-        // A control thread that failed says nothing any more.
+        // A failed control thread reports nothing any more.
         self.signals.ended.load(Relaxed) || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for its end, and says what became of it.
+    /// Waits for its end, and returns the result.
     pub fn wait(mut self) -> Ended {
         self.end();
         let summaries = self.run_status.summaries.lock();
@@ -405,7 +405,7 @@ pub(crate) fn signal() -> Who {
     }
 }
 
-/// The socket on which the node is served, if it is, and its TLS.
+/// The socket on which the node is served, if any, and its TLS.
 fn listen(
     settings: &mut Settings,
     folder: &Path,
@@ -414,7 +414,7 @@ fn listen(
     let tls = acceptor(&settings.tls, folder, &settings.names, address.ip())?;
     let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
     settings.listen = Some(listener.local_addr().unwrap_or(address));
-    // Nobody outside of this network can give an address to the machine's own name.
+    // Nothing outside this network can give an address to the machine's own name.
     settings.names.extend(machine::host_name());
     Ok(Some((listener, tls)))
 }
@@ -450,15 +450,16 @@ fn shared(
     }
 }
 
-/// Whether the certificate that these settings name can be used.
+/// Checks whether the certificate named in these settings can be used.
 ///
 /// # Errors
-/// [`NodeError::Tls`] if it cannot, or is not there.
+/// [`NodeError::Tls`] if it cannot, or does not exist.
 pub fn check_certificate(settings: &Settings) -> Result<(), NodeError> {
     Ok(tls::check(&settings.tls)?)
 }
 
-/// Whether a node with these settings, whose own folder is `folder`, would be open to everybody.
+/// Checks whether a node with these settings, whose own folder is `folder`, would be open to
+/// everyone.
 ///
 /// # Errors
 /// [`NodeError::Unprotected`] if it would, or why its tokens cannot be read.

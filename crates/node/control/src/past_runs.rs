@@ -1,5 +1,5 @@
-//! What the plots show of the time before this program began: the trends of the recorder's
-//! counters, which lie beside every run.
+//! Plot data from before this program began: the trends of the recorder's counters, in the folder
+//! of every run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -15,17 +15,17 @@ use crate::history::{DAY_NS, Past, Point, TEN_MINUTES_NS};
 use crate::shared::NodeShared;
 use crate::watching::{RATES_NS, lost};
 
-/// Runs that are looked at, the newest first: a day of twenty-minute runs.
+/// The most runs that are read, the newest first: a day of twenty-minute runs.
 const RUNS_MAX: usize = 72;
 
-/// How often the catalogue is asked, and how long between.
+/// How often the catalogue is queried, and the time in between.
 const ASKED_MAX: usize = 60;
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Reads them on a thread of its own: disks may be slow, and plots can wait.
+/// Reads them on a separate thread: disks may be slow, and plots can wait.
 ///
 /// # Errors
-/// The system gives no thread.
+/// The system refuses a thread.
 pub(crate) fn recall(shared: &Arc<NodeShared>) -> std::io::Result<()> {
     let (shared, now_ns) = (Arc::clone(shared), shared.started_ns);
     let thread = std::thread::Builder::new().name("control-past".into());
@@ -46,8 +46,8 @@ fn recall_into(shared: &NodeShared, now_ns: u64) {
     }
 }
 
-/// The runs that are wanted. The catalogue may be in use while the program begins: then it is asked
-/// again, since nothing waits for this. What keeps it from answering is reported elsewhere.
+/// The runs to read. The catalogue may be in use when the program begins: then it is queried again,
+/// since nothing waits for this. The obstacle is reported elsewhere.
 fn find(shared: &NodeShared, search: &Search) -> Option<Vec<(RunRow, PathBuf)>> {
     for _ in 0..ASKED_MAX {
         if let Ok(runs) = shared.catalog.search(search) {
@@ -58,7 +58,7 @@ fn find(shared: &NodeShared, search: &Search) -> Option<Vec<(RunRow, PathBuf)>> 
     None
 }
 
-/// Looks whether the last run came to an end, and tells of it if it did not.
+/// Checks whether the last run ended in order, and reports it if not.
 fn note_interrupted(shared: &NodeShared) {
     let search =
         Search { until: Some(Utc(shared.started_ns)), limit: Some(1), ..Search::default() };
@@ -85,7 +85,7 @@ fn recall_run(past: &Past, run: &Run, row: &RunRow, now_ns: u64) -> Result<(), S
     Ok(())
 }
 
-/// Rates per row of the trend: what counters grew by over as long as live rates are, or over a
+/// Rates per row of the trend: the growth of counters over the same time as live rates, or over a
 /// minute.
 fn points(
     run: &Run,
@@ -110,18 +110,19 @@ fn points(
     for &entry in Entry::ALL {
         read(entry.name(), &|counts, count| counts.ledger[entry] = count)?;
     }
-    // Of a run that is older than what is asked for, the first row is where the next one begins.
+    // For a run that began before the requested time, the first row only gives the base of the
+    // next.
     let mut before = VecDeque::from_iter(whole.then_some((started_ns, [0; 4])));
     let over_ns = RATES_NS.max(unit_ns);
     let mut points = Vec::with_capacity(rows.len());
     for (row, counts) in rows {
         let end_ns = (row + 1).saturating_mul(unit_ns);
         if end_ns > now_ns {
-            // What began before this program and ended in it is seen by itself.
+            // This program itself observes rows that end after its start.
             break;
         }
         let now = counts.totals();
-        // The newest of those that are old enough, or else the oldest.
+        // The newest of the old enough ones, or otherwise the oldest.
         while before.get(1).is_some_and(|(then_ns, _)| then_ns + over_ns <= end_ns) {
             before.pop_front();
         }
@@ -144,7 +145,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// In the order of a [`Point`]. What was lost is reckoned from the sum of all sources here.
+    /// In the order of a [`Point`]. Here the loss is computed from the sum of all sources.
     fn totals(&self) -> [u64; 4] {
         let received = self.ledger[Entry::PacketBytesReceived];
         [self.events, received, self.bytes_written, lost(&self.ledger)]

@@ -1,37 +1,38 @@
-//! What a bad request gets: problem details as RFC 9457 has them.
+//! Responses to failed requests: problem details as in RFC 9457.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// A request that was not done, and why. Small, since it is the error of nearly everything here.
+/// A request that was not carried out, and why. Small, since it is the error type of nearly
+/// everything here.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Problem(Box<Details>);
 
-/// A request that was not done, and why (RFC 9457).
+/// A request that was not carried out, and why (RFC 9457).
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Problem)]
 pub struct Details {
-    /// What kind of problem this is: a path below `/api/docs`.
+    /// The kind of problem: a path below `/api/docs`.
     #[serde(rename = "type")]
     pub kind: String,
     /// The kind in words.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong with this request.
+    /// The error in this request.
     pub detail: String,
-    /// The path that was asked for.
+    /// The requested path.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instance: String,
-    /// More, by kind: the place in a file, the state, what would have been accepted.
+    /// Further fields, by kind: the position in a file, the state, the accepted values.
     #[serde(flatten)]
     pub more: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Problem {
-    /// A problem of that status; the kind follows from it.
+    /// A problem with that status, which determines the kind.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         let kind = title.to_ascii_lowercase().replace(' ', "-");
@@ -50,22 +51,22 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// 404: there is no such thing.
+    /// 404: it does not exist.
     pub fn not_found(what: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no {what}"))
     }
 
-    /// 409: not in this state.
+    /// 409: not allowed in this state.
     pub fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// 422: the request can be read, but what it asks for cannot be.
+    /// 422: the request can be read, but is impossible.
     pub fn unprocessable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
-    /// 500: it should have worked.
+    /// 500: an internal error.
     pub fn internal(detail: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail.to_string())
     }

@@ -19,12 +19,12 @@ const RATE_HZ: (u64, u64) = (0, 1_000_000_000);
 /// The bounds of the emulator's seed: every reader of JSON keeps these exactly.
 const SEED: (u64, u64) = (0, 9_000_000_000_000_000);
 
-/// A property of a device. The type of its value is the type that it always has.
+/// A property of a device. The type of its value never changes.
 #[derive(Debug)]
 pub(crate) struct Property {
-    /// snake_case, the unit last.
+    /// Its name in snake_case, with the unit last.
     name: &'static str,
-    /// The unit for people, if there is one.
+    /// The unit for display, if any.
     unit: &'static str,
     description: &'static str,
     value: Value,
@@ -32,15 +32,15 @@ pub(crate) struct Property {
     range: Option<(u64, u64)>,
 }
 
-/// What of the emulator is to be changed.
+/// Changes to the emulator.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct EmulatorPatch {
-    /// 0: as many as can be.
+    /// 0: as fast as possible.
     rate_hz: Option<f64>,
     seed: Option<u64>,
 }
 
-/// A device's properties; none where there is no such device.
+/// A device's properties; none if the device does not exist.
 pub(crate) fn of(
     path: &str,
     configuration: &Configuration,
@@ -63,7 +63,7 @@ pub(crate) fn values(properties: Vec<Property>) -> Map<String, Value> {
     properties.into_iter().map(|one| (one.name.to_owned(), one.value)).collect()
 }
 
-/// JSON Schema 2020-12 of a device's properties. Units stand in the annotation `unit`.
+/// JSON Schema 2020-12 of a device's properties. Units are in the annotation `unit`.
 pub(crate) fn schema(device: &str, properties: &[Property]) -> Value {
     let properties: Map<String, Value> =
         properties.iter().map(|one| (one.name.to_owned(), one.schema())).collect();
@@ -77,10 +77,10 @@ pub(crate) fn schema(device: &str, properties: &[Property]) -> Value {
 }
 
 impl EmulatorPatch {
-    /// Checks values that are to be set, all before any is.
+    /// Checks all values before any is set.
     ///
     /// # Errors
-    /// The first that cannot be, in words.
+    /// The first impossible value; the message.
     pub(crate) fn of(properties: &[Property], values: &Map<String, Value>) -> Result<Self, String> {
         let mut patch = Self::default();
         for (name, value) in values {
@@ -96,7 +96,7 @@ impl EmulatorPatch {
         Ok(patch)
     }
 
-    /// Whether nothing is to be changed.
+    /// Whether there are no changes.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -112,7 +112,7 @@ impl Property {
         Self { name, unit, description, value: value.into(), range: None }
     }
 
-    /// The type of its values: in JSON Schema, and in words.
+    /// The type of its values, for JSON Schema and for messages.
     fn kind(&self) -> (&'static str, &'static str) {
         match &self.value {
             Value::Bool(_) => ("boolean", "true or false"),
@@ -141,7 +141,7 @@ impl Property {
         schema
     }
 
-    /// Checks a value that is to be set.
+    /// Checks a value before it is set.
     fn check(&self, value: &Value) -> Result<(), String> {
         let name = self.name;
         let Some((low, high)) = self.range else { return Err(format!("{name} can be read only")) };
@@ -256,7 +256,7 @@ fn emulator(configuration: &Configuration, run_status: &RunStatus) -> Option<Vec
 /// A configuration in which the emulator has these properties, and its text.
 ///
 /// # Errors
-/// Values that the emulator does not take, or that cannot be written into the text.
+/// Values that the emulator does not accept, or that the text cannot express.
 pub(crate) fn with_emulator(
     configure: &dyn Configure,
     text: &str,

@@ -1,11 +1,11 @@
-//! Work for a thread of its own behind a bounded queue: producers never wait.
+//! Work for a separate thread behind a bounded queue: producers never wait.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 
-/// The sender to the thread, which ends with it.
+/// The queue of the thread, which ends with it.
 #[derive(Debug)]
 pub(crate) struct Queued<T> {
     queue: Sender<Entry<T>>,
@@ -14,7 +14,7 @@ pub(crate) struct Queued<T> {
 #[derive(Debug)]
 enum Entry<T> {
     Item(T),
-    /// Says that all before was done.
+    /// Signals that everything before it has been done.
     Flush(Sender<()>),
 }
 
@@ -23,7 +23,7 @@ impl<T: Send + 'static> Queued<T> {
     /// are done.
     ///
     /// # Errors
-    /// The system gives none.
+    /// The system refuses a thread.
     pub(crate) fn start(
         thread: &str,
         items_max: usize,
@@ -36,7 +36,7 @@ impl<T: Send + 'static> Queued<T> {
                     Entry::Item(item) => work(Some(item)),
                     Entry::Flush(done) => {
                         work(None);
-                        // The caller may have given up.
+                        // The caller may have stopped waiting.
                         done.send(()).ok();
                     }
                 }
@@ -46,13 +46,13 @@ impl<T: Send + 'static> Queued<T> {
         Ok(Self { queue })
     }
 
-    /// Puts an item into the queue; false if it is full.
+    /// Puts an item into the queue; returns false if it is full.
     #[must_use]
     pub(crate) fn put(&self, item: T) -> bool {
         self.queue.try_send(Entry::Item(item)).is_ok()
     }
 
-    /// Waits until all items are done, so long at most; whether they are.
+    /// Waits until all items are done, at most that long; returns whether they are.
     pub(crate) fn flush(&self, within: Duration) -> bool {
         let end = Instant::now() + within;
         let (done, written) = bounded(1);

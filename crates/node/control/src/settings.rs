@@ -1,4 +1,4 @@
-//! How a node is controlled, checked.
+//! The checked settings of a node's control.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use std::time::Duration;
 pub struct Settings {
     /// The node's name, shown on the page.
     pub name: String,
-    /// Where the API and the page are served; without it nowhere.
+    /// The address on which the API and the page are served; none: not served.
     pub listen: Option<SocketAddr>,
-    /// Whether the API and the page are for looking only: nothing can be changed by them.
+    /// Whether the API and the page are read-only.
     pub read_only: bool,
-    /// Names by which browsers may call it, beside addresses and `localhost`.
+    /// Names by which browsers may address it, besides addresses and `localhost`.
     pub names: Vec<String>,
     /// How connections are protected.
     pub tls: Tls,
@@ -31,22 +31,22 @@ pub struct Settings {
     pub device_patience: Duration,
     /// Requests per second that one address may make; five times as many at once.
     pub requests_per_second: f64,
-    /// From this share of the data on, 0 to 1, loss is heavy: the verdict is red, and the alarm
-    /// about loss is critical.
+    /// The lost share of the data, 0 to 1, from which on loss is heavy: the verdict is red, and the
+    /// alarm about loss is critical.
     pub heavy_loss_share: f64,
-    /// What alarms do.
+    /// The actions of alarms.
     pub actions: Vec<Action>,
 }
 
 /// How connections are protected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
-    /// Not.
+    /// Unprotected.
     #[default]
     Off,
-    /// By a certificate that the node makes for itself.
+    /// With a self-made certificate.
     SelfMade,
-    /// By these, in PEM.
+    /// With these files, in PEM.
     Files {
         /// The chain of certificates.
         certificate: PathBuf,
@@ -59,25 +59,25 @@ pub enum Tls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// Yes.
+    /// At once.
     #[default]
     Auto,
     /// On command.
     Manual,
 }
 
-/// What an alarm does beside being shown and logged.
+/// An action of an alarm besides being shown and logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// The name that rules use.
+    /// Its name in rules.
     pub name: String,
-    /// What it does.
+    /// The action itself.
     pub kind: ActionKind,
     /// How long it may take.
     pub timeout: Duration,
 }
 
-/// What an action does.
+/// The kind of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionKind {
     /// Starts a program, with the alarm as JSON on its standard input.
@@ -87,7 +87,7 @@ pub enum ActionKind {
 }
 
 impl Settings {
-    /// A node that listens there, if anywhere, with everything else as it is by default.
+    /// A node that listens there, if anywhere, with defaults for everything else.
     pub fn new(listen: Option<SocketAddr>) -> Self {
         Self {
             name: "catchment".into(),

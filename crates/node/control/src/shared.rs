@@ -1,4 +1,4 @@
-//! The state that the control thread and the server share.
+//! The state shared by the control thread and the server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -24,46 +24,46 @@ use crate::security::sessions::Sessions;
 use crate::security::tokens::Tokens;
 use crate::settings::Settings;
 
-/// The control thread looks twice a second: what it showed longer ago says nothing of now.
+/// The control thread updates the view twice a second: an older one is no longer valid.
 const VIEW_AGE_MAX: Duration = Duration::from_millis(2_500);
-/// The control thread answers at once, or within a second that a command is under way.
+/// The control thread answers at once, or within a second that a command is in progress.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A request to the control thread.
 pub(crate) enum Ask {
-    /// Do a command, with the text of the configuration that it names.
+    /// Carry out a command, with the text of the configuration that it names.
     Command(api::CommandRequest, Option<String>, Who, Reply<api::CommandResult>),
-    /// What became of one.
+    /// Return the result of a command.
     Result(String, Reply<api::CommandResult>),
     /// Change a device's properties.
     Change(String, serde_json::Map<String, serde_json::Value>, Who, Reply<api::Device>),
-    /// Somebody has seen an alarm, and says something.
+    /// Acknowledge an alarm, with a comment.
     Acknowledge(String, Option<String>, Who, Reply<api::Alarm>),
-    /// Somebody has seen these alarms, or all, and says something.
+    /// Acknowledge these alarms, or all, with a comment.
     AcknowledgeAll(Option<Vec<u64>>, Option<String>, Who, Reply<api::AlarmList>),
     /// Take this as the configuration of the next run: its version, and the text.
     Configuration(Option<u64>, String, Reply<Vec<String>>),
 }
 
-/// Where an answer goes.
+/// The destination of an answer.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Problem>>;
 
-/// The node as the control thread last saw it.
+/// The node as last seen by the control thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
-    /// When; none before the first.
+    /// When it was made; none before the first.
     pub(crate) made: Option<Instant>,
-    /// Whether it is too old to say anything of now.
+    /// Whether it is too old to be valid.
     pub(crate) is_old: bool,
     pub(crate) state: api::State,
     pub(crate) sources: api::SourceList,
     pub(crate) devices: Vec<api::Device>,
     pub(crate) schemas: Arc<std::collections::BTreeMap<String, serde_json::Value>>,
     pub(crate) alarms: api::AlarmList,
-    /// As the stream sends them.
+    /// In the form sent by the stream.
     pub(crate) state_json: Arc<str>,
     pub(crate) sources_json: Arc<str>,
-    /// Counts up with each change of the alarms.
+    /// Incremented with each change of the alarms.
     pub(crate) alarms_changed: u64,
     /// For the metrics.
     pub(crate) snapshot: Option<Arc<catchment_recorder::Snapshot>>,
@@ -86,7 +86,7 @@ pub(crate) struct Counts {
     pub(crate) actions_dropped: AtomicU64,
 }
 
-/// The state that the control thread and the server share.
+/// The state shared by the control thread and the server.
 pub(crate) struct NodeShared {
     pub(crate) settings: Settings,
     pub(crate) tls: bool,
@@ -95,15 +95,15 @@ pub(crate) struct NodeShared {
     pub(crate) tokens: Tokens,
     pub(crate) sessions: Sessions,
     pub(crate) requests: Limit,
-    /// Wrong tokens.
+    /// Rejected tokens.
     pub(crate) guesses: Limit,
     pub(crate) audit: AuditLog,
     pub(crate) logs: Arc<Logs>,
     pub(crate) catalog: CatalogClient,
     pub(crate) disk: Seen,
     pub(crate) past: Past,
-    /// The last run before this program began, if it was interrupted; 0: it was not, or that is
-    /// not known yet.
+    /// The last run before this program began, if it was interrupted; 0: it was not, or that is not
+    /// known yet.
     pub(crate) interrupted: AtomicU64,
     pub(crate) counts: Counts,
     pub(crate) configure: Arc<dyn Configure>,
@@ -112,17 +112,17 @@ pub(crate) struct NodeShared {
     pub(crate) view: RwLock<Arc<View>>,
 }
 
-/// The shared state, as handlers take it.
+/// The shared state as handlers use it.
 pub(crate) type Shared = axum::extract::State<Arc<NodeShared>>;
 
 impl NodeShared {
-    /// The port on which the node is served, if it is.
+    /// The port on which the node is served, if any.
     pub(crate) fn port(&self) -> u16 {
         self.settings.listen.map_or(0, |address| address.port())
     }
 
-    /// The node as it was last seen. If that is long ago its state is unknown: then the
-    /// verdict says so.
+    /// The node as last seen. If that is long ago, its state is unknown, and the verdict reports
+    /// this.
     pub(crate) fn view(&self) -> Arc<View> {
         let view = Arc::clone(&self.view.read());
         match view.age() {
@@ -131,26 +131,26 @@ impl NodeShared {
         }
     }
 
-    /// Shows the node.
+    /// Publishes a view of the node.
     pub(crate) fn show(&self, mut view: View) {
         view.made = Some(Instant::now());
         *self.view.write() = Arc::new(view);
     }
 
-    /// The configuration that the next run will have: its version and its text.
+    /// The configuration of the next run: its version and its text.
     pub(crate) fn present(&self) -> (Option<u64>, String) {
         self.configuration.lock().clone()
     }
 
-    /// Says which that is.
+    /// Sets it.
     pub(crate) fn set_present(&self, version: Option<u64>, text: String) {
         *self.configuration.lock() = (version, text);
     }
 
-    /// Asks the control thread, and waits for the answer.
+    /// Sends a request to the control thread, and waits for the answer.
     ///
     /// # Errors
-    /// What it says, or that it is too busy or gone.
+    /// Its refusal, or that it is too busy or gone.
     pub(crate) async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Problem> {
         use axum::http::StatusCode;
         let (reply, answer) = oneshot::channel();
@@ -169,7 +169,7 @@ impl NodeShared {
     /// Runs work that may wait for the disk on a thread of the blocking pool.
     ///
     /// # Errors
-    /// What it says, or that it panicked.
+    /// The work's error, or that it panicked.
     pub(crate) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T, Problem> + Send + 'static,
@@ -186,7 +186,7 @@ impl NodeShared {
 }
 
 impl View {
-    /// How long ago the control thread saw this.
+    /// How long ago the control thread made this view.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.made.map(|made| made.elapsed())
     }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-/// The way to the service manager.
+/// The connection to the service manager.
 #[derive(Debug)]
 pub(crate) struct Manager {
     socket: Option<(UnixDatagram, SocketAddr)>,
@@ -26,19 +26,19 @@ impl Manager {
                 None => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)),
             };
             let socket = UnixDatagram::unbound().ok()?;
-            // The control thread never waits, for a service manager either.
+            // The control thread never waits, not even for a service manager.
             socket.set_nonblocking(true).ok()?;
             Some((socket, address.ok()?))
         });
         let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
         let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let every = number("WATCHDOG_USEC").filter(|_| ours);
-        // Twice as often as it is waited for.
+        // Twice as often as required.
         let every = every.map(|micros| Duration::from_micros(micros / 2));
         Self { socket, every, last: None }
     }
 
-    /// Says something: `READY=1`.
+    /// Sends a notification: `READY=1`.
     pub(crate) fn say(&self, message: &str) {
         let Some((socket, address)) = &self.socket else { return };
         if let Err(error) = socket.send_to_addr(message.as_bytes(), address) {
@@ -46,7 +46,7 @@ impl Manager {
         }
     }
 
-    /// Says that the node is alive, if it is time to.
+    /// Reports that the node is alive, if it is time to.
     pub(crate) fn alive(&mut self, now: Instant) {
         let Some(every) = self.every else { return };
         if self.last.is_none_or(|last| now.duration_since(last) >= every) {

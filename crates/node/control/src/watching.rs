@@ -1,4 +1,4 @@
-//! What the recorder's counters mean: rates, the verdict, the sources, the flow, and alarms.
+//! Interprets the recorder's counters: rates, the verdict, the sources, the flow, and alarms.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,15 +23,15 @@ use share::{LossShare, bad_data, loss, of_strangers};
 use sources::{Source, described, grouped_readings, lost_first, rank};
 
 const S: u64 = 1_000_000_000;
-/// Rates are over this.
+/// The time over which rates are computed.
 pub(crate) const RATES_NS: u64 = 5 * S;
-/// How long the disk lasts is reckoned from this.
+/// The time from which the remaining time of the disk is computed.
 const DISK_NS: u64 = 60 * S;
-/// Ticks of half a second that dead time is reckoned from.
+/// The ticks of half a second from which dead time is computed.
 const DEAD_TICKS: usize = 20;
-/// A source is silent after this.
+/// The time after which a source is silent.
 const SILENT_NS: u64 = 5 * S;
-/// Counters of the node before those of the sources.
+/// Counters of the node, before those of the sources.
 const NODE_COUNTERS: usize = 7;
 /// Counters of each source: packets, bytes, loss, fragments of strangers.
 const SOURCE_COUNTERS: usize = 4;
@@ -40,37 +40,37 @@ const SOURCE_COUNTERS: usize = 4;
 pub(crate) struct Watching {
     sources: Vec<Source>,
     limits: Limits,
-    /// From this share on loss is heavy.
+    /// The share from which on loss is heavy.
     heavy_loss_share: f64,
-    /// What the next run has, if it is something else.
+    /// The configuration of the next run, if it differs.
     next: Option<(Vec<Source>, Limits)>,
     rules: Vec<Rule>,
     alarms: Alarms,
     run: Option<u64>,
     of_run: RunFigures,
-    /// When each source was last heard, in a run or before one.
+    /// When each source was last heard, during a run or before one.
     heard_ns: Vec<Option<u64>>,
     readings: ReadingTable,
 }
 
-/// Figures of one run: its counters begin at zero, and what was before it does not count.
+/// Figures of one run: its counters begin at zero, and earlier data do not count.
 struct RunFigures {
     rates: Rates,
     share: LossShare,
     disk_rates: Rates,
-    /// Bytes per second that the run wrote to disk when it last wrote any.
+    /// The run's last write rate in bytes per second.
     disk_rate: Option<f64>,
     threads: Rates,
     thread_names: Vec<String>,
     losses: LossWatch,
     bad: LossWatch,
-    /// Whether it was paused at the last look, and when a pause last ended.
+    /// Whether it was paused at the last update, and when a pause last ended.
     paused: (bool, Option<u64>),
     dead: VecDeque<bool>,
-    /// How much had been discarded when something last was, and when that was.
+    /// The discarded total when it last grew, and the time of that.
     discarded: (u64, u64),
-    /// How many writes had completed at the last look, and since when some were under way of which
-    /// none has completed.
+    /// The number of completed writes at the last update, and since when writes have been in
+    /// progress without any completing.
     writes: (u64, Option<u64>),
 }
 
@@ -93,19 +93,19 @@ impl RunFigures {
     }
 }
 
-/// What there is to be seen at one moment.
+/// The inputs at one moment.
 pub(crate) struct Moment<'a> {
     pub(crate) now_ns: u64,
-    /// The run that is open, and since when.
+    /// The open run, and since when it is open.
     pub(crate) run: Option<(u64, u64)>,
     pub(crate) snapshot: Option<&'a Snapshot>,
     pub(crate) flow: Run<'a>,
-    /// Why it is in fault or safe, if it is.
+    /// The reason for its fault or safe state, if any.
     pub(crate) fault: Option<&'a str>,
     pub(crate) addresses: &'a [std::net::SocketAddr],
-    /// What has arrived for each source and link where there is no run.
+    /// The arrivals for each source and link if there is no run.
     pub(crate) arrivals: Option<Vec<Arrived>>,
-    /// How full the sources' buffers in the kernel are.
+    /// The fill levels of the sources' buffers in the kernel.
     pub(crate) socket_fills: &'a [Option<f64>],
     pub(crate) disk: Option<machine::Space>,
     pub(crate) devices: &'a [api::Device],
@@ -114,7 +114,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) interrupted_run: u64,
 }
 
-/// What it means.
+/// The results.
 pub(crate) struct Meaning {
     pub(crate) verdict: Verdict,
     pub(crate) rates: api::Rates,
@@ -129,11 +129,11 @@ pub(crate) struct Meaning {
 }
 
 impl Watching {
-    /// Watches what this configuration records, with these rules beside the usual ones: a rule of
-    /// the same name stands for the usual one.
+    /// Watches the recordings of this configuration, with these rules besides the default ones: a
+    /// rule of the same name replaces the default.
     ///
     /// # Errors
-    /// A rule that cannot be.
+    /// An impossible rule.
     pub(crate) fn new(
         config: &RecorderConfig,
         rules: &[Rule],
@@ -155,11 +155,11 @@ impl Watching {
         })
     }
 
-    /// From the next run on watches what that configuration records. Its rules count at once;
-    /// alarms and who acknowledged them stay where their rule does.
+    /// From the next run on, watches the recordings of that configuration. Its rules apply at once;
+    /// alarms and their acknowledgements stay while their rule does.
     ///
     /// # Errors
-    /// A rule that cannot be; all stays as it was.
+    /// An impossible rule; nothing changes.
     pub(crate) fn change(
         &mut self,
         config: &RecorderConfig,
@@ -188,7 +188,7 @@ impl Watching {
         self.alarms.list()
     }
 
-    /// Looks.
+    /// Updates everything.
     pub(crate) fn look(&mut self, moment: &Moment<'_>) -> Meaning {
         let number = moment.run.map(|(number, _)| number);
         if number != self.run {
@@ -289,14 +289,14 @@ impl Watching {
         self.of_run.threads.push(now_ns, &times);
     }
 
-    /// A write that was under way at the last look, and is still, holds data in memory.
+    /// A write that was in progress at the last update, and still is, holds data in memory.
     fn note_writes(&mut self, now_ns: u64, begun: u64, completed: u64) {
         let (before, since_ns) = self.of_run.writes;
         let waits = begun > completed && completed == before;
         self.of_run.writes = (completed, waits.then(|| since_ns.unwrap_or(now_ns)));
     }
 
-    /// The same where there is no run: packets and bytes, and nothing is built or recorded.
+    /// The same without a run: packets and bytes; nothing is built or recorded.
     fn count_arrivals(&mut self, now_ns: u64, arrivals: &[Arrived]) {
         let mut counters = vec![0; NODE_COUNTERS];
         counters[1] = arrivals.iter().map(|source| source.packets).sum();
@@ -319,8 +319,8 @@ impl Watching {
         }
     }
 
-    /// How long ago a source was last heard: in a run that records since its beginning, otherwise
-    /// also before it, since the figures of a run that has just ended say nothing of now.
+    /// How long ago a source was last heard: in a run that records, since its beginning; otherwise
+    /// also before it, since the figures of a run that has just ended are out of date.
     fn heard_age_ns(&self, moment: &Moment<'_>, index: usize) -> Option<u64> {
         match moment.flow {
             Run::Recording { .. } | Run::Paused { .. } => {
@@ -342,7 +342,7 @@ impl Watching {
         if is_dead {
             self.of_run.discarded = (discarded, moment.now_ns);
         }
-        // What cannot be written is discarded frame by frame.
+        // Frames that cannot be written are discarded one by one.
         let failed = |snapshot: &Snapshot| matches!(snapshot.state, RecorderState::Fault { .. });
         if self.of_run.discarded.0 > 0 && moment.snapshot.is_some_and(failed) {
             is_dead |=
@@ -356,9 +356,9 @@ impl Watching {
         self.of_run.dead.push_back(paused || (recording && is_dead));
     }
 
-    /// How long the disk lasts: not at all where it has no place for what is to be written,
-    /// otherwise as the run wrote when it last did. While nothing is written, be it for a fault or
-    /// a pause, the disk grows no emptier, and an alarm about it must not clear.
+    /// How long the disk lasts: not at all if it has no room for the data to be written, otherwise
+    /// at the run's last write rate. While nothing is written, because of a fault or a pause, the
+    /// disk does not get emptier, and an alarm about it must not clear.
     fn hours_left(&mut self, moment: &Moment<'_>) -> Option<f64> {
         let free_bytes = moment.disk.as_ref()?.free_bytes;
         let snapshot = moment.snapshot.filter(|_| moment.run.is_some())?;
@@ -371,7 +371,7 @@ impl Watching {
             let rate = self.of_run.disk_rates.per_second(0).filter(|rate| *rate > 0.0);
             self.of_run.disk_rate = rate.or(self.of_run.disk_rate);
         } else {
-            // The time in which nothing was written makes no rate of what is written after it less.
+            // Time in which nothing was written does not lower the rate of later writes.
             self.of_run.disk_rates = Rates::new(DISK_NS);
         }
         Some(free_bytes as f64 / self.of_run.disk_rate? / 3_600.0)
@@ -388,7 +388,7 @@ impl Watching {
         }
     }
 
-    /// How many sources that are required have sent nothing for too long.
+    /// The number of required sources that have sent nothing for too long.
     fn silent(&self, moment: &Moment<'_>) -> u64 {
         let Some((_, started_ns)) = moment.run else { return 0 };
         let age_ns = |index| self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
@@ -441,7 +441,7 @@ impl Watching {
         verdict(&flow, &self.limits)
     }
 
-    /// Who sends to sources' ports, and what from there is not their own, if that was lately.
+    /// Senders of foreign data to sources' ports, if recent.
     fn strangers(&self, moment: &Moment<'_>) -> Vec<String> {
         let is_recording = matches!(moment.flow, Run::Recording { .. });
         let Some(snapshot) = moment.snapshot.filter(|_| is_recording) else { return Vec::new() };
@@ -555,7 +555,8 @@ impl Watching {
         flow
     }
 
-    /// The busiest thread of a stage: one that is always at work limits, whatever the others do.
+    /// The busiest thread of a stage: a thread that is always at work is the limit, whatever the
+    /// others do.
     fn busy(&self, names: &[&str]) -> f64 {
         let of_stage = |name: &String| names.iter().any(|begin| name.starts_with(begin));
         let threads =
@@ -565,17 +566,17 @@ impl Watching {
     }
 }
 
-/// What was so over the last seconds.
+/// Conditions over the last seconds.
 struct Lately {
     dead_time: f64,
     hours_left: Option<f64>,
     loss_share: f64,
     bad_share: f64,
-    /// Sources that are required and silent.
+    /// Required sources that are silent.
     silent: u64,
 }
 
-/// The rules of a configuration, and the usual ones that it does not name.
+/// The rules of a configuration, and the default ones that it does not name.
 fn all_rules(usual: Vec<Rule>, rules: &[Rule]) -> Vec<Rule> {
     let mut all = rules.to_vec();
     for usual in usual {
@@ -586,13 +587,13 @@ fn all_rules(usual: Vec<Rule>, rules: &[Rule]) -> Vec<Rule> {
     all
 }
 
-/// How a source's numbers fit to the others', in a run.
+/// How a source's numbers fit those of the others, in a run.
 fn alignment(moment: &Moment<'_>, index: usize) -> Alignment {
     let snapshot = moment.snapshot.filter(|_| moment.run.is_some());
     snapshot.and_then(|one| one.alignment.get(index)).copied().unwrap_or_default()
 }
 
-/// Where a source's counter stands.
+/// The index of a source's counter.
 fn of_source(index: usize, counter: usize) -> usize {
     NODE_COUNTERS + index * SOURCE_COUNTERS + counter
 }

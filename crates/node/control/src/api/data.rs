@@ -8,22 +8,22 @@ use utoipa::ToSchema;
 /// Runs, newest first.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct RunList {
-    /// Them.
+    /// The runs.
     pub runs: Vec<Run>,
-    /// What to give as `before` for older ones.
+    /// The value of `before` to request older ones.
     pub next: Option<u64>,
 }
 
-/// What somebody said of a run, or with a command. Remarks are appended and never changed.
+/// A remark about a run, or with a command. Remarks are appended and never changed.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Remark {
-    /// When.
+    /// When it was made.
     pub time: String,
-    /// Who; empty if nobody wrote that down.
+    /// Who made it; empty if unknown.
     pub who: String,
-    /// The command that it was said with, or remark; comment: from before there were remarks.
+    /// The command with which it was given, or remark; comment: from before there were remarks.
     pub kind: String,
-    /// What.
+    /// Its text.
     pub text: String,
 }
 
@@ -40,7 +40,7 @@ pub struct Run {
     pub ended: Option<String>,
     /// Who started it.
     pub who: String,
-    /// What was said when it was started.
+    /// The comment given at its start.
     pub comment: String,
     /// The version of its configuration.
     pub configuration: Option<u64>,
@@ -48,9 +48,9 @@ pub struct Run {
     pub emulated: bool,
     /// recording, complete, fault, interrupted or failed.
     pub state: String,
-    /// Why it is in that state, where it did not end as it should.
+    /// Why it is in that state, if it did not end normally.
     pub reason: Option<String>,
-    /// unknown, good, bad, or what the experiment says.
+    /// unknown, good, bad, or a value of the experiment's own.
     pub quality: String,
     /// Events on disk.
     pub events: u64,
@@ -60,35 +60,35 @@ pub struct Run {
     pub frames: u64,
     /// Files.
     pub files: u64,
-    /// What was lost.
+    /// Lost fragments and packets.
     pub loss_count: u64,
     /// How many of the recorded fragments are bad.
     pub bad_count: u64,
     /// The folder of its files.
     pub folder: String,
-    /// What was said of it, the oldest first; not in lists.
+    /// The remarks, the oldest first; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remarks: Option<Vec<Remark>>,
 }
 
-/// The books of a run, without zeros.
+/// The ledger of a run, without zeros.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct RunLedger {
-    /// Whether everything is accounted for; null while the run is recorded, and where its files,
-    /// which have the books of each source, are not at hand.
+    /// Whether everything is accounted for; null while the run is recorded, and if its files, which
+    /// have each source's ledger, are not available.
     pub balanced: Option<bool>,
-    /// All sources together.
+    /// The sum over all sources.
     pub totals: BTreeMap<String, u64>,
-    /// Each source's.
+    /// The ledger of each source.
     pub sources: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// Versions of the configuration, newest first.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct ConfigurationList {
-    /// Them.
+    /// The versions.
     pub configurations: Vec<ConfigurationVersion>,
-    /// The one that the next run will have.
+    /// The version for the next run.
     pub present: Option<u64>,
 }
 
@@ -101,24 +101,24 @@ pub struct ConfigurationVersion {
     pub sha256: String,
     /// When it was first seen.
     pub time: String,
-    /// Who brought it.
+    /// Who supplied it.
     pub who: String,
     /// The text; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// Alarms that are not cleared, and the last that were.
+/// Alarms that are not cleared, and the most recently cleared ones.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct AlarmList {
-    /// Them.
+    /// The alarms.
     pub alarms: Vec<Alarm>,
 }
 
 /// An alarm.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Alarm {
-    /// What to acknowledge it by.
+    /// The id with which to acknowledge it.
     pub id: String,
     /// Its rule.
     pub name: String,
@@ -126,78 +126,79 @@ pub struct Alarm {
     pub severity: String,
     /// active, latched, acknowledged or cleared.
     pub state: String,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
-    /// The worst value now, or when it was wrong last.
+    /// The worst value now, or when it was last wrong.
     pub value: Option<f64>,
     /// The bound that it passed.
     pub threshold: Option<f64>,
     /// When it was raised.
     pub since: String,
-    /// When it was cleared; of a latched one, when all was well again. Null while it is wrong.
+    /// When it was cleared; for a latched one, when everything was well again. Null while it is
+    /// wrong.
     pub ended: Option<String>,
     /// Who acknowledged it.
     pub acknowledged_by: Option<String>,
-    /// The source or queue that it is about, if it is one.
+    /// The source or queue that it concerns, if any.
     pub source: Option<String>,
-    /// The group of sources that it is about.
+    /// The group of sources that it concerns.
     pub group: Option<String>,
-    /// The sources or queues that it is about, at most 1,000.
+    /// The sources or queues that it concerns, at most 1,000.
     pub sources: Vec<String>,
-    /// How many it is about.
+    /// How many sources or queues it concerns.
     pub source_count: u64,
 }
 
 /// The last lines of the log, newest last.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct LogList {
-    /// Them.
+    /// The lines.
     pub lines: Vec<LogLine>,
 }
 
 /// A line of the log.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LogLine {
-    /// Its number since the start: what to give as `before`.
+    /// Its number since the start: the value of `before` to request older ones.
     pub number: u64,
-    /// When.
+    /// When it was logged.
     pub time: String,
     /// error, warn, info, debug or trace.
     pub level: String,
     /// The part of the program.
     pub target: String,
-    /// What.
+    /// The message.
     pub message: String,
-    /// What with.
+    /// The message's fields.
     pub fields: BTreeMap<String, String>,
 }
 
 /// The last lines of the audit log, newest last.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Audit {
-    /// Them.
+    /// The lines.
     pub lines: Vec<AuditLine>,
 }
 
-/// Who did what.
+/// One action in the audit log.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 pub struct AuditLine {
-    /// When.
+    /// When it happened.
     pub time: String,
-    /// Who.
+    /// Who acted.
     pub who: String,
     /// Their role.
     pub role: String,
-    /// From where.
+    /// The client's address.
     pub from: String,
-    /// What.
+    /// The action.
     pub what: String,
-    /// What came of it.
+    /// Its outcome.
     pub result: String,
     /// Their request's id, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// What they said.
+    /// The comment that was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
@@ -205,11 +206,11 @@ pub struct AuditLine {
 /// Plots.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct History {
-    /// Of the first point.
+    /// The time of the first point.
     pub start: String,
-    /// Between points.
+    /// The time between points.
     pub step_seconds: f64,
-    /// The values; null where nothing is known.
+    /// The values; null if unknown.
     pub series: Series,
 }
 
@@ -222,7 +223,7 @@ pub struct Series {
     pub bytes_per_second: Vec<Option<f64>>,
     /// Bytes written.
     pub bytes_written_per_second: Vec<Option<f64>>,
-    /// What was lost.
+    /// Fragments lost.
     pub loss_per_second: Vec<Option<f64>>,
 }
 
@@ -233,52 +234,52 @@ pub struct Sample {
     pub name: String,
     /// The event's number; null for channels.
     pub event: Option<u64>,
-    /// When it came; for a channel the time of the first value shown.
+    /// When it arrived; for a channel, the time of the first value shown.
     pub time: String,
     /// The payload, or the values shown, in hexadecimal: at most 4,096 bytes.
     pub bytes: String,
     /// Bytes of the whole payload, or of all values shown.
     pub total_bytes: u64,
-    /// As an array, where its type is known.
+    /// The payload as an array, if its type is known.
     pub array: Option<SampleArray>,
-    /// Of the last frame's payloads, or of the channel's latest values.
+    /// A histogram of the last frame's payloads, or of the channel's latest values.
     pub histogram: SampleHistogram,
-    /// Which of the link's channels; null for sources of events.
+    /// The link's channel; null for sources of events.
     pub channel: Option<SampleChannel>,
 }
 
-/// The channel that a sample of a link is of.
+/// The channel of a link's sample.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct SampleChannel {
     /// Its name.
     pub name: String,
     /// The unit of its values.
     pub unit: String,
-    /// What its values as stored are multiplied by; null: 1.
+    /// The factor for stored values; null: 1.
     pub scale: Option<f64>,
-    /// What is then added; null: 0.
+    /// The offset to add after that; null: 0.
     pub offset: Option<f64>,
     /// Samples per second.
     pub rate_hz: f64,
     /// The number of the first sample shown, counted from its time scale's epoch.
     pub first_sample: u64,
-    /// How many are shown: the latest.
+    /// How many are shown, the latest ones.
     pub samples: u64,
-    /// How many channels the link has.
+    /// The number of the link's channels.
     pub channel_count: u64,
-    /// Their names, at most 2,000; none where a channel was asked for by name.
+    /// Their names, at most 2,000; empty if a channel was requested by name.
     pub channels: Vec<String>,
 }
 
 /// A payload as an array.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct SampleArray {
-    /// Its numbers' type, as numpy names it.
+    /// The type of its numbers, in numpy's notation.
     pub dtype: String,
     /// Its shape.
     pub shape: Vec<u64>,
-    /// The first values, of a channel the latest: at most 1,024, as stored; null for
-    /// what is no finite number.
+    /// The first values, for a channel the latest: at most 1,024, as stored; null for non-finite
+    /// numbers.
     pub values: Vec<Option<f64>>,
 }
 
@@ -287,9 +288,9 @@ pub struct SampleArray {
 pub struct SampleHistogram {
     /// payload_bytes or value.
     pub what: String,
-    /// Borders of the bins: one more than there are counts.
+    /// Borders of the bins: one more than the number of counts.
     pub edges: Vec<f64>,
-    /// How many in each bin.
+    /// The count in each bin.
     pub counts: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What the HTTP API says and takes, as types: the OpenAPI document is made from these.
+//! The requests and responses of the HTTP API, as types: the OpenAPI document is made from them.
 //!
 //! Times are RFC 3339 in UTC, durations are seconds, counts are numbers.
 

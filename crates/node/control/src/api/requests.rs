@@ -1,4 +1,4 @@
-//! What is asked for, and what came of it.
+//! Requests, and their results.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,37 +8,38 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "request": "6f9d1c2e", "command": "start", "comment": "beam at 1.2 GeV" }))]
 pub struct CommandRequest {
-    /// Chosen by whoever asks, best a UUID: the same id is done once and always answered alike.
+    /// Chosen by the client, preferably a UUID: a request with the same id is done once and always
+    /// gets the same answer.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
     pub request: String,
     /// configure, arm, start, pause, resume, stop, disarm, reset or shutdown.
     #[schema(max_length = 32)]
     pub command: String,
-    /// The device; the whole node without.
+    /// The device; if absent, the whole node.
     #[serde(default)]
     #[schema(max_length = 200)]
     pub device: Option<String>,
-    /// Why: a remark of the run that the command begins, changes or ends.
+    /// The reason: a remark of the run that the command begins, changes or ends.
     #[serde(default)]
     #[schema(max_length = 4000)]
     pub comment: Option<String>,
-    /// The configuration's version; the present one without.
+    /// The configuration's version; if absent, the present one.
     #[serde(default)]
     pub configuration: Option<u64>,
-    /// The number of the run that the command is meant for. If another run, or none, is the current
-    /// one by the time the command arrives, nothing is done and the answer is 409. Without it the
-    /// command is for whichever run there is.
+    /// The number of the run for which the command is meant. If another run, or none, is the
+    /// current one when the command arrives, nothing is done and the answer is 409. If absent, the
+    /// command applies to any current run.
     #[serde(default)]
     #[schema(minimum = 1)]
     pub run: Option<u64>,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CommandResult {
     /// The request's id.
     pub request: String,
-    /// What was asked for.
+    /// The command.
     pub command: String,
     /// done, failed or under_way.
     pub status: String,
@@ -48,11 +49,11 @@ pub struct CommandResult {
     pub reason: Option<String>,
     /// The run that it began or ended.
     pub run: Option<u64>,
-    /// Who asked.
+    /// Who requested it.
     pub who: String,
-    /// When.
+    /// When it was requested.
     pub time: String,
-    /// How long it took, so far.
+    /// How long it took, or has taken so far.
     pub seconds: f64,
 }
 
@@ -61,11 +62,11 @@ pub struct CommandResult {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "remark": "target moved at 03:10", "quality": "good" }))]
 pub struct RunChange {
-    /// A remark to append to those that there are.
+    /// A remark to append to the existing ones.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 4000)]
     pub remark: Option<String>,
-    /// unknown, good, bad, or what the experiment says.
+    /// unknown, good, bad, or a value of the experiment's own.
     #[serde(default)]
     #[schema(max_length = 64)]
     pub quality: Option<String>,
@@ -85,7 +86,7 @@ pub struct NewConfiguration {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "comment": "board 7 is being exchanged" }))]
 pub struct Acknowledge {
-    /// What they said.
+    /// The comment.
     #[serde(default)]
     #[schema(max_length = 4000)]
     pub comment: Option<String>,
@@ -96,17 +97,17 @@ pub struct Acknowledge {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "ids": ["3", "5"], "comment": "the crate has no power" }))]
 pub struct AcknowledgeAll {
-    /// The alarms that were seen; null: all.
+    /// The alarms to acknowledge; null: all.
     #[serde(default)]
     #[schema(max_items = 1000)]
     pub ids: Option<Vec<String>>,
-    /// What they said.
+    /// The comment.
     #[serde(default)]
     #[schema(max_length = 4000)]
     pub comment: Option<String>,
 }
 
-/// A token, for a session.
+/// A token, to open a session.
 #[derive(Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "token": "catchment_..." }))]
@@ -122,18 +123,18 @@ impl std::fmt::Debug for LogIn {
     }
 }
 
-/// Who is asking.
+/// The identity of the client.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Session {
-    /// The token's name; `local` where there are no tokens.
+    /// The token's name; `local` if there are no tokens.
     pub name: String,
     /// viewer, operator or admin.
     pub role: String,
-    /// To be sent as `X-Catchment-CSRF` with changes, where the session is a cookie.
+    /// The value to send as `X-Catchment-CSRF` with changes, if the session is a cookie.
     pub csrf: Option<String>,
 }
 
-/// A token to be made.
+/// A token to make.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "name": "shift", "role": "operator" }))]
@@ -145,25 +146,25 @@ pub struct NewToken {
     pub role: String,
 }
 
-/// A token that was made: the only time that it is shown.
+/// A new token, shown only this once.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TokenMade {
     /// Its name.
     pub name: String,
     /// Its role.
     pub role: String,
-    /// It.
+    /// The token itself.
     pub token: String,
 }
 
-/// The tokens, without what they are.
+/// The tokens, without their secret values.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TokenList {
-    /// Them.
+    /// The tokens.
     pub tokens: Vec<TokenInfo>,
 }
 
-/// A token, without what it is.
+/// A token, without its secret value.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TokenInfo {
     /// Its name.

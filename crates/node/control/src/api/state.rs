@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The node at one moment: what the page shows first.
+/// The node at one moment: the first thing that the page shows.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct State {
-    /// Who this is.
+    /// The identity of the node.
     pub node: NodeInfo,
-    /// When this was so.
+    /// The time of this state.
     pub time: String,
     /// Whether good data are being recorded, from the data flow.
     pub verdict: Verdict,
@@ -18,31 +18,31 @@ pub struct State {
     pub state: String,
     /// Why it is in safe or fault.
     pub reason: Option<String>,
-    /// The command that is being done.
+    /// The command in progress.
     pub under_way: Option<UnderWay>,
-    /// The commands that are legal now.
+    /// The commands allowed now.
     pub commands: Vec<CommandOffer>,
-    /// Whether what is recorded, or will be, comes from this node's own emulator.
+    /// Whether the data being recorded, or to be recorded, come from this node's own emulator.
     pub emulated: bool,
-    /// The run that is being recorded.
+    /// The run being recorded.
     pub run: Option<RunNow>,
-    /// What flows.
+    /// The flow of data.
     pub rates: Rates,
-    /// What this run has lost.
+    /// The losses of this run.
     pub loss: Loss,
-    /// What of the recorded data is bad: broken, or of another event.
+    /// The bad data among those recorded: broken, or from another event.
     pub bad: Loss,
     /// The share of the last 10 s in which data were discarded or paused.
     pub dead_time: f64,
-    /// Where files go.
+    /// The destination of files.
     pub disk: Disk,
     /// The stages from left to right.
     pub flow: Vec<Flow>,
-    /// How the sources are.
+    /// The condition of the sources.
     pub sources: SourceCounts,
-    /// How many alarms there are.
+    /// The numbers of alarms.
     pub alarms: AlarmCounts,
-    /// What the operator should know.
+    /// Notices for the operator.
     pub warnings: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct NodeInfo {
     pub version: String,
     /// When it was started.
     pub started: String,
-    /// Since then.
+    /// Seconds since then.
     pub uptime_seconds: f64,
 }
 
@@ -64,41 +64,41 @@ pub struct NodeInfo {
 pub struct Verdict {
     /// good, held, bad_data, loss, heavy_bad_data, heavy_loss or not_recording.
     pub level: String,
-    /// The share of what should have been recorded in the last 10 s that was lost, 0 to 1; null
-    /// where nothing is recorded.
+    /// The lost share of the data that should have been recorded in the last 10 s, 0 to 1; null if
+    /// nothing is being recorded.
     pub loss_share: Option<f64>,
-    /// The share of what was recorded in the last 10 s that is bad, 0 to 1; null where nothing is
+    /// The bad share of the data recorded in the last 10 s, 0 to 1; null if nothing is being
     /// recorded.
     pub bad_share: Option<f64>,
-    /// In one line.
+    /// The verdict in one line.
     pub text: String,
-    /// Why and where.
+    /// The reasons, with their places.
     pub reasons: Vec<String>,
 }
 
-/// A command that is being done.
+/// A command in progress.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct UnderWay {
     /// Its request id.
     pub request: String,
-    /// What is being done.
+    /// The command.
     pub command: String,
-    /// Since when.
+    /// When it began.
     pub since: String,
     /// The devices that have not answered yet.
     pub waiting_for: Vec<String>,
 }
 
-/// A command that is legal now.
+/// A command that is allowed now.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CommandOffer {
     /// The command.
     pub name: String,
-    /// What to ask before it is sent.
+    /// The question to ask before it is sent.
     pub confirm: Option<String>,
 }
 
-/// The run that is being recorded.
+/// The run being recorded.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct RunNow {
     /// Its number.
@@ -109,11 +109,11 @@ pub struct RunNow {
     pub folder: String,
     /// When it began.
     pub started: String,
-    /// Since then.
+    /// Seconds since then.
     pub seconds: f64,
     /// Who started it.
     pub who: String,
-    /// What they said.
+    /// The comment given at its start.
     pub comment: String,
     /// Whether its data are emulated.
     pub emulated: bool,
@@ -127,10 +127,10 @@ pub struct RunNow {
     pub bytes_written: u64,
 }
 
-/// What flows, over the last seconds.
+/// The flow of data over the last seconds.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Rates {
-    /// Events built (slices, where there are only channels).
+    /// Events built (slices if there are only channels).
     pub events_per_second: f64,
     /// Packets received.
     pub packets_per_second: f64,
@@ -142,41 +142,42 @@ pub struct Rates {
     pub loss_per_second: f64,
 }
 
-/// What a run has lost, or what of it is bad.
+/// A run's losses, or its bad data.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Loss {
     /// Fragments and packets.
     pub count: u64,
-    /// Of the fragments that should be there; of bad ones: of those that are.
+    /// The share of the fragments that should have been recorded; for bad data, the share of the
+    /// recorded ones.
     pub share: f64,
-    /// Entries of the ledger that say so.
+    /// The ledger entries that count them.
     pub by_entry: BTreeMap<String, u64>,
 }
 
-/// Where files go.
+/// The destination of files.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Disk {
     /// The folder.
     pub folder: String,
-    /// What can still be written; null where the system does not say.
+    /// Bytes that can still be written; null if the system does not report them.
     pub free_bytes: Option<u64>,
-    /// How large it is.
+    /// The size of the disk.
     pub total_bytes: Option<u64>,
-    /// How long that lasts at the rate at which the run last wrote; 0 in fault for a full disk,
-    /// null before anything was written.
+    /// How long that lasts at the run's last write rate; 0 in fault for a full disk, null before
+    /// anything was written.
     pub hours_left: Option<f64>,
 }
 
-/// A stage of the data's way.
+/// A stage of the data path.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Flow {
     /// receive, build, encode, write or disk.
     pub name: String,
-    /// The share of its threads' time that it works, 0 to 1.
+    /// The share of time that its threads work, 0 to 1.
     pub busy: f64,
-    /// What waits for it.
+    /// The queues in front of it.
     pub queues: Vec<Queue>,
-    /// What it passes on.
+    /// The bytes that it passes on.
     pub bytes_per_second: f64,
     /// Whether it limits the others.
     pub bottleneck: bool,
@@ -187,42 +188,42 @@ pub struct Flow {
 pub struct Queue {
     /// Its name.
     pub name: String,
-    /// What is in it.
+    /// The present content.
     pub level_bytes: u64,
-    /// The most that was in it.
+    /// The highest content so far.
     pub highest_bytes: u64,
-    /// The most that it can hold.
+    /// The capacity.
     pub capacity_bytes: u64,
 }
 
-/// How the sources are.
+/// The condition of the sources.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct SourceCounts {
-    /// All.
+    /// All sources.
     pub count: u64,
-    /// Those that are required and have sent nothing for 5 s.
+    /// Required sources that have sent nothing for 5 s.
     pub silent: u64,
-    /// Those with loss in this run.
+    /// Sources with loss in this run.
     pub with_loss: u64,
-    /// Those with bad data in this run.
+    /// Sources with bad data in this run.
     pub with_bad_data: u64,
 }
 
-/// How many alarms there are, of those that are not cleared.
+/// The numbers of alarms that are not cleared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct AlarmCounts {
     /// Critical ones.
     pub critical: u64,
     /// Warnings.
     pub warning: u64,
-    /// Those that nobody acknowledged.
+    /// Alarms not acknowledged.
     pub unacknowledged: u64,
 }
 
 /// All sources, worst first.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct SourceList {
-    /// Them.
+    /// The sources.
     pub sources: Vec<SourceState>,
 }
 
@@ -237,32 +238,31 @@ pub struct SourceState {
     pub group: String,
     /// events or channels.
     pub kind: String,
-    /// good, bad_data, loss, out_of_step (its numbers do not fit to the others', and its data are
-    /// discarded), silent, never, or off (there is neither a run, nor are arrivals counted before
-    /// one).
+    /// good, bad_data, loss, out_of_step (its numbers do not match the others', and its data are
+    /// discarded), silent, never, or off (there is no run, and arrivals are not being counted).
     pub status: String,
     /// Whether events wait for it.
     pub required: bool,
-    /// Where it must send to.
+    /// The address to which it must send.
     pub address: String,
-    /// The networks that it may send from; empty: anybody.
+    /// The networks from which it may send; empty: any.
     pub from: Vec<String>,
     /// Packets received.
     pub packets_per_second: f64,
     /// Bytes received.
     pub bytes_per_second: f64,
-    /// What it loses.
+    /// Its present loss.
     pub loss_per_second: f64,
-    /// What it has lost in this run, by entry.
+    /// Its losses in this run, by entry.
     pub loss: BTreeMap<String, u64>,
-    /// What of it is recorded and bad, by entry.
+    /// Its recorded bad data, by entry.
     pub bad: BTreeMap<String, u64>,
-    /// The share of its receive buffer in the kernel that is taken, 0 to 1; null where the system
-    /// does not say, or nothing is open.
+    /// The filled share of its receive buffer in the kernel, 0 to 1; null if the system does not
+    /// report it, or if nothing is open.
     pub fill: Option<f64>,
-    /// Its fragments that wait for the others to come to their numbers, or to confirm them.
+    /// Its fragments that wait for the others to reach their numbers, or to confirm them.
     pub parked_fragments: u64,
-    /// Since its last packet.
+    /// Seconds since its last packet.
     pub last_packet_seconds: Option<f64>,
     /// Its ledger, without zeros.
     pub ledger: BTreeMap<String, u64>,
@@ -271,26 +271,26 @@ pub struct SourceState {
 /// All devices, flat, parents before children.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct DeviceList {
-    /// Them.
+    /// The devices.
     pub devices: Vec<Device>,
 }
 
 /// A device.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Device {
-    /// Where it stands in the tree.
+    /// Its path in the tree.
     pub path: String,
-    /// What it is.
+    /// Its kind.
     pub kind: String,
     /// idle, configured, armed, recording, paused, safe or fault.
     pub state: String,
     /// Why it is in safe or fault.
     pub reason: Option<String>,
-    /// The commands that it takes now.
+    /// The commands that it accepts now.
     pub commands: Vec<String>,
     /// Its properties and their values.
     #[schema(value_type = Object)]
     pub properties: serde_json::Map<String, serde_json::Value>,
-    /// Where their JSON Schema is.
+    /// The path of their JSON Schema.
     pub schema: String,
 }

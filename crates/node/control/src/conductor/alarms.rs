@@ -1,4 +1,4 @@
-//! What comes of alarms: lines of the log, actions, acknowledgements.
+//! Consequences of alarms: log lines, actions, acknowledgements.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,7 @@ use crate::security::guard::Who;
 use crate::watching::Meaning;
 
 impl Conductor {
-    /// Logs what happened to alarms, and does what they ask for.
+    /// Logs changes of alarms, and runs their actions.
     pub(super) fn act(&mut self, meaning: &Meaning) {
         use catchment_watch::{ChangeKind, Severity};
         for change in &meaning.changes {
@@ -35,7 +35,7 @@ impl Conductor {
         for group in actions::together(&meaning.changes) {
             self.actions.put(&self.shared, group.actions, &group.json());
         }
-        // Also what only counts on in a text is to be seen.
+        // Changes of counts in a text must also be shown.
         let seen = self.watching.alarms_seen();
         let texts = |alarms: &[catchment_watch::Alarm]| -> Vec<_> {
             let shown = |one: &catchment_watch::Alarm| (one.id, one.state, one.text.clone());
@@ -47,7 +47,7 @@ impl Conductor {
         self.state.alarms_seen = seen;
     }
 
-    /// Somebody has seen an alarm.
+    /// Acknowledges an alarm.
     pub(super) fn acknowledge(
         &mut self,
         now_ns: u64,
@@ -67,7 +67,7 @@ impl Conductor {
         Ok(alarm(&change.alarm))
     }
 
-    /// Somebody has seen these alarms, or all.
+    /// Acknowledges these alarms, or all.
     pub(super) fn acknowledge_all(
         &mut self,
         now_ns: u64,

@@ -1,4 +1,4 @@
-//! The node as others see it: made twice a second, swapped in at once.
+//! The published view of the node: made twice a second, swapped in atomically.
 
 use std::sync::Arc;
 
@@ -153,7 +153,7 @@ fn run_now(active: &Active, snapshot: &catchment_recorder::Snapshot, now_ns: u64
     }
 }
 
-/// A command as the page offers it: with a question where it hurts.
+/// A command as the page offers it: with a question if it has serious consequences.
 fn offer(command: Command, run: Option<u64>) -> api::CommandOffer {
     let confirm = match (command, run) {
         (Command::Stop, Some(run)) => Some(format!("Ends run {run} for everybody.")),
@@ -177,7 +177,7 @@ fn word(variant: impl serde::Serialize) -> String {
     }
 }
 
-/// An alarm as the API says it.
+/// An alarm in the API's form.
 pub(super) fn alarm(alarm: &catchment_watch::Alarm) -> api::Alarm {
     api::Alarm {
         id: alarm.id.to_string(),

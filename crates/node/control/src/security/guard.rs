@@ -1,4 +1,4 @@
-//! What every request passes before its handler sees it.
+//! The checks on every request before its handler runs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::problem::Problem;
 use crate::shared::NodeShared;
 use crate::web::access;
 
-/// How much of a refused request's path the audit log shows.
+/// How much of a refused request's path the audit log contains.
 const NOTED_MAX: usize = 200;
 
-/// Where a connection comes from.
+/// The origin of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// Who is asking.
+/// The identity of the client.
 #[derive(Clone, Debug)]
 pub(crate) struct Who {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) from: String,
-    /// The session's id and CSRF token, where it is a cookie.
+    /// The session's id and CSRF token, if it is a cookie.
     pub(crate) session: Option<(String, String)>,
-    /// The token's entry; none where there are no tokens.
+    /// The token's entry; none if there are no tokens.
     pub(crate) entry: Option<TokenEntry>,
 }
 
 impl Who {
-    /// Whether what let them in would still do so: the session lasts, the token was not revoked,
-    /// and a client without one may still come in.
+    /// Whether the client would still be admitted: the session is valid, the token was not revoked,
+    /// and a client without one is still allowed.
     pub(crate) fn stands(&self, shared: &NodeShared) -> bool {
         let session = |(id, _): &(String, String)| shared.sessions.find(id).is_some();
         self.session.as_ref().is_none_or(session)
@@ -49,7 +49,7 @@ impl Who {
     }
 }
 
-/// Lets a request through, or says why not.
+/// Admits a request, or returns the reason against it.
 pub(crate) async fn guard(
     State(shared): State<Arc<NodeShared>>,
     mut request: Request,
@@ -61,7 +61,7 @@ pub(crate) async fn guard(
     if !changes(&request) {
         return next.run(request).await;
     }
-    // What was begun is done, and noted, also when the client goes away meanwhile.
+    // A request once begun is completed and logged, even if the client disconnects meanwhile.
     match tokio::spawn(next.run(request)).await {
         Ok(response) => response,
         Err(error) => Problem::internal(format_args!("it failed: {error}")).into_response(),
@@ -82,7 +82,7 @@ fn admit(shared: &NodeShared, request: &mut Request) -> Result<(), Problem> {
     }
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let Some(needed) = path.and_then(|path| access(request.method(), &path)) else {
-        // No such route or method: the router says so.
+        // No such route or method: the router reports it.
         return Ok(());
     };
     let who = identify(shared, request.headers(), peer)?;
@@ -122,7 +122,8 @@ fn permit(shared: &NodeShared, who: &Who, role: Role, request: &Request) -> Resu
     Ok(())
 }
 
-/// Who asks: by token, by session, or, where there are no tokens, anybody that can reach the node.
+/// Identifies the client: by token, by session or, if there are no tokens, as any client that can
+/// reach the node.
 fn identify(
     shared: &NodeShared,
     headers: &HeaderMap,
@@ -159,7 +160,7 @@ fn known(entry: TokenEntry, from: String, session: Option<(String, String)>) -> 
     Who { name: entry.name.clone(), role: entry.role, from, session, entry: Some(entry) }
 }
 
-/// A token that is none: told, and after a few not even that.
+/// An invalid token: it is reported, and after a few, not even that.
 pub(crate) fn refused(shared: &NodeShared, peer: SocketAddr) -> Problem {
     shared.counts.refused_tokens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     if !shared.guesses.take(peer.ip(), Instant::now()) {

@@ -1,5 +1,5 @@
-//! What one address may have: so many requests per second (buckets of tokens), so many connections
-//! and streams at a time (shares).
+//! Limits per address: requests per second (token buckets), and connections and streams at a time
+//! (shares).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// Whom an address counts for: a host that has an IPv6 network has all addresses of its last 64
-/// bits.
+/// The address under which a client is counted: a host with an IPv6 network has all addresses of
+/// its last 64 bits.
 fn holder(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
@@ -17,10 +17,10 @@ fn holder(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Addresses that are remembered; beyond it, those whose buckets are full again are forgotten.
+/// The most addresses that are remembered; beyond it, those with full buckets are forgotten.
 const ADDRESSES_MAX: usize = 10_000;
 
-/// So many per second on average from one address, and so many at once.
+/// Requests per second on average from one address, and requests at once.
 #[derive(Debug)]
 pub(crate) struct Limit {
     per_second: f64,
@@ -40,7 +40,7 @@ impl Limit {
         Self { per_second, burst, buckets: Mutex::default() }
     }
 
-    /// Takes one; false where the address had too many.
+    /// Takes one; returns false if the address had too many.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> bool {
         let address = holder(address);
         let mut buckets = self.buckets.lock();
@@ -66,7 +66,7 @@ impl Limit {
     }
 }
 
-/// So many at a time for one address.
+/// Shares per address: that many at a time for each.
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: usize,
@@ -81,12 +81,12 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// That many for each address. How many addresses there are is bounded by what is shared.
+    /// That many for each address. The total of what is shared bounds the number of addresses.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, held: Mutex::default() })
     }
 
-    /// Takes one; none where the address has all of its own.
+    /// Takes one; none if the address has used its share.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
         let address = holder(address);
         let mut held = self.held.lock();

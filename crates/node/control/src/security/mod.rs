@@ -1,9 +1,9 @@
-//! Who may do what.
+//! Access control.
 //!
 //! A request passes, in this order: the Host and Origin checks (`origin.rs`), the rate limit
-//! (`limit.rs`), a token or a session (`tokens.rs`, `sessions.rs`), the role that its route asks
-//! for (`roles.rs`), and, where the session is a cookie and something is changed, the CSRF token.
-//! `guard.rs` puts them together; `tls.rs` is the way in.
+//! (`limit.rs`), a token or a session (`tokens.rs`, `sessions.rs`), the role required by its route
+//! (`roles.rs`) and, if the session is a cookie and something is changed, the CSRF token.
+//! `guard.rs` combines them; `tls.rs` is in front.
 
 pub(crate) mod guard;
 pub(crate) mod limit;
@@ -16,7 +16,7 @@ pub(crate) mod tokens;
 /// Random bytes in hexadecimal.
 ///
 /// # Errors
-/// The system has none to give.
+/// The system has none.
 pub(crate) fn random_hex<const N: usize>() -> Result<String, std::io::Error> {
     let mut bytes = [0_u8; N];
     getrandom::fill(&mut bytes)?;

@@ -1,9 +1,9 @@
-//! Whom a browser talks to, and on whose behalf: Host and Origin.
+//! The Host and Origin of a browser's requests: its target, and the page on whose behalf it acts.
 //!
 //! A foreign page can make a browser send requests here, and by giving its own name our address
-//! (DNS rebinding) even read the answers. Names are therefore accepted only if they were configured
-//! them or the machine has them; addresses and `localhost` cannot be rebound. An Origin that is not
-//! this host is refused.
+//! (DNS rebinding) even read the answers. Names are therefore accepted only if they are configured
+//! or belong to the machine; addresses and `localhost` cannot be rebound. An Origin other than this
+//! host is refused.
 
 use std::net::IpAddr;
 
@@ -25,8 +25,8 @@ pub(crate) fn check<T>(request: &Request<T>, names: &[String]) -> Result<(), Pro
     if hosts != 1 {
         return Err(Problem::bad(format!("expected one Host header, got {hosts}")));
     }
-    // As those who speak through a proxy write it (`GET http://host/ HTTP/1.1`): it would count
-    // before the header.
+    // As sent through a proxy (`GET http://host/ HTTP/1.1`): it would take precedence over the
+    // header.
     if let Some(target) = request.uri().authority()
         && !target.as_str().eq_ignore_ascii_case(host)
     {

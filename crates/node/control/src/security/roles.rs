@@ -1,11 +1,11 @@
-//! Roles, and what a route asks for.
+//! Roles, and the requirements of routes.
 
 catchment_model::named! {
     /// What a client may do; each role includes the one before.
     #[derive(PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
     #[serde(rename_all = "snake_case")]
     Role {
-        /// Look.
+        /// Read only.
         Viewer = "viewer",
         /// Start and stop runs, change properties, acknowledge alarms.
         Operator = "operator",
@@ -23,10 +23,10 @@ impl std::str::FromStr for Role {
     }
 }
 
-/// What a route asks for.
+/// The requirement of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Anybody may, without a token.
+    /// No token is needed.
     Public,
     /// At least that role.
     Least(Role),

@@ -1,4 +1,4 @@
-//! Sessions of browsers: a cookie that stands for a token, so that the page need not keep it.
+//! Browser sessions: a cookie that stands for a token, so that the page need not keep the token.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use super::random_hex;
 use super::tokens::TokenEntry;
 
-/// The cookie's name, followed by the port at which the node is to listen: browsers give a cookie
-/// to every port of a host, and another node there has sessions of its own.
+/// The prefix of the cookie's name, followed by the node's port: browsers send a cookie to every
+/// port of a host, and another node there has its own sessions.
 pub(crate) const COOKIE: &str = "catchment-";
 /// How long a session lasts.
 pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600);
-/// Sessions at a time; the oldest goes when there is one more.
+/// Sessions at a time; one more replaces the oldest.
 const SESSIONS_MAX: usize = 1_000;
 
 /// The sessions of this process: they end with it.
@@ -22,7 +22,7 @@ pub(crate) struct Sessions {
     open: Mutex<VecDeque<Session>>,
 }
 
-/// One.
+/// One session.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) id: String,
@@ -32,7 +32,7 @@ pub(crate) struct Session {
 }
 
 impl Sessions {
-    /// Opens one.
+    /// Opens a session.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -48,14 +48,14 @@ impl Sessions {
         Ok(session)
     }
 
-    /// The session of that id, if it lasts.
+    /// The session with that id, if it is valid.
     pub(crate) fn find(&self, id: &str) -> Option<Session> {
         let open = self.open.lock();
         let found = open.iter().find(|session| session.id == id);
         found.filter(|session| session.opened.elapsed() < LASTS).cloned()
     }
 
-    /// Ends one.
+    /// Ends a session.
     pub(crate) fn close(&self, id: &str) {
         self.open.lock().retain(|session| session.id != id);
     }

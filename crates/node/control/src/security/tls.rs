@@ -1,4 +1,4 @@
-//! TLS: configured certificates, or one that the node makes for itself.
+//! TLS: configured certificates, or a self-made one.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use crate::machine;
 use crate::settings::Tls;
 
-/// A self-made certificate is replaced when it is that old.
+/// The age at which a self-made certificate is replaced.
 const OWN_AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 /// Why there is no TLS.
@@ -24,19 +24,19 @@ pub enum TlsError {
     /// A file that cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// It.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A file that holds something else.
+    /// A file with other contents.
     #[error("{}: expected {expected} in PEM: {message}", path.display())]
     Pem {
-        /// It.
+        /// The file.
         path: PathBuf,
-        /// What should be in it.
+        /// The expected contents.
         expected: &'static str,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
     /// The certificate could not be made.
@@ -47,7 +47,7 @@ pub enum TlsError {
     Use(#[from] rustls::Error),
 }
 
-/// What accepts connections; none without TLS.
+/// The acceptor of connections; none without TLS.
 ///
 /// # Errors
 /// [`TlsError`]
@@ -95,7 +95,7 @@ fn server(certificate: &Path, key: &Path) -> Result<rustls::ServerConfig, TlsErr
     Ok(config)
 }
 
-/// What clients may call the node: by what a certificate of our own must be valid for.
+/// The names that clients may use for the node, for which our own certificate must be valid.
 fn wanted(names: &[String], listen: IpAddr) -> Vec<String> {
     let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     all.extend(names.iter().cloned());
@@ -104,7 +104,7 @@ fn wanted(names: &[String], listen: IpAddr) -> Vec<String> {
         true => all.extend(machine::addresses(listen).iter().map(ToString::to_string)),
         false => all.push(listen.to_string()),
     }
-    // What is no name that a certificate can have is none that a client can ask for.
+    // A name that no certificate can contain is one that no client can request.
     all.retain(|name| ServerName::try_from(name.as_str()).is_ok());
     all.sort();
     all.dedup();
@@ -125,8 +125,8 @@ fn lacking(certificate: &Path, names: &[String]) -> Vec<String> {
 }
 
 /// The node's own certificate, made if there is none that is young enough and valid for all names.
-/// One that is valid for more stays, and for other names the key stays: whoever trusts a
-/// certificate of that key need not be told of the next.
+/// One that is valid for more stays, and for other names the key stays: clients that trust a
+/// certificate with that key need no change.
 fn own(folder: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> {
     let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
     let mut kept = None;
@@ -169,7 +169,7 @@ fn young(path: &Path) -> bool {
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
     let write = || {
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-        // A new file, so that the mode is that of the file from the beginning.
+        // A new file, so that its mode is right from the beginning.
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -1,8 +1,8 @@
 //! Tokens at rest: a file of names, roles and hashes.
 //!
-//! A token is 32 random bytes, shown once. Only its SHA-256 is stored: no one can guess 256 random
-//! bits however fast the hash is, so that a slow one (argon2, bcrypt), which protects guessable
-//! passwords, would cost every request tens of milliseconds and protect nothing more.
+//! A token is 32 random bytes, shown once. Only its SHA-256 is stored: 256 random bits cannot be
+//! guessed, however fast the hash, so a slow one (argon2, bcrypt), which protects guessable
+//! passwords, would cost every request tens of milliseconds without protecting more.
 
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -19,13 +19,13 @@ use super::{hex, random_hex};
 /// How many tokens a file may hold.
 pub const TOKENS_MAX: usize = 1_000;
 
-/// A token, without what it is.
+/// A token, without its secret value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenEntry {
     /// Its name.
     pub name: String,
-    /// What its bearer may do.
+    /// The role of its bearer.
     pub role: Role,
     /// When it was made.
     pub created: String,
@@ -44,30 +44,30 @@ pub enum TokenError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The file says something else.
+    /// The file has invalid contents.
     #[error("{}: expected [[tokens]] with name, role, created and sha256: {message}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// A name that cannot be one.
+    /// An invalid name.
     #[error("expected a name of 1 to 64 letters, digits, `-`, `_` and `.`, got {name:?}")]
     Name {
-        /// It.
+        /// The name.
         name: String,
     },
     /// The name is taken.
     #[error("there is a token {name:?} already: revoke it first")]
     Taken {
-        /// It.
+        /// The name.
         name: String,
     },
-    /// There is none of that name.
+    /// There is no token of that name.
     #[error("there is no token {name:?}")]
     Unknown {
-        /// It.
+        /// The name.
         name: String,
     },
     /// There are too many.
@@ -93,7 +93,7 @@ impl TokenFile {
         Self { path: folder.join("tokens.toml") }
     }
 
-    /// The tokens; none where there is no file.
+    /// The tokens; none if there is no file.
     ///
     /// # Errors
     /// [`TokenError`]
@@ -140,7 +140,7 @@ impl TokenFile {
         Ok(token)
     }
 
-    /// Takes a token away.
+    /// Removes a token.
     ///
     /// # Errors
     /// [`TokenError`]
@@ -158,8 +158,8 @@ impl TokenFile {
         self.write(tokens)
     }
 
-    /// Keeps others, also other processes, from changing the file until it is dropped. The lock is
-    /// a file of its own that stays: the file of tokens is another one with each change.
+    /// Keeps other users and processes from changing the file until it is dropped. The lock is a
+    /// separate permanent file: the file of tokens is replaced with each change.
     fn lock(&self) -> Result<std::fs::File, TokenError> {
         let lock = || {
             if let Some(folder) = self.path.parent() {
@@ -174,7 +174,8 @@ impl TokenFile {
         lock().map_err(|source| self.file(source))
     }
 
-    /// Writes a new file beside the old one and puts it in its place, readable by its owner alone.
+    /// Writes a new file beside the old one and replaces the old one with it, readable only by its
+    /// owner.
     fn write(&self, tokens: Vec<TokenEntry>) -> Result<(), TokenError> {
         let text = toml::to_string_pretty(&File { tokens });
         let text = text.map_err(|error| self.format(&error.to_string()))?;
@@ -188,7 +189,7 @@ impl TokenFile {
             std::fs::rename(&next, &self.path)
         };
         write().map_err(|source| {
-            // Where nothing can be written, what is left of it may stay.
+            // If nothing can be written, its remains may stay.
             std::fs::remove_file(&next).ok();
             self.file(source)
         })
@@ -208,13 +209,13 @@ impl TokenFile {
     }
 }
 
-/// The tokens as the node knows them. Who asks for them never waits for the disk: a change of the
-/// file is seen at the next refresh.
+/// The tokens in memory. Queries never wait for the disk: a change of the file is noticed at the
+/// next refresh.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     pub(crate) file: TokenFile,
     known: Mutex<Known>,
-    /// Held by the one who looks at the file.
+    /// Held while the file is being checked.
     looking: Mutex<()>,
 }
 
@@ -229,7 +230,7 @@ impl Tokens {
     /// Reads the file.
     ///
     /// # Errors
-    /// A file that cannot be read: without it no client could be identified.
+    /// An unreadable file: without it no client could be identified.
     pub(crate) fn open(file: TokenFile) -> Result<Self, TokenError> {
         let stamp = file.stamp();
         let tokens = file.read()?;
@@ -242,8 +243,8 @@ impl Tokens {
         Ok(Self { file, known, looking: Mutex::default() })
     }
 
-    /// Whether there are any, or ever were: taking the last one away, which leaves a file without
-    /// any, must not make everybody an administrator, nor must a restart of the program.
+    /// Whether there are any, or ever were: neither removing the last one, which leaves an empty
+    /// file, nor a restart of the program may make everyone an administrator.
     pub(crate) fn any(&self) -> bool {
         self.known.lock().ever
     }
@@ -254,12 +255,12 @@ impl Tokens {
         self.known.lock().tokens.iter().find(|entry| entry.sha256 == sha256).cloned()
     }
 
-    /// Whether an entry is still there, as it was.
+    /// Whether an entry still exists unchanged.
     pub(crate) fn stands(&self, entry: &TokenEntry) -> bool {
         self.known.lock().tokens.contains(entry)
     }
 
-    /// Looks at the file now.
+    /// Checks the file now.
     pub(crate) fn refresh(&self) {
         let _alone = self.looking.lock();
         let stamp = self.file.stamp();
@@ -269,8 +270,8 @@ impl Tokens {
         let read = self.file.read();
         let mut known = self.known.lock();
         match read {
-            // A file that is gone must not make everybody an administrator: the old tokens stay
-            // until the program is restarted.
+            // A removed file must not make everyone an administrator: the old tokens stay until the
+            // program is restarted.
             Ok(tokens) if tokens.is_empty() && stamp.is_none() => {
                 tracing::warn!("the file of tokens is gone; the tokens read before stay valid");
                 known.stamp = stamp;

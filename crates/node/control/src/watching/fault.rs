@@ -1,7 +1,7 @@
-//! Advice on a fault: the first thing that the page shows of it.
+//! Advice on a fault, which the page shows first.
 
-/// What to do about a fault whose reason the system gave; none where there is nothing to say that
-/// the reason does not. Writing is tried again every second, whatever the reason was.
+/// The remedy for a fault whose reason came from the system; none if there is nothing to add to the
+/// reason. Writing is tried again every second, whatever the reason.
 pub(crate) fn advice(reason: &str) -> Option<&'static str> {
     const ADVICE: [(i32, &str); 6] = [
         (libc::ENOSPC, "disk full: make room, and recording resumes by itself"),
@@ -24,12 +24,12 @@ pub(crate) fn advice(reason: &str) -> Option<&'static str> {
     found.map(|(_, advice)| advice)
 }
 
-/// Whether a fault is for a disk that is full, or whose owner may have no more of it.
+/// Whether a fault is due to a full disk, or to its owner's quota.
 pub(crate) fn is_full(reason: &str) -> bool {
     [libc::ENOSPC, libc::EDQUOT].into_iter().any(|number| is_of(reason, number))
 }
 
-/// The system's words are in the reason.
+/// The reason contains the system's words.
 fn is_of(reason: &str, number: i32) -> bool {
     reason.contains(&std::io::Error::from_raw_os_error(number).to_string())
 }

@@ -1,15 +1,15 @@
-//! What rules of alarms can look at: one table for those who check rules, for the page that
-//! documents them, and for the test that holds what is read to it.
+//! The quantities for rules of alarms: one table for the check of rules, for the page that
+//! documents them, and for the test that compares the readings with it.
 
 use catchment_model::Entry;
 use catchment_recorder::Counts;
 
-/// A quantity that rules can look at.
+/// A quantity for rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownQuantity {
-    /// Its name; of one thing of many with `*` for the thing: `source.*.loss_per_second`.
+    /// Its name; with `*` for the object if there are many: `source.*.loss_per_second`.
     pub name: String,
-    /// What it is.
+    /// Its meaning.
     pub description: String,
 }
 
@@ -61,8 +61,8 @@ const SOURCE: [(&str, &str); 7] = [
     ),
 ];
 
-/// Numbers and truths (0 and 1) among the properties of devices, by the last word of a device's
-/// path.
+/// Numbers and truth values (0 and 1) among the properties of devices, by the last word of a
+/// device's path.
 const DEVICE: [(&str, &[&str]); 6] = [
     ("catalog", &["usable"]),
     ("emulator", &["event_count", "link_count", "packet_count", "rate_hz", "seed", "source_count"]),
@@ -78,13 +78,13 @@ const DEVICE: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The devices that have a property which rules can look at.
+/// The devices with a property that rules can use.
 pub fn devices_with(property: &str) -> Vec<&'static str> {
     let with = DEVICE.iter().filter(|(_, properties)| properties.contains(&property));
     with.map(|(device, _)| *device).collect()
 }
 
-/// All quantities that rules can look at.
+/// All quantities for rules.
 pub fn known_quantities() -> Vec<KnownQuantity> {
     let mut all = Vec::new();
     let mut put = |name: String, description: &str| {

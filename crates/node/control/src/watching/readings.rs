@@ -1,4 +1,4 @@
-//! What rules of alarms look at, as it is at one moment.
+//! The readings for rules of alarms at one moment.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::share::of_strangers;
 use super::{Lately, Moment};
 use crate::{api, machine};
 
-/// Puts in what rules of alarms look at: all that `quantities` names, and nothing else.
+/// Adds the readings for rules of alarms: everything that `quantities` names, and nothing else.
 pub(super) fn read(
     table: &mut ReadingTable,
     moment: &Moment<'_>,
@@ -94,7 +94,7 @@ fn read_sources(
     let strange = sources.iter().enumerate();
     let strange = strange.map(|(at, one)| (&*one.name, of_strangers(snapshot, at) as f64));
     table.set_each("source", "of_strangers", strange);
-    // Also those that are zero: what rises from nothing is a rise.
+    // Including zeros: a series that first appears shows no rise.
     for &entry in Entry::ALL {
         let both = sources.iter().zip(&snapshot.ledger.sources);
         let values = both.map(|(source, counts)| (&*source.name, counts[entry] as f64));

@@ -1,4 +1,4 @@
-//! The shares of the data that were lost, and that are bad, lately.
+//! The recent shares of lost and of bad data.
 
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::Snapshot;
@@ -7,16 +7,16 @@ use catchment_watch::{Rates, is_bad, is_loss};
 use super::S;
 use crate::api;
 
-/// The share is of this.
+/// The time over which the share is computed.
 const SHARE_NS: u64 = 10 * S;
 
-/// What was lost, and what should have been recorded, in the time in which anything came.
+/// Losses, and data that should have been recorded, over the time in which anything arrived.
 ///
-/// What events lack is counted when they close, after the others' fragments came. While nothing
-/// comes time stands still here, so that the last losses are not all that there is.
+/// An event's missing fragments are counted when it closes, after the others' fragments arrived.
+/// While nothing arrives, time stops here, so that the last losses do not become the whole share.
 pub(super) struct LossShare {
     rates: Rates,
-    /// How much had come when something last did, and when that was.
+    /// The total arrivals when they last grew, and the time of that.
     came: (u64, u64),
 }
 
@@ -27,7 +27,7 @@ impl LossShare {
 
     pub(super) fn push(&mut self, now_ns: u64, lost: u64, ledger: &Ledger) {
         if self.rates.is_empty() {
-            // What was lost before one looked counts, too.
+            // Losses before the first update count, too.
             self.came.1 = now_ns;
             self.rates.push(now_ns, &[0; 4]);
         }
@@ -41,18 +41,18 @@ impl LossShare {
         self.rates.push(self.came.1, &[lost, expected, bad, recorded]);
     }
 
-    /// The lost share, from 0 to 1. Where nothing came for longer than the share is of, nothing
+    /// The lost share, from 0 to 1. If nothing arrived for longer than the share's time, nothing
     /// should have been recorded.
     pub(super) fn at(&self, now_ns: u64) -> f64 {
         self.share(now_ns, 0)
     }
 
-    /// The share of what was recorded that is bad, from 0 to 1.
+    /// The bad share of the recorded data, from 0 to 1.
     pub(super) fn bad_at(&self, now_ns: u64) -> f64 {
         self.share(now_ns, 2)
     }
 
-    /// A counter's growth as a share of that of the next one.
+    /// A counter's growth as a share of the growth of the next one.
     fn share(&self, now_ns: u64, counter: usize) -> f64 {
         if now_ns.saturating_sub(self.came.1) > SHARE_NS {
             return 0.0;
@@ -62,8 +62,8 @@ impl LossShare {
     }
 }
 
-/// What a source's ledger says should have been recorded: what came and was wanted, and what was
-/// lost before it came.
+/// The data that should have been recorded according to a source's ledger: wanted arrivals, and
+/// losses before arrival.
 fn expected(source: &SourceLedger) -> u64 {
     let unwanted = [
         Entry::FragmentsDuplicate,
@@ -75,21 +75,22 @@ fn expected(source: &SourceLedger) -> u64 {
     ];
     let unwanted = unwanted.iter().map(|&entry| source[entry]).fold(0, u64::saturating_add);
     let balance = source.balance();
-    // These came and were counted as lost.
+    // These arrived and were counted as lost.
     let came = balance.fragments_dropped.saturating_add(balance.fragments_removed);
     let lost = lost(source);
     let wanted = source[Entry::FragmentsReceived].saturating_sub(unwanted);
     wanted.saturating_add(lost.saturating_sub(came)).max(lost)
 }
 
-/// Fragments that others than a source sent to its port, as far as they can be told: those that fit
-/// count once for each turn.
+/// Fragments sent to a source's port by other senders, as far as distinguishable: those that fit
+/// count once for each change of sender.
 pub(super) fn of_strangers(snapshot: &Snapshot, index: usize) -> u64 {
     let foreign = snapshot.ledger.sources.get(index).map_or(0, |one| one[Entry::FragmentsForeign]);
     foreign + snapshot.alignment.get(index).map_or(0, |one| one.sender_turns)
 }
 
-/// What a source's ledger says was lost. A gap whose fragment did come, but too late, is one loss.
+/// A source's losses according to its ledger. A gap whose fragment arrived, but too late, is one
+/// loss.
 pub(crate) fn lost(source: &SourceLedger) -> u64 {
     let balance = source.balance();
     let seen = balance
@@ -110,7 +111,7 @@ pub(super) fn loss(snapshot: &Snapshot) -> api::Loss {
     api::Loss { count, share: count as f64 / expected as f64, by_entry }
 }
 
-/// What of the recorded data is bad.
+/// The bad part of the recorded data.
 pub(super) fn bad_data(snapshot: &Snapshot) -> api::Loss {
     let total = snapshot.ledger.total();
     let (count, recorded) = (snapshot.ledger.bad_data(), total[Entry::FragmentsRecorded]);

@@ -1,4 +1,4 @@
-//! The sources and links of a configuration, as far as they are watched.
+//! The watched properties of a configuration's sources and links.
 
 use catchment_builder::SourceRole;
 use catchment_recorder::RecorderConfig;
@@ -6,18 +6,18 @@ use catchment_watch::{Limits, ReadingTable};
 
 use crate::api;
 
-/// What is known of a source beside its counters.
+/// The properties of a source besides its counters.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) name: String,
     pub(super) group: String,
     pub(super) kind: &'static str,
     pub(super) required: bool,
-    /// The networks that it may send from.
+    /// The networks from which it may send.
     pub(super) from: Vec<String>,
 }
 
-/// A configuration's sources, what counts as long in it, and how often its frames are cut.
+/// A configuration's sources, its limits, and how often its frames are cut.
 pub(super) fn described(
     config: &RecorderConfig,
     heavy_loss_share: f64,

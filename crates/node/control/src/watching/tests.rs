@@ -1,4 +1,4 @@
-//! What is made of a recorder's counters, in virtual time.
+//! Results from a recorder's counters, in virtual time.
 
 use catchment_model::Ledger;
 use catchment_recorder::{Alignment, Counts, SourceConfig};
@@ -14,7 +14,7 @@ struct Rig {
     free_bytes: u64,
     now_ns: u64,
     fault: Option<&'static str>,
-    /// As they were at the last look.
+    /// As they were at the last update.
     verdict: String,
     level: catchment_watch::Level,
     sources: Vec<api::SourceState>,
@@ -60,7 +60,7 @@ impl Rig {
         }
     }
 
-    /// Looks twice a second; that many bytes are written between two looks.
+    /// Updates twice a second; that many bytes are written between two updates.
     fn look(&mut self, seconds: u64, written: u64) -> Option<f64> {
         let mut hours_left = None;
         for _ in 0..2 * seconds {
@@ -108,7 +108,7 @@ fn source(name: &str, group: &str) -> SourceConfig {
     SourceConfig { group: group.into(), ..SourceConfig::new(name, ([127, 0, 0, 1], 0).into()) }
 }
 
-/// What a rule would read.
+/// The reading for a rule.
 fn reading(rig: &Rig, name: &str) -> Option<f64> {
     let mut found = None;
     let quantity = catchment_watch::Quantity::new(name).unwrap();
@@ -134,7 +134,7 @@ fn ninety_silent_sources_are_one_alarm_for_each_group_and_one_action_with_a_list
         rig.look(1, 1_000);
     };
     (0..5).for_each(|_| sends(&mut rig, 0..90));
-    // Two of the small ones go on; the others end within a second of each other.
+    // Two of the small ones continue; the others end within a second of each other.
     sends(&mut rig, 0..45);
     (0..7).for_each(|_| sends(&mut rig, 0..2));
     let alarms = rig.watching.alarms_seen();
@@ -186,7 +186,7 @@ fn most_data_lost_is_heavy_loss_and_a_critical_alarm_and_a_little_is_neither() {
     assert_eq!(alarm.severity, catchment_watch::Severity::Critical);
     assert_eq!(alarm.text, "Losing 91 % of the data");
     assert_eq!(reading(&rig, "sources_with_loss"), Some(1.0));
-    // When it is over it is loss for a minute, and no heavy one.
+    // Afterwards it is loss for a minute, but not heavy loss.
     (0..12).for_each(|_| second(&mut rig, 1_000, 0));
     assert_eq!(rig.level, catchment_watch::Level::Loss);
     assert_eq!(reading(&rig, "loss_share"), Some(0.0));
@@ -358,14 +358,14 @@ fn what_the_last_events_lack_is_no_heavy_loss_when_nothing_comes_any_more() {
     for _ in 0..20 {
         assert!(look(&mut rig, 989, 11) <= 0.0111);
     }
-    // Everybody stops, and what the last events lack is counted a second later.
+    // All sources stop, and the gaps of the last events are counted a second later.
     let shares: Vec<f64> = [11, 11].into_iter().map(|missing| look(&mut rig, 0, missing)).collect();
     assert!(shares.iter().all(|share| (0.01..0.015).contains(share)), "{shares:?}");
     for _ in 0..8 {
         assert!(look(&mut rig, 0, 0) < 0.015);
     }
     assert_eq!(look(&mut rig, 0, 0), 0.0);
-    // Where all is dropped before anybody reads it, all is lost.
+    // If everything is dropped before it is read, everything is lost.
     for _ in 0..11 {
         let ledger = &mut rig.snapshot.ledger.sources[0];
         ledger[Entry::PacketsDroppedByKernel] += 1_000;
@@ -377,13 +377,13 @@ fn what_the_last_events_lack_is_no_heavy_loss_when_nothing_comes_any_more() {
 #[test]
 fn dead_time_is_all_of_it_where_nothing_can_be_written_and_none_of_it_at_a_start() {
     let mut rig = Rig::new();
-    // What came before the start was discarded on purpose.
+    // Data that arrived before the start were discarded on purpose.
     rig.snapshot.ledger.sources[0][Entry::FragmentsDiscardedPaused] += 1_000;
     rig.look(10, 1_000);
     assert_eq!(reading(&rig, "dead_time"), Some(0.0));
     rig.snapshot.state = RecorderState::Fault { reason: "no room".into() };
     for _ in 0..11 {
-        // A frame each second, twice looked at.
+        // A frame each second, with two updates.
         rig.snapshot.ledger.sources[0][Entry::FragmentsDiscardedDisk] += 1_000;
         rig.look(1, 0);
     }
@@ -429,7 +429,7 @@ fn a_disk_that_is_full_has_no_hours_left_for_as_long_as_it_is_full() {
     assert!(rig.look(20, 2_000_000).is_some_and(|hours| hours > 0.0 && hours < 1.0));
     let reason = std::io::Error::from_raw_os_error(libc::ENOSPC);
     rig.snapshot.state = RecorderState::Fault { reason: format!("cannot write x: {reason}") };
-    // What is free is too little for a frame, but it is not nothing.
+    // The free space is too little for a frame, but not zero.
     assert_eq!(rig.look(600, 0), Some(0.0));
     let alarm = rig.disk_space().expect("an alarm");
     assert_eq!((alarm.state, alarm.value), (AlarmState::Active, Some(0.0)));
@@ -463,7 +463,7 @@ fn a_source_that_never_sent_is_silent_for_as_long_as_the_run_lasts() {
 fn a_source_out_of_step_is_shown_and_named() {
     let mut rig = Rig::new();
     for second in 0..20 {
-        // Not the first look, which compares with nothing.
+        // Not the first update, which has nothing to compare with.
         rig.look(u64::from(second == 0), 0);
         rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
         rig.snapshot.counts.events_recorded += 1;
@@ -511,12 +511,12 @@ fn what_rules_can_look_at_is_what_is_read() {
     rig.snapshot.fills.push(fill);
     rig.look(20, 2_000_000);
     let mut read: Vec<String> = rig.watching.readings.kinds().collect();
-    // Nobody may keep this machine's clock.
+    // This machine's clock may not be synchronised.
     if !read.iter().any(|name| name == "clock.offset_seconds") {
         read.push("clock.offset_seconds".into());
     }
     let known = known_quantities().into_iter().map(|known| known.name);
-    // Those of devices are held to the schemas that a node serves.
+    // Those of devices are compared with the schemas that a node serves.
     let mut known: Vec<_> = known.filter(|name| !name.starts_with("device.")).collect();
     known.sort();
     read.sort();
@@ -524,7 +524,7 @@ fn what_rules_can_look_at_is_what_is_read() {
     for rule in default_rules(S, 0.05) {
         assert!(known.contains(&rule.quantity.kind()), "{}", rule.quantity);
     }
-    // Counts and entries that are zero are there, too.
+    // Zero counts and entries are present, too.
     let value = |name: &str| reading(&rig, name);
     assert_eq!(value("bytes_written"), Some(80_000_000.0));
     assert_eq!(value("events_incomplete"), Some(0.0));
@@ -539,7 +539,7 @@ fn how_long_the_disk_lasts_stays_while_nothing_is_written() {
     let hours = rig.look(1, 0).expect("hours");
     assert_eq!(rig.look(600, 0), Some(hours));
     assert_eq!(rig.disk_space().expect("an alarm").state, AlarmState::Active);
-    // What is written again counts by itself, without the time in which nothing was.
+    // Later writes count on their own, without the time in which nothing was written.
     rig.snapshot.state = RecorderState::Recording;
     let after = rig.look(2, 200_000).expect("hours");
     assert!((9.0..11.0).contains(&(after / hours)), "{after} {hours}");
@@ -552,7 +552,7 @@ fn how_long_the_disk_lasts_stays_while_nothing_is_written() {
 #[test]
 fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
     let mut rig = Rig::new();
-    // A frame and its writes between two looks; of the last write the disk never says anything.
+    // A frame and its writes between two updates; the disk never completes the last write.
     let records = |rig: &mut Rig, completes: bool| {
         rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 100;
         rig.snapshot.counts.writes_begun += 2;
@@ -566,7 +566,7 @@ fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
         records(&mut rig, true);
     }
     assert_eq!(rig.verdict, "recording good data");
-    // One write is always under way, and all of them complete.
+    // One write is always in progress, and all of them complete.
     for _ in 0..10 {
         records(&mut rig, true);
         rig.snapshot.counts.writes_begun += 1;

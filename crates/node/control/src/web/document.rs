@@ -41,7 +41,7 @@ pub(super) fn operations(
     all.into_iter().filter_map(|(method, slot)| Some((method, slot.as_mut()?)))
 }
 
-/// What every operation has: who may, and the problems.
+/// Common parts of all operations: the required role, and the problems.
 fn complete(path: &str, method: &str, operation: &mut Operation) {
     let access = documented_access(path, method);
     let (who, extra): (&str, &[&str]) = match access {
@@ -64,7 +64,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
             .content("application/problem+json", content)
             .build()
     };
-    // Without a description a response is not valid; what it is, its schema says.
+    // A response without a description is not valid; its meaning is in its schema.
     for response in operation.responses.responses.values_mut() {
         match response {
             RefOr::T(response) if response.description.is_empty() => {
@@ -82,7 +82,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     }
 }
 
-/// What a documented path asks for: paths of devices are one route.
+/// The requirement of a documented path: paths of devices are one route.
 pub(crate) fn documented_access(path: &str, method: &str) -> Option<Access> {
     let path = match path.strip_prefix("/api/v1/devices/") {
         Some(_) => "/api/v1/devices/{*path}",

@@ -10,7 +10,7 @@ use super::document::openapi;
 
 /// `/api/docs`.
 pub(super) async fn page() -> impl IntoResponse {
-    // No script and nothing from elsewhere: a style in the page is all that it needs.
+    // No script and nothing from elsewhere: the page needs only its inline style.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
         frame-ancestors 'none'";
     let fields = [
@@ -91,7 +91,7 @@ fn fields_of(text: &mut String, schema: &Value) {
     }
 }
 
-/// A schema's type, linked to where it is explained.
+/// A schema's type, linked to its description.
 fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         let name = escape(name);

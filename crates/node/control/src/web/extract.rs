@@ -1,4 +1,4 @@
-//! Bodies, queries and paths as types; what does not fit is a problem that says what and where.
+//! Bodies, queries and paths as types; a mismatch is a problem that names the error and its place.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -24,7 +24,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim();
-        // Also what keeps forms of other sites from being taken as commands.
+        // This also keeps forms of other sites from being accepted as commands.
         if !essence.eq_ignore_ascii_case("application/json") {
             let detail = format!("expected Content-Type: application/json, got {kind:?}");
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
@@ -58,13 +58,13 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Place<T
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<T>::from_request_parts(parts, state).await;
         path.map(|Path(value)| Self(value)).map_err(|error| {
-            // A number that is none names nothing.
+            // An invalid number names nothing.
             Problem::new(StatusCode::NOT_FOUND, error.body_text())
         })
     }
 }
 
-/// A text is at most that long.
+/// Checks that a text is at most that long.
 ///
 /// # Errors
 /// It is longer.
@@ -77,10 +77,11 @@ pub(crate) fn at_most(field: &str, text: Option<&str>, bytes: usize) -> Result<(
     Err(Problem::unprocessable(detail).with("field", field))
 }
 
-/// What people write is not too long, and obeyed by no terminal: the catalogue and `ctl` show it.
+/// Checks that text from people is not too long, and cannot control a terminal: the catalogue and
+/// `ctl` show it.
 ///
 /// # Errors
-/// It is longer, or has control characters other than ends of lines and tabulators.
+/// It is longer, or has control characters other than line ends and tabs.
 pub(crate) fn written(field: &str, text: Option<&str>, bytes: usize) -> Result<(), Problem> {
     at_most(field, text, bytes)?;
     let obeyed = |&c: &char| c.is_control() && !['\n', '\t'].contains(&c);
@@ -93,7 +94,7 @@ pub(crate) fn written(field: &str, text: Option<&str>, bytes: usize) -> Result<(
     }
 }
 
-/// A number is within bounds.
+/// Checks that a number is within bounds.
 ///
 /// # Errors
 /// It is not.

@@ -14,7 +14,7 @@ struct File {
     tag: &'static str,
 }
 
-// `FILES: &[File]`, made by build.rs from web/dist; empty where the page was not built.
+// `FILES: &[File]`, made by build.rs from web/dist; empty if the page was not built.
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 const NOT_BUILT: &str = "The page was not built into this program: install Node 20, run `make web`, \
@@ -28,7 +28,7 @@ pub(super) async fn index(headers: HeaderMap) -> Response {
     file("index.html", &headers)
 }
 
-/// Everything else that is no API.
+/// Every other path outside the API.
 pub(super) async fn asset(Path(path): Path<String>, headers: HeaderMap) -> Response {
     file(&path, &headers)
 }

@@ -1,4 +1,4 @@
-//! Metrics as Prometheus reads them, and the page that documents them: both from one table.
+//! Metrics for Prometheus, and the page that documents them: both from one table.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +26,7 @@ struct Metric {
     value: fn(&NodeShared, &View, &mut Values),
 }
 
-/// What a metric's values are written to.
+/// The writer of a metric's values.
 struct Values<'a> {
     name: &'a str,
     text: &'a mut String,
@@ -58,7 +58,7 @@ macro_rules! metrics {
     };
 }
 
-/// All but those of the ledger, which have their names from its entries.
+/// All metrics except those of the ledger, which are named after its entries.
 const METRICS: &[Metric] = metrics! {
     "catchment_build_info", "gauge", "version", "1, with the program's version.",
         |_, view, out| out.put(&[("version", &view.state.node.version)], 1.0);
@@ -270,7 +270,7 @@ fn render(shared: &NodeShared, view: &View) -> String {
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
         (metric.value)(shared, view, &mut Values { name, text: &mut text });
     }
-    // All are there from the first moment, with 0: what rises from nothing would be no rise.
+    // All are present from the first moment, with 0: a series that first appears shows no rise.
     let none = Ledger::default();
     let ledger = view.snapshot.as_ref().map_or(&none, |snapshot| &snapshot.ledger);
     let (total, none) = (ledger.total(), SourceLedger::default());
@@ -293,7 +293,7 @@ fn render(shared: &NodeShared, view: &View) -> String {
 }
 
 impl View {
-    /// The sources' names in the order of their numbers.
+    /// The sources' names in order of number.
     pub(super) fn by_index(&self) -> impl Iterator<Item = &str> {
         let mut sources: Vec<_> = self.sources.sources.iter().collect();
         sources.sort_by_key(|source| source.index);
@@ -301,7 +301,7 @@ impl View {
     }
 }
 
-/// `fragment_bytes_received` is `catchment_fragment_received_bytes_total`: the unit stands last.
+/// `fragment_bytes_received` is `catchment_fragment_received_bytes_total`: the unit comes last.
 fn ledger_name(entry: Entry, of: &str) -> String {
     let name = entry.name();
     let plain: Vec<&str> = name.split('_').filter(|word| *word != "bytes").collect();

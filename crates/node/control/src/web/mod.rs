@@ -1,5 +1,5 @@
-//! The HTTP server: `server.rs` accepts, `table.rs` has the routes, `routes.rs` and its neighbours
-//! answer.
+//! The HTTP server: `server.rs` accepts connections, `table.rs` has the routes, `routes.rs` and its
+//! neighbours handle requests.
 
 mod document;
 mod document_page;

@@ -1,4 +1,5 @@
-//! What every request passes, and the handlers of state, devices, commands, alarms, logs and plots.
+//! The layers of every request, and the handlers of state, devices, commands, alarms, logs and
+//! plots.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,14 +24,14 @@ use crate::problem::Problem;
 use crate::security::guard::{Who, guard};
 use crate::shared::{Ask, NodeShared, Shared, View};
 
-/// A request that is not answered after that time is given up: what takes longer is under way and
-/// says so earlier.
+/// A request that is not answered after this time is abandoned: slower operations report earlier
+/// that they are in progress.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// What handlers answer.
+/// The result of a handler.
 pub(super) type Answer<T> = Result<Json<T>, Problem>;
 
-/// All routes, with what every request passes.
+/// All routes, with the layers of every request.
 pub(super) fn router(shared: Arc<NodeShared>, stopped: watch::Receiver<bool>) -> Router {
     let streams = stream::Streams::new(stopped);
     let compressed = DefaultPredicate::new().and(NotForContentType::new("text/event-stream"));
@@ -43,7 +44,7 @@ pub(super) fn router(shared: Arc<NodeShared>, stopped: watch::Receiver<bool>) ->
         .with_state(shared)
 }
 
-/// Gives up what takes too long; streams have begun by then.
+/// Abandons requests that take too long; streams have begun by then.
 async fn late(request: Request, next: Next) -> Response {
     match tokio::time::timeout(ANSWER_WITHIN, next.run(request)).await {
         Ok(response) => response,
@@ -54,7 +55,7 @@ async fn late(request: Request, next: Next) -> Response {
     }
 }
 
-/// Gives every answer its headers, every failure its problem details, and counts.
+/// Adds headers to every answer and problem details to every failure, and counts.
 async fn finish(State(shared): Shared, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     shared.counts.requests.fetch_add(1, Relaxed);
@@ -107,7 +108,7 @@ const HEADERS: [(&str, &str); 5] = [
     ("cross-origin-opener-policy", "same-origin"),
 ];
 
-/// Whether the program is alive: its control thread looks at the data's flow.
+/// Whether the program is alive: its control thread observes the data flow.
 #[utoipa::path(get, path = "/healthz", tag = "node",
     responses((status = 200, body = api::Health)))]
 pub(super) async fn health(State(shared): Shared) -> Answer<api::Health> {
@@ -166,7 +167,7 @@ pub(super) fn device_schema(view: &View, path: &str) -> Answer<serde_json::Value
     schema.map(Json).ok_or_else(|| Problem::not_found(format_args!("device {path}")))
 }
 
-/// Changes properties of a device: those that its schema does not call readOnly.
+/// Changes properties of a device: those that its schema does not mark readOnly.
 #[utoipa::path(patch, path = "/api/v1/devices/{path}/properties", tag = "devices",
     params(("path" = String, Path, description = "such as node/recorder")),
     request_body(content = Object, example = json!({ "rate_hz": 200 })),
@@ -187,7 +188,7 @@ pub(super) async fn change_device(
     result.map(Json)
 }
 
-/// Writes to the audit log what came of something.
+/// Writes an outcome to the audit log.
 pub(super) fn noted<T>(shared: &NodeShared, who: &Who, what: String, result: &Result<T, Problem>) {
     let result = match result {
         Ok(_) => "done".to_owned(),
@@ -196,7 +197,7 @@ pub(super) fn noted<T>(shared: &NodeShared, who: &Who, what: String, result: &Re
     shared.note(who, what, result);
 }
 
-/// Tells the node to do something. The same request id is done once, and answered alike.
+/// Sends a command to the node. The same request id is done once, and gets the same answer.
 #[utoipa::path(post, path = "/api/v1/commands", tag = "control",
     request_body = api::CommandRequest,
     responses((status = 200, body = api::CommandResult, description = "done"),
@@ -228,7 +229,7 @@ pub(super) async fn command(
     // The control thread logs the outcome, whether or not the client still waits for it.
     note("asked".into());
     let outcome = async {
-        // Disks may be slow, and the control thread waits for none.
+        // Disks may be slow, and the control thread does not wait for them.
         let text = match request.configuration {
             None => None,
             Some(version) => {
@@ -244,7 +245,7 @@ pub(super) async fn command(
     answer(result?)
 }
 
-/// What became of a command.
+/// The result of a command.
 #[utoipa::path(get, path = "/api/v1/commands/{request}", tag = "control",
     params(("request" = String, Path)),
     responses((status = 200, body = api::CommandResult),
@@ -270,19 +271,19 @@ fn answer(result: api::CommandResult) -> Result<Response, Problem> {
     }
 }
 
-/// Which lines of the log.
+/// The lines of the log to return.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogQuery {
-    /// The least level: error, warn, info, debug or trace.
+    /// The lowest level: error, warn, info, debug or trace.
     level: Option<String>,
-    /// What the line must have in it.
+    /// Text that the line must contain.
     search: Option<String>,
-    /// How many, at most.
+    /// The maximum number of lines.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<u64>,
-    /// Older than the line of this number.
+    /// Older than the line with this number.
     #[param(minimum = 0)]
     before: Option<u64>,
 }
@@ -313,7 +314,7 @@ pub(super) async fn alarms(State(shared): Shared) -> Json<api::AlarmList> {
     Json(shared.view().alarms.clone())
 }
 
-/// Says that somebody has seen an alarm.
+/// Acknowledges an alarm.
 #[utoipa::path(post, path = "/api/v1/alarms/{id}/acknowledge", tag = "alarms",
     params(("id" = String, Path)), request_body = api::Acknowledge,
     responses((status = 200, body = api::Alarm)))]
@@ -334,8 +335,8 @@ pub(super) async fn acknowledge(
     result.map(Json)
 }
 
-/// Says that somebody has seen all alarms that nobody has acknowledged, or those of them that are
-/// named. Answers those that were acknowledged by it.
+/// Acknowledges all unacknowledged alarms, or the named ones of them. Returns those that it
+/// acknowledged.
 #[utoipa::path(post, path = "/api/v1/alarms/acknowledge", tag = "alarms",
     request_body = api::AcknowledgeAll, responses((status = 200, body = api::AlarmList)))]
 pub(super) async fn acknowledge_all(
@@ -359,7 +360,7 @@ pub(super) async fn acknowledge_all(
     Ok(Json(done))
 }
 
-/// Which plots.
+/// The plots to return.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -367,7 +368,7 @@ pub(super) struct HistoryQuery {
     /// How far back.
     #[param(minimum = 1, maximum = 86400)]
     seconds: Option<u64>,
-    /// How many points, at most.
+    /// The maximum number of points.
     #[param(minimum = 1, maximum = 2000)]
     points: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Runs and configurations: what the catalogue has.
+//! Runs and configurations from the catalogue.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -15,20 +15,20 @@ use crate::problem::Problem;
 use crate::security::guard::Who;
 use crate::shared::{Ask, Shared};
 
-/// Which runs.
+/// The runs to return.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RunQuery {
-    /// How many, at most.
+    /// The maximum number of runs.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u64>,
-    /// Older than the run of this number.
+    /// Older than the run with this number.
     #[param(minimum = 0)]
     before: Option<u64>,
     /// Words in comments and names, or a number.
     search: Option<String>,
-    /// Of this quality.
+    /// With this quality.
     quality: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn runs(
     Ok(Json(list))
 }
 
-/// The catalogue has a run's figures when it is over; until then they are the recorder's.
+/// The catalogue has a run's figures when it is over; until then they come from the recorder.
 fn show_live(run: &mut api::Run, state: &api::State) {
     let Some(now) = state.run.as_ref().filter(|now| now.number == run.number) else { return };
     (run.events, run.frames, run.files) = (now.events, now.frames, now.files);
@@ -68,7 +68,7 @@ pub(super) async fn run(State(shared): Shared, Place(number): Place<u64>) -> Ans
     Ok(Json(run))
 }
 
-/// Adds a remark to a run, or says what its data are worth.
+/// Adds a remark to a run, or sets the quality of its data.
 #[utoipa::path(patch, path = "/api/v1/runs/{number}", tag = "runs",
     params(("number" = u64, Path)), request_body = api::RunChange,
     responses((status = 200, body = api::Run)))]
@@ -106,8 +106,8 @@ pub(super) async fn run_configuration(
     shared.blocking(move |shared| shared.catalog.configuration_of(number)).await.map(plain)
 }
 
-/// A run's ledger, all sources together and each alone, without zeros; of a run under way as it is
-/// now.
+/// A run's ledger, the sum over all sources and each source, without zeros; for a run in progress,
+/// the present one.
 #[utoipa::path(get, path = "/api/v1/runs/{number}/ledger", tag = "runs",
     params(("number" = u64, Path)), responses((status = 200, body = api::RunLedger)))]
 pub(super) async fn run_ledger(
@@ -141,7 +141,7 @@ pub(super) async fn configuration(
     shared.blocking(move |shared| shared.catalog.configuration(version)).await.map(Json)
 }
 
-/// Checks a configuration and keeps it as a version. The next run has it if a command says so.
+/// Checks a configuration and keeps it as a version. The next run uses it if a command says so.
 #[utoipa::path(post, path = "/api/v1/configurations", tag = "configurations",
     request_body = api::NewConfiguration,
     responses((status = 201, body = api::ConfigurationVersion)))]
@@ -162,7 +162,7 @@ pub(super) async fn add_configuration(
     result.map(|version| (StatusCode::CREATED, Json(version)))
 }
 
-/// What is wrong with a configuration, and where.
+/// The error in a configuration, with its position.
 pub(super) fn fault(fault: ConfigurationFault) -> Problem {
     let position = fault.position;
     let problem = Problem::unprocessable(match position {
@@ -175,7 +175,7 @@ pub(super) fn fault(fault: ConfigurationFault) -> Problem {
     }
 }
 
-/// What has changed from one version of the configuration to another, as `diff -u` says it.
+/// The changes from one version of the configuration to another, as from `diff -u`.
 #[utoipa::path(get, path = "/api/v1/configurations/{version}/diff/{other}",
     tag = "configurations", params(("version" = u64, Path), ("other" = u64, Path)),
     responses((status = 200, body = String, content_type = "text/plain")))]
@@ -196,17 +196,17 @@ pub(super) async fn difference(
     text.await.map(plain)
 }
 
-/// What a reload did.
+/// The result of a reload.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Reloaded {
-    /// The version that the next run will have.
+    /// The version for the next run.
     configuration: Option<u64>,
-    /// What was not applied, and when it will be.
+    /// The parts that were not applied, and when they will be.
     notes: Vec<String>,
 }
 
-/// Reads the configuration file again. The alarms' rules count at once, the rest from the next run
-/// on; what needs a new start of the program is said.
+/// Reads the configuration file again. Alarm rules apply at once, the rest from the next run on;
+/// parts that require a restart of the program are named.
 #[utoipa::path(post, path = "/api/v1/reload", tag = "configurations",
     responses((status = 200, body = Reloaded)))]
 pub(super) async fn reload(

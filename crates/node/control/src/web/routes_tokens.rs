@@ -18,10 +18,10 @@ use crate::security::sessions::{COOKIE, LASTS};
 use crate::security::tokens::TokenError;
 use crate::shared::Shared;
 
-/// How long a reader of the audit log waits for lines that are not written yet.
+/// How long a request for the audit log waits for unwritten lines.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
-/// Who you are.
+/// The identity of the client.
 #[utoipa::path(get, path = "/api/v1/session", tag = "session",
     responses((status = 200, body = api::Session)))]
 pub(super) async fn session(Extension(who): Extension<Who>) -> Json<api::Session> {
@@ -73,17 +73,17 @@ pub(super) async fn log_out(
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)])
 }
 
-/// How many lines.
+/// The lines to return.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AuditQuery {
-    /// At most.
+    /// The maximum number of lines.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<u64>,
 }
 
-/// Who did what, newest last.
+/// The audit log, newest last.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "admin", params(AuditQuery),
     responses((status = 200, body = api::Audit)))]
 pub(super) async fn audit(
@@ -92,7 +92,7 @@ pub(super) async fn audit(
 ) -> Answer<api::Audit> {
     let limit = within("limit", query.limit, (1, 200, 10_000))? as usize;
     let lines = shared.blocking(move |shared| {
-        // Of a disk that hangs, what is there is better than nothing.
+        // If a disk hangs, the existing lines are better than nothing.
         shared.audit.flush(AUDIT_WAIT);
         shared.audit.tail(limit).map_err(Problem::internal)
     });
@@ -100,7 +100,7 @@ pub(super) async fn audit(
     Ok(Json(api::Audit { lines }))
 }
 
-/// The tokens, without what they are.
+/// The tokens, without their secret values.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "admin",
     responses((status = 200, body = api::TokenList)))]
 pub(super) async fn tokens(State(shared): Shared) -> Answer<api::TokenList> {
@@ -113,7 +113,7 @@ pub(super) async fn tokens(State(shared): Shared) -> Answer<api::TokenList> {
     Ok(Json(api::TokenList { tokens: tokens.into_iter().map(info).collect() }))
 }
 
-/// Makes a token; it is shown this once. From the first one on, nobody comes in without.
+/// Makes a token, which is shown only once. From the first one on, access requires a token.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "admin", request_body = api::NewToken,
     responses((status = 201, body = api::TokenMade)))]
 pub(super) async fn add_token(
@@ -139,7 +139,7 @@ pub(super) async fn add_token(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// Takes a token away, at once.
+/// Removes a token, effective at once.
 #[utoipa::path(delete, path = "/api/v1/tokens/{name}", tag = "admin",
     params(("name" = String, Path)), responses((status = 204)))]
 pub(super) async fn revoke_token(

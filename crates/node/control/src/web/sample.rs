@@ -1,10 +1,10 @@
-//! A source's latest recorded data: the last event of its last frame that is on disk, or the latest
-//! values of one of a link's channels (sample_channels.rs).
+//! A source's latest recorded data: the last event of its last frame on disk, or the latest values
+//! of one of a link's channels (sample_channels.rs).
 //!
-//! Read from the run's file as any reader would, so that the recorder's threads are not asked; one
-//! look at a time, so that many who look cost the disk no more than one. While a recorder writes as
-//! much as the disk takes, a look takes its time: whoever asks waits for it shortly, and is then
-//! told what was seen last, or to ask again.
+//! It is read from the run's file as by any reader, without involving the recorder's threads; one
+//! read at a time, so that many clients cost the disk no more than one. While a recorder uses all
+//! of the disk's bandwidth, a read takes long: the client waits briefly, and then gets the previous
+//! sample, or is told to try again.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -27,32 +27,32 @@ use crate::problem::Problem;
 use crate::security::hex;
 use crate::shared::Shared;
 
-/// Bytes of a payload that are shown.
+/// The most bytes of a payload that are shown.
 pub(super) const BYTES_MAX: usize = 4_096;
-/// Values of an array that are shown.
+/// The most values of an array that are shown.
 pub(super) const VALUES_MAX: usize = 1_024;
 /// Bins of a histogram.
 const BINS: usize = 50;
 
-/// The run that was looked at last, and when, kept open: a look then costs the new frames alone.
+/// The run that was read last, and when, kept open: a sample then only costs reading the new
+/// frames.
 static OPEN: Mutex<Option<(Run, Instant)>> = Mutex::new(None);
-/// Closed when unused for so long: files that are removed then give back their
-/// room.
+/// Closed after that long without use, so that removed files free their space.
 const UNUSED: Duration = Duration::from_secs(10);
-/// Whoever looks has it: others must not keep the threads that commands need, too.
+/// Taken by the reading request: others must not block the threads that commands need, too.
 static LOOKING: Semaphore = Semaphore::const_new(1);
-/// What was seen, the oldest first.
+/// The samples, the oldest first.
 static SEEN: Mutex<VecDeque<Seen>> = Mutex::new(VecDeque::new());
-/// As many of these are kept.
+/// The most samples kept.
 const SEEN_MAX: usize = 100;
-/// What was seen within this time is not looked for again.
+/// A sample younger than this is not read again.
 const FRESH: Duration = Duration::from_millis(500);
-/// What is older is not shown.
+/// An older sample is not shown.
 const STALE: Duration = Duration::from_secs(5);
-/// How long a request waits for its look.
+/// How long a request waits for its sample.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// What is being looked at.
+/// The sample being read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
     folder: PathBuf,
@@ -67,12 +67,12 @@ struct Seen {
     sample: Result<api::Sample, Problem>,
 }
 
-/// Which channel of a link.
+/// The channel of a link.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SampleQuery {
-    /// The name of one of a link's channels; its first one unless said otherwise.
+    /// The name of one of a link's channels; by default its first one.
     channel: Option<String>,
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn sample(
             keep(wanted, sample);
             drop(alone);
         });
-        // It goes on when the client has left: the next one gets the result.
+        // It continues after the client has disconnected: the next request gets the result.
         if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, work).await {
             return Err(Problem::internal(format_args!("it failed: {error}")));
         }
@@ -150,9 +150,9 @@ fn read(wanted: &Wanted) -> Result<api::Sample, Problem> {
     sample
 }
 
-/// Closes the run that is not looked at any more.
+/// Closes a run that is no longer read.
 pub(crate) fn close_unused() {
-    // Whoever has it uses it.
+    // The request that holds it is using it.
     let Some(mut open) = OPEN.try_lock() else { return };
     if open.as_ref().is_some_and(|(_, looked)| looked.elapsed() > UNUSED) {
         *open = None;
@@ -193,12 +193,12 @@ fn look(run: &Run, name: &str) -> Result<api::Sample, Problem> {
     })
 }
 
-/// The payload's numbers, where the configuration says what they are.
+/// The payload's numbers, if the configuration declares their type.
 fn array(run: &Run, source: SourceId, payload: &[u8]) -> Option<api::SampleArray> {
     let columns = &run.header().schema.columns;
     let kind = catchment_frame::ColumnKind::FragmentPayload;
     let column = columns.iter().find(|one| one.kind == kind && one.source == Some(source.0))?;
-    // Payload of which nothing is known is bytes too: these are in the hexadecimal view.
+    // Payload without a declared type is also bytes: these are in the hexadecimal view.
     if column.dtype == catchment_frame::Dtype::U8 {
         return None;
     }
@@ -211,7 +211,7 @@ fn array(run: &Run, source: SourceId, payload: &[u8]) -> Option<api::SampleArray
     })
 }
 
-/// The first values of a column of numbers; of complex ones real and imaginary parts in turn.
+/// The first values of a column of numbers; for complex ones, real and imaginary parts alternate.
 pub(super) fn numbers(
     dtype: catchment_frame::Dtype,
     bytes: &[u8],
@@ -240,7 +240,7 @@ pub(super) fn numbers(
     }
 }
 
-/// Values as JSON can say them.
+/// Values that JSON can express.
 pub(super) fn finite(values: Vec<f64>) -> Vec<Option<f64>> {
     values.into_iter().map(|value| value.is_finite().then_some(value)).collect()
 }

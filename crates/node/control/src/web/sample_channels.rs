@@ -1,7 +1,7 @@
-//! The latest recorded values of a link's channel: the end of its last frame that is on disk.
+//! The latest recorded values of a link's channel: the end of its last frame on disk.
 //!
-//! Bounded by what one frame's column may be to be looked at (64 MiB), by 65,536 values in the
-//! histogram, and by 1,024 values and 4,096 bytes in the answer.
+//! Bounds: 64 MiB for one frame's column, 65,536 values in the histogram, and 1,024 values and
+//! 4,096 bytes in the answer.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ use crate::api;
 use crate::problem::Problem;
 use crate::security::hex;
 
-/// Values that a histogram is of.
+/// The most values in a histogram.
 const HISTOGRAM_VALUES_MAX: u64 = 65_536;
-/// A column that is longer is not read: an encoded one must be decoded whole.
+/// A longer column is not read: an encoded one must be decoded whole.
 const COLUMN_BYTES_MAX: u64 = 64 << 20;
-/// Frames that are looked through, from the last one back, for one that has the channel.
+/// Frames searched for the channel, from the last one back.
 const FRAMES_BACK: usize = 8;
 /// Names of channels in an answer.
 const NAMES_MAX: usize = 2_000;
 
-/// The latest values of the link's channel of that name, or of its first one.
+/// The latest values of the link's channel with that name, or of its first one.
 pub(super) fn look(run: &Run, link: &str, wanted: Option<&str>) -> Result<api::Sample, Problem> {
     let nothing = || Problem::not_found(format_args!("recorded sample of {link:?} yet"));
     let source = run.source(link).ok_or_else(nothing)?;
@@ -68,7 +68,7 @@ pub(super) fn look(run: &Run, link: &str, wanted: Option<&str>) -> Result<api::S
     })
 }
 
-/// Where the channel's latest samples stand.
+/// The position of the channel's latest samples.
 fn last_piece(run: &Run, channel: &ChannelInfo) -> Result<Option<Piece>, Problem> {
     let Some(of_run) = run.channel(&channel.name) else { return Ok(None) };
     let frames = run.channel_frames().len();
@@ -81,7 +81,7 @@ fn last_piece(run: &Run, channel: &ChannelInfo) -> Result<Option<Piece>, Problem
     Ok(None)
 }
 
-/// The bytes of a piece's last samples, so many at most.
+/// The bytes of a piece's last samples, at most that many.
 fn read(run: &Run, channel: &ChannelInfo, piece: &Piece, most: u64) -> Result<Vec<u8>, Problem> {
     if piece.entry.raw_bytes > COLUMN_BYTES_MAX {
         let bytes = piece.entry.raw_bytes;

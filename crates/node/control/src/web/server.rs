@@ -29,17 +29,17 @@ use crate::shared::NodeShared;
 
 /// Connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 512;
-/// Connections at a time from one address: a page needs six, and no address can take them all.
+/// Connections at a time from one address: a page needs six, and one address cannot take them all.
 const CONNECTIONS_EACH: usize = 64;
-/// Descriptors that connections leave to files, beside those that are held for them: those of the
-/// catalogue, of trends, and of a run that is being read.
+/// Descriptors that connections leave for files, besides the reserved ones: for the catalogue, for
+/// trends, and for a run that is being read.
 const DESCRIPTORS_KEPT: u64 = 12;
 /// How long a client may take for its TLS handshake, or for a request's head.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long answers that are under way may take once the server is to end.
+/// How long answers in progress may take once the server has been told to end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
     runtime: Option<tokio::runtime::Runtime>,
@@ -48,10 +48,10 @@ pub(crate) struct Server {
     address: SocketAddr,
 }
 
-/// Binds the socket: what fails here fails before anything was started.
+/// Binds the socket: an error here occurs before anything has been started.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub(crate) fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -59,17 +59,17 @@ pub(crate) fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener
 }
 
 impl Server {
-    /// Serves from now on, on a thread of its own.
+    /// Serves from now on, on a separate thread.
     ///
     /// # Errors
-    /// The system gives no threads.
+    /// The system refuses threads.
     pub(crate) fn start(
         shared: &Arc<NodeShared>,
         listener: std::net::TcpListener,
         tls: Option<TlsAcceptor>,
     ) -> std::io::Result<Self> {
-        // Threads that read the catalogue and files have as much to do as anybody else; they are
-        // started after the one that answers, by it, and would have its nice value.
+        // Threads that read the catalogue and files have normal priority; the answering thread
+        // starts them later, so they would inherit its nice value.
         let (first, usual) = (AtomicBool::new(true), nice());
         let begin = move || match first.swap(false, Relaxed) {
             true => Priority::Control.apply(),
@@ -92,18 +92,18 @@ impl Server {
         Ok(Self { runtime: Some(runtime), accepting: Some(accepting), stop, address })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl Drop for Server {
-    /// Answers what was asked, ends the streams, and ends its threads.
+    /// Answers pending requests, ends the streams, and ends its threads.
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let (Some(runtime), Some(accepting)) = (self.runtime.take(), self.accepting.take()) {
-            // It ends when the connections have, or have had their time.
+            // It ends when the connections have, or when their time is over.
             runtime.block_on(async { tokio::time::timeout(2 * FAREWELL, accepting).await.ok() });
             runtime.shutdown_timeout(FAREWELL);
         }
@@ -132,7 +132,7 @@ async fn accept(
         let (stream, peer) = match accepted {
             Ok(pair) => pair,
             Err(error) => {
-                // No descriptors left, or the client was faster away than here.
+                // No descriptors left, or the client disconnected first.
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -154,7 +154,7 @@ async fn accept(
         let watcher = graceful.watcher();
         tokio::spawn(async move {
             let _held = (permit, share);
-            // Small answers, at once.
+            // Small answers are sent at once.
             stream.set_nodelay(true).ok();
             match tls {
                 None => serve(stream, peer, router, watcher).await,
@@ -169,8 +169,8 @@ async fn accept(
     tokio::time::timeout(FAREWELL, graceful.shutdown()).await.ok();
 }
 
-/// Whether the process may open files enough beside this connection. The system gives the lowest
-/// descriptor that is free, so that the number says how many are in use at least.
+/// Whether the process may open enough files besides this connection. The system assigns the lowest
+/// free descriptor, so its number is a lower bound for those in use.
 fn is_affordable(stream: &TcpStream) -> bool {
     let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
     descriptor + DESCRIPTORS_KEPT < machine::open_files_max()
@@ -211,6 +211,6 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .header_read_timeout(PATIENCE)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
-    // Clients that go away are no error.
+    // A client that disconnects is not an error.
     watcher.watch(connection).await.ok();
 }

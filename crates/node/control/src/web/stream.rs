@@ -20,14 +20,14 @@ use crate::shared::{NodeShared, Shared};
 
 /// Streams at a time.
 const STREAMS_MAX: usize = 100;
-/// Of one address.
+/// Streams at a time from one address.
 const STREAMS_EACH: usize = 16;
-/// How often the state is sent; the sources every second time.
+/// How often the state is sent; the sources are sent every second time.
 const EVERY: Duration = Duration::from_millis(500);
-/// Lines of the log that one tick sends; a client that wants all asks for the log.
+/// The most log lines sent per tick; a client that wants all requests the log.
 const LINES_MAX: usize = 50;
 
-/// How many streams there may be, and when they end.
+/// The number of streams, and their end.
 #[derive(Clone)]
 pub(super) struct Streams {
     free: Arc<Semaphore>,
@@ -56,7 +56,7 @@ struct Reader {
 }
 
 /// Updates as server-sent events: `state` every 0.5 s, `sources` every second, `log` and `alarm`
-/// when there are new ones. It ends with the token or the session that it was opened with.
+/// when there are new ones. It ends with the token or the session with which it was opened.
 #[utoipa::path(get, path = "/api/v1/stream", tag = "node",
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn stream(
@@ -76,7 +76,7 @@ pub(super) async fn stream(
     };
     shared.counts.streams.fetch_add(1, Relaxed);
     let mut ticks = interval(EVERY);
-    // A client that did not read gets the present, not the past.
+    // A client that did not read gets the present state, not the past.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let first = Event::default().retry(Duration::from_secs(1)).comment("catchment");
     let reader = Reader {

@@ -18,9 +18,9 @@ use crate::security::roles::Access::{self, Least, Public};
 use crate::security::roles::Role::{Admin, Operator, Viewer};
 use crate::shared::NodeShared;
 
-/// Bytes of a request's body.
+/// The most bytes of a request's body.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a configuration.
+/// The most bytes of a configuration.
 const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
 
 macro_rules! routes {
@@ -28,7 +28,7 @@ macro_rules! routes {
         documented { $($method:ident $path:literal $access:expr, $module:ident::$handler:ident;)* }
         others { $($o_method:ident $o_path:literal $o_access:expr, $o_module:ident::$o_handler:ident;)* }
     ) => {
-        /// Every route. What is not here is refused: a route that is forgotten is closed, not open.
+        /// Every route. Other paths are refused: a forgotten route is closed, not open.
         pub(super) const ROUTES: &[(&str, &str, Access)] = &[
             $((stringify!($method), $path, $access),)*
             $((stringify!($o_method), $o_path, $o_access),)*
@@ -100,7 +100,7 @@ routes! {
     }
 }
 
-/// The role that a route needs; none where there is no such route or method.
+/// The role that a route requires; none if there is no such route or method.
 pub(crate) fn access(method: &Method, path: &str) -> Option<Access> {
     let method = if method == Method::HEAD { "GET" } else { method.as_str() };
     let found = ROUTES.iter().find(|(one, route, _)| *one == method && *route == path);
