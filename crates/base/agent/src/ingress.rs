@@ -1,28 +1,77 @@
-//! The port through which data arrive.
+//! The port through which data arrive: datagrams, and the bytes of connections.
+//!
+//! An *endpoint* is a port that takes datagrams, a port that takes connections, or a connection.
+//! Ports are there from the start and have the first numbers; a connection has a number from when
+//! it opens until it is closed.
 
 use std::net::SocketAddr;
 
-/// One arrival: a datagram, or the next bytes of a stream.
+/// One arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The index of the endpoint at which it arrived.
+    /// The number of the endpoint at which it arrived.
     pub endpoint: usize,
     /// Its sender, if the ingress was asked for it and the system knows it.
     pub sender: Option<SocketAddr>,
-    /// Its bytes.
-    pub bytes: &'a [u8],
+    /// Its contents.
+    pub piece: Piece<'a>,
+}
+
+/// The contents of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// A datagram.
+    Datagram(&'a [u8]),
+    /// The endpoint is a new connection, accepted by that port. Its bytes follow, and then
+    /// [`Closed`](Self::Closed), even if the connection is refused.
+    Opened {
+        /// The port's number.
+        port: usize,
+    },
+    /// All bytes of the connection that have arrived and are not taken yet; at least one.
+    Bytes(&'a [u8]),
+    /// The connection has ended. Its number may soon be reused.
+    Closed {
+        /// Bytes that arrived and were not taken: the beginning of a message whose end is missing.
+        left: &'a [u8],
+    },
+}
+
+impl<'a> Arrival<'a> {
+    /// Its bytes; none where a connection opens or is closed.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        match self.piece {
+            Piece::Datagram(bytes) | Piece::Bytes(bytes) => bytes,
+            Piece::Opened { .. } | Piece::Closed { .. } => &[],
+        }
+    }
 }
 
 /// How an arrival was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It was taken.
+    /// It was taken; of a connection, all bytes.
     Taken,
-    /// There is no room for it now. The next poll delivers it again, before anything else. Later
-    /// arrivals wait where they are: a stream's sender waits, and datagrams queue in the endpoint's
-    /// buffer, which drops and counts the excess.
+    /// That many of a connection's bytes were taken, at least one. The others follow at once.
+    Used(usize),
+    /// These bytes of a connection are the beginning of a message. They are delivered again, with
+    /// those that follow them. Some of [`STREAM_BYTES_MIN`] bytes must be taken: an ingress closes
+    /// a connection whose buffer is full of bytes that are not taken.
+    Short,
+    /// There is no room for these bytes of a connection now. The next poll delivers them again;
+    /// other endpoints go on. The sender waits.
+    Held,
+    /// There is no room for anything now. The next poll delivers it again, before anything else.
+    /// Later arrivals wait where they are: a connection's sender waits, and datagrams queue in the
+    /// endpoint's buffer, which drops and counts the excess.
     Paused,
+    /// The connection is to be closed.
+    Refused,
 }
+
+/// The most bytes of a connection of which nothing can be taken yet, plus one.
+pub const STREAM_BYTES_MIN: usize = 128 << 10;
 
 /// The result of one poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +82,8 @@ pub struct Received {
     pub bytes: u64,
     /// Whether some endpoint had more than one pass takes.
     pub more: bool,
+    /// Whether a connection's bytes were held.
+    pub held: bool,
     /// Whether an arrival was paused.
     pub paused: bool,
 }
@@ -41,15 +92,17 @@ pub struct Received {
 pub trait Ingress: Send {
     /// Delivers arrivals, in order for each endpoint, without waiting. No endpoint takes more than
     /// a bounded share of one poll.
-    fn poll(&mut self, sink: impl FnMut(Arrival<'_>) -> Flow) -> Received;
+    fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received;
 
     /// Updates the counts of dropped datagrams.
-    fn refresh_drops(&mut self);
+    fn refresh_drops(&mut self) {}
 
     /// Calls `f(endpoint, datagrams)` for every endpoint at which datagrams were dropped since the
     /// last call.
-    fn take_drops(&mut self, f: impl FnMut(usize, u64));
+    fn take_drops(&mut self, _f: &mut dyn FnMut(usize, u64)) {}
 
     /// The last error, and the endpoint that reported it, if one did; cleared when taken.
-    fn take_error(&mut self) -> Option<(Option<usize>, String)>;
+    fn take_error(&mut self) -> Option<(Option<usize>, String)> {
+        None
+    }
 }

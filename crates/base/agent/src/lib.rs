@@ -19,7 +19,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-pub use ingress::{Arrival, Flow, Ingress, Received};
+pub use ingress::{Arrival, Flow, Ingress, Piece, Received, STREAM_BYTES_MIN};
 pub use read_at::{FailedRead, ReadAt};
 pub use store::{
     Completion, CompletionKind, FileEnd, FileId, FolderStore, NewFile, OpenError, Presence, Store,

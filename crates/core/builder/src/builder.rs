@@ -125,6 +125,11 @@ impl<M: Matcher> Builder<M> {
         self.matcher.is_drained()
     }
 
+    /// How many fragments of a source are in no event yet, of at most `parked_max`.
+    pub fn parked(&self, source: usize) -> usize {
+        self.matcher.parked(source)
+    }
+
     /// The state and the totals. It allocates, so it is not for every duty cycle.
     pub fn status(&self) -> BuilderStatus {
         let mut status = self.matcher.status(&self.matched);

@@ -84,6 +84,10 @@ pub struct BuilderConfig {
     pub waiting_bytes_max: u64,
     /// Number of fragments of one source that may be parked.
     pub parked_max: usize,
+    /// Whether a source waits where it has no room, by number; empty: none does. Its fragments are
+    /// never discarded for want of its share of the waiting memory: who receives them asks
+    /// [`Builder::parked`](crate::Builder::parked), and takes no more.
+    pub pausable: Vec<bool>,
 }
 
 impl BuilderConfig {
@@ -108,6 +112,7 @@ impl BuilderConfig {
             frame_keys_multiple: None,
             waiting_bytes_max: 1 << 30,
             parked_max: 262_144,
+            pausable: Vec::new(),
         }
     }
 

@@ -39,6 +39,11 @@ pub trait Matcher {
     /// [`set_recording`](Self::set_recording).
     fn is_drained(&mut self) -> bool;
 
+    /// How many fragments of a source are in no event yet.
+    fn parked(&self, _source: usize) -> usize {
+        0
+    }
+
     /// The matcher's part of the status: all but the released events, their bytes, and the
     /// fragments in `matched`, which the builder adds. `fragments_held` counts only fragments that
     /// are not in `matched`.

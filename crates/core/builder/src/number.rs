@@ -78,7 +78,7 @@ impl NumberMatcher {
             horizon: Horizon::of(config),
             events: OpenEvents::new(config),
             parked: Parked::new(config),
-            shares: Shares::new(config.waiting_bytes_max, config.timeout_ns),
+            shares: Shares::new(config),
             number_back_max: config.number_back_max,
             now_ns: 0,
             restarts_followed: 0,
@@ -655,6 +655,10 @@ impl Matcher for NumberMatcher {
 
     fn is_drained(&mut self) -> bool {
         self.events.is_drained()
+    }
+
+    fn parked(&self, source: usize) -> usize {
+        self.parked.count_of(source)
     }
 
     fn status(&self, matched: &Matched) -> BuilderStatus {

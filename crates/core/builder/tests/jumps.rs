@@ -63,6 +63,23 @@ fn what_is_too_far_ahead_is_counted_out_of_range() {
 }
 
 #[test]
+fn a_pausable_source_that_is_ahead_loses_nothing_for_want_of_its_share() {
+    for pausable in [false, true] {
+        let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+        (config.waiting_bytes_max, config.pausable) = (100_000, vec![pausable, false]);
+        let mut rig = Rig::new(config);
+        rig.send_all(0, 0..2, 0..10);
+        rig.poll(0);
+        for step in 1..20 {
+            rig.send(step * MS, 0, step * 100..(step + 1) * 100);
+            rig.poll(step * MS);
+        }
+        assert_eq!(rig.count(0, Entry::FragmentsOutOfRange) == 0, pausable);
+        rig.finish(S);
+    }
+}
+
+#[test]
 fn the_window_follows_when_most_sources_have_moved_on() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
     (config.window_events, config.reorder_events) = (4_096, 256);

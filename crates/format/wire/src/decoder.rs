@@ -1,5 +1,8 @@
-//! The common interface of protocols to a receiver: a datagram goes in, parts of fragments come
+//! The common interface of protocols to a receiver: a message goes in, parts of fragments come
 //! out, or the reason why it has none.
+//!
+//! A *message* is a datagram, or a run of a connection's bytes whose end the protocol defines. Each
+//! connection has a decoder of its own.
 //!
 //! A fragment is whole in one datagram or spans many: each *part* gives its position in the
 //! fragment, and the fragment's length. Receivers assemble the parts, in any order.
@@ -14,8 +17,8 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Its name in configurations and files.
     fn name(&self) -> &str;
 
-    /// The reasons for which its decoders refuse a datagram. Together with [`RECEIVER_REASONS`]
-    /// there are at most [`REASONS_MAX`].
+    /// The reasons for which its decoders refuse a message. With the receiver's there are at most
+    /// [`REASONS_MAX`].
     fn reasons(&self) -> &[Reason];
 
     /// The number of bits in its event numbers.
@@ -24,20 +27,38 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Default for the bytes of its longest fragment.
     fn fragment_bytes_max(&self) -> u64;
 
-    /// A decoder for one sender.
+    /// How its messages arrive.
+    fn transport(&self) -> Transport {
+        Transport::Datagrams
+    }
+
+    /// A decoder for one sender: of datagrams to one port, or of one connection.
     fn decoder(&self) -> Box<dyn Decoder>;
+}
+
+/// How a protocol's messages arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// As datagrams (UDP), one source to a port. Without room for it, a datagram is dropped and
+    /// counted.
+    Datagrams,
+    /// Over connections (TCP), any number to a port. Sources may share a port; a connection may
+    /// deliver any of them, and fragments name their source by its id. Without room, the connection
+    /// is not read, and its sender waits.
+    Connections,
 }
 
 /// All reasons that a source counts, by index: its protocol's own, then the receiver's.
 ///
 /// # Panics
 /// More than [`REASONS_MAX`] reasons.
-pub fn all_reasons(own: &[Reason]) -> impl Iterator<Item = Reason> + '_ {
-    assert!(own.len() + RECEIVER_REASONS.len() <= REASONS_MAX);
-    own.iter().copied().chain(RECEIVER_REASONS)
+pub fn all_reasons(own: &[Reason], transport: Transport) -> impl Iterator<Item = Reason> + '_ {
+    assert!(own.len() + RECEIVER_REASONS.len() < REASONS_MAX);
+    let of_connections = (transport == Transport::Connections).then_some(CUT_OFF);
+    own.iter().copied().chain(RECEIVER_REASONS).chain(of_connections)
 }
 
-/// The reason for refusing a datagram, as named by its protocol.
+/// The reason for refusing a message, as named by its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// One word, or two with an underscore.
@@ -46,52 +67,61 @@ pub struct Reason {
     pub kind: Entry,
 }
 
-/// Decodes the datagrams of one sender. It may keep state from earlier ones.
+/// Decodes the messages of one sender. It may keep state from earlier ones.
 pub trait Decoder: Send {
-    /// Appends the parts of the datagram to `parts`, which the caller has emptied. The datagram is
-    /// checked completely before anything is appended: a datagram that is malformed anywhere is
-    /// dropped whole. Allocates nothing itself, and never panics. `now_ns` is the receiver's time.
+    /// Appends the parts of a message to `parts`, which the caller has emptied: at most
+    /// [`PARTS_MAX`]. `bytes` is a datagram, or all bytes of a connection from the beginning of a
+    /// message on. The message is checked completely before anything is appended: a message that is
+    /// malformed anywhere is dropped whole, and ends its connection. Allocates nothing itself, and
+    /// never panics. `now_ns` is the receiver's time.
     ///
     /// # Errors
     /// The index of the reason in [`Protocol::reasons`].
     fn decode(
         &mut self,
         now_ns: u64,
-        datagram: &[u8],
+        bytes: &[u8],
         parts: &mut Vec<Part>,
     ) -> Result<Decoded, usize>;
 
-    /// Called when no further datagram will arrive. Returns how many are missing beyond those
+    /// Called when no further message will arrive. Returns how many are missing beyond those
     /// counted before.
     fn settle(&mut self) -> u64 {
         0
     }
 
-    /// Describes in a sentence what is wrong with a datagram that [`decode`](Self::decode) has just
+    /// Describes in a sentence what is wrong with a message that [`decode`](Self::decode) has just
     /// refused. For diagnosis, not for every packet: it allocates.
-    fn explain(&self, datagram: &[u8]) -> String;
+    fn explain(&self, bytes: &[u8]) -> String;
 }
 
-/// A datagram's data besides its parts.
+/// The most parts that one message may have.
+pub const PARTS_MAX: usize = 4_096;
+
+/// A message's data besides its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// How many datagrams its source sent before it, if the protocol has this number: a gap means
+    /// On a connection, the bytes of the message; 0 if its end has not arrived. A message has less
+    /// than 128 KiB, so that a longer fragment comes in parts. Not used for datagrams.
+    pub used: usize,
+    /// How many messages its source sent before it, if the protocol has this number: a gap means
     /// losses on the network.
     pub sequence: Option<u64>,
-    /// How many more datagrams are now known to be missing, if the decoder tracks the numbers
+    /// How many more messages are now known to be missing, if the decoder tracks the numbers
     /// itself instead of returning a `sequence`.
     pub missing: u64,
-    /// Whether such a decoder can rule out that the datagram is a repetition.
+    /// Whether such a decoder can rule out that the message is a repetition.
     pub sent_once: bool,
 }
 
-/// Bytes of a datagram that are a fragment, or a part of one.
+/// Bytes of a message that are a fragment, or a part of one.
 ///
-/// Invariants: `offset + bytes` lies within the datagram, and `position + bytes` within
+/// Invariants: `offset + bytes` lies within the message, and `position + bytes` within
 /// `fragment_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The number of its source among the sources of its sender: 0 if there is only one.
+    /// The number of its source among the sources of its sender: 0 if there is only one, and on
+    /// connections, where [`id`](Self::id) says it.
     pub lane: u32,
     /// The event number, as on the wire.
     pub number: u64,
@@ -99,7 +129,7 @@ pub struct Part {
     pub position: u64,
     /// Bytes of the whole fragment.
     pub fragment_bytes: u64,
-    /// The position of these bytes in the datagram.
+    /// Where the message has these bytes.
     pub offset: u32,
     /// The number of these bytes.
     pub bytes: u32,
@@ -129,11 +159,15 @@ impl PartFlags {
     pub const BIG_ENDIAN: u8 = 2;
 }
 
-/// The reasons for which receivers refuse a datagram that a decoder has accepted. A source counts
-/// them after its protocol's reasons.
+/// The reasons for which receivers refuse a message that a decoder has accepted. A source counts
+/// them behind its protocol's reasons.
 pub const RECEIVER_REASONS: [Reason; 2] = [
     // A fragment longer than its source's `fragment_bytes_max`.
     Reason { name: "fragment_too_long", kind: Entry::PacketsMalformedFragment },
     // A part that gives a different length of its fragment than earlier parts.
     Reason { name: "fragment_length_changed", kind: Entry::PacketsMalformedFragment },
 ];
+
+/// The reason for refusing the beginning of a message whose connection ended before its end. It is
+/// counted behind [`RECEIVER_REASONS`].
+pub const CUT_OFF: Reason = Reason { name: "cut_off", kind: Entry::PacketsMalformedShort };

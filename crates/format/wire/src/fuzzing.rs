@@ -5,7 +5,7 @@ use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
 };
 use crate::link;
-use crate::{Part, Protocol};
+use crate::{PARTS_MAX, Part, Protocol, Transport};
 
 /// Decodes `data` with a protocol and checks what receivers rely on: either parts lie within the
 /// datagram and within their fragments, or there are none and a reason of the protocol.
@@ -16,7 +16,9 @@ pub fn fuzz_decoder(protocol: &dyn Protocol, data: &[u8]) {
     let mut decoder = protocol.decoder();
     let mut parts: Vec<Part> = Vec::new();
     match decoder.decode(0, data, &mut parts) {
-        Ok(_) => {
+        Ok(decoded) => {
+            assert!(decoded.used <= data.len() && parts.len() <= PARTS_MAX);
+            assert!(decoded.used > 0 || parts.is_empty() || protocol.transport() == DATAGRAMS);
             for part in &parts {
                 let end = u64::from(part.offset) + u64::from(part.bytes);
                 assert!(end <= data.len() as u64, "{part:?} is beyond {} bytes", data.len());
@@ -117,3 +119,5 @@ pub fn fuzz_link(data: &[u8]) {
     assert_eq!(again.header(), packet.header());
     assert!(again.entries().eq(packet.entries()));
 }
+
+const DATAGRAMS: Transport = Transport::Datagrams;

@@ -14,7 +14,8 @@ pub mod sequence;
 use std::sync::Arc;
 
 pub use decoder::{
-    Decoded, Decoder, Part, PartFlags, Protocol, RECEIVER_REASONS, Reason, all_reasons,
+    CUT_OFF, Decoded, Decoder, PARTS_MAX, Part, PartFlags, Protocol, RECEIVER_REASONS, Reason,
+    Transport, all_reasons,
 };
 #[doc(hidden)]
 pub use fuzzing::{fuzz_decoder, fuzz_link, fuzz_packet};

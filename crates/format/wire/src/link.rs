@@ -387,7 +387,7 @@ impl Decoder for LinkDecoder {
             }
         }));
         let sent_once = arrival.is_some_and(|arrival| arrival != Arrival::Repeated);
-        Ok(Decoded { sequence: None, missing, sent_once })
+        Ok(Decoded { missing, sent_once, ..Decoded::default() })
     }
 
     fn settle(&mut self) -> u64 {

@@ -36,6 +36,42 @@ pub enum NetError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A port could not take a connection. The connection waits.
+    #[error("port {address}: {source}")]
+    Accept {
+        /// The port's address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A connection came when there was no room for one more.
+    #[error(
+        "port {address}: {connections} connections are open, the most; one from {sender} was closed"
+    )]
+    Connections {
+        /// The port's address.
+        address: SocketAddr,
+        /// Connections that are open.
+        connections: usize,
+        /// Who wanted another one.
+        sender: SocketAddr,
+    },
+    /// A connection was lost.
+    #[error("connection from {sender}: {source}")]
+    Connection {
+        /// The peer.
+        sender: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A connection brought as many bytes as its buffer holds, and nothing could be taken of them.
+    #[error("connection from {sender}: {bytes} bytes that are no message")]
+    NoMessage {
+        /// The peer.
+        sender: SocketAddr,
+        /// The buffer's bytes.
+        bytes: usize,
+    },
     /// A text that names no network of senders.
     #[error("expected a network such as \"10.1.0.0/16\" or an IP address, got {got:?}{hint}")]
     Network {

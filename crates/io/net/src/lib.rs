@@ -1,20 +1,28 @@
-//! UDP sockets: batched receive and batched send.
+//! UDP and TCP sockets: batched receive and batched send of datagrams, and receive of connections.
 //!
 //! [`UdpReceiver`] takes what came for many sockets, [`UdpSender`] sends to many; both move many
 //! datagrams per system call, and runs of equal datagrams as one piece (generic receive and
-//! segmentation offload, GRO and GSO). Neither decides what a datagram means. Linux only.
+//! segmentation offload, GRO and GSO). [`TcpReceiver`] takes connections at many ports and what
+//! they bring, and leaves with the sender what there is no room for. A thread waits for any of them
+//! by [`Readiness`]. None decides what the bytes mean. Linux only.
 
 mod arena;
+mod connection;
+mod epoll;
 mod error;
 mod gauge;
 mod network;
 mod options;
 mod receiver;
 mod sender;
+mod stream;
+mod tcp;
 
+pub use epoll::Readiness;
 pub use error::NetError;
 pub use gauge::SocketGauge;
 pub use network::Network;
 pub use options::{check_cpu, cpus, pin_to_cpu, raise_open_files};
-pub use receiver::{Readiness, ReceiverConfig, UdpReceiver};
+pub use receiver::{ReceiverConfig, UdpReceiver};
 pub use sender::{Datagram, Sent, UdpSender};
+pub use tcp::{TcpConfig, TcpReceiver};

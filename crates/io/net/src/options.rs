@@ -1,8 +1,7 @@
 //! Socket options and CPU affinity: thin, safe wrappers.
 
 use std::io;
-use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libc::{c_int, c_void, socklen_t};
 
@@ -111,8 +110,7 @@ pub(crate) enum Buffer {
 
 /// Asks for a buffer, first beyond the system's limit (that takes CAP_NET_ADMIN), then within it.
 /// Returns what was granted: the kernel counts, and reports, twice that, for its own overhead.
-pub(crate) fn ask_buffer(socket: &UdpSocket, buffer: Buffer, bytes: usize) -> io::Result<usize> {
-    use std::os::fd::AsFd;
+pub(crate) fn ask_buffer(socket: &impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<usize> {
     let (force, plain) = match buffer {
         Buffer::Receive => (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
         Buffer::Send => (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),

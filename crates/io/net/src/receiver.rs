@@ -9,13 +9,13 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
-use catchment_agent::{Arrival, Flow, Ingress, Received};
+use catchment_agent::{Arrival, Flow, Ingress, Piece, Received};
 
 use crate::arena::{Arena, Message};
+use crate::epoll::{Epoll, Readiness};
 use crate::options::{Buffer, ask_buffer, drops, set};
 use crate::{NetError, SocketGauge};
 
@@ -38,8 +38,7 @@ impl Default for ReceiverConfig {
 /// Sockets that one thread receives from.
 pub struct UdpReceiver {
     sockets: Vec<Socket>,
-    readiness: Readiness,
-    ready: Box<[libc::epoll_event]>,
+    epoll: Epoll,
     arena: Arena,
     config: ReceiverConfig,
     batch: Batch,
@@ -65,52 +64,23 @@ struct Batch {
     current: Option<(Message, usize)>,
 }
 
-/// Says when some socket of a receiver has something. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Readiness(Arc<OwnedFd>);
-
-impl Readiness {
-    /// Waits until some socket has something, for that long at most, rounded up to milliseconds.
-    pub fn wait(&self, timeout: Duration) {
-        let mut event = libc::epoll_event { events: 0, u64: 0 };
-        let timeout_ms = timeout.as_micros().div_ceil(1_000).min(i32::MAX as u128) as i32;
-        // SAFETY: one writable event. Whatever comes of it, the caller looks at the sockets again.
-        unsafe { libc::epoll_wait(self.0.as_raw_fd(), &mut event, 1, timeout_ms) };
-    }
-}
-
 impl UdpReceiver {
     /// Binds one socket per address; the index of an address is the index of its socket everywhere.
     ///
     /// # Errors
     /// An address that cannot be bound, or an option without which drops could not be counted.
     pub fn bind(addresses: &[SocketAddr], config: ReceiverConfig) -> Result<Self, NetError> {
-        // SAFETY: no pointers; the result is checked before it is owned.
-        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if epoll < 0 {
-            return Err(NetError::Epoll { source: io::Error::last_os_error() });
-        }
-        // SAFETY: a new descriptor that nothing else owns.
-        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        let error = |source| NetError::Epoll { source };
+        let epoll = Epoll::new(addresses.len()).map_err(error)?;
         let mut sockets = Vec::with_capacity(addresses.len());
         for (index, &address) in addresses.iter().enumerate() {
             let socket = Socket::bind(address, config.socket_buffer_bytes)?;
-            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
-            // SAFETY: both descriptors are open, and the event lives through the call.
-            let result = unsafe {
-                let fd = socket.socket.as_raw_fd();
-                libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event)
-            };
-            if result < 0 {
-                return Err(NetError::Epoll { source: io::Error::last_os_error() });
-            }
+            epoll.add(socket.socket.as_fd(), index).map_err(error)?;
             sockets.push(socket);
         }
-        let ready = sockets.len().clamp(1, READY_MAX);
         Ok(Self {
             sockets,
-            readiness: Readiness(Arc::new(epoll)),
-            ready: vec![libc::epoll_event { events: 0, u64: 0 }; ready].into(),
+            epoll,
             arena: Arena::new(config.arena_messages),
             config,
             batch: Batch::default(),
@@ -153,7 +123,7 @@ impl UdpReceiver {
 
     /// What a thread can wait on for datagrams.
     pub fn readiness(&self) -> Readiness {
-        self.readiness.clone()
+        self.epoll.readiness()
     }
 
     /// A sentence for the operator if any socket got a smaller buffer than was asked for.
@@ -167,7 +137,7 @@ impl UdpReceiver {
         &mut self,
         index: usize,
         received: &mut Received,
-        sink: &mut impl FnMut(Arrival<'_>) -> Flow,
+        sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
     ) -> bool {
         for _ in 0..BATCHES_PER_PASS {
             let socket = &self.sockets[index];
@@ -199,7 +169,7 @@ impl UdpReceiver {
     fn hand_out(
         &mut self,
         received: &mut Received,
-        sink: &mut impl FnMut(Arrival<'_>) -> Flow,
+        sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
     ) -> bool {
         let Batch { socket, count, next, current } = &mut self.batch;
         loop {
@@ -221,7 +191,8 @@ impl UdpReceiver {
             loop {
                 let end = message.bytes.min(at + step);
                 let (endpoint, sender) = (*socket, message.sender);
-                if sink(Arrival { endpoint, sender, bytes: &bytes[at..end] }) == Flow::Paused {
+                let piece = Piece::Datagram(&bytes[at..end]);
+                if sink(Arrival { endpoint, sender, piece }) == Flow::Paused {
                     *current = Some((message, at));
                     return false;
                 }
@@ -235,31 +206,23 @@ impl UdpReceiver {
         }
     }
 
-    /// Which sockets have something: how many entries of `ready`.
+    /// How many sockets have something, of which epoll has the list.
     fn ask_ready(&mut self) -> usize {
-        // SAFETY: the list is writable for the length given.
-        let count = unsafe {
-            let (list, length) = (self.ready.as_mut_ptr(), self.ready.len() as i32);
-            libc::epoll_wait(self.readiness.0.as_raw_fd(), list, length, 0)
-        };
-        if count < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                self.last_error = Some((None, error));
-            }
-        }
-        count.max(0) as usize
+        self.epoll.ask().unwrap_or_else(|error| {
+            self.last_error = Some((None, error));
+            0
+        })
     }
 }
 
 impl Ingress for UdpReceiver {
-    fn poll(&mut self, mut sink: impl FnMut(Arrival<'_>) -> Flow) -> Received {
+    fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
         let mut received = Received::default();
-        received.paused = !self.hand_out(&mut received, &mut sink);
+        received.paused = !self.hand_out(&mut received, sink);
         let ready = if received.paused { 0 } else { self.ask_ready() };
         for position in 0..ready {
-            let index = self.ready[position].u64 as usize;
-            received.paused = !self.take_batches(index, &mut received, &mut sink);
+            let index = self.epoll.ready(position);
+            received.paused = !self.take_batches(index, &mut received, sink);
             if received.paused {
                 break;
             }
@@ -279,7 +242,7 @@ impl Ingress for UdpReceiver {
     }
 
     /// As far as the control messages have told. A merged run counts as one.
-    fn take_drops(&mut self, mut f: impl FnMut(usize, u64)) {
+    fn take_drops(&mut self, f: &mut dyn FnMut(usize, u64)) {
         for (index, socket) in self.sockets.iter_mut().enumerate() {
             match std::mem::take(&mut socket.drops.new) {
                 0 => {}
@@ -349,8 +312,6 @@ fn buffer_warning(wanted: usize, granted: usize) -> Option<String> {
 
 /// Full batches that one socket may take in one pass.
 const BATCHES_PER_PASS: usize = 4;
-/// Sockets that epoll names at once; with more, they take turns.
-const READY_MAX: usize = 1_024;
 
 #[cfg(test)]
 mod tests {

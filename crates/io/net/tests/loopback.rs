@@ -34,8 +34,8 @@ fn batch(sizes: &[usize]) -> (Vec<u8>, Vec<Datagram>) {
 /// Waits for something and polls once.
 fn poll(receiver: &mut UdpReceiver, mut sink: impl FnMut(usize, &[u8])) -> Received {
     receiver.readiness().wait(PATIENCE);
-    receiver.poll(|arrival| {
-        sink(arrival.endpoint, arrival.bytes);
+    receiver.poll(&mut |arrival| {
+        sink(arrival.endpoint, arrival.bytes());
         Flow::Taken
     })
 }
@@ -53,7 +53,7 @@ fn receive(receiver: &mut UdpReceiver, count: usize) -> Vec<(usize, Vec<u8>)> {
 
 /// Takes what is in the sockets' buffers now: how many datagrams.
 fn drain(receiver: &mut UdpReceiver) -> u64 {
-    let poll = || Some(receiver.poll(|_| Flow::Taken).arrivals).filter(|&taken| taken > 0);
+    let poll = || Some(receiver.poll(&mut |_| Flow::Taken).arrivals).filter(|&taken| taken > 0);
     std::iter::from_fn(poll).sum()
 }
 
@@ -150,16 +150,16 @@ fn what_the_kernel_drops_is_counted() {
 
     // The drops came after the last datagram that fitted: only the kernel's counter has them yet.
     let mut dropped = 0;
-    receiver.take_drops(|_, count| dropped += count);
+    receiver.take_drops(&mut |_, count| dropped += count);
     assert_eq!(dropped, 0);
     receiver.refresh_drops();
-    receiver.take_drops(|index, count| {
+    receiver.take_drops(&mut |index, count| {
         assert_eq!(index, 1);
         dropped += count;
     });
     assert_eq!(received + dropped, 200);
     receiver.refresh_drops();
-    receiver.take_drops(|_, count| panic!("{count} drops were told twice"));
+    receiver.take_drops(&mut |_, count| panic!("{count} drops were told twice"));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn the_next_datagram_tells_of_drops_before_it() {
     assert_eq!(sender.send(0, &buffer, &datagrams[..1]).datagrams, 1);
     received += receive(&mut receiver, 1).len() as u64;
     let mut dropped = 0;
-    receiver.take_drops(|_, count| dropped += count);
+    receiver.take_drops(&mut |_, count| dropped += count);
     assert_eq!(received + dropped, 601);
 }
 
@@ -202,7 +202,7 @@ fn nothing_to_receive_ends_the_wait_without_work() {
     let mut receiver = UdpReceiver::bind(&[ANY_PORT], ReceiverConfig::default()).unwrap();
     for wait in [Duration::ZERO, Duration::from_micros(300), Duration::from_millis(3)] {
         receiver.readiness().wait(wait);
-        let received = receiver.poll(|_| panic!("a datagram from nowhere"));
+        let received = receiver.poll(&mut |_| panic!("a datagram from nowhere"));
         assert_eq!(received, Received::default());
     }
 }
@@ -256,8 +256,8 @@ fn senders(receiver: &mut UdpReceiver, count: usize) -> Vec<(Option<SocketAddr>,
     let mut got = Vec::new();
     while got.len() < count {
         readiness.wait(PATIENCE);
-        receiver.poll(|arrival| {
-            got.push((arrival.sender, arrival.bytes[0]));
+        receiver.poll(&mut |arrival| {
+            got.push((arrival.sender, arrival.bytes()[0]));
             Flow::Taken
         });
     }
@@ -315,12 +315,12 @@ fn what_there_is_no_room_for_is_handed_out_again_first_of_all() {
         // More room every time, so that it pauses within runs and between messages.
         room = room % 7 + 1;
         let mut left = room;
-        let received = receiver.poll(|arrival| {
+        let received = receiver.poll(&mut |arrival| {
             if left == 0 {
                 return Flow::Paused;
             }
             left -= 1;
-            got[arrival.endpoint].push(arrival.bytes.to_vec());
+            got[arrival.endpoint].push(arrival.bytes().to_vec());
             Flow::Taken
         });
         assert!(received.arrivals <= room);

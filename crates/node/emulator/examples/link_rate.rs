@@ -52,8 +52,8 @@ fn one(
             loop {
                 let last = ended.load(Relaxed);
                 readiness.wait(Duration::from_millis(2));
-                let received = receiver.poll(|arrival| {
-                    if let Ok(packet) = Packet::parse(arrival.bytes) {
+                let received = receiver.poll(&mut |arrival| {
+                    if let Ok(packet) = Packet::parse(arrival.bytes()) {
                         missing += gaps.expect(packet.header().sequence);
                         entries += packet.entries().filter(|e| !e.samples.is_empty()).count();
                         if packet.entry_count() > 0 {

@@ -69,8 +69,8 @@ fn one(name: &str, config: EmulatorConfig) -> Result<(), Box<dyn std::error::Err
             loop {
                 let last = ended.load(Relaxed);
                 readiness.wait(Duration::from_millis(2));
-                let received = receiver.poll(|arrival| {
-                    std::hint::black_box(arrival.bytes);
+                let received = receiver.poll(&mut |arrival| {
+                    std::hint::black_box(arrival.bytes());
                     Flow::Taken
                 });
                 std::thread::sleep(COALESCE);
@@ -82,7 +82,7 @@ fn one(name: &str, config: EmulatorConfig) -> Result<(), Box<dyn std::error::Err
             }
             let mut drops = 0;
             receiver.refresh_drops();
-            receiver.take_drops(|_, count| drops += count);
+            receiver.take_drops(&mut |_, count| drops += count);
             Ok::<_, catchment_net::NetError>((datagrams, polls, drops))
         });
         let report = emulator.run(&stop, &live);

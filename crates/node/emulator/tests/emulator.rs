@@ -32,8 +32,8 @@ pub(crate) fn take_datagrams(
     let mut datagrams = vec![Vec::new(); sockets];
     while left > 0 {
         receiver.readiness().wait(PATIENCE);
-        let received = receiver.poll(|arrival| {
-            datagrams[arrival.endpoint].push(arrival.bytes.to_vec());
+        let received = receiver.poll(&mut |arrival| {
+            datagrams[arrival.endpoint].push(arrival.bytes().to_vec());
             Flow::Taken
         });
         assert!(received.arrivals > 0, "{left} packets did not arrive");

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use catchment_agent::{Agent, FolderStore, Waker};
 use catchment_encoder::Encode;
 
-use crate::build::{Build, Kind, Pipeline};
+use crate::build::{Build, Pipeline};
 use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::file::{FirstFile, RunIdentity};
@@ -59,13 +59,11 @@ impl<S: FolderStore> Agents<S> {
     ) -> Result<Self, RecorderError> {
         let AgentParts { wired, identity, live, stop, first, trends, wakers } = parts;
         let Wiring { pipelines, receives, pools, channels } = wired;
-        let waiting = |kind| {
-            let pipeline = pipelines.iter().find(|one: &&Pipeline| one.kind == kind)?;
-            Some(Arc::clone(&pipeline.waiting_fill))
-        };
+        let waiting = |pipeline: &Pipeline| Arc::clone(&pipeline.waiting_fill);
         let sources = Sources {
-            events: pools.events.clone().zip(waiting(Kind::Events)),
-            channels: channels.zip(waiting(Kind::Channels)),
+            events: pools.events.clone(),
+            channels,
+            waiting: pipelines.iter().map(waiting).collect(),
             trends,
             encoders: wakers.encoders,
             writer: wakers.writer.clone(),

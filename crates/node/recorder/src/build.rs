@@ -21,7 +21,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
 
 use crate::live::{Alignment, Live};
-use crate::pool::{ChunkPool, ChunkUse, is_chain};
+use crate::pool::{ChunkPool, ChunkUse, Held, is_chain};
 use crate::run_gate::RunGate;
 
 /// The time to the next cycle when there was no work. Descriptors gather meanwhile, which makes the
@@ -35,7 +35,7 @@ const STATUS_INTERVAL_NS: u64 = 100_000_000;
 /// Descriptors from one receive agent, and how full their ring is.
 pub(crate) type Ring = (Consumer<Fragment>, Arc<FillLevel>);
 
-/// The contents of a frame.
+/// What a pipeline builds, for displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Events of the sources.
@@ -68,7 +68,8 @@ fn jumped(Jump { from, to, sources }: Jump) -> String {
 /// The contents of one frame, or its memory for reuse.
 #[derive(Debug)]
 pub(crate) struct FrameCut {
-    pub(crate) kind: Kind,
+    /// The pipeline that it comes from.
+    pub(crate) group: usize,
     pub(crate) cut: Cut,
 }
 
@@ -93,6 +94,7 @@ pub(crate) struct Pipeline {
     pub(crate) builder: Builder,
     pub(crate) rings: Vec<Ring>,
     pub(crate) chunk_use: ChunkUse,
+    pub(crate) pausable: Pausable,
     pub(crate) pool: Arc<ChunkPool>,
     /// The lane of chunks and the source of the ledger for each of the builder's sources.
     pub(crate) lanes: Vec<(u32, SourceId)>,
@@ -202,8 +204,9 @@ impl Build {
 
     fn pass_on(&mut self) -> usize {
         let Some(frames) = &self.frames else { return 0 };
-        let mut passed = 0;
-        self.pipelines.iter_mut().for_each(|pipeline| passed += pipeline.pass_on(frames));
+        let pipelines = self.pipelines.iter_mut().enumerate();
+        let passed: usize =
+            pipelines.map(|(group, pipeline)| pipeline.pass_on(group, frames)).sum();
         if passed > 0 {
             self.writer.wake();
         }
@@ -212,9 +215,8 @@ impl Build {
 
     fn take_back(&mut self) -> usize {
         let mut taken = 0;
-        while let Ok(FrameCut { kind, cut }) = self.done.try_recv() {
-            let pipeline = self.pipelines.iter_mut().find(|one| one.kind == kind);
-            let pipeline = pipeline.expect("a frame of one of the pipelines");
+        while let Ok(FrameCut { group, cut }) = self.done.try_recv() {
+            let pipeline = &mut self.pipelines[group];
             if pipeline.reuse.len() < REUSE_MAX {
                 pipeline.reuse.push(cut);
             }
@@ -235,6 +237,7 @@ impl Pipeline {
             self.finished = true;
         }
         self.builder.poll(now_ns);
+        self.pausable.show(&self.builder, &self.lanes);
         self.account(live, discarded);
         while let Some(mut cut) = self.builder.cut(now_ns, self.reuse.pop()) {
             self.account(live, discarded);
@@ -274,6 +277,7 @@ impl Pipeline {
                     let (lane, _) = self.lanes[fragment.source as usize];
                     self.chunk_use.arrived(&self.pool, lane, offset, bytes);
                 }
+                self.pausable.take(part);
                 self.builder.push(now_ns, part);
             }
             chunk.commit_all();
@@ -295,10 +299,10 @@ impl Pipeline {
         }
     }
 
-    fn pass_on(&mut self, frames: &Sender<FrameCut>) -> usize {
+    fn pass_on(&mut self, group: usize, frames: &Sender<FrameCut>) -> usize {
         let mut passed = 0;
         while let Some(cut) = self.waiting.pop_front() {
-            match frames.try_send(FrameCut { kind: self.kind, cut }) {
+            match frames.try_send(FrameCut { group, cut }) {
                 Ok(()) => passed += 1,
                 Err(TrySendError::Full(frame)) => {
                     self.waiting.push_front(frame.cut);
@@ -322,6 +326,39 @@ impl Pipeline {
         let count = self.released.len();
         self.released.clear();
         count
+    }
+}
+
+/// The sources that wait where they have no room: receive agents are told how many of their
+/// fragments are in no event.
+pub(crate) struct Pausable {
+    /// By source of the builder, how many fragments were taken of it in this cycle; empty if none
+    /// waits.
+    taken: Vec<u32>,
+    waits: Vec<bool>,
+    held: Arc<Held>,
+}
+
+impl Pausable {
+    pub(crate) fn new(waits: &[bool], held: Arc<Held>) -> Self {
+        let count = if waits.contains(&true) { waits.len() } else { 0 };
+        Self { taken: vec![0; count], waits: waits.to_vec(), held }
+    }
+
+    #[inline]
+    fn take(&mut self, fragments: &[Fragment]) {
+        if !self.taken.is_empty() {
+            let waits = fragments.iter().filter(|one| self.waits[one.source as usize]);
+            waits.for_each(|one| self.taken[one.source as usize] += 1);
+        }
+    }
+
+    fn show(&mut self, builder: &Builder, lanes: &[(u32, SourceId)]) {
+        for (source, taken) in self.taken.iter_mut().enumerate().filter(|(one, _)| self.waits[*one])
+        {
+            let SourceId(number) = lanes[source].1;
+            self.held.built(number, std::mem::take(taken), builder.parked(source));
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use catchment_trends::{TrendChannel, Watch};
 use catchment_writer::{ColumnForm, Frame, FrameColumn};
 
 use crate::columns::{ChunkBytes, ColumnBytes};
+use crate::frame_maker::FrameMaker;
 use crate::links::Lane;
 use crate::pool::ChunkPool;
 use crate::slices::slice_of;
@@ -93,8 +94,28 @@ impl ChannelFrames {
         }
     }
 
+    /// The header of a frame.
+    fn info(&self, cut: &Cut) -> FrameInfo {
+        let slice = |key: Option<&u64>| key.map_or(0, |&key| slice_of(key));
+        let (first, last) = (slice(cut.keys.first()), slice(cut.keys.last()));
+        let end = if cut.keys.is_empty() { 0 } else { last + 1 };
+        let samples =
+            |(column, channel): (&ColumnCut, &Channel)| column.payload_bytes / channel.sample_bytes;
+        FrameInfo {
+            kind: FrameKind::Channels,
+            time_first_ns: first.saturating_mul(self.slice_ns),
+            time_last_ns: end.saturating_mul(self.slice_ns),
+            key_first: first,
+            key_last: last,
+            rows: cut.columns.iter().zip(&self.channels).map(samples).sum(),
+            ..FrameInfo::EMPTY
+        }
+    }
+}
+
+impl FrameMaker for ChannelFrames {
     /// Codings are chosen again: a file has one for each channel, as far as the data permit.
-    pub(crate) fn begin_file(&self) {
+    fn begin_file(&self) {
         for channel in &self.channels {
             if let Rule::Auto(state) = &channel.ask.rule {
                 state.begin_file();
@@ -102,13 +123,15 @@ impl ChannelFrames {
         }
     }
 
-    /// The ledger's number of the link of each of a cut's columns.
-    pub(crate) fn source_of(&self, index: usize) -> usize {
+    fn source_of(&self, index: usize) -> usize {
         self.channels[index].source
     }
 
-    /// Makes a frame from a cut and takes its payload.
-    pub(crate) fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes> {
+    fn small_coding(&self) -> Coding {
+        Coding::None
+    }
+
+    fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes> {
         let info = self.info(cut);
         self.slices.clear();
         self.slices.extend(cut.keys.iter().map(|&key| slice_of(key)));
@@ -150,24 +173,6 @@ impl ChannelFrames {
             columns.insert(0, FrameColumn::small(form, Element::Bytes, Coding::None, bytes));
         }
         Frame { schema: Arc::clone(&self.schema), info, columns }
-    }
-
-    /// The header of a frame.
-    fn info(&self, cut: &Cut) -> FrameInfo {
-        let slice = |key: Option<&u64>| key.map_or(0, |&key| slice_of(key));
-        let (first, last) = (slice(cut.keys.first()), slice(cut.keys.last()));
-        let end = if cut.keys.is_empty() { 0 } else { last + 1 };
-        let samples =
-            |(column, channel): (&ColumnCut, &Channel)| column.payload_bytes / channel.sample_bytes;
-        FrameInfo {
-            kind: FrameKind::Channels,
-            time_first_ns: first.saturating_mul(self.slice_ns),
-            time_last_ns: end.saturating_mul(self.slice_ns),
-            key_first: first,
-            key_last: last,
-            rows: cut.columns.iter().zip(&self.channels).map(samples).sum(),
-            ..FrameInfo::EMPTY
-        }
     }
 }
 

@@ -11,9 +11,10 @@ use catchment_model::limits::{FRAGMENT_BYTES_MAX, FRAME_BYTES_MAX, SOURCES_MAX};
 use catchment_model::printable::{label_fault, name_fault};
 use catchment_model::units::{Bytes, Time};
 use catchment_net::{Network, check_cpu};
+use catchment_wire::Transport;
 
 use crate::budget::SystemMemory;
-use crate::config::{ConfigError, RecorderConfig, builder_config, disk_config};
+use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config, disk_config};
 use crate::links::check_links;
 
 impl RecorderConfig {
@@ -187,7 +188,12 @@ impl RecorderConfig {
         for (index, source) in self.sources.iter().enumerate() {
             let path = format!("sources[{index}]");
             let (name, address) = (&source.name, source.address);
-            check_endpoint(&path, name, address, &source.from, &mut names, &mut addresses)?;
+            match self.check_connections(&path, index)? {
+                true => check_name(&format!("{path}.name"), name, &mut names)?,
+                false => {
+                    check_endpoint(&path, name, address, &source.from, &mut names, &mut addresses)?;
+                }
+            }
             refuse(&format!("{path}.group"), label_fault(&source.group))?;
             for (number, field) in source.payload.iter().flat_map(|one| &one.fields).enumerate() {
                 let key = format!("{path}.payload.fields[{number}].name");
@@ -204,6 +210,35 @@ impl RecorderConfig {
             refuse(&format!("{path}.group"), label_fault(&link.group))?;
         }
         Ok(())
+    }
+
+    /// Checks a source of connections, which may share its port with others: these have its
+    /// protocol and its senders, and other ids. Returns whether one before it has the port.
+    fn check_connections(&self, path: &str, index: usize) -> Result<bool, ConfigError> {
+        let source = &self.sources[index];
+        if source.protocol.transport() != Transport::Connections {
+            return Ok(false);
+        }
+        let protocol = source.protocol.name();
+        let expected = format_args!("a number: with protocol {protocol:?}, fragments carry it");
+        require(source.id.is_some(), &format!("{path}.id"), expected, "none")?;
+        let shares = |other: &&SourceConfig| {
+            let transport = other.protocol.transport();
+            (other.address, transport) == (source.address, Transport::Connections)
+        };
+        let before = self.sources[..index].iter().filter(shares);
+        let mut shared = false;
+        for SourceConfig { name, protocol: other, from, id, .. } in before {
+            let key = |name| format!("{path}.{name}");
+            let expected = format_args!("{:?}, as {name} has, which shares the port", other.name());
+            require(other.name() == protocol, &key("protocol"), expected, protocol)?;
+            let expected = format_args!("the networks of {name}, which shares the port");
+            require(*from == source.from, &key("from"), expected, "others")?;
+            let expected = format_args!("an id that {name}, which shares the port, has not");
+            require(*id != source.id, &key("id"), expected, source.id.unwrap_or(0))?;
+            shared = true;
+        }
+        Ok(shared)
     }
 }
 

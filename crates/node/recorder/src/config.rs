@@ -13,7 +13,7 @@ use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_
 use catchment_model::units::{Size, Time};
 use catchment_net::Network;
 use catchment_wire::hadtu::Hadtu;
-use catchment_wire::{Protocol, all_reasons, link};
+use catchment_wire::{Protocol, Transport, all_reasons, link};
 use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
@@ -93,6 +93,11 @@ impl SourceConfig {
             role: SourceRole::Required,
             payload: None,
         }
+    }
+
+    /// Whether it waits where there is no room: on a connection, and not with datagrams.
+    pub(crate) fn is_pausable(&self) -> bool {
+        self.protocol.transport() == Transport::Connections
     }
 }
 
@@ -406,9 +411,11 @@ impl RecorderConfig {
     /// The names of the reasons for malformed packets that each source and link counts.
     pub(crate) fn ledger_reasons(&self) -> Vec<Vec<&'static str>> {
         let of_source = |source: &SourceConfig| -> Vec<&'static str> {
-            all_reasons(source.protocol.reasons()).map(|reason| reason.name).collect()
+            let (own, transport) = (source.protocol.reasons(), source.protocol.transport());
+            all_reasons(own, transport).map(|reason| reason.name).collect()
         };
-        let of_link: Vec<&str> = all_reasons(link::REASONS).map(|reason| reason.name).collect();
+        let of_link: Vec<&str> =
+            all_reasons(link::REASONS, Transport::Datagrams).map(|reason| reason.name).collect();
         let sources = self.sources.iter().map(of_source);
         sources.chain(self.links.iter().map(|_| of_link.clone())).collect()
     }
@@ -495,6 +502,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         parked_max: parked_max(segment_bytes, config.sources.len()),
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
+        pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
     }
 }

@@ -10,6 +10,7 @@ use catchment_frame::{
 use catchment_writer::{ColumnForm, Frame, FrameColumn};
 
 use crate::columns::{ChunkBytes, ColumnBytes};
+use crate::frame_maker::FrameMaker;
 use crate::pool::ChunkPool;
 
 /// Columns of every events frame: keys, times, flags, and the ledger's increments.
@@ -82,14 +83,18 @@ impl EventFrames {
             small: if compresses { Coding::Lz4 } else { Coding::None },
         })
     }
+}
 
-    /// How small columns are encoded.
-    pub(crate) fn small_coding(&self) -> Coding {
+impl FrameMaker for EventFrames {
+    fn source_of(&self, index: usize) -> usize {
+        index
+    }
+
+    fn small_coding(&self) -> Coding {
         self.small
     }
 
-    /// Makes a frame from a cut and takes its payload.
-    pub(crate) fn frame(&self, cut: &mut Cut) -> Frame<ColumnBytes> {
+    fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes> {
         let rows = cut.keys.len() as u64;
         let info = FrameInfo {
             kind: FrameKind::Events,

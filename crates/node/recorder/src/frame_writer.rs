@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use catchment_agent::Waker;
 use catchment_builder::SourceRole;
-use catchment_encoder::{Coding, Column, Element, Encode, Level, PoolConfig};
-use catchment_frame::{ChannelInfo, ColumnCoding, EventColumns, Schema, SourceInfo, stored_space};
+use catchment_encoder::{Column, Element, Encode, Level, PoolConfig};
+use catchment_frame::{
+    ChannelInfo, ColumnCoding, EventColumns, FrameKind, Schema, SourceInfo, stored_space,
+};
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
 use catchment_writer::{
@@ -14,12 +16,13 @@ use catchment_writer::{
     ledger_column,
 };
 
-use crate::build::{FrameCut, Kind};
+use crate::build::FrameCut;
 use crate::channel_frames::ChannelFrames;
 use crate::columns::ColumnBytes;
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::event_frames::EventFrames;
 use crate::file::FrameTag;
+use crate::frame_maker::FrameMaker;
 use crate::links::LinkConfig;
 use crate::pool::ChunkPool;
 use crate::throttle::CompressionThrottle;
@@ -28,8 +31,10 @@ use crate::wiring::Channels;
 
 /// The parts of the wiring that the write agent receives.
 pub(crate) struct Sources {
-    pub(crate) events: Option<(Arc<ChunkPool>, Arc<FillLevel>)>,
-    pub(crate) channels: Option<(Channels, Arc<FillLevel>)>,
+    pub(crate) events: Option<Arc<ChunkPool>>,
+    pub(crate) channels: Option<Channels>,
+    /// By group, events before channels: the payload that waits.
+    pub(crate) waiting: Vec<Arc<FillLevel>>,
     pub(crate) trends: Option<TrendFeed>,
     /// Wakes one of the encode agents.
     pub(crate) encoders: Waker,
@@ -67,7 +72,7 @@ impl SourceCounts {
 pub(crate) struct BuiltFrame {
     pub(crate) frame: Frame<ColumnBytes>,
     pub(crate) counts: Vec<SourceCounts>,
-    kind: Kind,
+    group: usize,
     /// Events, or slices.
     keys: u64,
     payload_bytes: u64,
@@ -87,8 +92,8 @@ pub(crate) struct FrameWriter {
     encoder: FrameEncoder<ColumnBytes>,
     /// Raw bytes of the largest column that is encoded.
     compressed_bytes_max: usize,
-    events: Option<Throttled<EventFrames>>,
-    channels: Option<Throttled<ChannelFrames>>,
+    /// By group.
+    makers: Vec<Throttled>,
     /// The column of the ledger's increments.
     ledger: u32,
     ledger_count: usize,
@@ -100,21 +105,16 @@ pub(crate) struct FrameWriter {
     last_ns: Option<(u64, u64)>,
 }
 
-/// The maker of frames of one kind, and how much compression there is time for.
-struct Throttled<F> {
-    frames: F,
+/// The maker of a group's frames, and how much compression there is time for.
+struct Throttled {
+    frames: Box<dyn FrameMaker>,
     throttle: CompressionThrottle,
-}
-
-impl<F> Throttled<F> {
-    fn new(frames: F, waiting: Arc<FillLevel>) -> Self {
-        Self { frames, throttle: CompressionThrottle::new(waiting) }
-    }
 }
 
 /// A frame that is being streamed.
 pub(crate) struct StreamedFrame {
-    kind: Kind,
+    group: usize,
+    kind: FrameKind,
     columns: FrameUnderWay<ColumnBytes>,
     /// Columns that the sink has taken: their chunks are freed together when the frame is copied.
     streamed: Vec<Streamed<ColumnBytes>>,
@@ -132,17 +132,17 @@ impl FrameWriter {
         let coding = |name: &str| config.frame.codings.of(name);
         let codings: Vec<ColumnCoding> =
             config.sources.iter().map(|source| coding(&source.name)).collect();
-        let events = sources.events.and_then(|(pool, waiting)| {
-            Some(Throttled::new(EventFrames::new(schema, pool, &codings)?, waiting))
+        let events = sources.events.and_then(|pool| {
+            Some(Box::new(EventFrames::new(schema, pool, &codings)?) as Box<dyn FrameMaker>)
         });
         let channels = config.links.iter().flat_map(|link| &link.channels);
         let codings: Vec<ColumnCoding> = channels.map(|channel| coding(&channel.name)).collect();
         let first_link = config.sources.len();
         let trends = sources.trends.is_some();
         let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
-        let channels = sources.channels.map(|(wired, waiting)| {
+        let channels = sources.channels.map(|wired| {
             let frames = ChannelFrames::new(schema, wired, first_link, slice_ns, &codings, trends);
-            Throttled::new(frames, waiting)
+            Box::new(frames) as Box<dyn FrameMaker>
         });
         let (encoders, owner) = (sources.encoders, sources.writer);
         let pool = PoolConfig { bytes_max: config.encode_bytes(), encoders, owner };
@@ -151,11 +151,13 @@ impl FrameWriter {
         // The value until it is known.
         encoder.set_free_cpu_share(FREE_CPU_AT_START);
         let ledger = EventColumns::of(schema).ledger_increment;
+        let makers = events.into_iter().chain(channels);
+        let throttled =
+            |(frames, waiting)| Throttled { frames, throttle: CompressionThrottle::new(waiting) };
         Self {
             encoder,
             compressed_bytes_max: config.compressed_bytes_max(),
-            events,
-            channels,
+            makers: makers.zip(sources.waiting).map(throttled).collect(),
             ledger: ledger.expect("a column of every schema of a recorder"),
             ledger_count: config.ledger_count(),
             file_id: 0,
@@ -170,29 +172,20 @@ impl FrameWriter {
         self.encoder.agent()
     }
 
-    /// The kind of a frame without rows.
-    pub(crate) fn kind(&self) -> Kind {
-        if self.events.is_some() { Kind::Events } else { Kind::Channels }
-    }
-
     /// Makes a frame from a cut; only the cut's memory remains.
     pub(crate) fn frame(&mut self, built: &mut FrameCut) -> BuiltFrame {
         let counts = self.count(built);
-        let FrameCut { kind, cut } = built;
+        let FrameCut { group, cut } = built;
         let (keys, payload_bytes) = (cut.keys.len() as u64, cut.payload_bytes);
-        let frame = match (&kind, &self.events, &mut self.channels) {
-            (Kind::Events, Some(events), _) => events.frames.frame(cut),
-            (Kind::Channels, _, Some(channels)) => channels.frames.frame(cut),
-            _ => unreachable!("a frame of a kind that the configuration has"),
-        };
-        BuiltFrame { frame, counts, kind: *kind, keys, payload_bytes }
+        let frame = self.makers[*group].frames.frame(cut);
+        BuiltFrame { frame, counts, group: *group, keys, payload_bytes }
     }
 
     /// What a frame has and lacks of each source and link.
-    fn count(&self, FrameCut { kind, cut }: &FrameCut) -> Vec<SourceCounts> {
+    fn count(&self, FrameCut { group, cut }: &FrameCut) -> Vec<SourceCounts> {
         let mut counts = vec![SourceCounts::default(); self.ledger_count];
         for (index, column) in cut.columns.iter().enumerate() {
-            let counts = &mut counts[self.source_of(*kind, index)];
+            let counts = &mut counts[self.makers[*group].frames.source_of(index)];
             counts.fragments += column.fragments;
             counts.bytes += column.payload_bytes;
             counts.missing += column.missing;
@@ -200,14 +193,6 @@ impl FrameWriter {
             counts.bad_tag += column.bad_tag;
         }
         counts
-    }
-
-    /// The ledger's number of the source or link of a cut's column.
-    fn source_of(&self, kind: Kind, index: usize) -> usize {
-        match (kind, &self.channels) {
-            (Kind::Channels, Some(channels)) => channels.frames.source_of(index),
-            _ => index,
-        }
     }
 
     /// Begins to stream a frame into a sink's file. The caller continues with
@@ -220,22 +205,23 @@ impl FrameWriter {
         sink: &mut impl FrameSink,
         now_ns: u64,
     ) -> StreamedFrame {
-        let BuiltFrame { frame, counts, kind, keys, payload_bytes } = built;
+        let BuiltFrame { frame, counts, group, keys, payload_bytes } = built;
         if self.file_id != file_id {
             self.file_id = file_id;
-            self.channels.iter().for_each(|channels| channels.frames.begin_file());
+            self.makers.iter().for_each(|maker| maker.frames.begin_file());
         }
         if let Some((begun_ns, took_ns)) = self.last_ns {
             // The share of the time in which nothing was encoded.
             let busy = took_ns as f32 / now_ns.saturating_sub(begun_ns).max(1_000) as f32;
             self.encoder.set_free_cpu_share(1.0 - busy);
         }
-        throttle_of(kind, &mut self.events, &mut self.channels).begin(payload_bytes);
+        self.makers[group].throttle.begin(payload_bytes);
         let Frame { mut info, columns, .. } = frame;
         info.sequence = sequence;
         sink.begin(info, columns.len() + 1);
         StreamedFrame {
-            kind,
+            group,
+            kind: info.kind,
             columns: FrameUnderWay::new(columns),
             streamed: Vec::new(),
             tag: Some(FrameTag { counts, increment, keys }),
@@ -255,7 +241,7 @@ impl FrameWriter {
         now_ns: u64,
     ) -> Progress {
         loop {
-            let throttle = throttle_of(frame.kind, &mut self.events, &mut self.channels);
+            let throttle = &mut self.makers[frame.group].throttle;
             let (compressed_bytes_max, streamed) = (self.compressed_bytes_max, &mut frame.streamed);
             let mut owner = Owner { throttle, compressed_bytes_max, streamed };
             match self.encoder.advance(&mut frame.columns, sink, &mut owner, budget) {
@@ -283,16 +269,17 @@ impl FrameWriter {
     fn push_ledger(&self, frame: &mut StreamedFrame) {
         frame.has_ledger = true;
         let Some(tag) = &mut frame.tag else { return };
+        let maker = &self.makers[frame.group].frames;
         let mut own = Ledger::new(self.ledger_count);
         for Streamed { column, .. } in frame.streamed.iter().filter(|one| one.lowered) {
             if let ColumnBytes::Chunks(chunks) = column {
-                let source = self.source_of(frame.kind, chunks.index);
+                let source = maker.source_of(chunks.index);
                 tag.counts[source].lowered += chunks.bytes();
             }
         }
         for (own, counts) in own.sources.iter_mut().zip(&tag.counts) {
             counts.of_frame().into_iter().for_each(|(entry, count)| own[entry] = count);
-            if frame.kind == Kind::Channels {
+            if frame.kind == FrameKind::Channels {
                 // The rows do not contain it.
                 own[Entry::FragmentsRecorded] = counts.fragments;
                 own[Entry::FragmentBytesRecorded] = counts.bytes;
@@ -300,11 +287,8 @@ impl FrameWriter {
             }
         }
         let (form, records) = ledger_column(self.ledger, &tag.increment, &own);
-        let coding = match (frame.kind, &self.events) {
-            (Kind::Events, Some(events)) => events.frames.small_coding(),
-            _ => Coding::None,
-        };
         let bytes = ColumnBytes::Own(records);
+        let coding = maker.small_coding();
         frame.columns.push(FrameColumn::small(form, Element::Bytes, coding, bytes));
     }
 
@@ -319,7 +303,7 @@ impl FrameWriter {
         });
         let channels: Vec<_> = seconds.collect();
         let until_ns = frame.until_ns;
-        if frame.kind == Kind::Channels {
+        if frame.kind == FrameKind::Channels {
             self.seconds = (!channels.is_empty()).then_some(FrameSeconds { channels, until_ns });
         }
     }
@@ -331,9 +315,7 @@ impl FrameWriter {
         let (Some(trends), Some(seconds)) = (&self.trends, self.seconds.take()) else {
             return true;
         };
-        let events = self.events.as_ref().map(|events| &events.throttle);
-        let channels = self.channels.as_ref().map(|channels| &channels.throttle);
-        let has_time = events.into_iter().chain(channels).all(CompressionThrottle::has_time);
+        let has_time = self.makers.iter().all(|maker| maker.throttle.has_time());
         self.seconds = trends.offer(seconds, has_time);
         self.seconds.is_none()
     }
@@ -358,18 +340,6 @@ impl FrameOwner<ColumnBytes> for Owner<'_> {
     fn streamed(&mut self, column: Streamed<ColumnBytes>) -> Option<Vec<u8>> {
         self.streamed.push(column);
         None
-    }
-}
-
-fn throttle_of<'a>(
-    kind: Kind,
-    events: &'a mut Option<Throttled<EventFrames>>,
-    channels: &'a mut Option<Throttled<ChannelFrames>>,
-) -> &'a mut CompressionThrottle {
-    match (kind, events, channels) {
-        (Kind::Events, Some(Throttled { throttle, .. }), _)
-        | (Kind::Channels, _, Some(Throttled { throttle, .. })) => throttle,
-        _ => unreachable!("a frame of a kind that the configuration has"),
     }
 }
 

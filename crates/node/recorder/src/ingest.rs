@@ -5,9 +5,10 @@
 //! so that nothing is recorded before it was received.
 //!
 //! Rules when something is full: without a free chunk (or with the source's share of chunks spent)
-//! the fragment is dropped and counted as `fragments_discarded_memory`; without room for
-//! descriptors nothing more is taken from the ingress, datagrams queue in the socket, and the
-//! kernel's drops are counted as `packets_dropped_by_kernel`.
+//! the fragment of a datagram is dropped and counted as `fragments_discarded_memory`, and a
+//! connection is held; without room for descriptors nothing more is taken from the ingress,
+//! datagrams queue in the socket, and the kernel's drops are counted as
+//! `packets_dropped_by_kernel`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,28 +17,28 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use catchment_builder::Fragment;
 use catchment_model::{Entry, SourceId, SourceLedger};
 use catchment_telemetry::FillLevel;
-use catchment_wire::Reason;
+use catchment_wire::{PARTS_MAX, Reason};
 use rtrb::Producer;
 
 use crate::live::{Live, MalformedPacket};
 use crate::pool::{Chunk, ChunkPool, Held};
 use crate::senders::SenderPair;
 
-/// Descriptors of one datagram, for which room is kept beside a full batch.
-pub(crate) const DATAGRAM_FRAGMENTS: usize = 4_096;
 /// Malformed packets of one source, and rejected senders, are shown at most this often.
 const SHOWN_EVERY_NS: u64 = 1_000_000_000;
 
 /// A receive agent's memory, counts and descriptors.
 pub(crate) struct Ingest {
     now_ns: u64,
-    sockets: Vec<Socket>,
+    accounts: Vec<Account>,
     dirty: Vec<usize>,
     // The chunks that are being filled, by the index that the intake gave them.
     chunks: Vec<Option<Chunk>>,
     batch: Vec<Fragment>,
     /// Descriptors gathered before they are passed on.
     batch_fragments: usize,
+    /// Fragments of a source that waits which may be in no event.
+    waiting_max: u32,
     ring: Producer<Fragment>,
     ring_fill: Arc<FillLevel>,
     pool: Arc<ChunkPool>,
@@ -45,9 +46,11 @@ pub(crate) struct Ingest {
     live: Arc<Live>,
 }
 
-/// Counts of the source that sends to a socket.
-struct Socket {
+/// The counts of one source.
+struct Account {
     source: SourceId,
+    /// How many chunks the source may hold.
+    share: u32,
     counts: SourceLedger,
     dirty: bool,
     malformed_shown_ns: Option<u64>,
@@ -69,20 +72,24 @@ pub(crate) struct SourceMemory {
     pub(crate) live: Arc<Live>,
     /// Descriptors that a receive agent gathers before it passes them on.
     pub(crate) batch_fragments: usize,
+    /// Fragments of a source that waits which may be in no event.
+    pub(crate) waiting_max: u32,
 }
 
 impl Ingest {
-    /// For the sources of these sockets; it fills `chunk_count` chunks at a time.
+    /// With an account for each of these sources, and the chunks that each may hold; it fills
+    /// `chunk_count` chunks at a time.
     pub(crate) fn new(
-        sources: impl Iterator<Item = SourceId>,
+        sources: impl Iterator<Item = (SourceId, u32)>,
         chunk_count: usize,
         ring: Producer<Fragment>,
         ring_fill: Arc<FillLevel>,
         memory: &SourceMemory,
     ) -> Self {
-        let sockets: Vec<_> = sources
-            .map(|source| Socket {
+        let accounts: Vec<_> = sources
+            .map(|(source, share)| Account {
                 source,
+                share,
                 counts: SourceLedger::default(),
                 dirty: false,
                 malformed_shown_ns: None,
@@ -92,12 +99,13 @@ impl Ingest {
         let SourceMemory { pool, held, live, .. } = memory.clone();
         Self {
             now_ns: 0,
-            dirty: Vec::with_capacity(sockets.len()),
-            sockets,
+            dirty: Vec::with_capacity(accounts.len()),
+            accounts,
             chunks: (0..chunk_count).map(|_| None).collect(),
-            // One datagram may exceed a full batch.
-            batch: Vec::with_capacity(memory.batch_fragments + DATAGRAM_FRAGMENTS),
+            // One message may exceed a full batch.
+            batch: Vec::with_capacity(memory.batch_fragments + PARTS_MAX),
             batch_fragments: memory.batch_fragments,
+            waiting_max: memory.waiting_max,
             ring,
             ring_fill,
             pool,
@@ -106,49 +114,44 @@ impl Ingest {
         }
     }
 
-    /// The counts of a socket's source, which will be added to the ledger with the next batch.
+    /// The counts of an account, which will be added to the ledger with the next batch.
     #[inline]
-    pub(crate) fn counts(&mut self, socket: usize) -> &mut SourceLedger {
-        if !self.sockets[socket].dirty {
-            self.sockets[socket].dirty = true;
-            self.dirty.push(socket);
+    pub(crate) fn counts(&mut self, account: usize) -> &mut SourceLedger {
+        if !self.accounts[account].dirty {
+            self.accounts[account].dirty = true;
+            self.dirty.push(account);
         }
-        &mut self.sockets[socket].counts
-    }
-
-    /// The source that sends to a socket.
-    #[inline]
-    pub(crate) fn source(&self, socket: usize) -> SourceId {
-        self.sockets[socket].source
+        &mut self.accounts[account].counts
     }
 
     /// Copies bytes to the end of a chunk, or of a new one, and returns the offset of the first;
-    /// none if there is no memory for the socket's source. `align` is a power of two.
+    /// none if there is no memory for the account's source. They are no more than a chunk holds.
+    /// `align` is a power of two.
     #[inline]
     pub(crate) fn store(
         &mut self,
-        socket: usize,
+        account: usize,
         chunk: usize,
         bytes: &[u8],
         align: usize,
     ) -> Option<u64> {
         let current = self.chunks[chunk].as_mut();
         let appended = current.and_then(|current| self.pool.append(current, bytes, align));
-        appended.or_else(|| self.store_in_next_chunk(socket, chunk, bytes))
+        appended.or_else(|| self.store_in_next_chunk(account, chunk, bytes))
     }
 
     /// Appends to a new chunk, if the source may have one and one is free. The build agent frees
     /// the old chunk, if any, when it sees that the source has moved on.
     #[cold]
-    fn store_in_next_chunk(&mut self, socket: usize, chunk: usize, bytes: &[u8]) -> Option<u64> {
-        let source = self.sockets[socket].source;
-        if self.held.of(source.0) >= self.pool.share() {
+    fn store_in_next_chunk(&mut self, account: usize, chunk: usize, bytes: &[u8]) -> Option<u64> {
+        let Account { source, share, .. } = self.accounts[account];
+        if self.held.of(source.0) >= share {
             return None;
         }
         let mut next = self.pool.take()?;
         self.held.took(source.0, 1);
         let offset = self.pool.append(&mut next, bytes, 1);
-        assert!(offset.is_some(), "a datagram fits in an empty chunk");
+        assert!(offset.is_some(), "the bytes fit in an empty chunk");
         self.chunks[chunk] = Some(next);
         offset
     }
@@ -157,13 +160,13 @@ impl Ingest {
     /// and enough chunks are free.
     pub(crate) fn take_chain(
         &mut self,
-        socket: usize,
+        account: usize,
         bytes: u64,
         chunks: &mut Vec<Chunk>,
     ) -> bool {
-        let source = self.sockets[socket].source.0;
+        let Account { source: SourceId(source), share, .. } = self.accounts[account];
         let count = bytes.div_ceil(self.pool.chunk_bytes() as u64);
-        let taken = u64::from(self.held.of(source)) + count <= u64::from(self.pool.share())
+        let taken = u64::from(self.held.of(source)) + count <= u64::from(share)
             && self.pool.take_chain(bytes, chunks);
         if taken {
             self.held.took(source, count as u32);
@@ -172,8 +175,8 @@ impl Ingest {
     }
 
     /// Frees the chunks of an unfinished fragment.
-    pub(crate) fn give_back_chain(&mut self, socket: usize, chunks: &mut Vec<Chunk>) {
-        self.held.gave(self.sockets[socket].source.0, chunks.len() as u32);
+    pub(crate) fn give_back_chain(&mut self, account: usize, chunks: &mut Vec<Chunk>) {
+        self.held.gave(self.accounts[account].source.0, chunks.len() as u32);
         self.pool.take_back(chunks);
     }
 
@@ -201,7 +204,20 @@ impl Ingest {
         }
     }
 
-    /// Whether there is room for the descriptors of another datagram.
+    /// Whether the builder has room for another fragment of an account's source, which waits.
+    #[inline]
+    pub(crate) fn has_place(&self, account: usize) -> bool {
+        self.held.waiting(self.accounts[account].source.0) < self.waiting_max
+    }
+
+    /// Adds a descriptor of an account's source, which waits, to the batch.
+    #[inline]
+    pub(crate) fn describe_waiting(&mut self, account: usize, fragment: Fragment) {
+        self.held.passed_on(self.accounts[account].source.0);
+        self.describe(fragment);
+    }
+
+    /// Whether there is room for the descriptors of another message.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.batch.len() < self.batch_fragments
@@ -226,22 +242,22 @@ impl Ingest {
     }
 
     fn flush_counts(&mut self) {
-        for socket in self.dirty.drain(..) {
-            let socket = &mut self.sockets[socket];
-            socket.dirty = false;
-            for (entry, count) in socket.counts.iter() {
-                self.live.ledger.add(socket.source, entry, count);
+        for account in self.dirty.drain(..) {
+            let account = &mut self.accounts[account];
+            account.dirty = false;
+            for (entry, count) in account.counts.iter() {
+                self.live.ledger.add(account.source, entry, count);
             }
-            for (reason, &count) in socket.counts.reasons.iter().enumerate() {
-                self.live.ledger.add_reason(socket.source, reason, count);
+            for (reason, &count) in account.counts.reasons.iter().enumerate() {
+                self.live.ledger.add_reason(account.source, reason, count);
             }
-            socket.counts = SourceLedger::default();
+            account.counts = SourceLedger::default();
         }
     }
 
-    /// Counts for a socket's source.
-    pub(crate) fn count(&mut self, socket: usize, entry: Entry, count: u64) {
-        self.counts(socket)[entry] += count;
+    /// Counts for an account.
+    pub(crate) fn count(&mut self, account: usize, entry: Entry, count: u64) {
+        self.counts(account)[entry] += count;
     }
 
     /// Whether the builder has taken all descriptors and waits for nothing.
@@ -259,54 +275,54 @@ impl Ingest {
         self.live.warn_once(warning);
     }
 
-    /// Counts a datagram that arrived.
+    /// Counts a message that arrived.
     #[inline]
-    pub(crate) fn received(&mut self, socket: usize, bytes: &[u8]) {
-        let counts = self.counts(socket);
+    pub(crate) fn received(&mut self, account: usize, bytes: &[u8]) {
+        let counts = self.counts(account);
         counts[Entry::PacketsReceived] += 1;
         counts[Entry::PacketBytesReceived] += bytes.len() as u64;
     }
 
-    /// Counts a datagram that is dropped whole, and occasionally keeps the beginning of one for
+    /// Counts a message that is dropped whole, and occasionally keeps the beginning of one for
     /// diagnosis.
     #[cold]
     pub(crate) fn malformed(
         &mut self,
-        socket: usize,
+        account: usize,
         Refused { index, reason }: Refused,
         explain: impl FnOnce() -> String,
         bytes: &[u8],
     ) {
-        let counts = self.counts(socket);
+        let counts = self.counts(account);
         counts[reason.kind] += 1;
         counts.reasons[index] += 1;
-        let socket = &mut self.sockets[socket];
-        if !due(&mut socket.malformed_shown_ns, self.now_ns) {
+        let account = &mut self.accounts[account];
+        if !due(&mut account.malformed_shown_ns, self.now_ns) {
             return;
         }
         self.live.show_malformed(MalformedPacket {
-            source: socket.source,
+            source: account.source,
             reason: explain(),
             first_bytes: bytes[..bytes.len().min(64)].to_vec(),
         });
     }
 
-    /// Publishes which two senders use a socket, or that there is only one.
-    pub(crate) fn show_senders(&self, socket: usize, pair: Option<SenderPair>) {
-        self.live.show_senders(self.sockets[socket].source, pair);
+    /// Publishes which two senders an account's source has, or that there is only one.
+    pub(crate) fn show_senders(&self, account: usize, pair: Option<SenderPair>) {
+        self.live.show_senders(self.accounts[account].source, pair);
     }
 
-    /// Counts a datagram from a sender that the source's `from` does not allow.
+    /// Counts what arrived from a sender that the source's `from` does not allow.
     #[cold]
-    pub(crate) fn reject(&mut self, socket: usize, sender: Option<IpAddr>, bytes: usize) {
-        let counts = self.counts(socket);
+    pub(crate) fn reject(&mut self, account: usize, sender: Option<IpAddr>, bytes: usize) {
+        let counts = self.counts(account);
         counts[Entry::PacketsRefused] += 1;
         counts[Entry::PacketBytesRefused] += bytes as u64;
-        let socket = &mut self.sockets[socket];
+        let account = &mut self.accounts[account];
         if let Some(sender) = sender
-            && due(&mut socket.rejected_shown_ns, self.now_ns)
+            && due(&mut account.rejected_shown_ns, self.now_ns)
         {
-            self.live.show_rejected_sender(socket.source, sender);
+            self.live.show_rejected_sender(account.source, sender);
         }
     }
 }

@@ -21,6 +21,7 @@ mod event_frames;
 mod file;
 mod file_list;
 mod file_steps;
+mod frame_maker;
 mod frame_writer;
 mod ingest;
 mod intake;

@@ -40,10 +40,17 @@ pub(crate) struct Arrived<'a> {
     pub(crate) bytes: &'a [u8],
     /// [`FragmentFlags::SENT_ONCE`] if its packet is known not to be a repetition; or 0.
     pub(crate) packet_flags: u8,
+    /// Whether the part can wait where it is while there is no memory for its fragment.
+    pub(crate) waits: bool,
 }
+
+/// There is no memory for the fragment of a part that waits.
+pub(crate) struct NoRoom;
 
 #[derive(Default)]
 struct Open {
+    /// Where it is counted.
+    account: usize,
     source: u32,
     number: u64,
     fragment_bytes: u64,
@@ -79,31 +86,48 @@ impl Parts {
 
     /// Takes a part that has passed all checks. Returns the fragment's descriptor if it is now
     /// complete.
+    ///
+    /// # Errors
+    /// The part must wait: nothing has changed.
     pub(crate) fn take(
         &mut self,
         ingest: &mut Ingest,
-        socket: usize,
+        account: usize,
         arrived: &Arrived<'_>,
-    ) -> Option<Fragment> {
-        let &Arrived { part, source, bytes, .. } = arrived;
+    ) -> Result<Option<Fragment>, NoRoom> {
+        let (part, source) = (arrived.part, arrived.source);
         let is_it = |open: &Open| (open.source, open.number) == (source, part.number);
         let index = match self.open.iter().position(is_it) {
             Some(index) => index,
-            None => self.begin(ingest, socket, arrived)?,
+            None => match self.begin(ingest, account, arrived)? {
+                Some(index) => index,
+                None => return Ok(None),
+            },
         };
+        Ok(self.put(ingest, index, arrived))
+    }
+
+    /// Puts a part into its fragment. Returns the descriptor if the fragment is now complete.
+    fn put(
+        &mut self,
+        ingest: &mut Ingest,
+        index: usize,
+        &Arrived { part, source, bytes, .. }: &Arrived<'_>,
+    ) -> Option<Fragment> {
         let open = &mut self.open[index];
         let range = part.position..part.position + u64::from(part.bytes);
         let new = add_piece(&mut open.pieces, range);
-        ingest.counts(socket)[Entry::FragmentBytesReceived] += new;
+        let counts = ingest.counts(open.account);
+        counts[Entry::FragmentBytesReceived] += new;
         if new == 0 && !bytes.is_empty() {
-            ingest.counts(socket)[Entry::FragmentPartsRepeated] += 1;
+            counts[Entry::FragmentPartsRepeated] += 1;
             return None;
         }
         ingest.pool().put_part(&open.chunks, part.position, bytes);
         open.touched_ns = ingest.now_ns();
         open.flags |= part.flags;
         if open.pieces.len() > GAPS_MAX {
-            self.give_up(ingest, socket, index);
+            self.give_up(ingest, index);
             return None;
         }
         if open.pieces.first() != Some(&(0..open.fragment_bytes)) {
@@ -119,18 +143,23 @@ impl Parts {
         Some(fragment)
     }
 
+    /// Has all fragments wait anew: their sender is held.
+    pub(crate) fn touch(&mut self, now_ns: u64) {
+        self.open.iter_mut().for_each(|open| open.touched_ns = now_ns);
+    }
+
     /// Abandons the fragments of which nothing has arrived for that long.
-    pub(crate) fn expire(&mut self, ingest: &mut Ingest, socket: usize, timeout_ns: u64) {
+    pub(crate) fn expire(&mut self, ingest: &mut Ingest, timeout_ns: u64) {
         let before_ns = ingest.now_ns().saturating_sub(timeout_ns);
         while let Some(index) = self.open.iter().position(|open| open.touched_ns < before_ns) {
-            self.give_up(ingest, socket, index);
+            self.give_up(ingest, index);
         }
     }
 
     /// Abandons all fragments: nothing more will arrive.
-    pub(crate) fn end(&mut self, ingest: &mut Ingest, socket: usize) {
+    pub(crate) fn end(&mut self, ingest: &mut Ingest) {
         while !self.open.is_empty() {
-            self.give_up(ingest, socket, 0);
+            self.give_up(ingest, 0);
         }
     }
 
@@ -139,10 +168,10 @@ impl Parts {
     fn begin(
         &mut self,
         ingest: &mut Ingest,
-        socket: usize,
-        &Arrived { part, source, bytes, packet_flags }: &Arrived<'_>,
-    ) -> Option<usize> {
-        let counts = ingest.counts(socket);
+        account: usize,
+        &Arrived { part, source, bytes, packet_flags, waits }: &Arrived<'_>,
+    ) -> Result<Option<usize>, NoRoom> {
+        let counts = ingest.counts(account);
         // A new packet that carries the number of a completed fragment: the source has restarted
         // its numbering, and the builder decides what follows.
         let is_it = |closed: &&Closed| (closed.source, closed.number) == (source, part.number);
@@ -153,33 +182,39 @@ impl Parts {
                 true => counts[Entry::FragmentBytesReceived] += bytes.len() as u64,
                 false => counts[Entry::FragmentPartsRepeated] += 1,
             }
-            return None;
+            return Ok(None);
         }
-        counts[Entry::FragmentsReceived] += 1;
         if self.open.len() == OPEN_MAX {
             let touched = self.open.iter().enumerate().min_by_key(|(_, open)| open.touched_ns);
             let oldest = touched.map_or(0, |(index, _)| index);
-            self.give_up(ingest, socket, oldest);
+            self.give_up(ingest, oldest);
         }
         let mut open = self.spare.pop().unwrap_or_default();
-        if !ingest.take_chain(socket, part.fragment_bytes, &mut open.chunks) {
-            let counts = ingest.counts(socket);
+        let has_room = ingest.take_chain(account, part.fragment_bytes, &mut open.chunks);
+        if !has_room && waits {
+            self.spare.push(open);
+            return Err(NoRoom);
+        }
+        let counts = ingest.counts(account);
+        counts[Entry::FragmentsReceived] += 1;
+        if !has_room {
             counts[Entry::FragmentsDiscardedMemory] += 1;
             counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
             self.spare.push(open);
             self.remember(source, part.number, true);
-            return None;
+            return Ok(None);
         }
-        (open.source, open.number, open.fragment_bytes) =
-            (source, part.number, part.fragment_bytes);
+        (open.account, open.source, open.number) = (account, source, part.number);
+        open.fragment_bytes = part.fragment_bytes;
         (open.tag, open.flags, open.packet_flags) = (part.tag, 0, packet_flags);
         self.open.push(open);
-        Some(self.open.len() - 1)
+        Ok(Some(self.open.len() - 1))
     }
 
-    fn give_up(&mut self, ingest: &mut Ingest, socket: usize, index: usize) {
-        ingest.counts(socket)[Entry::FragmentsDiscardedUnfinished] += 1;
-        ingest.give_back_chain(socket, &mut self.open[index].chunks);
+    fn give_up(&mut self, ingest: &mut Ingest, index: usize) {
+        let open = &mut self.open[index];
+        ingest.counts(open.account)[Entry::FragmentsDiscardedUnfinished] += 1;
+        ingest.give_back_chain(open.account, &mut open.chunks);
         self.close(index, true);
     }
 

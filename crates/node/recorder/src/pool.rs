@@ -162,6 +162,15 @@ impl ChunkPool {
         self.share
     }
 
+    /// How many chunks each of so many sources that wait may hold: together half of all, so that
+    /// those that are ahead leave room for those that are waited for; but enough for a fragment of
+    /// that length.
+    pub(crate) fn share_of_waiting(&self, sources: usize, longest_bytes: u64) -> u32 {
+        let half = self.chunk_count() as u64 / 2 / sources.max(1) as u64;
+        let longest = longest_bytes.div_ceil(self.chunk_bytes as u64) + 4;
+        half.max(longest).min(self.share.into()) as u32
+    }
+
     /// How full the pool is.
     pub(crate) fn fill(&self) -> &Arc<FillLevel> {
         &self.fill
@@ -334,26 +343,50 @@ pub(crate) struct ChunkUse {
     freed: Vec<u32>,
 }
 
-/// How many chunks each source holds: receive agents increase the count, the build agent decreases
-/// it.
+/// What each source holds: receive agents increase the counts, the build agent decreases them.
 #[derive(Debug)]
-pub(crate) struct Held(Box<[AtomicU32]>);
+pub(crate) struct Held {
+    chunks: Box<[AtomicU32]>,
+    /// Of sources that wait: fragments that the build agent has not taken yet, and those that it
+    /// has taken and that are in no event.
+    passed_on: Box<[AtomicU32]>,
+    parked: Box<[AtomicU32]>,
+}
 
 impl Held {
     pub(crate) fn new(source_count: usize) -> Self {
-        Self((0..source_count).map(|_| AtomicU32::new(0)).collect())
+        let zeros = || (0..source_count).map(|_| AtomicU32::new(0)).collect();
+        Self { chunks: zeros(), passed_on: zeros(), parked: zeros() }
     }
 
     pub(crate) fn of(&self, source: u32) -> u32 {
-        self.0[source as usize].load(Relaxed)
+        self.chunks[source as usize].load(Relaxed)
     }
 
     pub(crate) fn took(&self, source: u32, chunks: u32) {
-        self.0[source as usize].fetch_add(chunks, Relaxed);
+        self.chunks[source as usize].fetch_add(chunks, Relaxed);
     }
 
     pub(crate) fn gave(&self, source: u32, chunks: u32) {
-        self.0[source as usize].fetch_sub(chunks, Relaxed);
+        self.chunks[source as usize].fetch_sub(chunks, Relaxed);
+    }
+
+    /// Fragments of a source that waits and that are in no event.
+    pub(crate) fn waiting(&self, source: u32) -> u32 {
+        let of = |counts: &[AtomicU32]| counts[source as usize].load(Relaxed);
+        of(&self.passed_on).saturating_add(of(&self.parked))
+    }
+
+    /// A fragment of a source that waits is passed on to the build agent.
+    pub(crate) fn passed_on(&self, source: u32) {
+        self.passed_on[source as usize].fetch_add(1, Relaxed);
+    }
+
+    /// The build agent has taken so many fragments of a source that waits, and as many are parked
+    /// now as that.
+    pub(crate) fn built(&self, source: u32, taken: u32, parked: usize) {
+        self.parked[source as usize].store(parked.try_into().unwrap_or(u32::MAX), Relaxed);
+        self.passed_on[source as usize].fetch_sub(taken, Relaxed);
     }
 }
 

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use catchment_agent::{Agent, Arrival, Flow, Ingress, Work};
+use catchment_agent::{Agent, Flow, Ingress, Work};
 use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_runner::{Idle, Plan, ThreadEvents, Threads};
 use catchment_telemetry::Clock;
+use catchment_wire::Transport;
 
 use crate::allow_list::AllowList;
-use crate::config::RecorderConfig;
+use crate::config::{RecorderConfig, SourceConfig};
 use crate::recorder::RecorderError;
 
 /// How long datagrams gather before they are counted: a few times a second is enough and costs
@@ -33,7 +34,8 @@ pub struct Arrived {
     pub bytes: u64,
 }
 
-/// Open sockets of all sources and links, and a thread that counts. Dropping it closes them.
+/// Open sockets of all sources and links that send datagrams, and a thread that counts. Dropping it
+/// closes them. (A front-end that connects would send data that nobody takes.)
 #[derive(Debug)]
 pub struct Preflight {
     arrivals: Arrivals,
@@ -54,20 +56,31 @@ impl Preflight {
     /// # Errors
     /// An address that cannot be bound, or a thread that cannot be started.
     pub fn start(config: &RecorderConfig) -> Result<Self, RecorderError> {
-        let sources = config.sources.iter().map(|one| (one.address, &one.from));
-        let (addresses, allowed): (Vec<SocketAddr>, Vec<AllowList>) = sources
-            .chain(config.links.iter().map(|one| (one.address, &one.from)))
-            .map(|(address, from)| (address, AllowList::new(from)))
-            .unzip();
+        let by_datagrams = |one: &SourceConfig| one.protocol.transport() == Transport::Datagrams;
+        let sources = config.sources.iter().map(|one| (one.address, &one.from, by_datagrams(one)));
+        let links = config.links.iter().map(|one| (one.address, &one.from, true));
+        let mut addresses = Vec::new();
+        let (mut own, mut bound, mut allowed) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (address, from, is_bound)) in sources.chain(links).enumerate() {
+            addresses.push(address);
+            if is_bound {
+                own.push(number);
+                bound.push(address);
+                allowed.push(AllowList::new(from));
+            }
+        }
         let receiver_config =
             ReceiverConfig { socket_buffer_bytes: SOCKET_BYTES, ..ReceiverConfig::default() };
-        let mut receiver = UdpReceiver::bind(&addresses, receiver_config)?;
-        for (socket, _) in allowed.iter().enumerate().filter(|(_, list)| list.restricts()) {
-            receiver.name_senders(socket);
+        let mut receiver = UdpReceiver::bind(&bound, receiver_config)?;
+        for (socket, &number) in own.iter().enumerate() {
+            addresses[number] = receiver.local_addr(socket);
+            if allowed[socket].restricts() {
+                receiver.name_senders(socket);
+            }
         }
         let arrivals = Arrivals {
             counters: addresses.iter().map(|_| Default::default()).collect(),
-            addresses: (0..addresses.len()).map(|socket| receiver.local_addr(socket)).collect(),
+            addresses: addresses.into(),
         };
         let stop = Arc::new(AtomicBool::new(false));
         let plan = Plan {
@@ -79,6 +92,7 @@ impl Preflight {
         };
         let count = Count {
             ingress: receiver,
+            numbers: own,
             allowed,
             arrivals: arrivals.clone(),
             stop: Arc::clone(&stop),
@@ -124,6 +138,8 @@ impl Arrivals {
 /// Counts until told to stop.
 struct Count<I> {
     ingress: I,
+    /// Of each socket, the number of its source or link.
+    numbers: Vec<usize>,
     allowed: Vec<AllowList>,
     arrivals: Arrivals,
     stop: Arc<AtomicBool>,
@@ -131,16 +147,18 @@ struct Count<I> {
 
 impl<I: Ingress> Agent for Count<I> {
     fn work(&mut self, now_ns: u64) -> Work {
-        let (counters, allowed) = (&self.arrivals.counters, &self.allowed);
-        let received = self.ingress.poll(|Arrival { endpoint, sender, bytes }| {
-            if allowed[endpoint].allows(sender) {
-                counters[endpoint].0.fetch_add(1, Relaxed);
-                counters[endpoint].1.fetch_add(bytes.len() as u64, Relaxed);
+        let (counters, numbers) = (&self.arrivals.counters, &self.numbers);
+        let allowed = &self.allowed;
+        let received = self.ingress.poll(&mut |arrival| {
+            if allowed[arrival.endpoint].allows(arrival.sender) {
+                let (packets, bytes) = &counters[numbers[arrival.endpoint]];
+                packets.fetch_add(1, Relaxed);
+                bytes.fetch_add(arrival.bytes().len() as u64, Relaxed);
             }
             Flow::Taken
         });
-        self.ingress.take_drops(|endpoint, drops| {
-            counters[endpoint].0.fetch_add(drops, Relaxed);
+        self.ingress.take_drops(&mut |socket, drops| {
+            counters[numbers[socket]].0.fetch_add(drops, Relaxed);
         });
         if self.stop.load(Relaxed) {
             return Work::ended();

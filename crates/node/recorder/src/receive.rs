@@ -1,14 +1,14 @@
-//! The receive agent: from datagrams to fragments in chunks.
+//! The receive agent: from datagrams and connections to fragments in chunks.
 //!
-//! For every datagram: decode it, copy each fragment to the end of its source's chunk, and pass on
+//! For every message: decode it, copy each fragment to the end of its source's chunk, and pass on
 //! a 24-byte descriptor (`ingest.rs`). The cycle here is the same for every protocol; the
-//! [`Intake`] finds the fragments in datagrams.
+//! [`Intake`] finds the fragments in messages.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, Arrival, Flow, Ingress, Received, Work};
+use catchment_agent::{Agent, Arrival, Flow, Ingress, Piece, Received, Work};
 use catchment_model::Entry;
 
 use crate::allow_list::AllowList;
@@ -19,8 +19,9 @@ use crate::intake::Intake;
 const IDLE_NS: u64 = 20_000_000;
 /// The same while the agent is stopping.
 const STOPPING_NS: u64 = 1_000_000;
-/// The time to the next cycle while the ring of descriptors is full.
-const RING_FULL_NS: u64 = 200_000;
+/// The time to the next cycle while the ring of descriptors is full, or a connection waits for
+/// memory.
+const NO_ROOM_NS: u64 = 200_000;
 /// After the stop, sockets count as drained once they have been empty for this long, if all sources
 /// have reached the same event and it is whole. Otherwise a sender has stalled, and the sockets
 /// must have been empty for the builder's time-out, after which no event waits.
@@ -31,12 +32,12 @@ const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
 const DRAIN_MAX_NS: u64 = 1_500_000_000;
 
 /// Receives from its share of the endpoints.
-pub(crate) struct Receive<I> {
-    ingress: I,
+pub(crate) struct Receive {
+    ingress: Box<dyn Ingress>,
     intake: Intake,
-    /// Who may send to each endpoint.
+    /// Who may send to each port.
     allowed: Vec<AllowList>,
-    /// Who sent to each endpoint last.
+    /// Who sent a datagram to each port last.
     senders: Vec<Option<SocketAddr>>,
     stop: Arc<AtomicBool>,
     timeout_ns: u64,
@@ -61,11 +62,11 @@ enum Stage {
     PassingOn,
 }
 
-impl<I: Ingress> Receive<I> {
-    /// The endpoints of the ingress are in the intake's order; `allowed` has the permitted senders
-    /// of each.
+impl Receive {
+    /// The ports of the ingress are in the intake's order; `allowed` has the permitted senders of
+    /// each.
     pub(crate) fn new(
-        ingress: I,
+        ingress: Box<dyn Ingress>,
         intake: Intake,
         allowed: Vec<AllowList>,
         stop: &Arc<AtomicBool>,
@@ -76,17 +77,17 @@ impl<I: Ingress> Receive<I> {
         Self { ingress, intake, allowed, senders, stop, timeout_ns, drops_asked_ns: 0, stage }
     }
 
-    /// Takes the datagrams that have arrived, as far as there is room for their descriptors. Also
-    /// returns how many came from permitted senders.
+    /// Takes what has arrived, as far as there is room for its descriptors. Also returns how many
+    /// pieces came from permitted senders.
     fn take(&mut self) -> (Received, u64) {
         let Self { intake, allowed, senders, .. } = self;
         let mut accepted = 0;
-        let received = self.ingress.poll(|Arrival { endpoint, sender, bytes }| {
+        let received = self.ingress.poll(&mut |Arrival { endpoint, sender, piece }| {
             if !intake.ingest().has_room() {
                 return Flow::Paused;
             }
-            match allowed[endpoint].allows(sender) {
-                true => {
+            match piece {
+                Piece::Datagram(bytes) if allowed[endpoint].allows(sender) => {
                     accepted += 1;
                     if senders[endpoint] != sender {
                         senders[endpoint] = sender;
@@ -94,27 +95,38 @@ impl<I: Ingress> Receive<I> {
                     }
                     intake.datagram(endpoint, bytes);
                 }
-                false => {
-                    let sender = sender.map(|sender| sender.ip());
-                    intake.ingest().reject(endpoint, sender, bytes.len());
+                Piece::Datagram(bytes) => reject(intake, endpoint, sender, bytes.len()),
+                Piece::Opened { port } if allowed[port].allows(sender) => {
+                    intake.open(endpoint, port);
                 }
+                Piece::Opened { port } => {
+                    reject(intake, port, sender, 0);
+                    return Flow::Refused;
+                }
+                Piece::Bytes(bytes) => {
+                    let flow = intake.message(endpoint, bytes);
+                    accepted += u64::from(matches!(flow, Flow::Used(_) | Flow::Held));
+                    return flow;
+                }
+                Piece::Closed { left } => intake.close(endpoint, left),
             }
             Flow::Taken
         });
-        let ingest = self.intake.ingest();
-        self.ingress.take_drops(|endpoint, drops| {
-            ingest.count(endpoint, Entry::PacketsDroppedByKernel, drops);
+        self.ingress.take_drops(&mut |port, drops| {
+            let account = intake.account_of(port);
+            intake.ingest().count(account, Entry::PacketsDroppedByKernel, drops);
         });
         if let Some((endpoint, error)) = self.ingress.take_error() {
-            ingest.warn_once(match endpoint {
-                Some(endpoint) => format!("source {}: receiving: {error}", ingest.source(endpoint)),
+            let source = endpoint.and_then(|endpoint| intake.source_of(endpoint));
+            intake.ingest().warn_once(match source {
+                Some(source) => format!("source {source}: receiving: {error}"),
                 None => format!("receiving: {error}"),
             });
         }
         (received, accepted)
     }
 
-    /// The stage of the stop after a cycle that accepted `accepted` datagrams.
+    /// The stage of the stop after a cycle that accepted `accepted` pieces.
     fn next_stage(&mut self, now_ns: u64, accepted: u64) -> Stage {
         if !self.stop.load(Relaxed) {
             return Stage::Receiving;
@@ -139,7 +151,7 @@ impl<I: Ingress> Receive<I> {
     }
 }
 
-impl<I: Ingress> Agent for Receive<I> {
+impl Agent for Receive {
     /// Receives until a stop is requested and the endpoints are empty, or have not become empty in
     /// time. Dropping the agent, and with it the ring's end, tells the build agent.
     fn work(&mut self, now_ns: u64) -> Work {
@@ -147,7 +159,7 @@ impl<I: Ingress> Agent for Receive<I> {
         if self.stage == Stage::PassingOn {
             return match self.intake.ingest().pass_on() {
                 true => Work::ended(),
-                false => Work::blocked_until(1, now_ns + RING_FULL_NS),
+                false => Work::blocked_until(1, now_ns + NO_ROOM_NS),
             };
         }
         // No later datagram reports the last drops of an endpoint.
@@ -157,7 +169,7 @@ impl<I: Ingress> Agent for Receive<I> {
             self.drops_asked_ns = now_ns;
         }
         let (received, accepted) = self.take();
-        let Received { arrivals, more, paused, .. } = received;
+        let Received { arrivals, more, held, paused, .. } = received;
         if let Stage::Last { since_ns } = self.stage
             && accepted > 0
             && !self.is_over(now_ns, since_ns)
@@ -167,7 +179,7 @@ impl<I: Ingress> Agent for Receive<I> {
             last = false;
         }
         if !self.intake.ingest().pass_on() {
-            return Work::blocked_until(received.arrivals, now_ns + RING_FULL_NS);
+            return Work::blocked_until(received.arrivals, now_ns + NO_ROOM_NS);
         }
         if paused {
             return Work::again(arrivals);
@@ -180,9 +192,17 @@ impl<I: Ingress> Agent for Receive<I> {
         self.stage = self.next_stage(now_ns, accepted);
         match self.stage {
             _ if more => Work::again(arrivals),
+            _ if held => Work::until(arrivals, now_ns + NO_ROOM_NS),
             Stage::Receiving => Work::until(arrivals, now_ns + IDLE_NS),
             Stage::Draining { .. } => Work::until(arrivals, now_ns + STOPPING_NS),
             Stage::Last { .. } | Stage::PassingOn => Work::again(1),
         }
     }
+}
+
+/// Counts what came from a sender that may not send to that port.
+#[cold]
+fn reject(intake: &mut Intake, port: usize, sender: Option<SocketAddr>, bytes: usize) {
+    let account = intake.account_of(port);
+    intake.ingest().reject(account, sender.map(|sender| sender.ip()), bytes);
 }

@@ -3,19 +3,22 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use catchment_net::{Readiness, ReceiverConfig, UdpReceiver};
+use catchment_agent::{Arrival, Flow, Ingress, Piece, Received};
+use catchment_net::{Readiness, ReceiverConfig, TcpConfig, TcpReceiver, UdpReceiver};
+use catchment_wire::Transport;
 
 use crate::config::RecorderConfig;
 use crate::live::Live;
 use crate::recorder::RecorderError;
 use crate::wiring::{Bind, Endpoint};
 
-/// Binds a socket for each source and link, and keeps their properties.
+/// Binds the ports of sources and links, and keeps their properties.
 pub(crate) struct Sockets {
     live: Arc<Live>,
     buffer_bytes: usize,
     /// The target addresses of sources and links, in the ledger's order.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Bytes of their buffers; 0 of sources on connections.
     pub(crate) granted_bytes: Vec<usize>,
     /// The object on which each receive agent's thread waits.
     pub(crate) readiness: Vec<Readiness>,
@@ -34,28 +37,151 @@ impl Sockets {
             readiness: Vec::new(),
         }
     }
-}
 
-impl Bind for Sockets {
-    type Ingress = UdpReceiver;
-
-    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<UdpReceiver, RecorderError> {
-        let addresses: Vec<_> = endpoints.iter().map(|endpoint| endpoint.address).collect();
+    /// Binds the datagram ports among these.
+    fn bind_datagrams(
+        &mut self,
+        ports: &[Endpoint<'_>],
+        own: &[usize],
+    ) -> Result<UdpReceiver, RecorderError> {
+        let addresses: Vec<_> = own.iter().map(|&port| ports[port].address).collect();
         let socket_buffer_bytes = self.buffer_bytes;
         let config = ReceiverConfig { socket_buffer_bytes, ..ReceiverConfig::default() };
         let mut receiver = UdpReceiver::bind(&addresses, config)?;
         if let Some(warning) = receiver.buffer_warning() {
             self.live.warn_once(warning);
         }
-        for (socket, endpoint) in endpoints.iter().enumerate() {
-            if endpoint.names_senders {
+        for (socket, &port) in own.iter().enumerate() {
+            if ports[port].names_senders {
                 receiver.name_senders(socket);
             }
-            self.live.set_gauge(endpoint.number, receiver.gauge(socket));
-            self.addresses[endpoint.number] = receiver.local_addr(socket);
-            self.granted_bytes[endpoint.number] = receiver.granted_bytes(socket);
+            for &number in &ports[port].numbers {
+                self.live.set_gauge(number, receiver.gauge(socket));
+                self.addresses[number] = receiver.local_addr(socket);
+                self.granted_bytes[number] = receiver.granted_bytes(socket);
+            }
         }
-        self.readiness.push(receiver.readiness());
         Ok(receiver)
+    }
+
+    /// Binds the ports of connections among these.
+    fn bind_connections(
+        &mut self,
+        ports: &[Endpoint<'_>],
+        own: &[usize],
+    ) -> Result<TcpReceiver, RecorderError> {
+        let addresses: Vec<_> = own.iter().map(|&port| ports[port].address).collect();
+        let receiver = TcpReceiver::bind(&addresses, TcpConfig::default())?;
+        for (index, &port) in own.iter().enumerate() {
+            for &number in &ports[port].numbers {
+                self.addresses[number] = receiver.local_addr(index);
+            }
+        }
+        Ok(receiver)
+    }
+}
+
+impl Bind for Sockets {
+    fn bind(&mut self, ports: &[Endpoint<'_>]) -> Result<Box<dyn Ingress>, RecorderError> {
+        let of = |transport| -> Vec<usize> {
+            let has = |&port: &usize| ports[port].transport == transport;
+            (0..ports.len()).filter(has).collect()
+        };
+        let (datagram_ports, connection_ports) =
+            (of(Transport::Datagrams), of(Transport::Connections));
+        let udp = self.bind_datagrams(ports, &datagram_ports)?;
+        if connection_ports.is_empty() {
+            self.readiness.push(udp.readiness());
+            return Ok(Box::new(udp));
+        }
+        let tcp = self.bind_connections(ports, &connection_ports)?;
+        self.readiness.push(Readiness::all(&[udp.readiness(), tcp.readiness()])?);
+        let has_paused = false;
+        Ok(Box::new(Both { udp, datagram_ports, tcp, connection_ports, has_paused }))
+    }
+}
+
+/// Datagrams and connections side by side.
+struct Both {
+    udp: UdpReceiver,
+    /// The numbers of its ports.
+    datagram_ports: Vec<usize>,
+    tcp: TcpReceiver,
+    /// The numbers of its ports; those of its connections follow all ports.
+    connection_ports: Vec<usize>,
+    /// Whether `tcp` has paused, and is to go on before anything else.
+    has_paused: bool,
+}
+
+impl Both {
+    fn poll_datagrams(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
+        let ports = &self.datagram_ports;
+        self.udp.poll(&mut |arrival| {
+            let endpoint = ports[arrival.endpoint];
+            sink(Arrival { endpoint, ..arrival })
+        })
+    }
+
+    fn poll_connections(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
+        let (ports, others) = (&self.connection_ports, self.datagram_ports.len());
+        let received = self.tcp.poll(&mut |arrival| {
+            let endpoint = number(ports, others, arrival.endpoint);
+            let piece = match arrival.piece {
+                Piece::Opened { port } => Piece::Opened { port: number(ports, others, port) },
+                piece => piece,
+            };
+            sink(Arrival { endpoint, piece, ..arrival })
+        });
+        self.has_paused = received.paused;
+        received
+    }
+}
+
+/// The number of an endpoint of connections beside so many ports of datagrams.
+fn number(ports: &[usize], others: usize, endpoint: usize) -> usize {
+    ports.get(endpoint).copied().unwrap_or(endpoint + others)
+}
+
+impl Ingress for Both {
+    fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
+        let is_other_first = self.has_paused;
+        let first = match is_other_first {
+            true => self.poll_connections(sink),
+            false => self.poll_datagrams(sink),
+        };
+        if first.paused {
+            return first;
+        }
+        let second = match is_other_first {
+            true => self.poll_datagrams(sink),
+            false => self.poll_connections(sink),
+        };
+        Received {
+            arrivals: first.arrivals + second.arrivals,
+            bytes: first.bytes + second.bytes,
+            more: first.more || second.more,
+            held: first.held || second.held,
+            paused: second.paused,
+        }
+    }
+
+    fn refresh_drops(&mut self) {
+        self.udp.refresh_drops();
+    }
+
+    fn take_drops(&mut self, f: &mut dyn FnMut(usize, u64)) {
+        let ports = &self.datagram_ports;
+        self.udp.take_drops(&mut |socket, count| f(ports[socket], count));
+    }
+
+    fn take_error(&mut self) -> Option<(Option<usize>, String)> {
+        let of_socket = |(socket, error): (Option<usize>, String)| {
+            (socket.map(|socket| self.datagram_ports[socket]), error)
+        };
+        let of_connection = |(endpoint, error): (Option<usize>, String)| {
+            let (ports, others) = (&self.connection_ports, self.datagram_ports.len());
+            (endpoint.map(|endpoint| number(ports, others, endpoint)), error)
+        };
+        self.udp.take_error().map(of_socket).or_else(|| self.tcp.take_error().map(of_connection))
     }
 }

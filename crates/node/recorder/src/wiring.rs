@@ -11,13 +11,13 @@ use catchment_builder::{Builder, BuilderConfig, Fragment};
 use catchment_model::SourceId;
 use catchment_net::Network;
 use catchment_telemetry::FillLevel;
-use catchment_wire::Protocol;
 use catchment_wire::link::{Channel, Link};
+use catchment_wire::{Protocol as _, Transport};
 use rtrb::{Producer, RingBuffer};
 
 use crate::allow_list::AllowList;
-use crate::build::{Kind, Pipeline, Ring};
-use crate::config::{RecorderConfig, SourceConfig, builder_config, link_builder_config};
+use crate::build::{Kind, Pausable, Pipeline, Ring};
+use crate::config::{RecorderConfig, builder_config, link_builder_config};
 use crate::ingest::{Ingest, SourceMemory};
 use crate::intake::{Destination, Intake, SenderConfig, if_big_endian};
 use crate::links::{Lane, LinkConfig};
@@ -48,12 +48,14 @@ pub(crate) struct Channels {
     pub(crate) lanes: Vec<Lane>,
 }
 
-/// Where the datagrams of a source or link arrive, and their permitted networks.
-#[derive(Clone, Copy, Debug)]
+/// Where the messages of sources or of a link arrive, and their permitted networks.
+#[derive(Clone, Debug)]
 pub struct Endpoint<'a> {
-    /// Its number in the ledger.
-    pub number: usize,
-    /// Where its datagrams arrive.
+    /// The numbers of its sources in the ledger.
+    pub numbers: Vec<usize>,
+    /// What carries their messages.
+    pub transport: Transport,
+    /// Where they arrive.
     pub address: SocketAddr,
     /// The networks from which it may send; empty: any.
     pub from: &'a [Network],
@@ -61,29 +63,13 @@ pub struct Endpoint<'a> {
     pub names_senders: bool,
 }
 
-impl<'a> Endpoint<'a> {
-    fn of_source(number: usize, source: &'a SourceConfig) -> Self {
-        // Strangers are distinguished from the source by their addresses.
-        Self { number, address: source.address, from: &source.from, names_senders: true }
-    }
-
-    fn of_link(number: usize, link: &'a LinkConfig) -> Self {
-        let names_senders = !link.from.is_empty();
-        Self { number, address: link.address, from: &link.from, names_senders }
-    }
-}
-
 /// Gives each receive agent its ingress.
 pub trait Bind {
-    /// The ingress.
-    type Ingress: Ingress + 'static;
-
-    /// An ingress of these endpoints, in their order, which names the senders of those that ask for
-    /// it.
+    /// An ingress of these ports, in their order, which names the senders of those that ask for it.
     ///
     /// # Errors
-    /// An endpoint that cannot be bound.
-    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<Self::Ingress, RecorderError>;
+    /// A port that cannot be bound.
+    fn bind(&mut self, ports: &[Endpoint<'_>]) -> Result<Box<dyn Ingress>, RecorderError>;
 }
 
 /// The input for wiring one kind of sources.
@@ -129,24 +115,36 @@ impl Wiring {
         bind: &mut impl Bind,
         group: Group<'_>,
     ) -> Result<Arc<ChunkPool>, RecorderError> {
-        let Group { kind, name, bytes, longest_bytes, threads, endpoints, senders, .. } = &group;
+        let Group { name, ring_name, bytes, longest_bytes, threads, endpoints, senders, .. } =
+            &group;
         let chunk_lanes = group.chunk_sources.len();
         let memory = parts.memory(
             &format!("{name}segments"),
             *bytes,
             chunk_lanes,
-            senders.len(),
+            senders.iter().map(|sender| sender.numbers.len()).sum(),
             *longest_bytes,
+            &group.builder,
         )?;
+        let waiting = group.builder.pausable.iter().filter(|&&waits| waits).count();
         let mut rings = Vec::new();
-        let prefix = if *kind == Kind::Events { "" } else { "link " };
         let threads = (*threads).min(senders.len());
         for thread in 0..threads {
             let own = || (thread..senders.len()).step_by(threads);
-            let endpoints: Vec<Endpoint<'_>> = own().map(|index| endpoints[index]).collect();
-            let (producer, fill) = parts.ring(&mut rings, &format!("{prefix}descriptors {thread}"));
-            let ids = own().map(|index| senders[index].number);
-            let ingest = Ingest::new(ids, chunk_lanes, producer, fill, &memory);
+            let endpoints: Vec<Endpoint<'_>> =
+                own().map(|index| endpoints[index].clone()).collect();
+            let (producer, fill) =
+                parts.ring(&mut rings, &format!("{ring_name}descriptors {thread}"));
+            let share = |sender: &SenderConfig| match sender.is_connection() {
+                true => memory.pool.share_of_waiting(waiting, sender.fragment_bytes_max),
+                false => memory.pool.share(),
+            };
+            let of_sender = |sender: &SenderConfig| {
+                let share = share(sender);
+                sender.numbers.iter().map(move |&number| (number, share)).collect::<Vec<_>>()
+            };
+            let numbers = own().flat_map(|index| of_sender(&senders[index]));
+            let ingest = Ingest::new(numbers, chunk_lanes, producer, fill, &memory);
             let timeout_ns = parts.config.build.timeout_ns;
             let senders = own().map(|index| senders[index].clone()).collect();
             let intake = Intake::new(ingest, senders, timeout_ns);
@@ -163,8 +161,9 @@ impl Wiring {
 /// Senders of one kind, which share memory, queues and a builder.
 struct Group<'a> {
     kind: Kind,
-    /// The prefix of the names of its memory and queues.
+    /// The prefixes of the names of its memory and of its queues of descriptors.
     name: &'static str,
+    ring_name: &'static str,
     /// Bytes of its chunks, and of the longest fragment in them.
     bytes: u64,
     longest_bytes: u64,
@@ -178,31 +177,56 @@ struct Group<'a> {
     builder: BuilderConfig,
 }
 
-/// Each event source sends to a port of its own, and has chunks of its own.
+/// Each event source has chunks of its own, and a port of its own or, on connections, shares one.
 fn event_sources(config: &RecorderConfig) -> Group<'_> {
-    let sources = || (0_u32..).zip(&config.sources);
-    let sender = |(number, source): (u32, &SourceConfig)| SenderConfig {
-        number: SourceId(number),
-        protocol: Arc::clone(&source.protocol),
-        id: source.id,
-        fragment_bytes_max: config.fragment_bytes_max(source),
-        if_big_endian: if_big_endian(source),
-        tells_strangers: true,
-        lanes: vec![Destination { source: number, chunk: number, align: 1 }],
-    };
-    let senders: Vec<SenderConfig> = sources().map(sender).collect();
+    let mut endpoints: Vec<Endpoint<'_>> = Vec::new();
+    let mut senders: Vec<SenderConfig> = Vec::new();
+    for (number, source) in (0_u32..).zip(&config.sources) {
+        let transport = source.protocol.transport();
+        let shared = endpoints.iter().position(|port| {
+            transport == Transport::Connections
+                && (port.transport, port.address) == (transport, source.address)
+        });
+        let port = shared.unwrap_or(endpoints.len());
+        if shared.is_none() {
+            endpoints.push(Endpoint {
+                numbers: Vec::new(),
+                transport,
+                address: source.address,
+                from: &source.from,
+                // Strangers are distinguished from the source by their addresses.
+                names_senders: true,
+            });
+            senders.push(SenderConfig {
+                numbers: Vec::new(),
+                protocol: Arc::clone(&source.protocol),
+                fragment_bytes_max: 0,
+                if_big_endian: if_big_endian(source),
+                tells_strangers: transport == Transport::Datagrams,
+                lanes: Vec::new(),
+            });
+        }
+        endpoints[port].numbers.push(number as usize);
+        let sender = &mut senders[port];
+        let account = sender.numbers.len();
+        sender.numbers.push(SourceId(number));
+        sender.fragment_bytes_max =
+            sender.fragment_bytes_max.max(config.fragment_bytes_max(source));
+        let id = source.id;
+        sender.lanes.push(Destination { source: number, account, id, chunk: number, align: 1 });
+    }
+    let sources = 0..config.sources.len() as u32;
     Group {
         kind: Kind::Events,
         name: "",
+        ring_name: "",
         bytes: config.segment_bytes(),
         longest_bytes: senders.iter().map(|one| one.fragment_bytes_max).max().unwrap_or(0),
         threads: config.receive.threads,
-        endpoints: sources()
-            .map(|(number, one)| Endpoint::of_source(number as usize, one))
-            .collect(),
+        endpoints,
         senders,
-        chunk_sources: sources().map(|(number, _)| number).collect(),
-        lanes: sources().map(|(number, _)| (number, SourceId(number))).collect(),
+        chunk_sources: sources.clone().collect(),
+        lanes: sources.map(|number| (number, SourceId(number))).collect(),
         builder: builder_config(config),
     }
 }
@@ -221,26 +245,35 @@ fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[
         };
         let destination = |(number, lane): (u32, &Lane)| Destination {
             source: number,
+            account: 0,
+            id: None,
             chunk: lane.chunk_lane,
             align: 1 << lane.sample_bytes.trailing_zeros().min(3),
         };
         SenderConfig {
-            number: number(index),
+            numbers: vec![number(index)],
             fragment_bytes_max: protocol.fragment_bytes_max(),
             protocol: Arc::new(protocol),
-            id: None,
             if_big_endian: None,
             tells_strangers: false,
             lanes: own().map(destination).collect(),
         }
     };
+    let endpoint = |(index, link): (usize, &'a LinkConfig)| Endpoint {
+        numbers: vec![first + index],
+        transport: Transport::Datagrams,
+        address: link.address,
+        from: &link.from,
+        names_senders: !link.from.is_empty(),
+    };
     Group {
         kind: Kind::Channels,
         name: "channel ",
+        ring_name: "link ",
         bytes: config.link_segment_bytes(),
         longest_bytes: 0,
         threads: config.receive.link_threads,
-        endpoints: links().map(|(index, link)| Endpoint::of_link(first + index, link)).collect(),
+        endpoints: links().map(endpoint).collect(),
         senders: links().map(sender).collect(),
         chunk_sources: chunk_lanes.iter().map(|&link| number(link as usize).0).collect(),
         lanes: lanes.iter().map(|lane| (lane.chunk_lane, number(lane.link))).collect(),
@@ -257,6 +290,7 @@ impl Parts<'_> {
         lanes: usize,
         sources: usize,
         longest_bytes: u64,
+        builder: &BuilderConfig,
     ) -> Result<SourceMemory, RecorderError> {
         let Sizes { chunk_bytes_min, chunk_bytes_max, .. } = self.config.sizes;
         let chunks = chunk_bytes_min..=chunk_bytes_max;
@@ -267,7 +301,10 @@ impl Parts<'_> {
         // Indexed by the numbers of the ledger.
         let held = Arc::new(Held::new(self.config.ledger_count()));
         let batch_fragments = self.config.sizes.batch_fragments;
-        Ok(SourceMemory { pool, held, live: Arc::clone(self.live), batch_fragments })
+        // Some may be on their way when the builder says how many are parked.
+        let waiting_max = (builder.parked_max / 4 * 3).try_into().unwrap_or(u32::MAX);
+        let live = Arc::clone(self.live);
+        Ok(SourceMemory { pool, held, live, batch_fragments, waiting_max })
     }
 
     fn ring(&self, rings: &mut Vec<Ring>, name: &str) -> (Producer<Fragment>, Arc<FillLevel>) {
@@ -292,6 +329,7 @@ impl Parts<'_> {
         self.live.add_fill(Arc::clone(&waiting_fill));
         Ok(Pipeline {
             kind,
+            pausable: Pausable::new(&builder.pausable, Arc::clone(&memory.held)),
             builder: Builder::new(builder)?,
             rings,
             chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),

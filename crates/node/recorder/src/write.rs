@@ -225,8 +225,7 @@ impl<S: FolderStore> Write<S> {
         let mut records = Vec::new();
         encode_ledger_increment(&rest, &mut records);
         if !records.is_empty() {
-            let kind = self.frame_writer.kind();
-            self.take(FrameCut { kind, cut: Cut::default() });
+            self.take(FrameCut { group: 0, cut: Cut::default() });
         }
     }
 }

@@ -10,7 +10,7 @@ use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_test_protocol::{HEADER_BYTES, TestProtocol, packet, packets};
-use catchment_wire::{Protocol, all_reasons};
+use catchment_wire::{Protocol, Transport, all_reasons};
 
 /// Bytes of a part in a large datagram.
 const PART_BYTES: usize = 60_000;
@@ -56,7 +56,7 @@ fn end(recorder: Recorder) -> (RunSummary, Ledger) {
 
 /// The malformed packets by reason; they add up to those by kind.
 fn reasons(ledger: &SourceLedger) -> Vec<(&'static str, u64)> {
-    let names = all_reasons(TestProtocol.reasons()).map(|reason| reason.name);
+    let names = all_reasons(TestProtocol.reasons(), Transport::Datagrams).map(|reason| reason.name);
     let reasons = names.zip(ledger.reasons).filter(|(_, count)| *count > 0).collect::<Vec<_>>();
     let total: u64 = reasons.iter().map(|(_, count)| count).sum();
     assert_eq!(total, ledger.balance().packets_malformed);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catchment_agent::{Agent, Waker};
+use catchment_agent::{Agent, Ingress, Waker};
 use catchment_fixtures::Random;
 use catchment_model::{Balance, Entry, RunId};
 use catchment_ports::{MemoryStore, QueueIngress, Queues, StoreTimes, VirtualClock};
@@ -21,11 +21,9 @@ const MS: u64 = 1_000_000;
 struct Bound(Queues);
 
 impl Bind for Bound {
-    type Ingress = QueueIngress;
-
-    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<QueueIngress, RecorderError> {
-        let queues = endpoints.iter().map(|_| self.0.add(1_000)).collect();
-        Ok(QueueIngress::new(&self.0, queues, 64))
+    fn bind(&mut self, ports: &[Endpoint<'_>]) -> Result<Box<dyn Ingress>, RecorderError> {
+        let queues = ports.iter().map(|_| self.0.add(1_000)).collect();
+        Ok(Box::new(QueueIngress::new(&self.0, queues, 64)))
     }
 }
 

@@ -4,100 +4,258 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use catchment_agent::{Arrival, Flow, Ingress, Received};
+use catchment_agent::{Arrival, Flow, Ingress, Piece, Received};
 use parking_lot::Mutex;
 
-/// Datagrams on their way to the endpoints of a [`QueueIngress`]: each has a buffer like a
-/// socket's, which drops and counts what exceeds it. Clones put into the same buffers.
+/// What is on its way to the endpoints of a [`QueueIngress`]: datagrams to ports, each with a
+/// buffer like a socket's, which drops and counts what exceeds it, and the bytes of connections,
+/// each with a buffer whose sender waits. Clones put into the same buffers.
 #[derive(Clone, Debug, Default)]
-pub struct Queues(Arc<Mutex<Vec<Queue>>>);
+pub struct Queues(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct State {
+    ports: Vec<Port>,
+    connections: Vec<Connection>,
+}
+
+#[derive(Debug, Default)]
+struct Port {
     datagrams: VecDeque<(Option<SocketAddr>, Vec<u8>)>,
     datagrams_max: usize,
     dropped: u64,
 }
 
+#[derive(Debug)]
+struct Connection {
+    port: usize,
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    /// Its number at the ingress of its port, since it was opened there.
+    endpoint: Option<usize>,
+    /// Whether the ingress was told that its bytes begin nothing whole.
+    is_short: bool,
+    /// Whether nothing more is sent, because its sender closed it or the receiver did.
+    has_ended: bool,
+    /// Whether the ingress was told so.
+    is_closed: bool,
+}
+
 impl Queues {
-    /// Adds an endpoint whose buffer holds so many datagrams, and returns its index.
+    /// Adds a port whose buffer holds so many datagrams, and returns its index.
     pub fn add(&self, datagrams_max: usize) -> usize {
-        let mut queues = self.0.lock();
-        queues.push(Queue { datagrams_max, ..Queue::default() });
-        queues.len() - 1
+        let ports = &mut self.0.lock().ports;
+        ports.push(Port { datagrams_max, ..Port::default() });
+        ports.len() - 1
     }
 
-    /// Sends a datagram to an endpoint, without a sender; false where its buffer is full.
-    pub fn send(&self, endpoint: usize, datagram: Vec<u8>) -> bool {
-        self.send_from(None, endpoint, datagram)
+    /// Sends a datagram to a port, without a sender; false where its buffer is full.
+    pub fn send(&self, port: usize, datagram: Vec<u8>) -> bool {
+        self.send_from(None, port, datagram)
     }
 
     /// As [`send`](Self::send), from that sender.
-    pub fn send_from(
-        &self,
-        sender: Option<SocketAddr>,
-        endpoint: usize,
-        datagram: Vec<u8>,
-    ) -> bool {
-        let queue = &mut self.0.lock()[endpoint];
-        let has_room = queue.datagrams.len() < queue.datagrams_max;
+    pub fn send_from(&self, sender: Option<SocketAddr>, port: usize, datagram: Vec<u8>) -> bool {
+        let port = &mut self.0.lock().ports[port];
+        let has_room = port.datagrams.len() < port.datagrams_max;
         match has_room {
-            true => queue.datagrams.push_back((sender, datagram)),
-            false => queue.dropped += 1,
+            true => port.datagrams.push_back((sender, datagram)),
+            false => port.dropped += 1,
         }
         has_room
     }
-}
 
-/// Some of the endpoints of [`Queues`].
-#[derive(Debug)]
-pub struct QueueIngress {
-    queues: Queues,
-    endpoints: Vec<usize>,
-    per_poll_max: usize,
-}
+    /// Opens a connection to a port, whose buffer holds so many bytes. Returns its index.
+    pub fn connect(&self, port: usize, bytes_max: usize) -> usize {
+        let connections = &mut self.0.lock().connections;
+        connections.push(Connection {
+            port,
+            bytes: Vec::new(),
+            bytes_max,
+            endpoint: None,
+            is_short: false,
+            has_ended: false,
+            is_closed: false,
+        });
+        connections.len() - 1
+    }
 
-impl QueueIngress {
-    /// An ingress of these endpoints, which hands out at most so many datagrams of each in a poll.
-    pub fn new(queues: &Queues, endpoints: Vec<usize>, per_poll_max: usize) -> Self {
-        Self { queues: queues.clone(), endpoints, per_poll_max }
+    /// Sends bytes over a connection, as many as there is room for: how many; none where it was
+    /// closed.
+    pub fn write(&self, connection: usize, bytes: &[u8]) -> Option<usize> {
+        let connection = &mut self.0.lock().connections[connection];
+        if connection.has_ended {
+            return None;
+        }
+        let room = connection.bytes_max - connection.bytes.len();
+        let count = bytes.len().min(room);
+        connection.bytes.extend_from_slice(&bytes[..count]);
+        connection.is_short &= count == 0;
+        Some(count)
+    }
+
+    /// The sender of a connection closes it.
+    pub fn close(&self, connection: usize) {
+        let connection = &mut self.0.lock().connections[connection];
+        (connection.has_ended, connection.is_short) = (true, false);
     }
 }
 
-impl Ingress for QueueIngress {
-    fn poll(&mut self, mut sink: impl FnMut(Arrival<'_>) -> Flow) -> Received {
-        let mut received = Received::default();
-        let mut queues = self.queues.0.lock();
-        for (endpoint, &queue) in self.endpoints.iter().enumerate() {
-            let datagrams = &mut queues[queue].datagrams;
+/// Some of the ports of [`Queues`], and their connections.
+#[derive(Debug)]
+pub struct QueueIngress {
+    queues: Queues,
+    ports: Vec<usize>,
+    per_poll_max: usize,
+    /// Which connection was paused: it is the first of the next poll.
+    paused: Option<usize>,
+}
+
+impl QueueIngress {
+    /// An ingress of these ports. One poll delivers at most that many datagrams of each port, and
+    /// messages of each connection.
+    pub fn new(queues: &Queues, ports: Vec<usize>, per_poll_max: usize) -> Self {
+        Self { queues: queues.clone(), ports, per_poll_max, paused: None }
+    }
+
+    /// Hands out what datagrams there are; false where the caller has no room for more.
+    fn poll_ports(
+        &self,
+        state: &mut State,
+        received: &mut Received,
+        sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
+    ) -> bool {
+        for (endpoint, &port) in self.ports.iter().enumerate() {
+            let datagrams = &mut state.ports[port].datagrams;
             for _ in 0..self.per_poll_max {
                 let Some((sender, bytes)) = datagrams.pop_front() else { break };
-                if sink(Arrival { endpoint, sender, bytes: &bytes }) == Flow::Paused {
+                let piece = Piece::Datagram(&bytes);
+                if sink(Arrival { endpoint, sender, piece }) == Flow::Paused {
                     datagrams.push_front((sender, bytes));
-                    received.paused = true;
-                    return received;
+                    return false;
                 }
                 received.arrivals += 1;
                 received.bytes += bytes.len() as u64;
             }
             received.more |= !datagrams.is_empty();
         }
+        true
+    }
+
+    /// Hands out what there is of a connection; false where the caller has no room for more.
+    fn poll_connection(
+        &self,
+        state: &mut State,
+        index: usize,
+        received: &mut Received,
+        sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
+    ) -> bool {
+        let free = self.free_endpoint(state);
+        let connection = &mut state.connections[index];
+        let Some(port) = self.ports.iter().position(|&port| port == connection.port) else {
+            return true;
+        };
+        let endpoint = connection.endpoint.unwrap_or(free);
+        if connection.endpoint.is_none() {
+            match sink(arrival(endpoint, Piece::Opened { port })) {
+                Flow::Paused => return false,
+                Flow::Refused => connection.refuse(),
+                _ => {}
+            }
+            connection.endpoint = Some(endpoint);
+            received.arrivals += 1;
+        }
+        let mut taken = 0;
+        while !connection.bytes.is_empty() && !connection.is_short {
+            if taken == self.per_poll_max {
+                received.more = true;
+                return true;
+            }
+            taken += 1;
+            let used = match sink(arrival(endpoint, Piece::Bytes(&connection.bytes))) {
+                Flow::Taken => connection.bytes.len(),
+                Flow::Used(used) => used,
+                Flow::Short => {
+                    connection.is_short = true;
+                    // A sender that cannot go on would wait for ever.
+                    if connection.bytes.len() == connection.bytes_max {
+                        connection.has_ended = true;
+                    }
+                    break;
+                }
+                Flow::Held => {
+                    received.held = true;
+                    return true;
+                }
+                Flow::Paused => return false,
+                Flow::Refused => {
+                    connection.refuse();
+                    break;
+                }
+            };
+            assert!((1..=connection.bytes.len()).contains(&used), "{used} bytes were used");
+            connection.bytes.drain(..used);
+            received.arrivals += 1;
+            received.bytes += used as u64;
+        }
+        if connection.has_ended {
+            let left = &connection.bytes;
+            if sink(arrival(endpoint, Piece::Closed { left })) == Flow::Paused {
+                return false;
+            }
+            connection.is_closed = true;
+            received.arrivals += 1;
+        }
+        true
+    }
+
+    /// The lowest number that no open connection of these ports has.
+    fn free_endpoint(&self, state: &State) -> usize {
+        let is_taken = |number: &usize| {
+            let mut open = state.connections.iter().filter(|one| !one.is_closed);
+            open.any(|one| self.ports.contains(&one.port) && one.endpoint == Some(*number))
+        };
+        (self.ports.len()..).find(|number| !is_taken(number)).expect("a number")
+    }
+}
+
+fn arrival(endpoint: usize, piece: Piece<'_>) -> Arrival<'_> {
+    Arrival { endpoint, sender: None, piece }
+}
+
+impl Connection {
+    /// The receiver closes it: what is in it is not taken.
+    fn refuse(&mut self) {
+        (self.has_ended, self.is_short) = (true, true);
+    }
+}
+
+impl Ingress for QueueIngress {
+    fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
+        let mut received = Received::default();
+        let queues = self.queues.clone();
+        let mut state = queues.0.lock();
+        let paused = self.paused.take();
+        let others = (0..state.connections.len()).filter(|&index| Some(index) != paused);
+        let is_open = |state: &State, index: usize| !state.connections[index].is_closed;
+        let others: Vec<usize> = others.filter(|&index| is_open(&state, index)).collect();
+        for index in paused.into_iter().chain(others) {
+            if !self.poll_connection(&mut state, index, &mut received, sink) {
+                (self.paused, received.paused) = (Some(index), true);
+                return received;
+            }
+        }
+        received.paused = !self.poll_ports(&mut state, &mut received, sink);
         received
     }
 
-    fn refresh_drops(&mut self) {}
-
-    fn take_drops(&mut self, mut f: impl FnMut(usize, u64)) {
-        let mut queues = self.queues.0.lock();
-        for (endpoint, &queue) in self.endpoints.iter().enumerate() {
-            match std::mem::take(&mut queues[queue].dropped) {
+    fn take_drops(&mut self, f: &mut dyn FnMut(usize, u64)) {
+        let mut state = self.queues.0.lock();
+        for (endpoint, &port) in self.ports.iter().enumerate() {
+            match std::mem::take(&mut state.ports[port].dropped) {
                 0 => {}
                 dropped => f(endpoint, dropped),
             }
         }
-    }
-
-    fn take_error(&mut self) -> Option<(Option<usize>, String)> {
-        None
     }
 }

@@ -90,7 +90,14 @@ fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
         let fill = life.last.fills.iter().find(|fill| fill.name == name);
         fill.is_some_and(|fill| fill.highest + longest >= fill.capacity)
     };
-    let refused = total[Entry::FragmentsDiscardedMemory];
+    // What a connection waits with when the run ends is discarded, too: it waits for its share.
+    let sources = life.last.ledger.sources.iter().enumerate();
+    let in_stream =
+        |source: usize| outcome.plan.sources.get(source).is_some_and(|source| source.in_stream);
+    let refused: u64 = sources
+        .filter(|(source, _)| !in_stream(*source))
+        .map(|(_, ledger)| ledger[Entry::FragmentsDiscardedMemory])
+        .sum();
     let of_links =
         if outcome.plan.links.is_empty() { false } else { was_spent("channel segments") };
     if refused > 0 && !was_spent("segments") && !of_links {

@@ -183,6 +183,13 @@ impl SourceState {
         let index = sent.fragments.len();
         sent.add(fragment, &payload);
         let number = number & ((1 << 48) - 1);
+        if self.plan.in_stream {
+            let messages = test_protocol::messages(self.index as u16, number, &payload);
+            let (fragments, parts) = (index..index + 1, messages.len());
+            let message =
+                |(part, bytes)| Packet { bytes, fragments: fragments.clone(), part: (part, parts) };
+            return messages.into_iter().enumerate().map(message).collect();
+        }
         let packets = test_protocol::packets(number, &payload, 9_000, self.sequence);
         self.sequence += packets.len() as u64;
         let (fragments, parts) = (index..index + 1, packets.len());

@@ -73,6 +73,12 @@ named! {
         Crash = "crash",
         /// The recorder is killed and restarts.
         Kill = "kill",
+        /// A connection delivers nothing for a while.
+        Stall = "stall",
+        /// A connection is cut, and opened again.
+        Cut = "cut",
+        /// A connection is left by its sender without a word, who opens another one.
+        HalfOpen = "half-open",
     }
 }
 

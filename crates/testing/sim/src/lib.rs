@@ -39,6 +39,7 @@ pub mod recorded;
 pub mod recorder;
 pub mod schedule;
 pub mod shrink;
+mod streams;
 pub mod trace;
 pub mod walk;
 pub mod world;

@@ -201,7 +201,23 @@ impl<'a> Check<'a> {
 
     /// Every packet that arrived was counted.
     fn packets(&self) -> Result<(), String> {
+        let plan = &self.outcome.plan;
+        let in_stream = |source: usize| plan.sources.get(source).is_some_and(|one| one.in_stream);
+        // Messages of a port are counted for the first of its sources.
+        let streams = (0..plan.sources.len()).filter(|&source| in_stream(source));
+        let sum = |of: &dyn Fn(usize) -> u64| streams.clone().map(of).sum::<u64>();
+        let arrived = sum(&|source| self.life.arrived[source].0);
+        let taken = sum(&|source| {
+            let ledger = &self.ledger.sources[source];
+            ledger[Entry::PacketsReceived] - ledger.balance().packets_malformed
+        });
+        if taken > arrived {
+            return Err(format!("{arrived} messages came over connections, {taken} counted"));
+        }
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
+            if in_stream(source) {
+                continue;
+            }
             let (arrived, dropped) = self.life.arrived[source];
             let received = ledger[Entry::PacketsReceived];
             let is_late = self.life.stopped_ns.is_none_or(|stop| self.life.last_arrival_ns >= stop);

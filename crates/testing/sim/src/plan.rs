@@ -72,6 +72,8 @@ impl std::fmt::Display for Case {
 pub struct SourcePlan {
     /// Whether its fragments span several packets, which are numbered.
     pub in_parts: bool,
+    /// Whether these come over a connection.
+    pub in_stream: bool,
     /// Whether its words are big-endian.
     pub big_endian: bool,
     /// The longest payload.
@@ -166,6 +168,11 @@ impl Plan {
             true => sources.into_iter().map(required).collect(),
             false => sources,
         };
+        // Over connections in every second run whose fragments are in parts.
+        let in_stream = case.chance("streams").chance(500);
+        let of_stream =
+            |one: SourcePlan| SourcePlan { in_stream: in_stream && one.in_parts, ..one };
+        let sources: Vec<_> = sources.into_iter().map(of_stream).collect();
         let kept = sources.len().min(case.sources_max as usize);
         let sources: Vec<_> = sources.into_iter().take(kept).collect();
         let sources = match sources.iter().all(|source| source.role != SourceRole::Required) {
@@ -233,6 +240,7 @@ fn source(chance: &mut Random, parts_per_thousand: u64) -> SourcePlan {
     };
     SourcePlan {
         in_parts,
+        in_stream: false,
         big_endian: chance.below(2) == 0,
         payload_bytes_max: longest[chance.index(4)],
         batch: [1, 1, 1, 2, 5][chance.index(5)],
@@ -380,6 +388,12 @@ fn config(
         let config =
             SourceConfig { role: plan.role, ..SourceConfig::new(format!("s{index}"), address) };
         match plan.in_parts {
+            true if plan.in_stream => SourceConfig {
+                protocol: Arc::new(test_protocol::TestStream),
+                fragment_bytes_max: PART_FRAGMENT_BYTES_MAX,
+                id: Some(index as u32),
+                ..config
+            },
             true => SourceConfig {
                 protocol: Arc::new(test_protocol::TestProtocol),
                 fragment_bytes_max: PART_FRAGMENT_BYTES_MAX,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, Waker};
+use catchment_agent::{Agent, Ingress, Waker};
 use catchment_fixtures::Random;
 use catchment_model::RunId;
 use catchment_ports::{
@@ -18,6 +18,7 @@ use catchment_recorder::{
 use crate::arrivals::Arrivals;
 use crate::detector::Packet;
 use crate::plan::Plan;
+use crate::streams::{BUFFER_BYTES, Message};
 
 /// Datagrams of each endpoint that one poll delivers.
 const PER_POLL: usize = 64;
@@ -84,17 +85,15 @@ struct Bound<'a> {
 }
 
 impl Bind for Bound<'_> {
-    type Ingress = QueueIngress;
-
-    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<QueueIngress, RecorderError> {
+    fn bind(&mut self, ports: &[Endpoint<'_>]) -> Result<Box<dyn Ingress>, RecorderError> {
         let mut queues = Vec::new();
-        for endpoint in endpoints {
+        for port in ports {
             let queue = self.queues.add(self.packets_max);
-            self.of_source.insert(endpoint.number, queue);
+            self.of_source.extend(port.numbers.iter().map(|&number| (number, queue)));
             queues.push(queue);
         }
-        self.of_agent.push(endpoints.iter().map(|endpoint| endpoint.number).collect());
-        Ok(QueueIngress::new(self.queues, queues, PER_POLL))
+        self.of_agent.push(ports.iter().flat_map(|port| port.numbers.clone()).collect());
+        Ok(Box::new(QueueIngress::new(self.queues, queues, PER_POLL)))
     }
 }
 
@@ -240,7 +239,45 @@ impl Recorder {
         Some(has_room)
     }
 
-    /// Passes messages between agents.
+    /// Writes bytes of a source's connection, as many as there is room for: how many; none where
+    /// the connection was closed.
+    pub(crate) fn write(
+        &mut self,
+        (connection, source): (usize, usize),
+        bytes: &[u8],
+        now_ns: u64,
+    ) -> Option<usize> {
+        let agent = self.receiver[&source];
+        let slot = self.slots.iter_mut().find(|slot| slot.index == agent)?;
+        if !slot.is_blocked {
+            slot.wake(now_ns);
+        }
+        self.life.last_arrival_ns = now_ns;
+        self.queues.write(connection, bytes)
+    }
+
+    /// A message of a connection is whole in its buffer.
+    pub(crate) fn came(&mut self, message: &Message, now_ns: u64) {
+        let &Message { source, fragment, part } = message;
+        self.life.arrived[source].0 += 1;
+        self.life.arrivals[source].add(fragment, part, now_ns);
+    }
+
+    /// Opens a connection to a source's port.
+    pub(crate) fn connect(&self, source: usize) -> usize {
+        self.queues.connect(self.of_source[&source], BUFFER_BYTES)
+    }
+
+    /// The sender of a connection closes it.
+    pub(crate) fn close(&mut self, (connection, source): (usize, usize), now_ns: u64) {
+        self.queues.close(connection);
+        let agent = self.receiver[&source];
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.index == agent) {
+            slot.wake(now_ns);
+        }
+    }
+
+    /// Passes on what agents have said to each other.
     pub(crate) fn wake(&mut self, now_ns: u64, times: &mut Random) {
         if self.writer_woken.swap(false, Relaxed)
             && let Some(write) = self.slots.iter_mut().find(|slot| slot.index == self.write)

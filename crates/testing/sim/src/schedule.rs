@@ -8,6 +8,7 @@ use catchment_fixtures::Random;
 use crate::detector::Packet;
 use crate::fault::Fault;
 use crate::plan::{AHEAD_NS_MAX, BEGIN_NS, DELAY_NS_MAX, MS, Plan, S};
+use crate::streams::{self, Mishap};
 
 /// Something that happens to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,11 @@ pub enum Action {
     },
     /// A source has died.
     Die(usize),
-    /// A source repeats its last packets a number of times, with as many garbage packets.
+    /// The next bytes of a connection come, if there are any.
+    Advance(usize),
+    /// Something happens to a connection.
+    Mishap(usize, Mishap),
+    /// A source sends again what it sent last, so many times, and as many packets that are none.
     Flood {
         /// The source.
         source: usize,
@@ -182,6 +187,8 @@ impl Schedule {
             true => BEGIN_NS + whole / 2 + case.chance("stop").below(whole / 2),
             false => last_ns + 2 * S,
         };
+        let mishaps = streams::mishaps(plan).into_iter();
+        actions.extend(mishaps.map(|(ns, stream, what)| (ns, Action::Mishap(stream, what))));
         actions.push((stop_ns, Action::Stop));
         disturb(plan, stop_ns, &mut actions);
         // In order of time; equal times keep the order in which they were made.

@@ -14,9 +14,10 @@ use crate::caught;
 use crate::detector::{Packet, Sent, SentBySource, SourceState};
 use crate::fault::Fault;
 use crate::links::LinkState;
-use crate::plan::{BEGIN_NS, Plan, S};
+use crate::plan::{BEGIN_NS, MS, Plan, S};
 use crate::recorder::{Life, Recorder};
 use crate::schedule::{Action, Schedule, SlowNetwork};
+use crate::streams::{self, Mishap, Stream};
 use crate::trace::{Event, Trace};
 
 /// Calls of agents, beyond which a run counts as endless.
@@ -58,6 +59,9 @@ struct World<'a> {
     slow: Vec<SlowNetwork>,
     sources: Vec<SourceState>,
     links: Vec<LinkState>,
+    streams: Vec<Stream>,
+    /// The stream of each source that has one.
+    stream_of: Vec<Option<usize>>,
     sent: Sent,
     files: MemoryFiles,
     recorder: Option<Recorder>,
@@ -85,6 +89,8 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         order: 0,
         slow: schedule.slow,
         links: links(plan),
+        streams: plan.sources.iter().map(|_| Stream::default()).collect(),
+        stream_of: streams::connections(plan),
         sources: (0..plan.sources.len()).map(|index| SourceState::new(index, plan)).collect(),
         sent: Sent { sources: (0..plan.endpoints()).map(|_| SentBySource::default()).collect() },
         files: MemoryFiles::default(),
@@ -206,7 +212,19 @@ impl World<'_> {
                         Some(link) => self.links[link].die(),
                         None => self.sources[source].die(),
                     }
+                    if let Some(stream) = self.stream_of.get(source).copied().flatten() {
+                        self.mishap(stream, Mishap::Cut);
+                    }
                     self.note(Fault::Die);
+                }
+                Action::Advance(stream) => self.advance(stream),
+                Action::Mishap(stream, what) => {
+                    self.note(match what {
+                        Mishap::Stall(_) => Fault::Stall,
+                        Mishap::Cut => Fault::Cut,
+                        Mishap::Forgotten => Fault::HalfOpen,
+                    });
+                    self.mishap(stream, what);
                 }
                 Action::Flood { source, count } => self.flood(source, count),
                 Action::Deliver { source, packet } => self.deliver(source, packet),
@@ -255,6 +273,11 @@ impl World<'_> {
     fn send(&mut self, source: usize, packets: Vec<Packet>) {
         let now_ns = self.now_ns();
         let network = self.plan.network;
+        if let Some(stream) = self.stream_of.get(source).copied().flatten() {
+            self.streams[stream].write(source, &packets);
+            let delay_ns = self.network.below(network.delay_ns);
+            return self.advance_at(stream, now_ns + delay_ns);
+        }
         let late_ns = self.slow[source].late_ns(now_ns);
         if late_ns > 0 {
             self.note(Fault::Delay);
@@ -296,7 +319,73 @@ impl World<'_> {
         }
     }
 
+    /// The next bytes of a connection come then.
+    fn advance_at(&mut self, stream: usize, at_ns: u64) {
+        if !std::mem::replace(&mut self.streams[stream].is_due, true) {
+            self.at(at_ns, Action::Advance(stream));
+        }
+    }
+
+    /// The next bytes of a connection come, if there are any, and room for them.
+    fn advance(&mut self, index: usize) {
+        let now_ns = self.now_ns();
+        let stream = &mut self.streams[index];
+        stream.is_due = false;
+        let Some(recorder) = &mut self.recorder else {
+            // Nobody listens.
+            stream.reset();
+            return;
+        };
+        if stream.is_empty() {
+            return;
+        }
+        if stream.stalled_ns() > now_ns {
+            let until_ns = stream.stalled_ns();
+            return self.advance_at(index, until_ns);
+        }
+        let has_it = |of: &Option<usize>| *of == Some(index);
+        let source = self.stream_of.iter().position(has_it).expect("a source of the stream");
+        let connection = *stream.connection.get_or_insert_with(|| recorder.connect(source));
+        let piece = stream.piece(&mut self.network);
+        let next_ns = match recorder.write((connection, source), &piece, now_ns) {
+            // The recorder has closed it.
+            None => {
+                stream.reset();
+                return;
+            }
+            Some(0) => now_ns + MS,
+            Some(count) => {
+                for message in stream.advance(count) {
+                    recorder.came(&message, now_ns);
+                }
+                self.trace.push(now_ns, Event::Arrived(source as u32, count, true));
+                now_ns + 1 + self.network.below(50_000)
+            }
+        };
+        self.advance_at(index, next_ns);
+    }
+
+    fn mishap(&mut self, index: usize, what: Mishap) {
+        let now_ns = self.now_ns();
+        let stream = &mut self.streams[index];
+        self.trace.push(now_ns, Event::Fault(format!("connection {index}: {what:?}")));
+        if let Mishap::Stall(until_ns) = what {
+            return stream.stall(until_ns);
+        }
+        let Some(connection) = stream.reset() else { return };
+        let has_it = |of: &Option<usize>| *of == Some(index);
+        let source = self.stream_of.iter().position(has_it).expect("a source of the stream");
+        if let Some(recorder) = &mut self.recorder
+            && what == Mishap::Cut
+        {
+            recorder.close((connection, source), now_ns);
+        }
+    }
+
     fn flood(&mut self, source: usize, count: u64) {
+        if self.stream_of.get(source).copied().flatten().is_some() {
+            return;
+        }
         self.note(Fault::Flood);
         let now_ns = self.now_ns();
         let again = match self.link_of(source) {
@@ -363,6 +452,7 @@ impl World<'_> {
         let Recorder { observer, slots, assembly, mut life, .. } = recorder;
         (life.last, life.has_crashed, life.was_killed) = (observer.snapshot(), true, !of_power);
         self.lives.push(life);
+        self.streams.iter_mut().for_each(|stream| _ = stream.reset());
         drop((slots, assembly));
         match of_power {
             true => self.files.crash(&mut self.plan.case.chance("what is left")),

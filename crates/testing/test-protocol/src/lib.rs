@@ -15,6 +15,10 @@
 //!
 //! All numbers are little-endian.
 
+mod stream;
+
+pub use stream::{TestStream, message, messages};
+
 use catchment_model::Entry;
 use catchment_wire::{Decoded, Decoder, Part, Protocol, Reason};
 

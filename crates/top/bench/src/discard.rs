@@ -95,8 +95,8 @@ fn receive(
     let (mut packets, mut bytes) = (0_u64, 0_u64);
     let mut take = |receiver: &mut UdpReceiver| {
         receiver.readiness().wait(Duration::from_millis(5));
-        let received = receiver.poll(|arrival| {
-            std::hint::black_box(arrival.bytes);
+        let received = receiver.poll(&mut |arrival| {
+            std::hint::black_box(arrival.bytes());
             Flow::Taken
         });
         packets += received.arrivals;

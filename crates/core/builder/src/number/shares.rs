@@ -2,7 +2,7 @@
 
 use super::horizon::Horizon;
 use super::parked::Parked;
-use crate::Matched;
+use crate::{BuilderConfig, Matched};
 
 /// How often shares are computed per time-out while memory is short.
 const SHARES_PER_TIMEOUT: u64 = 64;
@@ -14,6 +14,8 @@ const SHARES_PER_TIMEOUT: u64 = 64;
 #[derive(Debug)]
 pub struct Shares {
     pub waiting_bytes_max: u64,
+    /// The sources that are never full, since they wait; empty if there are none.
+    pausable: Vec<bool>,
     interval_ns: u64,
     /// When shares are computed next.
     due_ns: u64,
@@ -21,9 +23,14 @@ pub struct Shares {
 }
 
 impl Shares {
-    pub fn new(waiting_bytes_max: u64, timeout_ns: u64) -> Self {
-        let interval_ns = timeout_ns / SHARES_PER_TIMEOUT;
-        Self { waiting_bytes_max, interval_ns, due_ns: 0, some_full: false }
+    pub fn new(config: &BuilderConfig) -> Self {
+        Self {
+            waiting_bytes_max: config.waiting_bytes_max,
+            pausable: config.pausable.clone(),
+            interval_ns: config.timeout_ns / SHARES_PER_TIMEOUT,
+            due_ns: 0,
+            some_full: false,
+        }
     }
 
     /// Marks the sources that are full. `waiting_bytes` are those of open events and parked
@@ -58,8 +65,8 @@ impl Shares {
         let all: u64 = ahead.iter().sum();
         let share = shared_bytes.saturating_sub(all).max(shared_bytes / sources.len() as u64);
         self.some_full = true;
-        for (source, bytes) in sources.iter_mut().zip(ahead) {
-            source.full = bytes > share;
+        for (index, (source, bytes)) in sources.iter_mut().zip(ahead).enumerate() {
+            source.full = bytes > share && !self.pausable.get(index).is_some_and(|&waits| waits);
         }
     }
 }

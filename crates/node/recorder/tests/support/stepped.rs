@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use catchment_agent::{Agent, Waker};
+use catchment_agent::{Agent, Ingress, Waker};
 use catchment_fixtures::Random;
 use catchment_model::{Entry, RunId};
 use catchment_ports::{
@@ -44,11 +44,9 @@ pub struct Stepped {
 struct Bound<'a>(&'a Queues);
 
 impl Bind for Bound<'_> {
-    type Ingress = QueueIngress;
-
-    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<QueueIngress, RecorderError> {
-        let queues = endpoints.iter().map(|_| self.0.add(1_000)).collect();
-        Ok(QueueIngress::new(self.0, queues, 64))
+    fn bind(&mut self, ports: &[Endpoint<'_>]) -> Result<Box<dyn Ingress>, RecorderError> {
+        let queues = ports.iter().map(|_| self.0.add(1_000)).collect();
+        Ok(Box::new(QueueIngress::new(self.0, queues, 64)))
     }
 }
 

@@ -1,0 +1,168 @@
+//! One connection: what of it is to be handed out next.
+//!
+//! First that it is open, then its bytes, then that it is closed; each until the sink takes it. The
+//! socket is read only when the sink waits for more bytes. So the end is never read before the last
+//! whole message was taken, however long that was held.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
+
+use catchment_agent::{Arrival, Flow, Piece, Received};
+
+use crate::NetError;
+use crate::epoll::Epoll;
+use crate::stream::{Intake, StreamBuffer};
+
+/// One poll: where pieces go, and what comes of it.
+pub(crate) struct Pass<'a> {
+    pub sink: &'a mut dyn FnMut(Arrival<'_>) -> Flow,
+    pub received: Received,
+    /// The last error, and the port that it concerns, if one.
+    pub error: Option<(Option<usize>, NetError)>,
+}
+
+/// Why no more is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// More must be read first.
+    Drained,
+    /// The sink has no room for this connection.
+    Held,
+    /// The sink has no room.
+    Paused,
+    /// The sink knows that the connection has ended.
+    Closed,
+}
+
+pub(crate) struct Connection {
+    // Reads and writes need no exclusive access.
+    socket: TcpStream,
+    sender: SocketAddr,
+    port: usize,
+    endpoint: usize,
+    buffer: StreamBuffer,
+    phase: Phase,
+    watched: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The sink does not know of it.
+    Opening,
+    Open,
+    /// Nothing more comes of it but that it is closed.
+    Ended,
+}
+
+impl Connection {
+    /// A connection that `port` took; its socket does not wait.
+    pub fn new(
+        socket: TcpStream,
+        sender: SocketAddr,
+        port: usize,
+        endpoint: usize,
+        buffer_bytes: usize,
+    ) -> Self {
+        let buffer = StreamBuffer::new(buffer_bytes);
+        Self { socket, sender, port, endpoint, buffer, phase: Phase::Opening, watched: false }
+    }
+
+    /// Whether epoll says when it has something. If not, it has something now.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    /// Has epoll say, or not say, when it has something. One that cannot be watched is ended.
+    pub fn watch(&mut self, watched: bool, epoll: &Epoll, pass: &mut Pass<'_>) {
+        if watched == self.watched {
+            return;
+        }
+        let fd = self.socket.as_fd();
+        let result = if watched { epoll.add(fd, self.endpoint) } else { epoll.remove(fd) };
+        self.watched = watched && result.is_ok();
+        match result {
+            Ok(()) => {}
+            Err(source) if watched => {
+                pass.received.more = true;
+                self.end(NetError::Connection { sender: self.sender, source }, pass);
+            }
+            Err(source) => pass.error = Some((Some(self.port), NetError::Epoll { source })),
+        }
+    }
+
+    /// Reads once, at most so many bytes; none where nothing has arrived.
+    pub fn read(&mut self, bytes_max: usize, pass: &mut Pass<'_>) -> Option<Intake> {
+        match self.buffer.read(&mut &self.socket, bytes_max) {
+            Ok(intake) => {
+                if intake.bytes == 0 {
+                    self.phase = Phase::Ended;
+                }
+                Some(intake)
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => None,
+                _ => {
+                    self.end(NetError::Connection { sender: self.sender, source: error }, pass);
+                    Some(Intake { bytes: 0, filled: false })
+                }
+            },
+        }
+    }
+
+    /// Hands out what is next until the sink or the bytes say stop. Each round takes at least a
+    /// byte or brings the end nearer.
+    ///
+    /// # Panics
+    /// A sink that used no byte, or more than there were.
+    pub fn hand_out(&mut self, pass: &mut Pass<'_>) -> Stop {
+        loop {
+            let bytes = self.buffer.untaken();
+            let piece = match self.phase {
+                Phase::Opening => Piece::Opened { port: self.port },
+                Phase::Open if bytes.is_empty() => return Stop::Drained,
+                Phase::Open => Piece::Bytes(bytes),
+                Phase::Ended => Piece::Closed { left: bytes },
+            };
+            let (endpoint, sender) = (self.endpoint, Some(self.sender));
+            let flow = (pass.sink)(Arrival { endpoint, sender, piece });
+            let taken = match (piece, flow) {
+                (_, Flow::Paused) => return Stop::Paused,
+                (_, Flow::Held) => return Stop::Held,
+                (Piece::Closed { .. }, _) => {
+                    pass.received.arrivals += 1;
+                    return Stop::Closed;
+                }
+                (_, Flow::Refused) => {
+                    self.phase = Phase::Ended;
+                    continue;
+                }
+                (Piece::Opened { .. }, _) => {
+                    self.phase = Phase::Open;
+                    0
+                }
+                (_, Flow::Short) if !self.buffer.is_full() => return Stop::Drained,
+                (_, Flow::Short) => {
+                    let (sender, bytes) = (self.sender, bytes.len());
+                    self.end(NetError::NoMessage { sender, bytes }, pass);
+                    continue;
+                }
+                (_, Flow::Used(used)) => {
+                    assert!(used > 0, "no byte was used: that is no progress");
+                    used
+                }
+                (_, Flow::Taken) => bytes.len(),
+            };
+            self.buffer.take(taken);
+            pass.received.arrivals += 1;
+            pass.received.bytes += taken as u64;
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, error: NetError, pass: &mut Pass<'_>) {
+        pass.error = Some((Some(self.port), error));
+        self.phase = Phase::Ended;
+    }
+}

@@ -1,0 +1,338 @@
+//! Many connections received by one thread.
+//!
+//! A pass hands out first what it had no room for, then asks epoll which sockets have something.
+//! A port that has takes connections; a connection is read into a buffer of its own, in which what
+//! was not taken stays in one piece until the rest of it comes.
+//!
+//! Nothing is lost here: what the sink has no room for stays in the buffer, what the buffer has no
+//! room for stays with the system, and what that has no room for stays with the sender.
+//!
+//! A connection whose bytes are held is neither read nor watched, so that a thread that waits does
+//! not wake for it. The same holds for a port that cannot take a connection (no descriptor is left,
+//! say). Both are tried at every poll.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
+use std::os::fd::AsFd as _;
+
+use catchment_agent::{Arrival, Flow, Ingress, Received, STREAM_BYTES_MIN};
+
+use crate::NetError;
+use crate::connection::{Connection, Pass, Stop};
+use crate::epoll::{Epoll, Readiness};
+use crate::options::{Buffer, ask_buffer, set};
+
+/// How a receiver of connections spends memory: `connections_max` times `buffer_bytes` at most, and
+/// what the system spends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// Bytes of a connection's buffer, at least twice [`STREAM_BYTES_MIN`]. It is made when the
+    /// connection opens.
+    pub buffer_bytes: usize,
+    /// Connections that may be open at once, over all ports. Others are closed at once.
+    pub connections_max: usize,
+    /// Bytes of buffer to ask of the system for each connection.
+    pub socket_buffer_bytes: usize,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self { buffer_bytes: 256 * 1024, connections_max: 64, socket_buffer_bytes: 4 * 1024 * 1024 }
+    }
+}
+
+/// Ports at which one thread takes connections, and receives from them.
+///
+/// The endpoints are numbered: the ports from 0 on, as their addresses were given, and behind them
+/// the connections; a new one gets the lowest number that is free.
+///
+/// Every piece names the peer as its sender. An error names the port that took the connection, and
+/// the peer in its text, since the connection's number may be another's when the error is read.
+pub struct TcpReceiver {
+    ports: Vec<Port>,
+    // By their numbers less the number of ports.
+    connections: Vec<Option<Connection>>,
+    // The connection whose piece the sink had no room for, by its index.
+    paused: Option<usize>,
+    epoll: Epoll,
+    config: TcpConfig,
+    last_error: Option<(Option<usize>, NetError)>,
+}
+
+struct Port {
+    listener: TcpListener,
+    address: SocketAddr,
+    granted_bytes: usize,
+    watched: bool,
+}
+
+impl TcpReceiver {
+    /// Listens at each address; the index of an address is the number of its port everywhere.
+    ///
+    /// # Errors
+    /// An address that cannot be bound, or an option without which a peer that is gone would not be
+    /// noticed.
+    ///
+    /// # Panics
+    /// A buffer of less than twice [`STREAM_BYTES_MIN`].
+    pub fn bind(addresses: &[SocketAddr], config: TcpConfig) -> Result<Self, NetError> {
+        let TcpConfig { buffer_bytes, connections_max, socket_buffer_bytes } = config;
+        assert!(buffer_bytes >= BUFFER_BYTES_MIN, "a buffer of {buffer_bytes} bytes");
+        let error = |source| NetError::Epoll { source };
+        let sockets = addresses.len().saturating_add(connections_max);
+        let epoll = Epoll::new(sockets).map_err(error)?;
+        let mut ports = Vec::with_capacity(addresses.len());
+        for (number, &address) in addresses.iter().enumerate() {
+            let port = Port::bind(address, socket_buffer_bytes)?;
+            epoll.add(port.listener.as_fd(), number).map_err(error)?;
+            ports.push(port);
+        }
+        let (connections, paused, last_error) = (Vec::new(), None, None);
+        Ok(Self { ports, connections, paused, epoll, config, last_error })
+    }
+
+    /// The address at which port `port` takes connections, its port resolved if it was 0.
+    ///
+    /// # Panics
+    /// A number beyond the ports.
+    pub fn local_addr(&self, port: usize) -> SocketAddr {
+        self.ports[port].address
+    }
+
+    /// Bytes of the system's buffer that each connection of port `port` gets.
+    ///
+    /// # Panics
+    /// A number beyond the ports.
+    pub fn granted_bytes(&self, port: usize) -> usize {
+        self.ports[port].granted_bytes
+    }
+
+    /// Connections that are open, or whose end was not taken yet.
+    pub fn connections(&self) -> usize {
+        self.connections.iter().flatten().count()
+    }
+
+    /// What a thread can wait on for connections and their bytes.
+    pub fn readiness(&self) -> Readiness {
+        self.epoll.readiness()
+    }
+
+    /// Hands out everything that is due, until the sink has no more room.
+    fn pass(&mut self, pass: &mut Pass<'_>) -> ControlFlow<()> {
+        let paused = self.paused.take();
+        if let Some(index) = paused {
+            self.hand_out(index, pass)?;
+        }
+        for index in 0..self.connections.len() {
+            let is_watched = self.connections[index].as_ref().is_none_or(Connection::is_watched);
+            if !is_watched && Some(index) != paused {
+                self.hand_out(index, pass)?;
+            }
+        }
+        for port in 0..self.ports.len() {
+            if !self.ports[port].watched {
+                self.accept(port, pass)?;
+            }
+        }
+        let ready = self.epoll.ask().unwrap_or_else(|source| {
+            pass.error = Some((None, NetError::Epoll { source }));
+            0
+        });
+        for position in 0..ready {
+            // From here on a connection is closed at its own entry only, so that no entry is of one
+            // whose number is another's by now.
+            let number = self.epoll.ready(position);
+            match number.checked_sub(self.ports.len()) {
+                Some(index) => self.receive(index, pass)?,
+                None => self.accept(number, pass)?,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes a few connections from a port.
+    fn accept(&mut self, port: usize, pass: &mut Pass<'_>) -> ControlFlow<()> {
+        for _ in 0..ACCEPTS_PER_PASS {
+            match self.ports[port].accept() {
+                Ok((socket, sender)) => self.open(port, socket, sender, pass)?,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    io::ErrorKind::WouldBlock => {
+                        self.ports[port].watch(port, &self.epoll, pass);
+                        return ControlFlow::Continue(());
+                    }
+                    _ => {
+                        self.ports[port].leave(port, error, &self.epoll, pass);
+                        return ControlFlow::Continue(());
+                    }
+                },
+            }
+        }
+        pass.received.more = true;
+        ControlFlow::Continue(())
+    }
+
+    fn open(
+        &mut self,
+        port: usize,
+        socket: TcpStream,
+        sender: SocketAddr,
+        pass: &mut Pass<'_>,
+    ) -> ControlFlow<()> {
+        let free = self.connections.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.connections.len());
+        if index >= self.config.connections_max {
+            let (address, connections) = (self.ports[port].address, self.connections());
+            let error = NetError::Connections { address, connections, sender };
+            pass.error = Some((Some(port), error));
+            return ControlFlow::Continue(());
+        }
+        let endpoint = self.ports.len() + index;
+        let connection = Connection::new(socket, sender, port, endpoint, self.config.buffer_bytes);
+        match self.connections.get_mut(index) {
+            Some(free) => *free = Some(connection),
+            None => self.connections.push(Some(connection)),
+        }
+        self.hand_out(index, pass)
+    }
+
+    /// Reads a connection, a buffer's worth at most, and hands out what comes.
+    fn receive(&mut self, index: usize, pass: &mut Pass<'_>) -> ControlFlow<()> {
+        let mut bytes_max = self.config.buffer_bytes;
+        while bytes_max > 0 {
+            let connection = self.connections.get_mut(index).and_then(Option::as_mut);
+            let Some(connection) = connection.filter(|connection| connection.is_watched()) else {
+                return ControlFlow::Continue(());
+            };
+            let Some(intake) = connection.read(bytes_max, pass) else {
+                return ControlFlow::Continue(());
+            };
+            self.hand_out(index, pass)?;
+            if !intake.filled {
+                return ControlFlow::Continue(());
+            }
+            bytes_max -= intake.bytes;
+        }
+        pass.received.more = true;
+        ControlFlow::Continue(())
+    }
+
+    /// Hands out what a connection has.
+    fn hand_out(&mut self, index: usize, pass: &mut Pass<'_>) -> ControlFlow<()> {
+        let Some(connection) = &mut self.connections[index] else {
+            return ControlFlow::Continue(());
+        };
+        match connection.hand_out(pass) {
+            Stop::Drained => connection.watch(true, &self.epoll, pass),
+            Stop::Held => {
+                pass.received.held = true;
+                connection.watch(false, &self.epoll, pass);
+            }
+            Stop::Paused => {
+                pass.received.paused = true;
+                self.paused = Some(index);
+                return ControlFlow::Break(());
+            }
+            Stop::Closed => {
+                connection.watch(false, &self.epoll, pass);
+                self.connections[index] = None;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Ingress for TcpReceiver {
+    fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
+        let mut pass = Pass { sink, received: Received::default(), error: None };
+        // Whether it ended early stands in what was received.
+        let _flow = self.pass(&mut pass);
+        let Pass { received, error, .. } = pass;
+        if error.is_some() {
+            self.last_error = error;
+        }
+        received
+    }
+
+    fn take_error(&mut self) -> Option<(Option<usize>, String)> {
+        self.last_error.take().map(|(port, error)| (port, error.to_string()))
+    }
+}
+
+impl std::fmt::Debug for TcpReceiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpReceiver")
+            .field("ports", &self.ports.len())
+            .field("connections", &self.connections())
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Port {
+    /// Listens; the socket's options are those of the connections that it will take.
+    fn bind(address: SocketAddr, buffer_bytes: usize) -> Result<Self, NetError> {
+        let error = |source| NetError::Bind { address, source };
+        // With SO_REUSEADDR, closed on exec, and 128 connections that wait.
+        let listener = TcpListener::bind(address).map_err(error)?;
+        listener.set_nonblocking(true).map_err(error)?;
+        let granted_bytes = ask_buffer(&listener, Buffer::Receive, buffer_bytes)
+            .map_err(|source| NetError::Option { option: "SO_RCVBUF", source })?;
+        for (option, level, name, value) in [
+            ("SO_KEEPALIVE", libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+            ("TCP_KEEPIDLE", libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
+            ("TCP_KEEPINTVL", libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
+            ("TCP_KEEPCNT", libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEPALIVE_COUNT),
+        ] {
+            set(listener.as_fd(), level, name, value)
+                .map_err(|source| NetError::Option { option, source })?;
+        }
+        let address = listener.local_addr().map_err(error)?;
+        Ok(Self { listener, address, granted_bytes, watched: true })
+    }
+
+    /// Takes one connection, whose socket then does not wait, and names its peer, with an address
+    /// of IP version 4 where that is what it stands for.
+    fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (socket, sender) = self.listener.accept()?;
+        socket.set_nonblocking(true)?;
+        Ok((socket, SocketAddr::new(sender.ip().to_canonical(), sender.port())))
+    }
+
+    /// Has epoll say again when a connection waits. A port that cannot be watched is left alone.
+    fn watch(&mut self, number: usize, epoll: &Epoll, pass: &mut Pass<'_>) {
+        if self.watched {
+            return;
+        }
+        match epoll.add(self.listener.as_fd(), number) {
+            Ok(()) => self.watched = true,
+            Err(source) => pass.error = Some((Some(number), NetError::Epoll { source })),
+        }
+    }
+
+    /// The connection that waits cannot be taken now: reported once, then tried at every poll.
+    #[cold]
+    fn leave(&mut self, number: usize, source: io::Error, epoll: &Epoll, pass: &mut Pass<'_>) {
+        if !self.watched {
+            return;
+        }
+        self.watched = false;
+        let error = match epoll.remove(self.listener.as_fd()) {
+            Ok(()) => NetError::Accept { address: self.address, source },
+            Err(source) => NetError::Epoll { source },
+        };
+        pass.error = Some((Some(number), error));
+    }
+}
+
+/// Connections that one port takes in one pass.
+const ACCEPTS_PER_PASS: usize = 16;
+
+/// A buffer in which, whatever was taken before, something can be taken.
+const BUFFER_BYTES_MIN: usize = 2 * STREAM_BYTES_MIN;
+
+/// A peer that answers nothing is given up after 1 s of silence and 2 questions, 1 s each.
+const KEEPALIVE_IDLE_S: i32 = 1;
+const KEEPALIVE_INTERVAL_S: i32 = 1;
+const KEEPALIVE_COUNT: i32 = 2;

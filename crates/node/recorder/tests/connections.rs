@@ -1,0 +1,200 @@
+//! Sources that share connections: several on one, one on several, whole in the file whatever the
+//! pieces in which their bytes come, and in the ledger whatever is cut off or malformed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use catchment_fixtures::wait_while;
+use catchment_model::{Entry, Ledger};
+use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
+use catchment_storage::{Run, Verdict, audit};
+use catchment_test_protocol::{TestStream, message};
+
+use crate::support;
+
+/// Sources with the ids 7, 8, .. that share one port, and behind them a source of hadtu.
+fn config(folder: &Path, sources: u32) -> RecorderConfig {
+    let mut config = support::config(folder, 1);
+    let address = config.sources[0].address;
+    let source = |number: u32| SourceConfig {
+        protocol: Arc::new(TestStream),
+        id: Some(7 + number),
+        fragment_bytes_max: 3 << 20,
+        ..SourceConfig::new(format!("t{number}"), address)
+    };
+    config.sources.splice(0..0, (0..sources).map(source));
+    // Nothing is given up while a busy machine looks elsewhere.
+    config.build.timeout_ns = 3_600_000_000_000;
+    config
+}
+
+fn fragment(source: u32, number: u64) -> Vec<u8> {
+    // Of one part, of several chunks, of a whole number of parts, and empty.
+    let bytes = [10, 1_200_000, 131_072, 0, 65_537][(number + u64::from(source)) as usize % 5];
+    (0..bytes).map(|byte| (byte as u64 / 3 + number + u64::from(source)) as u8).collect()
+}
+
+fn connect(recorder: &Recorder) -> TcpStream {
+    TcpStream::connect(recorder.addresses()[0]).unwrap()
+}
+
+/// Waits until so many fragments of a source were received.
+fn wait_for(recorder: &Recorder, source: usize, fragments: u64) {
+    wait_while(|| recorder.snapshot().ledger.sources[source][Entry::FragmentsReceived] < fragments);
+}
+
+fn end(recorder: Recorder) -> (RunSummary, Ledger) {
+    let summary = recorder.stop().unwrap();
+    let ledger = summary.last.ledger.clone();
+    assert!(ledger.balance().holds(), "{:?}", ledger.balance());
+    (summary, ledger)
+}
+
+fn check_events(summary: &RunSummary, sources: u32, count: u64) {
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    let events = support::fragments(&run);
+    assert_eq!(events.keys().copied().collect::<Vec<u64>>(), (0..count).collect::<Vec<u64>>());
+    for (number, of_sources) in events {
+        for source in 0..sources {
+            let is_it = of_sources[&source] == fragment(source, number);
+            assert!(is_it, "event {number}, source {source}");
+        }
+    }
+}
+
+#[test]
+fn several_sources_share_a_connection_beside_one_of_datagrams() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path(), 3)).unwrap();
+    let addresses = recorder.addresses().to_vec();
+    assert!(addresses[0] == addresses[1] && addresses[1] == addresses[2], "{addresses:?}");
+    let datagrams = &support::senders(&recorder)[3];
+    let mut stream = connect(&recorder);
+    for number in 0..10 {
+        let all: Vec<u8> =
+            (0..3).flat_map(|id| message(7 + id as u16, number, &fragment(id, number))).collect();
+        stream.write_all(&all).unwrap();
+        let payload = [1; 100];
+        let little = catchment_wire::hadtu::ByteOrder::Little;
+        let packet = support::packet(0, little, &[(number as u32, &payload)]);
+        datagrams.send(&packet).unwrap();
+        wait_for(&recorder, 3, number + 1);
+    }
+    (0..3).for_each(|source| wait_for(&recorder, source, 10));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    check_events(&summary, 3, 10);
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(run.sources()[0].protocol, "test-stream");
+    assert_eq!(run.sources()[0].malformed_reasons.last().unwrap(), "cut_off");
+}
+
+#[test]
+fn bytes_that_come_one_by_one_are_the_same_fragments() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 2);
+    config.sources.truncate(2);
+    let recorder = Recorder::start(config).unwrap();
+    // A source may have a connection of its own as well.
+    let mut streams = [connect(&recorder), connect(&recorder)];
+    for number in 0..4_u64 {
+        for (id, stream) in streams.iter_mut().enumerate() {
+            stream.set_nodelay(true).unwrap();
+            let bytes = message(7 + id as u16, number, &fragment(id as u32, number));
+            let (begin, rest) = bytes.split_at(bytes.len().min(100));
+            begin.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
+            stream.write_all(rest).unwrap();
+        }
+    }
+    (0..2).for_each(|source| wait_for(&recorder, source, 4));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    check_events(&summary, 2, 4);
+}
+
+#[test]
+fn a_sender_that_is_faster_than_memory_waits_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 2);
+    config.sources.truncate(2);
+    config.memory_bytes = 256 << 20;
+    config.sources.iter_mut().for_each(|source| source.fragment_bytes_max = 3 << 20);
+    let recorder = Recorder::start(config).unwrap();
+    // The second source says nothing for so long that the first one's fragments, which wait for
+    // it, take all memory that they may.
+    let mut first = connect(&recorder);
+    let count = 300;
+    let writer = std::thread::spawn(move || {
+        for number in 0..count {
+            first.write_all(&message(7, number, &vec![number as u8; 1 << 20])).unwrap();
+        }
+        first
+    });
+    let received = || recorder.snapshot().ledger.sources[0][Entry::FragmentsReceived];
+    let mut before = (received(), 0);
+    wait_while(|| {
+        // Held: the same number in many looks, and less than all.
+        let now = received();
+        before = if now > 0 && now == before.0 { (now, before.1 + 1) } else { (now, 0) };
+        before.1 < 1_000 && now < count
+    });
+    assert!(received() < count, "all of it was taken at once");
+    assert_eq!(recorder.snapshot().ledger.sources[0][Entry::FragmentsDiscardedMemory], 0);
+    let mut second = connect(&recorder);
+    for number in 0..count {
+        second.write_all(&message(8, number, &[8; 10])).unwrap();
+    }
+    let _first = writer.join().unwrap();
+    (0..2).for_each(|source| wait_for(&recorder, source, count));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    let run = Run::open(&summary.folder).unwrap();
+    let events = support::fragments(&run);
+    assert_eq!(events.len() as u64, count);
+    for (number, sources) in events {
+        assert!(sources[&0] == vec![number as u8; 1 << 20] && sources[&1] == [8; 10], "{number}");
+    }
+}
+
+#[test]
+fn what_is_cut_off_malformed_or_of_nobody_is_counted_and_harms_no_other_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 1);
+    config.sources.truncate(1);
+    let recorder = Recorder::start(config).unwrap();
+    let mut good = connect(&recorder);
+    good.write_all(&message(7, 0, &[1; 100])).unwrap();
+    wait_for(&recorder, 0, 1);
+    // Ends within a message.
+    let mut cut = connect(&recorder);
+    cut.write_all(&message(7, 1, &[2; 100])[..50]).unwrap();
+    drop(cut);
+    let malformed =
+        |recorder: &Recorder| recorder.snapshot().ledger.total().balance().packets_malformed;
+    wait_while(|| malformed(&recorder) < 1);
+    // What is no message ends its connection; what was before it stays.
+    let mut bad = connect(&recorder);
+    bad.write_all(&message(7, 2, &[3; 100])).unwrap();
+    bad.write_all(&[0xff; 64]).unwrap();
+    let closed = bad.read(&mut [0; 1]);
+    assert!(!matches!(closed, Ok(1)), "{closed:?}");
+    wait_while(|| malformed(&recorder) < 2);
+    // Of an id that nobody has, and longer than may be.
+    good.write_all(&message(9, 1, &[4; 100])).unwrap();
+    good.write_all(&message(7, 1, &[2; 100])).unwrap();
+    wait_for(&recorder, 0, 4);
+    good.write_all(&message(7, 3, &vec![5; (3 << 20) + 1])[..40]).unwrap();
+    wait_while(|| malformed(&recorder) < 2);
+    drop(good);
+    wait_while(|| malformed(&recorder) < 3);
+    let (summary, ledger) = end(recorder);
+    let of = &ledger.sources[0];
+    assert_eq!((of[Entry::FragmentsReceived], of[Entry::FragmentsRecorded]), (4, 3));
+    assert_eq!(of[Entry::FragmentsUnknownSource], 1);
+    assert_eq!((of[Entry::PacketsReceived], of[Entry::PacketsAccepted]), (7, 4));
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(support::fragments(&run).len(), 3);
+}

@@ -1,0 +1,138 @@
+//! Connections: what sources write comes in its order, in pieces of any size, and when there is
+//! room. A connection may stall, be cut, or be forgotten by its sender without a word, who then
+//! opens another one: what was on its way is lost.
+
+use std::collections::VecDeque;
+
+use catchment_fixtures::Random;
+
+use crate::detector::Packet;
+use crate::fault::Fault;
+use crate::plan::{BEGIN_NS, DURATION_NS, MS, Plan, S, SourcePlan};
+
+/// Bytes that a connection's buffer holds: more than the longest message.
+pub const BUFFER_BYTES: usize = 256 << 10;
+
+/// What the sources of a connection have written, and how far it has come.
+#[derive(Debug, Default)]
+pub struct Stream {
+    /// The connection at the recorder, where one is open.
+    pub connection: Option<usize>,
+    /// What is on its way.
+    bytes: VecDeque<u8>,
+    /// Where messages end, in bytes behind those that have come, and what they are.
+    ends: VecDeque<(usize, Message)>,
+    /// Until then nothing comes.
+    stalled_ns: u64,
+    /// Whether its next bytes are due at some time.
+    pub is_due: bool,
+}
+
+/// A part of a fragment.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// Its source.
+    pub source: usize,
+    /// The fragment's index in what the source has sent.
+    pub fragment: usize,
+    /// Which part it is, and how many there are.
+    pub part: (usize, usize),
+}
+
+impl Stream {
+    /// A source writes the messages of a fragment.
+    pub fn write(&mut self, source: usize, messages: &[Packet]) {
+        for Packet { bytes, fragments, part } in messages {
+            self.bytes.extend(bytes);
+            let message = Message { source, fragment: fragments.start, part: *part };
+            self.ends.push_back((self.bytes.len(), message));
+        }
+    }
+
+    /// The next bytes to come, of which nothing may be left.
+    pub fn piece(&mut self, chance: &mut Random) -> Vec<u8> {
+        let most = [1, 100, 9_000, BUFFER_BYTES][[0, 1, 2, 2, 3, 3, 3, 3][chance.index(8)]];
+        let count = self.bytes.len().min(1 + chance.index(most));
+        self.bytes.iter().take(count).copied().collect()
+    }
+
+    /// So many bytes have come. Returns the messages that are whole with them.
+    pub fn advance(&mut self, count: usize) -> Vec<Message> {
+        self.bytes.drain(..count);
+        let whole = self.ends.partition_point(|(end, _)| *end <= count);
+        let came = self.ends.drain(..whole).map(|(_, message)| message).collect();
+        self.ends.iter_mut().for_each(|(end, _)| *end -= count);
+        came
+    }
+
+    /// Whether everything has come that was written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Nothing comes until then.
+    pub fn stall(&mut self, until_ns: u64) {
+        self.stalled_ns = self.stalled_ns.max(until_ns);
+    }
+
+    /// Until when nothing comes.
+    pub fn stalled_ns(&self) -> u64 {
+        self.stalled_ns
+    }
+
+    /// What is on its way is lost, and the connection with it, which is returned.
+    pub fn reset(&mut self) -> Option<usize> {
+        self.bytes.clear();
+        self.ends.clear();
+        self.connection.take()
+    }
+}
+
+/// The connection of each source; none of those that send packets.
+pub fn connections(plan: &Plan) -> Vec<Option<usize>> {
+    let mut chance = plan.case.chance("connections");
+    let is_shared = chance.chance(500);
+    let mut count = 0;
+    let of = |source: &SourcePlan| {
+        source.in_stream.then(|| {
+            let index = if is_shared { 0 } else { count };
+            count += 1;
+            index
+        })
+    };
+    plan.sources.iter().map(of).collect()
+}
+
+/// What happens to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// Nothing comes until then.
+    Stall(u64),
+    /// It is cut: the recorder is told.
+    Cut,
+    /// Its sender has forgotten it: the recorder is told nothing.
+    Forgotten,
+}
+
+/// What happens to the connections of a run, and when.
+pub fn mishaps(plan: &Plan) -> Vec<(u64, usize, Mishap)> {
+    let count = connections(plan).into_iter().flatten().max().map_or(0, |last| last + 1);
+    let mut all = Vec::new();
+    for stream in 0..count {
+        for fault in [Fault::Stall, Fault::Cut, Fault::HalfOpen] {
+            let mut chance = plan.case.chance(&format!("{} {stream}", fault.name()));
+            let times = if plan.case.faults.has(fault) { chance.below(4) } else { 0 };
+            for _ in 0..times {
+                let at_ns = BEGIN_NS + 400 * MS + chance.below(DURATION_NS);
+                let until_ns = at_ns + chance.below(3 * S);
+                let mishap = match fault {
+                    Fault::Stall => Mishap::Stall(until_ns),
+                    Fault::Cut => Mishap::Cut,
+                    _ => Mishap::Forgotten,
+                };
+                all.push((at_ns, stream, mishap));
+            }
+        }
+    }
+    all
+}
