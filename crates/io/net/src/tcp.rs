@@ -42,6 +42,13 @@ impl Default for TcpConfig {
     }
 }
 
+impl TcpConfig {
+    /// Bytes of all buffers, as many as there may be.
+    pub fn bytes_max(&self) -> usize {
+        self.buffer_bytes * self.connections_max
+    }
+}
+
 /// Ports at which one thread takes connections, and receives from them.
 ///
 /// The endpoints are numbered: the ports from 0 on, as their addresses were given, and behind them

@@ -11,7 +11,7 @@ use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
-use catchment_net::Network;
+use catchment_net::{Network, TcpConfig};
 use catchment_wire::hadtu::Hadtu;
 use catchment_wire::{Protocol, Transport, all_reasons, link};
 use serde::{Deserialize, Deserializer};
@@ -307,7 +307,7 @@ impl RecorderConfig {
         self.memory_bytes.saturating_sub(self.fixed_bytes()) / 4 * 3
     }
 
-    /// Disk buffers and trends; and, if anything is compressed, the columns in the threads, results
+    /// Buffers and trends; and, if anything is compressed, the columns in the threads, results
     /// kept for reuse, and the threads' own memory, which is as much again.
     fn fixed_bytes(&self) -> u64 {
         let encode =
@@ -315,11 +315,13 @@ impl RecorderConfig {
         self.buffer_bytes() + encode
     }
 
-    /// Disk buffers and trends.
+    /// Buffers of the disk and of connections, and trends.
     fn buffer_bytes(&self) -> u64 {
         let buffers = self.write.buffer_bytes * self.write.buffer_count;
         let trends = if self.trends { crate::trend_agent::memory_bytes(self) } else { 0 };
-        (buffers + trends) as u64
+        let ports = self.sources.iter().filter(|source| source.is_pausable());
+        let agents = ports.count().min(self.receive.threads);
+        (buffers + trends + agents * TcpConfig::default().bytes_max()) as u64
     }
 
     /// The budget that leaves `bytes` bytes beside the fixed parts.

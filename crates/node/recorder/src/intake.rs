@@ -52,7 +52,8 @@ pub(crate) struct SenderConfig {
     pub(crate) if_big_endian: Option<String>,
     /// Whether strangers are distinguished from it by their addresses.
     pub(crate) tells_strangers: bool,
-    /// The destinations of its sources' fragments, by lane; at least one.
+    /// The destinations of its sources' fragments, by lane; at least one. On connections, where
+    /// fragments have the ids of their sources, any order.
     pub(crate) lanes: Vec<Destination>,
 }
 
@@ -85,8 +86,8 @@ impl SenderConfig {
 struct Sender {
     config: SenderConfig,
     is_connection: bool,
-    /// The destination of lane 0, which for most senders is the only one: here it is looked up once
-    /// per datagram, not once per part.
+    /// The destination of lane 0, which for most senders is the only one. What belongs to no source
+    /// alone is counted there.
     first: Destination,
     decoder: Box<dyn Decoder>,
     gaps: Gaps,
@@ -107,11 +108,15 @@ struct HeldMessage {
 }
 
 impl Sender {
-    fn new(config: SenderConfig) -> Self {
+    fn new(mut config: SenderConfig) -> Self {
+        let (is_connection, first) = (config.is_connection(), config.lanes[0]);
+        if is_connection {
+            config.lanes.sort_unstable_by_key(|lane| lane.id);
+        }
         Self {
-            is_connection: config.is_connection(),
+            is_connection,
             decoder: config.protocol.decoder(),
-            first: config.lanes[0],
+            first,
             config,
             gaps: Gaps::new(),
             unfinished: Parts::default(),
@@ -125,8 +130,9 @@ impl Sender {
     #[inline]
     fn destination(&self, part: &Part) -> Option<Destination> {
         if self.is_connection {
-            let mut lanes = self.config.lanes.iter();
-            return lanes.find(|lane| lane.id == Some(part.id)).copied();
+            let lanes = &self.config.lanes;
+            let index = lanes.binary_search_by_key(&Some(part.id), |lane| lane.id).ok()?;
+            return Some(lanes[index]);
         }
         let lane = match part.lane {
             0 => self.first,
@@ -175,7 +181,7 @@ impl Intake {
     #[cold]
     fn malformed(&mut self, endpoint: usize, index: usize, bytes: &[u8]) {
         let Some(sender) = &self.senders[endpoint] else { return };
-        let (own, account) = (sender.config.protocol.reasons(), sender.config.account());
+        let (own, account) = (sender.config.protocol.reasons(), sender.first.account);
         match own.get(index) {
             Some(&reason) => {
                 let explain = || sender.decoder.explain(bytes);
@@ -284,7 +290,7 @@ impl Intake {
         let now_ns = self.ingest.now_ns();
         let Some(sender) = &mut self.senders[endpoint] else { return };
         if let Some(pair) = sender.addresses.take_unshown(now_ns) {
-            self.ingest.show_senders(sender.config.account(), pair);
+            self.ingest.show_senders(sender.first.account, pair);
         }
     }
 
@@ -497,7 +503,7 @@ impl Intake {
             sender.unfinished.expire(&mut self.ingest, self.timeout_ns);
             sender.addresses.follow(now_ns, self.timeout_ns);
             if let Some(pair) = sender.addresses.take_unshown(now_ns) {
-                self.ingest.show_senders(sender.config.account(), pair);
+                self.ingest.show_senders(sender.first.account, pair);
             }
         }
     }
@@ -520,7 +526,7 @@ impl Intake {
             counts[Entry::FragmentsDiscardedMemory] += begins;
         }
         sender.unfinished.end(&mut self.ingest);
-        let account = sender.config.account();
+        let account = sender.first.account;
         // Otherwise a pair that is not due to be shown yet would never be shown.
         if let Some(pair) = sender.addresses.take_unshown(u64::MAX) {
             self.ingest.show_senders(account, pair);
