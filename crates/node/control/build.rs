@@ -1,4 +1,4 @@
-//! Puts the built page, if there is one, into the program: a list of `include_bytes!`.
+//! Embeds the built page, if there is one, in the program: a list of `include_bytes!`.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 fn main() -> std::io::Result<()> {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../web/dist");
     let mut paths = Vec::new();
-    // Cargo can watch only what is there, and the page may be built tomorrow. Where the folder
-    // cannot be made, nothing will be built in it either.
+    // Cargo can only watch existing files, and the page may be built later. If the folder cannot be
+    // made, nothing will be built in it either.
     if std::fs::create_dir_all(&dist).is_ok() {
         println!("cargo::rerun-if-changed={}", dist.display());
         collect(&dist, &mut paths)?;

@@ -1,5 +1,4 @@
-//! Columns of `for` as version 1 has them. The file is never written again: what it holds must
-//! decode for ever.
+//! Columns of `for` in version 1. The file is never rewritten: its contents must always decode.
 
 use catchment_codec::{Codec, decode_column};
 

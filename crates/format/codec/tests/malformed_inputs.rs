@@ -1,4 +1,5 @@
-//! Stored bytes that lie: an error, never a panic, never memory that the bytes do not stand for.
+//! Inconsistent stored bytes: an error, never a panic, and never more memory than the bytes can
+//! expand to.
 
 use crate::common::{CODINGS, wave};
 use catchment_codec::{
@@ -67,7 +68,7 @@ fn changed_bytes_never_panic_and_never_give_more() {
             for _ in 0..400 {
                 let mut bytes = good.clone();
                 for _ in 0..=random.index(4) {
-                    // Headers are hit more often than their share.
+                    // Headers are mutated more often than their share.
                     let end = if random.index(2) == 0 { bytes.len() } else { bytes.len().min(40) };
                     let at = random.index(end);
                     bytes[at] = random.next_u64() as u8;

@@ -1,4 +1,4 @@
-//! What is encoded is decoded, for every coding, element type and length.
+//! Encoded columns decode, for every coding, element type and length.
 
 use crate::common::{CODINGS, ELEMENTS, wave};
 use catchment_codec::{
@@ -36,7 +36,7 @@ fn what_is_encoded_is_decoded_whatever_the_length() {
                 let raw = wave(element, count, seed);
                 for coding in CODINGS {
                     let codec = holds(&mut encoder, coding, element, &raw);
-                    // It must be worth it for something so smooth.
+                    // Data this smooth must be worth encoding.
                     if count == 100_000 && coding != Coding::Lz4 {
                         assert_eq!(
                             codec,
@@ -65,7 +65,7 @@ fn columns_that_are_decoded_while_they_come_are_the_same() {
                 stored[there..there + bytes.len()].copy_from_slice(bytes);
                 there += bytes.len();
                 decode_ahead(codec, &stored, there, &mut out, &mut progress);
-                // Where blocks are known, the first is made before the last has come.
+                // If blocks are known, the first is decoded before the last has arrived.
                 let late = encoded.len() * 3 / 4..encoded.len();
                 let early = codec == Codec::Blosc && late.contains(&there);
                 assert!(!early || out[..10_000] == raw[..10_000], "{coding} {there}");
@@ -89,12 +89,12 @@ fn a_part_of_a_column_is_decoded_alone() {
             out.fill(1);
             decode_part(codec, &encoded, from..to, &mut out).expect("decodes");
             assert!(out[from..to] == raw[from..to], "{coding} {from}..{to}");
-            // Where there are blocks, the other end is not touched.
+            // If there are blocks, the other end is not touched.
             let far = if from < 200_000 { 399_999 } else { 0 };
             assert!(codec != Codec::Blosc || (from, to) == (1, 400_000) || out[far] == 1, "{from}");
         }
         if codec == Codec::Blosc {
-            // Where the first block stands: nowhere.
+            // An invalid position of the first block.
             encoded[16..20].fill(0xff);
             decode_part(codec, &encoded, 399_000..400_000, &mut out).expect("decodes");
             decode_part(codec, &encoded, 10..20, &mut out).expect_err("no such range");
@@ -164,7 +164,7 @@ fn slow_codings_can_be_given_up_and_leave_nothing_behind() {
         };
         assert!(encoder.encode_while(&until(4), coding, Element::I16, &raw).is_none());
         assert_eq!(asked.get(), 4, "it is given up at once");
-        // The next one is whole, and so is one that nobody gives up.
+        // The next one is whole, and so is one that is not abandoned.
         holds(&mut encoder, coding, Element::I16, &raw[..raw.len() / 2]);
         let encoded = encoder.encode_while(&until(1_000), coding, Element::I16, &raw);
         let stored = encoded.expect("it is never given up").stored.to_vec();
@@ -180,7 +180,7 @@ fn a_frame_that_did_not_fit_does_not_spoil_the_next_one() {
     let mut encoder = ColumnEncoder::new();
     let noise = Random::new(1).noise(400_000);
     let raw = wave(Element::I16, 200_000, 1);
-    // Blocks of noise are larger when they are compressed, and are stored as they are.
+    // Blocks of noise grow when they are compressed, and are stored raw.
     holds(&mut encoder, Coding::ShuffleZstd { level: 9 }, Element::I16, &noise);
     let coding = Coding::Zstd { level: 9 };
     assert_eq!(holds(&mut encoder, coding, Element::I16, &raw), coding.codec());

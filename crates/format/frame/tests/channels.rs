@@ -1,4 +1,4 @@
-//! Frames of channels: samples, gaps, times and the ledger, and what is wrong with them.
+//! Frames of channels: samples, gaps, times and the ledger, and their errors.
 
 use crate::common;
 use catchment_fixtures::{Column, Frame, Random};
@@ -67,7 +67,7 @@ fn increments_of_channels_say_everything_themselves() {
     }
 }
 
-/// What `verify_frame` says of frame 0 of a model that was changed.
+/// The errors that `verify_frame` finds in frame 0 of a changed model.
 fn problems_of(change: impl FnOnce(&mut Model)) -> Vec<String> {
     let (mut model, _) = channel_model(45, 1, false, Codec::None);
     change(&mut model);

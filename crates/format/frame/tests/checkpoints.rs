@@ -1,5 +1,5 @@
-//! Checkpoints: unfinished files are opened by reading kilobytes; whatever is wrong with them, the
-//! walk finds the same frames.
+//! Checkpoints: unfinished files are opened by reading kilobytes; whatever is wrong with the
+//! checkpoints, the walk finds the same frames.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ fn frame_info(file_id: u64, sequence: u64) -> FrameInfo {
     }
 }
 
-/// A file of which only these pieces are there, by their offsets; all else is a hole.
+/// A file of which only these pieces exist, by their offsets; the rest is a hole.
 struct Sparse {
     pieces: BTreeMap<u64, Vec<u8>>,
     bytes: u64,
@@ -139,9 +139,8 @@ impl ReadAt for Sparse {
     }
 }
 
-/// An unfinished file of 5,000 frames of 20 MiB, with a checkpoint after every 64. What stands
-/// before the newest checkpoint are holes, but for the checkpoints and the column 1,007 of frame
-/// 1,234.
+/// An unfinished file of 5,000 frames of 20 MiB, with a checkpoint after every 64. Before the
+/// newest checkpoint there are holes, except for the checkpoints and column 1,007 of frame 1,234.
 fn huge_file() -> (Sparse, FileHeader) {
     let mut header = channel_header(1, true);
     let later = |id| ColumnInfo::new(id, ColumnKind::Unknown("later".into()), Dtype::Opaque);
@@ -203,11 +202,11 @@ fn an_unfinished_file_of_100_gb_is_opened_by_a_hundred_reads() {
     assert_eq!((reader.header(), reader.frames().len()), (&header, 5_000));
     assert!((0..).zip(reader.frames()).all(|(number, frame)| frame.info.sequence == number));
     // 78 checkpoints of 8 KiB, the last 8 frames' headers, file header, locator and trailer: as
-    // many as of a file of 60 MB with as many frames.
+    // many as for a file of 60 MB with as many frames.
     let (bytes, reads) = (file.bytes_read(), file.reads());
     assert!(bytes < 800_000 && reads <= 100, "opening read {bytes} bytes in {reads} reads");
 
-    // A column of a frame in the midst is found by its checkpoint alone.
+    // A column of a frame in the middle is found by its checkpoint alone.
     let mut out = Vec::new();
     assert!(reader.read(1_234, 1_007, &mut out).expect("reads"));
     assert!(out == vec![7; 1 << 20]);
@@ -231,7 +230,7 @@ fn what_was_allocated_behind_the_last_frame_and_never_written_is_not_read() {
     let (bytes, reads) = (file.bytes_read(), file.reads());
     assert!(bytes < 800_000 && reads <= 110, "opening read {bytes} bytes in {reads} reads");
 
-    // What stands behind a hole is found.
+    // Data after a hole are found.
     let (mut file, _) = huge_file();
     let last = *file.pieces.last_key_value().expect("a frame's header").0;
     let header = file.pieces.remove(&last).expect("is there");
@@ -299,9 +298,9 @@ fn whatever_is_wrong_with_checkpoints_the_walk_finds_the_frames() {
         &|bytes| bytes[newest.offset as usize + 60] ^= 1,
         &|bytes| bytes[encoded.checkpoints[1].offset as usize + 97] ^= 1,
         &|bytes| bytes[encoded.checkpoints[0].offset as usize] ^= 1,
-        // A list of frames that is damaged.
+        // A damaged list of frames.
         &|bytes| bytes[newest.offset as usize + 512] ^= 1,
-        // Slots that are swapped, and of another file.
+        // Slots that are swapped, and slots of another file.
         &|bytes| {
             let (first, second) = (slots[0].min(slots[1]), slots[0].max(slots[1]));
             let (head, tail) = bytes.split_at_mut(second);
@@ -333,7 +332,7 @@ fn any_flipped_bit_of_checkpoints_and_locator_leaves_all_frames_readable() {
         bytes[offset as usize] ^= 1 << random.index(8);
         let file = FileReader::open(&bytes).expect("opens");
         assert_eq!(file.frames(), encoded.frames, "byte {offset}");
-        // A list that is damaged is passed over for the frame's own header.
+        // A damaged list is replaced by the frame's own header.
         if random.index(20) == 0 {
             assert_holds(&file, &model, 4);
         }
@@ -349,7 +348,7 @@ fn a_repaired_file_has_the_same_frames_with_checkpoints_and_without() {
     assert_eq!(with.ledger, without.ledger);
     assert_eq!(with.frames, encoded.frames);
     assert!(with.skipped.is_empty() && with.damaged.is_empty());
-    // A checkpoint behind the last frame gives way.
+    // A checkpoint after the last frame is overwritten.
     let (_, encoded) = model_with(6, 3);
     let plan = repair(&encoded.unclosed, None).expect("plans");
     let closing = plan.closing.expect("not closed");
@@ -358,7 +357,7 @@ fn a_repaired_file_has_the_same_frames_with_checkpoints_and_without() {
     bytes.truncate(closing.offset as usize);
     bytes.extend_from_slice(&closing.bytes);
     assert!(FileReader::open(&bytes).expect("opens").closed());
-    // Should that TOC be damaged in turn, the locator does not mislead.
+    // If that TOC is damaged in turn, the locator does not mislead.
     bytes[closing.offset as usize + 40] ^= 1;
     let file = FileReader::open(&bytes).expect("opens");
     assert_eq!(file.frames(), encoded.frames);
@@ -369,7 +368,7 @@ fn a_file_cut_at_every_byte_is_repaired_to_every_whole_frame() {
     let (mut model, _) = channel_model(62, 3, true, Codec::Lz4);
     model.checkpoint_every = 2;
     for frame in &mut model.frames {
-        // The fast channels alone would make the file too long for so many cuts.
+        // With the fast channels the file would be too long for so many cuts.
         frame.columns.retain(|column| column.raw.len() < 600);
     }
     let encoded = model.encode();
@@ -388,7 +387,7 @@ fn a_file_cut_at_every_byte_is_repaired_to_every_whole_frame() {
         let ends = encoded.frames.iter().map(|frame| frame.offset + frame.frame_bytes);
         let whole = ends.filter(|&end| end <= cut as u64).count();
         assert_eq!(file.frames(), &encoded.frames[..whole], "cut at {cut}");
-        // Whatever was cut off, repair gives one and the same file for the same frames.
+        // Whatever was cut off, repair gives the same file for the same frames.
         let plan = repair(bytes, None).expect("plans");
         assert_eq!(plan.frames, encoded.frames[..whole], "cut at {cut}");
         assert_eq!(plan.closing.is_none(), cut == encoded.closed.len());

@@ -1,5 +1,5 @@
-//! Golden files of events, of versions 1.0 and 1.2: they hold what stands beside them. Those of 1.0
-//! are never written again. Those of 1.2 are, as long as that version is not released, by
+//! Golden files of events, of versions 1.0 and 1.2: their contents match the descriptions beside
+//! them. Those of 1.0 are never rewritten. Those of 1.2 are, until that version is released, by
 //! `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test all golden`.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
@@ -72,7 +72,7 @@ fn of_streams() -> Golden {
     Golden { version: "1.2", name: "events-streams", about, model, codec: Codec::Lz4, closed: true }
 }
 
-/// The entries that version 1.2 knew, two of which have other names since version 1.3.
+/// The entries of version 1.2, two of which have had other names since version 1.3.
 fn entries_of_1_2() -> EntryNames {
     let mut entries = EntryNames::default();
     entries.0.truncate(ENTRIES_OF_1_2);
@@ -86,7 +86,7 @@ fn golden(name: &'static str, about: &'static str, codec: Codec, closed: bool) -
     golden_with(name, about, codec, closed, |_| {})
 }
 
-/// As [`golden`], with what else the first frame's increment counts.
+/// As [`golden`], with further counts in the first frame's increment.
 fn golden_with(
     name: &'static str,
     about: &'static str,
@@ -96,9 +96,9 @@ fn golden_with(
 ) -> Golden {
     let mut model = Model::new(3);
     model.header.ledger_entries = entries_of_1_2();
-    // The entries that version 1.0 knew: later ones stand behind them.
+    // The entries of version 1.0: later ones follow them.
     model.header.ledger_entries.0.truncate(ENTRIES_OF_1_0);
-    // Two of them have other names since version 1.2.
+    // Two of them have had other names since version 1.2.
     for name in &mut model.header.ledger_entries.0 {
         *name = name.replace("malformed_header", "malformed_decoding");
         *name = name.replace("malformed_checksum", "malformed_trailer");
@@ -191,7 +191,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Per source's name, the entries that are not zero.
+/// By source name, the non-zero entries.
 fn ledger_json(ledger: &Ledger, model: &Model) -> Value {
     let named = model.header.schema.sources.iter().zip(&ledger.sources);
     let sources = named.map(|(info, counts)| {
@@ -202,7 +202,7 @@ fn ledger_json(ledger: &Ledger, model: &Model) -> Value {
     Value::Object(sources.collect())
 }
 
-/// A frame as a reader of the specification gets it from the file.
+/// A frame as a reader written from the specification gets it from the file.
 fn frame_as_read<R: ReadAt>(file: &FileReader<R>, frame: usize, model: &Model) -> Value {
     let columns = file.event_columns();
     let mut bytes = Vec::new();
@@ -267,7 +267,7 @@ fn describe<R: ReadAt>(file: &FileReader<R>, golden: &Golden) -> Value {
     golden.describe(frames, ledger)
 }
 
-/// Per source's name, the malformed packets by reason.
+/// By source name, the malformed packets by reason.
 fn reasons_json(model: &Model) -> Value {
     let named = model.header.schema.sources.iter().zip(&model.ledger.sources);
     let sources = named.map(|(info, counts)| {
@@ -306,7 +306,7 @@ fn golden_files_hold_what_stands_beside_them() {
         assert_eq!(describe(&file, &golden), expected, "{}", golden.name);
         let origins: Vec<Origin> = file.frames().iter().map(|frame| frame.info.origin).collect();
         assert!(golden.model.origins.is_empty() || origins == golden.model.origins);
-        // The TOC says the same as the frames' own headers.
+        // The TOC agrees with the frames' own headers.
         let walked = OpenOptions { ignore_toc: true, ..OpenOptions::default() };
         let walked = FileReader::open_with(&bytes, &walked).expect("opens");
         assert!(

@@ -1,6 +1,7 @@
 //! Golden files of version 1.1: channels and typed payload in every coding, and an unfinished file
-//! with checkpoints. They hold what stands beside them, and are never written again. Stored bytes
-//! are not compared: another version of a codec's library may choose others.
+//! with checkpoints. Their contents match the descriptions beside them, and they are never
+//! rewritten. Stored bytes are not compared: another version of a codec's library may choose
+//! others.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
@@ -178,7 +179,7 @@ fn typed_golden(coding: Coding) -> (Model, Vec<Events>) {
         };
         for row in 0..rows {
             let mut array = vec![0xa0; 16];
-            // A fragment that is cut short stays what it is; in the second frame some are missing.
+            // A truncated fragment stays as it is; in the second frame some are missing.
             let elements = if (frame, row) == (1, 5) { 7 } else { 32 };
             (0..elements).for_each(|i| encode(value(&mut random, row, i), Dtype::I16, &mut array));
             let missing = frame == 1 && row % 6 == 2;
@@ -206,7 +207,7 @@ fn typed_golden(coding: Coding) -> (Model, Vec<Events>) {
     (model, all)
 }
 
-/// Frames of events and channels in turn, two checkpoints, a frame behind them, zeros.
+/// Frames of events and channels alternating, two checkpoints, a frame after them, zeros.
 fn unfinished_golden() -> (Model, Vec<u8>) {
     let (mut model, _) = typed_golden(Coding::Lz4);
     let channels = channels().into_iter();
@@ -235,7 +236,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the file says of its channels.
+/// The file's description of its channels.
 fn describe_channels<R: ReadAt>(file: &FileReader<R>) -> Value {
     let channel = |one: &ChannelInfo| {
         json!({ "id": one.id, "name": one.name, "dtype": one.dtype.name(), "shape": one.shape,
@@ -245,7 +246,7 @@ fn describe_channels<R: ReadAt>(file: &FileReader<R>) -> Value {
     file.channel_columns().channels.iter().map(channel).collect::<Vec<_>>().into()
 }
 
-/// What the file says of its typed payload.
+/// The file's description of its typed payload.
 fn describe_payload<R: ReadAt>(file: &FileReader<R>) -> Value {
     let payload = |source: u32| {
         let id = file.event_columns().sources[source as usize].payload;
@@ -261,7 +262,7 @@ fn describe_payload<R: ReadAt>(file: &FileReader<R>) -> Value {
     (0..file.header().schema.sources.len() as u32).map(payload).collect::<Vec<_>>().into()
 }
 
-/// Every column of a frame, decoded; of channels also how samples are numbered.
+/// Every column of a frame, decoded; for channels also the numbering of samples.
 fn describe_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Value {
     let info = file.frames()[frame].info;
     let spans = file.spans(frame).expect("spans");
@@ -289,7 +290,7 @@ fn describe_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Value {
             "columns": columns })
 }
 
-/// What stands beside a file, for readers in other languages: the same for all codings.
+/// The description beside a file, for readers in other languages: the same for all codings.
 fn describe<R: ReadAt>(file: &FileReader<R>, about: &str) -> Value {
     let frames = 0..file.frames().len();
     json!({
@@ -363,7 +364,7 @@ fn golden_files_hold_what_stands_beside_them() {
         let text = std::fs::read(&beside).expect("the description");
         let expected: Value = serde_json::from_slice(&text).expect("JSON");
         let read = FileReader::open(&bytes).expect("opens");
-        // Entries are only ever appended: the file has those of its day.
+        // Entries are only ever appended: the file has those of its time.
         let entries = &read.header().ledger_entries;
         for (number, &entry) in (0..entries.0.len()).zip(Entry::ALL) {
             assert_eq!(entries.entry(number as u16), Some(entry));
@@ -373,7 +374,7 @@ fn golden_files_hold_what_stands_beside_them() {
         assert_eq!(describe(&read, golden.about), expected, "{}", golden.name);
         assert_eq!(described, expected, "{} is made differently", golden.name);
         assert!(read.verify_index().is_empty());
-        // What the frames' own headers say, the lists of TOC and checkpoints say too.
+        // The lists of TOC and checkpoints agree with the frames' own headers.
         for frame in 0..read.frames().len() {
             for entry in read.columns(frame).expect("a directory") {
                 assert_eq!(read.find(frame, entry.id).expect("a list"), Some(entry));
@@ -393,7 +394,7 @@ fn every_coding_is_really_used() {
         let file = FileReader::open(&bytes).expect("opens");
         let entries = (0..file.frames().len()).flat_map(|frame| file.columns(frame).expect("read"));
         let used = entries.filter(|entry| entry.codec == golden.coding.codec()).count();
-        // pcodec takes no single bytes, for no floats: others stand in.
+        // pcodec does not support single bytes, nor `for` floats: substitutes are used.
         let least = if golden.beside == "channels" { 6 } else { 2 };
         assert!(used >= least, "{}: {used}", golden.name);
     }

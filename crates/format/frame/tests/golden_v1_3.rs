@@ -1,8 +1,8 @@
-//! Golden files of version 1.3: columns with checksums by block, whole and damaged, and what is
-//! specified for later: skipped frames, unknown columns and flags, a qualified codec. What stands
-//! beside them is what readers of 1.3 give, and what those of 1.2 gave. They are written by
-//! `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test all golden_v1_3`, as long as the
-//! version is not released.
+//! Golden files of version 1.3: columns with checksums by block, whole and damaged, and features
+//! specified for later: skipped frames, unknown columns and flags, a qualified codec. The
+//! descriptions beside them contain the results of readers of 1.3, and those of 1.2. They are
+//! written by `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test all golden_v1_3`,
+//! until the version is released.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
@@ -73,7 +73,7 @@ fn blocks_model(
     coding: Coding,
     value: fn(u64, u64) -> u8,
 ) -> Model {
-    // Codecs of numbers want numbers of more than a byte.
+    // Codecs of numbers need numbers of more than a byte.
     let dtype = match coding {
         Coding::For | Coding::Pcodec { .. } => Dtype::U16,
         _ => Dtype::U8,
@@ -91,10 +91,10 @@ fn blocks_model(
 const CHANNELS: [(&str, u64); 3] =
     [("X1:BLOCK", 65_536), ("X1:MORE", 65_537), ("X1:LONG", 200_000)];
 const ENCODED: [(&str, u64); 1] = [("X1:ENCODED", 150_000)];
-/// A frame of one column of so many bytes ends where they do.
+/// A frame of one column of that many bytes ends with them.
 const DAMAGED: (&str, u64) = ("X1:LONG", 139_072);
 
-/// Name and bytes of each file, and what stands beside it.
+/// Name and bytes of each file, and its description.
 fn goldens() -> Vec<(&'static str, Vec<u8>, Value)> {
     let about = "columns of 65,536 stored bytes (no table), 65,537 and 200,000";
     let none = blocks_model(&CHANNELS, 1, Coding::None, value).encode();
@@ -133,7 +133,7 @@ fn goldens() -> Vec<(&'static str, Vec<u8>, Value)> {
 
 const VALUES: &str = "7 n + n // 251 + 13 frame, mod 256";
 
-/// A frame of one column, and where it stands.
+/// A frame of one column, and its position.
 struct Made {
     bytes: Vec<u8>,
     summary: FrameSummary,
@@ -168,7 +168,7 @@ impl Made {
     }
 }
 
-/// Puts the right checksum into bytes that have it at `at`.
+/// Puts the right checksum into bytes that contain it at `at`.
 fn sealed(bytes: &mut [u8], at: usize) -> u32 {
     bytes[at..at + 4].fill(0);
     let crc = crc32c(bytes);
@@ -211,7 +211,7 @@ fn damaged() -> (&'static str, Vec<u8>, Value) {
                 made.bytes[table.clone()].copy_from_slice(&stale.bytes[table]);
             }
             (4 | 5, _) => made.set_flags(BLOCK_CHECKSUMS),
-            // A writer's mistake: the value of block 1 is wrong, and the last checksum covers it.
+            // A writer's defect: the value of block 1 is wrong, and the last checksum covers it.
             (6, _) => made.set_value(1, 0x0bad_cafe),
             _ => {}
         }
@@ -224,8 +224,8 @@ fn damaged() -> (&'static str, Vec<u8>, Value) {
     ("blocks-damaged", file, damaged_answers())
 }
 
-/// Ranges of frames: from a sample on, how many, whether 1.3 gives them, whether 1.2 gave them
-/// right.
+/// Ranges of frames: first sample, count, whether 1.3 returns them, whether 1.2 returned them
+/// correctly.
 fn damaged_answers() -> Value {
     let frame = |about: &str, channel: &str, whole: bool, ranges: &[(u64, u64, bool, bool)]| {
         let ranges = ranges.iter().map(|(from, count, given, right_in_1_2)| {
@@ -283,7 +283,7 @@ const LATER_KINDS: [(&str, Dtype, u64); 5] = [
     ("source_positions", Dtype::Record, 192),
 ];
 
-/// Columns of kinds, flags and codecs that are specified and that no program writes yet.
+/// Columns of specified kinds, flags and codecs that no program writes yet.
 fn reserved() -> (&'static str, Vec<u8>, Value) {
     let mut model = some_model(13, 5, 8, Codec::None);
     let mut schema = Schema::clone(&model.header.schema);
@@ -325,14 +325,14 @@ fn reserved() -> (&'static str, Vec<u8>, Value) {
         };
         match index {
             0 => (info.flags, columns) = (1 << 15, with_later_columns(columns, next, frame.rows)),
-            // A stage was skipped: the payload of one source is not what the schema says.
+            // A stage was skipped: the payload of one source differs from the schema.
             1 => {
                 info.flags = 1;
                 let (entry, _) =
                     columns.iter_mut().find(|(entry, _)| entry.id == qualified).expect("there");
                 entry.codec = Codec::from_number(1 << 15);
             }
-            // Skipped: header fields and increments alone. The second one is four frames merged.
+            // Skipped: only header fields and increments. The second one is four merged frames.
             _ => {
                 (info.kind, info.rows) = (FrameKind::SKIPPED, if index == 3 { 4 } else { 1 });
                 info.sequence = if index == 4 { 7 } else { index as u64 };
@@ -359,7 +359,7 @@ fn reserved() -> (&'static str, Vec<u8>, Value) {
     ("reserved", file, described)
 }
 
-/// Columns with flags that nobody knows, and columns of later kinds behind them.
+/// Columns with unknown flags, followed by columns of later kinds.
 fn with_later_columns(
     mut columns: Vec<(ColumnEntry, Vec<u8>)>,
     first_id: u32,
@@ -375,7 +375,7 @@ fn with_later_columns(
     columns
 }
 
-/// What a reader of a part does: the table and the blocks, or the whole column.
+/// The result of a partial reader: from the table and the blocks, or from the whole column.
 fn read_range<R: ReadAt>(
     column: &StoredColumn<'_, R>,
     (at, entry): (u64, &ColumnEntry),
@@ -478,7 +478,7 @@ fn golden_damage_is_found_where_it_is_and_nowhere_else() {
             let got = read_range(&column, (at, &entry), wanted.clone());
             assert_eq!(got.is_ok(), range["given"] == true, "{about}: {wanted:?}");
             assert!(got.is_err() || got.expect("given").into_iter().eq(expected.clone()));
-            // What earlier readers gave: what stands there.
+            // Earlier readers returned the bytes as stored.
             let there = &bytes[(at + wanted.start) as usize..(at + wanted.end) as usize];
             let right = there.iter().copied().eq(expected);
             assert_eq!(right, range["right_in_1_2"] == true, "{about}: {wanted:?}");
@@ -489,7 +489,7 @@ fn golden_damage_is_found_where_it_is_and_nowhere_else() {
         let of_data = problems.iter().filter(|problem| !problem.is_bad_table()).count();
         assert_eq!(of_data == 0, described["whole"] == true, "{about}");
     }
-    // A table is no data: repair finds what is lost, and nothing else.
+    // A table is not data: repair finds the lost data, and nothing else.
     let plan = repair(&bytes, None).expect("can be repaired");
     assert_eq!(plan.damaged.len(), 2);
 }
@@ -522,7 +522,7 @@ fn golden_reserved_parts_are_passed_over_and_qualified_columns_refused() {
     }
     let infos = file.frames().iter().map(|frame| &frame.info);
     assert_eq!((file.frames().len(), sequences_missing(infos)), (5, 0));
-    // What a later kind counts is not of this version's books.
+    // Counts of a later kind are not part of this version's ledger.
     let (ledger, problems) = frame_ledger(&file, 2);
     assert!(problems.is_empty() && ledger == Ledger::new(3));
 }

@@ -1,5 +1,5 @@
 //! Files of a later minor version: longer headers, entries and records, unknown kinds. This version
-//! reads what it knows.
+//! reads the parts it knows.
 
 use crate::common;
 use catchment_fixtures::Column;
@@ -42,7 +42,7 @@ fn lengthen_header(frame: &mut [u8]) {
     right_checksum(frame, header_bytes, 12);
 }
 
-/// Every record with `more` bytes behind it.
+/// Every record with `more` bytes after it.
 fn lengthen(records: &[u8], record_bytes: usize, more: usize) -> Vec<u8> {
     let longer = records.chunks(record_bytes).flat_map(|record| {
         let mut record = record.to_vec();
@@ -107,7 +107,7 @@ fn later_toc(toc: &[u8], info: FrameInfo, offset: u64) -> Vec<u8> {
 
 fn later_file() -> (Model, Vec<u8>) {
     let mut model = some_model(31, 4, 6, Codec::Lz4);
-    // Room for longer directories: the first column of each frame is long, and gives way below.
+    // Room for longer directories: the first column of each frame is long, and is shortened below.
     for frame in &mut model.frames {
         frame.columns.insert(0, Column::opaque(70_000, Codec::None, vec![0; 1_024]));
     }
@@ -117,7 +117,7 @@ fn later_file() -> (Model, Vec<u8>) {
         let start = frame.offset as usize;
         let frame_bytes = &mut bytes[start..start + frame.frame_bytes as usize];
         let entry = 128;
-        // The long column gives way and becomes empty.
+        // The long column is emptied.
         let offset = number(frame_bytes, entry + 16) + 1_024;
         put(frame_bytes, entry + 12, &crc32c(b"").to_le_bytes());
         put(frame_bytes, entry + 16, &(offset as u64).to_le_bytes());

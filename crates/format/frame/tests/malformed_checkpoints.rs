@@ -1,5 +1,5 @@
-//! Checkpoints and locators that lie, with all checksums right: the walk finds the frames, nothing
-//! loops, and no lie is worth more than the bytes it points to.
+//! Inconsistent checkpoints and locators with right checksums: the walk finds the frames, nothing
+//! loops, and no more memory is used than the bytes referred to can expand to.
 
 use crate::common;
 use catchment_frame::{Codec, FileReader, FrameSummary, crc32c, fuzz_file, locator_offset};
@@ -75,7 +75,7 @@ fn locators_and_checkpoints_that_lie_are_not_believed() {
         &|bytes| put(bytes, oldest.offset + 96, 4_096),
         &|bytes| put(bytes, newest.offset + 96, encoded.frames[1].offset),
         &|bytes| put(bytes, newest.offset + 96, u64::MAX),
-        // A list of frames that are behind the checkpoint, of another, or too many.
+        // A list of frames that are after the checkpoint, from another one, or too many.
         &|bytes| put(bytes, list, newest.offset),
         &|bytes| put(bytes, list, encoded.frames[0].offset),
         &|bytes| put(bytes, list + 8, u64::MAX),
@@ -92,7 +92,7 @@ fn locators_and_checkpoints_that_lie_are_not_believed() {
         assert_holds(&file, &model, 9);
         fuzz_file(&bytes);
     }
-    // A link that is left out loses its frames to the reader, not to the walk that repair does.
+    // A skipped link loses its frames for the reader, not for repair's walk.
     let mut bytes = encoded.unclosed.clone();
     put(&mut bytes, newest.offset + 96, oldest.offset);
     right_checksums(&mut bytes, &encoded);
@@ -106,7 +106,7 @@ fn a_locator_without_room_is_none() {
     let mut model = some_model(82, 2, 5, Codec::None);
     model.header.locator = true;
     let mut bytes = model.encode().unclosed;
-    // The header is said to end before the slots: they are padding then, and the walk goes on.
+    // The header claims to end before the slots: they are then padding, and the walk continues.
     let header_bytes = u32_at(&bytes, 12) - 8_192;
     bytes[12..16].copy_from_slice(&(header_bytes as u32).to_le_bytes());
     let used = 64 + u32_at(&bytes, 16);

@@ -1,5 +1,6 @@
-//! Files that lie. Every lie gets a precise error, takes no memory beyond what the file's own bytes
-//! can give, and leaves the rest readable. Checksums are made right, so that they stop nothing.
+//! Inconsistent files. Every inconsistency gives a precise error, takes no more memory than the
+//! file's own bytes can expand to, and leaves the rest readable. Checksums are made right, so that
+//! they stop nothing.
 
 mod common;
 
@@ -12,7 +13,7 @@ use common::{Encoded, Model, header, some_model};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Reads all that there is and asserts that no allocation passes what the file can give: the
+/// Reads everything and asserts that no allocation exceeds what the file can expand to: the
 /// search's window, 255 times its bytes for LZ4 columns, and room for tables.
 fn read_all(bytes: &[u8]) {
     let limit = (1 << 20).max(bytes.len() * 4);
@@ -354,7 +355,7 @@ fn directories_of_tocs_and_trailers_that_lie_are_not_believed() {
         right_checksum(&mut bytes, toc, 128 + 6 * 64, 12);
         right_checksum(&mut bytes, end - 4_096, 64, 12);
         let file = FileReader::open(&bytes).expect("opens");
-        // An events frame that stands where the TOC did is one more frame.
+        // An events frame in the place of the TOC is one more frame.
         assert_eq!(&file.frames()[..2], encoded.frames, "{at}");
         let mut out = Vec::new();
         assert!(file.read(0, 900, &mut out).expect("a column"));
@@ -380,7 +381,7 @@ fn a_ledger_of_sources_that_there_are_not_is_refused() {
 fn ten_thousand_false_headers_do_not_make_the_walk_slow() {
     let (_, encoded) = file();
     let mut bytes = encoded.unclosed.clone();
-    // Headers that each claim all that follows as theirs, up to 64 MiB, with wrong checksums.
+    // Headers that each claim everything after them, up to 64 MiB, with wrong checksums.
     let first = bytes.len();
     bytes.resize(first + 10_000 * 4_096, 0);
     let end = bytes.len();

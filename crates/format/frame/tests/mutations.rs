@@ -1,4 +1,4 @@
-//! Thousands of seeded mutations of the golden files: whatever is read is right, or an error.
+//! Thousands of seeded mutations of the golden files: every result is right, or an error.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
@@ -61,8 +61,8 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Makes the checksums of file header, frame headers and trailer right, wherever they still look
-/// like some.
+/// Makes the checksums of file header, frame headers and trailer right, wherever these are still
+/// recognisable.
 fn right_checksums(bytes: &mut [u8]) {
     let number = |bytes: &[u8], at: usize| {
         u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize

@@ -1,4 +1,4 @@
-//! Columns read a piece at a time, and decoded while they come.
+//! Columns read a piece at a time, and decoded while they arrive.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use catchment_fixtures::{Column, CountedReads, Frame, Random};
 use catchment_frame::{Coding, ColumnEntry, ColumnProblem, FileReader, FrameError, FrameRef};
 use common::{Encoded, Model};
 
-/// Noise with quiet stretches: half of it can be saved.
+/// Noise with quiet stretches: half of it compresses.
 fn raw() -> Vec<u8> {
     let mut raw = Random::new(7).bytes(3 << 20);
     raw.chunks_exact_mut(2 << 10).for_each(|chunk| chunk[..1 << 10].fill(5));
@@ -73,7 +73,7 @@ fn bytes_with_the_right_checksum_that_do_not_decode_say_why() {
     let mut entry = encoded.entries[0][0];
     let begin = (encoded.frames[0].offset + entry.offset) as usize;
     let mut file = encoded.closed.clone();
-    // Where the third block stands: beyond the chunk.
+    // The position of the third block: beyond the chunk.
     file[begin + 16 + 8 + 3] = 0x7f;
     entry.crc32c = catchment_frame::crc32c(&file[begin..begin + entry.stored_bytes as usize]);
     let error = read(&file, &entry, 3 << 20).expect_err("is damaged").to_string();

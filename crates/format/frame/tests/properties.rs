@@ -1,4 +1,4 @@
-//! The file against a simple model: what was written is read, cut files keep their whole frames,
+//! The file against a simple model: written data are read back, cut files keep their whole frames,
 //! flipped bits are found and named.
 
 use crate::common;
@@ -76,11 +76,11 @@ proptest! {
     }
 }
 
-/// Where a byte of a file belongs.
+/// The part of the file to which a byte belongs.
 #[derive(Debug, PartialEq)]
 enum Owner {
     Column(usize, u32),
-    /// Bytes that some checksum covers.
+    /// Bytes covered by a checksum.
     Checked,
     Padding,
 }
@@ -119,7 +119,7 @@ fn owner(encoded: &Encoded, model: &Model, at: usize) -> Owner {
     }
 }
 
-/// Every byte gets one bit flipped; bytes that are not zero get all of theirs.
+/// Every byte gets one bit flipped; non-zero bytes get all of theirs flipped.
 #[test]
 fn a_flipped_bit_is_found_and_costs_one_column_at_most() {
     let model = some_model(3, 2, 10, Codec::Lz4);

@@ -1,4 +1,4 @@
-//! Following a file while it is written: each refresh sees what is whole by then.
+//! Following a file while it is written: each refresh finds everything whole by then.
 
 use std::io;
 use std::sync::Mutex;
@@ -38,7 +38,7 @@ fn model(checkpoint_every: usize) -> (Model, Encoded) {
     (model, encoded)
 }
 
-/// The file when so many frames are whole, in an extent that was preallocated.
+/// The file when that many frames are whole, in a preallocated extent.
 fn state(encoded: &Encoded, frames: usize, spare: usize) -> Vec<u8> {
     let end = |index: usize| encoded.frames.get(index).map(|frame| frame.offset as usize);
     let mut bytes = encoded.unclosed[..end(frames).unwrap_or(encoded.unclosed.len())].to_vec();

@@ -1,4 +1,4 @@
-//! Repair: what a killed writer or a bad disk left becomes a closed file.
+//! Repair: a file left by a killed writer or a bad disk becomes a closed file.
 
 use crate::common;
 use crate::golden_v1_3::with_metadata;
@@ -206,7 +206,7 @@ fn columns_that_contradict_each_other_are_named() {
     );
 }
 
-/// The file as a program of that minor version would have begun it.
+/// The file as begun by a program of that minor version.
 fn of_minor(mut file: Vec<u8>, minor: u16) -> Vec<u8> {
     let used = 64 + u32::from_le_bytes(file[16..20].try_into().expect("four")) as usize;
     file[10..12].copy_from_slice(&minor.to_le_bytes());
@@ -239,7 +239,7 @@ fn the_toc_of_a_1_2_file_with_bad_data_is_kept_where_only_its_trailer_is_lost() 
         assert!(file.closed() && file.verify_index().is_empty());
         assert_eq!(file.ledger().expect("a ledger"), Some(&model.ledger));
         assert_eq!((repaired.len(), trailer_minor(&repaired)), (closed.len(), 2));
-        // A TOC of version 1.3 that does not say so contradicts itself.
+        // A TOC of version 1.3 without the flag contradicts itself.
         let plan = repair(&bytes, None).expect("plans");
         assert!(plan.flags.repaired && !plan.flags.run_ended);
         assert_eq!(trailer_minor(&apply(&bytes, &plan)), 3);
@@ -258,7 +258,7 @@ fn a_toc_without_the_positions_that_frames_may_have_is_not_announced_as_1_3() {
     let unclosed = model.encode().unclosed;
     let repaired = apply(&unclosed, &repair(&unclosed, None).expect("plans"));
     assert_eq!(trailer_minor(&repaired), 2);
-    // Nor where that TOC loses its trailer.
+    // Nor if that TOC loses its trailer.
     let cut = &repaired[..repaired.len() - 4_096];
     assert_eq!(apply(cut, &repair(cut, None).expect("plans")), repaired);
 }
@@ -278,7 +278,7 @@ fn repair_keeps_the_variant_of_frames() {
         let repaired = apply(&unclosed, &repair(&unclosed, None).expect("plans"));
         let file = FileReader::open(&repaired).expect("opens");
         assert!(file.closed() && file.frames().iter().all(|frame| frame.info.origin.variant == 3));
-        // Where the file says another variant, that is damage, and no column is lost by it.
+        // A different variant in the file is damage, but loses no column.
         assert!((0..2).all(|frame| verify_frame(&file, frame).len() == problems));
         assert!(file.verify_index().is_empty());
     }
@@ -319,7 +319,7 @@ fn damage_in_one_column_hides_no_contradiction_and_the_other_way_round() {
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].starts_with("frame 0, column 0: checksum"), "{found:?}");
     assert!(found[1].starts_with("frame 0, column 6: checksum"), "{found:?}");
-    // The keys can be read again, and are not what the header says.
+    // The keys can be read again, and do not match the header.
     let column = encoded.entries[0].iter().find(|entry| entry.id == 0).expect("keys");
     bytes[(encoded.frames[0].offset + column.offset) as usize + 3] ^= 0x40;
     let file = FileReader::open(&bytes).expect("opens");

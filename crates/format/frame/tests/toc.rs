@@ -1,4 +1,4 @@
-//! Finding columns through the TOC: only what is needed is read.
+//! Finding columns through the TOC reads only what is needed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use catchment_frame::{
 use catchment_model::Ledger;
 use common::header;
 
-/// A long file of which only some ranges are really there.
+/// A long file of which only some ranges exist.
 struct Sparse {
     bytes: u64,
     ranges: BTreeMap<u64, Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Looks into GWF files, and measures how fast channels are read.
+//! Examines GWF files, and measures how fast channels are read.
 //!
 //! ```text
 //! gwf list FILE                   what a file holds

@@ -1,7 +1,7 @@
-//! Files that other programs wrote: FrameL 8.48.4 (every type of samples with every compression
-//! that it takes), lalframe 14.0.4, and frameCPP as gwframe 0.8.4 has it (complex samples that are
-//! zero-suppressed, auxiliary vectors). They hold what is computed here. The two that stand beside
-//! the repository were written by gwpy 3 with lalframe; what they hold was read by gwpy.
+//! Files written by other programs: FrameL 8.48.4 (every type of samples with every compression
+//! that it supports), lalframe 14.0.4, and frameCPP in gwframe 0.8.4 (zero-suppressed complex
+//! samples, auxiliary vectors). Their contents match values computed here. The two outside the
+//! repository were written by gwpy 3 with lalframe; their contents were read by gwpy.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
@@ -19,7 +19,7 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// The whole numbers that the golden files hold, as their types hold them.
+/// The whole numbers in the golden files, as represented by their types.
 fn values() -> Vec<i64> {
     let mut sum = 0;
     let step = |k: i64| (k * k * 7 + k * 3) % 61 - 30;
@@ -119,7 +119,7 @@ fn every_kind_of_channel_of_lalframe_is_read() {
         assert_eq!((info.unit.as_str(), info.time_series), (unit, time_series), "{name}");
         assert_eq!((info.samples, info.dx_s, info.start_s), (97, 1.0, 0.0), "{name}");
         assert_eq!(file.info(index, 0).unwrap().unwrap(), info, "{name}");
-        // FrameL's slope 0 stands for none.
+        // FrameL's slope 0 means none.
         let calibration = (kind == ChannelKind::Adc).then_some((0.0, 0.0));
         assert_eq!(info.calibration, calibration, "{name}");
     }
@@ -177,7 +177,7 @@ fn auxiliary_validity_of_framecpp_is_read() {
 fn sample_files_are_read_with_the_values_that_gwpy_reads() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/samples/gwf");
     if !folder.is_dir() {
-        // The files are not part of the repository; the test below has their like.
+        // The files are not part of the repository; the test below has similar ones.
         println!("not run: {} is not there", folder.display());
         return;
     }

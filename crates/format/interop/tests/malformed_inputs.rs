@@ -1,5 +1,6 @@
-//! Files that lie. Every lie gets a precise error, takes no memory beyond what the file's own bytes
-//! can give, and leaves the rest readable. Checksums are made right where they would stop the lie.
+//! Inconsistent files. Every inconsistency gives a precise error, takes no more memory than the
+//! file's own bytes can expand to, and leaves the rest readable. Checksums are made right where
+//! they would reveal it.
 
 mod common;
 
@@ -10,8 +11,8 @@ use common::some_file;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Reads all that a file claims to hold and asserts that no allocation was larger than the file's
-/// bytes can give.
+/// Reads everything that a file claims to contain and asserts that no allocation was larger than
+/// the file's bytes can expand to.
 fn fuzz(bytes: &[u8]) {
     let largest = ALLOCATOR.largest_bytes(|| fuzz_file(bytes));
     // A zlib stream gives at most 1,100 times its bytes; checking the file's checksum takes 1 MiB.
@@ -37,7 +38,7 @@ fn cksum(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Where the structures stand, with their classes.
+/// The positions of the structures, with their classes.
 fn structures(bytes: &[u8]) -> Vec<(usize, usize, u8)> {
     let mut at = 40;
     let mut all = Vec::new();
@@ -57,7 +58,7 @@ fn sign(bytes: &mut [u8], at: usize) {
     bytes[end..end + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The first structure of the class of that name, as the dictionary numbers it.
+/// The first structure of the class with that name, as numbered in the dictionary.
 fn find(bytes: &[u8], name: &str) -> (usize, usize) {
     let mut number = None;
     for (at, length, class) in structures(bytes) {
@@ -251,7 +252,7 @@ fn damage_that_a_walk_meets_costs_what_it_describes() {
     let walked = |bytes: &[u8]| {
         GwfFile::open_with(bytes.to_vec(), OpenOptions { ignore_toc: true }).unwrap()
     };
-    // By class: frames that are left, and channels of which a frame is left.
+    // By class: the remaining frames, and channels of which a frame remains.
     for (class, frames, channels) in [
         ("FrAdcData", 2, 3),
         ("FrProcData", 2, 3),
@@ -268,13 +269,13 @@ fn damage_that_a_walk_meets_costs_what_it_describes() {
             panic!("{class}");
         };
         assert_eq!((file.frames().len(), file.channels().len()), (frames, channels), "{class}");
-        // Vectors are looked into when they are read.
+        // Vectors are examined when they are read.
         assert_eq!(passed.structures, u64::from(class != "FrVect"), "{class}");
         if let Some(first) = &passed.first {
             assert!(matches!(**first, GwfError::Checksum { .. }), "{first}");
         }
     }
-    // Between frames of which neither end nor beginning is known no channel is taken for another's.
+    // Between frames whose end or beginning is unknown, no channel is mistaken for another's.
     let (end, end_bytes) = find(&bytes, "FrEndOfFrame");
     let (header, header_bytes, _) =
         structures(&bytes).into_iter().find(|(at, ..)| *at == end + end_bytes).unwrap();
@@ -285,7 +286,7 @@ fn damage_that_a_walk_meets_costs_what_it_describes() {
     assert!(file.frames().is_empty() && file.channels().is_empty());
 }
 
-/// Where the vectors of auxiliary validity of a file of frameCPP stand.
+/// The positions of the vectors of auxiliary validity in a file of frameCPP.
 fn auxiliary_vectors(bytes: &[u8]) -> Vec<(usize, usize)> {
     let (vector, _) = find(bytes, "FrVect");
     let vectors = structures(bytes).into_iter().filter(|(_, _, class)| *class == bytes[vector + 9]);
@@ -319,7 +320,7 @@ fn chains_of_auxiliary_vectors_end() {
     let (at, length) = auxiliary_vectors(bytes)[0];
     let class = bytes[at + 9];
     // By the number of the next vector: the vector of the samples, this one, the one of the next
-    // channel, and one that is not there.
+    // channel, and a missing one.
     for (instance, expected) in [(0_u32, None), (1, None), (2, Some((4, 1))), (99, None)] {
         let mut lying = bytes.to_vec();
         let next = at + length - 10;
@@ -338,7 +339,7 @@ fn chains_of_auxiliary_vectors_end() {
             (other, _) => panic!("{instance}: {other:?}"),
         }
     }
-    // A damaged one costs what it says, not the samples.
+    // Damage to one costs its information, not the samples.
     let mut damaged = bytes.to_vec();
     damaged[at + length - 5] ^= 4;
     let file = GwfFile::open(damaged).unwrap();

@@ -1,4 +1,4 @@
-//! What is written is read: any channels, any samples, through the FrTOC and by walking.
+//! Written data are read back: any channels, any samples, through the FrTOC and by walking.
 
 use crate::common;
 use crate::common::{Part, some_file};
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// Asserts that `file` holds `frames` and nothing else.
+/// Asserts that `file` contains `frames` and nothing else.
 fn assert_holds<R: catchment_interop::ReadAt>(file: &GwfFile<R>, frames: &[Vec<Part>]) {
     assert_eq!(file.frames().len(), frames.len());
     let mut samples = Vec::new();
@@ -75,7 +75,7 @@ fn assert_holds<R: catchment_interop::ReadAt>(file: &GwfFile<R>, frames: &[Vec<P
             assert_eq!(samples, part.samples);
             assert_eq!(info.kind, part.samples_kind);
             assert_eq!((info.dx_s, info.start_s), (part.dx_s, part.start_s));
-            // The unit stands in the vector, too.
+            // The unit is in the vector, too.
             assert_eq!((&info.unit, &info.comment), (&part.unit, &part.comment));
             let calibration = match part.kind {
                 SeriesKind::Proc => None,
@@ -113,7 +113,7 @@ fn reading_a_channel_reads_its_structures_and_nothing_else() {
         file.read(channel, frame_index, &mut samples).unwrap().unwrap();
         let index: usize = name[3..].parse().unwrap();
         assert_eq!(samples, frame(frame_index as u8)[index].samples);
-        // Its structures, and the dictionary where that stands between them.
+        // Its structures, and the dictionary if it comes between them.
         let (reads, read) = source.take();
         assert!(reads == 1 && read < 44_000, "{name}: {reads} reads of {read} bytes");
 

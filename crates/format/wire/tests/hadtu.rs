@@ -1,4 +1,4 @@
-//! Packets as they should be: encode, decode, compare.
+//! Valid packets: encode, decode, compare.
 
 use catchment_wire::fuzz_packet;
 use catchment_wire::hadtu::{
@@ -127,7 +127,7 @@ fn each_sub_event_is_read_in_its_own_byte_order() {
 
 #[test]
 fn a_queue_may_leave_out_the_last_padding() {
-    // The size word then is no multiple of 8; the datagram is as long as if it were.
+    // The size word is then not a multiple of 8; the datagram is as long as if it were.
     let mut bytes = encode(ByteOrder::Big, &[(header(1, 1), vec![9; 21])]);
     let size = 8 + 16 + 21;
     bytes[3] = size;

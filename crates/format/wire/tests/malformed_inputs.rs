@@ -1,4 +1,4 @@
-//! Datagrams as they should not be: an error that names the reason, never a panic.
+//! Invalid datagrams: an error that names the reason, never a panic.
 
 use catchment_fixtures::{Random, corpus};
 use catchment_model::Entry;
@@ -25,7 +25,8 @@ fn packet(order: ByteOrder, payloads: &[usize]) -> Vec<u8> {
     buffer
 }
 
-/// Sets a byte in the head and in its copy, so that only the check after the trailer's can notice.
+/// Sets a byte in the head and in its copy, so that only the check after the trailer's can notice
+/// it.
 fn patch(bytes: &mut [u8], at: usize, value: u8) {
     bytes[at] = value;
     if at < 32 {
@@ -181,7 +182,7 @@ fn mutated_packets_never_break_the_decoder() {
                 2 => bytes[at] ^ (1 << random.index(8)),
                 _ => random.next_u64() as u8,
             };
-            // Half of the changes with a right trailer, so that they reach the checks behind it.
+            // Half of the changes have a right trailer, so that they reach the checks after it.
             if random.index(2) == 0 { bytes[at] = value } else { patch(&mut bytes, at, value) }
         }
         if random.index(10) == 0 {

@@ -1,5 +1,4 @@
-//! Datagrams on a channel link as they should not be: an error that names the reason, never a
-//! panic.
+//! Invalid datagrams on a channel link: an error that names the reason, never a panic.
 
 use catchment_fixtures::{Random, corpus};
 use catchment_model::Entry;

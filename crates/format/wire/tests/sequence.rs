@@ -1,4 +1,4 @@
-//! Missing numbers, against what is known of how they were lost.
+//! Missing numbers, compared with the known losses.
 
 use catchment_wire::sequence::{AHEAD_MAX, Arrival, Gaps, OLD_MAX, WINDOW};
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn a_gap_that_is_larger_than_what_is_missing_is_a_restart() {
     let mut gaps = Gaps::new();
     gaps.take(9);
     assert_eq!(gaps.take_within(11, 1), (Arrival::New, 0));
-    // Three are skipped, where two can be missing.
+    // Three are skipped, but only two can be missing.
     assert_eq!(gaps.take_within(15, 2), (Arrival::New, 0));
     assert_eq!(gaps.take_within(16, 2), (Arrival::Restart, 1));
     assert_eq!(gaps.take_within(50_000, 10), (Arrival::New, 0));
@@ -119,8 +119,8 @@ fn the_last_numbers_of_all_do_not_overflow() {
 }
 
 proptest! {
-    /// Numbers in any order within the window, some lost and some twice: what is handed out as
-    /// missing is what was lost between the first and the last.
+    /// Numbers in any order within the window, some lost and some repeated: the numbers reported as
+    /// missing are those lost between the first and the last.
     #[test]
     fn missing_numbers_are_those_that_never_came(
         fates in prop::collection::vec((0_u8..10, 0_u64..WINDOW / 2), 1..4_000),
@@ -139,7 +139,7 @@ proptest! {
             missing += gaps.take(*number).1;
         }
         missing += gaps.settle();
-        // Those before the first that came are not known of; those behind it in time are.
+        // Numbers before the first to arrive are unknown; those after it in time are known.
         if let Some((_, begin)) = sent.first() {
             let numbers = sent.iter().map(|(_, number)| *number).filter(|number| number >= begin);
             let end = numbers.clone().max().unwrap() + 1;

@@ -1,4 +1,4 @@
-//! What the disk gives: aligned writes through each engine, beside plain O_DIRECT `pwrite`.
+//! The disk's rate: aligned writes through each engine, compared with plain O_DIRECT `pwrite`.
 //!
 //! `cargo bench -p catchment-disk --bench write -- [FOLDER] [MiB per run] [rounds]`. Files are
 //! deleted at once.
@@ -15,7 +15,7 @@ fn main() {
     let words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
     let words: Vec<String> = words.collect();
     let folder = words.first().map_or_else(std::env::temp_dir, PathBuf::from);
-    // Small unless asked, so that it can run with the tests.
+    // Small by default, so that it can run with the tests.
     let mebibytes: u64 = words.get(1).map_or(64, |text| text.parse().expect("MiB per run"));
     let rounds: usize = words.get(2).map_or(1, |text| text.parse().expect("rounds"));
     println!(
@@ -59,7 +59,7 @@ fn plain(folder: &Path, mebibytes: u64) -> WriteRate {
     // SAFETY: the layout is not empty.
     let memory = unsafe { alloc_zeroed(layout) };
     assert!(!memory.is_null(), "4 MiB of memory");
-    // SAFETY: the memory was allocated just now, is as long, and is initialised.
+    // SAFETY: the memory has just been allocated, is that long, and is initialised.
     let buffer = unsafe { std::slice::from_raw_parts_mut(memory, bytes) };
     for (index, byte) in buffer.iter_mut().enumerate() {
         *byte = (index.wrapping_mul(0x9e37_79b9) >> 16) as u8;
@@ -84,7 +84,7 @@ fn plain(folder: &Path, mebibytes: u64) -> WriteRate {
 
 fn cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place to write to.
+    // SAFETY: `time` can be written to.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     assert_eq!(result, 0, "a process has a CPU clock");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,4 +1,4 @@
-//! What every engine must do alike, on a disk file system and in memory.
+//! Behaviour common to all engines, on a disk file system and in memory.
 
 use std::time::Duration;
 
@@ -152,7 +152,7 @@ fn a_waker_ends_a_wait_that_nothing_else_would() {
         let waker = disk.waker();
         std::thread::scope(|scope| {
             scope.spawn(move || waker.wake());
-            // Were the wake lost, the test would not end.
+            // If the wake were lost, the test would not end.
             disk.sleeper().sleep(Duration::from_secs(100_000));
         });
     });
@@ -237,7 +237,7 @@ proptest! {
             for action in &actions {
                 match *action {
                     Action::Write { block, blocks, value } => {
-                        // Two writes of the same place at the same time have no order.
+                        // Two simultaneous writes of the same place have no order.
                         let apart = |&(other, count): &(usize, usize)| {
                             block + blocks <= other || other + count <= block
                         };

@@ -1,5 +1,5 @@
-//! A process that has no descriptors left still gets its next file. A program of its own, because
-//! the limit is the whole process's.
+//! A process with no descriptors left still gets its next file. A separate program, because the
+//! limit applies to the whole process.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A disk that fails on purpose: every fault is reported precisely, and nothing is lost by it.
+//! A fault-injecting disk: every fault is reported precisely, and nothing is lost by it.
 
 use crate::common::*;
 use catchment_disk::{
@@ -47,7 +47,7 @@ fn after_a_failed_write_a_sync_does_not_say_that_all_is_durable() {
     let completions = drain(&mut disk);
     assert_eq!(error_numbers(&completions), [Some(libc::ENOSPC), Some(libc::ENOSPC)]);
     assert_eq!((completions[1].kind, completions[1].token), (CompletionKind::Sync, 7));
-    // A file that had no such write is as good as ever.
+    // A file without such a write is unaffected.
     let other = disk.create(&path(folder.path(), "b")).expect("a new file");
     write(&mut disk, other, 0, 1, 1, &mut Vec::new());
     disk.sync(other, 8).expect("few syncs");
@@ -157,7 +157,7 @@ fn a_file_system_that_refuses_direct_writes_gets_ordinary_ones() {
             println!("skipped: {} refuses O_DIRECT at once", folder.path().display());
             continue;
         }
-        // All three are handed over before the first answer is seen: each is tried again alone.
+        // All three are submitted before the first answer is seen: each is retried alone.
         let buffers: Vec<_> = std::iter::from_fn(|| disk.try_buffer()).take(3).collect();
         for (index, mut buffer) in buffers.into_iter().enumerate() {
             buffer[..BLOCK].fill(5);
@@ -241,7 +241,7 @@ fn blocks_that_could_not_all_be_had_are_given_back() {
     ask_for(&mut disk, &second);
     let other = taken(&mut disk).expect("a new file");
     assert_eq!((blocks_bytes(&second), disk.blocks_bytes(other)), (0, 0));
-    // Beyond half of its blocks a file asks for more, and gets half of them with the refusal.
+    // Beyond half of its blocks a file requests more, and gets half of them with the refusal.
     let mut completions = Vec::new();
     for index in 0..10 {
         write(&mut disk, file, index * 16 * BLOCK, 16, 1, &mut completions);
@@ -276,7 +276,7 @@ fn little_is_preallocated_where_little_is_free_and_nothing_beyond_the_files_size
         for offset in (0..bytes).step_by(BLOCK) {
             write(&mut disk, file, offset, 1, 1, &mut Vec::new());
         }
-        // One block more than there was, and perhaps a step that was asked for meanwhile.
+        // One block more than there was, and perhaps a step requested meanwhile.
         assert!(disk.spare_bytes().expect("known") < space - expected);
         all_good(&drain(&mut disk));
         disk.finish(file, BLOCK as u64);

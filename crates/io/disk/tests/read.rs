@@ -89,7 +89,7 @@ fn holes_are_passed_over_and_nothing_else() {
         let found = file.next_data(offset).expect("there is something");
         assert!((offset..=data.max(offset)).contains(&found), "{found} from {offset}");
     }
-    // A file system that knows no holes says that all may be data.
+    // A file system without holes reports that everything may be data.
     for offset in [20 << 20, end - 1] {
         assert!([None, Some(offset)].contains(&file.next_data(offset)));
     }

@@ -1,4 +1,4 @@
-//! Faults that the system itself makes: a disk that is full, a folder that is read-only or missing.
+//! Faults from the system itself: a full disk, a read-only or missing folder.
 
 use crate::common::*;
 use catchment_disk::{CompletionKind, Disk, DiskConfig, DiskError, EngineChoice};
@@ -11,7 +11,8 @@ fn a_really_full_disk_fails_writes_keeps_what_was_written_and_works_again_with_s
         let folder = small.path();
         let filler = path(folder, "filler");
         std::fs::write(&filler, vec![1; 6 << 20]).expect("6 of 8 MiB");
-        // The step of preallocation is larger than the disk: refused, and all goes on without.
+        // The step of preallocation is larger than the disk: it is refused, and everything
+        // continues without.
         let config = DiskConfig { preallocate_bytes: 64 << 20, ..config(engine) };
         let mut disk = Disk::new(config).expect("a disk");
         let first = path(folder, "0.catch");

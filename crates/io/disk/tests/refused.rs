@@ -1,11 +1,11 @@
-//! Where the kernel refuses io_uring, as containers often do, writing goes on without it.
+//! If the kernel refuses io_uring, as containers often do, writing continues without it.
 #![cfg(target_endian = "little")]
 
 use crate::common::*;
 use catchment_disk::{Disk, DiskConfig, DiskError, EngineChoice};
 
-/// Makes a system call fail for this thread and those it starts; with `argument`, only when its
-/// second argument is that. Each test has a thread of its own, so that no other one is touched.
+/// Makes a system call fail for this thread and those it starts; with `argument`, only if its
+/// second argument equals it. Each test has its own thread, so no other one is affected.
 fn refuse(call: libc::c_long, argument: Option<u32>, error: i32) {
     let load = |at| filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
     let equal_or_skip =
@@ -24,7 +24,7 @@ fn refuse(call: libc::c_long, argument: Option<u32>, error: i32) {
         len: u16::try_from(program.len()).expect("a short program"),
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: these take no pointers but the program, which is valid for the call.
+    // SAFETY: these take no pointers except the program, which is valid for the call.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = libc::SECCOMP_MODE_FILTER;

@@ -11,7 +11,7 @@ use catchment_ports::conformance::{
 
 const EIO: Option<i32> = Some(libc::EIO);
 
-/// What both have in common: a folder, and faults that are made in it.
+/// The common parts of both: a folder, and faults injected in it.
 struct Bed {
     folder: tempfile::TempDir,
     control: FaultControl,

@@ -11,7 +11,7 @@ fn recorded(state: &serde_json::Value) -> u64 {
 
 #[test]
 fn the_first_answer_of_a_node_says_what_it_is() {
-    // Without anybody's turn between the start and the question.
+    // With no other step between the start and the query.
     for _ in 0..20 {
         let state = Test::start().node().state();
         assert_eq!((state.state.as_str(), state.verdict.level.as_str()), ("idle", "not_recording"));
@@ -97,7 +97,7 @@ fn a_stop_that_is_meant_for_one_run_never_ends_another() {
     client.command("1", "start");
     client.command("2", "stop");
     assert_eq!(client.command("3", "start").json()["run"], 2);
-    // The dialog of somebody who opened it while run 1 was recorded.
+    // The dialog of a user who opened it while run 1 was being recorded.
     for command in ["stop", "pause", "shutdown"] {
         let stale = client.command_for(&format!("stale-{command}"), command, 1);
         assert_eq!(stale.status, 409, "{}", stale.text);
@@ -109,12 +109,13 @@ fn a_stop_that_is_meant_for_one_run_never_ends_another() {
     assert_eq!(client.get("/api/v1/runs/2").json()["state"], "recording");
     let stopped = client.command_for("4", "stop", 2).json();
     assert_eq!((&stopped["status"], &stopped["run"]), (&json!("done"), &json!(2)), "{stopped}");
-    // The same request is answered alike, though its run has ended; another one is refused.
+    // The same request gets the same answer, although its run has ended; a different one is
+    // refused.
     assert_eq!(client.command_for("4", "stop", 2).json(), stopped);
     let late = client.command_for("5", "stop", 2).json();
     assert_eq!(late["detail"], "stop is meant for run 2, but there is no current run");
     assert_eq!(late["run"], json!(null));
-    // An armed run is the current one, too.
+    // An armed run is also the current one.
     assert_eq!(client.command("6", "arm").json()["run"], 3);
     assert_eq!(client.command_for("7", "start", 2).status, 409);
     assert_eq!(client.command_for("8", "start", 3).json()["run"], 3);
@@ -181,7 +182,7 @@ fn properties_have_schemas_and_those_that_can_be_set_are_set() {
         let described = schema["properties"].as_object().unwrap();
         let values = device["properties"].as_object().unwrap();
         assert!(values.keys().eq(described.keys()), "{device} {schema}");
-        // Alarms can look at what is a number or a truth, and at nothing else.
+        // Alarms can use numbers and truth values, and nothing else.
         let name = device["path"].as_str().unwrap().rsplit('/').next().unwrap();
         for (property, about) in described {
             let can_be = devices_with(property).contains(&name);
@@ -211,7 +212,7 @@ fn properties_have_schemas_and_those_that_can_be_set_are_set() {
         assert_eq!(set(body).status, status, "{body}");
     }
     assert_eq!(client.ask("PATCH", "/api/v1/devices/node/x/properties", Some("{}")).status, 404);
-    // A run can be repeated from what is stored with it.
+    // A run can be repeated from the data stored with it.
     client.command("1", "start");
     client.command("2", "stop");
     assert_eq!(client.get("/api/v1/runs/1/configuration").text.trim(), "rate = 50");
@@ -278,7 +279,7 @@ fn a_configuration_that_could_not_be_had_leaves_the_one_before() {
     client.until(|state| state["under_way"].is_null() && state["state"] == "idle");
     let present = || client.get("/api/v1/configurations").json()["present"].clone();
     assert_eq!(present(), 1);
-    // Only what begins something takes one.
+    // Only commands that begin something accept one.
     for command in ["pause", "stop", "reset"] {
         let answer = with(command, command);
         assert_eq!((answer.status, &answer.json()["field"]), (422, &json!("configuration")));
@@ -431,13 +432,13 @@ fn what_is_said_with_commands_and_of_runs_is_kept_and_never_replaced() {
     let found = client.get("/api/v1/runs?search=noisy").json();
     assert_eq!(found["runs"][0]["number"], 1, "{found}");
 
-    // A run that is armed and started has both, and one that ends with the program has why.
+    // A run that is armed and started has both, and one that ends with the program has the reason.
     for (command, comment) in [("arm", "ready"), ("start", "beam")] {
         give(command, comment);
     }
     client.until(|state| state["run"]["comment"] == "beam");
     let body = json!({ "request": "end", "command": "shutdown", "comment": "power cut" });
-    // A node that has ended may have answered nobody.
+    // A node that has ended may not have answered.
     std::thread::spawn(move || client.post("/api/v1/commands", &body)).join().ok();
     let mut test = test;
     test.node.take().unwrap().wait();

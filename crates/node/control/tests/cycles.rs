@@ -1,5 +1,5 @@
-//! Twenty runs one after the other lose nothing and leave nothing behind. Alone in its process,
-//! since it counts the process's threads and descriptors.
+//! Twenty consecutive runs lose nothing and leave nothing behind. Alone in its process, since it
+//! counts the process's threads and descriptors.
 
 mod support;
 
@@ -10,7 +10,7 @@ fn count(what: &str) -> usize {
     std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count()
 }
 
-/// Memory of this process that is in use, in bytes.
+/// Bytes of this process's memory that are in use.
 fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
@@ -32,8 +32,8 @@ fn twenty_runs_without_a_pause_lose_nothing_and_leak_nothing() {
     let before = (count("task"), count("fd"), resident_bytes());
     (4..21).for_each(cycle);
     let after = (count("task"), count("fd"), resident_bytes());
-    // The server's threads for files and the client's connections come and go; what 17 runs each
-    // left behind would be 17.
+    // The server's threads for files and the client's connections come and go; 17 runs that each
+    // left one behind would leave 17.
     assert!(after.0 < before.0 + 8 && after.1 < before.1 + 8, "{before:?} {after:?}");
     let grown = after.2.saturating_sub(before.2);
     assert!(grown < 64 << 20, "{grown} bytes more after 17 runs");

@@ -1,11 +1,11 @@
-//! What a node knows of runs before the program began: plots, and a run that was interrupted.
+//! A node's knowledge of runs before the program began: plots, and an interrupted run.
 
 use crate::support::{Fixed, Test, settings, start};
 use serde_json::Value;
 
 const PATH: &str = "/api/v1/history?seconds=600&points=600";
 
-/// The sum of a rate over all seconds of which it is known.
+/// The sum of a rate over all seconds for which it is known.
 fn known(history: &Value, series: &str) -> f64 {
     history["series"][series].as_array().unwrap().iter().filter_map(Value::as_f64).sum()
 }
@@ -20,7 +20,8 @@ fn plots_know_of_runs_before_the_program_began() {
     assert_eq!(client.command("2", "stop").json()["status"], "done");
     let run = client.get("/api/v1/runs/1").json();
     let events = run["events"].as_f64().unwrap();
-    // Of the second in which the next program begins, it recalls nothing: all may be in that one.
+    // The next program recalls nothing of the second in which it begins: everything may be in that
+    // one.
     let second = |time: &Value| time.as_str().unwrap()[..19].to_owned();
     client.until(|state| second(&state["time"]) > second(&run["ended"]));
     drop(test.node.take());
@@ -45,7 +46,7 @@ fn a_run_that_was_interrupted_is_told_by_an_alarm_and_the_log_after_the_next_sta
     client.until(|state| state["run"]["events"].as_u64() > Some(0));
     assert_eq!(client.command("2", "stop").json()["status"], "done");
     drop(test.node.take());
-    // As the next one that opens the catalogue finds it when a program was killed.
+    // As found by the next program that opens the catalogue after a kill.
     let path = test.folder.path().join(".catchment/catalog.sqlite");
     let catalog = rusqlite::Connection::open(path).unwrap();
     assert_eq!(catalog.execute("UPDATE runs SET state = 'interrupted'", []).unwrap(), 1);

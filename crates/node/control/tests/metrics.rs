@@ -1,4 +1,4 @@
-//! The page that documents the metrics is what the code says.
+//! The page that documents the metrics matches the code.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Who may do what: roles on every route, other sites' pages, TLS, wrong and oversized requests.
+//! Access control: roles on every route, other sites' pages, TLS, wrong and oversized requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use crate::support::{Client, Fixed, PATIENCE, Test, settings, start};
 use catchment_control::{NodeError, Settings, Tls, TokenFile, own_folder};
 use serde_json::{Value, json};
 
-/// Every documented operation: method, a path that could be, and who may.
+/// Every documented operation: method, a possible path, and the required role.
 fn operations() -> Vec<(String, String, String)> {
     let document: Value = serde_json::to_value(catchment_control::openapi()).unwrap();
     let mut found = Vec::new();
@@ -76,12 +76,12 @@ fn wrong_and_revoked_tokens_are_refused_and_slowed_down() {
     assert!(listed.contains("\"new\"") && !listed.contains(token), "{listed}");
     let guess = || client.token("wrong").get("/api/v1/state").status;
     assert_eq!(guess(), 401);
-    // Sooner or later: one guess more is granted every ten seconds.
+    // Sooner or later: one more guess is allowed every ten seconds.
     until_slowed_down(guess, 401);
     assert_eq!(client.token(token).get("/api/v1/state").status, 200, "right ones go on");
 }
 
-/// Asks until it is answered that this was too often, and in no other way than that before.
+/// Sends requests until one is refused as too frequent, with no other answer before that.
 fn until_slowed_down(ask: impl Fn() -> u16, before: u16) {
     loop {
         match ask() {
@@ -104,7 +104,7 @@ fn the_scheme_of_a_token_is_the_same_in_any_case() {
     }
 }
 
-/// A stream that was opened with these headers, and whose first event came.
+/// A stream opened with these headers, whose first event has arrived.
 fn stream(test: &Test, headers: &str) -> BufReader<TcpStream> {
     let port = test.node().address().unwrap().port();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -144,7 +144,7 @@ fn a_stream_ends_with_what_let_it_in() {
     ends(by_session);
     assert_eq!(admin.ask("DELETE", "/api/v1/tokens/v", None).status, 204);
     ends(by_token);
-    // Who came without a token goes when there is one.
+    // Clients without a token are disconnected when there is one.
     let open = Test::start();
     let local = stream(&open, "");
     let made = open.client().post("/api/v1/tokens", &json!({ "name": "a", "role": "admin" }));
@@ -285,7 +285,7 @@ fn every_answer_tells_the_browser_to_be_careful() {
     assert_eq!(client.get("/healthz").json()["status"], "alive");
     let docs = client.get("/api/docs");
     assert!(docs.text.contains("/api/v1/commands"));
-    // Its own, with which its style is one.
+    // Its own policy, with which its style is allowed.
     let policy = docs.headers["content-security-policy"].to_str().unwrap();
     assert!(policy.contains("style-src 'unsafe-inline'"), "{policy}");
 }
@@ -320,7 +320,7 @@ fn the_last_token_that_is_revoked_leaves_the_door_closed() {
         assert_eq!(admin.ask("DELETE", &format!("/api/v1/tokens/{name}"), None).status, 204);
     }
     assert_eq!(test.client().get("/api/v1/state").status, 401);
-    // Nor does a new start open it.
+    // Nor does a restart open it.
     let mut test = test;
     test.node.take().unwrap().wait();
     test.node = Some(start(settings(), Fixed::new(test.folder.path())).unwrap());
@@ -347,7 +347,7 @@ fn a_node_speaks_tls_with_a_certificate_that_it_made() {
     use std::os::unix::fs::PermissionsExt as _;
     let key = own_folder(test.folder.path()).join("tls/key.pem");
     assert_eq!(std::fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
-    // One that speaks no TLS gets nothing, and nobody else is held up.
+    // A client without TLS gets nothing, and delays no other client.
     let mut plain = TcpStream::connect(test.node().address().unwrap()).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -355,8 +355,8 @@ fn a_node_speaks_tls_with_a_certificate_that_it_made() {
     assert!(!answer.starts_with(b"HTTP"));
 }
 
-/// The certificate of a node in that folder, at that address and with these names; and whether it
-/// is trusted there by whoever has its certificate, or the one given.
+/// The certificate of a node in that folder, at that address and with these names; and whether a
+/// client that has this certificate, or the given one, trusts it there.
 fn trusted(
     folder: &std::path::Path,
     (listen, at): (&str, &str),
@@ -395,7 +395,7 @@ fn the_nodes_own_certificate_is_valid_where_it_listens_and_follows_its_names() {
     assert!(fits && named != second, "another name: another certificate");
     let (same, fits) = trusted(folder, ("127.0.0.1", "localhost"), &["daq.example"], None);
     assert!(fits && same == named, "one that is valid for more stays");
-    // The address by which this machine would go out, if it has one.
+    // The address that this machine would use for outgoing packets, if it has one.
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     if socket.connect("192.0.2.1:9").is_ok() {
         let own = socket.local_addr().unwrap().ip().to_string();
@@ -428,7 +428,7 @@ fn who_did_what_is_in_the_audit_log() {
     assert!(last["from"].as_str().unwrap().starts_with("127.0.0.1:"));
 }
 
-/// What the audit log says, oldest first: who, what, and what came of it.
+/// The contents of the audit log, oldest first: who, what, and the outcome.
 fn audited(admin: &Client) -> Vec<[String; 3]> {
     let lines = admin.get("/api/v1/audit").json();
     let text = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
@@ -500,7 +500,7 @@ fn one_address_cannot_take_all_connections_or_streams() {
     assert_eq!(client.get("/api/v1/stream").status, 429);
     let silent: Vec<TcpStream> =
         (0..560).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
-    // 127.0.0.2 is another address than that of all these.
+    // 127.0.0.2 is an address different from that of all these.
     let mut other = from_address("127.0.0.2", port);
     other
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -512,7 +512,7 @@ fn one_address_cannot_take_all_connections_or_streams() {
         let line = answer.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
         line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
     };
-    // Those that say nothing are closed after a while, which makes room for others of them.
+    // Those that send nothing are closed after a while, which makes room for others of them.
     assert!(count("catchment_http_connections_refused_total") > 0, "{answer}");
     assert_eq!(count("catchment_http_streams_refused_total"), 1);
     drop((streams, silent));
@@ -531,7 +531,7 @@ fn from_address(address: &str, port: u16) -> TcpStream {
     let length = size_of::<libc::sockaddr_in>() as u32;
     let own = sockaddr(address.parse().unwrap(), 0);
     let node = sockaddr(Ipv4Addr::LOCALHOST, port);
-    // SAFETY: the addresses live as long as the calls, and the socket is nobody else's.
+    // SAFETY: the addresses live as long as the calls, and nothing else uses the socket.
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
         assert!(socket >= 0);

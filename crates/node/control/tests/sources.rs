@@ -1,4 +1,4 @@
-//! What is seen of sources and links: how full their buffers are, and what they sent last.
+//! The view of sources and links: how full their buffers are, and what they sent last.
 
 use std::sync::atomic::AtomicBool;
 
@@ -12,7 +12,7 @@ use catchment_recorder::{ChannelConfig, LinkConfig};
 use catchment_watch::{Condition, Quantity, Rule};
 use serde_json::Value;
 
-/// A source as the node sees it now.
+/// A source as the node shows it now.
 fn source(client: &Client, name: &str) -> Value {
     let sources = client.get("/api/v1/sources").json();
     let all = sources["sources"].as_array().unwrap();
@@ -79,7 +79,7 @@ fn send(to: &str) -> ChannelContent {
     emulator.content().clone()
 }
 
-/// The sample's values are the channel's, as many as asked, and lead up to the end of a frame.
+/// The sample's values are the channel's, as many as requested, and lead up to the end of a frame.
 fn assert_latest(sample: &Value, content: &ChannelContent, number: u32, shown: u64) {
     let channel = &sample["channel"];
     assert_eq!((channel["samples"].as_u64(), channel["unit"].as_str()), (Some(shown), Some("ct")));
@@ -89,7 +89,7 @@ fn assert_latest(sample: &Value, content: &ChannelContent, number: u32, shown: u
     let values = sample["array"]["values"].as_array().unwrap();
     assert_eq!(values.len() as u64, shown);
     for (value, sample) in values.iter().zip(first..) {
-        // As near as JSON is read.
+        // With the precision of JSON.
         let value = value.as_f64().unwrap() as f32;
         assert_eq!(value, content.value(number, sample) as f32, "sample {sample}");
     }
@@ -154,7 +154,7 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
             });
             let ended = client.command(&format!("stop-{number}"), "stop").json();
             assert_eq!(ended["status"], "done", "{ended}");
-            // Final with the node's next look at itself; until then the books are open.
+            // Final with the node's next update; until then the ledger is open.
             let ledger = loop {
                 let ledger = client.get(&format!("/api/v1/runs/{number}/ledger")).json();
                 if !ledger["balanced"].is_null() {
@@ -180,7 +180,7 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
             let emulator = client.get("/api/v1/devices/node/emulator").json();
             emulator["properties"]["seed"].clone()
         };
-        // With the node's next look at itself.
+        // With the node's next update.
         wait_while(|| seed() != 7);
     }
 }
@@ -188,7 +188,7 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
 #[test]
 fn an_emulator_that_fails_is_told_of_at_the_end_with_its_reason() {
     let mut test = Test::with(settings(), |fixed| {
-        // Only a program that asks for it may send to all of a network.
+        // Only a program that requests it may send to a whole network.
         fixed.address = ([127, 255, 255, 255], 0).into();
     });
     let client = test.client();

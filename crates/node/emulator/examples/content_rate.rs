@@ -1,5 +1,5 @@
-//! What making, parsing and proving cost without sockets, per fragment and per byte. A figure of
-//! this machine, not a test.
+//! The cost of making, parsing and verifying without sockets, per fragment and per byte. A figure
+//! for this machine, not a test.
 
 use std::hint::black_box;
 use std::time::Instant;

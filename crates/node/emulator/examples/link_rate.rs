@@ -1,5 +1,5 @@
-//! What sending channels over a link costs, to a receiver that parses and throws everything away,
-//! each on a CPU of its own: `link_rate [seconds]`. A figure of this machine, not a test.
+//! The cost of sending channels over a link to a receiver that parses and discards everything, each
+//! on its own CPU: `link_rate [seconds]`. A figure for this machine, not a test.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

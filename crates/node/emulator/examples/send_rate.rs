@@ -1,5 +1,5 @@
-//! How fast the emulator sends to a receiver that throws everything away, each on a CPU of its own:
-//! `send_rate [seconds] [case]`. A figure of this machine, not a test.
+//! The rate of the emulator with a receiver that discards everything, each on its own CPU:
+//! `send_rate [seconds] [case]`. A figure for this machine, not a test.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! What channels hold, as a statistician, a prover and a compressor see it.
+//! The content of channels as seen by a statistician, a verifier and a compressor.
 
 use std::collections::HashSet;
 
@@ -124,7 +124,7 @@ fn seeds_make_other_samples_and_the_same_seed_the_same() {
     assert_ne!(fill(1), fill(2));
 }
 
-/// Files recorded elsewhere, or by an earlier version, are proved with these.
+/// Files recorded elsewhere, or by an earlier version, are verified with these.
 #[test]
 fn the_samples_of_a_seed_never_change() {
     let content = ChannelContent::new(1, &ligo_1000());
@@ -143,7 +143,7 @@ fn noise_is_red_above_a_white_floor() {
     let content = ChannelContent::new(3, &ligo_1000());
     for (channel, white) in [(1_u32, 5.0), (3, 5.0), (601, 5.0)] {
         let values = values(&content, channel, 1_000_000, 1 << 18);
-        // Neighbours differ by the white noise, and by little of the red.
+        // Neighbours differ by the white noise, and little by the red.
         let steps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let floor = (variance(&steps) / 2.0).sqrt();
         assert!((floor / white - 1.2).abs() < 0.05, "a floor of {floor} counts");
@@ -208,7 +208,7 @@ fn every_type_holds_the_same_kind_of_noise() {
     }
 }
 
-/// The elements of a sample that has a shape, each taken out of the bytes of all.
+/// The elements of a sample with a shape, each extracted from the bytes of all.
 fn elements(content: &ChannelContent, channel: u32, first: u64, count: usize) -> Vec<Vec<u8>> {
     let element_bytes = DTYPES[channel as usize / 2].bits().unwrap() as usize / 8;
     let mut bytes = vec![0; count * content.sample_bytes(channel)];
@@ -229,7 +229,7 @@ fn the_first_element_is_what_a_channel_without_shape_has_and_the_others_differ()
         assert_eq!(elements.iter().collect::<HashSet<_>>().len(), 6, "channel {channel}");
         assert_eq!(shaped.value(channel, 77), single.value(channel, 77));
     }
-    // Samples far larger than what is made or compared at a time.
+    // Samples far larger than the pieces made or compared at a time.
     let large = every_type(&[5_000]);
     let mut bytes = vec![0; 3 * large.sample_bytes(18)];
     large.fill(18, 9, &mut bytes);

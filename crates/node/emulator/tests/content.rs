@@ -1,4 +1,4 @@
-//! What fragments hold, as a statistician and as a prover sees it.
+//! The content of fragments as seen by a statistician and by a verifier.
 
 use std::collections::HashSet;
 

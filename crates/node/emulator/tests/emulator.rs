@@ -1,4 +1,4 @@
-//! The emulator against real sockets: what arrives is what its report says.
+//! The emulator with real sockets: arrivals match its report.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,18 +12,18 @@ use catchment_fixtures::wait_while;
 use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_wire::hadtu::{ByteOrder, Packet};
 
-/// Nothing takes so long: reached only when what was sent never comes.
+/// Nothing takes that long: reached only if the data never arrive.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
 /// Datagrams as they arrived, by source. The bursts are small enough for the socket buffers that
-/// any user gets, so that nothing needs to be received while they are sent.
+/// any user gets, so nothing needs to be received while they are sent.
 struct Captured {
     datagrams: Vec<Vec<Vec<u8>>>,
     report: EmulatorReport,
     emulator: Emulator,
 }
 
-/// Takes so many datagrams, by the sockets of a receiver.
+/// Takes that many datagrams, by the sockets of a receiver.
 pub(crate) fn take_datagrams(
     receiver: &mut UdpReceiver,
     sockets: usize,
@@ -302,7 +302,7 @@ fn a_restarted_source_begins_its_numbers_at_zero() {
             faults: Faults { restart: Some((1, 100_025)), ..Faults::default() },
             ..hades()
         });
-        // The numbers are unwrapped there, and every payload is proved against its event.
+        // The numbers are unwrapped there, and every payload is verified for its event.
         let expected: Vec<u32> = (100_000..100_025).chain(0..35).collect();
         assert_eq!(captured.numbers(1), expected);
         assert_eq!(captured.numbers(0), (100_000..100_060).collect::<Vec<u32>>());
@@ -382,7 +382,7 @@ fn the_preset_is_hades_with_its_three_groups() {
     assert_eq!(preset("hades"), None);
 }
 
-/// The key of a number of 24 bits: numbers wrap, and one that is far behind begins anew.
+/// The key of a number of 24 bits: numbers wrap, and one that is far behind restarts.
 fn key_after(newest: u64, number: u64) -> u64 {
     const TURN: u64 = 1 << 24;
     const REORDER_MAX: u64 = 16_384;

@@ -1,4 +1,4 @@
-//! Emulated channel links against real sockets: what arrives is what their report says.
+//! Emulated channel links with real sockets: arrivals match their report.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use catchment_wire::sequence::Gaps;
 use crate::emulator::take_datagrams;
 
 /// Datagrams as they arrived, by link. There are few enough for the socket buffers that any user
-/// gets, so that nothing needs to be received while they are sent.
+/// gets, so nothing needs to be received while they are sent.
 struct Captured {
     datagrams: Vec<Vec<Vec<u8>>>,
     report: LinkEmulatorReport,
@@ -46,11 +46,11 @@ fn capture(links: usize, config: LinkEmulatorConfig) -> Captured {
     Captured { datagrams, report, emulator }
 }
 
-/// Where samples of a slice's part begin, the slice given, and how many bytes there are.
+/// For the given slice, where the samples of its part begin, and how many bytes there are.
 type Parts = BTreeMap<(u32, u64), Vec<usize>>;
 
 impl Captured {
-    /// The parts that a link's packets had, each proved byte by byte.
+    /// The parts in a link's packets, each verified byte by byte.
     fn parts(&self, link: usize) -> Parts {
         let (config, content) = (self.emulator.config(), self.emulator.content());
         let mut parts = Parts::new();
@@ -210,7 +210,7 @@ fn lost_packets_are_missing_from_the_sequence() {
     for link in 0..2 {
         let report = &captured.report.links[link];
         assert!(report.packets_lost > 10);
-        // The first packets may be among them: nobody knows of those.
+        // The first packets may be among them: these are unknown.
         let first = captured.packets(link).next().unwrap().header().sequence;
         assert_eq!(captured.missing(link), report.packets_lost - first);
         let parts: usize = captured.parts(link).values().map(Vec::len).sum();
@@ -231,7 +231,7 @@ fn packets_sent_twice_or_out_of_order_are_not_missing() {
     let sequences: Vec<u64> = captured.samples(0).map(|packet| packet.header().sequence).collect();
     let steps_back = sequences.windows(2).filter(|pair| pair[1] < pair[0]).count();
     assert_eq!(steps_back as u64, report.packets_reordered);
-    // One that was overtaken by the first packet of all comes before anything is known.
+    // One overtaken by the very first packet arrives before anything is known.
     assert_eq!(captured.missing(0), 0);
 }
 

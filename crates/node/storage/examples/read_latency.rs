@@ -1,4 +1,4 @@
-//! How long one channel of 1,000 takes, opening the run included.
+//! The time to read one channel of 1,000, including opening the run.
 //!
 //! `cargo run --release -p catchment-storage --example read_latency -- FOLDER [CODING] [FRAMES]`
 //! writes a run of 64 s frames into FOLDER, unless it is there, and reads it back: 50 channels at

@@ -1,4 +1,4 @@
-//! Ranges of columns that are stored raw: what is given is as it was written, whatever is damaged.
+//! Ranges of raw columns: the returned data are undamaged, whatever is damaged in the file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn expected(channel: usize, frame: usize, range: Range<u64>) -> Vec<u8> {
     range.map(|sample| value(channel, frame as u64, sample)).collect()
 }
 
-/// Where the stored bytes of a column stand in the file.
+/// The position of a column's stored bytes in the file.
 fn column_at(bytes: &[u8], frame: usize, index: usize) -> ColumnEntry {
     let file = FileReader::open(&bytes).expect("opens");
     let entry = file.columns(frame).expect("a directory")[index];
@@ -153,7 +153,7 @@ fn no_range_gives_a_wrong_byte_whatever_is_damaged() {
             let range = start..(start + 1 + random.below(most)).min(rate);
             let Some(channel) = run.channel_at(index) else { continue };
             match read(&channel, frame, rate, range.clone()) {
-                // A frame that is not found is not there.
+                // A frame that is not found is absent.
                 Ok(got) if got.is_empty() => {}
                 Ok(got) => {
                     let right = got == expected(index, frame, range.clone());
@@ -243,7 +243,7 @@ fn what_was_checked_once_is_not_read_for_that_again() {
     assert_eq!(count(0, 300_001, 131_071..131_073), 65_536 + 1);
     assert_eq!(count(0, 300_001, 66_000..190_000), 124_000);
     assert_eq!(count(0, 300_001, 262_143..300_000), 65_536 + 37_857);
-    // Of a short column all is read once.
+    // A short column is read completely at once.
     assert_eq!(count(1, 1_000, 500..510), 1_000);
     assert_eq!(count(1, 1_000, 5..15), 10);
 }

@@ -44,7 +44,7 @@ fn a_whole_run_verifies_and_progress_ends_at_its_bytes() {
     assert_eq!((last.done_bytes, last.total_bytes), (report.bytes, report.bytes));
 }
 
-/// What verification and audit say of frames with such headers, which are named by both.
+/// The results of verification and audit for frames with such headers, which both name.
 fn problems(recipe: &Recipe) -> Vec<String> {
     let made = recipe.make();
     let report = verify(&Run::open(made.path()).expect("opens"), |_| ());
@@ -71,7 +71,7 @@ fn header_ranges_that_are_not_those_of_the_rows_are_found() {
         let closed = Recipe { info, ..recipe() };
         let found = problems(&closed);
         assert!(found.len() == 1 && found[0].contains(field), "{field}: {found:?}");
-        // Repair looks at the frames of a file that it closes.
+        // Repair examines the frames of a file that it closes.
         let made = Recipe { unclosed: true, ..closed }.make();
         let report = repair(made.path()).expect("repairs");
         assert!(report.found_damage() && report.files[0].damaged[0].contains(field), "{report:?}");
@@ -98,7 +98,7 @@ fn a_run_with_a_number_missing_between_its_frames_is_not_intact() {
     let report = verify(&Run::open(recipe().make().path()).expect("opens"), |_| ());
     assert_eq!((report.problem_count, report.frames_missing), (0, 1));
     assert!(!report.is_intact());
-    // What is under way in a run at work may come yet.
+    // In a run being recorded, frames in progress may still arrive.
     let made = Recipe { unclosed: true, ..recipe() }.make();
     let recorder = std::fs::File::open(&made.files[0]).expect("opens");
     recorder.try_lock().expect("nobody else has it");
@@ -124,7 +124,7 @@ fn a_list_of_the_toc_that_contradicts_the_frames_is_found() {
         verify(&Run::open(made.path()).expect("opens"), |_| ())
     };
     assert!(with_lists(|_, _| ()).is_intact());
-    // A frame that the list of a column does not have, and a place that is another column's.
+    // A frame that is missing from a column's list, and a position that belongs to another column.
     for change in [
         (|index, entries: &mut Vec<ColumnEntry>| {
             if index == 1 {
@@ -140,7 +140,7 @@ fn a_list_of_the_toc_that_contradicts_the_frames_is_found() {
         let report = with_lists(change);
         let problems: Vec<_> = report.problems.iter().map(|one| &one.problem).collect();
         assert!(problems.iter().any(|one| one.contains("list of column 0")), "{problems:?}");
-        // Repair makes the TOC again from the frames.
+        // Repair rebuilds the TOC from the frames.
         assert_eq!(repair(made.path()).expect("repairs").closed(), 1);
         assert!(verify(&Run::open(made.path()).expect("opens"), |_| ()).is_intact());
     }
@@ -191,7 +191,7 @@ fn the_books_of_a_killed_run_are_had_as_far_as_its_files_go() {
     assert_eq!(so_far(&whole, 0).as_ref(), Some(&whole.ledger));
     let killed = Recipe { unclosed: true, ..Recipe::default() }.make();
     assert_eq!(so_far(&killed, 100).as_ref(), Some(&killed.ledger));
-    // Too many to read: this file has no checkpoint, but the one before has a ledger.
+    // Too many to read: this file has no checkpoint, but the previous one has a ledger.
     let before = std::fs::read(&killed.files[0]).expect("reads");
     let before = catchment_frame::FileReader::open(&before[..]).expect("opens");
     assert_eq!(so_far(&killed, 0).as_ref(), before.ledger().expect("reads"));
@@ -312,7 +312,7 @@ fn a_frame_that_was_under_way_is_no_damage_and_one_that_was_whole_is() {
     let made = recipe.make();
     let last = made.frames[0][1].0;
     let whole = std::fs::read(&made.files[0]).expect("reads");
-    // Its columns are there, its header, which is written last, is not.
+    // Its columns exist, but its header, which is written last, does not.
     let mut under_way = whole.clone();
     under_way[last.offset as usize..][..64].fill(0);
     std::fs::write(&made.files[0], under_way).expect("writes");
@@ -321,7 +321,7 @@ fn a_frame_that_was_under_way_is_no_damage_and_one_that_was_whole_is() {
     let report = audited(&made);
     assert_eq!((report.verdict, report.problems.len()), (Verdict::DataLost, 0));
     assert!(report.under_way_bytes > 0);
-    // Its header is there and the file ends within it.
+    // Its header exists and the file ends within it.
     let cut = (last.offset + last.frame_bytes - 1) as usize;
     std::fs::write(&made.files[0], &whole[..cut]).expect("writes");
     assert!(!verify(&Run::open(made.path()).expect("opens"), |_| ()).is_intact());
@@ -339,7 +339,7 @@ fn repair_names_a_frame_that_was_under_way_and_calls_it_no_damage() {
     let report = repair(made.path()).expect("repairs");
     assert!(report.files[0].under_way_bytes > 0, "{report:?}");
     assert_eq!((report.files[0].skipped_bytes, report.found_damage()), (0, false));
-    // What was in that frame is lost nevertheless.
+    // The contents of that frame are lost nevertheless.
     assert_eq!(audited(&made).verdict, Verdict::DataLost);
 }
 
@@ -356,7 +356,7 @@ fn all_that_an_ended_run_recorded_is_durable_whatever_its_toc_could_know() {
     assert_eq!(recorded, recompute(&run).0);
     assert_eq!(ledger_so_far(&run, 0).expect("reads").as_ref(), Some(&recorded));
     assert_eq!(audited(&made).recorded, Some(recorded));
-    // A run that goes on in another file has only what was synced when this one was closed.
+    // A run that continues in another file has only the synced data when this one was closed.
     let first = Run::open(&made.files[0]).expect("opens");
     let then = first.recorded_ledger().expect("reads").expect("is closed");
     let said = first.files().next().expect("a file").flags.expect("a TOC");
@@ -398,14 +398,14 @@ fn repair_closes_the_open_file_and_leaves_the_others_alone() {
     // The total of the whole run, although only its last file was repaired.
     assert_eq!(run.recorded_ledger().expect("reads"), Some(recompute(&run).0));
     let audited = audit(&run).expect("audits");
-    // What was in flight when the recorder was killed is lost now.
+    // Fragments in flight when the recorder was killed are now lost.
     assert_eq!((audited.verdict, audited.closing), (Verdict::DataLost, Closing::Repaired));
     assert_eq!(repair(made.path()).expect("repairs").closed(), 0);
 }
 
 #[test]
 fn repair_does_not_call_a_file_with_impossible_sizes_intact() {
-    // A writer refuses the number itself: it is put in place of this one, with right checksums.
+    // A writer refuses the number itself: it replaces this one afterwards, with right checksums.
     const SIZE: u64 = 0x5a5b_5c5d;
     let of_payload = |entry: ColumnEntry| match entry.dtype {
         Dtype::U8 => ColumnEntry { raw_bytes: SIZE, rows: SIZE, ..entry },

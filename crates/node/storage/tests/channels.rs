@@ -9,7 +9,7 @@ use signal::{Signal, sample_bytes};
 
 const NS: u64 = 1_000_000_000;
 
-/// The bytes that a channel's samples have.
+/// The bytes of a channel's samples.
 fn expected(channel: usize, samples: std::ops::Range<u64>) -> Vec<u8> {
     samples.flat_map(|sample| sample_bytes(channel, sample)).collect()
 }
@@ -55,7 +55,7 @@ fn a_range_of_time_samples_or_frames_gives_exactly_these() {
         assert_eq!(segments.len(), 1);
         check(0, &segments[0], first + from..first + to);
     }
-    // Half a sample before and behind: the one in the middle, and nothing else.
+    // Half a sample before and after: the one in the middle, and nothing else.
     let sample = first + 777;
     let time = rate.time_ns(sample) - 1_000..rate.time_ns(sample) + 1_000;
     let segments = channel.read(&Select::TimeNs(time)).expect("reads");
@@ -127,7 +127,7 @@ fn nothing_is_read_that_was_not_asked_for() {
     let (read, bytes) = count(&Select::All);
     assert_eq!(read, bytes);
     let first = channel.info().rate.first_sample_at(made.start_ns);
-    // A short column is read as a whole when a part of it is first wanted: that checks it.
+    // A short column is read as a whole when a part of it is first requested: that checks it.
     let (read, bytes) = count(&Select::Samples(first + 10..first + 60));
     assert_eq!((read, bytes), (256 * 4 * 4, 50 * 4));
     let (read, bytes) = count(&Select::Samples(first + 20..first + 70));
@@ -139,7 +139,7 @@ fn wide(seed: u32) -> Vec<u8> {
     (0..1_u32 << 18).flat_map(|n| (n ^ seed).wrapping_mul(2_654_435_761).to_le_bytes()).collect()
 }
 
-/// Whether these bytes are on a disk alone, and can be read from there directly.
+/// Whether these bytes are only on the disk, and can be read from there directly.
 fn is_cold(file: &ReadFile, offset: u64) -> bool {
     let direct = DirectReader::take().is_some_and(|mut reader| reader.can_read(file));
     let cold = direct && file.is_cached(offset) == Some(false);
@@ -157,7 +157,7 @@ fn the_first_read_passes_the_page_cache_and_the_second_fills_it() {
     let (folder, offset) = signal::write_wide(&[bytes.clone(), wide(2)]);
     let run = Run::open(folder.path()).expect("opens");
     let file = ReadFile::open(run.files().next().expect("a file").path).expect("opens");
-    // Each offset is asked about once: to ask begins to read there.
+    // Each offset is queried once: a query begins to read there.
     let eighth = |eighth: u64| offset + bytes.len() as u64 / 8 * eighth;
     if !is_cold(&file, eighth(1)) {
         return;
@@ -189,7 +189,7 @@ fn many_threads_read_past_the_page_cache_what_was_written() {
     let segments = channel.read(&Select::Frames(0..11)).expect("reads");
     assert!(segments[0].bytes == frames[..11].concat());
 
-    // Damage in the fifth, and all on the disk alone again.
+    // Damage in the fifth, with everything only on the disk again.
     let id = channel.info().id;
     signal::damage_column(&path, 5, id);
     signal::forget(&path);
@@ -230,8 +230,7 @@ fn what_is_asked_for_again_comes_from_memory_and_is_the_same() {
         let encoded = |piece: &Piece| piece.entry.codec != Codec::None;
         let is_encoded = channel.pieces().expect("reads").iter().all(encoded);
         let ranges = [(0, 1), (2_000, 2_100), (1_000, 3_500), (1_100, 1_150), (0, 9_000)];
-        // What is small or whole, asked for once, twice and three times, before the others and
-        // behind.
+        // Small or whole reads, requested once, twice and three times, before the others and after.
         for turn in 0..3 {
             for &(from, to) in &ranges {
                 let wanted = Select::Samples(first + from..first + to);
@@ -244,12 +243,12 @@ fn what_is_asked_for_again_comes_from_memory_and_is_the_same() {
             let all = channel.read(&Select::All).expect("reads");
             assert_eq!(all.len(), 3);
             let from_memory = run.bytes_read() == before;
-            // What only this asks for is kept the second time.
+            // Data that only this requests are kept the second time.
             let expected = is_encoded && turn > 1;
             assert!(turn == 1 || from_memory == expected, "{coding}, turn {turn}");
         }
 
-        // Without memory for it, or in a run that is looked at anew, it is read again.
+        // Without memory for it, or in a reopened run, it is read again.
         let run = Run::open_with_cache(made.path(), 0).expect("opens");
         let channel = run.channel("fast").expect("is there");
         for _ in 0..3 {
@@ -281,7 +280,7 @@ fn a_damaged_column_is_refused_however_often_it_is_asked_for() {
 
 #[test]
 fn frames_with_the_same_samples_are_read_one_by_one() {
-    // As a recorder leaves them after a clock was set back.
+    // As left by a recorder after a clock was set back.
     let (folder, mut writer) = Signal::default().begin();
     signal::write_one(&mut writer, &[], 1).expect("can be");
     signal::write_one(&mut writer, &[Span { row: 4, sample: 1 << 40 }], 2).expect_err("too late");

@@ -1,4 +1,4 @@
-//! Files of channels that were cut at any byte: every whole frame survives.
+//! Files of channels cut at any byte: every whole frame survives.
 
 use crate::signal;
 use catchment_disk::ReadFile;
@@ -24,8 +24,8 @@ fn every_whole_frame_survives_a_cut_at_any_byte_and_repair_closes_the_file() {
         let cut = header_bytes + random.below(room);
         let mut left = bytes[..cut as usize].to_vec();
         if round % 2 == 1 {
-            // As a recorder leaves it: zeros behind that were preallocated, and the frame that was
-            // under way has no header yet.
+            // As left by a recorder: preallocated zeros at the end, and the frame in progress has
+            // no header yet.
             let under_way = frames.iter().find(|f| f.offset + f.frame_bytes > cut);
             let at = under_way.map_or(cut, |frame| frame.offset.min(cut)) as usize;
             let end = left.len().min(at + 4_096);
@@ -52,7 +52,7 @@ fn every_whole_frame_survives_a_cut_at_any_byte_and_repair_closes_the_file() {
         let intact = report.files[0].outcome == Outcome::Intact;
         assert!(intact == (cut == bytes.len() as u64), "cut at {cut}: {report:?}");
         let run = check("repaired");
-        // The run's list knows with how many bytes it was closed.
+        // The run's list has the length with which it was closed.
         let all = survivors == frames.len();
         assert!(run.closed() && verify(&run, |_| {}).is_intact() == all, "cut at {cut}");
         assert_eq!(audit(&run).expect("reads").is_balanced(), all, "cut at {cut}");
@@ -71,7 +71,7 @@ fn a_file_that_ends_within_its_header_is_named_with_what_lacks_and_stays_as_it_i
         let report = repair(made.path()).expect("reads");
         let needed = if cut < 64 { 64 } else { 64 + text_bytes };
         let expected = match cut {
-            // The run's list knows with how many.
+            // The run's list has the length.
             0 => format!("it was closed with {} bytes, and is empty now", bytes.len()),
             _ => format!(
                 "the file ends within the file header: expected {needed} bytes at 0, got {cut}"
@@ -101,7 +101,7 @@ fn a_flipped_bit_costs_no_more_than_the_column_that_it_is_in() {
         let run = Run::open(made.path()).expect("opens");
         assert_eq!(run.channel_frames().len(), frames.len(), "the TOC says where they are");
         let report = verify(&run, |_| {});
-        // Padding is in no checksum.
+        // Padding is not covered by a checksum.
         assert!(report.problem_count <= 1, "bit at {at}: {report:?}");
         let mut unreadable = 0;
         for index in 0..run.channels().len() {
@@ -132,7 +132,7 @@ fn a_file_whose_recorder_was_killed_is_opened_without_reading_what_it_had_alloca
     }
     let read = run.bytes_read();
     assert!(read < closed_bytes_read + 1_000_000, "{read} bytes, {closed_bytes_read} if closed");
-    // All of it is searched for frames before the file is mended.
+    // All of it is searched for frames before the file is repaired.
     let report = repair(made.path()).expect("repairs");
     assert!(!report.found_damage());
     assert_eq!(Run::open(made.path()).expect("opens").channel_frames().len(), 3);

@@ -10,21 +10,21 @@ use catchment_storage::{Ending, Follow, Followed, Growing, NewRun, Run, RunWrite
 use common::{Recipe, key};
 use signal::Signal;
 
-/// Writes a file's bytes again, cut there, behind it zeros as preallocation leaves them.
+/// Rewrites a file's bytes, cut there and followed by zeros as from preallocation.
 fn cut(path: &Path, whole: &[u8], at: u64) {
     let mut bytes = whole[..at as usize].to_vec();
     bytes.resize(bytes.len() + (1 << 20), 0);
     std::fs::write(path, bytes).expect("writes");
 }
 
-/// A run's files, and what they will hold in the end.
+/// A run's files, and their final contents.
 struct Growth {
     made: common::Made,
     whole: Vec<Vec<u8>>,
 }
 
 impl Growth {
-    /// Two files of four frames; the first is cut behind its header, the second is not there.
+    /// Two files of four frames; the first is cut after its header, the second does not exist.
     fn begin() -> Self {
         let recipe =
             Recipe { files: vec![vec![2, 3, 4, 5], vec![1, 2, 3, 4]], ..Recipe::default() };
@@ -37,7 +37,7 @@ impl Growth {
         growth
     }
 
-    /// Has a file hold so many frames. All of them: and it is closed.
+    /// Makes a file contain that many frames; with all frames, it is closed.
     fn grow(&self, file: usize, frames: usize) {
         let (path, whole) = (&self.made.files[file], &self.whole[file]);
         match self.made.frames[file].get(frames) {
@@ -61,7 +61,7 @@ fn a_run_that_is_refreshed_knows_every_frame_that_came() {
             assert_eq!(came.frames, now - frames, "file {file}, {count} frames");
             frames = now;
             assert_eq!(run.frames().len(), frames);
-            // What was decoded before stays what it is.
+            // Columns decoded before stay unchanged.
             let events = run.event_count();
             assert!(events == 0 || run.find(key(events - 1)).expect("reads").is_some());
         }
@@ -74,7 +74,7 @@ fn a_run_that_is_refreshed_knows_every_frame_that_came() {
 #[test]
 fn a_follower_gets_each_frame_once_and_ends_with_the_run() {
     let growth = Growth::begin();
-    // Somebody writes: the first file is locked, as a recorder does it.
+    // A writer is active: the first file is locked, as by a recorder.
     let recorder = std::fs::File::open(&growth.made.files[0]).expect("opens");
     recorder.try_lock().expect("locks");
     let mut follow = Follow::open(growth.made.path(), Duration::from_millis(1)).expect("opens");
@@ -133,7 +133,7 @@ fn frames_of_the_next_file_wait_for_the_last_ones_of_this() {
     growth.grow(0, 4);
     let seen = take(&mut follow);
     assert_eq!(seen, (2..6).map(Followed::Events).collect::<Vec<_>>());
-    // Without the recorder nothing can come.
+    // Without the recorder nothing can arrive.
     drop((recorder, next));
     assert_eq!(take(&mut follow), []);
     assert!(follow.ended());
@@ -155,8 +155,7 @@ fn whichever_thread_waits_for_a_frame_has_the_lowest_best_effort_priority() {
     const LOWEST: libc::c_long = (2 << 13) | 7;
     // SAFETY: ioprio_get takes numbers only; 1 and 0 are the calling thread.
     let priority = || unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) };
-    // Threads that it starts have it too, whatever the tests were started with.
-    // SAFETY: as above.
+    // Threads that it starts inherit it, whatever the priority of the test run. SAFETY: as above.
     assert_eq!(unsafe { libc::syscall(libc::SYS_ioprio_set, 1, 0, NORMAL) }, 0);
     let growth = Growth::begin();
     let recorder = std::fs::File::open(&growth.made.files[0]).expect("opens");

@@ -1,4 +1,5 @@
-//! What is specified in version 1.3 and not read: runs in which it occurs are refused, others read.
+//! Features of version 1.3 that are specified and not read: runs with them are refused, others are
+//! read.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use serde_json::json;
 
 use crate::common::{Recipe, change_frames, change_header};
 
-/// What opening a run is refused with.
+/// The error of opening a run.
 fn refusal(path: &Path) -> StorageError {
     Run::open(path).expect_err("is refused")
 }
@@ -29,7 +30,7 @@ fn a_run_with_superseded_frames_is_refused_and_other_records_of_them_are_no_matt
         say(1, stream, epoch, sequence);
         assert_eq!(Run::open(made.path()).expect("opens").event_count(), 16);
     }
-    // What one file says counts for the others.
+    // One file's statement applies to the others.
     say(1, 2, 2, 1);
     let error = refusal(made.path());
     let StorageError::Superseded { path, stream: 2, sequence: 1 } = &error else {
@@ -47,7 +48,7 @@ fn a_file_of_another_variant_is_refused_by_its_header_and_by_its_frames() {
     change_header(&made.files[1], 3, |metadata| metadata["variant"] = json!(4));
     let error = refusal(&made.files[1]);
     assert!(error.to_string().contains("file header: variant is 4"), "{error}");
-    // Of a folder the files of variant 0 are read, and the other one is named.
+    // In a folder, the files of variant 0 are read, and the other one is named.
     let run = Run::open(made.path()).expect("opens");
     assert_eq!(run.event_count(), 12);
     let [FileProblem::Unreadable { path, error }] = run.problems() else { panic!("one problem") };
@@ -96,7 +97,7 @@ fn a_frame_that_was_written_again_with_another_codec_is_read_once_in_files_of_1_
     let frames = |path: &Path| Run::open(path).expect("opens").frames().len();
     let made = recipe().make();
     assert_eq!(frames(made.path()), 3);
-    // In a file of before 1.3, and where each file numbers its frames anew, it may be another.
+    // In a file before 1.3, and if each file numbers its frames separately, it may be another.
     change_header(&made.files[1], 2, |_| ());
     assert_eq!(frames(made.path()), 4);
     let made = Recipe { numbering: Numbering::File, ..recipe() }.make();
@@ -125,7 +126,7 @@ fn a_header_is_made_again_as_the_other_files_have_it_or_not_at_all() {
     for file in &refused.files {
         change_header(file, 3, |metadata| metadata["stages"] = json!([{"name": "sum"}]));
     }
-    // A closed file's header is read from its TOC; this one has none any more.
+    // A closed file's header is read from its TOC; this one no longer has one.
     let cut = |path: &Path| {
         let bytes = std::fs::read(path).expect("reads");
         std::fs::write(path, &bytes[..bytes.len() - 4096]).expect("writes");
@@ -139,7 +140,7 @@ fn a_header_is_made_again_as_the_other_files_have_it_or_not_at_all() {
     let Outcome::Unreadable(why) = &of_last.outcome else { panic!("{of_last:?}") };
     assert!(why.contains("\"stages\", which this program does not write"), "{why}");
     assert_eq!(std::fs::read(&last).expect("reads"), before);
-    // A header of version 1.2 is made again as one.
+    // A header of version 1.2 is rebuilt as one.
     for file in &restored.files {
         change_header(file, 2, |_| ());
     }

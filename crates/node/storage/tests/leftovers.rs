@@ -1,4 +1,4 @@
-//! What a killed recorder took beyond its data is given back, and nothing else.
+//! Space taken by a killed recorder beyond its data is freed, and nothing else.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ fn a_frame_that_was_under_way_stays_for_a_repair_to_tell() {
     std::os::unix::fs::FileExt::write_all_at(&file, &[7], end + 3 * 4_096 + 5).unwrap();
     let found = remove_leftovers(made.path()).unwrap();
     assert_eq!((found.cut.len(), bytes(&made.files[1])), (1, end + 4 * 4_096));
-    // With anything where the next header would be, the rest may be a frame.
+    // With anything in the place of the next header, the rest may be a frame.
     file.set_len(end + 64 * 4_096).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[7], end + 5).unwrap();
     assert_eq!(remove_leftovers(made.path()).unwrap(), Leftovers::default());
@@ -78,7 +78,7 @@ fn a_run_that_somebody_holds_is_left_alone_and_so_is_what_may_be_data() {
     let held = EditFile::open(&made.files[0]).unwrap();
     assert_eq!(remove_leftovers(made.path()).unwrap(), Leftovers::default());
     drop(held);
-    // A header that was overwritten does not make a file of nothing.
+    // A file with an overwritten header is not an empty file.
     let mut damaged = std::fs::read(&made.files[0]).unwrap();
     damaged[..4_096].fill(0);
     std::fs::write(&ahead, &damaged[..damaged.len() - 4_096]).unwrap();

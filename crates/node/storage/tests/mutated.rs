@@ -1,5 +1,5 @@
-//! Files of one folder that disagree, and files with right checksums that say what is wrong: no
-//! reader panics, and a repair comes to an end.
+//! Contradictory files in one folder, and files with wrong contents but right checksums: no reader
+//! panics, and a repair comes to an end.
 
 use catchment_fixtures::{Random, corpus};
 use catchment_frame::Codec;
@@ -25,7 +25,7 @@ fn a_packed_folder_is_unpacked_as_it_was() {
     assert_eq!(Folder::unpack(&folder.pack()[..5_005]).files.len(), 3);
 }
 
-/// Runs that were killed, and such with other sources, all of the same identity.
+/// Killed runs, and others with other sources, all with the same identity.
 fn made() -> Vec<Vec<Vec<u8>>> {
     let recipe = |sources, codec, unclosed| {
         let files = vec![vec![2, 1], vec![1, 2], vec![1]];
@@ -40,7 +40,7 @@ fn made() -> Vec<Vec<Vec<u8>>> {
         let made = recipe.make();
         let read = |path| std::fs::read(path).expect("reads");
         let mut files: Vec<_> = made.files.iter().map(read).collect();
-        // Fewer zeros behind the last frame are as good.
+        // Fewer zeros after the last frame serve the same purpose.
         files.iter_mut().for_each(|file| file.truncate(64 << 10));
         files
     };
@@ -61,7 +61,7 @@ fn change(files: &mut Vec<Vec<u8>>, others: &[Vec<Vec<u8>>], random: &mut Random
             files[at][bytes] ^= 1 << random.below(8);
         }
         2 if length > 0 => {
-            // A number that is somewhere in a structure.
+            // A number somewhere in a structure.
             let start = random.index(blocks(&files[at])) * 4_096 + 8 * random.index(32);
             let number = [0, 1, 255, u64::from(u32::MAX), u64::MAX][random.index(5)];
             if let Some(place) = files[at].get_mut(start..start + 8) {
@@ -121,5 +121,5 @@ fn a_lost_trailer_is_written_again_where_the_files_before_are_not_there() {
     }
 }
 
-/// Mutated folders in each run of the tests.
+/// Mutated folders in each test run.
 const CASES: u64 = 400;

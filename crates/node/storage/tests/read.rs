@@ -67,7 +67,7 @@ fn events_are_selected_by_time_by_frame_and_by_key_at_once() {
     };
     for (select, frames, events) in [
         (SelectEvents::default(), vec![0, 1, 2], 0..16),
-        // The time behind is not in the range, the first one is.
+        // The end time is not in the range, the start time is.
         (select(Some(3..5), 0..9), vec![0], 3..5),
         (select(Some(4..6), 0..9), vec![0, 1], 4..6),
         (select(Some(11..12), 0..9), vec![1], 11..12),
@@ -158,7 +158,7 @@ fn of_frames_of_one_number_that_differ_in_a_range_the_whole_one_is_read_and_the_
         let files = vec![vec![5, 7], vec![4], vec![3, 2]];
         Recipe { repeats: true, files, ..Recipe::default() }
     };
-    // Either the frames that are written again are not as they should be, or the first ones.
+    // Either the repeated frames are damaged, or the first ones.
     for (recipe, read) in [
         (Recipe { info_repeated: longer, ..recipe() }, [(0, 1), (1, 1)]),
         (Recipe { info: longer, ..recipe() }, [(1, 0), (2, 0)]),
@@ -180,7 +180,7 @@ fn of_frames_of_one_number_that_differ_in_a_range_the_whole_one_is_read_and_the_
             assert!(problem.problem.contains(&named), "{problem:?}");
         }
     }
-    // In files of before 1.3, and where each file numbers its own, they are different frames.
+    // In files before 1.3, and if each file numbers its own, they are different frames.
     let made = Recipe { info_repeated: longer, ..recipe() }.make();
     made.files.iter().for_each(|file| change_header(file, 2, |_| ()));
     assert_eq!(Run::open(made.path()).expect("opens").frames().len(), 7);
@@ -211,7 +211,7 @@ fn a_whole_copy_in_a_later_file_is_given_in_the_place_of_the_damaged_first() {
     assert_eq!(frames.iter().map(at).collect::<Vec<_>>(), [0, 1, 2, 3, 4].map(Some));
     assert_eq!((run.frame_at(0, 1), run.channel_frame_at(0, 0)), (None, None));
     assert_eq!(audit(&run).expect("audits").verdict, Verdict::Balanced);
-    // Those who follow the run, and those who write it anew, come to it in its place, too.
+    // Followers and rewriters of the run also get it in its place.
     let anew = tempfile::tempdir().expect("a folder");
     let options = ReframeOptions::default();
     reframe(&run, anew.path(), "anew", &options, |_| ControlFlow::Continue(())).expect("writes");
@@ -244,7 +244,7 @@ fn a_damaged_copy_of_a_frame_does_not_hide_a_whole_one() {
         std::fs::write(&made.files[file], bytes).expect("writes");
     };
     for damage in [payload, header, all] {
-        // Frame 1 stands behind frame 0 in file 0, and first in file 1.
+        // Frame 1 is after frame 0 in file 0, and first in file 1.
         for [bad, whole] in [[(0, 1), (1, 0)], [(1, 0), (0, 1)]] {
             let made = Recipe { repeats: true, ..Recipe::default() }.make();
             damage(&made, bad.0, bad.1);
@@ -263,7 +263,7 @@ fn a_damaged_copy_of_a_frame_does_not_hide_a_whole_one() {
             let report = verify(&run, |_| ());
             assert!(!report.is_intact(), "a damaged frame is damage");
             assert!(report.problems.iter().any(|one| says(&one.problem)), "{report:?}");
-            // The second copy is not looked at where the first is whole.
+            // The second copy is not examined if the first is whole.
             let copies = if bad == (0, 1) { 1 } else { 0 };
             let report = audit(&run).expect("audits");
             assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
@@ -345,14 +345,14 @@ fn a_file_that_is_there_twice_is_read_once_and_one_that_contradicts_it_is_refuse
     let [FileProblem::Copy { path, of }] = run.problems() else { panic!("{:?}", run.problems()) };
     assert_eq!((path, of), (&copy, &made.files[0]));
     assert!(run.damage().is_empty());
-    // Of a copy that was cut short all frames are in the file.
+    // All frames of a truncated copy are in the file.
     let whole = std::fs::read(&copy).expect("reads");
     let (second, _) = &made.frames[0][1];
     std::fs::write(&copy, &whole[..second.offset as usize]).expect("writes");
     let mut run = Run::open(made.path()).expect("opens");
     assert!(matches!(run.problems(), [FileProblem::Copy { .. }]));
     assert_eq!((run.event_count(), run.refresh().expect("reads").files), (16, 0));
-    // The second frame instead of the first is none of the file's.
+    // The second frame in place of the first does not belong to the file.
     let mut other = whole.clone();
     let (first, _) = &made.frames[0][0];
     other.drain(first.offset as usize..second.offset as usize);

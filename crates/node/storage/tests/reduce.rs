@@ -156,7 +156,7 @@ fn what_cannot_be_reduced_is_said_and_leaves_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     for select in [
         vec![selection("nothing*", None)],
-        // 256 to 100 is no whole factor.
+        // 256 to 100 is not a whole factor.
         vec![selection("fast", Some("100"))],
     ] {
         let options = ReduceOptions { select, ..ReduceOptions::default() };

@@ -1,4 +1,4 @@
-//! Runs written anew: other frames, files and codecs, the same data.
+//! Rewritten runs: other frames, files and codecs, the same data.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,7 +19,7 @@ const NS: u64 = 1_000_000_000;
 /// Key, time, flags and fragments of an event.
 type Event = (u64, u64, u32, Vec<Option<Vec<u8>>>);
 
-/// Everything that a run holds.
+/// Everything in a run.
 #[derive(Debug, PartialEq)]
 struct Contents {
     channels: Vec<Vec<catchment_storage::Segment>>,
@@ -206,7 +206,7 @@ fn where_a_clock_was_set_back_frames_of_another_length_are_refused_in_plain_word
     check(folder.path(), &ReframeOptions::default());
 }
 
-/// A run whose first frame says that it covers 292 years.
+/// A run whose first frame claims to cover 292 years.
 fn with_a_wide_frame() -> signal::Made {
     let made = Signal { frames: 8, ..Signal::default() }.write();
     let run = Run::open(made.path()).expect("opens");

@@ -1,4 +1,4 @@
-//! Trends that are read while they are written: no row twice, none missing, whatever happens.
+//! Trends read while they are written: no row twice, none missing, whatever happens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,13 +21,13 @@ const NS: u64 = 1_000_000_000;
 /// Error numbers of the system.
 const EIO: i32 = 5;
 const EACCES: i32 = 13;
-/// No multiple of any frame's rows.
+/// Not a multiple of any frame's rows.
 const START_S: u64 = 1_795_219_213;
 
 /// A row of a model: mean, min, max, rms, n.
 type Row = ([f64; 4], u32);
 
-/// A writer, and all rows that it was given.
+/// A writer, and all rows given to it.
 struct Written {
     made: Made,
     files: TrendFiles,
@@ -89,7 +89,7 @@ impl Written {
     fn give(&mut self, until: u64) {
         for (index, series) in self.series.iter_mut().enumerate() {
             for second in self.until..until {
-                // Series 1 has gaps, series 2 is there for a while only, and so on.
+                // Series 1 has gaps, series 2 exists only for a while, and so on.
                 let kind = index % SERIES;
                 let missing = (kind == 1 && second % 7 < 3) || (kind == 2 && second % 100 > 40);
                 if !missing {
@@ -118,7 +118,7 @@ impl Written {
         self.files.finish(true).expect("ends");
     }
 
-    /// What a run has must be the first rows of the model's. Returns how many seconds.
+    /// The rows of a run must be the first rows of the model. Returns how many seconds.
     fn check(&self, run: &Run, whole: bool) -> u64 {
         let mut seconds = 0;
         for series in 0..self.series.len() {
@@ -180,7 +180,7 @@ fn rows_are_read_within_a_tails_frame_of_being_complete_by_whoever_opened_when()
         let due = written.seconds.iter().flatten().filter(|&row| due(row)).count();
         assert!(count >= due as u64, "{count} of {due} rows after {second} s");
     }
-    // A range of time that begins and ends anywhere.
+    // A range of time with arbitrary bounds.
     for (begin, end) in [(3, 7), (50, 130), (391, 500), (200, 395)] {
         let range = (START_S + begin) * NS..(START_S + end) * NS;
         let select = Select::TimeNs(range.clone());
@@ -233,13 +233,13 @@ fn a_writer_that_is_killed_leaves_its_rows_up_to_the_last_tails_frame() {
             written.advance(START_S + second);
         }
         let before = written.check(&written.run(), false);
-        // Nothing is done when it is dropped.
+        // Dropping it does nothing.
         let Written { made, files, .. } = written;
         drop(files);
         let run = Run::open(made.path()).expect("opens");
         let after: usize = (0..SERIES).map(|one| read(&run, one, TrendKind::Second).len()).sum();
         assert_eq!(after as u64, before);
-        // What was under way when it was killed stands behind the last frame.
+        // The frame in progress when it was killed is after the last frame.
         let tail = made.path().join("trends/second/tail-3");
         for entry in std::fs::read_dir(tail).expect("lists").flatten() {
             let mut bytes = std::fs::read(entry.path()).expect("reads");
@@ -255,7 +255,7 @@ fn a_writer_that_is_killed_leaves_its_rows_up_to_the_last_tails_frame() {
             .collect();
         let after: usize = left.iter().step_by(2).map(Vec::len).sum();
         assert_eq!(after as u64, before);
-        // Mended, the runs of trends have it all by themselves.
+        // After the repair, the runs of trends contain everything themselves.
         let mends = mend_trends(made.path()).expect("mends");
         assert_eq!(mends.len(), 2);
         assert!(mends.iter().all(|mend| mend.unreadable.is_empty()), "{mends:?}");
@@ -379,13 +379,13 @@ fn a_disk_that_refuses_for_a_while_costs_nothing_and_for_long_the_oldest_rows_co
             written.give(START_S + second);
             refused += u64::from(written.files.advance(START_S + second).is_err());
             if second % 50 == 0 {
-                // What was there is read all the time.
+                // Existing rows can be read all the time.
                 assert!(read(&early, 0, TrendKind::Second).len() >= 96);
             }
         }
         assert!(refused > 0);
         fault(&written.faults, false);
-        // At most an attempt is refused that was put off.
+        // At most one postponed attempt is refused.
         for second in 100 + length..400 + length {
             written.advance(START_S + second);
         }

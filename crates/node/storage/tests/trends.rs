@@ -104,7 +104,7 @@ fn trends_that_are_made_anew_take_the_place_of_the_old_ones_only_when_they_are_w
         names.sort();
         names
     };
-    // Once where there are none, once where there are, once where an exchange was cut short.
+    // Once with none, once with existing ones, once after an interrupted exchange.
     for round in 0..3 {
         if round == 2 {
             std::fs::create_dir_all(trends.join("old")).expect("makes");
@@ -133,7 +133,7 @@ fn trends_that_are_made_anew_take_the_place_of_the_old_ones_only_when_they_are_w
     let run = Run::open(made.path()).expect("opens");
     assert_eq!(run.trend("fast", TrendKind::Second, &Select::All).expect("reads"), before);
     assert!(before.as_ref().is_some_and(|trend| trend.n.len() == 160));
-    // Where there are none, some are better: without the damaged frame's four seconds.
+    // If there are none, some are better: without the damaged frame's four seconds.
     std::fs::remove_dir_all(&trends).expect("deletes");
     let report = make_trends(&run, &options, go_on).expect("makes");
     assert!(report.left_out.iter().all(|line| line.contains("frame ")), "{:?}", report.left_out);

@@ -1,5 +1,4 @@
-//! Runs that are not whole: files that are missing, files that lost what closed them or their
-//! headers.
+//! Incomplete runs: missing files, files that lost their closing or their headers.
 
 use std::path::Path;
 
@@ -16,7 +15,7 @@ fn three() -> Recipe {
     Recipe { files: vec![vec![2, 2], vec![2, 2], vec![2, 2]], ..Recipe::default() }
 }
 
-/// Writes the list that the recorder of these files writes.
+/// Writes the list as the recorder of these files does.
 fn list(made: &Made, begun: u32, closed: u32, ended: bool) {
     let mut text = FileListLine::Run(RunId([9; 16])).encode();
     for index in 0..begun {
@@ -33,7 +32,7 @@ fn list(made: &Made, begun: u32, closed: u32, ended: bool) {
     std::fs::write(made.path().join(FILE_LIST_NAME), text).expect("writes");
 }
 
-/// What verification and audit come to: the problems, the extent, and the verdict.
+/// The results of verification and audit: the problems, the extent, and the verdict.
 fn judged(path: &Path) -> (Vec<String>, Extent, Verdict) {
     let run = Run::open(path).expect("opens");
     let (report, audited) = (verify(&run, |_| ()), audit(&run).expect("audits"));
@@ -69,7 +68,7 @@ fn a_run_that_was_killed_is_told_apart_from_one_whose_files_are_missing() {
     assert_eq!(judged(made.path()), killed);
     repair(made.path()).expect("repairs");
     assert_eq!(judged(made.path()), killed);
-    // The list says now that the last file is closed, and one that loses its trailer is not whole.
+    // The list now has the last file as closed, and one that loses its trailer is not whole.
     let bytes = std::fs::read(&made.files[2]).expect("reads");
     std::fs::write(&made.files[2], &bytes[..bytes.len() - 4096]).expect("writes");
     assert_eq!(judged(made.path()).2, Verdict::Incomplete);
@@ -78,7 +77,7 @@ fn a_run_that_was_killed_is_told_apart_from_one_whose_files_are_missing() {
     let (problems, extent, verdict) = judged(made.path());
     assert_eq!(problems, ["file 2 of the run is missing: files.jsonl names 3"]);
     assert_eq!((extent, verdict), (Extent::Interrupted, Verdict::Incomplete));
-    // A recorder that was killed before it had the next file's header written had no more than
+    // A recorder that was killed before it had written the next file's header had no more than
     // these.
     list(&made, 2, 2, false);
     assert_eq!(judged(made.path()), killed);
@@ -178,7 +177,7 @@ fn a_file_that_lost_only_its_trailer_gets_it_again_and_its_toc_stays() {
         assert_eq!(std::fs::read(&made.files[2]).expect("reads"), whole);
         assert_eq!(judged(made.path()), (vec![], Extent::Ended, Verdict::Balanced));
     }
-    // Of a TOC that is damaged too nothing is taken.
+    // If the TOC is damaged too, nothing is taken from it.
     let mut bytes = flipped.clone();
     bytes[trailer - made.toc_bytes(&whole) + 130] ^= 1;
     std::fs::write(&made.files[2], bytes).expect("writes");
@@ -252,8 +251,8 @@ fn bytes_behind_the_trailer_and_a_trailer_that_is_gone_are_found() {
         let ((problems, ..), _) = with(&bytes);
         assert!(problems.iter().any(|problem| problem.contains("TOC")), "{byte}: {problems:?}");
     }
-    // Zeros are what a killed recorder leaves that had not yet cut its file: only the list knows
-    // better.
+    // Zeros are left by a killed recorder that had not yet cut its file: only the list shows
+    // otherwise.
     let zeros = [&whole[..], &[0; 8192]].concat();
     assert_eq!(with(&zeros).0.0, Vec::<String>::new());
     std::fs::write(&made.files[0], &whole).expect("writes");
@@ -338,7 +337,7 @@ fn a_file_whose_header_cannot_be_had_again_is_never_called_deletable() {
         assert_eq!((file.frames, file.events, report.found_damage()), (2, 4, true));
     }
     assert_eq!(std::fs::read(&made.files[0]).expect("reads"), bytes);
-    // A name that says nothing, and one that says what cannot be.
+    // A name without an index, and one with an impossible index.
     let made = Recipe { unclosed: true, ..three() }.make();
     for (name, expected) in [
         ("somewhere.catch", "neither a list of files nor its name says which file"),
@@ -352,7 +351,7 @@ fn a_file_whose_header_cannot_be_had_again_is_never_called_deletable() {
         let Outcome::Unreadable(why) = &report.files[1].outcome else { panic!("{report:?}") };
         assert!(why.contains(expected), "{why}");
     }
-    // Its frames come after those of the file that the name puts behind it.
+    // Its frames come after those of the file that the name places after it.
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::copy(&made.files[1], folder.path().join("run-00001.catch")).expect("copies");
     std::fs::copy(&made.files[2], folder.path().join("x-00000.catch")).expect("copies");
@@ -414,7 +413,7 @@ fn a_file_that_was_emptied_is_none_that_was_never_begun() {
         let of_file = repair(&made.files[2]).expect("repairs");
         assert_eq!(of_file.files[0].outcome, report.files[2].outcome);
     }
-    // Without the list nobody knows.
+    // Without the list this cannot be known.
     std::fs::remove_file(made.path().join(FILE_LIST_NAME)).expect("removes");
     assert_eq!(repair(made.path()).expect("repairs").files[2].outcome, Outcome::Blank);
 }

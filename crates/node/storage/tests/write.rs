@@ -16,7 +16,7 @@ fn schema() -> Schema {
     Schema::clone(&header(3, 0).schema)
 }
 
-/// Writes events with all fragments but those of source 1 in every third event.
+/// Writes events with all fragments except those of source 1 in every third event.
 fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
     let keys: Vec<_> = events.clone().map(key).collect();
     let times_ns: Vec<_> = events.clone().map(time_ns).collect();
@@ -113,7 +113,7 @@ fn files_are_made_no_faster_than_the_disk_closes_them() {
         (0..100).for_each(|event| write_events(&mut writer, event..event + 1));
         writer.finish(Ending { run_ended: true, ..Ending::default() }).expect("ends")
     });
-    // Until it looks at the disk again and again, and makes no file.
+    // Until it has checked the disk repeatedly without making a file.
     let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
     let mut last = (0, 0);
     wait_while(|| {

@@ -1,4 +1,4 @@
-//! Planted defects: their patches apply to the program as it is.
+//! Planted defects: their patches apply to the present program.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn patches_with_planted_defects_apply() {
         // A source archive has no repository to apply patches to.
         return;
     }
-    // The second are of code that the simulator replaces; tests find them.
+    // The second ones are in code that the simulator replaces; tests find them.
     let folders = [here.join("mutants"), root.join("crates/io/disk/mutants")];
     let patches = folders.iter().flat_map(|folder| folder.read_dir().expect("patches"));
     let mut paths: Vec<_> = patches.map(|patch| patch.expect("a patch").path()).collect();

@@ -1,4 +1,4 @@
-//! Seeds that every test run has: the first ones, and those that once failed.
+//! Seeds in every test run: the first ones, and those that once failed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use catchment_sim::plan::{Case, MS, Plan};
 use catchment_sim::schedule::Schedule;
 use catchment_sim::{Fragments, Options, oracle, simulate, world};
 
-/// A number of seeds and not a time, so that a slow machine tests what a fast one does.
+/// A number of seeds, not a time, so that a slow machine tests the same as a fast one.
 const SEEDS: u64 = 500;
 
 /// Runs all of these on as many threads as there are CPUs, and names those that fail.
@@ -54,7 +54,7 @@ fn a_disk_that_is_full_at_the_end_leaves_no_total_that_the_frames_do_not_add_up_
     let only = Case { events_max: 60, sources_max: 1, faults: Faults::NONE, ..Case::of(2) };
     let mut plan = Plan::of(only);
     plan.store.operation_ns_max = 400 * MS;
-    // Nothing is allocated ahead, so that the room ends at once.
+    // Nothing is preallocated, so the space runs out at once.
     plan.store.allocate_bytes = 0;
     let stop_ns = Schedule::of(&plan).stop_ns;
     // Until then the last frame is refused, or the table of contents, or both.
@@ -69,7 +69,7 @@ fn a_disk_that_is_full_at_the_end_leaves_no_total_that_the_frames_do_not_add_up_
 
 #[test]
 fn one_case_has_one_trace_and_another_case_another() {
-    // Of each of these every event of two runs is the same, and of no two runs all are.
+    // Two runs of one seed have identical traces, and runs of different seeds never do.
     let hashes = |seed| {
         let run = || simulate(Case::of(seed), false).trace;
         let (one, other) = (run(), run());
@@ -105,7 +105,7 @@ fn every_kind_of_fault_happens_in_some_run_and_none_in_a_run_without() {
         assert!(report.happened.is_empty() && sent == recorded && sent > 0, "seed {seed}");
         (all, held) = (all + sent, held + required);
     }
-    // The lower bound is about most of what was sent.
+    // The lower bound covers most of what was sent.
     assert!(2 * held > all, "{held} of {all}");
     let mut missing: Vec<Fault> = Fault::ALL.to_vec();
     for seed in 0..120 {

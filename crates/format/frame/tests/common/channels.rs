@@ -40,7 +40,7 @@ pub fn channel_header(sources: u32, locator: bool) -> FileHeader {
     header
 }
 
-/// What one channel has in one frame.
+/// One channel's data in one frame.
 #[derive(Clone, Debug)]
 pub struct Samples {
     pub id: u32,
@@ -74,7 +74,7 @@ pub fn some_samples(
             }
         }
         let bytes = numbers.len() * channel.sample_bytes() as usize;
-        // Numbers that are near each other, so that every codec finds something to do.
+        // Numbers that are close to each other, so that every codec saves something.
         let step = channel.sample_bytes() as usize;
         let raw = (0..bytes).map(|at| if at % step == 0 { random.index(9) as u8 } else { 0 });
         let raw = raw.collect();
@@ -85,7 +85,7 @@ pub fn some_samples(
     all
 }
 
-/// The frame of those samples, as the specification's section 10 says.
+/// The frame of those samples, according to section 10 of the specification.
 pub fn channel_frame(
     header: &FileHeader,
     frame: u64,

@@ -1,4 +1,4 @@
-//! Files made from a simple model: what a test put in is what it must get out.
+//! Files made from a simple model: readers must return what the test put in.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod channels;
@@ -18,13 +18,13 @@ pub struct Model {
     pub frames: Vec<Frame>,
     pub ledger: Ledger,
     pub flags: TocFlags,
-    /// A checkpoint after every so many frames; 0 for none.
+    /// A checkpoint after that many frames; 0 for none.
     pub checkpoint_every: usize,
-    /// Who built each frame; none: one recorder all of them.
+    /// The builder of each frame; none: one recorder for all.
     pub origins: Vec<Origin>,
 }
 
-/// The bytes of a model, and where its frames are.
+/// The bytes of a model, and the positions of its frames.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     /// Header and frames, without TOC and trailer.
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Encodes the file; frames in turn as a recorder streams them and as tools make them.
+    /// Encodes the file, alternating between the ways of a recorder and of tools.
     pub fn encode(&self) -> Encoded {
         let mut file = self.header.encode();
         let mut toc = TocBuilder::new(&file);
@@ -145,7 +145,7 @@ pub fn write_locator(
     file[at..at + block.len()].copy_from_slice(&block);
 }
 
-/// As a recorder does: columns to their offsets, the header last, more space than was needed.
+/// As a recorder does: columns at their offsets, the header last, with more space than needed.
 fn stream_frame(
     info: FrameInfo,
     offset: u64,
@@ -167,7 +167,7 @@ fn stream_frame(
     (frame, summary, layout.entries().to_vec())
 }
 
-/// Asserts that a file holds exactly what was put in, up to `frame_count` frames.
+/// Asserts that a file contains exactly what was put in, up to `frame_count` frames.
 pub fn assert_holds<R: ReadAt>(file: &FileReader<R>, model: &Model, frame_count: usize) {
     assert_eq!(file.header(), &model.header);
     assert_eq!(file.frames().len(), frame_count);

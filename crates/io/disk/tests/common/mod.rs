@@ -1,4 +1,4 @@
-//! What the tests of the disk share: the engines and folders that all must behave alike in.
+//! Shared by the tests of the disk: the engines and folders that must all behave alike.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ pub fn config(engine: EngineChoice) -> DiskConfig {
     }
 }
 
-/// Every engine that can be had here, with and without a disk that cuts writes short and reports
-/// late and out of order.
+/// Every available engine, with and without a disk that cuts writes short and reports late and out
+/// of order.
 pub fn every_engine() -> Vec<(String, DiskConfig)> {
     let mut all = Vec::new();
     for engine in [EngineChoice::Uring, EngineChoice::Portable] {
@@ -45,7 +45,7 @@ pub fn every_engine() -> Vec<(String, DiskConfig)> {
     all
 }
 
-/// A folder on the file system of temporary files, and one in memory where there is one.
+/// A folder on the file system of temporary files, and one in memory if there is one.
 pub fn every_folder() -> Vec<tempfile::TempDir> {
     let mut all = vec![tempfile::tempdir().expect("a temporary folder")];
     match tempfile::tempdir_in("/dev/shm") {
@@ -55,7 +55,7 @@ pub fn every_folder() -> Vec<tempfile::TempDir> {
     all
 }
 
-/// Runs a check with every engine in every folder, each time in a folder of its own.
+/// Runs a check with every engine in every folder, each time in a separate folder.
 pub fn with_all(check: impl Fn(DiskConfig, &Path)) {
     for (name, config) in every_engine() {
         for folder in every_folder() {
@@ -70,7 +70,7 @@ pub fn with_all(check: impl Fn(DiskConfig, &Path)) {
     }
 }
 
-/// Takes what has come, or else waits until something may have; how much that is.
+/// Takes what has arrived, or otherwise waits until something may have; returns how much.
 pub fn wait(disk: &mut Disk, completions: &mut Vec<Completion>) -> usize {
     match disk.poll(completions) {
         0 => {
@@ -81,12 +81,12 @@ pub fn wait(disk: &mut Disk, completions: &mut Vec<Completion>) -> usize {
     }
 }
 
-/// Has a file made ahead.
+/// Requests a file ahead.
 pub fn ask_for(disk: &mut Disk, path: &Path) {
     disk.open(NewFile { path: path.to_owned(), room_bytes: 0 });
 }
 
-/// Waits until the file that was asked for is there.
+/// Waits until the requested file has been made.
 pub fn wait_for_opened(disk: &mut Disk) {
     while disk.opened_bytes().is_none() {
         wait(disk, &mut Vec::new());

@@ -1,4 +1,4 @@
-//! What the tests of a node under control share: a node of few emulated sources, and its client.
+//! Shared by the tests of a node under control: a node of few emulated sources, and its client.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use catchment_emulator::{
 use catchment_recorder::{LinkConfig, RecorderConfig, SourceConfig};
 use serde_json::{Value, json};
 
-/// Nothing takes so long: what never comes fails its test instead of holding up the rest.
+/// Nothing takes that long: a missing event fails its test instead of blocking the rest.
 pub const PATIENCE: Duration = Duration::from_secs(1_200);
 
 /// Configurations that tests change: a text of `key = number` lines.
@@ -24,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(1_200);
 pub struct Fixed {
     pub folder: PathBuf,
     pub sources: u32,
-    /// Where the first source must be; port 0 lets the system choose.
+    /// The first source's address; port 0 lets the system choose.
     pub address: SocketAddr,
     pub rules: Vec<Rule>,
     pub kill: Option<(u32, u64)>,
@@ -32,7 +32,7 @@ pub struct Fixed {
     pub links: Vec<LinkConfig>,
     /// Channels of which the first link is emulated.
     pub emulated: Vec<EmulatedChannel>,
-    /// Whether the sources are somewhere else, and not emulated.
+    /// Whether the sources are elsewhere, and not emulated.
     pub elsewhere: bool,
 }
 
@@ -134,7 +134,7 @@ impl Configure for Fixed {
     }
 }
 
-/// A node in a folder of its own.
+/// A node in its own folder.
 pub struct Test {
     pub folder: tempfile::TempDir,
     pub node: Option<Node>,
@@ -144,7 +144,7 @@ pub struct Test {
 pub fn settings() -> Settings {
     let listen = ([127, 0, 0, 1], 0).into();
     let mut settings = Settings { start: Start::Manual, ..Settings::new(Some(listen)) };
-    // Neither a fast machine nor a slow one comes to these.
+    // No machine, fast or slow, reaches these.
     settings.requests_per_second = 1e6;
     settings.drain = Duration::from_secs(3_600);
     settings.device_patience = Duration::from_secs(3_600);
@@ -152,7 +152,7 @@ pub fn settings() -> Settings {
 }
 
 impl Test {
-    /// One that waits to be told.
+    /// A node that waits for commands.
     pub fn start() -> Self {
         Self::with(settings(), |_| ())
     }
@@ -190,7 +190,7 @@ pub fn start(settings: Settings, fixed: Fixed) -> Result<Node, NodeError> {
     Node::start(settings, Arc::new(fixed), Logs::start(LogFormat::None, LogLevel::DEBUG))
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
@@ -204,7 +204,7 @@ impl Answer {
     }
 }
 
-/// Asks a node over a real socket.
+/// Sends requests to a node over a real socket.
 #[derive(Clone)]
 pub struct Client {
     agent: ureq::Agent,
@@ -256,7 +256,7 @@ impl Client {
         self.ask("GET", path, None)
     }
 
-    /// Asks until it is no longer being read.
+    /// Sends the request until the answer is no longer that the sample is being read.
     pub fn settled(&self, path: &str) -> Answer {
         loop {
             let answer = self.get(path);
@@ -281,7 +281,7 @@ impl Client {
         self.command_with(request, json!({ "request": request, "command": command, "run": run }))
     }
 
-    /// Gives a command with all that is said with it, and waits for its end.
+    /// Gives a command with all its fields, and waits for its end.
     pub fn command_with(&self, request: &str, body: Value) -> Answer {
         let mut answer = self.post("/api/v1/commands", &body);
         loop {
@@ -299,12 +299,12 @@ impl Client {
         self.get("/api/v1/state").json()
     }
 
-    /// Looks until something is so.
+    /// Polls until a condition holds.
     pub fn until(&self, reached: impl Fn(&Value) -> bool) -> Value {
         self.until_of("/api/v1/state", reached)
     }
 
-    /// The same of any resource.
+    /// The same for any resource.
     pub fn until_of(&self, path: &str, reached: impl Fn(&Value) -> bool) -> Value {
         let give_up = Instant::now() + PATIENCE;
         loop {

@@ -1,4 +1,4 @@
-//! Runs made in code: what was put in is what must be read back.
+//! Runs made in code: readers must return what was put in.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use catchment_frame::{
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
 
-/// What becomes of a frame's header.
+/// A change of a frame's header.
 pub type Change = fn(FrameInfo) -> FrameInfo;
 
-/// A run as it is to be.
+/// The specification of a run.
 pub struct Recipe {
     pub sources: u32,
     pub codec: Codec,
@@ -21,20 +21,20 @@ pub struct Recipe {
     pub files: Vec<Vec<u64>>,
     /// Whether a source's fragment of an event is missing.
     pub missing: fn(u32, u64) -> bool,
-    /// Leave the last file without TOC and trailer, as a killed recorder does.
+    /// Leave the last file without TOC and trailer, like a killed recorder.
     pub unclosed: bool,
-    /// Fragments of each source that came in and are not in the files.
+    /// Fragments of each source that arrived and are not in the files.
     pub in_flight: u64,
-    /// Each file but the first begins with the last frame of the one before, once more.
+    /// Each file except the first begins by repeating the last frame of the previous one.
     pub repeats: bool,
-    /// How repeated frames are stored; `None`: as they were.
+    /// How repeated frames are stored; `None`: unchanged.
     pub codec_repeated: Option<Codec>,
-    /// What the numbers of frames count, as headers say.
+    /// The scope of frame numbers in the headers.
     pub numbering: Numbering,
-    /// What becomes of the headers of frames, and of those that are repeated.
+    /// Changes of the headers of frames, and of repeated ones.
     pub info: Change,
     pub info_repeated: Change,
-    /// What becomes of the entries of columns.
+    /// Changes of the entries of columns.
     pub entry: fn(ColumnEntry) -> ColumnEntry,
     /// Leave this column out of all frames.
     pub without: Option<ColumnKind>,
@@ -64,7 +64,7 @@ impl Default for Recipe {
 pub struct Made {
     pub folder: tempfile::TempDir,
     pub files: Vec<PathBuf>,
-    /// Where frames are, file by file.
+    /// The positions of frames, file by file.
     pub frames: Vec<Vec<(FrameSummary, Vec<ColumnEntry>)>>,
     pub ledger: Ledger,
 }
@@ -148,9 +148,9 @@ pub fn change_header(path: &Path, minor: u16, change: impl FnOnce(&mut serde_jso
     std::fs::write(path, file).expect("writes");
 }
 
-/// Changes the frames of a closed file, or which there are; they become that file's, with right
-/// checksums, and its TOC lists them. It says nothing of variants, as that of a `repair` of before
-/// 1.3.
+/// Changes the frames of a closed file, or the set of them; they become that file's, with right
+/// checksums, and its TOC lists them. The TOC contains no variants, like one made by `repair`
+/// before 1.3.
 pub fn change_frames(path: &Path, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
     let bytes = std::fs::read(path).expect("reads");
     let reader = FileReader::open(&bytes[..]).expect("opens");
@@ -249,7 +249,7 @@ impl Recipe {
         made
     }
 
-    /// What is put into a frame; the last one also counts what is in flight.
+    /// The contents of a frame; the last one also counts fragments in flight.
     fn events(&self, range: std::ops::Range<u64>, last: bool) -> Events {
         let is_missing = |source, event| (self.missing)(source, event);
         let incomplete = |event| (0..self.sources.min(2)).any(|source| is_missing(source, event));

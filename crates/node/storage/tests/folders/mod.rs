@@ -1,7 +1,7 @@
-//! Folders of files that disagree, as a disk that lies and a hand that copies leave them: whatever
-//! is in them, no reader may panic, and a repair comes to an end.
+//! Folders of contradictory files, as left by a disk that lies or by manual copying: whatever they
+//! contain, no reader may panic, and a repair comes to an end.
 //!
-//! The fuzz target `run_folder` includes this file, so that it uses the public interface alone.
+//! The fuzz target `run_folder` includes this file, so it uses only the public interface.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +12,7 @@ use catchment_storage::{
     Run, audit, ledger_so_far, make_trends, reframe, remove_leftovers, repair, verify,
 };
 
-/// A folder's files, and whether all checksums in them are to be made right.
+/// A folder's files, and whether all checksums in them are made right.
 #[derive(Clone, Debug)]
 pub struct Folder {
     pub is_sealed: bool,
@@ -31,7 +31,7 @@ impl Folder {
         bytes
     }
 
-    /// What was packed; of any other bytes what there is of it.
+    /// The packed folder; for other bytes, as much as they contain.
     pub fn unpack(bytes: &[u8]) -> Self {
         let first = bytes.first().copied().unwrap_or(0);
         let (count, mut rest) = (usize::from(first % FILES_MAX), bytes.get(1..).unwrap_or(&[]));
@@ -51,7 +51,7 @@ impl Folder {
         Self { is_sealed: first & SEALED != 0, files }
     }
 
-    /// Writes the files, has every reader look at them, and repairs them.
+    /// Writes the files, runs every reader on them, and repairs them.
     pub fn examine(mut self) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run");
@@ -78,7 +78,7 @@ impl Folder {
     }
 }
 
-/// Reads all that there is, by every way.
+/// Reads everything, in every way.
 fn look(folder: &Path) {
     let Ok(run) = Run::open(folder) else { return };
     let _ = audit(&run);
@@ -100,7 +100,7 @@ fn look(folder: &Path) {
     let _removed = std::fs::remove_dir_all(folder.join("trends"));
 }
 
-/// Makes the checksums of a file right, as far as there are structures to be found.
+/// Makes the checksums of a file right, as far as its structures can be found.
 pub fn seal(file: &mut [u8]) {
     if file.starts_with(b"\x89CATCH\r\n") {
         let metadata = u32_at(file, 16).unwrap_or(0) as usize;
@@ -173,7 +173,7 @@ fn put(bytes: &mut [u8], range: Option<Range<u64>>, at: usize) {
     }
 }
 
-/// As [`put`], of a range that has its checksum within, as zeros.
+/// As [`put`], for a range that contains its checksum, as zeros.
 fn put_own(bytes: &mut [u8], range: Range<usize>, at: usize) {
     if range.end <= bytes.len() && at + 4 <= range.end {
         bytes[at..at + 4].fill(0);

@@ -1,4 +1,4 @@
-//! Runs of channels, written in code: what was put in is what must be read back.
+//! Runs of channels, written in code: readers must return what was put in.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::os::fd::AsRawFd as _;
@@ -15,7 +15,7 @@ use catchment_storage::{
 pub const CHANNELS: [(&str, &str); 4] =
     [("fast", "256"), ("slow", "16"), ("odd", "60000/1001"), ("minute", "1/60")];
 
-/// Codings that every test of reading goes through.
+/// Codings used by every test of reading.
 pub const CODINGS: [&str; 8] =
     ["none", "lz4", "zstd:3", "bitshuffle+lz4", "shuffle+zstd:1", "pcodec:4", "for", "auto"];
 
@@ -33,11 +33,11 @@ pub fn sample_bytes(channel: usize, sample: u64) -> Vec<u8> {
     }
 }
 
-/// A run as it is to be.
+/// The specification of a run.
 pub struct Signal {
     pub coding: &'static str,
     pub frames: u64,
-    /// Frame 1 of `fast` has a gap of 10 samples behind the first 100; frame 2 lacks the channel.
+    /// Frame 1 of `fast` has a gap of 10 samples after the first 100; frame 2 lacks the channel.
     pub gap: bool,
     pub file_time_s: u64,
     pub leave_open: bool,
@@ -138,7 +138,7 @@ impl Signal {
             .collect();
         let columns = columns.iter().zip(&makers).enumerate().map(|(index, (column, make))| {
             let (id, first_sample, spans, bytes) = column;
-            // Half of them come ready, half are made on demand.
+            // Half of them are ready, half are made on demand.
             let samples = match index.is_multiple_of(2) {
                 true => ColumnData::Raw(bytes),
                 false => ColumnData::Make(Make { raw_bytes: bytes.len(), make }),
@@ -168,8 +168,8 @@ pub fn write_one(writer: &mut RunWriter, spans: &[Span], byte: u8) -> Result<(),
     })
 }
 
-/// A run of frames with these bytes each of the channel `wide`, as they are, and where those of the
-/// first stand in its file. (What stands near the file's end is read when it is opened.)
+/// A run of frames with these bytes each of the channel `wide`, raw, and the position of the first
+/// ones in its file. (Bytes near the file's end are read when it is opened.)
 pub fn write_wide(frames: &[Vec<u8>]) -> (tempfile::TempDir, u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let rate: SampleRate = "65536".parse().expect("a rate");
@@ -197,11 +197,11 @@ pub fn write_wide(frames: &[Vec<u8>]) -> (tempfile::TempDir, u64) {
     (folder, offset)
 }
 
-/// Has the system forget what it knows of a file by heart.
+/// Makes the system drop a file from the page cache.
 pub fn forget(path: &Path) {
     let file = std::fs::File::open(path).expect("opens");
     file.sync_all().expect("syncs");
-    // SAFETY: numbers only. If it is not done, the bytes are the same.
+    // SAFETY: numbers only. If it fails, the bytes are the same.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
