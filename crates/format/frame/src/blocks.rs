@@ -197,7 +197,7 @@ impl Blocks {
         at(blocks.start)..at(blocks.end)
     }
 
-    /// Begins to check these blocks, whose bytes come in order.
+    /// Begins to check these blocks, whose bytes arrive in order.
     pub fn check(&self, blocks: Range<usize>) -> BlockCheck<'_> {
         BlockCheck { blocks: self, next: blocks, crc: Crc32c::new(), crc_bytes: 0 }
     }

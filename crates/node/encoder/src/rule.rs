@@ -57,7 +57,7 @@ impl AutoState {
 /// of two levels compresses less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// As the rule says.
+    /// As configured by the rule.
     #[default]
     AsAsked,
     /// One step cheaper.

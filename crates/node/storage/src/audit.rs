@@ -32,7 +32,7 @@ pub enum Verdict {
     DataLost,
     /// The columns contradict the recorder's ledger, or something is unaccounted for.
     NotBalanced,
-    /// Files are missing, unreadable, or lost their closing: there is no ledger of the run.
+    /// Files are missing, unreadable, or lost their TOC or trailer: there is no ledger of the run.
     Incomplete,
 }
 
@@ -111,7 +111,7 @@ pub struct AuditReport {
     pub differences: Vec<Difference>,
     /// Fragments in flight, or unaccounted for, by source.
     pub open: Vec<Open>,
-    /// Files that are missing, unreadable, or lost their closing.
+    /// Files that are missing, unreadable, or lost their TOC or trailer.
     pub incomplete: Vec<Problem>,
     /// Whether all files are there, as far as known.
     pub extent: Extent,

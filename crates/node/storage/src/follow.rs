@@ -82,7 +82,7 @@ impl Follow {
             return Ok(Some(frame));
         }
         if !self.ended {
-            // Asked before, so that a frame that came between the two is not missed.
+            // Checked first, so that a frame that arrives between the two is not missed.
             let at_rest = self.run.at_rest()?;
             self.run.refresh()?;
             self.ended = at_rest;

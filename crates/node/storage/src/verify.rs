@@ -177,9 +177,9 @@ fn verify_index(file: &RunFile, report: &mut VerifyReport) {
     }
 }
 
-/// Where a file without a TOC has neither a frame nor zeros, although it should. Its end is where a
-/// frame was being written: its header would have been written last, so a missing one there is not
-/// damage.
+/// Where a file without a TOC has neither a frame nor zeros, but should have one. Its end is where
+/// a frame was being written: its header would have been written last, so a missing one there is
+/// not damage.
 pub(crate) fn holes(file: &RunFile) -> impl Iterator<Item = &Skipped> {
     let last = file.reader.frames().last();
     file.reader

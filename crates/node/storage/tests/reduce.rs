@@ -198,7 +198,7 @@ fn a_damaged_column_is_a_gap_that_is_named() {
             panic!("{name}: one gap")
         };
         let end = channel.info().rate.time_ns(before.first_sample + before.samples);
-        // Beside the gap the filter lacks neighbours.
+        // Next to the gap the filter lacks neighbours.
         let edge_ns = NS;
         assert!(
             end + edge_ns >= damaged.start && after.start_ns <= damaged.end + edge_ns,

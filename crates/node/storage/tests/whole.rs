@@ -1,4 +1,4 @@
-//! Incomplete runs: missing files, files that lost their closing or their headers.
+//! Incomplete runs: missing files, files that lost their TOC, trailer or header.
 
 use std::path::Path;
 
