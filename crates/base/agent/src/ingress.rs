@@ -70,7 +70,7 @@ pub enum Flow {
     Refused,
 }
 
-/// The most bytes of a connection of which nothing can be taken yet, plus one.
+/// Every message of a connection is shorter than this.
 pub const STREAM_BYTES_MIN: usize = 128 << 10;
 
 /// The result of one poll.
@@ -93,6 +93,10 @@ pub trait Ingress: Send {
     /// Delivers arrivals, in order for each endpoint, without waiting. No endpoint takes more than
     /// a bounded share of one poll.
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received;
+
+    /// Closes all connections: calls `f(endpoint, left)` for each that is open, with the bytes that
+    /// arrived and were not taken. Nothing more is received.
+    fn end(&mut self, _f: &mut dyn FnMut(usize, &[u8])) {}
 
     /// Updates the counts of dropped datagrams.
     fn refresh_drops(&mut self) {}

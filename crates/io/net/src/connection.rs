@@ -1,4 +1,4 @@
-//! One connection: what of it is to be handed out next.
+//! One connection and its next arrival.
 //!
 //! First that it is open, then its bytes, then that it is closed; each until the sink takes it. The
 //! socket is read only when the sink waits for more bytes. So the end is never read before the last
@@ -72,6 +72,11 @@ impl Connection {
     #[inline]
     pub fn is_watched(&self) -> bool {
         self.watched
+    }
+
+    /// The bytes that arrived and were not taken.
+    pub fn untaken(&self) -> &[u8] {
+        self.buffer.untaken()
     }
 
     /// Has epoll say, or not say, when it has something. One that cannot be watched is ended.

@@ -45,9 +45,9 @@ pub enum NetError {
         source: io::Error,
     },
     /// A connection came when there was no room for one more.
-    #[error(
-        "port {address}: {connections} connections are open, the most; one from {sender} was closed"
-    )]
+    // Without the peers' ports, which are others each time: an operator's list of warnings is
+    // bounded.
+    #[error("{address}: limit of {connections} connections reached: closed one from {}", sender.ip())]
     Connections {
         /// The port's address.
         address: SocketAddr,
@@ -57,7 +57,7 @@ pub enum NetError {
         sender: SocketAddr,
     },
     /// A connection was lost.
-    #[error("connection from {sender}: {source}")]
+    #[error("connection from {}: {source}", sender.ip())]
     Connection {
         /// The peer.
         sender: SocketAddr,
@@ -65,7 +65,7 @@ pub enum NetError {
         source: io::Error,
     },
     /// A connection brought as many bytes as its buffer holds, and nothing could be taken of them.
-    #[error("connection from {sender}: {bytes} bytes that are no message")]
+    #[error("connection from {}: no message in {bytes} bytes", sender.ip())]
     NoMessage {
         /// The peer.
         sender: SocketAddr,

@@ -1,8 +1,8 @@
-//! Many connections received by one thread.
+//! Receives from many connections in one thread.
 //!
-//! A pass hands out first what it had no room for, then asks epoll which sockets have something.
-//! A port that has takes connections; a connection is read into a buffer of its own, in which what
-//! was not taken stays in one piece until the rest of it comes.
+//! A pass first delivers what the sink had no room for, then asks epoll which sockets are readable.
+//! Readable ports accept connections; each connection is read into a buffer of its own, in which
+//! untaken bytes stay contiguous until the rest of their message comes.
 //!
 //! Nothing is lost here: what the sink has no room for stays in the buffer, what the buffer has no
 //! room for stays with the system, and what that has no room for stays with the sender.
@@ -262,6 +262,16 @@ impl Ingress for TcpReceiver {
         received
     }
 
+    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8])) {
+        let ports = self.ports.len();
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            if let Some(connection) = connection.take() {
+                f(ports + index, connection.untaken());
+            }
+        }
+        self.paused = None;
+    }
+
     fn take_error(&mut self) -> Option<(Option<usize>, String)> {
         self.last_error.take().map(|(port, error)| (port, error.to_string()))
     }
@@ -339,7 +349,7 @@ const ACCEPTS_PER_PASS: usize = 16;
 /// A buffer in which, whatever was taken before, something can be taken.
 const BUFFER_BYTES_MIN: usize = 2 * STREAM_BYTES_MIN;
 
-/// A peer that answers nothing is given up after 1 s of silence and 2 questions, 1 s each.
+/// A peer counts as gone after 1 s of silence and two unanswered keepalive probes, 1 s apart.
 const KEEPALIVE_IDLE_S: i32 = 1;
 const KEEPALIVE_INTERVAL_S: i32 = 1;
 const KEEPALIVE_COUNT: i32 = 2;

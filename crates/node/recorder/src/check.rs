@@ -234,7 +234,7 @@ impl RecorderConfig {
             require(other.name() == protocol, &key("protocol"), expected, protocol)?;
             let expected = format_args!("the networks of {name}, which shares the port");
             require(*from == source.from, &key("from"), expected, "others")?;
-            let expected = format_args!("an id that {name}, which shares the port, has not");
+            let expected = format_args!("an id other than that of {name} on the same port");
             require(*id != source.id, &key("id"), expected, source.id.unwrap_or(0))?;
             shared = true;
         }

@@ -1,6 +1,7 @@
 //! The configuration of a recorder. The tables of a configuration file whose keys are fields here
 //! are deserialized into these types; [`RecorderConfig::check`] has the bounds of all values.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -319,8 +320,9 @@ impl RecorderConfig {
     fn buffer_bytes(&self) -> u64 {
         let buffers = self.write.buffer_bytes * self.write.buffer_count;
         let trends = if self.trends { crate::trend_agent::memory_bytes(self) } else { 0 };
-        let ports = self.sources.iter().filter(|source| source.is_pausable());
-        let agents = ports.count().min(self.receive.threads);
+        let pausable = self.sources.iter().filter(|source| source.is_pausable());
+        let ports: BTreeSet<SocketAddr> = pausable.map(|source| source.address).collect();
+        let agents = ports.len().min(self.receive.threads);
         (buffers + trends + agents * TcpConfig::default().bytes_max()) as u64
     }
 

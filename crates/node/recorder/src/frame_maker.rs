@@ -1,4 +1,4 @@
-//! What makes frames of cuts: one maker for each group of sources that share a builder.
+//! Turns cuts into frames: one maker for each group of sources that share a builder.
 
 use catchment_builder::Cut;
 use catchment_encoder::Coding;

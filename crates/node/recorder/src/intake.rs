@@ -43,13 +43,9 @@ pub(crate) struct Intake {
 /// The senders of a port, as the configuration describes them.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderConfig {
-    /// The numbers in the ledger of its sources; at least one. What belongs to no source alone is
-    /// counted for the first.
-    pub(crate) numbers: Vec<SourceId>,
+    /// The sources; at least one. What belongs to no source alone is counted for the first.
+    pub(crate) sources: Vec<SenderSource>,
     pub(crate) protocol: Arc<dyn Protocol>,
-    pub(crate) fragment_bytes_max: u64,
-    /// The warning about big-endian fragments, if they matter; it is issued once.
-    pub(crate) if_big_endian: Option<String>,
     /// Whether strangers are distinguished from it by their addresses.
     pub(crate) tells_strangers: bool,
     /// The destinations of its sources' fragments, by lane; at least one. On connections, where
@@ -57,19 +53,29 @@ pub(crate) struct SenderConfig {
     pub(crate) lanes: Vec<Destination>,
 }
 
+/// A source of a sender.
+#[derive(Clone, Debug)]
+pub(crate) struct SenderSource {
+    /// Its number in the ledger.
+    pub(crate) number: SourceId,
+    /// The warning about big-endian fragments, if they matter; it is issued once.
+    pub(crate) if_big_endian: Option<String>,
+}
+
 /// The destination of a source's fragments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination {
     /// The source's number in the builder.
     pub(crate) source: u32,
-    /// Where they are counted: at first an index of the sender's `numbers`.
-    pub(crate) account: usize,
+    /// Where they are counted: at first an index of the sender's `sources`.
+    pub(crate) account: u32,
     /// The id that they must carry.
     pub(crate) id: Option<u32>,
     /// The chunk to which they are copied; several sources may share one.
     pub(crate) chunk: u32,
     /// Their alignment in the chunk, in bytes: a power of two.
-    pub(crate) align: usize,
+    pub(crate) align: u32,
+    pub(crate) fragment_bytes_max: u64,
 }
 
 impl SenderConfig {
@@ -77,18 +83,21 @@ impl SenderConfig {
         self.protocol.transport() == Transport::Connections
     }
 
-    /// Where what belongs to no source alone is counted.
-    fn account(&self) -> usize {
-        self.lanes[0].account
+    /// Bytes of the longest fragment of any of its sources.
+    pub(crate) fn fragment_bytes_max(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.fragment_bytes_max).max().unwrap_or(0)
     }
 }
 
 struct Sender {
     config: SenderConfig,
-    is_connection: bool,
-    /// The destination of lane 0, which for most senders is the only one. What belongs to no source
-    /// alone is counted there.
+    /// Whether it is a connection: without memory it waits.
+    may_wait: bool,
+    /// The destination of lane 0, which for most senders is the only one.
     first: Destination,
+    /// The first of its accounts. What belongs to no source alone is counted there.
+    account: usize,
+    fragment_bytes_max: u64,
     decoder: Box<dyn Decoder>,
     gaps: Gaps,
     unfinished: Parts,
@@ -102,21 +111,23 @@ struct Sender {
 #[derive(Default)]
 struct HeldMessage {
     parts: Vec<Part>,
-    /// Bytes of the message.
+    /// Bytes of the message; 0 if none is held.
     used: usize,
     packet_flags: u8,
 }
 
 impl Sender {
     fn new(mut config: SenderConfig) -> Self {
-        let (is_connection, first) = (config.is_connection(), config.lanes[0]);
-        if is_connection {
+        let (may_wait, first) = (config.is_connection(), config.lanes[0]);
+        if may_wait {
             config.lanes.sort_unstable_by_key(|lane| lane.id);
         }
         Self {
-            is_connection,
-            decoder: config.protocol.decoder(),
+            may_wait,
             first,
+            account: first.account as usize,
+            fragment_bytes_max: config.fragment_bytes_max(),
+            decoder: config.protocol.decoder(),
             config,
             gaps: Gaps::new(),
             unfinished: Parts::default(),
@@ -126,45 +137,342 @@ impl Sender {
         }
     }
 
-    /// The destination of a part; none if its id is that of no source.
+    /// The destination of a part; none if no source has its id.
     #[inline]
     fn destination(&self, part: &Part) -> Option<Destination> {
-        if self.is_connection {
-            let lanes = &self.config.lanes;
-            let index = lanes.binary_search_by_key(&Some(part.id), |lane| lane.id).ok()?;
-            return Some(lanes[index]);
-        }
-        let lane = match part.lane {
-            0 => self.first,
-            lane => self.config.lanes[lane as usize],
+        let lanes = &self.config.lanes;
+        let lane = match (self.may_wait, part.lane) {
+            (false, 0) => self.first,
+            (false, lane) => lanes[lane as usize],
+            (true, _) => {
+                let index = lanes.binary_search_by_key(&Some(part.id), |lane| lane.id).ok()?;
+                lanes[index]
+            }
         };
         lane.id.is_none_or(|expected| expected == part.id).then_some(lane)
+    }
+
+    /// Decodes a message and checks it.
+    ///
+    /// # Errors
+    /// The index of the reason for which it is refused.
+    #[inline]
+    fn decode(
+        &mut self,
+        now_ns: u64,
+        bytes: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Decoded, usize> {
+        parts.clear();
+        let decoded = self.decoder.decode(now_ns, bytes, parts)?;
+        match self.fault(parts) {
+            Some(fault) => Err(self.config.protocol.reasons().len() + fault),
+            None => Ok(decoded),
+        }
     }
 
     /// The fault of parts that the decoder has accepted, as an index of the receiver's reasons.
     fn fault(&self, parts: &[Part]) -> Option<usize> {
         // One check for each: nearly always all are whole and short.
-        let most = self.config.fragment_bytes_max;
-        let mut unusual =
-            parts.iter().filter(|part| part.fragment_bytes > most || !part.is_whole());
-        unusual.find_map(|part| match part.fragment_bytes > most {
-            true => Some(0),
-            false => {
-                let source = self.destination(part)?.source;
-                self.unfinished.contradicts(part, source).then_some(1)
+        let most = self.fragment_bytes_max;
+        let is_unusual =
+            |part: &&Part| self.may_wait || part.fragment_bytes > most || !part.is_whole();
+        parts.iter().filter(is_unusual).find_map(|part| {
+            let Some(lane) = self.destination(part) else {
+                return (part.fragment_bytes > most).then_some(0);
+            };
+            match part.fragment_bytes > lane.fragment_bytes_max {
+                true => Some(0),
+                false => self.unfinished.contradicts(part, lane.source).then_some(1),
             }
         })
+    }
+
+    #[cold]
+    fn malformed(&self, ingest: &mut Ingest, index: usize, bytes: &[u8], parts: &[Part]) {
+        let own = self.config.protocol.reasons();
+        let Some(&reason) = own.get(index) else {
+            let reason = RECEIVER_REASONS.get(index - own.len()).copied().unwrap_or(CUT_OFF);
+            let longest = parts.iter().map(|part| part.fragment_bytes).max().unwrap_or(0);
+            let most = self.fragment_bytes_max;
+            let explain = || match index - own.len() {
+                0 => format!("fragments of at most {most} bytes were expected, got {longest}"),
+                1 => "a part says another length of its fragment than those before".to_owned(),
+                _ => format!("the connection ended {} bytes into a message", bytes.len()),
+            };
+            return ingest.malformed(self.account, Refused { index, reason }, explain, bytes);
+        };
+        let explain = || self.decoder.explain(bytes);
+        ingest.malformed(self.account, Refused { index, reason }, explain, bytes);
+    }
+
+    /// Counts a message that was accepted. Returns the flags of its fragments.
+    #[inline]
+    fn accept(&mut self, ingest: &mut Ingest, decoded: &Decoded, parts: &[Part]) -> u8 {
+        let counts = ingest.counts(self.account);
+        counts[Entry::PacketsAccepted] += 1;
+        counts[Entry::PacketsMissing] += decoded.missing;
+        let mut sent_once = decoded.sent_once;
+        // Packets of another source have that source's numbers.
+        let is_own = |id| parts.iter().all(|part| part.id == id);
+        let has_own = self.may_wait || self.first.id.is_none_or(is_own);
+        if let Some(sequence) = decoded.sequence.filter(|_| has_own) {
+            let (arrival, missing) = self.gaps.take(sequence);
+            counts[Entry::PacketsMissing] += missing;
+            sent_once = arrival != Arrival::Repeated;
+        }
+        let sent_once = if sent_once { FragmentFlags::SENT_ONCE } else { 0 };
+        self.addresses.flag() | sent_once
+    }
+
+    /// Takes the parts of a message in their order. Returns how many: all but those of a connection
+    /// that must wait.
+    #[inline]
+    fn take_parts(
+        &mut self,
+        ingest: &mut Ingest,
+        parts: &[Part],
+        bytes: &[u8],
+        packet_flags: u8,
+    ) -> usize {
+        let mut before = u32::MAX;
+        for (index, part) in parts.iter().enumerate() {
+            let begin = part.offset as usize;
+            let bytes = &bytes[begin..begin + part.bytes as usize];
+            let Some(destination) = self.destination(part) else {
+                self.unknown_source(ingest, part);
+                continue;
+            };
+            let continues = if destination.source == before { FragmentFlags::CONTINUES } else { 0 };
+            before = destination.source;
+            let flags = packet_flags | continues;
+            if self.take_part(ingest, (part, destination), bytes, flags).is_err() {
+                return index;
+            }
+        }
+        parts.len()
+    }
+
+    /// Takes a part.
+    ///
+    /// # Errors
+    /// The part of a connection must wait for memory.
+    #[inline]
+    fn take_part(
+        &mut self,
+        ingest: &mut Ingest,
+        (part, destination): (&Part, Destination),
+        bytes: &[u8],
+        packet_flags: u8,
+    ) -> Result<(), NoRoom> {
+        let Destination { source, account, chunk, align, .. } = destination;
+        let account = account as usize;
+        if part.flags & PartFlags::BIG_ENDIAN != 0 {
+            self.warn_of_big_endian(ingest, account);
+        }
+        let may_wait = self.may_wait;
+        if may_wait && !ingest.has_place(account) {
+            return Err(NoRoom);
+        }
+        if !part.is_whole() || may_wait && bytes.len() > ingest.pool().chunk_bytes() {
+            let arrived = Arrived { part, source, bytes, packet_flags, may_wait };
+            if let Some(fragment) = self.unfinished.take(ingest, account, &arrived)? {
+                self.describe(ingest, account, fragment);
+            }
+            return Ok(());
+        }
+        // An empty fragment is recorded as such, and takes no memory.
+        let stored = match bytes {
+            [] => Some(0),
+            bytes => ingest.store(account, chunk as usize, bytes, align as usize),
+        };
+        if stored.is_none() && may_wait {
+            return Err(NoRoom);
+        }
+        let counts = ingest.counts(account);
+        counts[Entry::FragmentsReceived] += 1;
+        counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
+        let Some(offset) = stored else {
+            counts[Entry::FragmentsDiscardedMemory] += 1;
+            return Ok(());
+        };
+        let error = part.flags & PartFlags::SENDER_ERROR != 0;
+        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | packet_flags;
+        let fragment = Fragment::new(source, part.number, offset, part.bytes);
+        self.describe(ingest, account, Fragment { tag: part.tag, flags, ..fragment });
+        Ok(())
+    }
+
+    #[inline]
+    fn describe(&self, ingest: &mut Ingest, account: usize, fragment: Fragment) {
+        match self.may_wait {
+            true => ingest.describe_waiting(account, fragment),
+            false => ingest.describe(fragment),
+        }
+    }
+
+    #[cold]
+    fn warn_of_big_endian(&mut self, ingest: &Ingest, account: usize) {
+        let warning = &mut self.config.sources[account - self.account].if_big_endian;
+        if let Some(warning) = warning.take() {
+            ingest.warn_once(warning);
+        }
+    }
+
+    /// A fragment in parts is counted when its first bytes arrive. It belongs to a stranger if it
+    /// comes from a sender other than the source's.
+    #[cold]
+    fn unknown_source(&mut self, ingest: &mut Ingest, part: &Part) {
+        let is_foreign = !self.may_wait && self.addresses.is_foreign(self.first.id, part.id);
+        let entry = match is_foreign {
+            true => Entry::FragmentsForeign,
+            false => Entry::FragmentsUnknownSource,
+        };
+        let now_ns = ingest.now_ns();
+        self.show_senders(ingest, now_ns);
+        let counts = ingest.counts(self.account);
+        counts[Entry::FragmentBytesReceived] += u64::from(part.bytes);
+        if part.position == 0 {
+            counts[Entry::FragmentsReceived] += 1;
+            counts[entry] += 1;
+        }
+    }
+
+    #[cold]
+    fn show_senders(&mut self, ingest: &Ingest, now_ns: u64) {
+        if let Some(pair) = self.addresses.take_unshown(now_ns) {
+            ingest.show_senders(self.account, pair);
+        }
+    }
+
+    /// The current packet, which is accepted, is from another sender than the one before.
+    #[cold]
+    fn accept_sender(&mut self, ingest: &Ingest, parts: &[Part], timeout_ns: u64) {
+        let has_id = match self.first.id {
+            None => Some(false),
+            Some(_) if parts.is_empty() => None,
+            Some(id) => Some(parts.iter().any(|part| part.id == id)),
+        };
+        self.addresses.accept(has_id, ingest.now_ns(), timeout_ns);
+        self.show_senders(ingest, ingest.now_ns());
+    }
+
+    /// Takes the next message of a connection.
+    fn take_message(&mut self, ingest: &mut Ingest, parts: &mut Vec<Part>, bytes: &[u8]) -> Flow {
+        if self.held.used > 0 {
+            return self.take_held(ingest, bytes);
+        }
+        let Decoded { used, .. } = match self.begin_message(ingest, parts, bytes) {
+            Ok(decoded) if decoded.used == 0 => return Flow::Short,
+            Ok(decoded) => decoded,
+            Err(()) => return Flow::Refused,
+        };
+        let packet_flags = self.held.packet_flags;
+        let taken = self.take_parts(ingest, parts, &bytes[..used], packet_flags);
+        if taken == parts.len() {
+            return Flow::Used(used);
+        }
+        self.held.parts.extend_from_slice(&parts[taken..]);
+        self.held.used = used;
+        Flow::Held
+    }
+
+    /// Decodes and counts the next message of a connection, and keeps its fragments' flags. One of
+    /// no bytes has not arrived yet.
+    ///
+    /// # Errors
+    /// It is malformed, and counted as that.
+    fn begin_message(
+        &mut self,
+        ingest: &mut Ingest,
+        parts: &mut Vec<Part>,
+        bytes: &[u8],
+    ) -> Result<Decoded, ()> {
+        let decoded = match self.decode(ingest.now_ns(), bytes, parts) {
+            Ok(decoded) => decoded,
+            Err(reason) => {
+                ingest.received(self.account, bytes);
+                self.malformed(ingest, reason, bytes, parts);
+                self.is_refused = true;
+                return Err(());
+            }
+        };
+        if decoded.used > 0 {
+            ingest.received(self.account, &bytes[..decoded.used]);
+            self.held.packet_flags = self.accept(ingest, &decoded, parts);
+        }
+        Ok(decoded)
+    }
+
+    /// Takes the rest of a message that was held.
+    #[cold]
+    fn take_held(&mut self, ingest: &mut Ingest, bytes: &[u8]) -> Flow {
+        let HeldMessage { mut parts, used, packet_flags } = std::mem::take(&mut self.held);
+        let taken = self.take_parts(ingest, &parts, &bytes[..used], packet_flags);
+        parts.drain(..taken);
+        let is_held = !parts.is_empty();
+        self.held = HeldMessage { parts, used: if is_held { used } else { 0 }, packet_flags };
+        if is_held { Flow::Held } else { Flow::Used(used) }
+    }
+
+    /// A connection ends: counts what is left of it, which nothing can take any more.
+    fn discard(&mut self, ingest: &mut Ingest, parts: &mut Vec<Part>, left: &[u8]) {
+        let held = std::mem::take(&mut self.held);
+        self.discard_parts(ingest, &held.parts);
+        let mut left = left.get(held.used..).unwrap_or_default();
+        while !self.is_refused && !left.is_empty() {
+            match self.begin_message(ingest, parts, left) {
+                Ok(Decoded { used: 0, .. }) => {
+                    ingest.received(self.account, left);
+                    let cut_off = self.config.protocol.reasons().len() + RECEIVER_REASONS.len();
+                    return self.malformed(ingest, cut_off, left, &[]);
+                }
+                Ok(Decoded { used, .. }) => {
+                    self.discard_parts(ingest, parts);
+                    left = &left[used..];
+                }
+                Err(()) => return,
+            }
+        }
+    }
+
+    /// Counts parts for which there was no memory until the end.
+    fn discard_parts(&mut self, ingest: &mut Ingest, parts: &[Part]) {
+        let mut before = None;
+        for part in parts {
+            let Some(lane) = self.destination(part) else {
+                self.unknown_source(ingest, part);
+                continue;
+            };
+            let fragment = Some((lane.source, part.number));
+            let is_open = self.unfinished.has(lane.source, part.number);
+            let begins = u64::from(!is_open && fragment != before && part.position == 0);
+            before = fragment;
+            let counts = ingest.counts(lane.account as usize);
+            counts[Entry::FragmentBytesReceived] += u64::from(part.bytes);
+            counts[Entry::FragmentsReceived] += begins;
+            counts[Entry::FragmentsDiscardedMemory] += begins;
+        }
+    }
+
+    /// No further message will arrive.
+    fn end(&mut self, ingest: &mut Ingest) {
+        self.unfinished.end(ingest);
+        // Otherwise a pair that is not due to be shown yet would never be shown.
+        self.show_senders(ingest, u64::MAX);
+        let missing = self.gaps.settle() + self.decoder.settle();
+        ingest.count(self.account, Entry::PacketsMissing, missing);
     }
 }
 
 impl Intake {
-    /// For the senders of these ports. A fragment is abandoned when none of its parts has arrived
-    /// for the time-out.
+    /// For the senders of these ports. A fragment of datagrams is abandoned when none of its parts
+    /// has arrived for the time-out.
     pub(crate) fn new(ingest: Ingest, mut ports: Vec<SenderConfig>, timeout_ns: u64) -> Self {
         let mut accounts = 0;
         for port in &mut ports {
             port.lanes.iter_mut().for_each(|lane| lane.account += accounts);
-            accounts += port.numbers.len();
+            accounts += port.sources.len() as u32;
         }
         let sender =
             |port: &SenderConfig| (!port.is_connection()).then(|| Sender::new(port.clone()));
@@ -178,206 +486,21 @@ impl Intake {
         }
     }
 
-    #[cold]
-    fn malformed(&mut self, endpoint: usize, index: usize, bytes: &[u8]) {
-        let Some(sender) = &self.senders[endpoint] else { return };
-        let (own, account) = (sender.config.protocol.reasons(), sender.first.account);
-        match own.get(index) {
-            Some(&reason) => {
-                let explain = || sender.decoder.explain(bytes);
-                self.ingest.malformed(account, Refused { index, reason }, explain, bytes);
-            }
-            None => {
-                let reason = RECEIVER_REASONS.get(index - own.len()).copied().unwrap_or(CUT_OFF);
-                let longest = self.parts.iter().map(|part| part.fragment_bytes).max();
-                let (longest, most) = (longest.unwrap_or(0), sender.config.fragment_bytes_max);
-                let explain = || match index - own.len() {
-                    0 => format!("fragments of at most {most} bytes were expected, got {longest}"),
-                    1 => "a part says another length of its fragment than those before".to_owned(),
-                    _ => format!("the connection ended {} bytes into a message", bytes.len()),
-                };
-                self.ingest.malformed(account, Refused { index, reason }, explain, bytes);
-            }
-        }
-    }
-
-    /// Takes a part.
-    ///
-    /// # Errors
-    /// The part of a connection must wait for memory.
-    #[inline]
-    fn part(
-        &mut self,
-        endpoint: usize,
-        part: &Part,
-        bytes: &[u8],
-        packet_flags: u8,
-    ) -> Result<(), NoRoom> {
-        let Some(sender) = &mut self.senders[endpoint] else { return Ok(()) };
-        let Some(destination) = sender.destination(part) else {
-            self.unknown_source(endpoint, part);
-            return Ok(());
-        };
-        if part.flags & PartFlags::BIG_ENDIAN != 0
-            && let Some(warning) = sender.config.if_big_endian.take()
-        {
-            self.ingest.warn_once(warning);
-        }
-        let Destination { source, account, chunk, align, .. } = destination;
-        let waits = sender.is_connection;
-        if waits && !self.ingest.has_place(account) {
-            return Err(NoRoom);
-        }
-        if !part.is_whole() || bytes.len() > self.ingest.pool().chunk_bytes() {
-            let arrived = Arrived { part, source, bytes, packet_flags, waits };
-            if let Some(fragment) = sender.unfinished.take(&mut self.ingest, account, &arrived)? {
-                self.describe(destination, waits, fragment);
-            }
-            return Ok(());
-        }
-        // An empty fragment is recorded as such, and takes no memory.
-        let stored = match bytes {
-            [] => Some(0),
-            bytes => self.ingest.store(account, chunk as usize, bytes, align),
-        };
-        if stored.is_none() && waits {
-            return Err(NoRoom);
-        }
-        let counts = self.ingest.counts(account);
-        counts[Entry::FragmentsReceived] += 1;
-        counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
-        let Some(offset) = stored else {
-            counts[Entry::FragmentsDiscardedMemory] += 1;
-            return Ok(());
-        };
-        let error = part.flags & PartFlags::SENDER_ERROR != 0;
-        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | packet_flags;
-        let fragment = Fragment::new(source, part.number, offset, part.bytes);
-        self.describe(destination, waits, Fragment { tag: part.tag, flags, ..fragment });
-        Ok(())
-    }
-
-    #[inline]
-    fn describe(&mut self, destination: Destination, waits: bool, fragment: Fragment) {
-        match waits {
-            true => self.ingest.describe_waiting(destination.account, fragment),
-            false => self.ingest.describe(fragment),
-        }
-    }
-
-    /// A fragment in parts is counted when its first bytes arrive. It belongs to a stranger if it
-    /// comes from a sender other than the source's.
-    #[cold]
-    fn unknown_source(&mut self, endpoint: usize, part: &Part) {
-        let Some(sender) = &mut self.senders[endpoint] else { return };
-        let Destination { id, account, .. } = sender.first;
-        let is_foreign = !sender.is_connection && sender.addresses.is_foreign(id, part.id);
-        let entry = match is_foreign {
-            true => Entry::FragmentsForeign,
-            false => Entry::FragmentsUnknownSource,
-        };
-        self.show_senders(endpoint);
-        let counts = self.ingest.counts(account);
-        counts[Entry::FragmentBytesReceived] += u64::from(part.bytes);
-        if part.position == 0 {
-            counts[Entry::FragmentsReceived] += 1;
-            counts[entry] += 1;
-        }
-    }
-
-    #[cold]
-    fn show_senders(&mut self, endpoint: usize) {
-        let now_ns = self.ingest.now_ns();
-        let Some(sender) = &mut self.senders[endpoint] else { return };
-        if let Some(pair) = sender.addresses.take_unshown(now_ns) {
-            self.ingest.show_senders(sender.first.account, pair);
-        }
-    }
-
-    /// The current packet, which is accepted, is from another sender than the one before.
-    #[cold]
-    fn accept_sender(&mut self, endpoint: usize) {
-        let Some(sender) = &mut self.senders[endpoint] else { return };
-        let has_id = match sender.first.id {
-            None => Some(false),
-            Some(_) if self.parts.is_empty() => None,
-            Some(id) => Some(self.parts.iter().any(|part| part.id == id)),
-        };
-        sender.addresses.accept(has_id, self.ingest.now_ns(), self.timeout_ns);
-        self.show_senders(endpoint);
-    }
-
-    /// Decodes a message and checks it; the index of a reason if it is malformed.
-    #[inline]
-    fn decode(&mut self, endpoint: usize, bytes: &[u8]) -> Result<Decoded, usize> {
-        let Some(sender) = &mut self.senders[endpoint] else { return Ok(Decoded::default()) };
-        self.parts.clear();
-        let decoded = sender.decoder.decode(self.ingest.now_ns(), bytes, &mut self.parts)?;
-        match sender.fault(&self.parts) {
-            Some(fault) => Err(sender.config.protocol.reasons().len() + fault),
-            None => Ok(decoded),
-        }
-    }
-
-    /// Counts a message that was accepted. Returns the flags of its fragments.
-    #[inline]
-    fn accept(&mut self, endpoint: usize, decoded: &Decoded) -> u8 {
-        let Some(sender) = &mut self.senders[endpoint] else { return 0 };
-        let counts = self.ingest.counts(sender.first.account);
-        counts[Entry::PacketsAccepted] += 1;
-        counts[Entry::PacketsMissing] += decoded.missing;
-        let mut sent_once = decoded.sent_once;
-        // Packets of another source have that source's numbers.
-        let is_own = |id| self.parts.iter().all(|part| part.id == id);
-        let has_own = sender.is_connection || sender.first.id.is_none_or(is_own);
-        if let Some(sequence) = decoded.sequence.filter(|_| has_own) {
-            let (arrival, missing) = sender.gaps.take(sequence);
-            counts[Entry::PacketsMissing] += missing;
-            sent_once = arrival != Arrival::Repeated;
-        }
-        let sent_once = if sent_once { FragmentFlags::SENT_ONCE } else { 0 };
-        sender.addresses.flag() | sent_once
-    }
-
-    /// Takes the parts of a message in their order. Returns how many: all but those of a connection
-    /// that must wait.
-    #[inline]
-    fn take_parts(
-        &mut self,
-        endpoint: usize,
-        parts: &[Part],
-        bytes: &[u8],
-        packet_flags: u8,
-    ) -> usize {
-        let mut before = u32::MAX;
-        for (index, part) in parts.iter().enumerate() {
-            let begin = part.offset as usize;
-            let bytes = &bytes[begin..begin + part.bytes as usize];
-            let continues = if part.lane == before { FragmentFlags::CONTINUES } else { 0 };
-            before = part.lane;
-            if self.part(endpoint, part, bytes, packet_flags | continues).is_err() {
-                return index;
-            }
-        }
-        parts.len()
-    }
-
     /// A datagram arrived at that port.
     #[inline]
     pub(crate) fn datagram(&mut self, port: usize, bytes: &[u8]) {
-        let Some(sender) = &mut self.senders[port] else { return };
-        self.ingest.received(sender.first.account, bytes);
-        let decoded = match self.decode(port, bytes) {
+        let Self { ingest, senders, parts, timeout_ns, .. } = self;
+        let Some(sender) = &mut senders[port] else { return };
+        ingest.received(sender.account, bytes);
+        let decoded = match sender.decode(ingest.now_ns(), bytes, parts) {
             Ok(decoded) => decoded,
-            Err(reason) => return self.malformed(port, reason, bytes),
+            Err(reason) => return sender.malformed(ingest, reason, bytes, parts),
         };
-        if self.senders[port].as_ref().is_some_and(|sender| sender.addresses.has_changed()) {
-            self.accept_sender(port);
+        if sender.addresses.has_changed() {
+            sender.accept_sender(ingest, parts, *timeout_ns);
         }
-        let packet_flags = self.accept(port, &decoded);
-        let parts = std::mem::take(&mut self.parts);
-        self.take_parts(port, &parts, bytes, packet_flags);
-        self.parts = parts;
+        let packet_flags = sender.accept(ingest, &decoded, parts);
+        sender.take_parts(ingest, parts, bytes, packet_flags);
     }
 
     /// That port has accepted a connection.
@@ -390,72 +513,21 @@ impl Intake {
 
     /// Takes the next message of a connection.
     pub(crate) fn message(&mut self, endpoint: usize, bytes: &[u8]) -> Flow {
-        let sender = self.senders.get_mut(endpoint).and_then(Option::as_mut);
-        let Some(sender) = sender.filter(|sender| !sender.is_refused) else { return Flow::Refused };
-        if sender.held.used > 0 {
-            return self.take_held(endpoint, bytes);
+        let Self { ingest, senders, parts, .. } = self;
+        match senders.get_mut(endpoint).and_then(Option::as_mut) {
+            Some(sender) if !sender.is_refused => sender.take_message(ingest, parts, bytes),
+            _ => Flow::Refused,
         }
-        let account = sender.first.account;
-        let decoded = match self.decode(endpoint, bytes) {
-            Ok(Decoded { used: 0, .. }) => return Flow::Short,
-            Ok(decoded) => decoded,
-            Err(reason) => {
-                self.ingest.received(account, bytes);
-                self.malformed(endpoint, reason, bytes);
-                return self.refuse(endpoint);
-            }
-        };
-        let used = decoded.used.min(bytes.len());
-        self.ingest.received(account, &bytes[..used]);
-        let packet_flags = self.accept(endpoint, &decoded);
-        let parts = std::mem::take(&mut self.parts);
-        let taken = self.take_parts(endpoint, &parts, &bytes[..used], packet_flags);
-        if let Some(sender) = &mut self.senders[endpoint]
-            && taken < parts.len()
-        {
-            sender.held.parts.extend_from_slice(&parts[taken..]);
-            (sender.held.used, sender.held.packet_flags) = (used, packet_flags);
-        }
-        let is_held = taken < parts.len();
-        self.parts = parts;
-        if is_held { Flow::Held } else { Flow::Used(used) }
     }
 
-    /// Takes what is left of a message that was held.
-    #[cold]
-    fn take_held(&mut self, endpoint: usize, bytes: &[u8]) -> Flow {
-        let Some(sender) = &mut self.senders[endpoint] else { return Flow::Refused };
-        sender.unfinished.touch(self.ingest.now_ns());
-        let HeldMessage { mut parts, used, packet_flags } = std::mem::take(&mut sender.held);
-        let taken = self.take_parts(endpoint, &parts, &bytes[..used], packet_flags);
-        parts.drain(..taken);
-        let is_held = !parts.is_empty();
-        if let Some(sender) = &mut self.senders[endpoint] {
-            let used = if is_held { used } else { 0 };
-            sender.held = HeldMessage { parts, used, packet_flags };
-        }
-        if is_held { Flow::Held } else { Flow::Used(used) }
-    }
-
-    #[cold]
-    fn refuse(&mut self, endpoint: usize) -> Flow {
-        if let Some(sender) = &mut self.senders[endpoint] {
-            sender.is_refused = true;
-        }
-        Flow::Refused
-    }
-
-    /// A connection has ended, and these bytes of it, which are no whole message.
+    /// A connection has ended, and these bytes of it were not taken.
     pub(crate) fn close(&mut self, endpoint: usize, left: &[u8]) {
-        let Some(sender) = self.senders.get_mut(endpoint).and_then(Option::as_mut) else { return };
-        let (account, is_refused) = (sender.first.account, sender.is_refused);
-        let cut_off = sender.config.protocol.reasons().len() + RECEIVER_REASONS.len();
-        if !is_refused && !left.is_empty() {
-            self.ingest.received(account, left);
-            self.malformed(endpoint, cut_off, left);
+        let Self { ingest, senders, parts, .. } = self;
+        let Some(sender) = senders.get_mut(endpoint) else { return };
+        if let Some(mut sender) = sender.take() {
+            sender.discard(ingest, parts, left);
+            sender.end(ingest);
         }
-        self.end_sender(endpoint);
-        self.senders[endpoint] = None;
     }
 
     /// From now on, datagrams at that port are from another address than before, whether or not
@@ -471,14 +543,12 @@ impl Intake {
 
     /// Where what belongs to no source of a port alone is counted.
     pub(crate) fn account_of(&self, port: usize) -> usize {
-        self.ports[port].account()
+        self.ports[port].lanes[0].account as usize
     }
 
-    /// The source that stands for an endpoint, if it has one.
-    pub(crate) fn source_of(&self, endpoint: usize) -> Option<SourceId> {
-        let sender = self.senders.get(endpoint).and_then(Option::as_ref);
-        let config = sender.map(|sender| &sender.config).or_else(|| self.ports.get(endpoint))?;
-        config.numbers.first().copied()
+    /// The source that stands for a port.
+    pub(crate) fn source_of(&self, port: usize) -> Option<SourceId> {
+        Some(self.ports.get(port)?.sources[0].number)
     }
 
     /// The destination of its counts and descriptors.
@@ -494,45 +564,27 @@ impl Intake {
 
     /// Begins a cycle at that time.
     pub(crate) fn begin_cycle(&mut self, now_ns: u64) {
-        self.ingest.begin_cycle(now_ns);
-        if now_ns < self.look_due_ns {
+        let Self { ingest, senders, timeout_ns, look_due_ns, .. } = self;
+        ingest.begin_cycle(now_ns);
+        if now_ns < *look_due_ns {
             return;
         }
-        self.look_due_ns = now_ns + self.timeout_ns / LOOKS_PER_TIMEOUT;
-        for sender in self.senders.iter_mut().flatten() {
-            sender.unfinished.expire(&mut self.ingest, self.timeout_ns);
-            sender.addresses.follow(now_ns, self.timeout_ns);
-            if let Some(pair) = sender.addresses.take_unshown(now_ns) {
-                self.ingest.show_senders(sender.first.account, pair);
-            }
+        *look_due_ns = now_ns + *timeout_ns / LOOKS_PER_TIMEOUT;
+        // The rest of a fragment on a connection is still to come.
+        for sender in senders.iter_mut().flatten().filter(|sender| !sender.may_wait) {
+            sender.unfinished.expire(ingest, *timeout_ns);
+            sender.addresses.follow(now_ns, *timeout_ns);
+            sender.show_senders(ingest, now_ns);
         }
     }
 
     /// No further message will arrive.
     pub(crate) fn end(&mut self) {
-        (0..self.senders.len()).for_each(|endpoint| self.end_sender(endpoint));
-    }
-
-    /// No further message of a sender will arrive.
-    fn end_sender(&mut self, endpoint: usize) {
-        let Some(sender) = &mut self.senders[endpoint] else { return };
-        for part in std::mem::take(&mut sender.held).parts {
-            // It waited for memory, and there was none until the end.
-            let lane = sender.destination(&part);
-            let counts = self.ingest.counts(lane.map_or(sender.first.account, |lane| lane.account));
-            counts[Entry::FragmentBytesReceived] += u64::from(part.bytes);
-            let begins = u64::from(part.position == 0);
-            counts[Entry::FragmentsReceived] += begins;
-            counts[Entry::FragmentsDiscardedMemory] += begins;
+        let Self { ingest, senders, parts, .. } = self;
+        for sender in senders.iter_mut().flatten() {
+            sender.discard(ingest, parts, &[]);
+            sender.end(ingest);
         }
-        sender.unfinished.end(&mut self.ingest);
-        let account = sender.first.account;
-        // Otherwise a pair that is not due to be shown yet would never be shown.
-        if let Some(pair) = sender.addresses.take_unshown(u64::MAX) {
-            self.ingest.show_senders(account, pair);
-        }
-        let missing = sender.gaps.settle() + sender.decoder.settle();
-        self.ingest.count(account, Entry::PacketsMissing, missing);
     }
 }
 

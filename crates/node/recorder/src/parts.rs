@@ -41,7 +41,7 @@ pub(crate) struct Arrived<'a> {
     /// [`FragmentFlags::SENT_ONCE`] if its packet is known not to be a repetition; or 0.
     pub(crate) packet_flags: u8,
     /// Whether the part can wait where it is while there is no memory for its fragment.
-    pub(crate) waits: bool,
+    pub(crate) may_wait: bool,
 }
 
 /// There is no memory for the fragment of a part that waits.
@@ -75,6 +75,11 @@ impl Parts {
     /// Whether no fragment lacks parts.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Whether a fragment lacks parts.
+    pub(crate) fn has(&self, source: u32, number: u64) -> bool {
+        self.open.iter().any(|open| (open.source, open.number) == (source, number))
     }
 
     /// Whether a part contradicts those before it.
@@ -143,11 +148,6 @@ impl Parts {
         Some(fragment)
     }
 
-    /// Has all fragments wait anew: their sender is held.
-    pub(crate) fn touch(&mut self, now_ns: u64) {
-        self.open.iter_mut().for_each(|open| open.touched_ns = now_ns);
-    }
-
     /// Abandons the fragments of which nothing has arrived for that long.
     pub(crate) fn expire(&mut self, ingest: &mut Ingest, timeout_ns: u64) {
         let before_ns = ingest.now_ns().saturating_sub(timeout_ns);
@@ -169,7 +169,7 @@ impl Parts {
         &mut self,
         ingest: &mut Ingest,
         account: usize,
-        &Arrived { part, source, bytes, packet_flags, waits }: &Arrived<'_>,
+        &Arrived { part, source, bytes, packet_flags, may_wait }: &Arrived<'_>,
     ) -> Result<Option<usize>, NoRoom> {
         let counts = ingest.counts(account);
         // A new packet that carries the number of a completed fragment: the source has restarted
@@ -184,17 +184,24 @@ impl Parts {
             }
             return Ok(None);
         }
-        if self.open.len() == OPEN_MAX {
-            let touched = self.open.iter().enumerate().min_by_key(|(_, open)| open.touched_ns);
-            let oldest = touched.map_or(0, |(index, _)| index);
-            self.give_up(ingest, oldest);
-        }
         let mut open = self.spare.pop().unwrap_or_default();
-        let has_room = ingest.take_chain(account, part.fragment_bytes, &mut open.chunks);
-        if !has_room && waits {
+        let take = |ingest: &mut Ingest, open: &mut Open| {
+            ingest.take_chain(account, part.fragment_bytes, &mut open.chunks)
+        };
+        let mut has_room = may_wait && take(ingest, &mut open);
+        if !has_room && may_wait {
             self.spare.push(open);
             return Err(NoRoom);
         }
+        let of_source = self.open.iter().filter(|open| open.source == source);
+        if of_source.clone().count() >= OPEN_MAX {
+            let oldest = of_source.map(|open| open.touched_ns).min();
+            let is_oldest = |open: &Open| open.source == source && Some(open.touched_ns) == oldest;
+            if let Some(index) = self.open.iter().position(is_oldest) {
+                self.give_up(ingest, index);
+            }
+        }
+        has_room = has_room || take(ingest, &mut open);
         let counts = ingest.counts(account);
         counts[Entry::FragmentsReceived] += 1;
         if !has_room {

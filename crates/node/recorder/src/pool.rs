@@ -18,7 +18,8 @@ use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use catchment_builder::Span;
 use catchment_telemetry::FillLevel;
@@ -163,8 +164,7 @@ impl ChunkPool {
     }
 
     /// How many chunks each of so many sources that wait may hold: together half of all, so that
-    /// those that are ahead leave room for those that are waited for; but enough for a fragment of
-    /// that length.
+    /// sources ahead leave memory for the others; but enough for a fragment of that length.
     pub(crate) fn share_of_waiting(&self, sources: usize, longest_bytes: u64) -> u32 {
         let half = self.chunk_count() as u64 / 2 / sources.max(1) as u64;
         let longest = longest_bytes.div_ceil(self.chunk_bytes as u64) + 4;
@@ -373,8 +373,9 @@ impl Held {
 
     /// Fragments of a source that waits and that are in no event.
     pub(crate) fn waiting(&self, source: u32) -> u32 {
-        let of = |counts: &[AtomicU32]| counts[source as usize].load(Relaxed);
-        of(&self.passed_on).saturating_add(of(&self.parked))
+        // In this order: a fragment that is parked meanwhile counts twice, and not never.
+        let passed_on = self.passed_on[source as usize].load(Acquire);
+        passed_on.saturating_add(self.parked[source as usize].load(Relaxed))
     }
 
     /// A fragment of a source that waits is passed on to the build agent.
@@ -382,11 +383,11 @@ impl Held {
         self.passed_on[source as usize].fetch_add(1, Relaxed);
     }
 
-    /// The build agent has taken so many fragments of a source that waits, and as many are parked
-    /// now as that.
+    /// The build agent has taken so many fragments of a source that waits, and `parked` are parked
+    /// now.
     pub(crate) fn built(&self, source: u32, taken: u32, parked: usize) {
         self.parked[source as usize].store(parked.try_into().unwrap_or(u32::MAX), Relaxed);
-        self.passed_on[source as usize].fetch_sub(taken, Relaxed);
+        self.passed_on[source as usize].fetch_sub(taken, Release);
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Arrived {
 }
 
 /// Open sockets of all sources and links that send datagrams, and a thread that counts. Dropping it
-/// closes them. (A front-end that connects would send data that nobody takes.)
+/// closes them. Ports for connections stay closed: data sent to them would be lost.
 #[derive(Debug)]
 pub struct Preflight {
     arrivals: Arrivals,

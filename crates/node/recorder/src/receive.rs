@@ -185,7 +185,10 @@ impl Agent for Receive {
             return Work::again(arrivals);
         }
         if last {
-            self.intake.end();
+            let Self { ingress, intake, .. } = self;
+            // What has arrived of connections and was not taken is counted.
+            ingress.end(&mut |endpoint, left| intake.close(endpoint, left));
+            intake.end();
             self.stage = Stage::PassingOn;
             return Work::again(1);
         }

@@ -96,24 +96,32 @@ impl Bind for Sockets {
         }
         let tcp = self.bind_connections(ports, &connection_ports)?;
         self.readiness.push(Readiness::all(&[udp.readiness(), tcp.readiness()])?);
-        let has_paused = false;
-        Ok(Box::new(Both { udp, datagram_ports, tcp, connection_ports, has_paused }))
+        let (has_paused, is_other_first) = (false, false);
+        Ok(Box::new(MixedIngress {
+            udp,
+            datagram_ports,
+            tcp,
+            connection_ports,
+            has_paused,
+            is_other_first,
+        }))
     }
 }
 
 /// Datagrams and connections side by side.
-struct Both {
+struct MixedIngress {
     udp: UdpReceiver,
     /// The numbers of its ports.
     datagram_ports: Vec<usize>,
     tcp: TcpReceiver,
     /// The numbers of its ports; those of its connections follow all ports.
     connection_ports: Vec<usize>,
-    /// Whether `tcp` has paused, and is to go on before anything else.
+    /// Whether `tcp` has paused, and must go first.
     has_paused: bool,
+    is_other_first: bool,
 }
 
-impl Both {
+impl MixedIngress {
     fn poll_datagrams(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
         let ports = &self.datagram_ports;
         self.udp.poll(&mut |arrival| {
@@ -142,16 +150,19 @@ fn number(ports: &[usize], others: usize, endpoint: usize) -> usize {
     ports.get(endpoint).copied().unwrap_or(endpoint + others)
 }
 
-impl Ingress for Both {
+impl Ingress for MixedIngress {
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
-        let is_other_first = self.has_paused;
+        // What was paused goes first; otherwise they take turns, so that neither starves the other.
+        let is_other_first = self.has_paused || self.is_other_first;
         let first = match is_other_first {
             true => self.poll_connections(sink),
             false => self.poll_datagrams(sink),
         };
         if first.paused {
+            self.is_other_first = is_other_first;
             return first;
         }
+        self.is_other_first = !is_other_first;
         let second = match is_other_first {
             true => self.poll_datagrams(sink),
             false => self.poll_connections(sink),
@@ -163,6 +174,11 @@ impl Ingress for Both {
             held: first.held || second.held,
             paused: second.paused,
         }
+    }
+
+    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8])) {
+        let (ports, others) = (&self.connection_ports, self.datagram_ports.len());
+        self.tcp.end(&mut |endpoint, left| f(number(ports, others, endpoint), left));
     }
 
     fn refresh_drops(&mut self) {

@@ -19,7 +19,7 @@ use crate::allow_list::AllowList;
 use crate::build::{Kind, Pausable, Pipeline, Ring};
 use crate::config::{RecorderConfig, builder_config, link_builder_config};
 use crate::ingest::{Ingest, SourceMemory};
-use crate::intake::{Destination, Intake, SenderConfig, if_big_endian};
+use crate::intake::{Destination, Intake, SenderConfig, SenderSource, if_big_endian};
 use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
@@ -122,7 +122,7 @@ impl Wiring {
             &format!("{name}segments"),
             *bytes,
             chunk_lanes,
-            senders.iter().map(|sender| sender.numbers.len()).sum(),
+            senders.iter().map(|sender| sender.sources.len()).sum(),
             *longest_bytes,
             &group.builder,
         )?;
@@ -136,15 +136,15 @@ impl Wiring {
             let (producer, fill) =
                 parts.ring(&mut rings, &format!("{ring_name}descriptors {thread}"));
             let share = |sender: &SenderConfig| match sender.is_connection() {
-                true => memory.pool.share_of_waiting(waiting, sender.fragment_bytes_max),
+                true => memory.pool.share_of_waiting(waiting, sender.fragment_bytes_max()),
                 false => memory.pool.share(),
             };
-            let of_sender = |sender: &SenderConfig| {
+            let own_senders = own().map(|index| &senders[index]);
+            let accounts = own_senders.flat_map(|sender| {
                 let share = share(sender);
-                sender.numbers.iter().map(move |&number| (number, share)).collect::<Vec<_>>()
-            };
-            let numbers = own().flat_map(|index| of_sender(&senders[index]));
-            let ingest = Ingest::new(numbers, chunk_lanes, producer, fill, &memory);
+                sender.sources.iter().map(move |source| (source.number, share))
+            });
+            let ingest = Ingest::new(accounts, chunk_lanes, producer, fill, &memory);
             let timeout_ns = parts.config.build.timeout_ns;
             let senders = own().map(|index| senders[index].clone()).collect();
             let intake = Intake::new(ingest, senders, timeout_ns);
@@ -198,22 +198,24 @@ fn event_sources(config: &RecorderConfig) -> Group<'_> {
                 names_senders: true,
             });
             senders.push(SenderConfig {
-                numbers: Vec::new(),
+                sources: Vec::new(),
                 protocol: Arc::clone(&source.protocol),
-                fragment_bytes_max: 0,
-                if_big_endian: if_big_endian(source),
                 tells_strangers: transport == Transport::Datagrams,
                 lanes: Vec::new(),
             });
         }
         endpoints[port].numbers.push(number as usize);
         let sender = &mut senders[port];
-        let account = sender.numbers.len();
-        sender.numbers.push(SourceId(number));
-        sender.fragment_bytes_max =
-            sender.fragment_bytes_max.max(config.fragment_bytes_max(source));
-        let id = source.id;
-        sender.lanes.push(Destination { source: number, account, id, chunk: number, align: 1 });
+        sender.lanes.push(Destination {
+            source: number,
+            account: sender.sources.len() as u32,
+            id: source.id,
+            chunk: number,
+            align: 1,
+            fragment_bytes_max: config.fragment_bytes_max(source),
+        });
+        let if_big_endian = if_big_endian(source);
+        sender.sources.push(SenderSource { number: SourceId(number), if_big_endian });
     }
     let sources = 0..config.sources.len() as u32;
     Group {
@@ -221,7 +223,7 @@ fn event_sources(config: &RecorderConfig) -> Group<'_> {
         name: "",
         ring_name: "",
         bytes: config.segment_bytes(),
-        longest_bytes: senders.iter().map(|one| one.fragment_bytes_max).max().unwrap_or(0),
+        longest_bytes: senders.iter().map(SenderConfig::fragment_bytes_max).max().unwrap_or(0),
         threads: config.receive.threads,
         endpoints,
         senders,
@@ -249,14 +251,13 @@ fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[
             id: None,
             chunk: lane.chunk_lane,
             align: 1 << lane.sample_bytes.trailing_zeros().min(3),
+            fragment_bytes_max: protocol.fragment_bytes_max(),
         };
         SenderConfig {
-            numbers: vec![number(index)],
-            fragment_bytes_max: protocol.fragment_bytes_max(),
-            protocol: Arc::new(protocol),
-            if_big_endian: None,
+            sources: vec![SenderSource { number: number(index), if_big_endian: None }],
             tells_strangers: false,
             lanes: own().map(destination).collect(),
+            protocol: Arc::new(protocol),
         }
     };
     let endpoint = |(index, link): (usize, &'a LinkConfig)| Endpoint {

@@ -11,6 +11,7 @@ use catchment_model::{Entry, Ledger};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_test_protocol::{TestStream, message};
+use catchment_wire::{Protocol as _, Transport, all_reasons};
 
 use crate::support;
 
@@ -197,4 +198,66 @@ fn what_is_cut_off_malformed_or_of_nobody_is_counted_and_harms_no_other_connecti
     assert_eq!((of[Entry::PacketsReceived], of[Entry::PacketsAccepted]), (7, 4));
     let run = Run::open(&summary.folder).unwrap();
     assert_eq!(support::fragments(&run).len(), 3);
+}
+
+#[test]
+fn a_run_that_ends_while_a_connection_is_held_or_within_a_message_counts_what_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 2);
+    config.sources.truncate(2);
+    let recorder = Recorder::start(config).unwrap();
+    let mut first = connect(&recorder);
+    let count = 300;
+    // Nothing of the second source comes, so that the first one is held.
+    let writer = std::thread::spawn(move || {
+        let mut fragments = (0..count).map(|number| message(7, number, &vec![1; 1 << 20]));
+        // It ends when the recorder closes the connection.
+        while fragments.next().is_some_and(|bytes| first.write_all(&bytes).is_ok()) {}
+    });
+    let mut second = connect(&recorder);
+    second.write_all(&message(8, 0, &[2; 100])[..50]).unwrap();
+    wait_for(&recorder, 0, 10);
+    let (_, ledger) = end(recorder);
+    writer.join().unwrap();
+    let [first, second] = [&ledger.sources[0], &ledger.sources[1]];
+    assert!(first[Entry::FragmentsReceived] < count, "all of it was taken");
+    // Half of a message is cut off, and counted for the first source of the port.
+    let cut_off = all_reasons(TestStream.reasons(), Transport::Connections).count() - 1;
+    assert!((1..=2).contains(&first.reasons[cut_off]), "{:?}", first.reasons);
+    assert_eq!(second[Entry::FragmentsReceived], 0);
+    assert!(ledger.balance().lost_data());
+}
+
+#[test]
+fn sources_that_share_a_port_have_one_protocol_the_same_senders_and_other_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |change: &dyn Fn(&mut SourceConfig)| {
+        let mut config = config(folder.path(), 2);
+        change(&mut config.sources[1]);
+        config.check().unwrap_err().to_string()
+    };
+    assert_eq!(config(folder.path(), 2).check(), Ok(()));
+    let id = refused(&|source| source.id = Some(7));
+    assert!(id.starts_with("sources[1].id: expected an id other than that of t0"), "{id}");
+    let none = refused(&|source| source.id = None);
+    assert!(none.starts_with("sources[1].id: expected a number"), "{none}");
+    let from = refused(&|source| source.from = vec!["10.0.0.0/8".parse().unwrap()]);
+    assert!(from.starts_with("sources[1].from: expected the networks of t0"), "{from}");
+}
+
+#[test]
+fn a_connection_from_elsewhere_is_closed_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 1);
+    config.sources.truncate(1);
+    config.sources[0].address = "[::]:0".parse().unwrap();
+    config.sources[0].from = vec!["10.0.0.0/8".parse().unwrap()];
+    let recorder = Recorder::start(config).unwrap();
+    let port = recorder.addresses()[0].port();
+    let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let closed = stranger.read(&mut [0; 1]);
+    assert!(!matches!(closed, Ok(1)), "{closed:?}");
+    wait_while(|| recorder.snapshot().ledger.sources[0][Entry::PacketsRefused] == 0);
+    let (_, ledger) = end(recorder);
+    assert_eq!(ledger.sources[0][Entry::PacketsReceived], 0);
 }

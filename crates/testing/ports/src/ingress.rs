@@ -249,6 +249,18 @@ impl Ingress for QueueIngress {
         received
     }
 
+    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8])) {
+        let mut state = self.queues.0.lock();
+        for connection in state.connections.iter_mut().filter(|one| !one.is_closed) {
+            if let Some(endpoint) = connection.endpoint
+                && self.ports.contains(&connection.port)
+            {
+                f(endpoint, &connection.bytes);
+                (connection.has_ended, connection.is_closed) = (true, true);
+            }
+        }
+    }
+
     fn take_drops(&mut self, f: &mut dyn FnMut(usize, u64)) {
         let mut state = self.queues.0.lock();
         for (endpoint, &port) in self.ports.iter().enumerate() {

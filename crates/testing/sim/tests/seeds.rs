@@ -108,9 +108,13 @@ fn every_kind_of_fault_happens_in_some_run_and_none_in_a_run_without() {
     // The lower bound covers most of what was sent.
     assert!(2 * held > all, "{held} of {all}");
     let mut missing: Vec<Fault> = Fault::ALL.to_vec();
-    for seed in 0..120 {
+    // Only some runs have connections, to which some faults happen.
+    for seed in 0..500 {
         let happened = simulate(Case::of(seed), false).happened;
         missing.retain(|fault| !happened.contains_key(fault));
+        if missing.is_empty() {
+            break;
+        }
     }
     assert!(missing.is_empty(), "{missing:?}");
 }
