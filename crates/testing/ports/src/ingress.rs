@@ -94,6 +94,11 @@ impl Queues {
         Some(count)
     }
 
+    /// Bytes of a connection that were sent and that nobody has taken.
+    pub fn left(&self, connection: usize) -> usize {
+        self.0.lock().connections[connection].bytes.len()
+    }
+
     /// The sender of a connection closes it.
     pub fn close(&self, connection: usize) {
         let connection = &mut self.0.lock().connections[connection];

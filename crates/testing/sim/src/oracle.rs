@@ -73,6 +73,7 @@ impl<'a> Check<'a> {
         } else {
             self.at_rest()?;
             self.packets()?;
+            self.connections()?;
             self.losses()?;
             if !self.disk_lied() {
                 self.files()?;
@@ -203,17 +204,6 @@ impl<'a> Check<'a> {
     fn packets(&self) -> Result<(), String> {
         let plan = &self.outcome.plan;
         let in_stream = |source: usize| plan.sources.get(source).is_some_and(|one| one.in_stream);
-        // Messages of a port are counted for the first of its sources.
-        let streams = (0..plan.sources.len()).filter(|&source| in_stream(source));
-        let sum = |of: &dyn Fn(usize) -> u64| streams.clone().map(of).sum::<u64>();
-        let arrived = sum(&|source| self.life.arrived[source].0);
-        let taken = sum(&|source| {
-            let ledger = &self.ledger.sources[source];
-            ledger[Entry::PacketsReceived] - ledger.balance().packets_malformed
-        });
-        if taken > arrived {
-            return Err(format!("{arrived} messages came over connections, {taken} counted"));
-        }
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
             if in_stream(source) {
                 continue;
@@ -227,6 +217,39 @@ impl<'a> Check<'a> {
             let counted = ledger[Entry::PacketsDroppedByKernel];
             if counted != dropped && !(is_late && counted < dropped) {
                 return Err(format!("source {source}: {dropped} dropped, {counted} counted"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every message and fragment that arrived over connections was counted, and those for which
+    /// there was no memory stood in their buffers when the run ended.
+    fn connections(&self) -> Result<(), String> {
+        let sources = self.outcome.plan.sources.iter().enumerate();
+        let streams = sources.filter(|(_, source)| source.in_stream).map(|(index, _)| index);
+        // Messages of a port are counted for the first of its sources.
+        let sum = |of: &dyn Fn(usize) -> u64| streams.clone().map(of).sum::<u64>();
+        let came = sum(&|source| self.life.arrived[source].0);
+        let accepted = sum(&|source| self.ledger.sources[source][Entry::PacketsAccepted]);
+        let is_late = self.life.stopped_ns.is_none_or(|stop| self.life.last_arrival_ns >= stop);
+        if accepted != came && !(is_late && accepted < came) {
+            return Err(format!("{came} messages came over connections, {accepted} counted"));
+        }
+        for source in streams {
+            let begun = self.life.arrivals[source].all().count() as u64;
+            let received = self.ledger.sources[source][Entry::FragmentsReceived];
+            if received != begun && !(is_late && received < begun) {
+                return Err(format!(
+                    "source {source}: {begun} fragments came over connections, {received} counted"
+                ));
+            }
+            let left = self.life.left[source].len() as u64;
+            let discarded = self.ledger.sources[source][Entry::FragmentsDiscardedMemory];
+            if discarded > left {
+                return Err(format!(
+                    "source {source} did not wait: {discarded} fragments were discarded, {left} \
+                     were left"
+                ));
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! A simulated recorder: its agents, their calls and their wake-ups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -52,6 +52,9 @@ pub struct Life {
     pub stalls: Vec<(u64, u64)>,
     /// When the run was paused (true), and resumed.
     pub pauses: Vec<(u64, bool)>,
+    /// By source: the fragments with messages that stood in a connection's buffer when the run
+    /// ended.
+    pub left: Vec<BTreeSet<usize>>,
 }
 
 impl Life {
@@ -70,6 +73,7 @@ impl Life {
             arrivals: vec![Arrivals::default(); plan.endpoints()],
             stalls: Vec::new(),
             pauses: Vec::new(),
+            left: vec![BTreeSet::new(); plan.endpoints()],
         }
     }
 }
@@ -123,6 +127,8 @@ pub(crate) struct Recorder {
     encoders_woken: Arc<AtomicBool>,
     pub(crate) watch: StoreWatch,
     pub(crate) life: Life,
+    /// By connection: bytes that have come, and the messages in them.
+    came: BTreeMap<usize, (u64, Vec<Message>)>,
 }
 
 impl Slot {
@@ -202,6 +208,7 @@ impl Recorder {
             encoders_woken,
             watch,
             life,
+            came: BTreeMap::new(),
         })
     }
 
@@ -253,14 +260,30 @@ impl Recorder {
             slot.wake(now_ns);
         }
         self.life.last_arrival_ns = now_ns;
-        self.queues.write(connection, bytes)
+        let count = self.queues.write(connection, bytes)?;
+        self.came.entry(connection).or_default().0 += count as u64;
+        Some(count)
     }
 
     /// A message of a connection is whole in its buffer.
-    pub(crate) fn came(&mut self, message: &Message, now_ns: u64) {
-        let &Message { source, fragment, part } = message;
+    pub(crate) fn came(&mut self, connection: usize, message: Message, now_ns: u64) {
+        let Message { source, fragment, part, .. } = message;
         self.life.arrived[source].0 += 1;
         self.life.arrivals[source].add(fragment, part, now_ns);
+        self.came.entry(connection).or_default().1.push(message);
+    }
+
+    /// The recorder has ended: what is left in the buffers of its connections.
+    pub(crate) fn ended(self) -> Life {
+        let Self { observer, queues, came, mut life, .. } = self;
+        life.last = observer.snapshot();
+        for (connection, (bytes, messages)) in came {
+            let taken = bytes - queues.left(connection) as u64;
+            for message in messages.into_iter().filter(|message| message.end > taken) {
+                life.left[message.source].insert(message.fragment);
+            }
+        }
+        life
     }
 
     /// Opens a connection to a source's port.

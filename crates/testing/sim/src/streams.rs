@@ -20,8 +20,11 @@ pub struct Stream {
     pub connection: Option<usize>,
     /// What is on its way.
     bytes: VecDeque<u8>,
-    /// Where messages end, in bytes behind those that have come, and what they are.
-    ends: VecDeque<(usize, Message)>,
+    /// The messages that are not whole there yet.
+    messages: VecDeque<Message>,
+    /// Bytes written over this connection, and of these, bytes that have come.
+    written: u64,
+    come: u64,
     /// Until then nothing comes.
     stalled_ns: u64,
     /// Whether its next bytes are due at some time.
@@ -37,6 +40,8 @@ pub struct Message {
     pub fragment: usize,
     /// Which part it is, and how many there are.
     pub part: (usize, usize),
+    /// Where it ends, in the bytes of its connection.
+    pub end: u64,
 }
 
 impl Stream {
@@ -44,8 +49,9 @@ impl Stream {
     pub fn write(&mut self, source: usize, messages: &[Packet]) {
         for Packet { bytes, fragments, part } in messages {
             self.bytes.extend(bytes);
-            let message = Message { source, fragment: fragments.start, part: *part };
-            self.ends.push_back((self.bytes.len(), message));
+            self.written += bytes.len() as u64;
+            let (fragment, part, end) = (fragments.start, *part, self.written);
+            self.messages.push_back(Message { source, fragment, part, end });
         }
     }
 
@@ -59,10 +65,9 @@ impl Stream {
     /// So many bytes have come. Returns the messages that are whole with them.
     pub fn advance(&mut self, count: usize) -> Vec<Message> {
         self.bytes.drain(..count);
-        let whole = self.ends.partition_point(|(end, _)| *end <= count);
-        let came = self.ends.drain(..whole).map(|(_, message)| message).collect();
-        self.ends.iter_mut().for_each(|(end, _)| *end -= count);
-        came
+        self.come += count as u64;
+        let whole = self.messages.partition_point(|message| message.end <= self.come);
+        self.messages.drain(..whole).collect()
     }
 
     /// Whether everything has come that was written.
@@ -83,7 +88,8 @@ impl Stream {
     /// What is on its way is lost, and the connection with it, which is returned.
     pub fn reset(&mut self) -> Option<usize> {
         self.bytes.clear();
-        self.ends.clear();
+        self.messages.clear();
+        (self.written, self.come) = (0, 0);
         self.connection.take()
     }
 }

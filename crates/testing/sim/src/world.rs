@@ -356,7 +356,7 @@ impl World<'_> {
             Some(0) => now_ns + MS,
             Some(count) => {
                 for message in stream.advance(count) {
-                    recorder.came(&message, now_ns);
+                    recorder.came(connection, message, now_ns);
                 }
                 self.trace.push(now_ns, Event::Arrived(source as u32, count, true));
                 now_ns + 1 + self.network.below(50_000)
@@ -530,10 +530,7 @@ impl World<'_> {
         recorder.wake(now_ns, &mut self.times);
         self.look_at_disk(now_ns);
         let ended = self.recorder.take_if(|recorder| recorder.slots.is_empty());
-        if let Some(Recorder { observer, mut life, .. }) = ended {
-            life.last = observer.snapshot();
-            self.lives.push(life);
-        }
+        self.lives.extend(ended.map(Recorder::ended));
     }
 
     fn look_at_disk(&mut self, now_ns: u64) {
