@@ -125,6 +125,13 @@ impl<M: Matcher> Builder<M> {
         self.matcher.is_drained()
     }
 
+    /// Says that a source has fragments for which there is no room: it waits, and is not silent.
+    /// To be called in each duty cycle before [`poll`](Self::poll) while that is so.
+    pub fn hold(&mut self, now_ns: u64, source: usize) {
+        self.advance(now_ns);
+        self.matcher.hold(source, &self.matched);
+    }
+
     /// How many fragments of a source are in no event yet, of at most `parked_max`.
     pub fn parked(&self, source: usize) -> usize {
         self.matcher.parked(source)

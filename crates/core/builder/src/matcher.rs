@@ -24,6 +24,10 @@ pub trait Matcher {
     /// which nothing is used.
     fn push(&mut self, fragments: &[Fragment], matched: &mut Matched);
 
+    /// Says that a source has fragments for which there is no room: it waits, and is not silent.
+    /// Called in each duty cycle before [`poll`](Self::poll) while that is so.
+    fn hold(&mut self, _source: usize, _matched: &Matched) {}
+
     /// Closes the events that are due. Called once per duty cycle, even without new fragments.
     fn poll(&mut self, matched: &mut Matched);
 

@@ -610,6 +610,11 @@ impl Matcher for NumberMatcher {
         }
     }
 
+    fn hold(&mut self, source: usize, matched: &Matched) {
+        self.horizon.count_time(self.now_ns);
+        self.horizon.hold(matched.sources[source].voter(), self.now_ns);
+    }
+
     fn poll(&mut self, matched: &mut Matched) {
         self.horizon.begin_cycle(self.parked.count() > 0);
         self.release(matched);

@@ -80,6 +80,24 @@ fn a_pausable_source_that_is_ahead_loses_nothing_for_want_of_its_share() {
 }
 
 #[test]
+fn a_dead_source_is_found_silent_while_the_others_are_held() {
+    let mut rig = Rig::required(2);
+    rig.send_all(0, 0..2, 0..10);
+    rig.poll(0);
+    // One dies, and there is no room for what the other has next.
+    rig.send(MS, 0, 10..200);
+    for step in 0..30 {
+        let now = 2 * MS + step * 100 * MS;
+        rig.builder.hold(now, 0);
+        rig.poll(now);
+    }
+    let status = rig.builder.status();
+    assert_eq!((status.sources[0].silent, status.sources[1].silent), (false, true));
+    assert_eq!((rig.rows.len(), rig.complete()), (200, 10));
+    rig.finish(4 * S);
+}
+
+#[test]
 fn the_window_follows_when_most_sources_have_moved_on() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
     (config.window_events, config.reorder_events) = (4_096, 256);

@@ -236,6 +236,7 @@ impl Pipeline {
             self.builder.finish(now_ns);
             self.finished = true;
         }
+        self.pausable.hold(&mut self.builder, now_ns, &self.lanes);
         self.builder.poll(now_ns);
         self.pausable.show(&self.builder, &self.lanes);
         self.account(live, discarded);
@@ -350,6 +351,15 @@ impl Pausable {
         if !self.taken.is_empty() {
             let waits = fragments.iter().filter(|one| self.waits[one.source as usize]);
             waits.for_each(|one| self.taken[one.source as usize] += 1);
+        }
+    }
+
+    /// Tells the builder which sources wait before it.
+    fn hold(&self, builder: &mut Builder, now_ns: u64, lanes: &[(u32, SourceId)]) {
+        for source in (0..self.taken.len()).filter(|&source| self.waits[source]) {
+            if self.held.is_held(lanes[source].1.0) {
+                builder.hold(now_ns, source);
+            }
         }
     }
 

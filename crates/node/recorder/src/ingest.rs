@@ -210,6 +210,15 @@ impl Ingest {
         self.held.waiting(self.accounts[account].source.0) < self.waiting_max
     }
 
+    /// A connection that delivers an account's source is held, or no longer.
+    pub(crate) fn set_held(&self, account: usize, is_held: bool) {
+        let SourceId(source) = self.accounts[account].source;
+        match is_held {
+            true => self.held.hold(source),
+            false => self.held.release(source),
+        }
+    }
+
     /// Adds a descriptor of an account's source, which waits, to the batch.
     #[inline]
     pub(crate) fn describe_waiting(&mut self, account: usize, fragment: Fragment) {

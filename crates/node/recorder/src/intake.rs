@@ -103,6 +103,8 @@ struct Sender {
     unfinished: Parts,
     addresses: Senders,
     held: HeldMessage,
+    /// Whether it is a connection that has delivered each of its sources.
+    delivers: Vec<bool>,
     /// Whether a message of a connection was malformed: nothing more is taken of it.
     is_refused: bool,
 }
@@ -114,11 +116,14 @@ struct HeldMessage {
     /// Bytes of the message; 0 if none is held.
     used: usize,
     packet_flags: u8,
+    /// Whose sources wait with it.
+    accounts: Vec<usize>,
 }
 
 impl Sender {
     fn new(mut config: SenderConfig) -> Self {
         let (may_wait, first) = (config.is_connection(), config.lanes[0]);
+        let source_count = config.sources.len();
         if may_wait {
             config.lanes.sort_unstable_by_key(|lane| lane.id);
         }
@@ -133,6 +138,7 @@ impl Sender {
             unfinished: Parts::default(),
             addresses: Senders::default(),
             held: HeldMessage::default(),
+            delivers: vec![false; source_count],
             is_refused: false,
         }
     }
@@ -304,9 +310,12 @@ impl Sender {
     }
 
     #[inline]
-    fn describe(&self, ingest: &mut Ingest, account: usize, fragment: Fragment) {
+    fn describe(&mut self, ingest: &mut Ingest, account: usize, fragment: Fragment) {
         match self.may_wait {
-            true => ingest.describe_waiting(account, fragment),
+            true => {
+                self.delivers[account - self.account] = true;
+                ingest.describe_waiting(account, fragment);
+            }
             false => ingest.describe(fragment),
         }
     }
@@ -374,7 +383,26 @@ impl Sender {
         }
         self.held.parts.extend_from_slice(&parts[taken..]);
         self.held.used = used;
+        self.hold(ingest);
         Flow::Held
+    }
+
+    /// The sources that the connection has delivered wait with it.
+    fn hold(&mut self, ingest: &Ingest) {
+        let waiting = self.held.parts.first().and_then(|part| self.destination(part));
+        if let Some(destination) = waiting {
+            self.delivers[destination.account as usize - self.account] = true;
+        }
+        let delivers = (self.account..).zip(&self.delivers);
+        self.held
+            .accounts
+            .extend(delivers.filter(|(_, is_so)| **is_so).map(|(account, _)| account));
+        self.held.accounts.iter().for_each(|&account| ingest.set_held(account, true));
+    }
+
+    fn release(&mut self, ingest: &Ingest) {
+        let accounts = self.held.accounts.drain(..);
+        accounts.for_each(|account| ingest.set_held(account, false));
     }
 
     /// Decodes and counts the next message of a connection, and keeps its fragments' flags. One of
@@ -407,16 +435,21 @@ impl Sender {
     /// Takes the rest of a message that was held.
     #[cold]
     fn take_held(&mut self, ingest: &mut Ingest, bytes: &[u8]) -> Flow {
-        let HeldMessage { mut parts, used, packet_flags } = std::mem::take(&mut self.held);
-        let taken = self.take_parts(ingest, &parts, &bytes[..used], packet_flags);
+        let (mut parts, used) = (std::mem::take(&mut self.held.parts), self.held.used);
+        let taken = self.take_parts(ingest, &parts, &bytes[..used], self.held.packet_flags);
         parts.drain(..taken);
-        let is_held = !parts.is_empty();
-        self.held = HeldMessage { parts, used: if is_held { used } else { 0 }, packet_flags };
-        if is_held { Flow::Held } else { Flow::Used(used) }
+        self.held.parts = parts;
+        if !self.held.parts.is_empty() {
+            return Flow::Held;
+        }
+        self.held.used = 0;
+        self.release(ingest);
+        Flow::Used(used)
     }
 
     /// A connection ends: counts what is left of it, which nothing can take any more.
     fn discard(&mut self, ingest: &mut Ingest, parts: &mut Vec<Part>, left: &[u8]) {
+        self.release(ingest);
         let held = std::mem::take(&mut self.held);
         self.discard_parts(ingest, &held.parts);
         let mut left = left.get(held.used..).unwrap_or_default();

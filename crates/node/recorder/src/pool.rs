@@ -351,12 +351,14 @@ pub(crate) struct Held {
     /// has taken and that are in no event.
     passed_on: Box<[AtomicU32]>,
     parked: Box<[AtomicU32]>,
+    /// Of each source, its connections that are held.
+    connections: Box<[AtomicU32]>,
 }
 
 impl Held {
     pub(crate) fn new(source_count: usize) -> Self {
         let zeros = || (0..source_count).map(|_| AtomicU32::new(0)).collect();
-        Self { chunks: zeros(), passed_on: zeros(), parked: zeros() }
+        Self { chunks: zeros(), passed_on: zeros(), parked: zeros(), connections: zeros() }
     }
 
     pub(crate) fn of(&self, source: u32) -> u32 {
@@ -376,6 +378,21 @@ impl Held {
         // In this order: a fragment that is parked meanwhile counts twice, and not never.
         let passed_on = self.passed_on[source as usize].load(Acquire);
         passed_on.saturating_add(self.parked[source as usize].load(Relaxed))
+    }
+
+    /// A connection of a source is held from now on.
+    pub(crate) fn hold(&self, source: u32) {
+        self.connections[source as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A connection of a source is no longer held.
+    pub(crate) fn release(&self, source: u32) {
+        self.connections[source as usize].fetch_sub(1, Relaxed);
+    }
+
+    /// Whether a connection of a source is held.
+    pub(crate) fn is_held(&self, source: u32) -> bool {
+        self.connections[source as usize].load(Relaxed) > 0
     }
 
     /// A fragment of a source that waits is passed on to the build agent.

@@ -261,3 +261,27 @@ fn a_connection_from_elsewhere_is_closed_and_counted() {
     let (_, ledger) = end(recorder);
     assert_eq!(ledger.sources[0][Entry::PacketsReceived], 0);
 }
+
+#[test]
+fn a_source_that_dies_holds_the_others_for_a_time_out_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 2);
+    config.sources.truncate(2);
+    config.build.timeout_ns = 1_000_000_000;
+    config.build.reorder_events = 8;
+    let recorder = Recorder::start(config).unwrap();
+    let [mut first, mut second] = [connect(&recorder), connect(&recorder)];
+    for number in 0..3 {
+        second.write_all(&message(8, number, &[8; 10])).unwrap();
+    }
+    let count = 300;
+    for number in 0..count {
+        // Blocks while the connection is held.
+        first.write_all(&message(7, number, &vec![number as u8; 1 << 20])).unwrap();
+    }
+    wait_for(&recorder, 0, count);
+    let (summary, ledger) = end(recorder);
+    assert_eq!(ledger.sources[0][Entry::FragmentsRecorded], count);
+    assert_eq!(ledger.sources[1][Entry::FragmentsMissing], count - 3);
+    assert_eq!(support::fragments(&Run::open(&summary.folder).unwrap()).len() as u64, count);
+}

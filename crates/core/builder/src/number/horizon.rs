@@ -408,6 +408,16 @@ impl Horizon {
         }
     }
 
+    /// Records that a voter has fragments for which there is no room: it is as if it went on
+    /// delivering, so that the others' silence is found.
+    pub fn hold(&mut self, voter: usize, now_ns: u64) {
+        self.mark_alive(voter);
+        let it = &mut self.voters[voter];
+        if it.latest.is_none() {
+            (it.received_ns, it.received_active_ns) = (now_ns, self.active_ns);
+        }
+    }
+
     /// Sets the position of a voter. Returns its claims that agree with it, which are thereby
     /// settled.
     pub fn place_at(&mut self, voter: usize, key: u64, now_ns: u64) -> Vec<u32> {
