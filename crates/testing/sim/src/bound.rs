@@ -22,7 +22,7 @@ use catchment_model::{Entry, SourceLedger};
 
 use crate::arrivals::Arrival;
 use crate::detector::SentFragment;
-use crate::fault::Fault;
+use crate::fault::{Fault, Faults};
 use crate::recorded::Recorded;
 use crate::recorder::Life;
 use crate::world::Outcome;
@@ -165,6 +165,11 @@ impl<'a> Bound<'a> {
 
     /// Whether a source's fragment of an event must be recorded, if incomplete events are recorded.
     fn must_have(&self, source: usize, trigger: u64) -> bool {
+        // A fragment in a connection's buffer may stand behind one for which there is no room.
+        let plan = &self.outcome.plan;
+        if plan.sources[source].in_stream && plan.case.faults != Faults::NONE {
+            return false;
+        }
         let Some((sent, arrival, whole_ns)) = self.arrival(source, trigger) else { return false };
         let Some(&first_ns) = self.first_ns.get(&trigger) else { return false };
         let half_ns = self.timeout_ns / 2;
