@@ -411,7 +411,8 @@ fn config(
     config.sizes = sizes(case);
     config.build.window_events = [256, 256, 1_024, 4_096][chance.index(4)];
     config.build.reorder_events = [64, config.build.window_events / 4][chance.index(2)];
-    let mixed = mixed_ns(case) / interval_ns + 1;
+    // A packet's first event is older than the packet.
+    let mixed = mixed_ns(case) / interval_ns + 1 + if mixed_ns(case) > 0 { batch } else { 0 };
     config.build.reorder_events = config.build.reorder_events.max(mixed);
     config.build.window_events = config.build.window_events.max((4 * mixed).next_power_of_two());
     config.build.incomplete =
