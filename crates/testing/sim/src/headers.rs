@@ -6,7 +6,6 @@ use std::ops::Range;
 use catchment_builder::SourceRole;
 
 use crate::detector::SentFragment;
-use crate::fault::Faults;
 use crate::plan::{MS, S};
 use crate::recorder::Life;
 use crate::walk::{WalkedFrame, WalkedRow, u64_at};
@@ -96,7 +95,7 @@ pub fn check_row(
             return Err(format!("event {}: the fragment of s{source} never arrived", row.key));
         };
         // What comes over a connection may wait for memory.
-        let waits = sources[*source].in_stream && outcome.plan.case.faults != Faults::NONE;
+        let waits = sources[*source].in_stream;
         let last = if waits { u64::MAX } else { last };
         (earliest, latest) = (earliest.min(first), latest.min(last));
     }
