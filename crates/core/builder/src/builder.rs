@@ -126,7 +126,7 @@ impl<M: Matcher> Builder<M> {
     }
 
     /// Says that a source has fragments for which there is no room: it waits, and is not silent.
-    /// To be called in each duty cycle before [`poll`](Self::poll) while that is so.
+    /// Call it in each duty cycle before [`poll`](Self::poll) while this lasts.
     pub fn hold(&mut self, now_ns: u64, source: usize) {
         self.advance(now_ns);
         self.matcher.hold(source, &self.matched);

@@ -25,8 +25,8 @@ pub trait Matcher {
     fn push(&mut self, fragments: &[Fragment], matched: &mut Matched);
 
     /// Says that a source has fragments for which there is no room: it waits, and is not silent.
-    /// Called in each duty cycle before [`poll`](Self::poll) while that is so.
-    fn hold(&mut self, _source: usize, _matched: &Matched) {}
+    /// Called in each duty cycle before [`poll`](Self::poll) while this lasts.
+    fn hold(&mut self, source: usize, matched: &Matched);
 
     /// Closes the events that are due. Called once per duty cycle, even without new fragments.
     fn poll(&mut self, matched: &mut Matched);
@@ -44,9 +44,7 @@ pub trait Matcher {
     fn is_drained(&mut self) -> bool;
 
     /// How many fragments of a source are in no event yet.
-    fn parked(&self, _source: usize) -> usize {
-        0
-    }
+    fn parked(&self, source: usize) -> usize;
 
     /// The matcher's part of the status: all but the released events, their bytes, and the
     /// fragments in `matched`, which the builder adds. `fragments_held` counts only fragments that

@@ -90,6 +90,12 @@ impl Matcher for ByTime {
 
     fn set_recording(&mut self, _wanted: bool) {}
 
+    fn hold(&mut self, _source: usize, _matched: &Matched) {}
+
+    fn parked(&self, _source: usize) -> usize {
+        0
+    }
+
     fn is_drained(&mut self) -> bool {
         true
     }

@@ -47,7 +47,10 @@ pub enum NetError {
     /// A connection came when there was no room for one more.
     // Without the peers' ports, which are others each time: an operator's list of warnings is
     // bounded.
-    #[error("{address}: limit of {connections} connections reached: closed one from {}", sender.ip())]
+    #[error(
+        "{address}: limit of {connections} connections reached: closed one from {}",
+        sender.ip()
+    )]
     Connections {
         /// The port's address.
         address: SocketAddr,

@@ -330,11 +330,10 @@ impl Pipeline {
     }
 }
 
-/// The sources that wait where they have no room: receive agents are told how many of their
-/// fragments are in no event.
+/// The sources that wait if there is no room: receive agents read how many of their fragments are
+/// in no event, and the builder learns which of them are held.
 pub(crate) struct Pausable {
-    /// By source of the builder, how many fragments were taken of it in this cycle; empty if none
-    /// waits.
+    /// By the builder's source: fragments taken in this cycle. Empty if no source waits.
     taken: Vec<u32>,
     waits: Vec<bool>,
     held: Arc<Held>,

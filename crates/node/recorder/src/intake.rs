@@ -103,7 +103,7 @@ struct Sender {
     unfinished: Parts,
     addresses: Senders,
     held: HeldMessage,
-    /// Whether it is a connection that has delivered each of its sources.
+    /// Which of its sources a connection has delivered.
     delivers: Vec<bool>,
     /// Whether a message of a connection was malformed: nothing more is taken of it.
     is_refused: bool,
@@ -116,7 +116,7 @@ struct HeldMessage {
     /// Bytes of the message; 0 if none is held.
     used: usize,
     packet_flags: u8,
-    /// Whose sources wait with it.
+    /// The accounts of the sources that wait with it.
     accounts: Vec<usize>,
 }
 
@@ -405,8 +405,8 @@ impl Sender {
         accounts.for_each(|account| ingest.set_held(account, false));
     }
 
-    /// Decodes and counts the next message of a connection, and keeps its fragments' flags. One of
-    /// no bytes has not arrived yet.
+    /// Decodes and counts the next message of a connection, and keeps its fragments' flags. Without
+    /// bytes, the message has not arrived completely.
     ///
     /// # Errors
     /// It is malformed, and counted as that.

@@ -218,8 +218,8 @@ mod tests {
         config.memory_bytes = 200 << 20;
         config.frame.codings = Codings::new(ColumnCoding::Auto);
         let messages = config.lowered();
-        let expected = "frame.bytes: frames of events have 14.1 MB instead of 33.6 MB, an eighth of \
-                        the memory for fragments, so that compression can be lowered in time (a \
+        let expected = "frame.bytes: frames of events have 14.1 MB instead of 33.6 MB, an eighth \
+                        of the memory for fragments, so that compression can be lowered in time (a \
                         memory.budget of 447 MB would do)";
         assert_eq!(messages, [expected]);
         // With what it says it is so.

@@ -77,16 +77,20 @@ impl Parts {
         self.open.is_empty()
     }
 
+    /// The index of a fragment that lacks parts.
+    fn find(&self, source: u32, number: u64) -> Option<usize> {
+        self.open.iter().position(|open| (open.source, open.number) == (source, number))
+    }
+
     /// Whether a fragment lacks parts.
     pub(crate) fn has(&self, source: u32, number: u64) -> bool {
-        self.open.iter().any(|open| (open.source, open.number) == (source, number))
+        self.find(source, number).is_some()
     }
 
     /// Whether a part contradicts those before it.
     pub(crate) fn contradicts(&self, part: &Part, source: u32) -> bool {
-        let open =
-            self.open.iter().find(|open| (open.source, open.number) == (source, part.number));
-        open.is_some_and(|open| open.fragment_bytes != part.fragment_bytes)
+        let open = self.find(source, part.number);
+        open.is_some_and(|index| self.open[index].fragment_bytes != part.fragment_bytes)
     }
 
     /// Takes a part that has passed all checks. Returns the fragment's descriptor if it is now
@@ -101,8 +105,7 @@ impl Parts {
         arrived: &Arrived<'_>,
     ) -> Result<Option<Fragment>, NoRoom> {
         let (part, source) = (arrived.part, arrived.source);
-        let is_it = |open: &Open| (open.source, open.number) == (source, part.number);
-        let index = match self.open.iter().position(is_it) {
+        let index = match self.find(source, part.number) {
             Some(index) => index,
             None => match self.begin(ingest, account, arrived)? {
                 Some(index) => index,
