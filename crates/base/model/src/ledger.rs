@@ -169,6 +169,10 @@ entries! {
     /// another source's id or with event numbers that match no other source's. No loss of the
     /// source.
     FragmentsForeign = "fragments_foreign", FragmentsOut;
+    /// Fragments in frames that a best-effort target did not take, because it was behind.
+    FragmentsNotTaken = "fragments_not_taken", FragmentsOut;
+    /// Bytes of those fragments.
+    FragmentBytesNotTaken = "fragment_bytes_not_taken", Note;
 }
 
 impl Entry {

@@ -67,7 +67,7 @@ pub fn cpu_shares(before: &[ThreadTime], now: &[ThreadTime], seconds: f64) -> Ve
 }
 
 /// Prefixes of thread names, in the order of the data flow.
-const FLOW: [&str; 6] = ["emulate", "receive", "build", "encode", "write", "trends"];
+const FLOW: [&str; 7] = ["emulate", "receive", "build", "frames", "encode", "write", "trends"];
 
 /// Marks the end of a registered thread when dropped.
 #[derive(Debug)]

@@ -203,13 +203,18 @@ impl TocBuilder {
     /// The header fields of a table of the frames from `first` on.
     fn info(&self, kind: FrameKind, first: usize, flags: TocFlags) -> FrameInfo {
         let frames = &self.frames[first..];
-        let with_rows = || frames.iter().map(|frame| &frame.info).filter(|i| i.rows > 0);
+        let with_rows = || {
+            frames
+                .iter()
+                .map(|frame| &frame.info)
+                .filter(|info| info.rows > 0 && info.kind != FrameKind::SKIPPED)
+        };
         let stream = self.frames.last().map_or(0, |last| last.info.origin.stream);
         FrameInfo {
             kind,
             flags: flags.bits(),
             file_id: self.file_id,
-            sequence: self.frames.last().map_or(0, |last| last.info.sequence.wrapping_add(1)),
+            sequence: self.frames.last().map_or(0, |last| last.info.numbers().1.wrapping_add(1)),
             time_first_ns: with_rows().map(|info| info.time_first_ns).min().unwrap_or(0),
             time_last_ns: with_rows().map(|info| info.time_last_ns).max().unwrap_or(0),
             key_first: with_rows().map(|info| info.key_first).min().unwrap_or(0),

@@ -21,13 +21,14 @@ use crate::toc_reader::Toc;
 /// A frame's contribution to the ledger: its increments, and the recorded and missing fragments
 /// that follow from its columns. A column that cannot be read, or that contradicts another or the
 /// header, is an error in the list, and its counts are left out. Frames of channels have all counts
-/// in their increments; frames of other kinds add nothing.
+/// in their increments; skipped frames have nothing else; frames of other kinds add
+/// nothing.
 pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, Vec<FrameError>) {
     let mut ledger = Ledger::new(file.header().schema.sources.len());
     let mut problems = Vec::new();
     let Some(summary) = file.frames().get(frame) else { return (ledger, problems) };
     let kind = summary.info.kind;
-    if !matches!(kind, FrameKind::Events | FrameKind::Channels) {
+    if !matches!(kind, FrameKind::Events | FrameKind::Channels | FrameKind::SKIPPED) {
         return (ledger, problems);
     }
     let mut bytes = Vec::new();
@@ -52,7 +53,8 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
     }
     match kind {
         FrameKind::Events => problems.extend(check_events(file, (frame, summary), &mut bytes)),
-        _ => check_channels(file, (frame, summary), &mut problems),
+        FrameKind::Channels => check_channels(file, (frame, summary), &mut problems),
+        _ => {}
     }
     (ledger, problems)
 }

@@ -511,7 +511,7 @@ impl Watching {
         const STAGES: [(&str, &[&str]); 5] = [
             ("receive", &["receive-"]),
             ("build", &["build"]),
-            ("encode", &["encode-", "trends"]),
+            ("encode", &["frames", "encode-", "trends"]),
             ("write", &["write"]),
             ("disk", &["disk-"]),
         ];

@@ -1,12 +1,27 @@
 //! Buffers for encoded columns, reused by size.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
 /// Free buffers, by the power of two of their capacity, so that a small column does not occupy the
-/// memory of a large one.
+/// memory of a large one. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Buffers(Arc<Mutex<Free>>);
+
 #[derive(Debug)]
-pub struct Buffers {
-    free: [Vec<Vec<u8>>; CLASSES],
-    free_bytes: usize,
-    free_bytes_max: usize,
+struct Free {
+    buffers: [Vec<Vec<u8>>; CLASSES],
+    bytes: usize,
+    bytes_max: usize,
+}
+
+/// A buffer that returns to its [`Buffers`] when it is dropped.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    home: Option<Buffers>,
 }
 
 impl Default for Buffers {
@@ -18,30 +33,53 @@ impl Default for Buffers {
 
 impl Buffers {
     /// No buffers yet; at most that many bytes will be kept.
-    pub fn new(free_bytes_max: usize) -> Self {
-        Self { free: std::array::from_fn(|_| Vec::new()), free_bytes: 0, free_bytes_max }
+    pub fn new(bytes_max: usize) -> Self {
+        let buffers = std::array::from_fn(|_| Vec::new());
+        Self(Arc::new(Mutex::new(Free { buffers, bytes: 0, bytes_max })))
     }
 
     /// A buffer that holds that many bytes without growing. Its contents are meaningless.
-    pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
+    pub fn take(&self, bytes: usize) -> Buffer {
         let class = class_of(bytes);
-        match self.free[class].pop() {
-            Some(buffer) => {
-                self.free_bytes -= buffer.capacity();
-                buffer
-            }
-            None => Vec::with_capacity(bytes.next_power_of_two().max(SMALLEST_BYTES)),
-        }
+        let mut free = self.0.lock();
+        let kept = free.buffers[class].pop();
+        free.bytes -= kept.as_ref().map_or(0, Vec::capacity);
+        drop(free);
+        let allocate = || Vec::with_capacity(bytes.next_power_of_two().max(SMALLEST_BYTES));
+        Buffer { bytes: kept.unwrap_or_else(allocate), home: Some(self.clone()) }
     }
 
     /// Takes a buffer back, or frees it if enough are kept.
-    pub fn give_back(&mut self, buffer: Vec<u8>) {
+    fn give_back(&self, buffer: Vec<u8>) {
         let bytes = buffer.capacity();
         // A buffer that was grown or shrunk fits no class.
         let fits = bytes.is_power_of_two() && bytes >= SMALLEST_BYTES;
-        if fits && self.free_bytes + bytes <= self.free_bytes_max {
-            self.free_bytes += bytes;
-            self.free[class_of(bytes)].push(buffer);
+        let mut free = self.0.lock();
+        if fits && free.bytes + bytes <= free.bytes_max {
+            free.bytes += bytes;
+            free.buffers[class_of(bytes)].push(buffer);
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            home.give_back(std::mem::take(&mut self.bytes));
         }
     }
 }
@@ -59,11 +97,11 @@ mod tests {
 
     #[test]
     fn a_buffer_comes_back_for_columns_of_its_size_alone() {
-        let mut buffers = Buffers::new(1 << 20);
+        let buffers = Buffers::new(1 << 20);
         let mut large = buffers.take(100_000);
         large.resize(100_000, 1);
         let address = large.as_ptr();
-        buffers.give_back(large);
+        drop(large);
         let small = buffers.take(100);
         assert_ne!(small.as_ptr(), address);
         let again = buffers.take(120_000);
@@ -72,10 +110,9 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_was_agreed() {
-        let mut buffers = Buffers::new(300_000);
-        for _ in 0..10 {
-            buffers.give_back(Vec::with_capacity(1 << 17));
-        }
-        assert_eq!(buffers.free_bytes, 2 << 17);
+        let buffers = Buffers::new(300_000);
+        let taken: Vec<_> = (0..10).map(|_| buffers.take(1 << 17)).collect();
+        drop(taken);
+        assert_eq!(buffers.0.lock().bytes, 2 << 17);
     }
 }

@@ -22,7 +22,6 @@
 //! for value in 0..10 {
 //!     let done = pool.take().unwrap();
 //!     assert!(done.column[0] == value && done.stored_bytes() < 1_000);
-//!     pool.give_back(done.stored);
 //! }
 //! ```
 
@@ -34,7 +33,7 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-pub use buffers::Buffers;
+pub use buffers::{Buffer, Buffers};
 pub use catchment_codec::{Coding, Element};
 pub use pool::{Encode, EncoderPool, PoolConfig};
 pub use rule::{Ask, AutoState, Level, Rule};

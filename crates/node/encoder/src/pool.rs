@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::buffers::Buffers;
 use crate::rule::{Ask, Level};
-use crate::work::{Column, Done, Stored, Worker};
+use crate::work::{Column, Done, Worker};
 
 /// Raw bytes that an agent takes at a time if columns are small.
 const BATCH_BYTES: usize = 128 << 10;
@@ -25,6 +25,8 @@ pub struct PoolConfig {
     /// Raw bytes of the columns that may be in progress: submitted, and not taken yet. One column
     /// is always allowed.
     pub bytes_max: usize,
+    /// Where the memory of encoded columns comes from, and returns to when they are dropped.
+    pub buffers: Buffers,
     /// Wakes one of the encode agents.
     pub encoders: Waker,
     /// Wakes the owner.
@@ -49,6 +51,7 @@ pub struct Encode<C: Column> {
 
 struct Shared<C: Column> {
     state: Mutex<State<C>>,
+    buffers: Buffers,
     encoders: Waker,
     owner: Waker,
     /// The share of the CPUs that is free, as bits of an f32.
@@ -63,7 +66,6 @@ struct State<C: Column> {
     results: VecDeque<Option<Done<C>>>,
     first: u64,
     next: u64,
-    buffers: Buffers,
     /// Set when the owner has found that the oldest column is not ready.
     owner_waits: bool,
     closed: bool,
@@ -79,13 +81,13 @@ impl<C: Column> EncoderPool<C> {
             results: VecDeque::new(),
             first: 0,
             next: 0,
-            buffers: Buffers::new(config.bytes_max.saturating_mul(2)),
             owner_waits: false,
             closed: false,
             failed: false,
         };
         let shared = Shared {
             state: Mutex::new(state),
+            buffers: config.buffers,
             encoders: config.encoders,
             owner: config.owner,
             free_cpu_share: AtomicU32::new(1.0_f32.to_bits()),
@@ -103,11 +105,6 @@ impl<C: Column> EncoderPool<C> {
     /// As [`EncoderPool::encoder`], with the memory of a worker that another pool had.
     pub fn encoder_with(&self, worker: Worker) -> Encode<C> {
         Encode { shared: Arc::clone(&self.shared), worker, batch: Vec::new() }
-    }
-
-    /// Gives the pool these buffers, and returns its previous ones.
-    pub fn exchange_buffers(&mut self, buffers: Buffers) -> Buffers {
-        std::mem::replace(&mut self.shared.state.lock().buffers, buffers)
     }
 
     /// Sets the free share of the CPUs, 0 to 1, which `auto` may spend on a better ratio.
@@ -146,8 +143,7 @@ impl<C: Column> EncoderPool<C> {
         self.shared.encoders.wake();
     }
 
-    /// Takes the oldest column out, if it is encoded: the owner is woken when it is. Its buffer is
-    /// given back by [`EncoderPool::give_back`].
+    /// Takes the oldest column out, if it is encoded: the owner is woken when it is.
     ///
     /// # Panics
     /// If an agent of the pool has panicked.
@@ -164,18 +160,6 @@ impl<C: Column> EncoderPool<C> {
         self.under_way -= 1;
         self.under_way_bytes -= done.column.raw_bytes();
         Some(done)
-    }
-
-    /// Takes back the memory of a result.
-    pub fn give_back(&mut self, stored: Stored) {
-        if let Stored::Encoded(bytes) = stored {
-            self.give_back_buffer(bytes);
-        }
-    }
-
-    /// Takes back memory in which a column was made ([`Column::prepare`]).
-    pub fn give_back_buffer(&mut self, buffer: Vec<u8>) {
-        self.shared.state.lock().buffers.give_back(buffer);
     }
 }
 
@@ -213,7 +197,7 @@ impl<C: Column> Agent for Encode<C> {
         let columns = self.batch.len() as u64;
         for (number, column, mut ask) in self.batch.drain(..) {
             ask.level = ask.level.max(Level::of(shared.level.load(Relaxed)));
-            let buffer = |bytes| shared.state.lock().buffers.take(bytes);
+            let buffer = |bytes| shared.buffers.take(bytes);
             let go_on = || Level::of(shared.level.load(Relaxed)) != Level::None;
             let done = self.worker.encode(column, &ask, share, &go_on, buffer);
             let mut state = shared.state.lock();

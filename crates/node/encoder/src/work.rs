@@ -1,8 +1,11 @@
 //! Encoding one column.
 
+use std::sync::OnceLock;
+
 use catchment_codec::{Codec, Coding, ColumnEncoder, Encoded};
 use catchment_frame::{BlockChecksums, BlockDigest};
 
+use crate::buffers::Buffer;
 use crate::rule::Ask;
 
 /// Raw bytes that are examined and gathered while they are in the cache.
@@ -11,12 +14,12 @@ const PART_BYTES: usize = 64 << 10;
 /// The raw bytes of one column.
 pub trait Column: Send {
     /// The result of [`Column::look`].
-    type Seen: Default + Send;
+    type Seen: Default + Send + std::fmt::Debug;
 
     /// Prepares the raw bytes, if they are only made when needed; `buffer` supplies memory for
     /// them, with arbitrary contents. It is called before all other methods. Returns false if they
     /// cannot be made: then nothing is encoded, and the column keeps the reason.
-    fn prepare(&mut self, _buffer: &mut dyn FnMut(usize) -> Vec<u8>) -> bool {
+    fn prepare(&mut self, _buffer: &mut dyn FnMut(usize) -> Buffer) -> bool {
         true
     }
 
@@ -77,8 +80,8 @@ pub struct Done<C: Column> {
     pub coding: Coding,
     /// Whether that coding was less than the rule requested.
     pub lowered: bool,
-    /// Checksums of the stored bytes.
-    pub checksums: BlockChecksums,
+    /// Checksums of the stored bytes, once they are known.
+    pub checksums: OnceLock<BlockChecksums>,
     /// The stored bytes.
     pub stored: Stored,
 }
@@ -89,12 +92,25 @@ pub enum Stored {
     /// In the column: its raw bytes, or its existing stored form.
     Column,
     /// In a buffer of the pool.
-    Encoded(Vec<u8>),
+    Encoded(Buffer),
     /// Nowhere: the column could not be made.
     Failed,
 }
 
 impl<C: Column> Done<C> {
+    /// A column that is stored as it is, and was not examined.
+    pub fn as_it_is(column: C) -> Self {
+        Self {
+            column,
+            seen: C::Seen::default(),
+            codec: Codec::None,
+            coding: Coding::None,
+            lowered: false,
+            checksums: OnceLock::new(),
+            stored: Stored::Column,
+        }
+    }
+
     /// The number of stored bytes.
     pub fn stored_bytes(&self) -> usize {
         match &self.stored {
@@ -152,24 +168,20 @@ impl Worker {
         ask: &Ask,
         free_cpu_share: f32,
         go_on: &dyn Fn() -> bool,
-        mut buffer: impl FnMut(usize) -> Vec<u8>,
+        mut buffer: impl FnMut(usize) -> Buffer,
     ) -> Done<C> {
         let mut seen = C::Seen::default();
         if !column.prepare(&mut buffer) {
-            let (codec, coding, checksums) = (Codec::None, Coding::None, BlockChecksums::default());
-            let (lowered, stored) = (false, Stored::Failed);
-            return Done { column, seen, codec, coding, lowered, checksums, stored };
+            return Done { stored: Stored::Failed, ..Done::as_it_is(column) };
         }
         if let Some(StoredBytes { codec, bytes, .. }) = column.stored() {
-            let checksums = BlockChecksums::of(bytes);
-            let (coding, lowered, stored) = (Coding::None, false, Stored::Column);
-            return Done { column, seen, codec, coding, lowered, checksums, stored };
+            let checksums = BlockChecksums::of(bytes).into();
+            return Done { codec, checksums, ..Done::as_it_is(column) };
         }
         if ask.is_raw() {
             let lowered = ask.coding(&mut self.encoder, &[], free_cpu_share).1;
-            let checksums = look_only(&column, &mut seen);
-            let (codec, coding, stored) = (Codec::None, Coding::None, Stored::Column);
-            return Done { column, seen, codec, coding, lowered, checksums, stored };
+            let checksums = look_only(&column, &mut seen).into();
+            return Done { seen, lowered, checksums, ..Done::as_it_is(column) };
         }
         self.gather(&column, &mut seen);
         let raw = whole(&column).unwrap_or(&self.gathered);
@@ -179,7 +191,7 @@ impl Worker {
             (coding, lowered) = (Coding::None, true);
             Encoded { codec: Codec::None, stored: raw }
         });
-        let (codec, checksums) = (encoded.codec, BlockChecksums::of(encoded.stored));
+        let (codec, checksums) = (encoded.codec, BlockChecksums::of(encoded.stored).into());
         let stored = if codec == Codec::None {
             Stored::Column
         } else {

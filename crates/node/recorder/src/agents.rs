@@ -7,57 +7,82 @@ use std::sync::atomic::AtomicBool;
 use catchment_agent::{Agent, FolderStore, Waker};
 use catchment_encoder::Encode;
 
+use crate::books::Books;
 use crate::build::{Build, Pipeline};
 use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::file::{FirstFile, RunIdentity};
-use crate::frame_writer::{Sources, schema};
+use crate::frames::{Frames, FramesParts, Sources};
 use crate::live::Live;
+use crate::nothing::Nothing;
 use crate::populate::Populate;
 use crate::recorder::RecorderError;
+use crate::run_files::RunFiles;
 use crate::run_gate::RunGate;
+use crate::schema::schema;
+use crate::target::Target;
+use crate::target_config::TargetConfig;
+use crate::target_queue::{QueueConfig, target_queue};
 use crate::trend_agent::TrendFeed;
 use crate::wiring::{Pools, Wiring};
-use crate::write::{Write, WriteParts};
 
 /// All agents of a recorder but for the one of trends.
-pub(crate) struct Agents<S: FolderStore> {
+pub(crate) struct Agents {
     pub(crate) receives: Vec<Box<dyn Agent>>,
     pub(crate) build: Build,
     pub(crate) encoders: Vec<Encode<ColumnBytes>>,
-    pub(crate) write: Write<S>,
+    pub(crate) frames: Frames,
+    /// Each with the name of its thread.
+    pub(crate) targets: Vec<(String, Box<dyn Agent>)>,
     pub(crate) populate: Populate,
 }
 
 /// Who wakes agents that others have given something to do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wakers {
-    pub(crate) writer: Waker,
+    pub(crate) frames: Waker,
     pub(crate) encoders: Waker,
 }
 
 /// What agents are made of.
 pub(crate) struct AgentParts<S> {
     pub(crate) wired: Wiring,
-    pub(crate) identity: RunIdentity,
     pub(crate) live: Arc<Live>,
     pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) first: FirstFile<S>,
+    /// In the order of the configuration.
+    pub(crate) targets: Vec<TargetPart<S>>,
     pub(crate) trends: Option<TrendFeed>,
     pub(crate) wakers: Wakers,
 }
 
-impl<S: FolderStore> Agents<S> {
+/// What a target is made of.
+pub(crate) struct TargetPart<S> {
+    /// Wakes it.
+    pub(crate) waker: Waker,
+    /// Its files; none if its frames go nowhere.
+    pub(crate) files: Option<(RunIdentity, FirstFile<S>)>,
+}
+
+/// The name of a target's thread.
+fn thread_name(number: usize, target: &TargetConfig) -> String {
+    if number == 0 { "write".to_owned() } else { format!("write-{}", target.name) }
+}
+
+fn system(what: &'static str) -> impl Fn(String) -> RecorderError {
+    move |error| RecorderError::System { what, source: io::Error::other(error) }
+}
+
+impl Agents {
     /// Agents of a run whose first file was just made.
     ///
     /// # Errors
     /// A schema that cannot be, or no random bits.
-    pub(crate) fn new(
+    pub(crate) fn new<S: FolderStore + 'static>(
         config: &RecorderConfig,
         parts: AgentParts<S>,
         now_ns: u64,
     ) -> Result<Self, RecorderError> {
-        let AgentParts { wired, identity, live, stop, first, trends, wakers } = parts;
+        let AgentParts { wired, live, stop, targets: of_targets, trends, wakers } = parts;
         let Wiring { pipelines, receives, pools, channels } = wired;
         let waiting = |pipeline: &Pipeline| Arc::clone(&pipeline.waiting_fill);
         let sources = Sources {
@@ -65,24 +90,39 @@ impl<S: FolderStore> Agents<S> {
             channels,
             waiting: pipelines.iter().map(waiting).collect(),
             trends,
-            encoders: wakers.encoders,
-            writer: wakers.writer.clone(),
         };
         let queued = config.sizes.frames_queued;
-        let (frames_in, frames) = crossbeam_channel::bounded(queued);
+        let (cuts_in, cuts) = crossbeam_channel::bounded(queued);
         let (done, done_out) = crossbeam_channel::bounded(queued + 2);
         let schema = Arc::new(schema(config)?);
-        let parts = WriteParts { schema, identity, frames, done, first, sources };
-        let what = "the first file";
-        let write = Write::new(config, parts, &live, now_ns)
-            .map_err(|error| RecorderError::System { what, source: io::Error::other(error) })?;
+        let Wakers { frames: owner, encoders } = wakers;
+        let (mut queues, mut targets) = (Vec::new(), Vec::new());
+        for (number, (target, part)) in config.targets().iter().zip(of_targets).enumerate() {
+            let sizes = QueueConfig::of(config, target);
+            let (queue, input) = target_queue(&sizes, (&live, number), (part.waker, owner.clone()));
+            let books = Books::new(&live, number);
+            let agent: Box<dyn Agent> = match part.files {
+                Some((identity, first)) => {
+                    let schema = Arc::clone(&schema);
+                    let files = RunFiles::new(config, schema, identity, first, books, now_ns)
+                        .map_err(system("the first file"))?;
+                    Box::new(Target::new(config, input, files))
+                }
+                None => Box::new(Nothing { input, books }),
+            };
+            queues.push(queue);
+            targets.push((thread_name(number, target), agent));
+        }
+        let waker = owner.clone();
+        let parts = FramesParts { schema, cuts, done, sources, queues, encoders, owner };
+        let frames = Frames::new(config, parts, &live);
         let build = Build {
             live: Arc::clone(&live),
             gate: RunGate::new(&live, &stop, now_ns),
             pipelines,
-            frames: Some(frames_in),
+            frames: Some(cuts_in),
             done: done_out,
-            writer: wakers.writer,
+            waker,
             status_due_ns: 0,
             discarded: Vec::new(),
         };
@@ -90,8 +130,9 @@ impl<S: FolderStore> Agents<S> {
         Ok(Self {
             receives,
             build,
-            encoders: (0..config.encode.threads).filter_map(|_| write.encoder()).collect(),
-            write,
+            encoders: (0..config.encode.threads).filter_map(|_| frames.encoder()).collect(),
+            frames,
+            targets,
             populate: Populate::new(events.into_iter().chain(channels), &live, &stop),
         })
     }

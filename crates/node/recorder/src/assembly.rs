@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use catchment_agent::{Agent, Entropy, FileId, FolderStore, Waker};
 use catchment_model::RunId;
 
-use crate::agents::{AgentParts, Agents, Wakers};
+use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::RecorderConfig;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::live::{Live, Observer};
@@ -21,22 +21,30 @@ use crate::wiring::{Bind, Wiring};
 pub struct AssemblyParts<S> {
     /// The run's identity.
     pub run: RunId,
-    /// The run's folder.
-    pub folder: PathBuf,
     /// The run's name, the prefix of its files' names.
     pub name: String,
-    /// The store of the run's files.
-    pub store: S,
-    /// The source of the files' identities.
-    pub entropy: Box<dyn Entropy>,
-    /// Wakes the agent that writes.
-    pub writer: Waker,
+    /// Where the run's files are, by target.
+    pub targets: Vec<TargetStore<S>>,
+    /// Wakes the agent that makes frames.
+    pub frames: Waker,
     /// Wakes the agents that encode.
     pub encoders: Waker,
     /// Whether nothing is recorded until [`Assembly::pause`] ends the pause.
     pub is_paused: bool,
     /// The time at which the agents begin.
     pub now_ns: u64,
+}
+
+/// Where a target's files are.
+pub struct TargetStore<S> {
+    /// The folder of the run.
+    pub folder: PathBuf,
+    /// The store of its files.
+    pub store: S,
+    /// The source of their identities.
+    pub entropy: Box<dyn Entropy>,
+    /// Wakes the target's agent.
+    pub waker: Waker,
 }
 
 /// The agents of a recorder, and the handles with which they are controlled and observed.
@@ -48,7 +56,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Makes the agents. `create` makes the run's first file.
+    /// Makes the agents. `create` makes the first file of each target.
     ///
     /// # Errors
     /// A configuration that no recorder can run, or a port that cannot be opened.
@@ -56,33 +64,37 @@ impl Assembly {
         config: &RecorderConfig,
         parts: AssemblyParts<S>,
         bind: &mut impl Bind,
-        create: impl FnOnce(&mut S, PathBuf) -> FileId,
+        create: impl Fn(&mut S, PathBuf) -> FileId,
     ) -> Result<Self, RecorderError> {
         config.check_values()?;
-        let AssemblyParts { run, folder, name, mut store, entropy, now_ns, .. } = parts;
+        let AssemblyParts { run, name, targets, now_ns, .. } = parts;
         let live = Arc::new(Live::new(config));
         live.paused.store(parts.is_paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let wired = Wiring::of(config, &live, &stop, bind)?;
-        let identity = RunIdentity { run, folder, name };
-        let id = create(&mut store, FileMaker::first_path(&identity));
+        let target = |TargetStore { folder, mut store, entropy, waker }| {
+            let identity = RunIdentity { run, folder, name: name.clone() };
+            let id = create(&mut store, FileMaker::first_path(&identity));
+            TargetPart { waker, files: Some((identity, FirstFile { store, id, entropy })) }
+        };
+        let targets = targets.into_iter().map(target).collect();
         let parts = AgentParts {
             wired,
-            identity,
             live: Arc::clone(&live),
             stop: Arc::clone(&stop),
-            first: FirstFile { store, id, entropy },
+            targets,
             trends: None,
-            wakers: Wakers { writer: parts.writer, encoders: parts.encoders },
+            wakers: Wakers { frames: parts.frames, encoders: parts.encoders },
         };
-        let Agents { receives, build, encoders, write, populate } =
+        let Agents { receives, build, frames, encoders, targets, populate } =
             Agents::new(config, parts, now_ns)?;
         let mut agents: Vec<(String, Box<dyn Agent>)> = Vec::new();
         for (number, receive) in receives.into_iter().enumerate() {
             agents.push((format!("receive-{number}"), receive));
         }
         agents.push(("build".to_owned(), Box::new(build)));
-        agents.push(("write".to_owned(), Box::new(write)));
+        agents.push(("frames".to_owned(), Box::new(frames)));
+        agents.extend(targets);
         for (number, encoder) in encoders.into_iter().enumerate() {
             agents.push((format!("encode-{number}"), Box::new(encoder)));
         }

@@ -1,8 +1,8 @@
 //! The build agent: from descriptors to frames.
 //!
 //! A duty cycle: move descriptors from the receive agents' rings into the builder, let it close
-//! events, take the frames that it cuts, pass them on to the write agent, and free the memory of
-//! payload that was written or discarded. Frames that the write agent cannot take yet are kept
+//! events, take the frames that it cuts, pass them on to the frames agent, and free the memory of
+//! payload that was written or discarded. Frames that the frames agent cannot take yet are kept
 //! here; the chunk pool bounds their payload.
 //!
 //! Event sources and channel links each have a builder and a pool of their own (a [`Pipeline`]),
@@ -78,12 +78,12 @@ pub(crate) struct Build {
     pub(crate) live: Arc<Live>,
     pub(crate) gate: RunGate,
     pub(crate) pipelines: Vec<Pipeline>,
-    /// Frames on their way to the write agent; none once the last has been passed on.
+    /// Cuts on their way to the frames agent; none once the last has been passed on.
     pub(crate) frames: Option<Sender<FrameCut>>,
-    /// Cuts that the write agent has turned into frames, whose memory is reused.
+    /// Cuts that the frames agent has turned into frames, whose memory is reused.
     pub(crate) done: Receiver<FrameCut>,
-    /// Wakes the write agent.
-    pub(crate) writer: Waker,
+    /// Wakes the frames agent.
+    pub(crate) waker: Waker,
     pub(crate) status_due_ns: u64,
     pub(crate) discarded: Vec<Discard>,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Pipeline {
     pub(crate) pool: Arc<ChunkPool>,
     /// The lane of chunks and the source of the ledger for each of the builder's sources.
     pub(crate) lanes: Vec<(u32, SourceId)>,
-    /// Payload bytes between the builder and the write agent.
+    /// Payload bytes between the builder and the targets.
     pub(crate) waiting_fill: Arc<FillLevel>,
     pub(crate) waiting: VecDeque<Cut>,
     pub(crate) reuse: Vec<Cut>,
@@ -137,7 +137,7 @@ impl Agent for Build {
         if self.pipelines.iter().all(|one| one.finished && one.waiting.is_empty()) {
             self.show_status();
             self.frames = None;
-            self.writer.wake();
+            self.waker.wake();
             return Work::ended();
         }
         if work == 0 { Work::until(0, now_ns + IDLE_NS) } else { Work::again(work as u64) }
@@ -208,7 +208,7 @@ impl Build {
         let passed: usize =
             pipelines.map(|(group, pipeline)| pipeline.pass_on(group, frames)).sum();
         if passed > 0 {
-            self.writer.wake();
+            self.waker.wake();
         }
         passed
     }
@@ -309,7 +309,7 @@ impl Pipeline {
                     self.waiting.push_front(frame.cut);
                     break;
                 }
-                // The write agent ends only after this one, or by a panic, which the join reports.
+                // The frames agent ends only after this one, or by a panic, which the join reports.
                 Err(TrySendError::Disconnected(_)) => self.waiting.clear(),
             }
         }

@@ -32,7 +32,12 @@ impl RecorderConfig {
         self.sizes.check()?;
         self.check_bounds()?;
         self.check_sources()?;
-        crate::frame_writer::schema(self)?;
+        crate::schema::schema(self)?;
+        for (index, target) in self.targets.iter().enumerate() {
+            let Some(bytes) = target.queue_bytes else { continue };
+            let (key, most) = (format!("targets[{index}].queue_bytes"), self.memory_bytes / 2);
+            require((1..=most).contains(&bytes), &key, "1 B to half of the memory", Bytes(bytes))?;
+        }
         let threads = self.receive.threads;
         require((1..=64).contains(&threads), "receive.threads", "1 to 64", threads)?;
         let threads = self.receive.link_threads;

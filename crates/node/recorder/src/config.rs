@@ -20,12 +20,16 @@ use serde::{Deserialize, Deserializer};
 use crate::budget::SystemMemory;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::sizes::Sizes;
+use crate::target_config::{Place, TargetConfig};
 
 /// A recorder: its sources, how it builds, where it writes.
 #[derive(Clone, Debug)]
 pub struct RecorderConfig {
-    /// The folder in which the run makes a folder of its own.
+    /// The folder in which the run makes a folder of its own: its files, if there are no targets,
+    /// and its trends.
     pub folder: PathBuf,
+    /// The places that get the run's frames; none: `folder` is the only one.
+    pub targets: Vec<TargetConfig>,
     /// The run's number, chosen by the program that starts it.
     pub run_number: u64,
     /// The sources; their order gives them their numbers.
@@ -286,6 +290,7 @@ impl RecorderConfig {
     pub fn new(folder: PathBuf, sources: Vec<SourceConfig>) -> Self {
         Self {
             folder,
+            targets: Vec::new(),
             run_number: 1,
             sources,
             links: Vec::new(),
@@ -316,9 +321,24 @@ impl RecorderConfig {
         self.buffer_bytes() + encode
     }
 
-    /// Buffers of the disk and of connections, and trends.
+    /// The places that get the run's frames.
+    pub fn targets(&self) -> Vec<TargetConfig> {
+        match self.targets.is_empty() {
+            true => vec![TargetConfig::folder("local", self.folder.clone())],
+            false => self.targets.clone(),
+        }
+    }
+
+    /// Buffers of the disks and of connections, compressed columns that wait for best-effort
+    /// targets, and trends.
     fn buffer_bytes(&self) -> u64 {
-        let buffers = self.write.buffer_bytes * self.write.buffer_count;
+        let targets = self.targets();
+        let folders = targets.iter().filter(|target| target.place != Place::None).count();
+        let queues: u64 = match self.frame.codings.compresses() {
+            true => targets.iter().map(|target| target.best_effort_bytes(self)).sum(),
+            false => 0,
+        };
+        let buffers = folders * self.write.buffer_bytes * self.write.buffer_count + queues as usize;
         let trends = if self.trends { crate::trend_agent::memory_bytes(self) } else { 0 };
         let pausable = self.sources.iter().filter(|source| source.is_pausable());
         let ports: BTreeSet<SocketAddr> = pausable.map(|source| source.address).collect();
@@ -345,6 +365,15 @@ impl RecorderConfig {
 
     fn encode_bytes_of(&self, memory_bytes: u64) -> usize {
         self.encode.bytes.min((memory_bytes / 32) as usize).max(self.sizes.encode_bytes_min)
+    }
+
+    /// Bytes of columns that wait for a required target. Compressed ones are in the memory for
+    /// encoding; others are in chunks.
+    pub(crate) fn target_queue_bytes(&self) -> u64 {
+        match self.frame.codings.compresses() {
+            true => self.encode_bytes() as u64,
+            false => self.sizes.cycle_bytes as u64,
+        }
     }
 
     /// Raw bytes of the largest column that is compressed. A thread holds a copy of the column and
@@ -437,10 +466,14 @@ impl RecorderConfig {
 
     /// The most bytes that a frame's header takes.
     pub(crate) fn frame_header_bytes_max(&self) -> usize {
+        catchment_writer::header_bytes_max(self.frame_columns_max())
+    }
+
+    /// Columns of the largest frame.
+    pub(crate) fn frame_columns_max(&self) -> usize {
         let channels = self.links.iter().map(|link| link.channels.len()).sum();
         let events = crate::event_frames::event_columns_max(self.sources.len());
-        let channels = crate::channel_frames::channel_columns_max(channels);
-        catchment_writer::header_bytes_max(events.max(channels))
+        events.max(crate::channel_frames::channel_columns_max(channels))
     }
 
     /// Bytes of an event at most.

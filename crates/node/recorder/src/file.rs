@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use catchment_agent::{Entropy, FileId, FolderStore, NewFile, OpenError};
 use catchment_frame::{EntryNames, FileHeader, Schema};
+use catchment_model::RunId;
 use catchment_model::units::Bytes;
-use catchment_model::{Ledger, RunId};
 use catchment_writer::{FileParts, FrameFile};
 
 use crate::config::RecorderConfig;
-use crate::frame_writer::SourceCounts;
-use crate::live::Live;
+use crate::frames::SourceCounts;
+use crate::live::LiveTarget;
 
 /// Bytes of a TOC beside frames: mostly the schema and the configuration.
 const TOC_BYTES_MIN: u64 = 64 << 10;
@@ -24,16 +24,6 @@ pub(crate) struct RunIdentity {
     pub(crate) run: RunId,
     pub(crate) folder: PathBuf,
     pub(crate) name: String,
-}
-
-/// The facts of a frame that are kept until its outcome is known.
-#[derive(Debug)]
-pub(crate) struct FrameTag {
-    pub(crate) counts: Vec<SourceCounts>,
-    /// The ledger's counts since the frame before.
-    pub(crate) increment: Ledger,
-    /// Keys in it: events, or slices.
-    pub(crate) keys: u64,
 }
 
 /// The folder of the files, and the run's first file, just made.
@@ -155,6 +145,11 @@ impl FileMaker {
         }
     }
 
+    /// Whether its files have that schema.
+    pub(crate) fn writes(&self, schema: &Arc<Schema>) -> bool {
+        Arc::ptr_eq(&self.schema, schema)
+    }
+
     /// The path of the run's first file.
     pub(crate) fn first_path(identity: &RunIdentity) -> PathBuf {
         path_of(identity, 0)
@@ -244,8 +239,8 @@ impl FileMaker {
     }
 
     /// A file that did not get a header was deleted: the next one takes its number.
-    pub(crate) fn deleted(&mut self, file: &OpenFile, live: &Live) {
-        live.remove_file(&file.path);
+    pub(crate) fn deleted(&mut self, file: &OpenFile, target: &LiveTarget) {
+        target.remove_file(&file.path);
         if self.next_index == file.index + 1 {
             self.next_index = file.index;
         }

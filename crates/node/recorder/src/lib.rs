@@ -1,8 +1,9 @@
-//! The recorder: receive, build, cut frames and write them, with every fragment in the ledger.
+//! The recorder: receive, build, make frames and write them, with every fragment in the ledger.
 //!
 //! ```text
-//! sockets -> receive-N (receive.rs) -> descriptors -> build (build.rs) -> frames -> write (write.rs) -> files
-//!                 payload -> chunks (pool.rs) ------------------------------------------^
+//! sockets -> receive-N -> descriptors -> build -> cuts -> frames -> columns -> write -> files
+//!      (receive.rs)                   (build.rs)       (frames.rs) <-> encode-N  (target.rs)
+//!               payload -> chunks (pool.rs) -----------------------------^
 //! ```
 //!
 //! Payload is copied twice: from the receive buffer into its source's chunk, and from there into an
@@ -11,6 +12,7 @@
 mod agents;
 mod allow_list;
 mod assembly;
+mod books;
 mod budget;
 mod build;
 mod channel_frames;
@@ -22,12 +24,13 @@ mod file;
 mod file_list;
 mod file_steps;
 mod frame_maker;
-mod frame_writer;
+mod frames;
 mod ingest;
 mod intake;
 mod links;
 mod live;
 mod lowered;
+mod nothing;
 mod parts;
 mod pool;
 mod populate;
@@ -36,25 +39,31 @@ mod receive;
 mod recorder;
 mod run_files;
 mod run_gate;
+mod schema;
 mod senders;
 mod sizes;
 mod slices;
 mod sockets;
+mod target;
+mod target_config;
+mod target_queue;
 mod throttle;
 mod trend_agent;
 mod wiring;
-mod write;
 
-pub use assembly::{Assembly, AssemblyParts};
+pub use assembly::{Assembly, AssemblyParts, TargetStore};
 pub use budget::SystemMemory;
 pub use config::{
     BuildConfig, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
     SourceConfig, WriteConfig,
 };
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
-pub use live::{Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};
+pub use live::{
+    Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,
+};
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
 pub use senders::Stranger;
 pub use sizes::Sizes;
+pub use target_config::{Place, TargetConfig};
 pub use wiring::{Bind, Endpoint};

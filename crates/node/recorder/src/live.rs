@@ -1,13 +1,13 @@
 //! The observable state of a running recorder.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use catchment_disk::DiskStats;
-use catchment_frame::{FrameKind, FrameSummary};
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
@@ -16,8 +16,9 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::config::RecorderConfig;
-use crate::file::FrameTag;
+use crate::frames::SourceCounts;
 use crate::senders::{SenderPair, Stranger};
+use crate::target_config::TargetConfig;
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,7 +37,10 @@ pub enum State {
 
 /// The state that the threads of a recorder write and displays read.
 pub(crate) struct Live {
+    /// What happens before frames are made.
     pub(crate) ledger: LiveLedger,
+    /// What becomes of frames.
+    pub(crate) targets: Vec<LiveTarget>,
     pub(crate) threads: Arc<ThreadTimes>,
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
@@ -61,6 +65,20 @@ pub(crate) struct Live {
     state: Mutex<Reported>,
 }
 
+/// The state of a target that its agent writes.
+pub(crate) struct LiveTarget {
+    pub(crate) name: String,
+    pub(crate) required: bool,
+    /// Its line of the ledger: only of frames.
+    pub(crate) ledger: LiveLedger,
+    /// Only those of frames and files.
+    pub(crate) counters: Counters,
+    state: Mutex<State>,
+    files: Mutex<Vec<PathBuf>>,
+    /// Bytes of columns in its queue.
+    pub(crate) queue: Arc<AtomicU64>,
+}
+
 /// Observes a recorder, also while it ends and after it has ended.
 #[derive(Clone, Debug)]
 pub struct Observer(pub(crate) Arc<Live>);
@@ -82,8 +100,8 @@ impl Observer {
 
 struct Reported {
     state: State,
-    files: Vec<PathBuf>,
-    disk: Option<Arc<DiskStats>>,
+    /// Of the targets that have one, in their order.
+    disks: Vec<Arc<DiskStats>>,
     warnings: Vec<String>,
     faults: u64,
     last_fault: Option<String>,
@@ -121,6 +139,11 @@ macro_rules! counters {
             /// All names, in order, and their meanings.
             pub const NAMES: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($name), concat!($($doc),*)),)*];
+
+            /// Adds other counts.
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
 
             /// Names and counts, in order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
@@ -206,8 +229,10 @@ pub struct Snapshot {
     pub fills: Vec<Fill>,
     /// CPU time of every thread.
     pub threads: Vec<ThreadTime>,
-    /// The files of the run so far.
+    /// The files of the run so far, of the first target that has files.
     pub files: Vec<PathBuf>,
+    /// The places that get the run's frames.
+    pub targets: Vec<TargetSnapshot>,
     /// How writes reach the disk: `io_uring direct` and the like.
     pub engine: &'static str,
     /// Warnings for the operator, in plain words.
@@ -217,6 +242,23 @@ pub struct Snapshot {
     pub lasting_warnings: usize,
     /// The malformed packet that was last kept for diagnosis.
     pub malformed: Option<MalformedPacket>,
+}
+
+/// A target at one moment.
+#[derive(Clone, Debug)]
+pub struct TargetSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Whether the run needs it.
+    pub required: bool,
+    /// Recording, or in fault.
+    pub state: State,
+    /// The run's ledger, as this target has it.
+    pub ledger: Ledger,
+    /// Counts of frames, files and writes.
+    pub counts: Counts,
+    /// Bytes of columns that wait for it.
+    pub queue_bytes: u64,
 }
 
 /// How the numbers of a source or link fit those of the others.
@@ -255,12 +297,58 @@ pub struct Fill {
     pub capacity: u64,
 }
 
+impl LiveTarget {
+    fn new(config: &TargetConfig, sources: usize) -> Self {
+        Self {
+            name: config.name.clone(),
+            required: config.required,
+            ledger: LiveLedger::new(sources),
+            counters: Counters::default(),
+            state: Mutex::new(State::Recording),
+            files: Mutex::default(),
+            queue: Arc::default(),
+        }
+    }
+
+    /// Counts a frame that the target did not take.
+    pub(crate) fn count_not_taken(&self, counts: &[SourceCounts]) {
+        for (source, counts) in (0..).map(SourceId).zip(counts) {
+            self.ledger.add(source, Entry::FragmentsNotTaken, counts.fragments);
+            self.ledger.add(source, Entry::FragmentBytesNotTaken, counts.bytes);
+            self.ledger.add(source, Entry::FragmentsMissingUnrecorded, counts.missing);
+        }
+    }
+
+    pub(crate) fn add_file(&self, path: PathBuf) {
+        self.files.lock().push(path);
+    }
+
+    pub(crate) fn remove_file(&self, path: &Path) {
+        self.files.lock().retain(|file| file != path);
+    }
+
+    /// Its files so far, if it has any.
+    fn files(&self) -> Option<Vec<PathBuf>> {
+        Some(self.files.lock().clone()).filter(|files| !files.is_empty())
+    }
+
+    /// Its present state; `common` is what happens before frames are made.
+    fn snapshot(&self, common: &LiveLedger) -> TargetSnapshot {
+        let mut ledger = common.snapshot();
+        ledger.add(&self.ledger.snapshot());
+        let (name, required, state) = (self.name.clone(), self.required, self.state.lock().clone());
+        let (counts, queue_bytes) = (self.counters.read(), self.queue.load(Relaxed));
+        TargetSnapshot { name, required, state, ledger, counts, queue_bytes }
+    }
+}
+
 impl Live {
     /// For the sources and links of a recorder.
     pub(crate) fn new(config: &RecorderConfig) -> Self {
         let names = config.ledger_names();
         Self {
             ledger: LiveLedger::new(names.len()),
+            targets: config.targets().iter().map(|one| LiveTarget::new(one, names.len())).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
@@ -275,8 +363,7 @@ impl Live {
             reasons: config.ledger_reasons().into(),
             state: Mutex::new(Reported {
                 state: State::Recording,
-                files: Vec::new(),
-                disk: None,
+                disks: Vec::new(),
                 warnings: Vec::new(),
                 faults: 0,
                 last_fault: None,
@@ -324,40 +411,82 @@ impl Live {
         reported.state = state;
     }
 
-    pub(crate) fn add_file(&self, path: PathBuf) {
-        self.reported().files.push(path);
+    /// Sets a target's state. The run is in fault when none of its required targets records, or,
+    /// without any, no other.
+    pub(crate) fn set_target_state(&self, target: usize, state: State) {
+        let of_target = &self.targets[target];
+        if let State::Fault { reason } = &state
+            && self.targets.len() > 1
+        {
+            self.warn_once(format!("target {}: {reason}", of_target.name));
+        }
+        *of_target.state.lock() = state;
+        let states: Vec<State> = self.needed().map(|one| one.state.lock().clone()).collect();
+        let best = states.iter().find(|state| **state == State::Recording).or(states.first());
+        best.into_iter().for_each(|state| self.set_state(state.clone()));
     }
 
-    pub(crate) fn remove_file(&self, path: &std::path::Path) {
-        self.reported().files.retain(|file| file != path);
+    /// The targets whose state is the run's: the required ones or, without any, all.
+    fn needed(&self) -> impl Iterator<Item = &LiveTarget> {
+        let has_required = self.targets.iter().any(|target| target.required);
+        self.targets.iter().filter(move |target| target.required || !has_required)
     }
 
-    /// Counts a frame whose writes have completed.
-    pub(crate) fn count_recorded(&self, summary: &FrameSummary, tag: &FrameTag) {
-        for (source, counts) in tag.counts.iter().enumerate() {
-            let source = SourceId(source as u32);
-            self.ledger.add(source, Entry::FragmentsRecorded, counts.fragments);
-            self.ledger.add(source, Entry::FragmentBytesRecorded, counts.bytes);
-            self.ledger.add(source, Entry::FragmentsMissing, counts.missing);
-            for (entry, count) in counts.of_frame() {
-                self.ledger.add(source, entry, count);
-            }
+    /// The target whose line is the run's: of those needed the one that has recorded most.
+    fn line(&self) -> &LiveTarget {
+        let of = |target: &LiveTarget| {
+            let count = |source| {
+                target.ledger.read(source, Entry::FragmentsRecorded)
+                    + target.ledger.read(source, Entry::FragmentsNotTaken)
+            };
+            (0..target.ledger.source_count() as u32).map(SourceId).map(count).sum::<u64>()
+        };
+        // Of equal ones the first.
+        let best = self.needed().enumerate().max_by_key(|&(index, one)| (of(one), Reverse(index)));
+        best.map(|(_, one)| one).expect("a run has a target")
+    }
+
+    /// The run's ledger.
+    pub(crate) fn total(&self) -> Ledger {
+        let mut total = self.ledger.snapshot();
+        total.add(&self.line().ledger.snapshot());
+        for (number, source) in (0..).map(SourceId).zip(&mut total.sources) {
+            source[Entry::FragmentsDurable] = self.durable(number);
         }
-        match summary.info.kind {
-            FrameKind::Channels => {
-                self.counters.slices_recorded.fetch_add(tag.keys, Relaxed);
-            }
-            FrameKind::Events => {
-                self.counters.events_recorded.fetch_add(summary.info.rows, Relaxed);
-            }
-            _ => {}
-        }
-        self.counters.frames_recorded.fetch_add(1, Relaxed);
-        self.counters.bytes_written.fetch_add(summary.frame_bytes, Relaxed);
+        total
+    }
+
+    /// Fragments that are durable in all targets that are needed: at least so many, whatever each
+    /// has lost.
+    fn durable(&self, source: SourceId) -> u64 {
+        let lost = |target: &LiveTarget| target.ledger.read(source, Entry::FragmentsDiscardedDisk);
+        let all_lost: u64 = self.needed().map(lost).sum();
+        let of = |target: &LiveTarget| {
+            let durable = target.ledger.read(source, Entry::FragmentsDurable);
+            durable.saturating_sub(all_lost - lost(target).min(all_lost))
+        };
+        self.needed().map(of).min().unwrap_or(0)
+    }
+
+    /// One entry of the run's ledger.
+    pub(crate) fn read(&self, source: SourceId, entry: Entry) -> u64 {
+        self.ledger.read(source, entry) + self.line().ledger.read(source, entry)
+    }
+
+    /// Counts beside the ledger.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = self.counters.read();
+        counts.add(&self.line().counters.read());
+        // One that completes no write holds up the run.
+        let of =
+            |count: fn(&Counts) -> u64| self.needed().map(|one| count(&one.counters.read())).sum();
+        counts.writes_begun = of(|counts| counts.writes_begun);
+        counts.writes_completed = of(|counts| counts.writes_completed);
+        counts
     }
 
     pub(crate) fn add_disk(&self, disk: Arc<DiskStats>) {
-        self.reported().disk = Some(disk);
+        self.reported().disks.push(disk);
     }
 
     /// Adds a warning, unless it is already listed or there are very many.
@@ -400,7 +529,7 @@ impl Live {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let reported = self.reported();
         let fills = self.fills.lock();
-        let buffers = reported.disk.iter().map(|disk| disk.buffers());
+        let buffers = reported.disks.iter().map(|disk| disk.buffers());
         let fills = fills
             .iter()
             .map(|fill| &**fill)
@@ -418,7 +547,7 @@ impl Live {
             other_sender: live.other_sender.load(Relaxed),
             sender_turns: live.sender_turns.load(Relaxed),
         };
-        let ledger = self.ledger.snapshot();
+        let ledger = self.total();
         let mut warnings = reported.warnings.clone();
         let lasting_warnings = warnings.len();
         let rejected_senders = reported.rejected_senders.iter().take(WARNINGS_MAX);
@@ -442,13 +571,14 @@ impl Live {
             last_fault: reported.last_fault.clone(),
             ledger,
             reasons: Arc::clone(&self.reasons),
-            counts: self.counters.read(),
+            counts: self.counts(),
             alignment,
             strangers,
             fills,
             threads: self.threads.read(),
-            files: reported.files.clone(),
-            engine: reported.disk.as_ref().map_or("", |disk| disk.engine()),
+            files: self.targets.iter().find_map(LiveTarget::files).unwrap_or_default(),
+            targets: self.targets.iter().map(|target| target.snapshot(&self.ledger)).collect(),
+            engine: reported.disks.first().map_or("", |disk| disk.engine()),
             warnings,
             lasting_warnings,
             malformed: reported.malformed.clone(),

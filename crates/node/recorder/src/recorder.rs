@@ -9,18 +9,19 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use catchment_agent::{Agent, Waker};
-use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
+use catchment_disk::{Disk, DiskConfig, DiskError};
 use catchment_model::{Entry, RunId, Utc};
 use catchment_net::{NetError, Readiness};
 use catchment_runner::{Idle, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads};
 use catchment_storage::TrendFiles;
 use catchment_telemetry::{Clock, Priority};
 
-use crate::agents::{AgentParts, Agents, Wakers};
+use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::live::{Counts, Live, Observer, RunSummary, Snapshot, State};
 use crate::sockets::Sockets;
+use crate::target_config::{Place, TargetConfig};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
 
@@ -121,28 +122,24 @@ impl Recorder {
         std::fs::create_dir_all(&folder)
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
         let identity = RunIdentity { run, folder: folder.clone(), name };
-        let mut disk = open_disk(&config, &live)?;
-        let (sleeper, waker) = (disk.sleeper(), disk.waker());
-        let (encoding, trending) = (Signal::default(), Signal::default());
-        let wakers =
-            Wakers { writer: Waker::new(move || waker.wake()), encoders: encoding.waker() };
+        let mut targets = Vec::new();
+        let mut parks: Vec<Box<dyn Park>> = Vec::new();
+        for target in config.targets() {
+            let (part, park) = target_part(&config, &target, &identity, &live)?;
+            targets.push(part);
+            parks.push(park);
+        }
+        let (framing, encoding, trending) =
+            (Signal::default(), Signal::default(), Signal::default());
+        let wakers = Wakers { frames: framing.waker(), encoders: encoding.waker() };
         let trends = match config.trends {
             true => Some(trends(&config, &identity, &live, trending.waker())?),
             false => None,
         };
         let (feed, trends) = trends.unzip();
-        let id = disk.create(&FileMaker::first_path(&identity))?;
-        let first = FirstFile { store: disk, id, entropy: Box::new(SystemEntropy) };
         let (live_of, stop_of) = (Arc::clone(&live), Arc::clone(&stop));
-        let parts = AgentParts {
-            wired,
-            identity,
-            live: live_of,
-            stop: stop_of,
-            first,
-            trends: feed,
-            wakers,
-        };
+        let parts =
+            AgentParts { wired, live: live_of, stop: stop_of, targets, trends: feed, wakers };
         let agents = Agents::new(&config, parts, clock.now_ns())?;
         let events = Arc::new(Events(Arc::clone(&live)));
         let threads = Threads::new(clock, Arc::clone(&live.threads), events);
@@ -153,7 +150,7 @@ impl Recorder {
         if let Some(trends) = trends {
             recorder.spawn(trends, plan("trends", trending))?;
         }
-        let parking = Parking { readiness, encoding, disk: sleeper };
+        let parking = Parking { readiness, framing, encoding, targets: parks };
         recorder.start_threads(&config, agents, parking)?;
         Ok(recorder)
     }
@@ -163,10 +160,10 @@ impl Recorder {
     fn start_threads(
         &mut self,
         config: &RecorderConfig,
-        agents: Agents<Disk>,
-        Parking { readiness, encoding, disk }: Parking,
+        agents: Agents,
+        Parking { readiness, framing, encoding, targets: parks }: Parking,
     ) -> Result<(), RecorderError> {
-        let Agents { receives, build, encoders, write, populate } = agents;
+        let Agents { receives, build, frames, encoders, targets, populate } = agents;
         for (number, encoder) in encoders.into_iter().enumerate() {
             let priority = Some(Priority::Background);
             let plan = plan(&format!("encode-{number}"), encoding.clone());
@@ -174,7 +171,11 @@ impl Recorder {
         }
         let priority = Some(Priority::Data);
         let cpu = config.write.cpu;
-        self.spawn(write, Plan { cpu, priority, ..plan("write", disk) })?;
+        for ((name, target), park) in targets.into_iter().zip(parks) {
+            let idle = Idle::default();
+            self.spawn(target, Plan { name, cpu, priority, idle, park })?;
+        }
+        self.spawn(frames, Plan { priority, ..plan("frames", framing) })?;
         let cpu = config.build.cpu;
         self.spawn(build, Plan { cpu, priority, ..plan("build", Sleep) })?;
         let cpus = &config.receive.cpus;
@@ -213,7 +214,7 @@ impl Recorder {
 
     /// Counters outside the ledger, for frequent polling; reading them takes no lock.
     pub fn counts(&self) -> Counts {
-        self.live.counters.read()
+        self.live.counts()
     }
 
     /// Discards and counts events that begin from now on (`fragments_discarded_paused`), or records
@@ -300,8 +301,9 @@ impl std::fmt::Debug for Live {
 struct Parking {
     /// The receive agents'.
     readiness: Vec<Readiness>,
+    framing: Signal,
     encoding: Signal,
-    disk: DiskSleeper,
+    targets: Vec<Box<dyn Park>>,
 }
 
 /// What the operator learns about threads.
@@ -316,6 +318,46 @@ impl ThreadEvents for Events {
         let reason = format!("the thread {name} failed; stop the run and repair it");
         self.0.set_state(State::Fault { reason });
     }
+}
+
+/// What a target is made of, and what its thread sleeps on. A folder that cannot be made, and is
+/// not required, costs a warning: its frames go nowhere.
+fn target_part(
+    config: &RecorderConfig,
+    target: &TargetConfig,
+    identity: &RunIdentity,
+    live: &Live,
+) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
+    let nothing = || {
+        let signal = Signal::default();
+        (TargetPart { waker: signal.waker(), files: None }, Box::new(signal) as Box<dyn Park>)
+    };
+    let Place::Folder(folder) = &target.place else { return Ok(nothing()) };
+    match folder_part(config, folder, identity, live) {
+        Err(error) if !target.required => {
+            live.warn_once(format!("target {} gets no frames: {error}", target.name));
+            Ok(nothing())
+        }
+        made => made,
+    }
+}
+
+fn folder_part(
+    config: &RecorderConfig,
+    folder: &Path,
+    identity: &RunIdentity,
+    live: &Live,
+) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
+    let folder = folder.join(&identity.name);
+    std::fs::create_dir_all(&folder)
+        .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
+    let identity = RunIdentity { run: identity.run, folder, name: identity.name.clone() };
+    let mut store = open_disk(config, live)?;
+    let (sleeper, waker) = (store.sleeper(), store.waker());
+    let id = store.create(&FileMaker::first_path(&identity))?;
+    let first = FirstFile { store, id, entropy: Box::new(SystemEntropy) };
+    let waker = Waker::new(move || waker.wake());
+    Ok((TargetPart { waker, files: Some((identity, first)) }, Box::new(sleeper)))
 }
 
 /// The disk to which the run is written.

@@ -1,25 +1,24 @@
 //! The files of a run while it is written: the current one, those being closed, the next one, and
 //! the handling of a disk that is slow, full, broken or gone.
 //!
-//! Frames are streamed into the current file by their owner, between [`RunFiles::begin_frame`] and
+//! Frames are copied into the current file by their owner, between [`RunFiles::begin_frame`] and
 //! [`RunFiles::frame_copied`]; the current file does not change in between.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, FolderStore, Presence};
-use catchment_frame::{Schema, TocFlags};
-use catchment_model::{Entry, Ledger, SourceId};
+use catchment_frame::{FrameSummary, Schema, TocFlags};
+use catchment_model::{Ledger, SourceId};
 use catchment_writer::{Ended, FrameFiles, HeaderOrder, JobKind};
 
+use crate::books::{Books, FrameTag};
 use crate::config::RecorderConfig;
-use crate::file::{
-    Begun, Durability, FileMaker, FirstFile, FrameTag, OpenFile, RunIdentity, toc_bytes,
-};
+use crate::file::{Begun, Durability, FileMaker, FirstFile, OpenFile, RunIdentity, toc_bytes};
 use crate::file_list::FileList;
 use crate::file_steps::{Admission, End, Ending, Look, Opening};
-use crate::frame_writer::SourceCounts;
-use crate::live::{Live, State};
+use crate::frames::FrameHead;
+use crate::live::State;
 
 /// How long recording stays in fault before the next file is tried.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -38,15 +37,16 @@ const TOCS_OF_LAST_FILE: u64 = 8;
 /// The files of a run, and the work in progress on them.
 pub(crate) struct RunFiles<S: FolderStore> {
     now_ns: u64,
-    live: Arc<Live>,
     files: FrameFiles<S, FrameTag, Durability>,
     maker: FileMaker,
     /// The next file is being made.
     opening: Option<Opening>,
     look: Look,
+    /// The number behind the newest frame.
     sequence: u64,
-    /// Increments of frames that were not recorded, for the next frame.
-    carried: Ledger,
+    /// The file of the newest frame.
+    framed: Option<u64>,
+    books: Books,
     frame_bytes: u64,
     looked_ns: u64,
     file_bytes_max: u64,
@@ -65,7 +65,7 @@ pub(crate) struct RunFiles<S: FolderStore> {
 }
 
 impl<S: FolderStore> RunFiles<S> {
-    /// Begins the run's first file.
+    /// Begins the first file of a target with these books.
     ///
     /// # Errors
     /// No random bits are available for its identity.
@@ -74,19 +74,19 @@ impl<S: FolderStore> RunFiles<S> {
         schema: Arc<Schema>,
         identity: RunIdentity,
         first: FirstFile<S>,
-        live: &Arc<Live>,
+        books: Books,
         now_ns: u64,
     ) -> Result<Self, String> {
         let list = FileList::new(&identity);
         let mut files = Self {
             now_ns,
-            live: Arc::clone(live),
             files: FrameFiles::new(first.store, config.write.buffer_bytes, HeaderOrder::Last),
             maker: FileMaker::new(config, identity, schema, first.entropy),
             opening: None,
             look: Look::None,
             sequence: 0,
-            carried: Ledger::new(config.ledger_count()),
+            framed: None,
+            books,
             frame_bytes: config.frame_bytes_max(),
             looked_ns: 0,
             file_bytes_max: config.write.file_bytes,
@@ -114,7 +114,7 @@ impl<S: FolderStore> RunFiles<S> {
     pub(crate) fn poll(&mut self, now_ns: u64) -> u64 {
         self.now_ns = now_ns;
         let done = self.files.poll() as u64;
-        let (writes, counters) = (self.files.writes(), &self.live.counters);
+        let (writes, counters) = (self.files.writes(), &self.books.of_target().counters);
         counters.writes_begun.store(writes.begun, Relaxed);
         counters.writes_completed.store(writes.completed, Relaxed);
         done
@@ -139,14 +139,19 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Begins a frame that was admitted: its file's random number, and its own number in the run.
+    /// Begins a frame that was admitted. Returns whether it is the first of its file, and the
+    /// ledger's counts since the target's frame before.
     ///
     /// # Panics
     /// There is no file.
-    pub(crate) fn begin_frame(&mut self) -> (u64, u64) {
+    pub(crate) fn begin_frame(&mut self, head: &FrameHead) -> (bool, Ledger) {
         let file = self.files.current.as_ref().expect("the frame was admitted");
-        self.sequence += 1;
-        (file.file_id, self.sequence - 1)
+        debug_assert!(self.maker.writes(&head.schema), "a file has the schema of its frames");
+        let begins_file = self.framed != Some(file.file_id);
+        self.framed = Some(file.file_id);
+        self.sequence = head.info.numbers().1 + 1;
+        self.files.begin(head.info, head.columns);
+        (begins_file, self.books.begin(head))
     }
 
     /// A frame was streamed to its end.
@@ -157,15 +162,19 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Increments of frames that were not recorded, which no frame has taken up.
+    /// Counts that no frame has.
     pub(crate) fn carried(&self) -> &Ledger {
-        &self.carried
+        self.books.carried()
     }
 
-    /// As [`RunFiles::carried`], and removes them for the next frame.
-    pub(crate) fn take_carried(&mut self) -> Ledger {
-        let none = Ledger::new(self.carried.sources.len());
-        std::mem::replace(&mut self.carried, none)
+    /// The frame that is to stand for frames that are missing, if any are.
+    pub(crate) fn next_skipped(&mut self, head: &FrameHead) -> Option<FrameHead> {
+        self.books.next_skipped(head)
+    }
+
+    /// Carries the increment of the run's last frame; returns the frame without it.
+    pub(crate) fn carry(&mut self, head: &FrameHead) -> Arc<FrameHead> {
+        self.books.carry(head)
     }
 
     /// Ensures that the current file can take a frame of that many bytes: if the disk has no room
@@ -211,8 +220,8 @@ impl<S: FolderStore> RunFiles<S> {
     fn begin_file(&mut self, Begun { file, header }: Begun) {
         // After a failed write the file can be taken before `take_opened` finds it.
         self.opening = None;
-        self.live.counters.next_file_refused.store(0, Relaxed);
-        self.live.add_file(file.path.clone());
+        self.books.of_target().counters.next_file_refused.store(0, Relaxed);
+        self.books.of_target().add_file(file.path.clone());
         self.files.begin_file(file, header);
     }
 
@@ -269,7 +278,7 @@ impl<S: FolderStore> RunFiles<S> {
 
     /// Counts the fragments recorded in a file that is gone or was truncated, and warns, since
     /// recording may resume too soon for the fault to be seen. Returns the reason.
-    fn count_removed(&self, file: &mut OpenFile, presence: Presence) -> String {
+    fn count_removed(&mut self, file: &mut OpenFile, presence: Presence) -> String {
         (file.failed, file.gone) = (true, true);
         let path = file.path.display();
         let reason = match presence {
@@ -278,17 +287,14 @@ impl<S: FolderStore> RunFiles<S> {
             _ => format!("{path} is gone: it was moved, or its disk was unmounted"),
         };
         for (source, &own) in (0..).map(SourceId).zip(file.attached.fragments()) {
-            let ledger = &self.live.ledger;
-            let all = ledger.read(source, Entry::FragmentsRecorded)
-                - ledger.read(source, Entry::FragmentsRemoved);
             let removed = match presence {
-                Presence::Removed { others: false } => all,
-                Presence::Removed { others: true } | Presence::Truncated => own.min(all),
-                Presence::There | Presence::Elsewhere => 0,
+                Presence::Removed { others: false } => None,
+                Presence::Removed { others: true } | Presence::Truncated => Some(own),
+                Presence::There | Presence::Elsewhere => Some(0),
             };
-            ledger.add(source, Entry::FragmentsRemoved, removed);
+            self.books.removed(source, removed);
         }
-        self.live.warn_once(reason.clone());
+        self.books.warn_once(reason.clone());
         reason
     }
 
@@ -304,7 +310,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         self.look_if_due();
         self.switch_if_due();
-        self.list.look_after(self.files.store(), &self.live, self.now_ns);
+        self.list.look_after(self.files.store(), &self.books, self.now_ns);
         self.checkpoint_if_due(false);
         let idle = self.files.current.is_none() && self.opening.is_none();
         if idle && self.now_ns >= self.retry_at_ns {
@@ -347,7 +353,7 @@ impl<S: FolderStore> RunFiles<S> {
         if !at_rest || !file.checkpoint_due(self.now_ns, late) {
             return false;
         }
-        self.files.begin_checkpoint(self.sequence, &self.live.ledger.snapshot(), self.now_ns);
+        self.files.begin_checkpoint(self.sequence, &self.books.total(), self.now_ns);
         true
     }
 
@@ -365,20 +371,14 @@ impl<S: FolderStore> RunFiles<S> {
                     self.list.begun(self.files.store(), index, file_id);
                 }
             }
-            JobKind::Frame(written, tag) if file.failed => {
-                self.carried.add(&tag.increment);
-                let index = file.index;
-                let is_newer = |file: &OpenFile| file.index > index && file.has_frames();
-                if !self.files.current.iter().chain(&self.files.closing).any(is_newer) {
-                    // No newer frame will be recorded: the next one takes its number.
-                    self.sequence = self.sequence.min(written.summary.info.sequence);
-                }
-                self.discard(&tag.counts, Entry::FragmentsDiscardedDisk);
+            JobKind::Frame(_, tag) if file.failed => {
+                self.books.failed(&tag);
             }
             JobKind::Frame(written, tag) => {
                 file.recorded(&written);
                 file.attached.recorded(&tag.counts);
-                self.live.count_recorded(&written.summary, &tag);
+                let FrameSummary { info, frame_bytes, .. } = written.summary;
+                self.books.recorded(&tag, &info, frame_bytes);
             }
             JobKind::Checkpoint(summary) => {
                 file.checkpoint_ended(&summary);
@@ -418,27 +418,24 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Handles a frame that could not be begun for lack of room.
-    pub(crate) fn refused(&mut self, counts: &[SourceCounts]) {
-        self.last_refused = self.end == End::LastFrame;
-        self.discard(counts, Entry::FragmentsDiscardedDisk);
+    /// Counts frames that the target did not get.
+    pub(crate) fn not_taken(&mut self, skipped: &FrameHead) {
+        self.books.not_taken(skipped);
     }
 
-    pub(crate) fn discard(&self, counts: &[SourceCounts], reason: Entry) {
-        for (source, counts) in counts.iter().enumerate() {
-            let source = SourceId(source as u32);
-            self.live.ledger.add(source, reason, counts.fragments);
-            self.live.ledger.add(source, Entry::FragmentsMissingUnrecorded, counts.missing);
-        }
+    /// Handles a frame that could not be begun for lack of room.
+    pub(crate) fn refused(&mut self, head: &FrameHead) {
+        self.last_refused = self.end == End::LastFrame;
+        self.books.refused(head);
     }
 
     fn fault(&mut self, reason: String) {
-        self.live.set_state(State::Fault { reason });
+        self.books.set_state(State::Fault { reason });
         self.retry_at_ns = self.now_ns + RETRY_NS;
         match self.files.current {
             // An older file failed while it was being closed; the current one is intact.
-            Some(_) => self.live.set_state(State::Recording),
-            None => self.live.counters.next_file_refused.store(0, Relaxed),
+            Some(_) => self.books.set_state(State::Recording),
+            None => self.books.of_target().counters.next_file_refused.store(0, Relaxed),
         }
     }
 
@@ -467,7 +464,7 @@ impl<S: FolderStore> RunFiles<S> {
                 self.files.leave();
                 self.begin_file(next);
                 // An older file may have failed while there was none.
-                self.live.set_state(State::Recording);
+                self.books.set_state(State::Recording);
             }
             Err(reason) if self.files.current.is_some() => self.go_on(&reason),
             Err(reason) => self.fault(reason),
@@ -479,14 +476,14 @@ impl<S: FolderStore> RunFiles<S> {
         self.retry_at_ns = self.now_ns + RETRY_NS;
         if let Some(file) = self.files.current.as_ref().filter(|_| !self.is_next_refused()) {
             let path = file.path.display();
-            self.live.warn_once(format!("{reason}; recording goes on in {path}"));
+            self.books.warn_once(format!("{reason}; recording goes on in {path}"));
         }
-        self.live.counters.next_file_refused.store(1, Relaxed);
+        self.books.of_target().counters.next_file_refused.store(1, Relaxed);
     }
 
     /// Whether the current file continues because the next one cannot be made.
     fn is_next_refused(&self) -> bool {
-        self.live.counters.next_file_refused.load(Relaxed) > 0
+        self.books.of_target().counters.next_file_refused.load(Relaxed) > 0
     }
 
     /// Leaves a file that continues because the next one cannot be made, once its table of contents
@@ -538,11 +535,11 @@ impl<S: FolderStore> RunFiles<S> {
         if !self.is_whole {
             // It remains as a killed writer would leave it: readable, and repair can close it.
             let (id, end) = (file.id, FileEnd::Cut(file.recorded_end));
-            self.live.warn_once(NOT_WHOLE.to_owned());
+            self.books.warn_once(NOT_WHOLE.to_owned());
             self.files.store().finish(id, end);
             return;
         }
-        let (id, ledger) = (file.id, self.live.ledger.snapshot());
+        let (id, ledger) = (file.id, self.books.total());
         let flags = TocFlags { run_ended: is_ending, ..TocFlags::of_total(&ledger) };
         self.files.begin_toc(id, &ledger, flags);
     }
@@ -562,7 +559,7 @@ impl<S: FolderStore> RunFiles<S> {
         match &completion.result {
             Ok(()) => {
                 let durable = file.attached.sync_done();
-                self.durable(&durable);
+                self.books.durable(&durable);
             }
             Err(error) => {
                 let reason = format!("cannot sync {}: {error}", file.path.display());
@@ -583,30 +580,24 @@ impl<S: FolderStore> RunFiles<S> {
         }
         match &completion.result {
             Ok(()) => {
-                self.durable(&file.attached.close_done());
+                self.books.durable(&file.attached.close_done());
                 if completion.bytes > file.recorded_end {
                     self.list.closed(self.files.store(), &file, completion.bytes);
                 }
                 if !file.header_recorded && !file.gone {
-                    self.maker.deleted(&file, &self.live);
+                    self.maker.deleted(&file, self.books.of_target());
                 }
             }
             // That has already been reported.
             Err(_) if file.gone => {}
             Err(error) if !file.header_recorded => {
                 let path = file.path.display();
-                self.live.warn_once(format!("cannot delete {path}: {error}"));
+                self.books.warn_once(format!("cannot delete {path}: {error}"));
             }
             Err(error) => {
                 let reason = format!("cannot close {}: {error}", file.path.display());
                 self.fault(reason);
             }
-        }
-    }
-
-    fn durable(&self, fragments: &[u64]) {
-        for (source, &count) in fragments.iter().enumerate() {
-            self.live.ledger.add(SourceId(source as u32), Entry::FragmentsDurable, count);
         }
     }
 
@@ -648,7 +639,7 @@ impl<S: FolderStore> RunFiles<S> {
                 if self.files.is_busy() {
                     return Ending::Wait;
                 }
-                let carried = self.carried.total().iter().any(|(_, count)| count > 0);
+                let carried = self.books.carried().total().iter().any(|(_, count)| count > 0);
                 let unrecorded = std::mem::take(&mut self.last_refused) || carried;
                 if unrecorded && self.last_frames < TRIES_MAX {
                     // The frame was not recorded: another file is tried.
@@ -670,7 +661,7 @@ impl<S: FolderStore> RunFiles<S> {
                 self.end = End::Listing;
             }
             End::Listing => {
-                return match self.list.has_ended(self.files.store(), &self.live) {
+                return match self.list.has_ended(self.files.store(), &self.books) {
                     true => Ending::Ended,
                     false => Ending::Wait,
                 };

@@ -26,9 +26,9 @@ pub struct Sizes {
     /// Bytes of a chunk where memory is not short: 256 KiB (`chunk_bytes_min` to 16 MiB, a power of
     /// two).
     pub chunk_bytes_max: usize,
-    /// Frames between the build and the write agent; more wait in the build agent: 2 (1 to 1,024).
+    /// Cuts between the build and the frames agent; more wait in the build agent: 2 (1 to 1,024).
     pub frames_queued: usize,
-    /// Bytes that the write agent copies in a cycle: 4 MiB (1 byte to 1 GiB).
+    /// Bytes that a target copies in a cycle: 4 MiB (1 byte to 1 GiB).
     pub cycle_bytes: usize,
     /// Raw bytes under way in the encode agents, at least: 1 MiB (1 byte to 1 GiB).
     pub encode_bytes_min: usize,

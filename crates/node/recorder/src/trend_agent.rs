@@ -23,7 +23,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use crate::config::{ConfigError, RecorderConfig};
 use crate::file::RunIdentity;
 use crate::links::COUNTER_PREFIX;
-use crate::live::Live;
+use crate::live::{Counts, Live};
 
 /// The interval at which the recorder's counters are sampled: at whole multiples, so that the last
 /// samples in two seconds are a second apart, and a counter that grows steadily has a steady rate.
@@ -54,7 +54,7 @@ pub(crate) struct FrameSeconds {
     pub(crate) until_ns: u64,
 }
 
-/// The write agent's queue to the trend agent, which ends when this is dropped.
+/// The frames agent's queue to the trend agent, which ends when this is dropped.
 pub(crate) struct TrendFeed {
     /// None when nothing more will follow.
     frames: Option<Sender<FrameSeconds>>,
@@ -205,7 +205,7 @@ impl TrendPlan {
     /// # Errors
     /// Impossible channels.
     pub(crate) fn of(config: &RecorderConfig, identity: &RunIdentity) -> Result<Self, ConfigError> {
-        let schema = crate::frame_writer::schema(config)?;
+        let schema = crate::schema::schema(config)?;
         let channels = || schema.columns.iter().filter_map(ChannelInfo::of);
         Ok(Self {
             folder: identity.folder.clone(),
@@ -402,15 +402,15 @@ impl Counter {
         match self {
             Self::Total(entry) => {
                 let sources = 0..live.ledger.source_count() as u32;
-                sources.map(|source| live.ledger.read(SourceId(source), entry)).sum()
+                sources.map(|source| live.read(SourceId(source), entry)).sum()
             }
-            Self::FramesRecorded => live.counters.frames_recorded.load(Relaxed),
-            Self::BytesWritten => live.counters.bytes_written.load(Relaxed),
+            Self::FramesRecorded => live.counts().frames_recorded,
+            Self::BytesWritten => live.counts().bytes_written,
             Self::EventsRecorded => {
-                let slices = live.counters.slices_recorded.load(Relaxed);
-                live.counters.events_recorded.load(Relaxed).saturating_add(slices)
+                let Counts { slices_recorded, events_recorded, .. } = live.counts();
+                events_recorded.saturating_add(slices_recorded)
             }
-            Self::Source(source, entry) => live.ledger.read(source, entry),
+            Self::Source(source, entry) => live.read(source, entry),
         }
     }
 }

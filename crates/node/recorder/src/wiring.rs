@@ -42,7 +42,7 @@ pub(crate) struct Pools {
     pub(crate) channels: Option<Arc<ChunkPool>>,
 }
 
-/// The facts about channels that the write agent needs.
+/// The facts about channels that the frames agent needs.
 pub(crate) struct Channels {
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) lanes: Vec<Lane>,

@@ -17,4 +17,5 @@ mod stepped;
 mod stop;
 mod strangers;
 mod support;
+mod targets;
 mod typed;

@@ -283,7 +283,10 @@ fn what_a_killed_recorder_leaves_opens_by_its_checkpoints() {
             assert!(listed >= 64 && listed <= frames, "{listed} of {frames}");
             let recorded = ledger.sources[0][Entry::FragmentsRecorded];
             assert!(recorded >= 4 * listed as u64);
-            assert!((0..frames).all(|frame| verify_frame(&reader, frame).is_empty()));
+            for frame in 0..frames {
+                let problems = verify_frame(&reader, frame);
+                assert!(problems.is_empty(), "frame {frame} of {frames}: {problems:?}");
+            }
             break frames;
         }
     };

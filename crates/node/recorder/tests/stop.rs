@@ -9,6 +9,7 @@ use catchment_model::{Balance, Entry, RunId};
 use catchment_ports::{MemoryStore, QueueIngress, Queues, StoreTimes, VirtualClock};
 use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, SourceConfig,
+    TargetStore,
 };
 use catchment_test_protocol::{self as test_protocol, TestProtocol};
 use catchment_wire::hadtu::ByteOrder;
@@ -49,11 +50,14 @@ impl Virtual {
         };
         let parts = AssemblyParts {
             run: RunId([1; 16]),
-            folder: PathBuf::from("run-1"),
             name: "run".to_owned(),
-            store: MemoryStore::new((clock.clone(), 1), (count, bytes), times),
-            entropy: Box::new(Random::new(1)),
-            writer: Waker::default(),
+            targets: vec![TargetStore {
+                folder: PathBuf::from("run-1"),
+                store: MemoryStore::new((clock.clone(), 1), (count, bytes), times),
+                entropy: Box::new(Random::new(1)),
+                waker: Waker::default(),
+            }],
+            frames: Waker::default(),
             encoders: Waker::default(),
             is_paused: false,
             now_ns: clock.now_ns(),

@@ -9,7 +9,7 @@ use catchment_frame::{
 };
 use catchment_model::Ledger;
 
-use crate::sink::WrittenFrame;
+use crate::stored::WrittenFrame;
 
 /// Frames, or time, after which a checkpoint is written, so that an unfinished file is opened
 /// without reading all of it.

@@ -9,14 +9,12 @@ use std::collections::VecDeque;
 use std::io;
 
 use catchment_agent::{Completion, FileId, Store};
-use catchment_frame::{
-    BlockChecksums, BlockDigest, ColumnEntry, FrameInfo, FrameLayout, FrameSummary, TocFlags,
-};
+use catchment_frame::{BlockDigest, ColumnEntry, FrameInfo, FrameLayout, FrameSummary, TocFlags};
 use catchment_model::Ledger;
 
 use crate::file::FrameFile;
 use crate::jobs::{HeaderOrder, Job, Jobs, Stream, WriteCounts};
-use crate::sink::{FrameSink, StoredColumn, WrittenFrame};
+use crate::stored::{StoredColumn, WrittenFrame};
 
 /// The files that frames are written to. `T` is a frame's tag, `A` the owner's data for a file.
 pub struct FrameFiles<S: Store, T, A = ()> {
@@ -28,10 +26,8 @@ pub struct FrameFiles<S: Store, T, A = ()> {
     pages: VecDeque<Page<S::Buffer>>,
     layout: FrameLayout,
     frame: Option<UnderWay<S::Buffer>>,
-    /// The checksums of the column being copied, if they are computed here.
+    /// Of the column being copied, if its checksums are not known yet.
     digest: BlockDigest,
-    /// The result, once its stored bytes are copied.
-    checksums: Option<BlockChecksums>,
     /// The table written behind it, once its stored bytes are copied; empty before.
     table: Vec<u8>,
 }
@@ -103,7 +99,6 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
             layout: FrameLayout::begin(FrameInfo::EMPTY, 0),
             frame: None,
             digest: BlockDigest::default(),
-            checksums: None,
             table: Vec::new(),
         }
     }
@@ -231,6 +226,86 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         whole
     }
 
+    /// Begins a frame of at most `columns_max` columns in the current file.
+    ///
+    /// # Panics
+    /// A frame or a page is in progress, or there is no file: the owner rules that out beforehand.
+    pub fn begin(&mut self, info: FrameInfo, columns_max: usize) {
+        assert!(self.frame.is_none() && self.pages.is_empty(), "one thing at a time is streamed");
+        let file = self.current.as_ref().expect("there is a file for the frame");
+        self.layout.restart(FrameInfo { file_id: file.file_id, ..info }, columns_max);
+        let (stream, offset) = (self.jobs.begin(file.id, file.end), file.end);
+        self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0 });
+        self.digest = BlockDigest::default();
+        self.table.clear();
+    }
+
+    /// Takes as much of a column as there is room for and as the budget of bytes lasts; true when
+    /// it has all of it. Otherwise the caller calls again with the same column, when there may be
+    /// room.
+    pub fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool {
+        let frame = self.frame.as_mut().expect("a frame is under way");
+        let UnderWay { stream, piece, at, .. } = frame;
+        if !self.jobs.pad_to(stream, self.layout.next_offset()) {
+            return false;
+        }
+        while let Some(bytes) = (column.piece)(*piece) {
+            let rest = &bytes[*at..];
+            let now = &rest[..rest.len().min(*budget)];
+            let copied = match column.checksums.get() {
+                Some(_) => self.jobs.append(stream, now),
+                None => self.jobs.append_checked(stream, now, &mut self.digest),
+            };
+            *budget -= copied;
+            *at += copied;
+            if copied < rest.len() {
+                return false;
+            }
+            (*piece, *at) = (*piece + 1, 0);
+        }
+        // Another sink may have set them since the column was begun here.
+        let checksums = column.checksums.get_or_init(|| self.digest.finish());
+        assert_eq!(checksums.bytes(), column.stored_bytes, "checksums of all stored bytes");
+        if self.table.is_empty() {
+            checksums.encode_table(&mut self.table);
+        }
+        if !self.table.is_empty() {
+            if !self.jobs.pad_to(stream, self.layout.table_offset(column.stored_bytes)) {
+                return false;
+            }
+            *at += self.jobs.append(stream, &self.table[*at..]);
+            if *at < self.table.len() {
+                return false;
+            }
+        }
+        self.layout.push(column.entry(checksums.crc32c()));
+        (*piece, *at) = (0, 0);
+        self.digest = BlockDigest::default();
+        self.table.clear();
+        true
+    }
+
+    /// Ends the frame: the memory of its columns is not needed any more. Its tag comes back when
+    /// its writes have completed ([`FrameFiles::next_ended`]).
+    ///
+    /// # Errors
+    /// The tag, if there is no room yet: the caller calls again.
+    pub fn finish(&mut self, tag: T) -> Result<FrameSummary, T> {
+        let Some(UnderWay { mut stream, offset, .. }) = self.frame.take() else {
+            unreachable!("a frame is under way")
+        };
+        if !self.jobs.pad_to(&mut stream, self.layout.frame_bytes()) {
+            self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0 });
+            return Err(tag);
+        }
+        let summary = self.layout.finish(offset, self.jobs.first(&mut stream));
+        let file = self.current.as_mut().expect("no file is left while a frame is streamed");
+        file.end += summary.frame_bytes;
+        let entries = self.layout.entries().to_vec();
+        self.jobs.finish(stream, JobKind::Frame(Box::new(WrittenFrame { summary, entries }), tag));
+        Ok(summary)
+    }
+
     /// Abandons the current frame; no reader will see it.
     pub fn abandon_frame(&mut self) {
         if let Some(UnderWay { stream, .. }) = self.frame.take() {
@@ -248,81 +323,6 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         assert!(self.frame.is_none(), "no frame is under way");
         self.layout.restart(FrameInfo::EMPTY, columns_max);
         self.layout.frame_bytes()
-    }
-}
-
-impl<S: Store, T, A> FrameSink for FrameFiles<S, T, A> {
-    type Tag = T;
-
-    /// Begins a frame in the current file.
-    fn begin(&mut self, info: FrameInfo, columns_max: usize) {
-        assert!(self.frame.is_none() && self.pages.is_empty(), "one thing at a time is streamed");
-        let file = self.current.as_ref().expect("there is a file for the frame");
-        self.layout.restart(FrameInfo { file_id: file.file_id, ..info }, columns_max);
-        let (stream, offset) = (self.jobs.begin(file.id, file.end), file.end);
-        self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0 });
-        (self.digest, self.checksums) = (BlockDigest::default(), None);
-        self.table.clear();
-    }
-
-    fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool {
-        let frame = self.frame.as_mut().expect("a frame is under way");
-        let UnderWay { stream, piece, at, .. } = frame;
-        if !self.jobs.pad_to(stream, self.layout.next_offset()) {
-            return false;
-        }
-        while let Some(bytes) = (column.piece)(*piece) {
-            let rest = &bytes[*at..];
-            let now = &rest[..rest.len().min(*budget)];
-            let copied = match column.checksums {
-                Some(_) => self.jobs.append(stream, now),
-                None => self.jobs.append_checked(stream, now, &mut self.digest),
-            };
-            *budget -= copied;
-            *at += copied;
-            if copied < rest.len() {
-                return false;
-            }
-            (*piece, *at) = (*piece + 1, 0);
-        }
-        let checksums = match column.checksums {
-            Some(checksums) => checksums,
-            None => self.checksums.get_or_insert_with(|| self.digest.finish()),
-        };
-        assert_eq!(checksums.bytes(), column.stored_bytes, "checksums of all stored bytes");
-        if self.table.is_empty() {
-            checksums.encode_table(&mut self.table);
-        }
-        if !self.table.is_empty() {
-            if !self.jobs.pad_to(stream, self.layout.table_offset(column.stored_bytes)) {
-                return false;
-            }
-            *at += self.jobs.append(stream, &self.table[*at..]);
-            if *at < self.table.len() {
-                return false;
-            }
-        }
-        self.layout.push(column.entry(checksums.crc32c()));
-        (*piece, *at) = (0, 0);
-        self.checksums = None;
-        self.table.clear();
-        true
-    }
-
-    fn finish(&mut self, tag: T) -> Result<FrameSummary, T> {
-        let Some(UnderWay { mut stream, offset, .. }) = self.frame.take() else {
-            unreachable!("a frame is under way")
-        };
-        if !self.jobs.pad_to(&mut stream, self.layout.frame_bytes()) {
-            self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0 });
-            return Err(tag);
-        }
-        let summary = self.layout.finish(offset, self.jobs.first(&mut stream));
-        let file = self.current.as_mut().expect("no file is left while a frame is streamed");
-        file.end += summary.frame_bytes;
-        let entries = self.layout.entries().to_vec();
-        self.jobs.finish(stream, JobKind::Frame(Box::new(WrittenFrame { summary, entries }), tag));
-        Ok(summary)
     }
 }
 

@@ -1,16 +1,16 @@
 //! The one writer of frame files.
 //!
 //! ```text
-//! Frame ──► FrameEncoder ──► FrameSink: FrameFiles ──► Jobs ──► Store
-//! columns   in their order,  layout, checksums,        aligned  io_uring, page cache,
-//!           side by side     files, TOCs               buffers  memory
+//! Frame ──► FrameEncoder ──► EncodedColumn ──► FrameFiles ──► Jobs ──► Store
+//! columns   side by side,    shared            layout, files, aligned  io_uring, page cache,
+//!           out in order                       TOCs           buffers  memory
 //! ```
 //!
 //! A [`Frame`] owns its columns: ranges of a recorder's chunks, bytes of its own, or bytes yet to
-//! be made. A [`FrameEncoder`] encodes them with the pool of encode agents and passes each, in the
-//! frame's order, to a [`FrameSink`]. [`FrameFiles`] is the sink that writes files: the recorder,
-//! `generate`, `convert`, `reframe`, `reduce` and trends use it. Its owner decides to which file a
-//! frame belongs, and what happens when a disk refuses writes.
+//! be made. A [`FrameEncoder`] encodes them with the pool of encode agents; they come out in the
+//! frame's order, each an [`EncodedColumn`], which any number of places may take. [`FrameFiles`]
+//! writes them to files, for the recorder, `generate`, `convert`, `reframe`, `reduce` and trends.
+//! Its owner decides to which file a frame belongs, and what happens when a disk refuses writes.
 //!
 //! Nothing here blocks, and nothing names a file, a thread or a clock.
 //!
@@ -27,14 +27,14 @@ mod file;
 mod files;
 mod frame;
 mod jobs;
-mod sink;
+mod stored;
 
 #[cfg(test)]
 mod tests;
 
-pub use encode::{FrameEncoder, FrameOwner, FrameUnderWay, Progress, Streamed};
+pub use encode::{Allowed, EncodedColumn, FrameEncoder, FrameUnderWay, Next};
 pub use file::{FileParts, FrameFile, TOC_ENTRY_BYTES, header_bytes_max};
 pub use files::{Ended, FrameFiles, JobKind};
 pub use frame::{ColumnForm, Frame, FrameColumn, ledger_column};
 pub use jobs::{HeaderOrder, WriteCounts};
-pub use sink::{FrameSink, StoredColumn, WrittenFrame};
+pub use stored::{StoredColumn, WrittenFrame};

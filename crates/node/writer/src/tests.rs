@@ -13,8 +13,8 @@ use catchment_model::{Ledger, RunId, SampleRate};
 use catchment_ports::{MemoryFiles, MemoryStore, StoreTimes, VirtualClock};
 
 use crate::{
-    ColumnForm, FileParts, FrameColumn, FrameEncoder, FrameFile, FrameFiles, FrameOwner, FrameSink,
-    FrameUnderWay, HeaderOrder, JobKind, Progress, Streamed,
+    Allowed, ColumnForm, EncodedColumn, FileParts, FrameColumn, FrameEncoder, FrameFile,
+    FrameFiles, FrameUnderWay, HeaderOrder, JobKind, Next,
 };
 
 const BUFFER_BYTES: usize = 8 << 10;
@@ -41,28 +41,6 @@ struct Rig {
     /// Larger columns are not encoded.
     compressed_bytes_max: usize,
     recorded: Vec<u64>,
-}
-
-/// Keeps what it learns.
-struct Owner {
-    level: Level,
-    compressed_bytes_max: usize,
-    lowered: Vec<u32>,
-}
-
-impl FrameOwner<Vec<u8>> for Owner {
-    fn level(&mut self) -> Level {
-        self.level
-    }
-
-    fn compressed_bytes_max(&self) -> usize {
-        self.compressed_bytes_max
-    }
-
-    fn streamed(&mut self, column: Streamed<Vec<u8>>) -> Option<Vec<u8>> {
-        self.lowered.extend(column.lowered.then_some(column.form.id));
-        None
-    }
 }
 
 impl Rig {
@@ -135,16 +113,29 @@ impl Rig {
     fn stream(&mut self, columns: Vec<FrameColumn<Vec<u8>>>, level: Level) -> Vec<u32> {
         let mut agent = self.encoder.agent().expect("there is a pool");
         let mut frame = FrameUnderWay::new(columns);
-        let compressed_bytes_max = self.compressed_bytes_max;
-        let mut owner = Owner { level, compressed_bytes_max, lowered: Vec::new() };
+        let allowed = Allowed { level, bytes_max: self.compressed_bytes_max };
+        let mut lowered = Vec::new();
+        loop {
+            match self.encoder.next(&mut frame, allowed) {
+                Next::Column(column) => {
+                    lowered.extend(column.done.lowered.then_some(column.form.id));
+                    self.append(&column);
+                }
+                Next::Encoding => drop(agent.work(0)),
+                Next::Failed(_) => panic!("all columns are there"),
+                Next::End => return lowered,
+            }
+        }
+    }
+
+    fn append(&mut self, column: &EncodedColumn<Vec<u8>>) {
         loop {
             let mut budget = 3_000;
-            match self.encoder.advance(&mut frame, &mut self.files, &mut owner, &mut budget) {
-                Progress::Columns => return owner.lowered,
-                Progress::Budget => {}
-                Progress::NoRoom => self.pass_time(),
-                Progress::Encoding => drop(agent.work(0)),
-                Progress::Failed => panic!("all columns are there"),
+            if column.with_stored(|stored| self.files.append(stored, &mut budget)) {
+                return;
+            }
+            if budget > 0 {
+                self.pass_time();
             }
         }
     }

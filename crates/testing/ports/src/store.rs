@@ -25,6 +25,8 @@ const HANG_NS: std::ops::Range<u64> = 5_000_000_000..120_000_000_000;
 pub struct StoreTimes {
     /// Nanoseconds of a write, a sync, an end of a file or a look.
     pub operation_ns_max: u64,
+    /// Nanoseconds for which writes are tried again before they fail, while others go on.
+    pub retries_ns_max: u64,
     /// Nanoseconds until a file is there.
     pub open_ns_max: u64,
     /// How many bytes are allocated ahead of the writes; 0: none.
@@ -179,8 +181,9 @@ struct UnderWay {
     due_ns: u64,
     order: u64,
     completion: Completion,
-    /// Of a write: what is written.
+    /// Of a write: what is written, and whether it fails.
     buffer: Option<MemoryBuffer>,
+    fails: bool,
     /// Of a finish.
     end: Option<FileEnd>,
 }
@@ -279,10 +282,16 @@ impl MemoryStore {
     }
 
     fn begin(&mut self, completion: Completion, rest: (Option<MemoryBuffer>, Option<FileEnd>)) {
-        let due_ns = self.due_ns(self.times.operation_ns_max);
+        let mut due_ns = self.due_ns(self.times.operation_ns_max);
         self.order += 1;
         let (order, (buffer, end)) = (self.order, rest);
-        self.under_way.push(UnderWay { due_ns, order, completion, buffer, end });
+        let write_errors = self.watch.faults().write_errors;
+        let fails =
+            buffer.is_some() && write_errors > 0 && self.chance.below(1_000_000) < write_errors;
+        if fails {
+            due_ns += self.chance.below(self.times.retries_ns_max + 1);
+        }
+        self.under_way.push(UnderWay { due_ns, order, completion, buffer, fails, end });
         self.show_due();
     }
 
@@ -311,7 +320,7 @@ impl MemoryStore {
     }
 
     fn complete(&mut self, operation: UnderWay) -> Completion {
-        let UnderWay { mut completion, buffer, end, order, .. } = operation;
+        let UnderWay { mut completion, buffer, fails, end, order, .. } = operation;
         let index = completion.file.0 as usize;
         if let Some(end) = end {
             let written = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
@@ -320,7 +329,7 @@ impl MemoryStore {
         let done = match (buffer, end) {
             (Some(buffer), _) => {
                 let (offset, length) = (completion.offset, completion.bytes as usize);
-                self.write_now(index, order, offset, &buffer[..length])
+                self.write_now((index, fails), order, offset, &buffer[..length])
             }
             (None, Some(end)) => self.finish_now(index, end),
             (None, None) => self.sync_now(index, order),
@@ -332,16 +341,21 @@ impl MemoryStore {
         completion
     }
 
-    fn write_now(&mut self, index: usize, order: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_now(
+        &mut self,
+        (index, fails): (usize, bool),
+        order: u64,
+        offset: u64,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         let faults = self.watch.faults();
         let file = index as u64;
         let end = offset + bytes.len() as u64;
         let needs = end.saturating_sub(self.open[index].allocated_bytes.max(self.open[index].end));
         let is_full = needs > 0 && self.room() < needs;
-        if is_full {
-            self.watch.0.faults.lock().push((StoreFault::Full, file));
-        }
-        if is_full || self.happens(StoreFault::WriteError, faults.write_errors, file) {
+        if is_full || fails {
+            let fault = if is_full { StoreFault::Full } else { StoreFault::WriteError };
+            self.watch.0.faults.lock().push((fault, file));
             self.open[index].write_failed = true;
             self.write_sectors(index, order, offset, bytes);
             return Err(if is_full { full() } else { failed("a write") });

@@ -52,7 +52,9 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
             false => &life.last.ledger.sources[source..=source],
         };
         let refused = |one: &SourceLedger| {
-            one[Entry::FragmentsDiscardedMemory] + one[Entry::FragmentsDiscardedDisk]
+            one[Entry::FragmentsDiscardedMemory]
+                + one[Entry::FragmentsDiscardedDisk]
+                + one[Entry::FragmentsNotTaken]
         };
         let refused: u64 = of_refused.iter().map(refused).sum();
         let must = |trigger: &u64| match drops {

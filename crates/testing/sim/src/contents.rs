@@ -39,7 +39,7 @@ fn listed(contents: &WalkedFrame, frames: &[WalkedFrame]) -> Result<(), String> 
     let with_rows = || frames.iter().filter(|frame| frame.rows > 0);
     let least = |at: usize| with_rows().map(|frame| u64_at(&frame.header, at)).min().unwrap_or(0);
     let most = |at: usize| with_rows().map(|frame| u64_at(&frame.header, at)).max().unwrap_or(0);
-    let sequence = frames.last().map_or(0, |frame| frame.sequence + 1);
+    let sequence = frames.last().map_or(0, |frame| frame.sequence + frame.skips.unwrap_or(1));
     let fields = [
         ("number", SEQUENCE, sequence),
         ("first time", TIME_FIRST, least(TIME_FIRST)),

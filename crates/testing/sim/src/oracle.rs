@@ -20,7 +20,11 @@ use crate::fault::Fault;
 use crate::links::ChannelPlan;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
+use crate::walk::WalkedFrame;
 use crate::world::Outcome;
+
+/// The columns of a frame but that of its increments: ids, rows and checksums.
+type FrameColumns = Vec<(u32, u64, u32)>;
 
 /// Checks all of a run. Returns how many fragments must be in files by the lower bound.
 ///
@@ -29,10 +33,36 @@ use crate::world::Outcome;
 pub fn check(outcome: &Outcome) -> Result<u64, String> {
     let mut required = 0;
     for (number, life) in outcome.lives.iter().enumerate() {
-        let named = |why: String| format!("recorder {number}: {why}");
-        required += Check::new(outcome, life).and_then(Check::run).map_err(named)?;
+        let mut frames = BTreeMap::new();
+        for (target, life) in life.of_targets().enumerate() {
+            let named = |why: String| format!("recorder {number}, target {target}: {why}");
+            let check = Check::new(outcome, &life).map_err(named)?;
+            check.same_frames(&mut frames).map_err(named)?;
+            required += check.run().map_err(named)?;
+        }
+        of_run(life).map_err(|why| format!("recorder {number}: {why}"))?;
     }
     Ok(required)
+}
+
+/// The run's ledger, made from those of its targets: what it says to be durable is durable in each
+/// that it needs, and it balances.
+fn of_run(life: &Life) -> Result<(), String> {
+    for (source, ledger) in life.last.ledger.sources.iter().enumerate() {
+        for target in life.last.targets.iter().filter(|target| target.required) {
+            let there = target.ledger.sources[source][Entry::FragmentsDurable];
+            let durable = ledger[Entry::FragmentsDurable];
+            if durable > there {
+                let name = &target.name;
+                return Err(format!("source {source}: {durable} durable, {there} in {name}"));
+            }
+        }
+        let balance = ledger.balance();
+        if !life.has_crashed && !balance.holds() {
+            return Err(format!("source {source}: the run's ledger does not balance: {balance:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// One life, and the contents of its files.
@@ -47,6 +77,23 @@ impl<'a> Check<'a> {
     fn new(outcome: &'a Outcome, life: &'a Life) -> Result<Self, String> {
         let recorded = read(outcome, life)?;
         Ok(Self { outcome, life, ledger: &life.last.ledger, recorded })
+    }
+
+    /// Frames of one number are the same in all targets, but for their increments.
+    fn same_frames(&self, frames: &mut BTreeMap<u64, FrameColumns>) -> Result<(), String> {
+        for file in &self.recorded.files {
+            let whole = |frame: &&WalkedFrame| {
+                frame.rows > 0 && file.damage(frame).is_empty() && !self.disk_lied()
+            };
+            for frame in file.frames.iter().filter(whole) {
+                let columns = file.without_increments(frame);
+                let before = frames.entry(frame.sequence).or_insert_with(|| columns.clone());
+                if *before != columns {
+                    return Err(format!("frame {} is another one here", frame.sequence));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn disk_lied(&self) -> bool {
@@ -368,6 +415,7 @@ impl<'a> Check<'a> {
             }
             let placed = [
                 Entry::FragmentsRecorded,
+                Entry::FragmentsNotTaken,
                 Entry::FragmentsDiscardedDisk,
                 Entry::FragmentsDiscardedTooLarge,
                 Entry::FragmentsMissing,
@@ -393,6 +441,10 @@ impl<'a> Check<'a> {
     fn losses(&self) -> Result<(), String> {
         let balance = self.ledger.balance();
         let lost = balance.lost_data();
+        if self.ledger.total()[Entry::FragmentsNotTaken] > 0 {
+            // What a target did not take is no loss, and not there.
+            return Ok(());
+        }
         let missed = self.missed();
         match &missed {
             Some(what) if !lost && !self.may_be_forged() && !self.disk_lied() => {
@@ -532,14 +584,20 @@ impl<'a> Check<'a> {
 }
 
 /// Faults that do not keep sources from being heard in time.
-const HARMLESS: [Fault; 8] = [
+const HARMLESS: [Fault; 14] = [
     Fault::Duplicate,
+    Fault::Clock,
     Fault::SendOn,
     Fault::Slow,
+    Fault::Hang,
     Fault::WriteError,
     Fault::SyncError,
+    Fault::OpenError,
+    Fault::FinishError,
     Fault::TextError,
     Fault::Full,
+    Fault::Torn,
+    Fault::Misdirected,
     Fault::Flip,
 ];
 

@@ -2,13 +2,16 @@
 //! faults.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_fixtures::Random;
 use catchment_frame::{Codings, ColumnCoding, Dtype};
 use catchment_ports::{StoreFaults, StoreTimes};
-use catchment_recorder::{ChannelConfig, LinkConfig, RecorderConfig, Sizes, SourceConfig};
+use catchment_recorder::{
+    ChannelConfig, LinkConfig, RecorderConfig, Sizes, SourceConfig, TargetConfig,
+};
 use catchment_test_protocol as test_protocol;
 
 use crate::fault::{Fault, Faults};
@@ -127,8 +130,8 @@ pub struct Plan {
     pub first_number: u64,
     /// The network.
     pub network: NetworkPlan,
-    /// The disk.
-    pub store: StoreTimes,
+    /// The disk of each target.
+    pub stores: Vec<StoreTimes>,
     /// How many packets the buffers before the recorder hold.
     pub queue_packets: usize,
     /// Whether the run begins between two events.
@@ -193,7 +196,7 @@ impl Plan {
             _ => chance.below(1 << 24),
         };
         let network = network(&case);
-        let store = store(&case);
+        let stores = stores(&case);
         let queue_packets = match case.faults.has(Fault::SmallBuffer) {
             true => 2 + case.chance("queue").below(60) as usize,
             false => 1 << 20,
@@ -201,6 +204,7 @@ impl Plan {
         let begins_paused = chance.below(4) == 0;
         let links = links(&case);
         let mut config = config(&case, &sources, interval_ns, &mut chance);
+        add_targets(&case, stores.len(), &mut config);
         add_links(&case, &links, &mut config);
         Self {
             case,
@@ -210,7 +214,7 @@ impl Plan {
             interval_ns,
             first_number,
             network,
-            store,
+            stores,
             queue_packets,
             begins_paused,
             config,
@@ -316,14 +320,41 @@ fn network(case: &Case) -> NetworkPlan {
     }
 }
 
-fn store(case: &Case) -> StoreTimes {
-    let mut chance = case.chance("store");
+/// In every third run there are two targets, whose disks fail apart.
+fn stores(case: &Case) -> Vec<StoreTimes> {
+    let first = store(case, "store");
+    let mut chance = case.chance("targets");
+    if chance.below(3) > 0 {
+        return vec![first];
+    }
+    let of_second = case.faults.iter().filter(|_| chance.chance(500));
+    let faults = of_second.fold(Faults::NONE, Faults::with);
+    vec![first, store(&Case { faults, ..*case }, "second store")]
+}
+
+/// The targets of a run with so many disks. The run does not wait for every second one of the
+/// second ones.
+fn add_targets(case: &Case, count: usize, config: &mut RecorderConfig) {
+    let mut chance = case.chance("second target");
+    let required = chance.below(2) == 0;
+    let queue_bytes = Some([64 << 10, 512 << 10][chance.index(2)]);
+    let second = TargetConfig::folder("second", PathBuf::new());
+    let second = TargetConfig { required, queue_bytes, ..second };
+    let targets = [TargetConfig::folder("first", PathBuf::new()), second];
+    let before = config.memory_bytes_min();
+    config.targets = targets.into_iter().take(count).collect();
+    // Buffers of a second disk.
+    config.memory_bytes += config.memory_bytes_min() - before;
+}
+
+fn store(case: &Case, purpose: &str) -> StoreTimes {
+    let mut chance = case.chance(purpose);
     let mut rate = |fault, most: u64| {
         let drawn = 1 + chance.below(most);
         if case.faults.has(fault) { drawn } else { 0 }
     };
     let faults = StoreFaults {
-        write_errors: rate(Fault::WriteError, 10_000),
+        write_errors: rate(Fault::WriteError, 20_000),
         sync_errors: rate(Fault::SyncError, 30_000),
         open_errors: rate(Fault::OpenError, 200_000),
         finish_errors: rate(Fault::FinishError, 200_000),
@@ -340,6 +371,8 @@ fn store(case: &Case) -> StoreTimes {
     let slow = case.faults.has(Fault::Slow);
     StoreTimes {
         operation_ns_max: if slow { 30 * MS + chance.below(600 * MS) } else { 2 * MS },
+        // A drive tries again for a while.
+        retries_ns_max: 3 * S,
         open_ns_max: if slow { 2 * S } else { 20 * MS },
         allocate_bytes: [0, 64 << 10, 1 << 20, 16 << 20][chance.index(4)],
         sync_interval_ns: [50 * MS, 200 * MS, S][chance.index(3)],

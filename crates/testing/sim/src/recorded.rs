@@ -68,10 +68,11 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
                 }
             }
             recorded.damage.extend(file.damage(frame));
+            let stands_for = frame.skips.unwrap_or(1);
             if last.is_some_and(|last| frame.sequence <= last) && !may_stray {
                 return Err(format!("frame {} comes after {last:?}", frame.sequence));
             }
-            last = last.max(Some(frame.sequence));
+            last = last.max(Some(frame.sequence + stands_for - 1));
             if !frames.insert(frame.identity()) {
                 continue;
             }

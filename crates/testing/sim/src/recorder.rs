@@ -12,7 +12,7 @@ use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFault, StoreWatch, VirtualClock,
 };
 use catchment_recorder::{
-    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderError, Snapshot,
+    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderError, Snapshot, TargetStore,
 };
 
 use crate::arrivals::Arrivals;
@@ -24,10 +24,12 @@ use crate::streams::{BUFFER_BYTES, Message};
 const PER_POLL: usize = 64;
 
 /// A recorder's life, from its start to its end, or to a crash.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Life {
-    /// The run's folder.
+    /// The run's folder in its first target or, of a life as a target has it, in that.
     pub folder: PathBuf,
+    /// The folders of its other targets, and the faults of their disks.
+    pub others: Vec<(PathBuf, Vec<StoreFault>)>,
     /// The recorder when it ended, or when the power failed.
     pub last: Snapshot,
     /// When it began.
@@ -58,9 +60,11 @@ pub struct Life {
 }
 
 impl Life {
-    fn begin(folder: PathBuf, observer: &Observer, plan: &Plan, now_ns: u64) -> Self {
+    fn begin(folders: Vec<PathBuf>, observer: &Observer, plan: &Plan, now_ns: u64) -> Self {
+        let mut folders = folders.into_iter();
         Self {
-            folder,
+            folder: folders.next().expect("a target"),
+            others: folders.map(|folder| (folder, Vec::new())).collect(),
             last: observer.snapshot(),
             began_ns: now_ns,
             has_crashed: false,
@@ -75,6 +79,31 @@ impl Life {
             pauses: Vec::new(),
             left: vec![BTreeSet::new(); plan.endpoints()],
         }
+    }
+}
+
+impl Life {
+    /// The disk of a target did that wrong.
+    pub(crate) fn faulted(&mut self, target: usize, fault: StoreFault) {
+        match target.checked_sub(1) {
+            None => self.disk.push(fault),
+            Some(other) => self.others[other].1.push(fault),
+        }
+    }
+
+    /// This life as each target has it: its folder, its disk, and its line of the ledger.
+    pub fn of_targets(&self) -> impl Iterator<Item = Self> + '_ {
+        self.last.targets.iter().enumerate().map(|(number, target)| {
+            let mut life = self.clone();
+            if let Some(other) = number.checked_sub(1) {
+                (life.folder, life.disk) = self.others[other].clone();
+            }
+            life.last.ledger = target.ledger.clone();
+            life.last.state = target.state.clone();
+            life.last.counts.events_recorded = target.counts.events_recorded;
+            life.last.counts.slices_recorded = target.counts.slices_recorded;
+            life
+        })
     }
 }
 
@@ -121,14 +150,22 @@ pub(crate) struct Recorder {
     of_source: BTreeMap<usize, usize>,
     /// The receive agent of each source.
     receiver: BTreeMap<usize, u16>,
-    write: u16,
+    frames: u16,
     encoders: std::ops::Range<u16>,
-    writer_woken: Arc<AtomicBool>,
+    frames_woken: Arc<AtomicBool>,
     encoders_woken: Arc<AtomicBool>,
-    pub(crate) watch: StoreWatch,
+    pub(crate) targets: Vec<TargetSlot>,
     pub(crate) life: Life,
     /// By connection: bytes that have come, and the messages in them.
     came: BTreeMap<usize, (u64, Vec<Message>)>,
+}
+
+/// A target of a recorder.
+pub(crate) struct TargetSlot {
+    /// The index of its agent.
+    index: u16,
+    woken: Arc<AtomicBool>,
+    pub(crate) watch: StoreWatch,
 }
 
 impl Slot {
@@ -161,19 +198,26 @@ impl Recorder {
         let (of_source, of_agent) = (BTreeMap::new(), Vec::new());
         let packets_max = plan.queue_packets;
         let mut bound = Bound { queues: &queues, packets_max, of_source, of_agent };
-        let seed = plan.case.chance(&format!("life {number}")).next_u64();
         let buffers = (plan.config.write.buffer_count, plan.config.write.buffer_bytes);
-        let store = MemoryStore::new((clock.clone(), seed), buffers, plan.store).on(files);
-        let watch = store.watch();
-        let ((writer, writer_woken), (encoders, encoders_woken)) = (waker(), waker());
-        let folder = PathBuf::from(format!("run-{number}"));
+        let ((frames, frames_woken), (encoders, encoders_woken)) = (waker(), waker());
+        let (mut stores, mut targets) = (Vec::new(), Vec::new());
+        for (target, &times) in plan.stores.iter().enumerate() {
+            let of = if target == 0 { String::new() } else { format!(" of target {target}") };
+            let seed = plan.case.chance(&format!("life {number}{of}")).next_u64();
+            let store = MemoryStore::new((clock.clone(), seed), buffers, times).on(files);
+            let (waker, woken) = waker();
+            let watch = store.watch();
+            let folder = PathBuf::from(format!("run-{number}{}", of.replace(' ', "-")));
+            let entropy = Box::new(plan.case.chance(&format!("entropy {number}{of}")));
+            stores.push(TargetStore { folder, store, entropy, waker });
+            targets.push(TargetSlot { index: 0, woken, watch });
+        }
+        let folders = stores.iter().map(|store| store.folder.clone()).collect();
         let parts = AssemblyParts {
             run: RunId([number as u8 + 1; 16]),
-            folder: folder.clone(),
             name: "run".to_owned(),
-            store,
-            entropy: Box::new(plan.case.chance(&format!("entropy {number}"))),
-            writer,
+            targets: stores,
+            frames,
             encoders,
             is_paused: plan.begins_paused,
             now_ns,
@@ -187,14 +231,17 @@ impl Recorder {
             .zip(0..)
             .flat_map(|(sources, agent)| sources.into_iter().map(move |source| (source, agent)));
         let slots = slots(std::mem::take(&mut assembly.agents), now_ns);
-        let write = slots.iter().position(|slot| slot.name == "write").expect("a write agent");
+        let position = |name: &str| slots.iter().position(|slot| slot.name == name);
+        let frames = position("frames").expect("a frames agent") as u16;
+        let first = position("write").expect("a target's agent") as u16;
+        targets.iter_mut().zip(first..).for_each(|(target, index)| target.index = index);
+        let first_encoder = first + targets.len() as u16;
         let encoder_count = slots.iter().filter(|slot| slot.name.starts_with("encode")).count();
         let observer = assembly.observer();
         if plan.begins_paused {
             assembly.begin_between_events();
         }
-        let life = Life::begin(folder, &observer, plan, now_ns);
-        let write = write as u16;
+        let life = Life::begin(folders, &observer, plan, now_ns);
         Ok(Self {
             observer,
             slots,
@@ -202,11 +249,11 @@ impl Recorder {
             assembly,
             queues,
             of_source,
-            write,
-            encoders: write + 1..write + 1 + encoder_count as u16,
-            writer_woken,
+            frames,
+            encoders: first_encoder..first_encoder + encoder_count as u16,
+            frames_woken,
             encoders_woken,
-            watch,
+            targets,
             life,
             came: BTreeMap::new(),
         })
@@ -215,13 +262,15 @@ impl Recorder {
     /// The time of the next event.
     pub(crate) fn next_ns(&mut self) -> u64 {
         let agents = self.slots.iter().map(Slot::next_ns).min().unwrap_or(u64::MAX);
-        let disk = self.watch.due_ns();
-        let Some(write) = self.slots.iter_mut().find(|slot| slot.index == self.write) else {
-            return agents;
-        };
-        // The disk's event wakes the write agent.
-        write.due_ns = write.due_ns.min(disk);
-        agents.min(write.next_ns())
+        let of_targets = self.targets.iter().map(|target| {
+            let slot = self.slots.iter_mut().find(|slot| slot.index == target.index);
+            slot.map_or(u64::MAX, |slot| {
+                // The disk's event wakes the target's agent.
+                slot.due_ns = slot.due_ns.min(target.watch.due_ns());
+                slot.next_ns()
+            })
+        });
+        of_targets.min().unwrap_or(u64::MAX).min(agents)
     }
 
     /// Puts a packet into a source's buffer; returns whether it had room, or none if nothing
@@ -302,10 +351,13 @@ impl Recorder {
 
     /// Passes on what agents have said to each other.
     pub(crate) fn wake(&mut self, now_ns: u64, times: &mut Random) {
-        if self.writer_woken.swap(false, Relaxed)
-            && let Some(write) = self.slots.iter_mut().find(|slot| slot.index == self.write)
-        {
-            write.wake(now_ns);
+        let of_targets = self.targets.iter().map(|target| (&target.woken, target.index));
+        for (woken, index) in of_targets.chain([(&self.frames_woken, self.frames)]) {
+            if woken.swap(false, Relaxed)
+                && let Some(slot) = self.slots.iter_mut().find(|slot| slot.index == index)
+            {
+                slot.wake(now_ns);
+            }
         }
         let idle =
             |slot: &&mut Slot| self.encoders.contains(&slot.index) && slot.due_ns == u64::MAX;

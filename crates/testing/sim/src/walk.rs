@@ -57,8 +57,10 @@ pub struct WalkedFrame {
     pub bytes: u64,
     /// Its number in the run.
     pub sequence: u64,
-    /// Its rows.
+    /// Its rows; of a skipped frame none.
     pub rows: u64,
+    /// The frames for which it stands, if it is a skipped one.
+    pub skips: Option<u64>,
     /// Whether it is a frame of channels.
     pub is_channels: bool,
     /// Its header: the fixed part, and the directory.
@@ -196,6 +198,14 @@ impl WalkedFile {
             Some(format!("column {} ({kind}): {what}", column.id))
         });
         bad.collect()
+    }
+
+    /// The columns of a frame but that of its increments: ids, rows and checksums.
+    pub fn without_increments(&self, frame: &WalkedFrame) -> Vec<(u32, u64, u32)> {
+        let is_increments =
+            |id: &u32| self.columns.get(id).is_some_and(|column| column.kind == "ledger_increment");
+        let others = frame.columns.iter().filter(|column| !is_increments(&column.id));
+        others.map(|column| (column.id, column.rows, column.crc32c)).collect()
     }
 
     /// The column whose stored bytes or table contain that offset in the file, with its frame's
@@ -451,11 +461,13 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
             raw,
         }
     };
+    let is_skipped = u16_at(from, 16) == KIND_SKIPPED;
     let frame = WalkedFrame {
         offset: at as u64,
         bytes: frame_bytes,
         sequence: u64_at(from, 48),
-        rows: u64_at(from, 88),
+        rows: if is_skipped { 0 } else { u64_at(from, 88) },
+        skips: is_skipped.then(|| u64_at(from, 88)),
         is_channels: u16_at(from, 16) == KIND_CHANNELS,
         header: from[..header_bytes].to_vec(),
         columns: (0..count).map(column).collect(),
@@ -559,5 +571,6 @@ const FIXED_BYTES: usize = 128;
 const KIND_CHANNELS: u16 = 2;
 const KIND_TOC: u16 = 3;
 const KIND_CHECKPOINT: u16 = 4;
+const KIND_SKIPPED: u16 = 5;
 const TOC_LEDGER: u32 = 5;
 const REASONS_FROM: usize = 4_096;

@@ -440,7 +440,9 @@ impl World<'_> {
 
     fn crash(&mut self, of_power: bool, waits: u32) {
         let now_ns = self.now_ns();
-        let is_writing = |recorder: &Recorder| recorder.watch.due_ns() < u64::MAX;
+        let is_writing = |recorder: &Recorder| {
+            recorder.targets.iter().any(|target| target.watch.due_ns() < u64::MAX)
+        };
         if waits > 0 && !self.recorder.as_ref().is_none_or(is_writing) {
             let again = Action::Crash { of_power, waits: waits - 1 };
             return self.at(now_ns + WRITING_EVERY_NS, again);
@@ -535,7 +537,8 @@ impl World<'_> {
 
     fn look_at_disk(&mut self, now_ns: u64) {
         let Some(recorder) = &mut self.recorder else { return };
-        for (kind, file, offset, is_done) in recorder.watch.take_completed() {
+        let watches: Vec<_> = recorder.targets.iter().map(|target| target.watch.clone()).collect();
+        for (kind, file, offset, is_done) in watches.iter().flat_map(|one| one.take_completed()) {
             let kind = match kind {
                 CompletionKind::Write => "write",
                 CompletionKind::Sync => "sync",
@@ -543,8 +546,12 @@ impl World<'_> {
             };
             self.trace.push(now_ns, Event::Disk(kind, file, offset, is_done));
         }
-        for (fault, file) in recorder.watch.take_faults() {
-            recorder.life.disk.push(fault);
+        let faults = watches.iter().enumerate();
+        let faults = faults.flat_map(|(target, one)| {
+            one.take_faults().into_iter().map(move |(fault, file)| (target, fault, file))
+        });
+        for (target, fault, file) in faults {
+            recorder.life.faulted(target, fault);
             let kind = match fault {
                 StoreFault::WriteError => Fault::WriteError,
                 StoreFault::SyncError => Fault::SyncError,

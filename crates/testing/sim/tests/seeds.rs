@@ -53,14 +53,16 @@ fn every_rule_holds_for_seeds_that_once_failed() {
 fn a_disk_that_is_full_at_the_end_leaves_no_total_that_the_frames_do_not_add_up_to() {
     let only = Case { events_max: 60, sources_max: 1, faults: Faults::NONE, ..Case::of(2) };
     let mut plan = Plan::of(only);
-    plan.store.operation_ns_max = 400 * MS;
+    plan.stores.truncate(1);
+    plan.config.targets.truncate(1);
+    plan.stores[0].operation_ns_max = 400 * MS;
     // Nothing is preallocated, so the space runs out at once.
-    plan.store.allocate_bytes = 0;
+    plan.stores[0].allocate_bytes = 0;
     let stop_ns = Schedule::of(&plan).stop_ns;
     // Until then the last frame is refused, or the table of contents, or both.
     for until_ms in (0..4_000).step_by(40) {
         let full_ns = (stop_ns - 3_000 * MS, stop_ns + until_ms * MS);
-        plan.store.faults.full_ns = Some(full_ns);
+        plan.stores[0].faults.full_ns = Some(full_ns);
         let outcome = world::run(&plan, false).expect("it ends");
         assert!(outcome.happened.contains_key(&Fault::Full), "{until_ms} ms");
         assert_eq!(oracle::check(&outcome).map(drop), Ok(()), "{until_ms} ms");

@@ -17,6 +17,7 @@ mod locate;
 mod low;
 mod preset;
 mod sources;
+mod targets;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::{
-    ConfigError, FrameConfig, LinkConfig, RecorderConfig, SourceConfig, SystemMemory,
+    ConfigError, FrameConfig, LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
 };
 
 pub use catchment_model::units::{Size, Time};
@@ -81,7 +82,8 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     check_run(&located, &low)?;
     let (sources, tables) = sources::sources(&located, &low)?;
     let links = links::links(&located, &low)?;
-    let recorder = recorder(&located, &low, sources, links, text);
+    let targets = targets::targets(&located, &low)?;
+    let recorder = recorder(&located, &low, (sources, links, targets), text);
     recorder
         .check()
         .and_then(|()| recorder.check_cpus())
@@ -103,19 +105,22 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
 /// As [`load`], or why the folder cannot be had.
 pub fn load_to_record(path: &Path) -> Result<High, ConfigFileError> {
     let high = load(path)?;
-    if let Err(error) = folder::check(&high.recorder.folder) {
-        let located = Located::parse(path, &high.recorder.text)?;
-        return Err(located.error("run.folder", error));
+    let located = Located::parse(path, &high.recorder.text)?;
+    let targets = high.recorder.targets.iter().enumerate();
+    let folders = targets.filter(|(_, target)| target.required);
+    let folders = folders.filter_map(|(index, target)| {
+        Some((format!("targets[{index}].folder"), targets::folder_of(target)?))
+    });
+    let own = ("run.folder".to_owned(), high.recorder.folder.as_path());
+    let own = high.recorder.targets.is_empty().then_some(own);
+    for (key, folder) in own.into_iter().chain(folders) {
+        folder::check(folder).map_err(|error| located.error(&key, error))?;
     }
     Ok(high)
 }
 
 /// The run's folder and number.
 fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
-    if low.run.folder.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
-        let message = "expected a folder, such as \".\" for the present one, got \"\"";
-        return Err(located.error("run.folder", message));
-    }
     match low.run.number {
         Some(number) if !(1..=RUN_NUMBER_MAX).contains(&number) => {
             let message = format!("expected 1 to {RUN_NUMBER_MAX}, got {number}");
@@ -182,14 +187,15 @@ fn within(
     Err(located.error(key, format!("expected {first} to {last}, got {got}")))
 }
 
+/// Where data come from, and where they go.
+type Endpoints = (Vec<SourceConfig>, Vec<LinkConfig>, (PathBuf, Vec<TargetConfig>));
+
 fn recorder(
     located: &Located<'_>,
     low: &Low,
-    sources: Vec<SourceConfig>,
-    links: Vec<LinkConfig>,
+    (sources, links, (folder, targets)): Endpoints,
     text: &str,
 ) -> RecorderConfig {
-    let folder = low.run.folder.clone().unwrap_or_else(|| PathBuf::from("runs"));
     let new = RecorderConfig::new(folder, sources);
     let mut build = low.build.clone();
     if !located.has("build", "reorder_events") {
@@ -198,6 +204,7 @@ fn recorder(
     }
     RecorderConfig {
         text: text.to_owned(),
+        targets,
         run_number: low.run.number.unwrap_or(new.run_number),
         memory_bytes: low.memory.budget.map_or(new.memory_bytes, u64::from),
         receive: low.receive.clone(),

@@ -15,6 +15,7 @@ use serde::de::{Deserialize, Deserializer};
 
 use crate::control::{ActionLow, AlarmLow, ControlLow};
 use crate::links::{CodecRuleLow, LinkLow, PayloadLow};
+use crate::targets::TargetLow;
 
 /// A file.
 #[derive(Debug, Default, serde::Deserialize)]
@@ -29,6 +30,7 @@ pub(crate) struct Low {
     pub(crate) encode: EncodeConfig,
     pub(crate) codecs: Vec<CodecRuleLow>,
     pub(crate) trends: TrendsLow,
+    pub(crate) targets: Vec<TargetLow>,
     pub(crate) sources: Vec<SourceLow>,
     pub(crate) source_groups: Vec<SourceGroupLow>,
     pub(crate) links: Vec<LinkLow>,

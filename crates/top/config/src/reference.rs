@@ -36,6 +36,13 @@ sizes = [{ group = "sources", mean = "400 B" }, { group = "small", mean = "400 B
     { group = "tiny", mean = "1 kB" }, { group = "crate", mean = "1 kB" },
     { group = "sources", mean = "1 kB" }]
 faults = { kill = { source = 0, event = 1 }, restart = { source = 0, event = 1 } }
+[[targets]]
+name = "t"
+folder = "some"
+role = "best-effort"
+[[targets]]
+name = "more"
+folder = "more"
 [[sources]]
 name = "a"
 address = "127.0.0.1:0"
@@ -128,6 +135,9 @@ impl Section {
 /// The base with that value at that path; none takes what is there away.
 fn with(path: &str, value: Option<&str>) -> String {
     let mut document: DocumentMut = BASE.parse().unwrap();
+    if path == "run.folder" {
+        document.remove("targets");
+    }
     let (within, name) = path.rsplit_once('.').unwrap_or(("", path));
     let mut table: &mut dyn toml_edit::TableLike = document.as_table_mut();
     for part in within.split('.').filter(|part| !part.is_empty()) {
@@ -149,6 +159,12 @@ fn with(path: &str, value: Option<&str>) -> String {
         table.remove(rival);
     }
     table.remove(name);
+    match (path, value) {
+        ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
+        // Only others have a queue of their own.
+        ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
+        _ => {}
+    }
     if let Some(value) = value {
         let value: Value = value.parse().unwrap_or_else(|error| panic!("{value}: {error}"));
         table.insert(name, Item::Value(value));

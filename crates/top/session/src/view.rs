@@ -485,6 +485,7 @@ pub(crate) mod tests {
             strangers: Default::default(),
             fills: vec![fill],
             threads: Vec::new(),
+            targets: Vec::new(),
             files: Vec::new(),
             engine: "direct",
             warnings: vec!["small sockets".into()],

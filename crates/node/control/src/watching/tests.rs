@@ -38,6 +38,7 @@ impl Rig {
             strangers: BTreeMap::new(),
             fills: Vec::new(),
             threads: Vec::new(),
+            targets: Vec::new(),
             files: Vec::new(),
             engine: "none",
             warnings: Vec::new(),

@@ -8,7 +8,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use catchment_model::ledger::BAD_DATA;
 use catchment_model::{Entry, Ledger, SourceLedger};
-use catchment_recorder::State as RecorderState;
+use catchment_recorder::{State as RecorderState, TargetSnapshot};
 use catchment_telemetry::utc_now;
 use catchment_watch::is_loss;
 
@@ -182,6 +182,31 @@ const METRICS: &[Metric] = metrics! {
             let fault = matches!(snapshot.state, RecorderState::Fault { .. });
             out.put(&[], f64::from(fault));
         };
+    "catchment_target_fault", "gauge", "target", "1 while a target cannot write its files.",
+        |_, view, out| for target in targets(view) {
+            let fault = matches!(target.state, RecorderState::Fault { .. });
+            out.put(&[("target", &target.name)], f64::from(fault));
+        };
+    "catchment_target_written_bytes_total", "counter", "target",
+        "Bytes of a target's frames and headers.",
+        |_, view, out| for target in targets(view) {
+            out.put(&[("target", &target.name)], target.counts.bytes_written as f64);
+        };
+    "catchment_target_fragments_total", "counter", "target, source, entry",
+        "What became of a source's fragments in a target, by the ledger's entry.",
+        |_, view, out| for target in targets(view) {
+            for (source, counts) in view.by_index().zip(&target.ledger.sources) {
+                for entry in OF_TARGET {
+                    let labels =
+                        [("target", &*target.name), ("source", source), ("entry", entry.name())];
+                    out.put(&labels, counts[entry] as f64);
+                }
+            }
+        };
+    "catchment_target_queue_bytes", "gauge", "target", "Columns that wait for a target.",
+        |_, view, out| for target in targets(view) {
+            out.put(&[("target", &target.name)], target.queue_bytes as f64);
+        };
     "catchment_queue_bytes", "gauge", "queue", "What is in a queue or pool.",
         |_, view, out| for fill in view.snapshot.iter().flat_map(|one| &one.fills) {
             out.put(&[("queue", &fill.name)], fill.level as f64);
@@ -248,6 +273,18 @@ const METRICS: &[Metric] = metrics! {
         "Lines of the log that were not written to stderr, since too many waited.",
         |shared, _, out| out.put(&[], shared.logs.dropped() as f64);
 };
+
+/// What becomes of fragments in a target.
+const OF_TARGET: [Entry; 4] = [
+    Entry::FragmentsRecorded,
+    Entry::FragmentsDurable,
+    Entry::FragmentsNotTaken,
+    Entry::FragmentsDiscardedDisk,
+];
+
+fn targets(view: &View) -> impl Iterator<Item = &TargetSnapshot> {
+    view.snapshot.iter().flat_map(|snapshot| &snapshot.targets)
+}
 
 fn count(view: &View, out: &mut Values<'_>, of: fn(&catchment_recorder::Counts) -> u64) {
     if let Some(snapshot) = &view.snapshot {

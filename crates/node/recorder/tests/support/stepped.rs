@@ -11,6 +11,7 @@ use catchment_ports::{
 };
 use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, Snapshot,
+    TargetStore,
 };
 use catchment_storage::{AuditReport, Run, audit, verify};
 use catchment_wire::hadtu::ByteOrder;
@@ -21,7 +22,11 @@ const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 pub const MS: u64 = 1_000_000;
 /// How long the agents are stepped at most, for something to come about.
 const STEPS_MAX: u64 = 100_000;
+/// Calls of an agent in a millisecond.
+const CALLS: u64 = 8;
 const FOLDER: &str = "run";
+/// That of a second target.
+pub const SECOND: &str = "second";
 
 /// The agents, and what they work with.
 pub struct Stepped {
@@ -34,6 +39,8 @@ pub struct Stepped {
     pub files: MemoryFiles,
     /// What the disk does wrong.
     pub disk: StoreWatch,
+    /// The disks of all targets.
+    pub disks: Vec<StoreWatch>,
     /// A source that sends nothing.
     pub silent: Option<u32>,
     sources: u32,
@@ -62,15 +69,20 @@ impl Stepped {
             ..StoreTimes::default()
         };
         let buffers = (config.write.buffer_count, config.write.buffer_bytes);
-        let store = MemoryStore::new((clock.clone(), 1), buffers, times);
-        let (files, disk) = (store.files(), store.watch());
+        let (mut stores, mut disks) = (Vec::new(), Vec::new());
+        let files = MemoryFiles::default();
+        for (number, folder) in (1..).zip([FOLDER, SECOND]).take(config.targets().len()) {
+            let store = MemoryStore::new((clock.clone(), number), buffers, times).on(&files);
+            disks.push(store.watch());
+            let (entropy, waker) = (Box::new(Random::new(number + 1)), Waker::default());
+            stores.push(TargetStore { folder: folder.into(), store, entropy, waker });
+        }
+        let disk = disks[0].clone();
         let parts = AssemblyParts {
             run: RunId([7; 16]),
-            folder: FOLDER.into(),
             name: "run".to_owned(),
-            store,
-            entropy: Box::new(Random::new(2)),
-            writer: Waker::default(),
+            targets: stores,
+            frames: Waker::default(),
             encoders: Waker::default(),
             is_paused: false,
             now_ns: BEGIN_NS,
@@ -90,6 +102,7 @@ impl Stepped {
             observer,
             files,
             disk,
+            disks,
             silent,
             sources,
             next_event,
@@ -106,11 +119,13 @@ impl Stepped {
         self.snapshot().ledger.total()[entry]
     }
 
-    /// Calls each agent, and lets a millisecond pass.
+    /// Lets a millisecond pass, and calls each agent a few times: one gives another work.
     fn step(&mut self) {
         self.clock.advance_to(self.clock.now_ns() + MS);
         let now_ns = self.clock.now_ns();
-        self.agents.retain_mut(|agent| !agent.work(now_ns).ended);
+        for _ in 0..CALLS {
+            self.agents.retain_mut(|agent| !agent.work(now_ns).ended);
+        }
     }
 
     /// Steps the agents for so many milliseconds.
@@ -187,8 +202,16 @@ impl Stepped {
 
     /// Opens the run as a reader does, and checks it; whether every byte is whole.
     pub fn read(&self) -> (bool, AuditReport) {
+        self.read_in(FOLDER)
+    }
+
+    /// As [`Stepped::read`], of the target with that folder.
+    pub fn read_in(&self, of_target: &str) -> (bool, AuditReport) {
         let folder = tempfile::tempdir().expect("a folder");
         for (path, bytes) in self.files.all() {
+            if !path.starts_with(of_target) {
+                continue;
+            }
             let name = path.file_name().expect("a name");
             std::fs::write(folder.path().join(name), bytes).expect("writes");
         }

@@ -1,6 +1,6 @@
 //! A column of a frame written without a recorder.
 
-use catchment_encoder::{Column, StoredBytes};
+use catchment_encoder::{Buffer, Column, StoredBytes};
 use catchment_trends::{Seen, Watch};
 
 use super::{ColumnData, Make, StoredColumn};
@@ -10,7 +10,7 @@ use crate::error::StorageError;
 pub(super) struct RunColumn<'a> {
     data: ColumnData<'a>,
     /// Raw bytes that were made.
-    made: Vec<u8>,
+    made: Buffer,
     /// Why they could not be made.
     error: Option<StorageError>,
     watch: Option<Watch>,
@@ -18,7 +18,7 @@ pub(super) struct RunColumn<'a> {
 
 impl<'a> RunColumn<'a> {
     pub(super) fn new(data: ColumnData<'a>, watch: Option<Watch>) -> Self {
-        Self { data, made: Vec::new(), error: None, watch }
+        Self { data, made: Buffer::default(), error: None, watch }
     }
 
     /// Whether its samples are observed.
@@ -26,9 +26,9 @@ impl<'a> RunColumn<'a> {
         self.watch.is_some()
     }
 
-    /// The memory in which it was made, and why it could not be made.
-    pub(super) fn into_parts(self) -> (Vec<u8>, Option<StorageError>) {
-        (self.made, self.error)
+    /// Why it could not be made.
+    pub(super) fn into_error(self) -> Option<StorageError> {
+        self.error
     }
 
     /// The most stored bytes: a column that does not get smaller is stored as it is.
@@ -43,7 +43,7 @@ impl<'a> RunColumn<'a> {
 impl Column for RunColumn<'_> {
     type Seen = Seen;
 
-    fn prepare(&mut self, buffer: &mut dyn FnMut(usize) -> Vec<u8>) -> bool {
+    fn prepare(&mut self, buffer: &mut dyn FnMut(usize) -> Buffer) -> bool {
         let ColumnData::Make(Make { raw_bytes, make }) = &self.data else { return true };
         self.made = buffer(*raw_bytes);
         self.made.resize(*raw_bytes, 0);

@@ -4,16 +4,13 @@
 use std::time::Duration;
 
 use catchment_agent::Agent;
-use catchment_encoder::{Encode, Level, PoolConfig};
+use catchment_encoder::{Encode, PoolConfig};
 use catchment_frame::{FrameInfo, TocFlags, stored_space};
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 use catchment_runner::{Idle, Park, Signal};
 use catchment_telemetry::Clock;
 use catchment_trends::Seconds;
-use catchment_writer::{
-    FrameColumn, FrameEncoder, FrameOwner, FrameSink, FrameUnderWay, Progress, Streamed,
-    TOC_ENTRY_BYTES,
-};
+use catchment_writer::{Allowed, FrameColumn, FrameEncoder, FrameUnderWay, Next, TOC_ENTRY_BYTES};
 
 use super::column::RunColumn;
 use super::output::Output;
@@ -63,7 +60,7 @@ impl RunWriter {
             self.begin_file()?;
         }
         self.broken = true;
-        self.output.begin(FrameInfo { sequence: self.sequence, ..info }, columns.len());
+        self.output.begin_frame(FrameInfo { sequence: self.sequence, ..info }, columns.len());
         let seen = self.memory.stream(columns, self.pool_bytes(), &mut self.output)?;
         if let Some(trends) = &mut self.trends {
             seen.into_iter().for_each(|(column, seen)| trends.add(column, &seen));
@@ -120,75 +117,47 @@ impl EncodeMemory {
         let few = columns.len() < 2 || bytes < ALONE_BYTES_MAX;
         let threads = if few { 1 } else { self.workers.len().min(columns.len()) };
         let (wanted, mut ready) = (Signal::default(), Signal::default());
-        let pool =
-            PoolConfig { bytes_max: pool_bytes, encoders: wanted.waker(), owner: ready.waker() };
+        let pool = PoolConfig {
+            bytes_max: pool_bytes,
+            buffers: self.buffers.clone(),
+            encoders: wanted.waker(),
+            owner: ready.waker(),
+        };
         let mut encoder = FrameEncoder::new(Some(pool));
-        let none = encoder.exchange_buffers(std::mem::take(&mut self.buffers));
         let mut agents: Vec<Encode<_>> =
             self.workers.drain(..).filter_map(|worker| encoder.agent_with(worker)).collect();
         let (first, others) = agents.split_first_mut().expect("one thread encodes at least");
         let mut frame = FrameUnderWay::new(columns);
-        let mut owner = Owner::default();
+        let mut seconds = Vec::new();
         let streamed = std::thread::scope(|scope| {
             for agent in &mut others[..threads - 1] {
                 let mut wanted = wanted.clone();
                 scope.spawn(move || Idle::default().run(agent, Clock::start(), &mut wanted));
             }
             let streamed = loop {
-                let mut unlimited = usize::MAX;
-                match encoder.advance(&mut frame, output, &mut owner, &mut unlimited) {
-                    Progress::Columns => break Ok(()),
-                    Progress::Budget => {}
-                    Progress::NoRoom => {
-                        if let Err(error) = output.wait_for_room() {
+                match encoder.next(&mut frame, Allowed::ALL) {
+                    Next::Column(column) => {
+                        if let Err(error) = output.append(&column) {
                             break Err(error);
                         }
+                        if column.done.column.is_watched() {
+                            seconds.push((column.form.id, column.done.seen.seconds));
+                        }
                     }
-                    Progress::Encoding if first.work(0).done > 0 => {}
-                    Progress::Encoding => ready.park(LONGEST_WAIT),
-                    Progress::Failed => {
-                        break Err(owner.error.take().expect("a column that fails says why"));
+                    Next::Encoding if first.work(0).done > 0 => {}
+                    Next::Encoding => ready.park(LONGEST_WAIT),
+                    Next::Failed(column) => {
+                        break Err(column.into_error().expect("a column that fails says why"));
                     }
+                    Next::End => break Ok(()),
                 }
             };
-            self.buffers = encoder.exchange_buffers(none);
             // The agents end with their pool.
             drop(encoder);
             streamed
         });
         self.workers.extend(agents.into_iter().map(Encode::into_worker));
-        streamed.map(|()| owner.seconds)
-    }
-}
-
-/// The results of streaming a frame's columns.
-#[derive(Default)]
-struct Owner {
-    /// The sums observed in channels' seconds, by column.
-    seconds: Vec<(u32, Seconds)>,
-    /// Why a column could not be made.
-    error: Option<StorageError>,
-}
-
-impl<'a> FrameOwner<RunColumn<'a>> for Owner {
-    /// Nothing is lost here if compression is slow.
-    fn level(&mut self) -> Level {
-        Level::AsAsked
-    }
-
-    /// Here the coding of each column was requested individually.
-    fn compressed_bytes_max(&self) -> usize {
-        usize::MAX
-    }
-
-    fn streamed(&mut self, one: Streamed<RunColumn<'a>>) -> Option<Vec<u8>> {
-        let Streamed { form, column, seen, .. } = one;
-        if column.is_watched() {
-            self.seconds.push((form.id, seen.seconds));
-        }
-        let (memory, error) = column.into_parts();
-        self.error = error;
-        Some(memory)
+        streamed.map(|()| seconds)
     }
 }
 

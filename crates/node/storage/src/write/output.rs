@@ -13,10 +13,11 @@ use catchment_disk::{Disk, DiskConfig, DiskError, FILES_MAX, FaultPlan, PageCach
 use catchment_frame::{ColumnEntry, FileHeader, FrameInfo, FrameSummary, TocFlags};
 use catchment_model::Ledger;
 use catchment_writer::{
-    Ended, FileParts, FrameFile, FrameFiles, FrameSink, HeaderOrder, StoredColumn, WrittenFrame,
+    EncodedColumn, Ended, FileParts, FrameFile, FrameFiles, HeaderOrder, WrittenFrame,
 };
 
 use super::WriteOptions;
+use super::column::RunColumn;
 use super::store::RunStore;
 use crate::error::StorageError;
 
@@ -120,6 +121,23 @@ impl Output {
         }
         if let Some(before) = before {
             self.let_go(before.id);
+        }
+        Ok(())
+    }
+
+    /// Begins a frame in the current file.
+    pub(super) fn begin_frame(&mut self, info: FrameInfo, columns_max: usize) {
+        self.files.begin(info, columns_max);
+    }
+
+    /// Writes a column of the frame.
+    pub(super) fn append(
+        &mut self,
+        column: &EncodedColumn<RunColumn<'_>>,
+    ) -> Result<(), StorageError> {
+        let mut unlimited = usize::MAX;
+        while !column.with_stored(|stored| self.files.append(stored, &mut unlimited)) {
+            self.wait_for_room()?;
         }
         Ok(())
     }
@@ -285,22 +303,6 @@ impl Output {
             Some(_) => path.to_owned(),
             None => temporary(path),
         }
-    }
-}
-
-impl FrameSink for Output {
-    type Tag = ();
-
-    fn begin(&mut self, info: FrameInfo, columns_max: usize) {
-        self.files.begin(info, columns_max);
-    }
-
-    fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool {
-        self.files.append(column, budget)
-    }
-
-    fn finish(&mut self, tag: ()) -> Result<FrameSummary, ()> {
-        self.files.finish(tag)
     }
 }
 

@@ -1,37 +1,11 @@
-//! The destination of frames.
+//! Columns and frames as they are stored.
+
+use std::sync::OnceLock;
 
 use catchment_codec::Codec;
-use catchment_frame::{BlockChecksums, ColumnEntry, FrameInfo, FrameSummary, column_flags};
+use catchment_frame::{BlockChecksums, ColumnEntry, FrameSummary, column_flags};
 
 use crate::frame::ColumnForm;
-
-/// Takes frames, column by column, one frame at a time.
-///
-/// A frame is *copied* when [`FrameSink::finish`] has returned its summary: the memory of its
-/// columns is free. Later it is *recorded* (its writes have completed), *durable* (a sync has
-/// completed), or it has *failed*; the sink then returns the frame's tag to its owner.
-pub trait FrameSink {
-    /// The owner's data for a frame, returned when its outcome is known.
-    type Tag;
-
-    /// Begins a frame of at most `columns_max` columns.
-    ///
-    /// # Panics
-    /// A frame is in progress, or the sink has no file for one: the owner rules out both
-    /// beforehand.
-    fn begin(&mut self, info: FrameInfo, columns_max: usize);
-
-    /// Takes as much of a column as there is room for and as the budget of bytes lasts; true when
-    /// it has all of it. Otherwise the caller calls again with the same column, when there may be
-    /// room.
-    fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool;
-
-    /// Ends the frame.
-    ///
-    /// # Errors
-    /// The tag, if there is no room yet: the caller calls again.
-    fn finish(&mut self, tag: Self::Tag) -> Result<FrameSummary, Self::Tag>;
-}
 
 /// A column as it is stored.
 #[derive(Clone, Copy)]
@@ -40,8 +14,8 @@ pub struct StoredColumn<'a> {
     pub form: ColumnForm,
     /// How it is encoded.
     pub codec: Codec,
-    /// Checksums of the stored bytes; none if the sink is to compute them.
-    pub checksums: Option<&'a BlockChecksums>,
+    /// Checksums of the stored bytes: the first sink that has copied all of them sets them.
+    pub checksums: &'a OnceLock<BlockChecksums>,
     /// Bytes as decoded.
     pub raw_bytes: u64,
     /// Bytes as stored.

@@ -1,0 +1,472 @@
+//! The frames agent: from cuts to encoded columns, and on to the targets.
+//!
+//! One frame is under way at a time. It is offered to the targets, each of which takes it when it
+//! has a file and room for it, or refuses it; then its columns are encoded, by the encode agents,
+//! and passed on in order. A column is encoded once, whoever takes it, and its memory (chunks, or
+//! a buffer) is free when the last target has copied it. The agent never blocks: it returns, and
+//! the build agent, the encode agents or a target wake it.
+
+use std::sync::Arc;
+
+use catchment_agent::{Agent, Waker, Work};
+use catchment_builder::Cut;
+use catchment_encoder::{Buffers, Coding, Column as _, Encode, PoolConfig, Stored};
+use catchment_frame::{ColumnCoding, EventColumns, FrameInfo, FrameKind, Schema, stored_space};
+use catchment_model::{Entry, Ledger};
+use catchment_telemetry::FillLevel;
+use catchment_trends::Seconds;
+use catchment_writer::{Allowed, EncodedColumn, Frame, FrameEncoder, FrameUnderWay, Next};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+
+use crate::build::FrameCut;
+use crate::channel_frames::ChannelFrames;
+use crate::columns::ColumnBytes;
+use crate::config::RecorderConfig;
+use crate::event_frames::EventFrames;
+use crate::frame_maker::FrameMaker;
+use crate::live::Live;
+use crate::pool::ChunkPool;
+use crate::target_queue::{Admitted, TargetQueue};
+use crate::throttle::CompressionThrottle;
+use crate::trend_agent::{FrameSeconds, TrendFeed};
+use crate::wiring::Channels;
+
+/// The longest time to the next cycle while nothing happens.
+const IDLE_NS: u64 = 5_000_000;
+/// Columns passed on in one cycle.
+const CYCLE_COLUMNS: u64 = 256;
+/// The share of the CPUs assumed to be free before the first frame is encoded.
+const FREE_CPU_AT_START: f32 = 0.25;
+
+/// The parts of the wiring that the frames agent receives.
+pub(crate) struct Sources {
+    pub(crate) events: Option<Arc<ChunkPool>>,
+    pub(crate) channels: Option<Channels>,
+    /// By group, events before channels: the payload that waits.
+    pub(crate) waiting: Vec<Arc<FillLevel>>,
+    pub(crate) trends: Option<TrendFeed>,
+}
+
+/// The parts of which a frames agent is made.
+pub(crate) struct FramesParts {
+    pub(crate) schema: Arc<Schema>,
+    /// Cuts arrive from the build agent, and their memory returns to it.
+    pub(crate) cuts: Receiver<FrameCut>,
+    pub(crate) done: Sender<FrameCut>,
+    pub(crate) sources: Sources,
+    pub(crate) queues: Vec<TargetQueue>,
+    /// Wakes one of the encode agents, and this one.
+    pub(crate) encoders: Waker,
+    pub(crate) owner: Waker,
+}
+
+/// A frame's counts of one source or link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SourceCounts {
+    pub(crate) fragments: u64,
+    pub(crate) bytes: u64,
+    pub(crate) missing: u64,
+    /// Fragments that their sender marked as broken.
+    pub(crate) bad_sender: u64,
+    /// Fragments with another tag than their event's.
+    pub(crate) bad_tag: u64,
+    /// Raw bytes that were compressed less than asked.
+    pub(crate) lowered: u64,
+}
+
+impl SourceCounts {
+    /// The part of a frame's increments that describes the frame itself: known once it is made, and
+    /// counted in a target's ledger once it is recorded there.
+    pub(crate) fn of_frame(&self) -> [(Entry, u64); 3] {
+        [
+            (Entry::FragmentsBadSender, self.bad_sender),
+            (Entry::FragmentsBadTag, self.bad_tag),
+            (Entry::BytesCompressionLowered, self.lowered),
+        ]
+    }
+}
+
+/// What targets know of a frame before they have its columns.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameHead {
+    pub(crate) schema: Arc<Schema>,
+    /// Its header. The file is set by each target.
+    pub(crate) info: FrameInfo,
+    /// Its columns, with that of the increments.
+    pub(crate) columns: usize,
+    /// The most bytes that its columns take, except for the little by which compression can enlarge
+    /// them.
+    pub(crate) bytes_max: u64,
+    /// By source, as far as they are known before its columns are encoded.
+    pub(crate) counts: Vec<SourceCounts>,
+    /// Keys in it: events, or slices.
+    pub(crate) keys: u64,
+    /// The ledger's counts since the frame before, but for those of targets.
+    pub(crate) increment: Ledger,
+    /// The column of increments, which each target adds, and how that is encoded.
+    pub(crate) ledger: u32,
+    pub(crate) small: Coding,
+    /// Whether it is the run's last one, which has no rows.
+    pub(crate) is_last: bool,
+}
+
+impl FrameHead {
+    /// A frame that stands for this one where it is not: it has only increments.
+    pub(crate) fn as_skipped(&self) -> Self {
+        let rows = if self.info.kind == FrameKind::SKIPPED { self.info.rows } else { 1 };
+        let info = FrameInfo { kind: FrameKind::SKIPPED, rows, ..self.info };
+        Self { info, columns: 1, bytes_max: 0, keys: 0, is_last: false, ..self.clone() }
+    }
+
+    /// Has a skipped frame stand for the next frame, too, with its counts and increments.
+    pub(crate) fn join(&mut self, next: &Self) {
+        let next = next.as_skipped();
+        self.info = joined(self.info, next.info);
+        for (sum, more) in self.counts.iter_mut().zip(next.counts) {
+            sum.fragments += more.fragments;
+            sum.bytes += more.bytes;
+            sum.missing += more.missing;
+        }
+        self.increment.add(&next.increment);
+    }
+}
+
+/// The header of a skipped frame that stands for what two neighbours stand for.
+pub(crate) fn joined(first: FrameInfo, next: FrameInfo) -> FrameInfo {
+    FrameInfo {
+        rows: first.rows + next.rows,
+        time_first_ns: first.time_first_ns.min(next.time_first_ns),
+        time_last_ns: first.time_last_ns.max(next.time_last_ns),
+        key_first: first.key_first.min(next.key_first),
+        key_last: first.key_last.max(next.key_last),
+        ..first
+    }
+}
+
+/// An encoded column, which any number of targets may have.
+pub(crate) type SharedColumn = Arc<EncodedColumn<ColumnBytes>>;
+
+/// The maker of a group's frames, and how much compression there is time for.
+struct Throttled {
+    frames: Box<dyn FrameMaker>,
+    throttle: CompressionThrottle,
+}
+
+/// The frame under way.
+struct Current {
+    group: usize,
+    head: Arc<FrameHead>,
+    payload_bytes: u64,
+    columns: FrameUnderWay<ColumnBytes>,
+    /// A column for which a target has no room yet.
+    ready: Option<SharedColumn>,
+    /// By source: raw bytes that were compressed less than asked.
+    lowered: Vec<u64>,
+    /// The seconds of its channels.
+    seconds: Vec<(usize, Seconds)>,
+    /// Since when its columns are encoded; none before the targets have taken it.
+    begun_ns: Option<u64>,
+}
+
+/// The frames agent's state.
+pub(crate) struct Frames {
+    now_ns: u64,
+    live: Arc<Live>,
+    cuts: Receiver<FrameCut>,
+    done: Sender<FrameCut>,
+    encoder: FrameEncoder<ColumnBytes>,
+    /// Raw bytes of the largest column that is encoded.
+    compressed_bytes_max: usize,
+    /// By group.
+    makers: Vec<Throttled>,
+    schema: Arc<Schema>,
+    ledger: u32,
+    trends: Option<TrendFeed>,
+    /// The last frame's values of its channels' seconds.
+    seconds: Option<FrameSeconds>,
+    /// When encoding of the last frame began, and how long it took.
+    last_ns: Option<(u64, u64)>,
+    /// The number of the next frame.
+    sequence: u64,
+    /// The ledger when the last frame was made.
+    counted: Ledger,
+    current: Option<Current>,
+    targets: Vec<TargetQueue>,
+    /// Whether the targets have the run's last frame.
+    has_ended: bool,
+}
+
+/// The outcome of one step of a cycle.
+enum Step {
+    Done,
+    Wait,
+    Ended,
+}
+
+impl Frames {
+    pub(crate) fn new(config: &RecorderConfig, parts: FramesParts, live: &Arc<Live>) -> Self {
+        let FramesParts { schema, cuts, done, sources, queues, encoders, owner } = parts;
+        let coding = |name: &str| config.frame.codings.of(name);
+        let codings: Vec<ColumnCoding> =
+            config.sources.iter().map(|source| coding(&source.name)).collect();
+        let events = sources.events.and_then(|pool| {
+            Some(Box::new(EventFrames::new(&schema, pool, &codings)?) as Box<dyn FrameMaker>)
+        });
+        let channels = config.links.iter().flat_map(|link| &link.channels);
+        let codings: Vec<ColumnCoding> = channels.map(|channel| coding(&channel.name)).collect();
+        let first_link = config.sources.len();
+        let trends = sources.trends.is_some();
+        let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
+        let channels = sources.channels.map(|wired| {
+            let frames = ChannelFrames::new(&schema, wired, first_link, slice_ns, &codings, trends);
+            Box::new(frames) as Box<dyn FrameMaker>
+        });
+        let bytes_max = config.encode_bytes();
+        let pool = PoolConfig { bytes_max, buffers: Buffers::new(bytes_max), encoders, owner };
+        let needed = channels.is_some() || config.frame.codings.compresses();
+        let encoder = FrameEncoder::new(needed.then_some(pool));
+        // The value until it is known.
+        encoder.set_free_cpu_share(FREE_CPU_AT_START);
+        let makers = events.into_iter().chain(channels);
+        let throttled =
+            |(frames, waiting)| Throttled { frames, throttle: CompressionThrottle::new(waiting) };
+        let ledger = EventColumns::of(&schema).ledger_increment;
+        Self {
+            now_ns: 0,
+            live: Arc::clone(live),
+            cuts,
+            done,
+            encoder,
+            compressed_bytes_max: config.compressed_bytes_max(),
+            makers: makers.zip(sources.waiting).map(throttled).collect(),
+            ledger: ledger.expect("a column of every schema of a recorder"),
+            schema,
+            trends: sources.trends,
+            seconds: None,
+            last_ns: None,
+            sequence: 0,
+            counted: Ledger::new(config.ledger_count()),
+            current: None,
+            targets: queues,
+            has_ended: false,
+        }
+    }
+
+    /// An agent that encodes columns, if any are encoded.
+    pub(crate) fn encoder(&self) -> Option<Encode<ColumnBytes>> {
+        self.encoder.agent()
+    }
+
+    fn step(&mut self) -> Step {
+        if let Some(current) = self.current.take() {
+            return self.advance(current);
+        }
+        if !self.feed_trends() {
+            return Step::Wait;
+        }
+        match self.cuts.try_recv() {
+            Ok(mut cut) => {
+                let current = self.make(&mut cut);
+                // If the build agent has enough of them, the memory is dropped.
+                let _returned = self.done.try_send(cut);
+                self.targets.iter_mut().for_each(|target| target.begin(&current.head));
+                self.current = Some(current);
+                Step::Done
+            }
+            Err(TryRecvError::Empty) => Step::Wait,
+            Err(TryRecvError::Disconnected) if !self.has_ended => {
+                self.end();
+                Step::Done
+            }
+            // The targets' last counts are in the trends.
+            Err(TryRecvError::Disconnected) => {
+                if self.targets.iter().all(TargetQueue::has_ended) {
+                    Step::Ended
+                } else {
+                    Step::Wait
+                }
+            }
+        }
+    }
+
+    /// Makes a frame from a cut; only the cut's memory remains.
+    fn make(&mut self, built: &mut FrameCut) -> Current {
+        let counts = self.count(built);
+        let &mut FrameCut { group, ref mut cut } = built;
+        let (keys, payload_bytes) = (cut.keys.len() as u64, cut.payload_bytes);
+        let maker = &mut self.makers[group].frames;
+        let Frame { info, columns, .. } = maker.frame(cut);
+        let info = FrameInfo { sequence: self.sequence, ..info };
+        self.sequence += 1;
+        let now = self.live.ledger.snapshot();
+        let increment = now.since(&self.counted);
+        self.counted = now;
+        let raw_bytes = columns.iter().map(|column| column.bytes.raw_bytes() as u64);
+        let head = FrameHead {
+            schema: Arc::clone(&self.schema),
+            info,
+            columns: columns.len() + 1,
+            bytes_max: raw_bytes.map(stored_space).sum(),
+            counts,
+            keys,
+            increment,
+            ledger: self.ledger,
+            small: maker.small_coding(),
+            is_last: false,
+        };
+        Current {
+            group,
+            lowered: vec![0; head.counts.len()],
+            head: Arc::new(head),
+            payload_bytes,
+            columns: FrameUnderWay::new(columns),
+            ready: None,
+            seconds: Vec::new(),
+            begun_ns: None,
+        }
+    }
+
+    /// What a frame has and lacks of each source and link.
+    fn count(&self, FrameCut { group, cut }: &FrameCut) -> Vec<SourceCounts> {
+        let mut counts = vec![SourceCounts::default(); self.counted.sources.len()];
+        for (index, column) in cut.columns.iter().enumerate() {
+            let counts = &mut counts[self.makers[*group].frames.source_of(index)];
+            counts.fragments += column.fragments;
+            counts.bytes += column.payload_bytes;
+            counts.missing += column.missing;
+            counts.bad_sender += column.bad_sender;
+            counts.bad_tag += column.bad_tag;
+        }
+        counts
+    }
+
+    /// Continues with the frame under way.
+    fn advance(&mut self, mut current: Current) -> Step {
+        if current.begun_ns.is_none() {
+            match TargetQueue::admitted(&mut self.targets) {
+                None => {
+                    self.current = Some(current);
+                    return Step::Wait;
+                }
+                // No target has a file for it, and each has counted it.
+                Some(Admitted { takes: false, .. }) => return Step::Done,
+                Some(Admitted { begins_file, .. }) => self.begin(&mut current, begins_file),
+            }
+        }
+        let step = self.pass_on(&mut current);
+        match step {
+            None => self.finish(current),
+            Some(_) => self.current = Some(current),
+        }
+        step.unwrap_or(Step::Done)
+    }
+
+    /// Begins to encode a frame.
+    fn begin(&mut self, current: &mut Current, begins_file: bool) {
+        if begins_file {
+            self.makers.iter().for_each(|maker| maker.frames.begin_file());
+        }
+        if let Some((begun_ns, took_ns)) = self.last_ns {
+            // The share of the time in which nothing was encoded.
+            let busy = took_ns as f32 / self.now_ns.saturating_sub(begun_ns).max(1_000) as f32;
+            self.encoder.set_free_cpu_share(1.0 - busy);
+        }
+        self.makers[current.group].throttle.begin(current.payload_bytes);
+        current.begun_ns = Some(self.now_ns);
+    }
+
+    /// Passes the next column on to the targets; none when they have all.
+    fn pass_on(&mut self, current: &mut Current) -> Option<Step> {
+        if current.ready.is_none() {
+            let maker = &mut self.makers[current.group];
+            let allowed =
+                Allowed { level: maker.throttle.level(), bytes_max: self.compressed_bytes_max };
+            match self.encoder.next(&mut current.columns, allowed) {
+                Next::Column(mut column) => {
+                    current.look_at(&column, &*maker.frames);
+                    if matches!(column.done.stored, Stored::Encoded(_)) {
+                        // Its chunks are needed no more.
+                        column.done.column = ColumnBytes::Own(Vec::new());
+                    }
+                    current.ready = Some(Arc::new(column));
+                }
+                Next::Encoding => return Some(Step::Wait),
+                Next::Failed(_) => unreachable!("a recorder's columns are there"),
+                Next::End => return None,
+            }
+        }
+        let column = current.ready.take()?;
+        if !self.targets.iter().all(|target| target.has_room(&column)) {
+            current.ready = Some(column);
+            return Some(Step::Wait);
+        }
+        self.targets.iter_mut().for_each(|target| target.put(&column));
+        Some(Step::Done)
+    }
+
+    /// The targets have all columns of a frame.
+    fn finish(&mut self, current: Current) {
+        let Current { head, lowered, seconds: channels, begun_ns, .. } = current;
+        let lowered: Arc<[u64]> = lowered.into();
+        self.targets.iter_mut().for_each(|target| target.end(&lowered));
+        self.last_ns = begun_ns.map(|begun_ns| (begun_ns, self.now_ns.saturating_sub(begun_ns)));
+        if head.info.kind == FrameKind::Channels {
+            let until_ns = head.info.time_last_ns;
+            self.seconds = (!channels.is_empty()).then_some(FrameSeconds { channels, until_ns });
+        }
+    }
+
+    /// Passes the seconds of the last frame on to the trend agent. Returns false if the trend agent
+    /// is behind; the caller then waits with the next frame. If there is no time for compression,
+    /// of events or of channels, there is no time to wait either.
+    fn feed_trends(&mut self) -> bool {
+        let (Some(trends), Some(seconds)) = (&self.trends, self.seconds.take()) else {
+            return true;
+        };
+        let has_time = self.makers.iter().all(|maker| maker.throttle.has_time());
+        self.seconds = trends.offer(seconds, has_time);
+        self.seconds.is_none()
+    }
+
+    /// Gives the targets the run's last frame, which has no rows and the ledger's counts since the
+    /// one before.
+    fn end(&mut self) {
+        let mut current = self.make(&mut FrameCut { group: 0, cut: Cut::default() });
+        let allowed = Allowed { bytes_max: self.compressed_bytes_max, ..Allowed::ALL };
+        let mut columns = Vec::new();
+        while let Next::Column(column) = self.encoder.next(&mut current.columns, allowed) {
+            columns.push(Arc::new(column));
+        }
+        self.targets.iter_mut().for_each(|target| target.end_run(&current.head, columns.clone()));
+        self.has_ended = true;
+    }
+}
+
+impl Current {
+    /// Keeps what is known of a column now that it is encoded.
+    fn look_at(&mut self, column: &EncodedColumn<ColumnBytes>, maker: &dyn FrameMaker) {
+        let ColumnBytes::Chunks(chunks) = &column.done.column else { return };
+        if column.done.lowered {
+            self.lowered[maker.source_of(chunks.index)] += chunks.bytes();
+        }
+        if chunks.watch.is_some() {
+            self.seconds.push((chunks.index, column.done.seen.seconds.clone()));
+        }
+    }
+}
+
+impl Agent for Frames {
+    /// Makes frames until the build agent has ended.
+    fn work(&mut self, now_ns: u64) -> Work {
+        self.now_ns = now_ns;
+        let mut done = 0;
+        while done < CYCLE_COLUMNS {
+            match self.step() {
+                Step::Done => done += 1,
+                Step::Wait => return Work::until(done, now_ns + IDLE_NS),
+                Step::Ended => return Work::ended(),
+            }
+        }
+        Work::again(done)
+    }
+}

@@ -1,0 +1,36 @@
+//! A target that keeps nothing: frames are counted as not taken. It shows what a node can build,
+//! and stands for a folder that could not be made.
+
+use catchment_agent::{Agent, Work};
+use crossbeam_channel::TryRecvError;
+
+use crate::books::Books;
+use crate::target_queue::{Answer, Item, TargetInput};
+
+/// The longest time to the next cycle while nothing happens.
+const IDLE_NS: u64 = 5_000_000;
+
+/// Its state.
+pub(crate) struct Nothing {
+    pub(crate) input: TargetInput,
+    pub(crate) books: Books,
+}
+
+impl Agent for Nothing {
+    fn work(&mut self, now_ns: u64) -> Work {
+        let mut done = 0;
+        loop {
+            match self.input.next() {
+                Ok(Item::Begin(head)) => {
+                    self.books.of_target().count_not_taken(&head.counts);
+                    self.input.answer(Answer::Takes { begins_file: false });
+                }
+                Ok(Item::Column(column)) => self.input.copied(column),
+                Ok(Item::NotTaken(_) | Item::End(_) | Item::Last(..)) => {}
+                Err(TryRecvError::Empty) => return Work::until(done, now_ns + IDLE_NS),
+                Err(TryRecvError::Disconnected) => return Work::ended(),
+            }
+            done += 1;
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The schema of a run's files.
+
+use catchment_builder::SourceRole;
+use catchment_frame::{ChannelInfo, Schema, SourceInfo};
+use catchment_model::SourceId;
+
+use crate::config::{ConfigError, RecorderConfig, SourceConfig};
+use crate::links::LinkConfig;
+
+/// Sources and columns of the run's files: the sources' events, then the links' channels.
+pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
+    let refused = |key: &str, error: &dyn std::fmt::Display| ConfigError {
+        key: key.into(),
+        expected: "what the file format has".into(),
+        got: error.to_string(),
+    };
+    let all_reasons = config.ledger_reasons();
+    let reasons = |id: usize| all_reasons[id].iter().map(|&name| name.to_owned()).collect();
+    let source = |(id, source): (usize, &SourceConfig)| SourceInfo {
+        id: id as u32,
+        name: source.name.clone(),
+        group: source.group.clone(),
+        protocol: source.protocol.name().to_owned(),
+        required: source.role == SourceRole::Required,
+        malformed_reasons: reasons(id),
+    };
+    let sources: Vec<SourceInfo> = config.sources.iter().enumerate().map(source).collect();
+    let mut schema = match sources.is_empty() {
+        true => Schema::new(Vec::new()),
+        false => Schema::events(sources),
+    };
+    for (id, source) in (0..).map(SourceId).zip(&config.sources) {
+        if let Some(payload) = &source.payload {
+            schema = schema
+                .with_payload_type(id, payload.clone())
+                .map_err(|error| refused("sources.payload", &error))?;
+        }
+    }
+    if config.links.is_empty() {
+        return Ok(schema);
+    }
+    let mut channels = Vec::new();
+    for (id, link) in (schema.sources.len() as u32..).zip(&config.links) {
+        schema.sources.push(SourceInfo {
+            id,
+            name: link.name.clone(),
+            group: link.group.clone(),
+            protocol: catchment_wire::link::NAME.to_owned(),
+            // Events are complete without this source.
+            required: false,
+            malformed_reasons: reasons(id as usize),
+        });
+        channels.extend(channels_of(link, id));
+    }
+    schema.with_channels(channels).map_err(|error| refused("links.channels", &error))
+}
+
+fn channels_of(link: &LinkConfig, source: u32) -> impl Iterator<Item = ChannelInfo> + '_ {
+    link.channels.iter().map(move |channel| ChannelInfo {
+        shape: channel.shape.clone(),
+        time_scale: link.time_scale,
+        unit: channel.unit.clone(),
+        scale: channel.scale,
+        offset: channel.offset,
+        source: Some(source),
+        ..ChannelInfo::new(channel.name.clone(), channel.dtype, channel.rate)
+    })
+}

@@ -1,0 +1,148 @@
+//! Several targets: each has the run's frames, and one that the run does not need costs the others
+//! nothing.
+
+use catchment_frame::FileReader;
+use catchment_model::Entry;
+use catchment_ports::StoreFaults;
+use catchment_recorder::{Place, Recorder, RecorderConfig, State, TargetConfig};
+use catchment_storage::Verdict;
+use catchment_wire::hadtu::ByteOrder;
+
+use super::support;
+use super::support::stepped::{SECOND, Stepped};
+
+const FIRST: &str = "run";
+/// All writes fail.
+const BROKEN: StoreFaults = StoreFaults {
+    write_errors: 1_000_000,
+    sync_errors: 0,
+    open_errors: 1_000_000,
+    finish_errors: 0,
+    text_errors: 0,
+    hangs: 0,
+    torn_writes: 0,
+    misdirected_writes: 0,
+    full_ns: None,
+};
+/// All operations hang.
+const FROZEN: StoreFaults =
+    StoreFaults { write_errors: 0, open_errors: 0, hangs: 1_000_000, ..BROKEN };
+
+fn config(second: TargetConfig) -> RecorderConfig {
+    let mut config = support::config("".as_ref(), 2);
+    config.frame.bytes = 64 << 10;
+    config.targets = vec![TargetConfig::folder("first", "".into()), second];
+    config
+}
+
+fn best_effort() -> TargetConfig {
+    let second = TargetConfig::folder("second", "".into());
+    TargetConfig { required: false, queue_bytes: Some(300_000), ..second }
+}
+
+#[test]
+fn two_required_folders_have_the_same_frames_and_each_balances() {
+    let mut recorder = Stepped::begin(&config(TargetConfig::folder("second", "".into())));
+    recorder.send(300);
+    let last = recorder.end();
+    let total = last.ledger.total();
+    assert_eq!((total[Entry::FragmentsRecorded], total[Entry::FragmentsDurable]), (600, 600));
+    for (target, folder) in last.targets.iter().zip([FIRST, SECOND]) {
+        assert_eq!(target.ledger.total()[Entry::FragmentsRecorded], 600, "{}", target.name);
+        let (is_intact, report) = recorder.read_in(folder);
+        assert!(is_intact && report.verdict == Verdict::Balanced, "{report:?}");
+        assert_eq!((report.events, report.frames_missing), (300, 0));
+    }
+}
+
+#[test]
+fn frames_of_one_number_are_one_frame_in_whatever_folder_they_stand() {
+    let mut recorder = Stepped::begin(&config(TargetConfig::folder("second", "".into())));
+    recorder.send(300);
+    recorder.end();
+    let mut places = Vec::new();
+    for (_, bytes) in recorder.frame_files() {
+        let reader = FileReader::open(bytes).expect("opens");
+        let frames = reader.frames().iter().map(|frame| &frame.info);
+        let known = frames.map(|info| (info.sequence, info.key_first, info.key_last, info.rows));
+        places.push(known.collect::<Vec<_>>());
+    }
+    let [first, second] = &places[..] else { panic!("a file in each folder") };
+    assert!(first.len() > 10 && first == second);
+}
+
+#[test]
+fn a_best_effort_folder_that_hangs_costs_the_other_nothing_and_says_what_it_lacks() {
+    let mut recorder = Stepped::begin(&config(best_effort()));
+    recorder.send_until(|recorder| recorder.snapshot().targets[1].counts.frames_recorded > 9);
+    recorder.disks[1].set_faults(FROZEN);
+    recorder.send(1_000);
+    let lacks = |recorder: &Stepped| {
+        recorder.snapshot().targets[1].ledger.total()[Entry::FragmentsNotTaken]
+    };
+    assert!(lacks(&recorder) > 1_000);
+    assert_eq!(recorder.count(Entry::FragmentsDiscardedMemory), 0);
+    recorder.disks[1].set_faults(StoreFaults::default());
+    // What hangs does so for two minutes at most.
+    recorder.pass(121_000);
+    recorder.send(100);
+    let last = recorder.end();
+    let (first, second) = (last.targets[0].ledger.total(), last.targets[1].ledger.total());
+    assert_eq!(first[Entry::FragmentsRecorded], first[Entry::FragmentsReceived]);
+    assert_eq!(last.ledger.total()[Entry::FragmentsRecorded], first[Entry::FragmentsRecorded]);
+    let (recorded, lacks) = (second[Entry::FragmentsRecorded], second[Entry::FragmentsNotTaken]);
+    assert!(recorded > 0 && lacks > 1_000, "{second:?}");
+    assert_eq!(recorded + lacks, second[Entry::FragmentsReceived]);
+    assert!(!last.targets[1].ledger.balance().lost_data());
+    let (is_intact, report) = recorder.read_in(FIRST);
+    assert!(is_intact && report.verdict == Verdict::Balanced, "{report:?}");
+    // Skipped frames stand for those that it did not get.
+    let (is_intact, report) = recorder.read_in(SECOND);
+    assert!(is_intact && report.verdict == Verdict::Balanced, "{report:?}");
+    assert_eq!(report.frames_missing, 0);
+    assert_eq!(report.recomputed.total()[Entry::FragmentsNotTaken], lacks);
+}
+
+#[test]
+fn a_required_folder_that_fails_is_named_and_the_run_goes_on_in_the_other() {
+    let mut recorder = Stepped::begin(&config(TargetConfig::folder("second", "".into())));
+    recorder.send(100);
+    recorder.disks[1].set_faults(BROKEN);
+    recorder
+        .send_until(|recorder| matches!(recorder.snapshot().targets[1].state, State::Fault { .. }));
+    recorder.send(100);
+    assert_eq!(recorder.snapshot().state, State::Recording);
+    assert!(recorder.snapshot().warnings.iter().any(|one| one.starts_with("target second: ")));
+    let last = recorder.end();
+    assert!(!last.ledger.balance().lost_data());
+    let total = last.ledger.total();
+    assert_eq!(total[Entry::FragmentsRecorded], total[Entry::FragmentsReceived]);
+    // It is in both folders that a run is durable.
+    let second = last.targets[1].ledger.total();
+    assert!(total[Entry::FragmentsDurable] <= second[Entry::FragmentsDurable]);
+    assert!(second[Entry::FragmentsDiscardedDisk] > 0 && last.targets[1].ledger.balance().holds());
+    let (is_intact, report) = recorder.read_in(FIRST);
+    assert!(is_intact && report.verdict == Verdict::Balanced, "{report:?}");
+}
+
+#[test]
+fn a_target_that_keeps_nothing_counts_what_it_gets() {
+    let nothing = TargetConfig { place: Place::None, ..best_effort() };
+    let root = tempfile::tempdir().expect("a folder");
+    let mut config = support::config(root.path(), 1);
+    config.targets = vec![TargetConfig::folder("first", root.path().to_owned()), nothing];
+    let recorder = Recorder::start(config).expect("starts");
+    let senders = support::senders(&recorder);
+    for number in 0..100 {
+        let packet = support::packet(0, ByteOrder::Big, &[(number, &[7; 100])]);
+        senders[0].send(&packet).expect("sends");
+    }
+    let last = recorder.stop().expect("stops").last;
+    let [first, second] = &last.targets[..] else { panic!("two targets") };
+    assert_eq!(first.ledger.total()[Entry::FragmentsRecorded], 100);
+    assert_eq!(second.ledger.total()[Entry::FragmentsNotTaken], 100);
+    assert_eq!(
+        second.ledger.total()[Entry::FragmentBytesNotTaken],
+        first.ledger.total()[Entry::FragmentBytesRecorded]
+    );
+}
