@@ -20,6 +20,7 @@ const BENCHES_REDUCED: &[&[&str]] = &[
     &["bench", "ligo-read", "--quick"],
     &["bench", "ligo-space", "--quick"],
     &["bench", "ligo-record", "--quick"],
+    &["bench", "targets", "--quick"],
     &["bench", "control", "--quick"],
 ];
 
@@ -194,7 +195,16 @@ pub fn check() -> Result<()> {
 pub fn bench(arguments: &[String]) -> Result<()> {
     let repository = Repository::open()?;
     succeed(&mut build(&repository, "catchment"))?;
-    let all = ["limits", "hades", "codecs", "ligo-read", "ligo-space", "ligo-record", "control"];
+    let all = [
+        "limits",
+        "hades",
+        "codecs",
+        "ligo-read",
+        "ligo-space",
+        "ligo-record",
+        "targets",
+        "control",
+    ];
     let all = all.map(|name| vec![name.to_owned()]);
     let one = [arguments.to_vec()];
     for bench in if arguments.is_empty() { &all[..] } else { &one } {

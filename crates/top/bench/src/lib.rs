@@ -29,6 +29,7 @@ mod recording;
 mod report;
 mod search;
 mod stalls;
+mod targets;
 
 use std::path::PathBuf;
 
@@ -66,6 +67,8 @@ enum Name {
     Codecs,
     /// ligo-1000 recorded at the highest rate that loses nothing; trends' cost; a follower's
     LigoRecord,
+    /// hades-90 to one folder, to two, and to none
+    Targets,
     /// How soon the API answers while the node records as much as it can without loss
     Control,
 }
@@ -130,6 +133,7 @@ pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         Name::LigoSpace => ligo_space::run(&mut bench),
         Name::Codecs => codecs::run(&mut bench),
         Name::LigoRecord => ligo_record::run(&mut bench),
+        Name::Targets => targets::run(&mut bench),
         Name::Control => control::run(&mut bench),
     };
     bench.bar.finish_and_clear();

@@ -1,10 +1,12 @@
 //! One recording under a known load, measured and deleted.
 
+use std::path::PathBuf;
+
 use catchment_config::{Hades90, Rate};
 use catchment_console::need_space;
 use catchment_model::Entry;
 use catchment_model::units::percent_of;
-use catchment_recorder::Fill;
+use catchment_recorder::{Fill, Place, RecorderConfig, TargetConfig};
 use catchment_storage::ColumnCoding;
 use serde::Serialize;
 
@@ -89,14 +91,35 @@ pub(crate) fn measure(
     rate: Rate,
     seconds: f64,
 ) -> anyhow::Result<Point> {
+    measure_with(bench, load, rate, seconds, |_| {})
+}
+
+/// As [`measure`], with a recorder that is changed.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn measure_with(
+    bench: &mut Bench<'_>,
+    load: Load,
+    rate: Rate,
+    seconds: f64,
+    change: impl FnOnce(&mut RecorderConfig),
+) -> anyhow::Result<Point> {
     let preset = load.preset(bench, rate);
-    need_space(&bench.scratch, preset.bytes_for(seconds))?;
-    let high = preset.high()?;
+    let mut high = preset.high()?;
+    change(&mut high.recorder);
+    let folders = high.recorder.targets().iter().filter_map(folder_of).collect::<Vec<_>>();
+    need_space(&bench.scratch, preset.bytes_for(seconds) * folders.len() as u64)?;
     let mut emulator = high.emulator.expect("the preset has an emulator");
     emulator.seconds = Some(seconds);
     let made = !bench.scratch.exists();
     let recording = record(high.recorder, emulator, &bench.stop)?;
-    std::fs::remove_dir_all(&recording.summary.folder)?;
+    let name = recording.summary.folder.file_name().unwrap_or_default();
+    for folder in folders.iter().map(|folder| folder.join(name)).filter(|folder| folder.exists()) {
+        std::fs::remove_dir_all(folder)?;
+    }
+    // Those of further targets are the bench's own.
+    folders.iter().skip(1).for_each(|folder| drop(std::fs::remove_dir(folder)));
     if made {
         // Another program may record there by now: then the folder stays.
         std::fs::remove_dir(&bench.scratch).ok();
@@ -124,9 +147,18 @@ pub(crate) fn measure(
     Ok(point)
 }
 
+/// The folder of a target, if it has one.
+fn folder_of(target: &TargetConfig) -> Option<PathBuf> {
+    match &target.place {
+        Place::Folder(folder) => Some(folder.clone()),
+        Place::None => None,
+    }
+}
+
 fn point(recording: &Recording, rate: Rate) -> Point {
     let last = &recording.summary.last;
     let total = last.ledger.total();
+    let placed = total[Entry::FragmentBytesRecorded] + total[Entry::FragmentBytesNotTaken];
     let sent = &recording.sent;
     let seconds = sent.seconds.max(1e-9);
     let complete = last.counts.events_complete;
@@ -141,12 +173,12 @@ fn point(recording: &Recording, rate: Rate) -> Point {
         events_complete: complete,
         packets_sent,
         fragments_sent: wire.fragments_sent,
-        bytes_per_second: total[Entry::FragmentBytesRecorded] as f64 / seconds,
+        bytes_per_second: placed as f64 / seconds,
         packets_per_second: packets_sent as f64 / seconds,
         discarded_percent: missed as f64 * 100.0 / (sent.events.max(1)) as f64,
         receive_percent: recording.busy_of("receive"),
         build_percent: recording.busy_of("build"),
-        write_percent: recording.busy_of("write"),
+        write_percent: recording.busy_of("write") + recording.busy_of("frames"),
         emulate_percent: recording.busy_of("emulate"),
         segments_percent: highest_fill(&last.fills, "segments"),
         segments_bytes: last

@@ -1,0 +1,96 @@
+//! hades-90 to several targets: one folder, two required ones on one disk, and none.
+
+use catchment_config::Rate;
+use catchment_recorder::{Place, RecorderConfig, TargetConfig};
+use serde::Serialize;
+
+use crate::Bench;
+use crate::discard;
+use crate::limits::direct_write;
+use crate::point::{Load, Point, measure_with};
+use crate::report::{Report, Section, bytes, percent, table};
+use crate::search::{Plan, Try, highest, median};
+
+/// A set of targets, and the highest rate without loss in them.
+#[derive(Debug, Serialize)]
+struct Arrangement {
+    name: &'static str,
+    rounds: Vec<Point>,
+    /// Of what the disk, or the receiver, could take of that alone.
+    share: Option<f64>,
+}
+
+/// How a recorder's targets are set.
+type Arrange = fn(&mut RecorderConfig);
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
+    let direct_write = direct_write(bench)?.bytes_per_second;
+    let received = discard::most(bench, Load::FULL)?.bytes_per_second;
+    let folders: [(&'static str, Arrange, f64); 3] = [
+        ("one folder", |_| {}, direct_write.min(received)),
+        ("two required folders on one disk", two, (direct_write / 2.0).min(received)),
+        ("none", none, received),
+    ];
+    let mut found = Vec::new();
+    for (name, arrange, limit) in folders {
+        let rounds = highest_of(bench, name, arrange)?;
+        let reached = (!rounds.is_empty() && !bench.quick)
+            .then(|| median(rounds.iter().map(|point| point.bytes_per_second)));
+        found.push(Arrangement { name, rounds, share: reached.map(|bytes| bytes / limit) });
+    }
+    let of = |one: &Arrangement, field: fn(&Point) -> f64, shown: fn(f64) -> String| {
+        let figures = one.rounds.iter().map(field);
+        if one.rounds.is_empty() { "-".to_owned() } else { shown(median(figures)) }
+    };
+    let table = table(
+        &found,
+        &[
+            ("targets", &|one| one.name.to_owned()),
+            ("bytes/s", &|one| of(one, |point| point.bytes_per_second, bytes)),
+            ("receive", &|one| of(one, |point| point.receive_percent, percent)),
+            ("build", &|one| of(one, |point| point.build_percent, percent)),
+            ("write", &|one| of(one, |point| point.write_percent, percent)),
+            ("emulate", &|one| of(one, |point| point.emulate_percent, percent)),
+            ("share", &|one| one.share.map_or("-".into(), |share| format!("{share:.2}"))),
+        ],
+    );
+    let notes = vec![
+        format!("Direct write alone: {}/s; receive and discard: {}/s.", bytes(direct_write), bytes(received)),
+        "Bytes/s: of one target, at the highest rate that lost nothing. Share: of direct write, of \
+         half of it, of receive and discard."
+            .into(),
+    ];
+    let sections = vec![Section { title: "Highest rate without loss".into(), notes, table }];
+    Report::new("targets", bench, sections, &found)
+}
+
+fn two(config: &mut RecorderConfig) {
+    let first = TargetConfig::folder("first", config.folder.clone());
+    let second = TargetConfig::folder("second", config.folder.join("second"));
+    config.targets = vec![first, second];
+}
+
+fn none(config: &mut RecorderConfig) {
+    let none = TargetConfig::folder("none", config.folder.clone());
+    config.targets = vec![TargetConfig { place: Place::None, ..none }];
+}
+
+fn highest_of(
+    bench: &mut Bench<'_>,
+    name: &'static str,
+    arrange: Arrange,
+) -> anyhow::Result<Vec<Point>> {
+    let start_hz = if bench.quick { 1_000.0 } else { 20_000.0 };
+    let (halvings, confirmations) = if bench.quick { (0, 1) } else { (3, bench.repeats() as u32) };
+    let most_hz = if bench.quick { start_hz } else { 10e6 };
+    let plan = Plan { start_hz, most_hz, step: 1.2, halvings, confirmations };
+    let seconds = if bench.quick { bench.seconds() } else { 4.0 };
+    let found = highest(plan, |hz| {
+        bench.now(format!("{name}, {hz:.0} Hz"))?;
+        let point = measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, arrange)?;
+        // What is possible on a machine with others beside it is not the question of a quick one.
+        let reached = bench.quick || point.whole && point.rate_kept;
+        anyhow::Ok(Try { reached, value: point })
+    })?;
+    Ok(found.map_or_else(Vec::new, |(_, rounds)| rounds))
+}
