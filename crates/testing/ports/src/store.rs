@@ -91,6 +91,8 @@ pub struct StoreWatch(Arc<Watched>);
 struct Watched {
     /// When the next operation completes.
     due_ns: AtomicU64,
+    /// Writes under way.
+    writes: AtomicU64,
     faults: Mutex<Vec<(StoreFault, u64)>>,
     /// What goes wrong from now on.
     to_come: Mutex<StoreFaults>,
@@ -104,6 +106,11 @@ impl StoreWatch {
             0 => u64::MAX,
             due_ns => due_ns,
         }
+    }
+
+    /// The number of writes under way.
+    pub fn writes(&self) -> u64 {
+        self.0.writes.load(Relaxed)
     }
 
     /// Has other things go wrong from now on.
@@ -296,6 +303,8 @@ impl MemoryStore {
     }
 
     fn show_due(&self) {
+        let writes = self.under_way.iter().filter(|one| one.buffer.is_some()).count();
+        self.watch.0.writes.store(writes as u64, Relaxed);
         let now_ns = self.clock.now_ns();
         let operations = self.under_way.iter().map(|operation| match self.may_end(operation) {
             true => operation.due_ns,

@@ -82,6 +82,24 @@ named! {
     }
 }
 
+/// Faults that do not keep sources from being heard in time.
+pub const HARMLESS: [Fault; 14] = [
+    Fault::Duplicate,
+    Fault::Clock,
+    Fault::SendOn,
+    Fault::Slow,
+    Fault::Hang,
+    Fault::WriteError,
+    Fault::SyncError,
+    Fault::OpenError,
+    Fault::FinishError,
+    Fault::TextError,
+    Fault::Full,
+    Fault::Torn,
+    Fault::Misdirected,
+    Fault::Flip,
+];
+
 /// A set of kinds of faults.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults(u64);
@@ -97,7 +115,13 @@ impl Faults {
         let share = [0, 30, 50, 50, 100, 100, 150, 150, 150, 200, 200, 250, 300, 400, 500, 600];
         let share = share[chance.index(share.len())];
         let drawn = Fault::ALL.iter().copied().filter(|_| chance.chance(share));
-        drawn.fold(Self::NONE, Self::with)
+        let drawn = drawn.fold(Self::NONE, Self::with);
+        // How often numbers restart is known only where all sources are heard.
+        let is_harmless = |fault: &Fault| *fault == Fault::Misnumber || HARMLESS.contains(fault);
+        match drawn.has(Fault::Misnumber) && chance.chance(500) {
+            true => drawn.iter().filter(is_harmless).fold(Self::NONE, Self::with),
+            false => drawn,
+        }
     }
 
     /// This set with one more kind.

@@ -16,7 +16,7 @@ use catchment_recorder::State;
 use crate::bound;
 use crate::contents;
 use crate::detector::{SentBySource, SentFragment};
-use crate::fault::Fault;
+use crate::fault::{Fault, HARMLESS};
 use crate::links::ChannelPlan;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
@@ -582,24 +582,6 @@ impl<'a> Check<'a> {
         })
     }
 }
-
-/// Faults that do not keep sources from being heard in time.
-const HARMLESS: [Fault; 14] = [
-    Fault::Duplicate,
-    Fault::Clock,
-    Fault::SendOn,
-    Fault::Slow,
-    Fault::Hang,
-    Fault::WriteError,
-    Fault::SyncError,
-    Fault::OpenError,
-    Fault::FinishError,
-    Fault::TextError,
-    Fault::Full,
-    Fault::Torn,
-    Fault::Misdirected,
-    Fault::Flip,
-];
 
 /// The numberings of a source, and the triggers of each.
 fn numberings(fragments: &[SentFragment]) -> Vec<(u32, std::ops::RangeInclusive<u64>)> {

@@ -156,6 +156,9 @@ impl Plan {
         // Long enough for the window and the ring of seen bits to wrap several times.
         let is_long = chance.below(16) == 0;
         let count = 1 + chance.below(if is_long { 2 } else { 5 }) as u32;
+        // Of two sources one with other numbers is half of them: no majority knows better.
+        let halves = case.faults.has(Fault::Misnumber) && case.chance("halves").below(2) == 0;
+        let count = if halves { 2 } else { count };
         let parts = if is_long { 0 } else { [0, 0, 300, 1_000][chance.index(4)] };
         let sources: Vec<_> = (0..count).map(|_| source(&mut chance, parts)).collect();
         let has_chains = sources.iter().any(SourcePlan::has_chains);
@@ -167,6 +170,7 @@ impl Plan {
                 (false, false) => source,
             })
             .collect();
+        let sources = if is_long { sources } else { large(&case, sources) };
         let sources = match sources.iter().all(|source| source.role != SourceRole::Required) {
             true => sources.into_iter().map(required).collect(),
             false => sources,
@@ -230,6 +234,19 @@ impl Plan {
     pub fn number_bits(&self) -> u32 {
         if self.sources.iter().all(|source| source.in_parts) { 48 } else { 24 }
     }
+}
+
+/// In half of the runs with a kill fragments are large: what it leaves of a frame is of interest if
+/// the frame has several buffers.
+fn large(case: &Case, sources: Vec<SourcePlan>) -> Vec<SourcePlan> {
+    if !case.faults.has(Fault::Kill) || !case.chance("large").chance(500) {
+        return sources;
+    }
+    let large = |one: SourcePlan| match one.in_parts {
+        true => one,
+        false => SourcePlan { payload_bytes_max: 12_000, ..one },
+    };
+    sources.into_iter().map(large).collect()
 }
 
 fn required(source: SourcePlan) -> SourcePlan {

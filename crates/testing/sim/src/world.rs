@@ -441,7 +441,8 @@ impl World<'_> {
     fn crash(&mut self, of_power: bool, waits: u32) {
         let now_ns = self.now_ns();
         let is_writing = |recorder: &Recorder| {
-            recorder.targets.iter().any(|target| target.watch.due_ns() < u64::MAX)
+            // Of a frame some buffers may be there and others not.
+            recorder.targets.iter().any(|target| target.watch.writes() > 0)
         };
         if waits > 0 && !self.recorder.as_ref().is_none_or(is_writing) {
             let again = Action::Crash { of_power, waits: waits - 1 };
