@@ -165,8 +165,10 @@ impl<'a> Check<'a> {
             |sent: &&SentBySource| sent.fragments.last().is_some_and(|last| last.numbering > 0);
         let own = self.outcome.sent.sources.iter().filter(has_own).count();
         let are_few = 2 * own <= self.outcome.plan.sources.len();
-        let are_heard =
-            faults.without(Fault::Misnumber).iter().all(|fault| HARMLESS.contains(&fault));
+        // A connection that waits for memory is not heard, whatever its sender does.
+        let waits = self.outcome.plan.sources.iter().any(|source| source.in_stream);
+        let are_heard = !waits
+            && faults.without(Fault::Misnumber).iter().all(|fault| HARMLESS.contains(&fault));
         if faults.has(Fault::Misnumber) && !(are_few && are_heard) {
             return Ok(());
         }
