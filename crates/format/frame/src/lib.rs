@@ -7,7 +7,7 @@
 //! | to do | use |
 //! |---|---|
 //! | begin a file | [`FileHeader::encode`] |
-//! | write a frame | [`ColumnEncoder`], [`FrameLayout`], [`BlockChecksums`]; [`write_frame`], slower |
+//! | write a frame | [`ColumnEncoder`], [`FrameLayout`], [`BlockChecksums`]; [`write_frame`] |
 //! | close a file | [`TocBuilder`] |
 //! | read | [`FileReader`] |
 //! | close a file that a killed writer left | [`repair`](fn@repair) |

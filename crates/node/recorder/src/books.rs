@@ -114,9 +114,7 @@ impl Books {
         self.carried.add(&skipped.increment);
         self.is_missing(skipped);
         for (carried, counts) in self.carried.sources.iter_mut().zip(&skipped.counts) {
-            carried[Entry::FragmentsNotTaken] += counts.fragments;
-            carried[Entry::FragmentBytesNotTaken] += counts.bytes;
-            carried[Entry::FragmentsMissingUnrecorded] += counts.missing;
+            counts.of_not_taken().into_iter().for_each(|(entry, count)| carried[entry] += count);
         }
     }
 

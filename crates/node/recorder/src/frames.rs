@@ -84,6 +84,15 @@ impl SourceCounts {
             (Entry::BytesCompressionLowered, self.lowered),
         ]
     }
+
+    /// What a target counts that does not take the frame.
+    pub(crate) fn of_not_taken(&self) -> [(Entry, u64); 3] {
+        [
+            (Entry::FragmentsNotTaken, self.fragments),
+            (Entry::FragmentBytesNotTaken, self.bytes),
+            (Entry::FragmentsMissingUnrecorded, self.missing),
+        ]
+    }
 }
 
 /// What targets know of a frame before they have its columns.

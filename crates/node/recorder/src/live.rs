@@ -114,6 +114,16 @@ struct Reported {
     turns: BTreeMap<u32, (u64, u64)>,
 }
 
+impl Reported {
+    fn set_state(&mut self, state: State) {
+        if let State::Fault { reason } = &state {
+            self.faults += u64::from(!matches!(self.state, State::Fault { .. }));
+            self.last_fault = Some(reason.clone());
+        }
+        self.state = state;
+    }
+}
+
 /// The beginning of a packet that was dropped, for diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MalformedPacket {
@@ -313,9 +323,9 @@ impl LiveTarget {
     /// Counts a frame that the target did not take.
     pub(crate) fn count_not_taken(&self, counts: &[SourceCounts]) {
         for (source, counts) in (0..).map(SourceId).zip(counts) {
-            self.ledger.add(source, Entry::FragmentsNotTaken, counts.fragments);
-            self.ledger.add(source, Entry::FragmentBytesNotTaken, counts.bytes);
-            self.ledger.add(source, Entry::FragmentsMissingUnrecorded, counts.missing);
+            for (entry, count) in counts.of_not_taken() {
+                self.ledger.add(source, entry, count);
+            }
         }
     }
 
@@ -403,12 +413,7 @@ impl Live {
     }
 
     pub(crate) fn set_state(&self, state: State) {
-        let mut reported = self.reported();
-        if let State::Fault { reason } = &state {
-            reported.faults += u64::from(!matches!(reported.state, State::Fault { .. }));
-            reported.last_fault = Some(reason.clone());
-        }
-        reported.state = state;
+        self.reported().set_state(state);
     }
 
     /// Sets a target's state. The run is in fault when none of its required targets records, or,
@@ -420,10 +425,12 @@ impl Live {
         {
             self.warn_once(format!("target {}: {reason}", of_target.name));
         }
+        // Held throughout, so that no target's thread reports what another has overtaken.
+        let mut reported = self.reported();
         *of_target.state.lock() = state;
         let states: Vec<State> = self.needed().map(|one| one.state.lock().clone()).collect();
         let best = states.iter().find(|state| **state == State::Recording).or(states.first());
-        best.into_iter().for_each(|state| self.set_state(state.clone()));
+        best.into_iter().for_each(|state| reported.set_state(state.clone()));
     }
 
     /// The targets whose state is the run's: the required ones or, without any, all.

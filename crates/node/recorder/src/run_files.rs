@@ -162,19 +162,9 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Counts that no frame has.
-    pub(crate) fn carried(&self) -> &Ledger {
-        self.books.carried()
-    }
-
-    /// The frame that is to stand for frames that are missing, if any are.
-    pub(crate) fn next_skipped(&mut self, head: &FrameHead) -> Option<FrameHead> {
-        self.books.next_skipped(head)
-    }
-
-    /// Carries the increment of the run's last frame; returns the frame without it.
-    pub(crate) fn carry(&mut self, head: &FrameHead) -> Arc<FrameHead> {
-        self.books.carry(head)
+    /// The target's books.
+    pub(crate) fn books(&mut self) -> &mut Books {
+        &mut self.books
     }
 
     /// Ensures that the current file can take a frame of that many bytes: if the disk has no room
@@ -416,11 +406,6 @@ impl<S: FolderStore> RunFiles<S> {
             }
             self.fault(reason);
         }
-    }
-
-    /// Counts frames that the target did not get.
-    pub(crate) fn not_taken(&mut self, skipped: &FrameHead) {
-        self.books.not_taken(skipped);
     }
 
     /// Handles a frame that could not be begun for lack of room.

@@ -147,7 +147,7 @@ impl<S: FolderStore> Target<S> {
                 Step::Done
             }
             Ok(Item::NotTaken(frames)) => {
-                self.files.not_taken(&frames);
+                self.files.books().not_taken(&frames);
                 Step::Done
             }
             Ok(Item::Column(column)) if self.discards => {
@@ -159,7 +159,7 @@ impl<S: FolderStore> Target<S> {
                 Step::Done
             }
             Ok(Item::Last(head, columns)) => {
-                self.last = Some((self.files.carry(&head), columns));
+                self.last = Some((self.files.books().carry(&head), columns));
                 Step::Done
             }
             Ok(Item::Column(_) | Item::End(_)) => {
@@ -199,7 +199,7 @@ impl<S: FolderStore> Target<S> {
                 }
             }
             Admission::Begin => {
-                if let Some(skipped) = self.files.next_skipped(head) {
+                if let Some(skipped) = self.files.books().next_skipped(head) {
                     // It comes before the frame that is offered, which has less room by that.
                     self.offered = Some(offered);
                     let (_, increment) = self.files.begin_frame(&skipped);
@@ -278,7 +278,7 @@ impl<S: FolderStore> Target<S> {
     fn offer_last(&mut self) {
         let Some((head, columns)) = &self.last else { return };
         let mut records = Vec::new();
-        encode_ledger_increment(self.files.carried(), &mut records);
+        encode_ledger_increment(self.files.books().carried(), &mut records);
         if !records.is_empty() {
             let (head, columns) = (Arc::clone(head), Some(columns.clone()));
             self.offered = Some(Offered { head, columns, looked_for: None });

@@ -12,21 +12,15 @@ use super::support;
 use super::support::stepped::{SECOND, Stepped};
 
 const FIRST: &str = "run";
-/// All writes fail.
-const BROKEN: StoreFaults = StoreFaults {
-    write_errors: 1_000_000,
-    sync_errors: 0,
-    open_errors: 1_000_000,
-    finish_errors: 0,
-    text_errors: 0,
-    hangs: 0,
-    torn_writes: 0,
-    misdirected_writes: 0,
-    full_ns: None,
-};
+/// All writes fail, and no file can be made.
+fn broken() -> StoreFaults {
+    StoreFaults { write_errors: 1_000_000, open_errors: 1_000_000, ..StoreFaults::default() }
+}
+
 /// All operations hang.
-const FROZEN: StoreFaults =
-    StoreFaults { write_errors: 0, open_errors: 0, hangs: 1_000_000, ..BROKEN };
+fn frozen() -> StoreFaults {
+    StoreFaults { hangs: 1_000_000, ..StoreFaults::default() }
+}
 
 fn config(second: TargetConfig) -> RecorderConfig {
     let mut config = support::config("".as_ref(), 2);
@@ -75,7 +69,7 @@ fn frames_of_one_number_are_one_frame_in_whatever_folder_they_stand() {
 fn a_best_effort_folder_that_hangs_costs_the_other_nothing_and_says_what_it_lacks() {
     let mut recorder = Stepped::begin(&config(best_effort()));
     recorder.send_until(|recorder| recorder.snapshot().targets[1].counts.frames_recorded > 9);
-    recorder.disks[1].set_faults(FROZEN);
+    recorder.disks[1].set_faults(frozen());
     recorder.send(1_000);
     let lacks = |recorder: &Stepped| {
         recorder.snapshot().targets[1].ledger.total()[Entry::FragmentsNotTaken]
@@ -107,7 +101,7 @@ fn a_best_effort_folder_that_hangs_costs_the_other_nothing_and_says_what_it_lack
 fn a_required_folder_that_fails_is_named_and_the_run_goes_on_in_the_other() {
     let mut recorder = Stepped::begin(&config(TargetConfig::folder("second", "".into())));
     recorder.send(100);
-    recorder.disks[1].set_faults(BROKEN);
+    recorder.disks[1].set_faults(broken());
     recorder
         .send_until(|recorder| matches!(recorder.snapshot().targets[1].state, State::Fault { .. }));
     recorder.send(100);
