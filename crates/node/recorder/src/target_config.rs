@@ -1,6 +1,6 @@
 //! The configuration of a run's targets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config::RecorderConfig;
 
@@ -26,6 +26,16 @@ pub enum Place {
     Folder(PathBuf),
     /// Nowhere: they are counted as not taken.
     None,
+}
+
+impl Place {
+    /// The folder, if it is one.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(folder) => Some(folder),
+            Self::None => None,
+        }
+    }
 }
 
 impl TargetConfig {

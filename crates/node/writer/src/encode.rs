@@ -1,7 +1,7 @@
 //! A frame's columns, encoded: in parallel by the encode agents, and out in the frame's order.
 //!
 //! Small columns are encoded here, in their turn. A column that there is no time to compress comes
-//! out as it is: sinks copy it directly from its place.
+//! out as it is, and is copied directly from where it arrived.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ impl Allowed {
     pub const ALL: Self = Self { level: Level::AsAsked, bytes_max: usize::MAX };
 }
 
-/// A column of a frame as sinks take it. It is encoded once, whoever takes it.
+/// A column of a frame, ready to be stored. It is encoded once, however often it is stored.
 #[derive(Debug)]
 pub struct EncodedColumn<C: Column> {
     /// Its description.
@@ -57,7 +57,7 @@ pub struct EncodedColumn<C: Column> {
 }
 
 impl<C: Column> EncodedColumn<C> {
-    /// What a sink stores.
+    /// Passes the column on as it is stored.
     pub fn with_stored<T>(&self, take: impl FnOnce(&StoredColumn<'_>) -> T) -> T {
         let &Self { form, raw_bytes, ref done } = self;
         take(&StoredColumn {

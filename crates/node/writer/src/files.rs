@@ -1,4 +1,4 @@
-//! Frame files in a store: the sink that writes files.
+//! Frame files in a store.
 //!
 //! The owner decides which file is current and when it is left; this module moves the bytes.
 //! Headers, checkpoints and tables of contents are *pages*, which are streamed in their order
@@ -147,7 +147,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     /// That file, which receives frames or is being closed.
     ///
     /// # Panics
-    /// The file has left the sink.
+    /// The file is neither current nor being closed.
     pub fn file(&mut self, id: FileId) -> &mut FrameFile<A> {
         let mut files = self.current.iter_mut().chain(&mut self.closing);
         files.find(|file| file.id == id).expect("the file is open")
@@ -263,7 +263,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
             }
             (*piece, *at) = (*piece + 1, 0);
         }
-        // Another sink may have set them since the column was begun here.
+        // Another target may have set them since the column was begun here.
         let checksums = column.checksums.get_or_init(|| self.digest.finish());
         assert_eq!(checksums.bytes(), column.stored_bytes, "checksums of all stored bytes");
         if self.table.is_empty() {

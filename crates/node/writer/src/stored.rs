@@ -14,7 +14,7 @@ pub struct StoredColumn<'a> {
     pub form: ColumnForm,
     /// How it is encoded.
     pub codec: Codec,
-    /// Checksums of the stored bytes: the first sink that has copied all of them sets them.
+    /// Checksums of the stored bytes: whoever has copied all of them first sets them.
     pub checksums: &'a OnceLock<BlockChecksums>,
     /// Bytes as decoded.
     pub raw_bytes: u64,

@@ -1,12 +1,12 @@
 //! One recording under a known load, measured and deleted.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use catchment_config::{Hades90, Rate};
 use catchment_console::need_space;
 use catchment_model::Entry;
 use catchment_model::units::percent_of;
-use catchment_recorder::{Fill, Place, RecorderConfig, TargetConfig};
+use catchment_recorder::{Fill, RecorderConfig};
 use catchment_storage::ColumnCoding;
 use serde::Serialize;
 
@@ -108,7 +108,8 @@ pub(crate) fn measure_with(
     let preset = load.preset(bench, rate);
     let mut high = preset.high()?;
     change(&mut high.recorder);
-    let folders = high.recorder.targets().iter().filter_map(folder_of).collect::<Vec<_>>();
+    let targets = high.recorder.targets();
+    let folders: Vec<&Path> = targets.iter().filter_map(|target| target.place.folder()).collect();
     need_space(&bench.scratch, preset.bytes_for(seconds) * folders.len() as u64)?;
     let mut emulator = high.emulator.expect("the preset has an emulator");
     emulator.seconds = Some(seconds);
@@ -145,14 +146,6 @@ pub(crate) fn measure_with(
         ));
     }
     Ok(point)
-}
-
-/// The folder of a target, if it has one.
-fn folder_of(target: &TargetConfig) -> Option<PathBuf> {
-    match &target.place {
-        Place::Folder(folder) => Some(folder.clone()),
-        Place::None => None,
-    }
 }
 
 fn point(recording: &Recording, rate: Rate) -> Point {

@@ -109,7 +109,7 @@ pub fn load_to_record(path: &Path) -> Result<High, ConfigFileError> {
     let targets = high.recorder.targets.iter().enumerate();
     let folders = targets.filter(|(_, target)| target.required);
     let folders = folders.filter_map(|(index, target)| {
-        Some((format!("targets[{index}].folder"), targets::folder_of(target)?))
+        Some((format!("targets[{index}].folder"), target.place.folder()?))
     });
     let own = ("run.folder".to_owned(), high.recorder.folder.as_path());
     let own = high.recorder.targets.is_empty().then_some(own);

@@ -71,19 +71,11 @@ pub(crate) fn targets(
     }
     let folder = |required: bool| {
         let mut wanted = targets.iter().filter(|target| target.required || !required);
-        wanted.find_map(folder_of).map(Path::to_owned)
+        wanted.find_map(|target| target.place.folder()).map(Path::to_owned)
     };
     match folder(true).or_else(|| folder(false)) {
         Some(folder) => Ok((folder, targets)),
         None => Err(located.error("targets", "expected a folder among them: runs are found there")),
-    }
-}
-
-/// The folder of a target, if it has one.
-pub(crate) fn folder_of(target: &TargetConfig) -> Option<&Path> {
-    match &target.place {
-        Place::Folder(folder) => Some(folder),
-        Place::None => None,
     }
 }
 
