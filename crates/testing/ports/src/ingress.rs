@@ -39,6 +39,8 @@ struct Connection {
     has_ended: bool,
     /// Whether the ingress was told so.
     is_closed: bool,
+    /// Whether the receiver closed it, because of what was in it.
+    is_refused: bool,
 }
 
 impl Queues {
@@ -76,6 +78,7 @@ impl Queues {
             is_short: false,
             has_ended: false,
             is_closed: false,
+            is_refused: false,
         });
         connections.len() - 1
     }
@@ -97,6 +100,13 @@ impl Queues {
     /// Bytes of a connection that were sent and that nobody has taken.
     pub fn left(&self, connection: usize) -> usize {
         self.0.lock().connections[connection].bytes.len()
+    }
+
+    /// Whether the receiver was given all that was sent over a connection until it ended: it had
+    /// opened the connection, and refused nothing of it.
+    pub fn was_given(&self, connection: usize) -> bool {
+        let connection = &self.0.lock().connections[connection];
+        connection.endpoint.is_some() && !connection.is_refused
     }
 
     /// The sender of a connection closes it.
@@ -231,7 +241,7 @@ fn arrival(endpoint: usize, piece: Piece<'_>) -> Arrival<'_> {
 impl Connection {
     /// The receiver closes it: what is in it is not taken.
     fn refuse(&mut self) {
-        (self.has_ended, self.is_short) = (true, true);
+        (self.has_ended, self.is_short, self.is_refused) = (true, true, true);
     }
 }
 

@@ -354,7 +354,8 @@ fn stores(case: &Case) -> Vec<StoreTimes> {
 fn add_targets(case: &Case, count: usize, config: &mut RecorderConfig) {
     let mut chance = case.chance("second target");
     let required = chance.below(2) == 0;
-    let queue_bytes = Some([64 << 10, 512 << 10][chance.index(2)]);
+    let queue_bytes = [64 << 10, 512 << 10][chance.index(2)];
+    let queue_bytes = Some(queue_bytes.min(config.memory_bytes / 2));
     let second = TargetConfig::folder("second", PathBuf::new());
     let second = TargetConfig { required, queue_bytes, ..second };
     let targets = [TargetConfig::folder("first", PathBuf::new()), second];

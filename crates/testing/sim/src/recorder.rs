@@ -57,6 +57,9 @@ pub struct Life {
     /// By source: the fragments with messages that stood in a connection's buffer when the run
     /// ended.
     pub left: Vec<BTreeSet<usize>>,
+    /// By source: messages, and fragments that began in them, which came over a connection and were
+    /// never given to the recorder: it had not opened the connection yet, or had refused it.
+    pub ungiven: Vec<(u64, u64)>,
 }
 
 impl Life {
@@ -78,6 +81,7 @@ impl Life {
             stalls: Vec::new(),
             pauses: Vec::new(),
             left: vec![BTreeSet::new(); plan.endpoints()],
+            ungiven: vec![(0, 0); plan.endpoints()],
         }
     }
 }
@@ -328,8 +332,14 @@ impl Recorder {
         life.last = observer.snapshot();
         for (connection, (bytes, messages)) in came {
             let taken = bytes - queues.left(connection) as u64;
+            let was_given = queues.was_given(connection);
             for message in messages.into_iter().filter(|message| message.end > taken) {
                 life.left[message.source].insert(message.fragment);
+                if !was_given {
+                    let (messages, fragments) = &mut life.ungiven[message.source];
+                    *messages += 1;
+                    *fragments += u64::from(message.part.0 == 0);
+                }
             }
         }
         life

@@ -53,19 +53,26 @@ pub enum Action {
     Pause(bool),
     /// The run is ended.
     Stop,
-    /// The recorder dies: the power fails, or it is killed.
-    Crash {
-        /// Whether the power fails.
-        of_power: bool,
-        /// How often this is postponed until something is being written.
-        waits: u32,
-    },
+    /// The recorder dies.
+    Crash(Death),
+    /// The recorder dies as soon as a write has completed while another is under way, which may be
+    /// of the same frame.
+    CrashHalfWritten(Death),
     /// The recorder restarts.
     Restart,
     /// The process is stopped until then.
     Freeze(u64),
     /// An agent is not called until then.
     Starve(u64),
+}
+
+/// What a recorder dies of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// The power fails: what was not durable may be lost.
+    OfPower,
+    /// It is killed: all that was written remains.
+    Killed,
 }
 
 /// An interval of time in which a condition holds.
@@ -307,13 +314,18 @@ fn disturb(plan: &Plan, stop_ns: u64, actions: &mut Vec<(u64, Action)>) {
     for (from, until) in at(Fault::Starve, 20, 300 * MS) {
         actions.push((from, Action::Starve(until)));
     }
-    for fault in [Fault::Crash, Fault::Kill] {
+    for (fault, death) in [(Fault::Crash, Death::OfPower), (Fault::Kill, Death::Killed)] {
         for (from, until) in at(fault, 1, S) {
             let mut chance = case.chance("when it dies");
             // At the run's end, too; and often while something is being written.
             let from = from + chance.below(2) * chance.below(S);
-            let (of_power, waits) = (fault == Fault::Crash, 2_000 * chance.below(2) as u32);
-            actions.push((from, Action::Crash { of_power, waits }));
+            actions.push((
+                from,
+                match chance.below(2) {
+                    0 => Action::Crash(death),
+                    _ => Action::CrashHalfWritten(death),
+                },
+            ));
             actions.push((until.max(from + S / 4) + S / 10, Action::Restart));
         }
     }

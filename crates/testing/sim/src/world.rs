@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::links::LinkState;
 use crate::plan::{BEGIN_NS, MS, Plan, S};
 use crate::recorder::{Life, Recorder};
-use crate::schedule::{Action, Schedule, SlowNetwork};
+use crate::schedule::{Action, Death, Schedule, SlowNetwork};
 use crate::streams::{self, Mishap, Stream};
 use crate::trace::{Event, Trace};
 
@@ -26,8 +26,8 @@ const STEPS_MAX: u64 = 4_000_000;
 const END_NS_MAX: u64 = 600 * S;
 /// The longest time that agents are busy with a packet or a fragment of a flood.
 const FLOOD_WORK_NS: u64 = 200_000;
-/// How often the simulator checks whether something is being written.
-const WRITING_EVERY_NS: u64 = 500_000;
+/// How long after its postponed death the recorder begins again.
+const DEAD_NS: u64 = S / 2;
 /// The longest time that an operation of the disk hangs.
 const HANG_NS_MAX: u64 = 120 * S;
 
@@ -72,6 +72,8 @@ struct World<'a> {
     network: Random,
     times: Random,
     stop_ns: u64,
+    /// Whether the recorder dies when the next batch of writes is half done, and of what.
+    dies: Option<Death>,
     renumbered_ns: Vec<u64>,
     steps: u64,
 }
@@ -101,6 +103,7 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         network: plan.case.chance("packets"),
         times: plan.case.chance("times"),
         stop_ns: schedule.stop_ns,
+        dies: None,
         renumbered_ns: Vec::new(),
         steps: 0,
     };
@@ -230,7 +233,8 @@ impl World<'_> {
                 Action::Deliver { source, packet } => self.deliver(source, packet),
                 Action::Pause(is_paused) => self.pause(is_paused),
                 Action::Stop => self.stop(),
-                Action::Crash { of_power, waits } => self.crash(of_power, waits),
+                Action::Crash(death) => self.crash(death),
+                Action::CrashHalfWritten(death) => self.dies = Some(death),
                 Action::Restart => self.restart()?,
                 Action::Freeze(until_ns) => self.freeze(until_ns),
                 Action::Starve(until_ns) => self.starve(until_ns),
@@ -438,16 +442,9 @@ impl World<'_> {
         }
     }
 
-    fn crash(&mut self, of_power: bool, waits: u32) {
+    fn crash(&mut self, death: Death) {
         let now_ns = self.now_ns();
-        let is_writing = |recorder: &Recorder| {
-            // Of a frame some buffers may be there and others not.
-            recorder.targets.iter().any(|target| target.watch.writes() > 0)
-        };
-        if waits > 0 && !self.recorder.as_ref().is_none_or(is_writing) {
-            let again = Action::Crash { of_power, waits: waits - 1 };
-            return self.at(now_ns + WRITING_EVERY_NS, again);
-        }
+        let of_power = death == Death::OfPower;
         let Some(recorder) = self.recorder.take() else { return };
         self.note(if of_power { Fault::Crash } else { Fault::Kill });
         let what = if of_power { "the power fails" } else { "the recorder is killed" };
@@ -539,13 +536,17 @@ impl World<'_> {
     fn look_at_disk(&mut self, now_ns: u64) {
         let Some(recorder) = &mut self.recorder else { return };
         let watches: Vec<_> = recorder.targets.iter().map(|target| target.watch.clone()).collect();
-        for (kind, file, offset, is_done) in watches.iter().flat_map(|one| one.take_completed()) {
-            let kind = match kind {
-                CompletionKind::Write => "write",
-                CompletionKind::Sync => "sync",
-                CompletionKind::Finished => "end",
-            };
-            self.trace.push(now_ns, Event::Disk(kind, file, offset, is_done));
+        let mut is_half_written = false;
+        for watch in &watches {
+            for (kind, file, offset, is_done) in watch.take_completed() {
+                is_half_written |= kind == CompletionKind::Write && watch.writes() > 0;
+                let kind = match kind {
+                    CompletionKind::Write => "write",
+                    CompletionKind::Sync => "sync",
+                    CompletionKind::Finished => "end",
+                };
+                self.trace.push(now_ns, Event::Disk(kind, file, offset, is_done));
+            }
         }
         let faults = watches.iter().enumerate();
         let faults = faults.flat_map(|(target, one)| {
@@ -566,6 +567,10 @@ impl World<'_> {
             };
             *self.happened.entry(kind).or_default() += 1;
             self.trace.push(now_ns, Event::Fault(format!("disk: {} of file {file}", kind.name())));
+        }
+        if is_half_written && let Some(death) = self.dies.take() {
+            self.crash(death);
+            self.at(now_ns + DEAD_NS, Action::Restart);
         }
     }
 }
