@@ -39,6 +39,8 @@ pub struct DiskConfig {
     pub engine: EngineChoice,
     /// Time between two syncs, for [`Disk::sync_due`](crate::Disk::sync_due).
     pub sync_interval_ns: u64,
+    /// What distinguishes its buffers and threads from those of other disks; empty for the first.
+    pub name: String,
     /// Where the helper threads register their CPU time.
     pub threads: Option<Arc<ThreadTimes>>,
     /// Injected faults. For tests; `None` everywhere else.
@@ -55,6 +57,7 @@ impl Default for DiskConfig {
             keeps_reserve: false,
             engine: EngineChoice::Auto,
             sync_interval_ns: 1_000_000_000,
+            name: String::new(),
             threads: None,
             faults: None,
         }

@@ -92,7 +92,11 @@ impl Disk {
         let resource = |what| move |source| DiskError::Resource { what, source };
         let slots = config.buffer_count + SYNCS_MAX;
         let event = Arc::new(Event::new().map_err(resource("an event"))?);
-        let fill = Arc::new(FillLevel::new("write buffers", config.memory_bytes()));
+        let fill = match &*config.name {
+            "" => "write buffers".to_owned(),
+            name => format!("write buffers of {name}"),
+        };
+        let fill = Arc::new(FillLevel::new(fill, config.memory_bytes()));
         let (bytes, count) = (config.buffer_bytes, config.buffer_count);
         let pool = Pool::new(bytes, count, Arc::clone(&fill));
         let pool = Arc::new(pool.map_err(resource("memory for the buffers"))?);
@@ -101,7 +105,7 @@ impl Disk {
             chosen.engine = Box::new(Faulty::new(chosen.engine, plan.clone(), slots));
         }
         let faults = config.faults.map(|plan| plan.control);
-        let times = config.threads.as_ref();
+        let times = (&*config.name, config.threads.as_ref());
         let helpers = Helpers::start(FILES_MAX + 2, &event, faults.as_ref(), times)
             .map_err(resource("a helper thread"))?;
         Ok(Self {

@@ -75,17 +75,18 @@ impl Helpers {
         jobs_max: usize,
         event: &Arc<Event>,
         faults: Option<&FaultControl>,
-        times: Option<&Arc<ThreadTimes>>,
+        (disk, times): (&str, Option<&Arc<ThreadTimes>>),
     ) -> io::Result<Self> {
         let (ahead, ahead_jobs) = bounded(jobs_max);
         let (finish, finish_jobs) = bounded(jobs_max);
         let (reply_sender, replies) = bounded(2 * jobs_max);
         let mut helpers =
             Self { ahead: Some(ahead), finish: Some(finish), replies, threads: Vec::new() };
-        for (name, jobs) in [("disk-ahead", ahead_jobs), ("disk-finish", finish_jobs)] {
+        for (task, jobs) in [("ahead", ahead_jobs), ("finish", finish_jobs)] {
+            let name = thread_name(task, disk);
             let (replies, event) = (reply_sender.clone(), Arc::clone(event));
             let (faults, times) = (faults.cloned(), times.cloned());
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _time = times.as_ref().map(|times| times.register(name));
                 work(&jobs, &replies, &event, faults.as_ref());
             })?;
@@ -123,6 +124,11 @@ impl Drop for Helpers {
             let _ended = thread.join();
         }
     }
+}
+
+/// The name of a disk's thread.
+pub(crate) fn thread_name(task: &str, disk: &str) -> String {
+    if disk.is_empty() { format!("disk-{task}") } else { format!("disk-{task}-{disk}") }
 }
 
 fn work(

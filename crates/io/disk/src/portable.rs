@@ -12,6 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::engine::{Action, Done, Engine, Op, result_of};
 use crate::event::Event;
+use crate::helper::thread_name;
 
 /// The two threads and the queues to and from them.
 pub(crate) struct Portable {
@@ -25,7 +26,7 @@ impl Portable {
     pub(crate) fn new(
         slots: usize,
         event: &Arc<Event>,
-        times: Option<&Arc<ThreadTimes>>,
+        (disk, times): (&str, Option<&Arc<ThreadTimes>>),
     ) -> io::Result<Self> {
         // Every queue has room for every slot, so no send ever waits.
         let (writes, write_ops) = bounded(slots);
@@ -33,9 +34,10 @@ impl Portable {
         let (done_sender, done) = bounded(slots);
         let mut portable =
             Self { writes: Some(writes), syncs: Some(syncs), done, threads: Vec::with_capacity(2) };
-        for (name, ops) in [("disk-write", write_ops), ("disk-sync", sync_ops)] {
+        for (task, ops) in [("write", write_ops), ("sync", sync_ops)] {
+            let name = thread_name(task, disk);
             let (done, event, times) = (done_sender.clone(), Arc::clone(event), times.cloned());
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _time = times.as_ref().map(|times| times.register(name));
                 work(&ops, &done, &event);
             })?;

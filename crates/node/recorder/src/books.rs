@@ -1,4 +1,4 @@
-//! A target's books: its line of the ledger, and what its next frame has to say of it.
+//! A target's books: its line of the ledger, and the increments that its next frame must carry.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,6 +45,11 @@ impl Books {
     /// Sets the target's state.
     pub(crate) fn set_state(&self, state: State) {
         self.live.set_target_state(self.target, state);
+    }
+
+    /// Whether another target that the run needs records.
+    pub(crate) fn others_record(&self) -> bool {
+        self.live.others_record(self.target)
     }
 
     /// Warns, with the target's name if there are several.
@@ -159,8 +164,9 @@ impl Books {
 
     fn discarded(&mut self, head: &FrameHead) {
         for (source, counts) in (0..).map(SourceId).zip(&head.counts) {
-            self.add(source, Entry::FragmentsDiscardedDisk, counts.fragments);
-            self.add(source, Entry::FragmentsMissingUnrecorded, counts.missing);
+            counts.of_discarded().into_iter().for_each(|(entry, count)| {
+                self.add(source, entry, count);
+            });
         }
     }
 

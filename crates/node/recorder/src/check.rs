@@ -33,11 +33,7 @@ impl RecorderConfig {
         self.check_bounds()?;
         self.check_sources()?;
         crate::schema::schema(self)?;
-        for (index, target) in self.targets.iter().enumerate() {
-            let Some(bytes) = target.queue_bytes else { continue };
-            let (key, most) = (format!("targets[{index}].queue_bytes"), self.memory_bytes / 2);
-            require((1..=most).contains(&bytes), &key, "1 B to half of the memory", Bytes(bytes))?;
-        }
+        self.check_targets()?;
         let threads = self.receive.threads;
         require((1..=64).contains(&threads), "receive.threads", "1 to 64", threads)?;
         let threads = self.receive.link_threads;
@@ -96,6 +92,22 @@ impl RecorderConfig {
         let expected =
             format_args!("at least {least} bytes for these sources and buffers{of_which}");
         require(memory >= least, "memory.budget", expected, memory)
+    }
+
+    fn check_targets(&self) -> Result<(), ConfigError> {
+        let (half, mut all) = (self.memory_bytes / 2, 0_u64);
+        for (index, target) in self.targets.iter().enumerate() {
+            let key = format!("targets[{index}].queue_bytes");
+            let bytes = target.queue_bytes.unwrap_or(1);
+            require((1..=half).contains(&bytes), &key, "1 B to half of the memory", Bytes(bytes))?;
+            all = all.saturating_add(target.best_effort_bytes(self));
+            let expected = format_args!("{} or less for all targets", Bytes(half));
+            require(all <= half, &key, expected, Bytes(all))?;
+        }
+        // What no target needs may be nowhere.
+        let has_required = self.targets.iter().any(|target| target.required);
+        let expected = "at least one that is required";
+        require(self.targets.is_empty() || has_required, "targets", expected, "none")
     }
 
     /// Bounds of times and sizes beyond which a value has no effect.

@@ -329,15 +329,12 @@ impl RecorderConfig {
         }
     }
 
-    /// Buffers of the disks and of connections, compressed columns that wait for best-effort
-    /// targets, and trends.
+    /// Buffers of the disks and of connections, columns that wait for best-effort targets, and
+    /// trends.
     fn buffer_bytes(&self) -> u64 {
         let targets = self.targets();
         let folders = targets.iter().filter(|target| target.place != Place::None).count();
-        let queues: u64 = match self.frame.codings.compresses() {
-            true => targets.iter().map(|target| target.best_effort_bytes(self)).sum(),
-            false => 0,
-        };
+        let queues: u64 = targets.iter().map(|target| target.best_effort_bytes(self)).sum();
         let buffers = folders * self.write.buffer_bytes * self.write.buffer_count + queues as usize;
         let trends = if self.trends { crate::trend_agent::memory_bytes(self) } else { 0 };
         let pausable = self.sources.iter().filter(|source| source.is_pausable());
@@ -599,6 +596,7 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
         keeps_reserve: true,
         engine: write.engine,
         sync_interval_ns: write.sync_interval_ns,
+        name: String::new(),
         threads: None,
         faults: write.faults.clone(),
     }

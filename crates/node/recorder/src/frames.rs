@@ -35,6 +35,8 @@ use crate::wiring::Channels;
 const IDLE_NS: u64 = 5_000_000;
 /// Columns passed on in one cycle.
 const CYCLE_COLUMNS: u64 = 256;
+/// How long the run's end waits for targets that are best effort once the others have ended.
+const LATE_NS: u64 = 10_000_000_000;
 /// The share of the CPUs assumed to be free before the first frame is encoded.
 const FREE_CPU_AT_START: f32 = 0.25;
 
@@ -82,6 +84,14 @@ impl SourceCounts {
             (Entry::FragmentsBadSender, self.bad_sender),
             (Entry::FragmentsBadTag, self.bad_tag),
             (Entry::BytesCompressionLowered, self.lowered),
+        ]
+    }
+
+    /// What a target counts that has no place for the frame, or fails to write it.
+    pub(crate) fn of_discarded(&self) -> [(Entry, u64); 2] {
+        [
+            (Entry::FragmentsDiscardedDisk, self.fragments),
+            (Entry::FragmentsMissingUnrecorded, self.missing),
         ]
     }
 
@@ -203,6 +213,8 @@ pub(crate) struct Frames {
     targets: Vec<TargetQueue>,
     /// Whether the targets have the run's last frame.
     has_ended: bool,
+    /// When the required targets had ended.
+    ended_ns: Option<u64>,
 }
 
 /// The outcome of one step of a cycle.
@@ -258,6 +270,7 @@ impl Frames {
             current: None,
             targets: queues,
             has_ended: false,
+            ended_ns: None,
         }
     }
 
@@ -288,14 +301,21 @@ impl Frames {
                 Step::Done
             }
             // The targets' last counts are in the trends.
-            Err(TryRecvError::Disconnected) => {
-                if self.targets.iter().all(TargetQueue::has_ended) {
-                    Step::Ended
-                } else {
-                    Step::Wait
-                }
-            }
+            Err(TryRecvError::Disconnected) if self.have_targets_ended() => Step::Ended,
+            Err(TryRecvError::Disconnected) => Step::Wait,
         }
+    }
+
+    /// Whether all targets have ended. A target that is best effort may be late, and is then left
+    /// to itself: its disk may not answer for hours.
+    fn have_targets_ended(&mut self) -> bool {
+        let mut of_required = self.targets.iter().filter(|target| target.required());
+        if !of_required.all(TargetQueue::has_ended) {
+            return false;
+        }
+        let ended_ns = *self.ended_ns.get_or_insert(self.now_ns);
+        let is_late = self.now_ns >= ended_ns + LATE_NS;
+        is_late || self.targets.iter().all(TargetQueue::has_ended)
     }
 
     /// Makes a frame from a cut; only the cut's memory remains.
@@ -352,7 +372,7 @@ impl Frames {
     /// Continues with the frame under way.
     fn advance(&mut self, mut current: Current) -> Step {
         if current.begun_ns.is_none() {
-            match TargetQueue::admitted(&mut self.targets) {
+            match TargetQueue::admitted(&mut self.targets, &current.head) {
                 None => {
                     self.current = Some(current);
                     return Step::Wait;

@@ -21,7 +21,7 @@ use catchment_wire::{PARTS_MAX, Reason};
 use rtrb::Producer;
 
 use crate::live::{Live, MalformedPacket};
-use crate::pool::{Chunk, ChunkPool, Held};
+use crate::pool::{CHUNKS_BESIDE, Chunk, ChunkPool, Held};
 use crate::senders::SenderPair;
 
 /// Malformed packets of one source, and rejected senders, are shown at most this often.
@@ -172,6 +172,12 @@ impl Ingest {
             self.held.took(source, count as u32);
         }
         taken
+    }
+
+    /// Whether a source's share allows a fragment of that length beside so many chunks.
+    pub(crate) fn has_share(&self, account: usize, chunks: u64, bytes: u64) -> bool {
+        let count = bytes.div_ceil(self.pool.chunk_bytes() as u64);
+        chunks + count + CHUNKS_BESIDE <= u64::from(self.accounts[account].share)
     }
 
     /// Frees the chunks of an unfinished fragment.

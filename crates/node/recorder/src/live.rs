@@ -1,11 +1,10 @@
 //! The observable state of a running recorder.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use catchment_disk::DiskStats;
 use catchment_model::units::counted;
@@ -18,7 +17,7 @@ use serde::Serialize;
 use crate::config::RecorderConfig;
 use crate::frames::SourceCounts;
 use crate::senders::{SenderPair, Stranger};
-use crate::target_config::TargetConfig;
+use crate::target_config::{Place, TargetConfig};
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -69,6 +68,8 @@ pub(crate) struct Live {
 pub(crate) struct LiveTarget {
     pub(crate) name: String,
     pub(crate) required: bool,
+    /// Whether it keeps frames.
+    keeps: bool,
     /// Its line of the ledger: only of frames.
     pub(crate) ledger: LiveLedger,
     /// Only those of frames and files.
@@ -77,6 +78,7 @@ pub(crate) struct LiveTarget {
     files: Mutex<Vec<PathBuf>>,
     /// Bytes of columns in its queue.
     pub(crate) queue: Arc<AtomicU64>,
+    disk: OnceLock<Arc<DiskStats>>,
 }
 
 /// Observes a recorder, also while it ends and after it has ended.
@@ -100,8 +102,8 @@ impl Observer {
 
 struct Reported {
     state: State,
-    /// Of the targets that have one, in their order.
-    disks: Vec<Arc<DiskStats>>,
+    /// Whether a thread has failed: nothing that happens later mends that.
+    has_failed: bool,
     warnings: Vec<String>,
     faults: u64,
     last_fault: Option<String>,
@@ -120,7 +122,9 @@ impl Reported {
             self.faults += u64::from(!matches!(self.state, State::Fault { .. }));
             self.last_fault = Some(reason.clone());
         }
-        self.state = state;
+        if !self.has_failed {
+            self.state = state;
+        }
     }
 }
 
@@ -312,21 +316,41 @@ impl LiveTarget {
         Self {
             name: config.name.clone(),
             required: config.required,
+            keeps: config.place != Place::None,
             ledger: LiveLedger::new(sources),
             counters: Counters::default(),
             state: Mutex::new(State::Recording),
             files: Mutex::default(),
             queue: Arc::default(),
+            disk: OnceLock::new(),
         }
     }
 
     /// Counts a frame that the target did not take.
     pub(crate) fn count_not_taken(&self, counts: &[SourceCounts]) {
+        self.count(counts, SourceCounts::of_not_taken);
+    }
+
+    /// Counts a frame for which the target had no place.
+    pub(crate) fn count_discarded(&self, counts: &[SourceCounts]) {
+        self.count(counts, SourceCounts::of_discarded);
+    }
+
+    fn count<const N: usize>(
+        &self,
+        counts: &[SourceCounts],
+        of: fn(&SourceCounts) -> [(Entry, u64); N],
+    ) {
         for (source, counts) in (0..).map(SourceId).zip(counts) {
-            for (entry, count) in counts.of_not_taken() {
-                self.ledger.add(source, entry, count);
-            }
+            of(counts).into_iter().for_each(|(entry, count)| self.ledger.add(source, entry, count));
         }
+    }
+
+    /// Fragments that it has lost.
+    fn lost(&self) -> u64 {
+        let lost = [Entry::FragmentsDiscardedDisk, Entry::FragmentsRemoved];
+        let of = |source| lost.map(|entry| self.ledger.read(source, entry)).iter().sum::<u64>();
+        (0..self.ledger.source_count() as u32).map(SourceId).map(of).sum()
     }
 
     pub(crate) fn add_file(&self, path: PathBuf) {
@@ -373,7 +397,7 @@ impl Live {
             reasons: config.ledger_reasons().into(),
             state: Mutex::new(Reported {
                 state: State::Recording,
-                disks: Vec::new(),
+                has_failed: false,
                 warnings: Vec::new(),
                 faults: 0,
                 last_fault: None,
@@ -416,6 +440,13 @@ impl Live {
         self.reported().set_state(state);
     }
 
+    /// A thread has failed: the run stays in fault.
+    pub(crate) fn fail(&self, reason: String) {
+        let mut reported = self.reported();
+        reported.set_state(State::Fault { reason });
+        reported.has_failed = true;
+    }
+
     /// Sets a target's state. The run is in fault when none of its required targets records, or,
     /// without any, no other.
     pub(crate) fn set_target_state(&self, target: usize, state: State) {
@@ -433,24 +464,24 @@ impl Live {
         best.into_iter().for_each(|state| reported.set_state(state.clone()));
     }
 
-    /// The targets whose state is the run's: the required ones or, without any, all.
+    /// The targets whose state is the run's: the required folders or, without any, the required
+    /// targets that keep nothing.
     fn needed(&self) -> impl Iterator<Item = &LiveTarget> {
-        let has_required = self.targets.iter().any(|target| target.required);
-        self.targets.iter().filter(move |target| target.required || !has_required)
+        let has_folder = self.targets.iter().any(|target| target.required && target.keeps);
+        self.targets.iter().filter(move |target| target.required && target.keeps == has_folder)
     }
 
-    /// The target whose line is the run's: of those needed the one that has recorded most.
+    /// Whether another target that is needed records.
+    pub(crate) fn others_record(&self, target: usize) -> bool {
+        let own = &self.targets[target];
+        let mut others = self.needed().filter(|other| !std::ptr::eq(*other, own));
+        others.any(|other| *other.state.lock() == State::Recording)
+    }
+
+    /// The target whose line is the run's: of those needed the one that has lost least, and the
+    /// first of equal ones. What it has recorded may be a little behind the others.
     fn line(&self) -> &LiveTarget {
-        let of = |target: &LiveTarget| {
-            let count = |source| {
-                target.ledger.read(source, Entry::FragmentsRecorded)
-                    + target.ledger.read(source, Entry::FragmentsNotTaken)
-            };
-            (0..target.ledger.source_count() as u32).map(SourceId).map(count).sum::<u64>()
-        };
-        // Of equal ones the first.
-        let best = self.needed().enumerate().max_by_key(|&(index, one)| (of(one), Reverse(index)));
-        best.map(|(_, one)| one).expect("a run has a target")
+        self.needed().min_by_key(|target| target.lost()).expect("a run has a required target")
     }
 
     /// The run's ledger.
@@ -463,8 +494,7 @@ impl Live {
         total
     }
 
-    /// Fragments that are durable in all targets that are needed: at least so many, whatever each
-    /// has lost.
+    /// A lower bound for the fragments that are durable in all targets that are needed.
     fn durable(&self, source: SourceId) -> u64 {
         let lost = |target: &LiveTarget| target.ledger.read(source, Entry::FragmentsDiscardedDisk);
         let all_lost: u64 = self.needed().map(lost).sum();
@@ -492,8 +522,9 @@ impl Live {
         counts
     }
 
-    pub(crate) fn add_disk(&self, disk: Arc<DiskStats>) {
-        self.reported().disks.push(disk);
+    pub(crate) fn set_disk(&self, target: usize, disk: Arc<DiskStats>) {
+        // A target has one disk.
+        let _first = self.targets[target].disk.set(disk);
     }
 
     /// Adds a warning, unless it is already listed or there are very many.
@@ -536,7 +567,9 @@ impl Live {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let reported = self.reported();
         let fills = self.fills.lock();
-        let buffers = reported.disks.iter().map(|disk| disk.buffers());
+        // What is full of another target holds up nothing.
+        let disks: Vec<_> = self.needed().filter_map(|target| target.disk.get()).collect();
+        let buffers = disks.iter().map(|disk| disk.buffers());
         let fills = fills
             .iter()
             .map(|fill| &**fill)
@@ -585,7 +618,7 @@ impl Live {
             threads: self.threads.read(),
             files: self.targets.iter().find_map(LiveTarget::files).unwrap_or_default(),
             targets: self.targets.iter().map(|target| target.snapshot(&self.ledger)).collect(),
-            engine: reported.disks.first().map_or("", |disk| disk.engine()),
+            engine: disks.first().map_or("", |disk| disk.engine()),
             warnings,
             lasting_warnings,
             malformed: reported.malformed.clone(),

@@ -1,5 +1,5 @@
-//! A target that keeps nothing: frames are counted as not taken. It shows what a node can build,
-//! and stands for a folder that could not be made.
+//! A target that keeps nothing: it counts frames as not taken. It shows what a node can build, and
+//! replaces a best-effort folder that could not be made.
 
 use catchment_agent::{Agent, Work};
 use crossbeam_channel::TryRecvError;
@@ -10,7 +10,7 @@ use crate::target_queue::{Answer, Item, TargetInput};
 /// The longest time to the next cycle while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
 
-/// Its state.
+/// A target without a place.
 pub(crate) struct Nothing {
     pub(crate) input: TargetInput,
     pub(crate) books: Books,

@@ -124,6 +124,12 @@ impl Parts {
     ) -> Option<Fragment> {
         let open = &mut self.open[index];
         let range = part.position..part.position + u64::from(part.bytes);
+        if part.fragment_bytes != open.fragment_bytes || range.end > open.fragment_bytes {
+            // The parts of a message are checked before the first of them is here.
+            ingest.counts(open.account)[Entry::FragmentBytesReceived] += bytes.len() as u64;
+            self.give_up(ingest, index);
+            return None;
+        }
         let new = add_piece(&mut open.pieces, range);
         let counts = ingest.counts(open.account);
         counts[Entry::FragmentBytesReceived] += new;
@@ -192,17 +198,16 @@ impl Parts {
             ingest.take_chain(account, part.fragment_bytes, &mut open.chunks)
         };
         let mut has_room = may_wait && take(ingest, &mut open);
-        if !has_room && may_wait {
-            self.spare.push(open);
-            return Err(NoRoom);
-        }
-        let of_source = self.open.iter().filter(|open| open.source == source);
-        if of_source.clone().count() >= OPEN_MAX {
-            let oldest = of_source.map(|open| open.touched_ns).min();
-            let is_oldest = |open: &Open| open.source == source && Some(open.touched_ns) == oldest;
-            if let Some(index) = self.open.iter().position(is_oldest) {
-                self.give_up(ingest, index);
+        while may_wait && !has_room {
+            if !self.waits_for_itself(ingest, account, (source, part.fragment_bytes)) {
+                self.spare.push(open);
+                return Err(NoRoom);
             }
+            self.give_up_oldest(ingest, source);
+            has_room = take(ingest, &mut open);
+        }
+        if self.open.iter().filter(|open| open.source == source).count() >= OPEN_MAX {
+            self.give_up_oldest(ingest, source);
         }
         has_room = has_room || take(ingest, &mut open);
         let counts = ingest.counts(account);
@@ -219,6 +224,25 @@ impl Parts {
         (open.tag, open.flags, open.packet_flags) = (part.tag, 0, packet_flags);
         self.open.push(open);
         Ok(Some(self.open.len() - 1))
+    }
+
+    /// Whether a fragment of a connection has no room because of others of its source that the same
+    /// connection has begun: what they lack stands behind it.
+    fn waits_for_itself(
+        &self,
+        ingest: &Ingest,
+        account: usize,
+        (source, bytes): (u32, u64),
+    ) -> bool {
+        let of_source = self.open.iter().filter(|open| open.source == source);
+        let chunks: usize = of_source.map(|open| open.chunks.len()).sum();
+        chunks > 0 && !ingest.has_share(account, chunks as u64, bytes)
+    }
+
+    fn give_up_oldest(&mut self, ingest: &mut Ingest, source: u32) {
+        let of_source = self.open.iter().enumerate().filter(|(_, open)| open.source == source);
+        let oldest = of_source.min_by_key(|(_, open)| open.touched_ns).map(|(index, _)| index);
+        oldest.into_iter().for_each(|index| self.give_up(ingest, index));
     }
 
     fn give_up(&mut self, ingest: &mut Ingest, index: usize) {

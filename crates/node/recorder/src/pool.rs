@@ -35,6 +35,8 @@ const POPULATE_STEP_BYTES: usize = 2 << 20;
 /// Marks the offset of a chain, whose first chunk stands in bits 32 to 62. No range of bytes that
 /// ends where a chain begins is joined with it: the bits below are zero, and lengths have 32 bits.
 const CHAIN: u64 = 1 << 63;
+/// Chunks that a source may hold beside those of a fragment that is assembled.
+pub(crate) const CHUNKS_BESIDE: u64 = 4;
 
 /// All chunks of a recorder.
 #[derive(Debug)]
@@ -167,7 +169,7 @@ impl ChunkPool {
     /// sources ahead leave memory for the others; but enough for a fragment of that length.
     pub(crate) fn share_of_waiting(&self, sources: usize, longest_bytes: u64) -> u32 {
         let half = self.chunk_count() as u64 / 2 / sources.max(1) as u64;
-        let longest = longest_bytes.div_ceil(self.chunk_bytes as u64) + 4;
+        let longest = longest_bytes.div_ceil(self.chunk_bytes as u64) + CHUNKS_BESIDE;
         half.max(longest).min(self.share.into()) as u32
     }
 

@@ -89,6 +89,7 @@ impl Preflight {
             priority: None,
             idle: Idle { nap: GATHER, ..Idle::default() },
             park: Box::new(receiver.readiness()),
+            may_be_left: false,
         };
         let count = Count {
             ingress: receiver,
@@ -114,7 +115,7 @@ impl Drop for Preflight {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         // Nothing in it can panic; if it did, only its counts would be lost.
-        let _failed = self.threads.join();
+        let _joined = self.threads.join();
     }
 }
 

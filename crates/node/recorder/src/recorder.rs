@@ -12,9 +12,12 @@ use catchment_agent::{Agent, Waker};
 use catchment_disk::{Disk, DiskConfig, DiskError};
 use catchment_model::{Entry, RunId, Utc};
 use catchment_net::{NetError, Readiness};
-use catchment_runner::{Idle, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads};
+use catchment_runner::{
+    Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
+};
 use catchment_storage::TrendFiles;
 use catchment_telemetry::{Clock, Priority};
+use crossbeam_channel::SendError;
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
@@ -27,6 +30,8 @@ use crate::wiring::Wiring;
 
 /// How often [`Recorder::begin_between_events`] checks whether the build agent has begun the run.
 const BEGUN_POLL: Duration = Duration::from_millis(5);
+/// How long the start of a run waits for the folder of a target that is best effort.
+const FOLDER_WITHIN: Duration = Duration::from_secs(2);
 
 /// A running recorder.
 #[derive(Debug)]
@@ -123,11 +128,11 @@ impl Recorder {
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
         let identity = RunIdentity { run, folder: folder.clone(), name };
         let mut targets = Vec::new();
-        let mut parks: Vec<Box<dyn Park>> = Vec::new();
-        for target in config.targets() {
-            let (part, park) = target_part(&config, &target, &identity, &live)?;
+        let mut parks = Vec::new();
+        for (number, target) in config.targets().into_iter().enumerate() {
+            let (part, park) = target_part(&config, (number, &target), &identity, &live)?;
             targets.push(part);
-            parks.push(park);
+            parks.push((park, target.required));
         }
         let (framing, encoding, trending) =
             (Signal::default(), Signal::default(), Signal::default());
@@ -170,10 +175,14 @@ impl Recorder {
             self.spawn(encoder, Plan { priority, ..plan })?;
         }
         let priority = Some(Priority::Data);
-        let cpu = config.write.cpu;
-        for ((name, target), park) in targets.into_iter().zip(parks) {
-            let idle = Idle::default();
-            self.spawn(target, Plan { name, cpu, priority, idle, park })?;
+        for ((name, target), (park, required)) in targets.into_iter().zip(parks) {
+            // One that is best effort has what the others leave, and may be late at the end.
+            let (cpu, priority) = match required {
+                true => (config.write.cpu, Priority::Data),
+                false => (None, Priority::Background),
+            };
+            let (priority, idle, may_be_left) = (Some(priority), Idle::default(), !required);
+            self.spawn(target, Plan { name, cpu, priority, idle, park, may_be_left })?;
         }
         self.spawn(frames, Plan { priority, ..plan("frames", framing) })?;
         let cpu = config.build.cpu;
@@ -260,8 +269,11 @@ impl Recorder {
     /// ledger.
     pub fn stop(mut self) -> Result<RunSummary, RecorderError> {
         self.stop.store(true, Relaxed);
-        let failed = self.threads.join();
+        let Joined { failed, left } = self.threads.join();
         self.live.forget_gauges();
+        for name in left {
+            self.live.warn_once(format!("{name} has not closed its files, and goes on with that"));
+        }
         if let Some(name) = failed {
             return Err(RecorderError::Thread { name });
         }
@@ -286,7 +298,7 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         // A panic was printed when it happened, and there is no caller to return it to.
-        let _failed = self.threads.join();
+        let _joined = self.threads.join();
         self.live.forget_gauges();
     }
 }
@@ -303,7 +315,8 @@ struct Parking {
     readiness: Vec<Readiness>,
     framing: Signal,
     encoding: Signal,
-    targets: Vec<Box<dyn Park>>,
+    /// The targets', each with whether it is required.
+    targets: Vec<(Box<dyn Park>, bool)>,
 }
 
 /// What the operator learns about threads.
@@ -316,43 +329,62 @@ impl ThreadEvents for Events {
 
     fn failed(&self, name: &str) {
         let reason = format!("the thread {name} failed; stop the run and repair it");
-        self.0.set_state(State::Fault { reason });
+        self.0.fail(reason);
     }
 }
 
-/// What a target is made of, and what its thread sleeps on. A folder that cannot be made, and is
-/// not required, costs a warning: its frames go nowhere.
+/// What a target is made of, and what its thread sleeps on. If the folder of one that is best
+/// effort cannot be made, or does not answer, its frames go nowhere, and it is in fault.
 fn target_part(
     config: &RecorderConfig,
-    target: &TargetConfig,
+    (number, target): (usize, &TargetConfig),
     identity: &RunIdentity,
-    live: &Live,
+    live: &Arc<Live>,
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let nothing = || {
         let signal = Signal::default();
         (TargetPart { waker: signal.waker(), files: None }, Box::new(signal) as Box<dyn Park>)
     };
     let Place::Folder(folder) = &target.place else { return Ok(nothing()) };
-    match folder_part(config, folder, identity, live) {
-        Err(error) if !target.required => {
-            live.warn_once(format!("target {} gets no frames: {error}", target.name));
-            Ok(nothing())
-        }
-        made => made,
+    let folder = folder.join(&identity.name);
+    let identity = RunIdentity { run: identity.run, folder, name: identity.name.clone() };
+    let name = if number == 0 { String::new() } else { target.name.clone() };
+    let disk = DiskConfig { name, ..disk_config(&config.write) };
+    if target.required {
+        return folder_part(disk, identity, (live, number));
     }
+    let (made_in, made) = crossbeam_channel::bounded(1);
+    let of_thread = Arc::clone(live);
+    let make = move || {
+        let part = folder_part(disk, identity, (&of_thread, number));
+        if let Err(SendError(Ok((TargetPart { files: Some((identity, first)), .. }, _)))) =
+            made_in.send(part)
+        {
+            // Nobody waits any more.
+            drop(first);
+            let _removed = std::fs::remove_file(FileMaker::first_path(&identity));
+        }
+    };
+    std::thread::Builder::new().name("folder".into()).spawn(make).map_err(system("a thread"))?;
+    let reason = match made.recv_timeout(FOLDER_WITHIN) {
+        Ok(Ok(part)) => return Ok(part),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "its disk does not answer".to_owned(),
+    };
+    let reason = format!("it gets no frames of this run: {reason}");
+    live.set_target_state(number, State::Fault { reason });
+    Ok(nothing())
 }
 
 fn folder_part(
-    config: &RecorderConfig,
-    folder: &Path,
-    identity: &RunIdentity,
-    live: &Live,
+    disk: DiskConfig,
+    identity: RunIdentity,
+    (live, number): (&Live, usize),
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
-    let folder = folder.join(&identity.name);
-    std::fs::create_dir_all(&folder)
+    let folder = &identity.folder;
+    std::fs::create_dir_all(folder)
         .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
-    let identity = RunIdentity { run: identity.run, folder, name: identity.name.clone() };
-    let mut store = open_disk(config, live)?;
+    let mut store = open_disk(disk, (live, number))?;
     let (sleeper, waker) = (store.sleeper(), store.waker());
     let id = store.create(&FileMaker::first_path(&identity))?;
     let first = FirstFile { store, id, entropy: Box::new(SystemEntropy) };
@@ -360,11 +392,10 @@ fn folder_part(
     Ok((TargetPart { waker, files: Some((identity, first)) }, Box::new(sleeper)))
 }
 
-/// The disk to which the run is written.
-fn open_disk(config: &RecorderConfig, live: &Live) -> Result<Disk, DiskError> {
-    let threads = Some(Arc::clone(&live.threads));
-    let disk = Disk::new(DiskConfig { threads, ..disk_config(&config.write) })?;
-    live.add_disk(disk.stats());
+/// The disk to which a target's files are written.
+fn open_disk(disk: DiskConfig, (live, number): (&Live, usize)) -> Result<Disk, DiskError> {
+    let disk = Disk::new(DiskConfig { threads: Some(Arc::clone(&live.threads)), ..disk })?;
+    live.set_disk(number, disk.stats());
     if let Some(note) = disk.engine_note() {
         live.warn_once(format!("writing by {}: {note}", disk.engine()));
     }
@@ -386,7 +417,8 @@ fn trends(
 /// A thread that sleeps on `park` when it has no work.
 fn plan(name: &str, park: impl Park + 'static) -> Plan {
     let (name, park) = (name.to_owned(), Box::new(park));
-    Plan { name, cpu: None, priority: None, idle: Idle::default(), park }
+    let (idle, may_be_left) = (Idle::default(), false);
+    Plan { name, cpu: None, priority: None, idle, park, may_be_left }
 }
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> RecorderError {

@@ -22,6 +22,8 @@ use crate::live::State;
 
 /// How long recording stays in fault before the next file is tried.
 const RETRY_NS: u64 = 1_000_000_000;
+/// How long frames wait for a file that is being made if there is another place for them.
+const OPEN_NS: u64 = 1_000_000_000;
 /// The number of attempts to write the run's last frame, or a file's table of contents.
 const TRIES_MAX: u32 = 3;
 /// The message when the run's last frame could not be written.
@@ -39,8 +41,9 @@ pub(crate) struct RunFiles<S: FolderStore> {
     now_ns: u64,
     files: FrameFiles<S, FrameTag, Durability>,
     maker: FileMaker,
-    /// The next file is being made.
+    /// The next file is being made, since then.
     opening: Option<Opening>,
+    opening_ns: u64,
     look: Look,
     /// The number behind the newest frame.
     sequence: u64,
@@ -83,6 +86,7 @@ impl<S: FolderStore> RunFiles<S> {
             files: FrameFiles::new(first.store, config.write.buffer_bytes, HeaderOrder::Last),
             maker: FileMaker::new(config, identity, schema, first.entropy),
             opening: None,
+            opening_ns: 0,
             look: Look::None,
             sequence: 0,
             framed: None,
@@ -130,12 +134,21 @@ impl<S: FolderStore> RunFiles<S> {
                 return Admission::Wait;
             }
         }
-        match self.find_room(frame_bytes, looked_for) {
-            false => Admission::Wait,
-            true if self.opening == Some(Opening::Next) => Admission::Wait,
-            true if self.files.current.is_some() => Admission::Begin,
-            true if self.opening.is_some() => Admission::Wait,
-            true => Admission::Refused,
+        if !self.find_room(frame_bytes, looked_for) {
+            return Admission::Wait;
+        }
+        let is_late = self.now_ns.saturating_sub(self.opening_ns) >= OPEN_NS;
+        match (self.opening, self.files.current.is_some()) {
+            (Some(Opening::Next), _) if !is_late => Admission::Wait,
+            (Some(Opening::Next), true) => {
+                self.opening = Some(Opening::Retry);
+                self.go_on("the next file has not been made within a second");
+                Admission::Begin
+            }
+            (_, true) => Admission::Begin,
+            // Memory may last until the file is there.
+            (Some(_), false) if !(is_late && self.books.others_record()) => Admission::Wait,
+            _ => Admission::Refused,
         }
     }
 
@@ -428,9 +441,13 @@ impl<S: FolderStore> RunFiles<S> {
     fn retry(&mut self) {
         // A file without a header will be deleted, and its number be free again.
         if !self.files.closing.iter().any(|file| file.failed && !file.header_recorded) {
-            self.opening = Some(Opening::Retry);
-            self.take_opened();
+            self.open(Opening::Retry);
         }
+    }
+
+    fn open(&mut self, why: Opening) {
+        (self.opening, self.opening_ns) = (Some(why), self.now_ns);
+        self.take_opened();
     }
 
     /// Takes the next file, if one is needed and it is open.
@@ -499,8 +516,7 @@ impl<S: FolderStore> RunFiles<S> {
         let (is_refused, is_tried) = (self.is_next_refused(), self.now_ns < self.retry_at_ns);
         // A file without frames is not left because of its age alone.
         if file.has_frames() && (old || full) && !(is_refused && is_tried) {
-            self.opening = Some(if is_refused { Opening::Retry } else { Opening::Next });
-            self.take_opened();
+            self.open(if is_refused { Opening::Retry } else { Opening::Next });
         }
     }
 

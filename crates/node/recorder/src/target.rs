@@ -55,6 +55,8 @@ pub(crate) struct Target<S: FolderStore> {
     copying: Option<Copying>,
     /// Whether the columns of a frame that was refused are on their way.
     discards: bool,
+    /// Whether a skipped frame was the first of the file, so that the next one is as good as that.
+    begins_file: bool,
     /// The run's last frame, whose increment is carried.
     last: Option<(Arc<FrameHead>, Vec<SharedColumn>)>,
     /// Encodes the column of increments.
@@ -115,6 +117,7 @@ impl<S: FolderStore> Target<S> {
             offered: None,
             copying: None,
             discards: false,
+            begins_file: false,
             last: None,
             encoder: FrameEncoder::new(None),
             frame_header_bytes: config.frame_header_bytes_max() as u64,
@@ -202,12 +205,14 @@ impl<S: FolderStore> Target<S> {
                 if let Some(skipped) = self.files.books().next_skipped(head) {
                     // It comes before the frame that is offered, which has less room by that.
                     self.offered = Some(offered);
-                    let (_, increment) = self.files.begin_frame(&skipped);
+                    let (begins_file, increment) = self.files.begin_frame(&skipped);
+                    self.begins_file |= begins_file;
                     self.copying =
                         Some(Copying::of(Arc::new(skipped), Some(Vec::new()), increment));
                     return true;
                 }
                 let (begins_file, increment) = self.files.begin_frame(head);
+                let begins_file = begins_file | std::mem::take(&mut self.begins_file);
                 if !is_last {
                     self.input.answer(Answer::Takes { begins_file });
                 }
@@ -254,7 +259,7 @@ impl<S: FolderStore> Target<S> {
             None => match self.input.next() {
                 Ok(next) => next,
                 Err(TryRecvError::Empty) => return wait,
-                // The frames agent panicked: the run ends as it is.
+                // The frames agent panicked: the run ends with the frames written so far.
                 Err(TryRecvError::Disconnected) => return Step::Ended,
             },
         };

@@ -1,19 +1,23 @@
 //! The queue between the frames agent and a target.
 //!
-//! A frame is offered to a target by its head, and a target that the run needs answers whether it
-//! takes it: only then does it get the frame's columns. Columns in its queue are bounded in bytes,
-//! but for one that alone has more; where the queue is full, the frames agent waits.
+//! A frame is offered to a target by its head, and a required target answers whether it takes it:
+//! only then does it get the frame's columns. Columns in its queue are bounded in bytes, but for
+//! one that alone has more; where the queue is full, the frames agent waits.
 //!
-//! A target that the run does not need is not asked and not waited for: it gets a frame if there is
-//! room for all of it in its queue, or if nothing waits there, and otherwise what is to be said of
-//! the frames that it did not get.
+//! A best-effort target is not asked and not waited for: it gets a frame if there is room for all
+//! of it in its queue, or if nothing waits there. Otherwise it receives one summary of the frames
+//! that it missed. While it is behind, columns wait for it in memory of the queue's own: in chunks
+//! they would take the place of payload that arrives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_agent::Waker;
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use catchment_encoder::{Done, Stored};
+use catchment_writer::EncodedColumn;
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
+use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::frames::{FrameHead, SharedColumn};
 use crate::live::Live;
@@ -33,10 +37,11 @@ pub(crate) enum Item {
     Last(Arc<FrameHead>, Vec<SharedColumn>),
 }
 
-/// Columns in the queue of a target that is waited for: many are small.
+/// Columns in the queue of a required target: many are small.
 const COLUMNS_MAX: usize = 256;
-/// Frames' worth of columns in the queue of another.
-const FRAMES_MAX: usize = 64;
+/// Columns in the queue of a best-effort target, if they are those of a few frames.
+const BEST_EFFORT_COLUMNS_MIN: usize = 8_192;
+const BEST_EFFORT_FRAMES_MIN: usize = 4;
 
 /// The frames agent's end of a queue.
 pub(crate) struct TargetQueue {
@@ -45,6 +50,8 @@ pub(crate) struct TargetQueue {
     answers: Receiver<Answer>,
     bytes: Arc<AtomicU64>,
     bytes_max: u64,
+    /// Bytes that may wait in chunks for a target that is best effort.
+    chunk_bytes_max: u64,
     /// Whether frames wait for it.
     required: bool,
     /// Wakes the target.
@@ -88,6 +95,8 @@ pub(crate) struct Admitted {
 pub(crate) struct QueueConfig {
     /// Bytes of columns.
     pub(crate) bytes_max: u64,
+    /// Bytes that may wait in chunks for a target that is best effort.
+    pub(crate) chunk_bytes_max: u64,
     /// Columns of the largest frame.
     pub(crate) frame_columns_max: usize,
     /// Whether frames wait for the target.
@@ -101,7 +110,8 @@ impl QueueConfig {
             true => config.target_queue_bytes(),
             false => target.best_effort_bytes(config),
         };
-        Self { bytes_max, frame_columns_max: config.frame_columns_max(), required }
+        let chunk_bytes_max = config.target_queue_bytes();
+        Self { bytes_max, chunk_bytes_max, frame_columns_max: config.frame_columns_max(), required }
     }
 }
 
@@ -111,8 +121,11 @@ pub(crate) fn target_queue(
     (live, number): (&Arc<Live>, usize),
     (waker, frames): (Waker, Waker),
 ) -> (TargetQueue, TargetInput) {
-    let &QueueConfig { bytes_max, frame_columns_max, required } = config;
-    let columns = if required { COLUMNS_MAX } else { FRAMES_MAX * (frame_columns_max + 2) };
+    let &QueueConfig { bytes_max, chunk_bytes_max, frame_columns_max, required } = config;
+    let columns = match required {
+        true => COLUMNS_MAX,
+        false => (BEST_EFFORT_FRAMES_MIN * (frame_columns_max + 2)).max(BEST_EFFORT_COLUMNS_MIN),
+    };
     // Beside columns there are an end, a beginning and the frames that were not taken.
     let (items_in, items) = crossbeam_channel::bounded(columns + 4);
     let (answers_in, answers) = crossbeam_channel::bounded(1);
@@ -124,6 +137,7 @@ pub(crate) fn target_queue(
         answers,
         bytes,
         bytes_max,
+        chunk_bytes_max,
         required,
         waker,
         live: Arc::clone(live),
@@ -173,12 +187,20 @@ impl TargetQueue {
         }
     }
 
-    /// The targets' answers to the frame that was offered last, once all have answered.
-    pub(crate) fn admitted(targets: &mut [Self]) -> Option<Admitted> {
+    /// The targets' answers to the frame that was offered last, once all have answered. One whose
+    /// agent has failed has not got it.
+    pub(crate) fn admitted(targets: &mut [Self], head: &FrameHead) -> Option<Admitted> {
         let mut all = Admitted { takes: false, begins_file: false };
         for target in targets {
             if target.answer.is_none() {
-                target.answer = target.answers.try_recv().ok();
+                target.answer = match target.answers.try_recv() {
+                    Ok(answer) => Some(answer),
+                    Err(TryRecvError::Empty) => None,
+                    Err(TryRecvError::Disconnected) => {
+                        target.live.targets[target.number].count_discarded(&head.counts);
+                        Some(Answer::Refuses)
+                    }
+                };
             }
             match target.answer? {
                 Answer::Takes { begins_file } => {
@@ -191,6 +213,10 @@ impl TargetQueue {
         Some(all)
     }
 
+    pub(crate) fn required(&self) -> bool {
+        self.required
+    }
+
     fn takes(&self) -> bool {
         matches!(self.answer, Some(Answer::Takes { .. }))
     }
@@ -200,14 +226,17 @@ impl TargetQueue {
         let waiting = self.bytes.load(Relaxed);
         let is_full = self.items.as_ref().is_none_or(|items| items.len() >= COLUMNS_MAX);
         let fits = waiting == 0 || waiting + bytes_of(column) <= self.bytes_max;
-        !self.required || !self.takes() || fits && !is_full
+        // What waits for an agent that has failed will never be less.
+        !self.required || !self.takes() || fits && !is_full || self.has_ended()
     }
 
     /// Gives the target a column, if it takes the frame.
     pub(crate) fn put(&mut self, column: &SharedColumn) {
         if self.takes() {
-            self.bytes.fetch_add(bytes_of(column), Relaxed);
-            self.send(Item::Column(Arc::clone(column)));
+            let waiting = self.bytes.fetch_add(bytes_of(column), Relaxed) + bytes_of(column);
+            let is_behind = !self.required && waiting > self.chunk_bytes_max;
+            let moved = (is_behind && waiting <= self.bytes_max).then(|| out_of_chunks(column));
+            self.send(Item::Column(moved.flatten().unwrap_or_else(|| Arc::clone(column))));
         }
     }
 
@@ -232,8 +261,12 @@ impl TargetQueue {
     }
 
     fn send(&self, item: Item) {
-        // A target ends after the run's last frame, or by a panic, which the join reports.
-        let _sent = self.items.as_ref().map(|items| items.try_send(item));
+        // An agent that has failed, which is reported, takes nothing any more.
+        if let Some(Err(TrySendError::Full(_))) =
+            self.items.as_ref().map(|items| items.try_send(item))
+        {
+            unreachable!("there is room for what goes with the columns");
+        }
         self.waker.wake();
     }
 }
@@ -273,5 +306,107 @@ impl TargetInput {
 
 /// What a column takes in a queue.
 fn bytes_of(column: &SharedColumn) -> u64 {
-    column.done.stored_bytes() as u64
+    match &column.done.stored {
+        Stored::Encoded(buffer) => buffer.capacity() as u64,
+        _ => column.done.stored_bytes() as u64,
+    }
+}
+
+/// A column with bytes of its own, if its bytes are in chunks.
+fn out_of_chunks(column: &SharedColumn) -> Option<SharedColumn> {
+    let EncodedColumn { form, raw_bytes, ref done } = **column;
+    let (ColumnBytes::Chunks(_), Stored::Column) = (&done.column, &done.stored) else {
+        return None;
+    };
+    let mut bytes = Vec::with_capacity(done.stored_bytes());
+    let pieces = (0..).map_while(|index| done.stored_piece(index));
+    pieces.for_each(|piece| bytes.extend_from_slice(piece));
+    let done = Done {
+        checksums: done.checksums.clone(),
+        lowered: done.lowered,
+        coding: done.coding,
+        ..Done::as_it_is(ColumnBytes::Own(bytes))
+    };
+    Some(Arc::new(EncodedColumn { form, raw_bytes, done }))
+}
+
+#[cfg(test)]
+mod tests {
+    use catchment_encoder::{Coding, Element};
+    use catchment_frame::{EventColumns, FrameInfo, FrameKind, Origin};
+    use catchment_model::{Entry, Ledger};
+    use catchment_writer::{
+        Allowed, FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column,
+    };
+
+    use super::*;
+    use crate::config::SourceConfig;
+    use crate::frames::SourceCounts;
+    use crate::schema::schema;
+
+    /// A target of a recorder with one source, and a frame of three fragments.
+    fn required() -> (Arc<Live>, TargetQueue, TargetInput, FrameHead) {
+        let source = SourceConfig::new("source".to_owned(), ([127, 0, 0, 1], 0).into());
+        let config = RecorderConfig::new("".into(), vec![source]);
+        let live = Arc::new(Live::new(&config));
+        let sizes = QueueConfig::of(&config, &config.targets()[0]);
+        let (queue, input) = target_queue(&sizes, (&live, 0), Default::default());
+        let schema = Arc::new(schema(&config).expect("a schema"));
+        let head = FrameHead {
+            ledger: EventColumns::of(&schema).ledger_increment.expect("a column"),
+            schema,
+            info: FrameInfo {
+                kind: FrameKind::Events,
+                flags: 0,
+                file_id: 0,
+                sequence: 0,
+                time_first_ns: 0,
+                time_last_ns: 0,
+                key_first: 0,
+                key_last: 2,
+                rows: 3,
+                origin: Origin::default(),
+            },
+            columns: 1,
+            bytes_max: 0,
+            counts: vec![SourceCounts { fragments: 3, ..SourceCounts::default() }],
+            keys: 3,
+            increment: Ledger::new(1),
+            small: Coding::None,
+            is_last: false,
+        };
+        (live, queue, input, head)
+    }
+
+    fn column(head: &FrameHead) -> SharedColumn {
+        let (form, records) = ledger_column(head.ledger, &head.increment, &head.increment);
+        let bytes = ColumnBytes::Own(records);
+        let column = FrameColumn::small(form, Element::Bytes, Coding::None, bytes);
+        let mut frame = FrameUnderWay::new(vec![column]);
+        match FrameEncoder::new(None).next(&mut frame, Allowed::ALL) {
+            Next::Column(column) => Arc::new(column),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_target_whose_agent_has_failed_holds_up_nobody() {
+        let (live, queue, input, head) = required();
+        let (mut targets, head) = ([queue], Arc::new(head));
+        targets[0].begin(&head);
+        assert!(TargetQueue::admitted(&mut targets, &head).is_none());
+        input.answer(Answer::Takes { begins_file: true });
+        assert!(TargetQueue::admitted(&mut targets, &head).is_some_and(|all| all.takes));
+        // It fails while its queue is full.
+        targets[0].bytes.store(u64::MAX / 2, Relaxed);
+        assert!(!targets[0].has_room(&column(&head)));
+        drop(input);
+        assert!(targets[0].has_room(&column(&head)));
+        targets[0].put(&column(&head));
+        targets[0].end(&Arc::default());
+        targets[0].begin(&head);
+        assert!(TargetQueue::admitted(&mut targets, &head).is_some_and(|all| !all.takes));
+        let counted = live.total().total();
+        assert_eq!(counted[Entry::FragmentsDiscardedDisk], 3);
+    }
 }

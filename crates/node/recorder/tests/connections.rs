@@ -10,7 +10,7 @@ use catchment_fixtures::wait_while;
 use catchment_model::{Entry, Ledger};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
-use catchment_test_protocol::{TestStream, message};
+use catchment_test_protocol::{TestStream, message, messages};
 use catchment_wire::{Protocol as _, Transport, all_reasons};
 
 use crate::support;
@@ -158,6 +158,26 @@ fn a_sender_that_is_faster_than_memory_waits_and_loses_nothing() {
     for (number, sources) in events {
         assert!(sources[&0] == vec![number as u8; 1 << 20] && sources[&1] == [8; 10], "{number}");
     }
+}
+
+#[test]
+fn long_fragments_within_each_other_do_not_hold_their_connection_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 4);
+    config.sources.truncate(4);
+    config.memory_bytes = 256 << 20;
+    let recorder = Recorder::start(config).unwrap();
+    let mut connection = connect(&recorder);
+    // More than the source's share of memory, and nothing of it is ever whole.
+    let long = vec![1; 3 << 20];
+    for number in 0..12 {
+        connection.write_all(&messages(7, number, &long)[0]).unwrap();
+    }
+    connection.write_all(&message(7, 100, &[7; 10])).unwrap();
+    wait_for(&recorder, 0, 13);
+    let (_, ledger) = end(recorder);
+    assert_eq!(ledger.total()[Entry::FragmentsDiscardedUnfinished], 12);
+    assert_eq!(ledger.total()[Entry::FragmentsRecorded], 1);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Several targets: each has the run's frames, and one that the run does not need costs the others
 //! nothing.
 
-use catchment_frame::FileReader;
+use catchment_frame::{Codings, ColumnCoding, FileReader};
 use catchment_model::Entry;
 use catchment_ports::StoreFaults;
-use catchment_recorder::{Place, Recorder, RecorderConfig, State, TargetConfig};
+use catchment_recorder::{Place, Recorder, RecorderConfig, Snapshot, State, TargetConfig};
 use catchment_storage::Verdict;
 use catchment_wire::hadtu::ByteOrder;
 
@@ -120,18 +120,74 @@ fn a_required_folder_that_fails_is_named_and_the_run_goes_on_in_the_other() {
 }
 
 #[test]
-fn a_target_that_keeps_nothing_counts_what_it_gets() {
-    let nothing = TargetConfig { place: Place::None, ..best_effort() };
-    let root = tempfile::tempdir().expect("a folder");
-    let mut config = support::config(root.path(), 1);
-    config.targets = vec![TargetConfig::folder("first", root.path().to_owned()), nothing];
-    let recorder = Recorder::start(config).expect("starts");
-    let senders = support::senders(&recorder);
-    for number in 0..100 {
-        let packet = support::packet(0, ByteOrder::Big, &[(number, &[7; 100])]);
-        senders[0].send(&packet).expect("sends");
+fn a_file_that_is_not_made_stops_nobody_who_has_one() {
+    let mut config = config(TargetConfig::folder("second", "".into()));
+    config.memory_bytes = 48 << 20;
+    let mut recorder = Stepped::begin(&config);
+    recorder.send(100);
+    recorder.disks[1].set_faults(broken());
+    recorder
+        .send_until(|recorder| matches!(recorder.snapshot().targets[1].state, State::Fault { .. }));
+    // The next file of the second is on its way for a minute or two.
+    recorder.disks[1].set_faults(frozen());
+    recorder.send(8_000);
+    assert_eq!(recorder.count(Entry::FragmentsDiscardedMemory), 0);
+    recorder.disks[1].set_faults(StoreFaults::default());
+    let last = recorder.end();
+    let first = last.targets[0].ledger.total();
+    assert_eq!(first[Entry::FragmentsRecorded], first[Entry::FragmentsReceived]);
+    assert!(last.targets[1].ledger.total()[Entry::FragmentsDiscardedDisk] > 5_000);
+    for folder in [FIRST, SECOND] {
+        let (is_intact, report) = recorder.read_in(folder);
+        assert!(is_intact && report.frames_missing == 0, "{report:?}");
     }
-    let last = recorder.stop().expect("stops").last;
+}
+
+#[test]
+fn what_waits_for_a_best_effort_folder_takes_no_chunks_from_what_arrives() {
+    let second = TargetConfig { queue_bytes: Some(8 << 20), ..best_effort() };
+    let mut config = config(second);
+    config.frame.codings = Codings::new("none".parse::<ColumnCoding>().expect("a coding"));
+    config.sizes.cycle_bytes = 256 << 10;
+    let mut recorder = Stepped::begin(&config);
+    recorder.send(10);
+    recorder.disks[1].set_faults(frozen());
+    recorder.send(3_000);
+    let snapshot = recorder.snapshot();
+    assert!(snapshot.targets[1].queue_bytes > 6 << 20, "{snapshot:?}");
+    let chunks = snapshot.fills.iter().find(|fill| fill.name == "segments").expect("a pool");
+    assert!(chunks.level < 3 << 20, "{chunks:?}");
+    recorder.disks[1].set_faults(StoreFaults::default());
+    recorder.pass(121_000);
+    recorder.end();
+    let (is_intact, report) = recorder.read_in(SECOND);
+    assert!(is_intact && report.verdict == Verdict::Balanced, "{report:?}");
+}
+
+#[test]
+fn a_required_target_that_keeps_nothing_says_nothing_of_the_run() {
+    let nothing = TargetConfig { place: Place::None, required: true, ..best_effort() };
+    let last = record_100(TargetConfig { queue_bytes: None, ..nothing });
+    let total = last.ledger.total();
+    assert_eq!((total[Entry::FragmentsRecorded], total[Entry::FragmentsDurable]), (100, 100));
+    assert_eq!((total[Entry::FragmentsNotTaken], last.state), (0, State::Stopped));
+}
+
+#[test]
+fn a_best_effort_folder_that_cannot_be_made_is_in_fault_and_costs_the_run_nothing() {
+    let folder = Place::Folder("/proc/no such folder".into());
+    let last = record_100(TargetConfig { place: folder, ..best_effort() });
+    assert_eq!(last.ledger.total()[Entry::FragmentsRecorded], 100);
+    assert_eq!(last.state, State::Stopped);
+    let second = &last.targets[1];
+    assert_eq!(second.ledger.total()[Entry::FragmentsNotTaken], 100);
+    let State::Fault { reason } = &second.state else { panic!("{second:?}") };
+    assert!(reason.starts_with("it gets no frames of this run: cannot make"), "{reason}");
+}
+
+#[test]
+fn a_target_that_keeps_nothing_counts_what_it_gets() {
+    let last = record_100(TargetConfig { place: Place::None, ..best_effort() });
     let [first, second] = &last.targets[..] else { panic!("two targets") };
     assert_eq!(first.ledger.total()[Entry::FragmentsRecorded], 100);
     assert_eq!(second.ledger.total()[Entry::FragmentsNotTaken], 100);
@@ -139,4 +195,18 @@ fn a_target_that_keeps_nothing_counts_what_it_gets() {
         second.ledger.total()[Entry::FragmentBytesNotTaken],
         first.ledger.total()[Entry::FragmentBytesRecorded]
     );
+}
+
+/// Records a hundred events to a folder and to another target.
+fn record_100(second: TargetConfig) -> Snapshot {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut config = support::config(root.path(), 1);
+    config.targets = vec![TargetConfig::folder("first", root.path().to_owned()), second];
+    let recorder = Recorder::start(config).expect("starts");
+    let senders = support::senders(&recorder);
+    for number in 0..100 {
+        let packet = support::packet(0, ByteOrder::Big, &[(number, &[7; 100])]);
+        senders[0].send(&packet).expect("sends");
+    }
+    recorder.stop().expect("stops").last
 }

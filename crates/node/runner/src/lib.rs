@@ -11,7 +11,7 @@ mod threads;
 
 pub use idle::Idle;
 pub use park::{Park, Signal, Sleep};
-pub use threads::{Plan, ThreadEvents, Threads};
+pub use threads::{Joined, Plan, ThreadEvents, Threads};
 
 use std::io;
 
