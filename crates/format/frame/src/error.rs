@@ -151,14 +151,15 @@ pub enum FrameError {
         /// Minor version.
         minor: u16,
     },
-    /// A variant of the run that this version does not read: its sources or data differ from those
-    /// of the run.
-    #[error("{part}: variant is {got}; this program reads variant 0 of a run and no other")]
+    /// Another variant of the run than the one that is read: its sources or data differ.
+    #[error("{part}: variant is {got}, and variant {expected} of the run is read")]
     Variant {
         /// The part that states the variant.
         part: Part,
-        /// The variant.
-        got: u64,
+        /// The variant that is read.
+        expected: u32,
+        /// The variant found.
+        got: u32,
     },
     /// An impossible field.
     #[error("{part}: {field} is {got}, expected {expected}")]
@@ -267,6 +268,20 @@ pub enum SchemaError {
         got: u32,
         /// The number of sources.
         sources: usize,
+    },
+    /// A column of a source whose data are not in the file.
+    #[error("column {id} belongs to source {source_id}, which is not stored")]
+    ColumnNotStored {
+        /// The column.
+        id: u32,
+        /// The source that it names.
+        source_id: u32,
+    },
+    /// A source whose data are not in the file, and without which events would be incomplete.
+    #[error("source {id} is required and not stored")]
+    RequiredNotStored {
+        /// The source.
+        id: u32,
     },
     /// An impossible key of a column.
     #[error("column {id}: {key} must be {expected}")]

@@ -52,6 +52,8 @@ pub struct FileHeader {
     pub locator: bool,
     /// The scope of the frames' numbers.
     pub numbering: Numbering,
+    /// The variant of the run to which the file belongs: 0 for all sources, unreduced (1.3).
+    pub variant: u32,
 }
 
 /// The scope of the numbers of a file's frames.
@@ -69,8 +71,6 @@ pub enum Numbering {
 pub struct HeaderRest {
     /// The minor version of the program that began the file.
     pub minor: u16,
-    /// The data set of the run to which the file belongs; 0 for all sources, unreduced.
-    pub variant: u64,
     /// Frames that no longer belong to the run, in this file or others.
     pub superseded: Vec<Superseded>,
 }
@@ -177,9 +177,9 @@ impl FileHeader {
             locator: metadata.locator
                 && fixed.used_bytes as u64 + LOCATOR_BYTES <= fixed.header_bytes,
             numbering: metadata.numbering.as_deref().map_or(Numbering::Run, Numbering::of_name),
+            variant: metadata.variant,
         };
-        let Metadata { variant, superseded, .. } = metadata;
-        let rest = HeaderRest { minor: fixed.minor, variant, superseded };
+        let rest = HeaderRest { minor: fixed.minor, superseded: metadata.superseded };
         Ok(Decoded { header, rest, schema, first_frame: fixed.header_bytes })
     }
 
@@ -234,9 +234,9 @@ struct Metadata {
     locator: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     numbering: Option<String>,
-    /// This key and the next one are read but not written.
-    #[serde(default, skip_serializing)]
-    variant: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    variant: u32,
+    /// Read, but not written.
     #[serde(default, skip_serializing)]
     superseded: Vec<Superseded>,
     /// Last, so that its text can be separated from the rest.
@@ -257,7 +257,7 @@ impl Metadata {
             ledger_entries: header.ledger_entries.0.clone(),
             locator: header.locator,
             numbering: header.numbering.name().map(str::to_owned),
-            variant: 0,
+            variant: header.variant,
             superseded: Vec::new(),
             schema: Schema::clone(&header.schema),
         }
@@ -401,6 +401,11 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
 const MAGIC: [u8; 8] = *b"\x89CATCH\r\n";
 const FIXED_BYTES: usize = 64;
 const CRC_AT: usize = 20;
@@ -419,6 +424,7 @@ mod tests {
             protocol: "hadtu".into(),
             required: id != 1,
             malformed_reasons: Vec::new(),
+            stored: true,
         };
         FileHeader {
             run: RunId([7; 16]),
@@ -433,6 +439,7 @@ mod tests {
             ledger_entries: EntryNames::default(),
             locator: false,
             numbering: Numbering::Run,
+            variant: 0,
         }
     }
 

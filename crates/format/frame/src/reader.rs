@@ -252,19 +252,18 @@ impl<R: ReadAt> FileReader<R> {
         &self.rest
     }
 
-    /// Checks that this is a file of variant 0, the only one that readers of this version return:
-    /// `repair` and `verify` accept any.
+    /// Checks that the file and all its frames are of that variant of the run: `repair` and `verify`
+    /// accept any.
     ///
     /// # Errors
-    /// The variant of the file, or of the first frame that has one.
-    pub fn check_variant(&self) -> Result<(), FrameError> {
-        let of_file = (Part::FileHeader, self.rest.variant);
-        let of_frame = |frame: &FrameSummary| {
-            (Part::FrameHeader(frame.offset), u64::from(frame.info.origin.variant))
-        };
+    /// The variant of the file, or of the first frame that has another.
+    pub fn check_variant(&self, expected: u32) -> Result<(), FrameError> {
+        let of_file = (Part::FileHeader, self.header.variant);
+        let of_frame =
+            |frame: &FrameSummary| (Part::FrameHeader(frame.offset), frame.info.origin.variant);
         let mut all = std::iter::once(of_file).chain(self.index.frames.iter().map(of_frame));
-        match all.find(|(_, variant)| *variant != 0) {
-            Some((part, got)) => Err(FrameError::Variant { part, got }),
+        match all.find(|(_, variant)| *variant != expected) {
+            Some((part, got)) => Err(FrameError::Variant { part, expected, got }),
             None => Ok(()),
         }
     }
@@ -576,7 +575,7 @@ impl<R: ReadAt> FileReader<R> {
         let (part, got) = (Part::FrameHeader(summary.offset), summary.info.origin.variant.into());
         let (field, expected) = ("variant", "the file header's");
         let wrong = FrameError::Field { part, field, expected, got };
-        Ok((entries, (got != self.rest.variant).then_some(wrong)))
+        Ok((entries, (got != u64::from(self.header.variant)).then_some(wrong)))
     }
 
     /// The contents of a frame's own header.

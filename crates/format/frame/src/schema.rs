@@ -37,18 +37,37 @@ pub struct SourceInfo {
     #[serde(default)]
     pub protocol: String,
     /// Whether an event without it is incomplete.
-    #[serde(default = "required_by_default")]
+    #[serde(default = "yes")]
     pub required: bool,
     /// The reasons for which its packets are refused, as named by its protocol, in the order of the
     /// ledger's indices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub malformed_reasons: Vec<String>,
+    /// Whether its data are in the files of this variant (1.3): otherwise it has no column, no
+    /// ledger, and is not required.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub stored: bool,
 }
 
 impl Schema {
     /// The sources alone, without columns.
     pub fn new(sources: Vec<SourceInfo>) -> Self {
         Self { sources, columns: Vec::new() }
+    }
+
+    /// The schema of a variant that has these sources, by id, of the present one.
+    #[must_use]
+    pub fn of_variant(&self, stored: &[bool]) -> Self {
+        let is_stored = |id: u32| stored.get(id as usize).copied().unwrap_or(true);
+        let source = |source: &SourceInfo| match is_stored(source.id) {
+            true => source.clone(),
+            false => SourceInfo { stored: false, required: false, ..source.clone() },
+        };
+        let columns = self.columns.iter().filter(|column| column.source.is_none_or(is_stored));
+        Self {
+            sources: self.sources.iter().map(source).collect(),
+            columns: columns.cloned().collect(),
+        }
     }
 
     /// The columns of built events: key, time, flags, ledger increments, and lengths, validity and
@@ -180,6 +199,9 @@ impl Schema {
             if source.id as usize != index {
                 return Err(SchemaError::SourceId { index, got: source.id });
             }
+            if !source.stored && source.required {
+                return Err(SchemaError::RequiredNotStored { id: source.id });
+            }
         }
         let mut ids = HashSet::with_capacity(self.columns.len());
         let sources = self.sources.len();
@@ -190,6 +212,9 @@ impl Schema {
             column.check()?;
             if let Some(got) = column.source.filter(|&source| source as usize >= sources) {
                 return Err(SchemaError::ColumnSource { id: column.id, got, sources });
+            }
+            if let Some(source) = column.source.filter(|&id| !self.sources[id as usize].stored) {
+                return Err(SchemaError::ColumnNotStored { id: column.id, source_id: source });
             }
         }
         self.check_channels()
@@ -216,8 +241,13 @@ impl Schema {
     }
 }
 
-fn required_by_default() -> bool {
+fn yes() -> bool {
     true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 #[cfg(test)]
@@ -235,6 +265,7 @@ mod tests {
             protocol: "hadtu".into(),
             required: true,
             malformed_reasons: Vec::new(),
+            stored: true,
         }
     }
 

@@ -84,9 +84,8 @@ impl TocBuilder {
     /// # Panics
     /// If they are not a file header.
     pub fn new(encoded_file_header: &[u8]) -> Self {
-        let Decoded { header, rest, .. } =
-            crate::FileHeader::decode_known(encoded_file_header, None)
-                .expect("an encoded file header");
+        let Decoded { header, .. } = crate::FileHeader::decode_known(encoded_file_header, None)
+            .expect("an encoded file header");
         let minor = match header.schema.has_positions() {
             // In a table of version 1.3, no column of positions means that there are none. In a
             // lower version, readers look for them in the frames.
@@ -97,7 +96,7 @@ impl TocBuilder {
         Self {
             file_header: encoded_file_header[..used].to_vec(),
             file_id: header.file_id,
-            variant: u32::try_from(rest.variant).unwrap_or(0),
+            variant: header.variant,
             minor,
             frames: Vec::new(),
             lists: Lists::new(),

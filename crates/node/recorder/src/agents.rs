@@ -20,6 +20,7 @@ use crate::recorder::RecorderError;
 use crate::run_files::RunFiles;
 use crate::run_gate::RunGate;
 use crate::schema::schema;
+use crate::selection::Selection;
 use crate::target::Target;
 use crate::target_config::TargetConfig;
 use crate::target_queue::{QueueConfig, target_queue};
@@ -99,12 +100,15 @@ impl Agents {
         let (mut queues, mut targets) = (Vec::new(), Vec::new());
         for (number, (target, part)) in config.targets().iter().zip(of_targets).enumerate() {
             let sizes = QueueConfig::of(config, target);
-            let (queue, input) = target_queue(&sizes, (&live, number), (part.waker, owner.clone()));
+            let variant = &live.targets[number].variant;
+            let selection = Selection::new(variant, &schema, config.sources.len());
+            let of_target = Arc::clone(selection.schema());
+            let wakers = (part.waker, owner.clone());
+            let (queue, input) = target_queue(&sizes, selection, (&live, number), wakers);
             let books = Books::new(&live, number);
             let agent: Box<dyn Agent> = match part.files {
                 Some((identity, first)) => {
-                    let schema = Arc::clone(&schema);
-                    let files = RunFiles::new(config, schema, identity, first, books, now_ns)
+                    let files = RunFiles::new(config, of_target, identity, first, books, now_ns)
                         .map_err(system("the first file"))?;
                     Box::new(Target::new(config, input, files))
                 }

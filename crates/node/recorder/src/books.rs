@@ -62,9 +62,7 @@ impl Books {
 
     /// The target's ledger: what is common, and its own.
     pub(crate) fn total(&self) -> Ledger {
-        let mut total = self.live.ledger.snapshot();
-        total.add(&self.of_target().ledger.snapshot());
-        total
+        self.of_target().total(&self.live.ledger)
     }
 
     /// Counts that no frame of the target has.

@@ -16,6 +16,7 @@ use catchment_wire::Transport;
 use crate::budget::SystemMemory;
 use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config, disk_config};
 use crate::links::check_links;
+use crate::target_config::TargetConfig;
 
 impl RecorderConfig {
     /// Checks every value against its bounds, against the others, and against the machine.
@@ -104,10 +105,27 @@ impl RecorderConfig {
             let expected = format_args!("{} or less for all targets", Bytes(half));
             require(all <= half, &key, expected, Bytes(all))?;
         }
+        let names = self.ledger_names();
+        for (index, target) in self.targets.iter().enumerate() {
+            let key = format!("targets[{index}].sources");
+            let Some(sources) = &target.sources else { continue };
+            require(!sources.is_empty(), &key, "at least one source or link", "none")?;
+            let unknown = sources.iter().find(|name| !names.contains(name));
+            let unknown = unknown.map_or("", String::as_str);
+            require(unknown.is_empty(), &key, "names of sources and links", unknown)?;
+        }
         // What no target needs may be nowhere.
-        let has_required = self.targets.iter().any(|target| target.required);
-        let expected = "at least one that is required";
-        require(self.targets.is_empty() || has_required, "targets", expected, "none")
+        let has = |target: &TargetConfig, name| {
+            target.required && target.sources.as_ref().is_none_or(|names| names.contains(name))
+        };
+        let nowhere = names.iter().find(|&name| !self.targets().iter().any(|one| has(one, name)));
+        let expected = "a required target for each source and link";
+        require(
+            nowhere.is_none(),
+            "targets",
+            expected,
+            format_args!("none for {}", nowhere.map_or("", String::as_str)),
+        )
     }
 
     /// Bounds of times and sizes beyond which a value has no effect.

@@ -104,6 +104,7 @@ pub(crate) struct FileMaker {
     text: String,
     emulated: bool,
     schema: Arc<Schema>,
+    variant: u32,
     frame_bytes: u64,
     next_index: u32,
     /// The file requested from the store and not yet opened.
@@ -129,7 +130,7 @@ impl FileMaker {
     pub(crate) fn new(
         config: &RecorderConfig,
         identity: RunIdentity,
-        schema: Arc<Schema>,
+        (schema, variant): (Arc<Schema>, u32),
         entropy: Box<dyn Entropy>,
     ) -> Self {
         Self {
@@ -139,6 +140,7 @@ impl FileMaker {
             text: config.text.clone(),
             emulated: config.emulated,
             schema,
+            variant,
             frame_bytes: config.frame_bytes_max(),
             next_index: 0,
             asked: None,
@@ -274,6 +276,7 @@ impl FileMaker {
             ledger_entries: EntryNames::default(),
             locator: true,
             numbering: catchment_frame::Numbering::Run,
+            variant: self.variant,
         };
         let attached = Durability::new(self.schema.sources.len());
         let parts = FileParts { id, path, is_listed: true, attached };

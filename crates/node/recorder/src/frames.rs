@@ -105,6 +105,14 @@ impl SourceCounts {
     }
 }
 
+/// A column before it is encoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ColumnHead {
+    pub(crate) id: u32,
+    pub(crate) rows: u64,
+    pub(crate) bytes_max: u64,
+}
+
 /// What targets know of a frame before they have its columns.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameHead {
@@ -116,6 +124,8 @@ pub(crate) struct FrameHead {
     /// The most bytes that its columns take, except for the little by which compression can enlarge
     /// them.
     pub(crate) bytes_max: u64,
+    /// What is known of each column but that of the increments; empty if all targets get all.
+    pub(crate) list: Vec<ColumnHead>,
     /// By source, as far as they are known before its columns are encoded.
     pub(crate) counts: Vec<SourceCounts>,
     /// Keys in it: events, or slices.
@@ -134,7 +144,8 @@ impl FrameHead {
     pub(crate) fn as_skipped(&self) -> Self {
         let rows = if self.info.kind == FrameKind::SKIPPED { self.info.rows } else { 1 };
         let info = FrameInfo { kind: FrameKind::SKIPPED, rows, ..self.info };
-        Self { info, columns: 1, bytes_max: 0, keys: 0, is_last: false, ..self.clone() }
+        let list = Vec::new();
+        Self { info, columns: 1, bytes_max: 0, list, keys: 0, is_last: false, ..self.clone() }
     }
 
     /// Has a skipped frame stand for the next frame, too, with its counts and increments.
@@ -211,6 +222,8 @@ pub(crate) struct Frames {
     counted: Ledger,
     current: Option<Current>,
     targets: Vec<TargetQueue>,
+    /// Whether any target gets some columns only.
+    lists: bool,
     /// Whether the targets have the run's last frame.
     has_ended: bool,
     /// When the required targets had ended.
@@ -268,6 +281,7 @@ impl Frames {
             sequence: 0,
             counted: Ledger::new(config.ledger_count()),
             current: None,
+            lists: live.targets.iter().any(|target| target.variant.stored.is_some()),
             targets: queues,
             has_ended: false,
             ended_ns: None,
@@ -330,12 +344,17 @@ impl Frames {
         let now = self.live.ledger.snapshot();
         let increment = now.since(&self.counted);
         self.counted = now;
-        let raw_bytes = columns.iter().map(|column| column.bytes.raw_bytes() as u64);
+        let heads = columns.iter().map(|column| ColumnHead {
+            id: column.form.id,
+            rows: column.form.rows,
+            bytes_max: stored_space(column.bytes.raw_bytes() as u64),
+        });
         let head = FrameHead {
             schema: Arc::clone(&self.schema),
             info,
             columns: columns.len() + 1,
-            bytes_max: raw_bytes.map(stored_space).sum(),
+            bytes_max: heads.clone().map(|column| column.bytes_max).sum(),
+            list: if self.lists { heads.collect() } else { Vec::new() },
             counts,
             keys,
             increment,
@@ -372,7 +391,7 @@ impl Frames {
     /// Continues with the frame under way.
     fn advance(&mut self, mut current: Current) -> Step {
         if current.begun_ns.is_none() {
-            match TargetQueue::admitted(&mut self.targets, &current.head) {
+            match TargetQueue::admitted(&mut self.targets) {
                 None => {
                     self.current = Some(current);
                     return Step::Wait;

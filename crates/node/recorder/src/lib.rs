@@ -40,6 +40,7 @@ mod recorder;
 mod run_files;
 mod run_gate;
 mod schema;
+mod selection;
 mod senders;
 mod sizes;
 mod slices;

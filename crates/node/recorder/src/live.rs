@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::config::RecorderConfig;
 use crate::frames::SourceCounts;
 use crate::senders::{SenderPair, Stranger};
-use crate::target_config::{Place, TargetConfig};
+use crate::target_config::{Place, TargetConfig, Variant};
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -70,6 +70,8 @@ pub(crate) struct LiveTarget {
     pub(crate) required: bool,
     /// Whether it keeps frames.
     keeps: bool,
+    /// What it gets of the run.
+    pub(crate) variant: Variant,
     /// Its line of the ledger: only of frames.
     pub(crate) ledger: LiveLedger,
     /// Only those of frames and files.
@@ -312,11 +314,12 @@ pub struct Fill {
 }
 
 impl LiveTarget {
-    fn new(config: &TargetConfig, sources: usize) -> Self {
+    fn new(config: &TargetConfig, variant: Variant, sources: usize) -> Self {
         Self {
             name: config.name.clone(),
             required: config.required,
             keeps: config.place != Place::None,
+            variant,
             ledger: LiveLedger::new(sources),
             counters: Counters::default(),
             state: Mutex::new(State::Recording),
@@ -366,10 +369,18 @@ impl LiveTarget {
         Some(self.files.lock().clone()).filter(|files| !files.is_empty())
     }
 
-    /// Its present state; `common` is what happens before frames are made.
-    fn snapshot(&self, common: &LiveLedger) -> TargetSnapshot {
+    /// The run's ledger as the target has it: of what happens before frames are made, and of what
+    /// becomes of frames there.
+    pub(crate) fn total(&self, common: &LiveLedger) -> Ledger {
         let mut ledger = common.snapshot();
         ledger.add(&self.ledger.snapshot());
+        self.variant.mask(&mut ledger.sources);
+        ledger
+    }
+
+    /// Its present state; `common` is what happens before frames are made.
+    fn snapshot(&self, common: &LiveLedger) -> TargetSnapshot {
+        let ledger = self.total(common);
         let (name, required, state) = (self.name.clone(), self.required, self.state.lock().clone());
         let (counts, queue_bytes) = (self.counters.read(), self.queue.load(Relaxed));
         TargetSnapshot { name, required, state, ledger, counts, queue_bytes }
@@ -379,10 +390,11 @@ impl LiveTarget {
 impl Live {
     /// For the sources and links of a recorder.
     pub(crate) fn new(config: &RecorderConfig) -> Self {
-        let names = config.ledger_names();
+        let (names, of_targets) = (config.ledger_names(), config.targets());
+        let targets = of_targets.iter().zip(Variant::of(config));
         Self {
             ledger: LiveLedger::new(names.len()),
-            targets: config.targets().iter().map(|one| LiveTarget::new(one, names.len())).collect(),
+            targets: targets.map(|(one, of)| LiveTarget::new(one, of, names.len())).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
@@ -478,42 +490,54 @@ impl Live {
         others.any(|other| *other.state.lock() == State::Recording)
     }
 
-    /// The target whose line is the run's: of those needed the one that has lost least, and the
-    /// first of equal ones. What it has recorded may be a little behind the others.
-    fn line(&self) -> &LiveTarget {
-        self.needed().min_by_key(|target| target.lost()).expect("a run has a required target")
+    /// The targets whose lines are the run's: of those needed that which has lost least first, and
+    /// the first of equal ones. What one has recorded may be a little behind the others.
+    fn lines(&self) -> Vec<&LiveTarget> {
+        let mut lines: Vec<_> = self.needed().collect();
+        lines.sort_by_cached_key(|target| target.lost());
+        lines
     }
 
-    /// The run's ledger.
+    /// The run's ledger: of each source the line of the first target that has it.
     pub(crate) fn total(&self) -> Ledger {
+        let lines = self.lines();
+        let lines: Vec<_> =
+            lines.iter().map(|target| (&target.variant, target.ledger.snapshot())).collect();
         let mut total = self.ledger.snapshot();
-        total.add(&self.line().ledger.snapshot());
-        for (number, source) in (0..).map(SourceId).zip(&mut total.sources) {
-            source[Entry::FragmentsDurable] = self.durable(number);
+        for (number, source) in total.sources.iter_mut().enumerate() {
+            if let Some((_, line)) = lines.iter().find(|(variant, _)| variant.has(number)) {
+                source.add(&line.sources[number]);
+            }
+            source[Entry::FragmentsDurable] = self.durable(SourceId(number as u32));
         }
         total
     }
 
     /// A lower bound for the fragments that are durable in all targets that are needed.
     fn durable(&self, source: SourceId) -> u64 {
+        let needed = || self.needed().filter(|target| target.variant.has(source.index()));
         let lost = |target: &LiveTarget| target.ledger.read(source, Entry::FragmentsDiscardedDisk);
-        let all_lost: u64 = self.needed().map(lost).sum();
+        let all_lost: u64 = needed().map(lost).sum();
         let of = |target: &LiveTarget| {
             let durable = target.ledger.read(source, Entry::FragmentsDurable);
             durable.saturating_sub(all_lost - lost(target).min(all_lost))
         };
-        self.needed().map(of).min().unwrap_or(0)
+        needed().map(of).min().unwrap_or(0)
     }
 
     /// One entry of the run's ledger.
     pub(crate) fn read(&self, source: SourceId, entry: Entry) -> u64 {
-        self.ledger.read(source, entry) + self.line().ledger.read(source, entry)
+        let lines = self.lines();
+        let line = lines.iter().find(|target| target.variant.has(source.index()));
+        self.ledger.read(source, entry) + line.map_or(0, |line| line.ledger.read(source, entry))
     }
 
     /// Counts beside the ledger.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counters.read();
-        counts.add(&self.line().counters.read());
+        // Of events that any target has, as far as one has them all.
+        let line = self.lines().into_iter().min_by_key(|target| target.variant.number);
+        line.into_iter().for_each(|line| counts.add(&line.counters.read()));
         // One that completes no write holds up the run.
         let of =
             |count: fn(&Counts) -> u64| self.needed().map(|one| count(&one.counters.read())).sum();

@@ -81,10 +81,11 @@ impl<S: FolderStore> RunFiles<S> {
         now_ns: u64,
     ) -> Result<Self, String> {
         let list = FileList::new(&identity);
+        let variant = books.of_target().variant.number;
         let mut files = Self {
             now_ns,
             files: FrameFiles::new(first.store, config.write.buffer_bytes, HeaderOrder::Last),
-            maker: FileMaker::new(config, identity, schema, first.entropy),
+            maker: FileMaker::new(config, identity, (schema, variant), first.entropy),
             opening: None,
             opening_ns: 0,
             look: Look::None,

@@ -23,6 +23,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
         protocol: source.protocol.name().to_owned(),
         required: source.role == SourceRole::Required,
         malformed_reasons: reasons(id),
+        stored: true,
     };
     let sources: Vec<SourceInfo> = config.sources.iter().enumerate().map(source).collect();
     let mut schema = match sources.is_empty() {
@@ -49,6 +50,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
             // Events are complete without this source.
             required: false,
             malformed_reasons: reasons(id as usize),
+            stored: true,
         });
         channels.extend(channels_of(link, id));
     }

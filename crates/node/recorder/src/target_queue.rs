@@ -21,6 +21,7 @@ use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::frames::{FrameHead, SharedColumn};
 use crate::live::Live;
+use crate::selection::Selection;
 use crate::target_config::TargetConfig;
 
 /// What a target gets, in order.
@@ -60,6 +61,10 @@ pub(crate) struct TargetQueue {
     /// The target's number.
     number: usize,
     answer: Option<Answer>,
+    /// What it gets of each frame.
+    selection: Selection,
+    /// The frame that it was offered last.
+    offered: Option<Arc<FrameHead>>,
     /// Frames that it has not got.
     not_taken: Option<Box<FrameHead>>,
 }
@@ -118,6 +123,7 @@ impl QueueConfig {
 /// A queue, with what wakes the target, and the frames agent.
 pub(crate) fn target_queue(
     config: &QueueConfig,
+    selection: Selection,
     (live, number): (&Arc<Live>, usize),
     (waker, frames): (Waker, Waker),
 ) -> (TargetQueue, TargetInput) {
@@ -143,6 +149,8 @@ pub(crate) fn target_queue(
         live: Arc::clone(live),
         number,
         answer: None,
+        selection,
+        offered: None,
         not_taken: None,
     };
     (queue, input)
@@ -151,25 +159,31 @@ pub(crate) fn target_queue(
 impl TargetQueue {
     /// Offers a frame.
     pub(crate) fn begin(&mut self, head: &Arc<FrameHead>) {
+        let head = self.selection.head(head);
         self.answer = None;
+        if !self.selection.has_frames(head.info.kind) {
+            return self.pass_over(&head);
+        }
         if !self.required {
-            let is_taken = self.has_room_for(head);
-            self.answer = Some(match is_taken {
-                true => Answer::Takes { begins_file: false },
-                false => Answer::Refuses,
-            });
-            if !is_taken {
+            if !self.has_room_for(&head) {
                 // The target itself may learn of it much later.
                 self.live.targets[self.number].count_not_taken(&head.counts);
-                match &mut self.not_taken {
-                    Some(before) => before.join(head),
-                    before => *before = Some(Box::new(head.as_skipped())),
-                }
-                return;
+                return self.pass_over(&head);
             }
-            self.send_not_taken();
+            self.answer = Some(Answer::Takes { begins_file: false });
         }
-        self.send(Item::Begin(Arc::clone(head)));
+        self.send_not_taken();
+        self.send(Item::Begin(Arc::clone(&head)));
+        self.offered = Some(head);
+    }
+
+    /// The target does not get a frame.
+    fn pass_over(&mut self, head: &FrameHead) {
+        self.answer = Some(Answer::Refuses);
+        match &mut self.not_taken {
+            Some(before) => before.join(head),
+            before => *before = Some(Box::new(head.as_skipped())),
+        }
     }
 
     /// Whether all of a frame has room.
@@ -189,7 +203,7 @@ impl TargetQueue {
 
     /// The targets' answers to the frame that was offered last, once all have answered. One whose
     /// agent has failed has not got it.
-    pub(crate) fn admitted(targets: &mut [Self], head: &FrameHead) -> Option<Admitted> {
+    pub(crate) fn admitted(targets: &mut [Self]) -> Option<Admitted> {
         let mut all = Admitted { takes: false, begins_file: false };
         for target in targets {
             if target.answer.is_none() {
@@ -197,7 +211,9 @@ impl TargetQueue {
                     Ok(answer) => Some(answer),
                     Err(TryRecvError::Empty) => None,
                     Err(TryRecvError::Disconnected) => {
-                        target.live.targets[target.number].count_discarded(&head.counts);
+                        let live = &target.live.targets[target.number];
+                        let offered = target.offered.take();
+                        offered.into_iter().for_each(|head| live.count_discarded(&head.counts));
                         Some(Answer::Refuses)
                     }
                 };
@@ -221,18 +237,22 @@ impl TargetQueue {
         matches!(self.answer, Some(Answer::Takes { .. }))
     }
 
+    fn gets(&self, column: &SharedColumn) -> bool {
+        self.takes() && self.selection.has_column(column.form.id)
+    }
+
     /// Whether a column has room, or is not for this target.
     pub(crate) fn has_room(&self, column: &SharedColumn) -> bool {
         let waiting = self.bytes.load(Relaxed);
         let is_full = self.items.as_ref().is_none_or(|items| items.len() >= COLUMNS_MAX);
         let fits = waiting == 0 || waiting + bytes_of(column) <= self.bytes_max;
         // What waits for an agent that has failed will never be less.
-        !self.required || !self.takes() || fits && !is_full || self.has_ended()
+        !self.required || !self.gets(column) || fits && !is_full || self.has_ended()
     }
 
     /// Gives the target a column, if it takes the frame.
     pub(crate) fn put(&mut self, column: &SharedColumn) {
-        if self.takes() {
+        if self.gets(column) {
             let waiting = self.bytes.fetch_add(bytes_of(column), Relaxed) + bytes_of(column);
             let is_behind = !self.required && waiting > self.chunk_bytes_max;
             let moved = (is_behind && waiting <= self.bytes_max).then(|| out_of_chunks(column));
@@ -243,14 +263,15 @@ impl TargetQueue {
     /// The target has all columns of the frame, if it takes it.
     pub(crate) fn end(&mut self, lowered: &Arc<[u64]>) {
         if self.takes() {
-            self.send(Item::End(Arc::clone(lowered)));
+            self.send(Item::End(self.selection.of_sources(lowered)));
         }
     }
 
     /// Gives the target the run's last frame.
-    pub(crate) fn end_run(&mut self, head: &Arc<FrameHead>, columns: Vec<SharedColumn>) {
+    pub(crate) fn end_run(&mut self, head: &Arc<FrameHead>, mut columns: Vec<SharedColumn>) {
         self.send_not_taken();
-        self.send(Item::Last(Arc::clone(head), columns));
+        columns.retain(|column| self.selection.has_column(column.form.id));
+        self.send(Item::Last(self.selection.head(head), columns));
         self.items = None;
         self.waker.wake();
     }
@@ -343,6 +364,7 @@ mod tests {
     use crate::config::SourceConfig;
     use crate::frames::SourceCounts;
     use crate::schema::schema;
+    use crate::target_config::Variant;
 
     /// A target of a recorder with one source, and a frame of three fragments.
     fn required() -> (Arc<Live>, TargetQueue, TargetInput, FrameHead) {
@@ -350,8 +372,9 @@ mod tests {
         let config = RecorderConfig::new("".into(), vec![source]);
         let live = Arc::new(Live::new(&config));
         let sizes = QueueConfig::of(&config, &config.targets()[0]);
-        let (queue, input) = target_queue(&sizes, (&live, 0), Default::default());
         let schema = Arc::new(schema(&config).expect("a schema"));
+        let selection = Selection::new(&Variant::default(), &schema, 1);
+        let (queue, input) = target_queue(&sizes, selection, (&live, 0), Default::default());
         let head = FrameHead {
             ledger: EventColumns::of(&schema).ledger_increment.expect("a column"),
             schema,
@@ -369,6 +392,7 @@ mod tests {
             },
             columns: 1,
             bytes_max: 0,
+            list: Vec::new(),
             counts: vec![SourceCounts { fragments: 3, ..SourceCounts::default() }],
             keys: 3,
             increment: Ledger::new(1),
@@ -394,9 +418,9 @@ mod tests {
         let (live, queue, input, head) = required();
         let (mut targets, head) = ([queue], Arc::new(head));
         targets[0].begin(&head);
-        assert!(TargetQueue::admitted(&mut targets, &head).is_none());
+        assert!(TargetQueue::admitted(&mut targets).is_none());
         input.answer(Answer::Takes { begins_file: true });
-        assert!(TargetQueue::admitted(&mut targets, &head).is_some_and(|all| all.takes));
+        assert!(TargetQueue::admitted(&mut targets).is_some_and(|all| all.takes));
         // It fails while its queue is full.
         targets[0].bytes.store(u64::MAX / 2, Relaxed);
         assert!(!targets[0].has_room(&column(&head)));
@@ -405,7 +429,7 @@ mod tests {
         targets[0].put(&column(&head));
         targets[0].end(&Arc::default());
         targets[0].begin(&head);
-        assert!(TargetQueue::admitted(&mut targets, &head).is_some_and(|all| !all.takes));
+        assert!(TargetQueue::admitted(&mut targets).is_some_and(|all| !all.takes));
         let counted = live.total().total();
         assert_eq!(counted[Entry::FragmentsDiscardedDisk], 3);
     }

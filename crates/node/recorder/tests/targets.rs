@@ -2,11 +2,13 @@
 //! nothing.
 
 use catchment_frame::{Codings, ColumnCoding, FileReader};
-use catchment_model::Entry;
+use catchment_model::{Entry, SourceLedger};
 use catchment_ports::StoreFaults;
 use catchment_recorder::{Place, Recorder, RecorderConfig, Snapshot, State, TargetConfig};
 use catchment_storage::Verdict;
 use catchment_wire::hadtu::ByteOrder;
+
+use std::path::PathBuf;
 
 use super::support;
 use super::support::stepped::{SECOND, Stepped};
@@ -117,6 +119,56 @@ fn a_required_folder_that_fails_is_named_and_the_run_goes_on_in_the_other() {
     assert!(second[Entry::FragmentsDiscardedDisk] > 0 && last.targets[1].ledger.balance().holds());
     let (is_intact, report) = recorder.read_in(FIRST);
     assert!(is_intact && report.verdict == Verdict::Balanced, "{report:?}");
+}
+
+#[test]
+fn a_target_that_gets_one_source_has_a_run_of_that_source_which_balances() {
+    let config = config(of_first_source());
+    let mut recorder = Stepped::begin(&config);
+    recorder.send(300);
+    let last = recorder.end();
+    let (first, second) = (&last.targets[0].ledger, &last.targets[1].ledger);
+    assert_eq!((first.total(), last.ledger.total()), (last.ledger.total(), first.total()));
+    assert_eq!(second.sources[0], first.sources[0]);
+    assert_eq!(second.sources[1], SourceLedger::default());
+    let (is_intact, report) = recorder.read_in(FIRST);
+    assert!(is_intact && report.verdict == Verdict::Balanced, "{report:?}");
+    let (is_intact, report) = recorder.read_in(SECOND);
+    assert!(is_intact && report.verdict == Verdict::Balanced, "{report:?}");
+    assert_eq!((report.events, report.frames_missing), (300, 0));
+    assert_eq!(report.recomputed.sources[0][Entry::FragmentsRecorded], 300);
+    let of_second = |(path, _): &(PathBuf, _)| path.starts_with(SECOND);
+    let (_, bytes) = recorder.frame_files().into_iter().find(of_second).expect("a file");
+    let reader = FileReader::open(bytes).expect("opens");
+    let header = reader.header();
+    let stored: Vec<bool> = header.schema.sources.iter().map(|source| source.stored).collect();
+    assert_eq!((header.variant, &stored[..]), (1, &[true, false][..]));
+    assert!(header.schema.columns.iter().all(|column| column.source != Some(1)));
+}
+
+#[test]
+fn each_source_needs_a_required_target() {
+    let refused = |targets: Vec<TargetConfig>| {
+        let mut config = config(best_effort());
+        config.targets = targets;
+        let error = Recorder::start(config).expect_err("is refused").to_string();
+        assert!(error.starts_with("targets"), "{error}");
+        error
+    };
+    let error = refused(vec![best_effort()]);
+    assert!(error.contains("a required target for each source"), "{error}");
+    let error = refused(vec![of_first_source(), best_effort()]);
+    assert!(error.ends_with("got none for s1"), "{error}");
+    let unknown = Some(vec!["nobody".to_owned()]);
+    let error = refused(vec![TargetConfig { sources: unknown, ..of_first_source() }]);
+    assert!(error.starts_with("targets[0].sources: expected names"), "{error}");
+    let none = Some(Vec::new());
+    refused(vec![TargetConfig { sources: none, ..of_first_source() }]);
+}
+
+fn of_first_source() -> TargetConfig {
+    let sources = Some(vec!["s0".to_owned()]);
+    TargetConfig { sources, ..TargetConfig::folder("second", "".into()) }
 }
 
 #[test]

@@ -219,6 +219,7 @@ pub(crate) fn files(
             Err(problem) => problems.push(problem),
         }
     }
+    take_one_variant(&mut files, &mut problems);
     if files.is_empty() {
         // A damaged file gives a better error than no file.
         let unreadable = problems.into_iter().find_map(|problem| match problem {
@@ -382,7 +383,7 @@ pub(crate) fn open_file(
     });
     match opened {
         Ok(reader) => {
-            if let Err(error) = reader.check_variant() {
+            if let Err(error) = reader.check_variant(reader.header().variant) {
                 return Ok(Err(unreadable(&path, error)));
             }
             if cold {
@@ -394,6 +395,22 @@ pub(crate) fn open_file(
         Err(Ok(problem)) => Ok(Err(problem)),
         Err(Err(error)) => Err(error),
     }
+}
+
+/// Leaves the files of variant 0 of the run, if there are any. Otherwise there must be only one
+/// variant: several have several schemas.
+fn take_one_variant(files: &mut Vec<RunFile>, problems: &mut Vec<FileProblem>) {
+    let Some(variant) = files.iter().map(|file| file.header().variant).min() else { return };
+    if variant != 0 {
+        return;
+    }
+    files.retain(|file| match file.reader.check_variant(variant) {
+        Ok(()) => true,
+        Err(error) => {
+            problems.push(unreadable(&file.path, error));
+            false
+        }
+    });
 }
 
 fn unreadable(path: &Path, error: FrameError) -> FileProblem {

@@ -48,6 +48,7 @@ impl Bytes {
             ledger_entries: catchment_frame::EntryNames::default(),
             locator: false,
             numbering: catchment_frame::Numbering::Run,
+            variant: 0,
         }
     }
 

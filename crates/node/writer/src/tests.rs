@@ -63,6 +63,7 @@ impl Rig {
             ledger_entries: EntryNames::default(),
             locator: true,
             numbering: catchment_frame::Numbering::Run,
+            variant: 0,
         };
         let parts = FileParts { id, path: path.to_owned(), is_listed: true, attached: () };
         let (file, header) = FrameFile::begin(parts, &header, 1);

@@ -158,8 +158,15 @@ fn a_file_of_fragments_grows_with_the_run() {
     let folder = folder.path();
     let name = "board".to_owned();
     let (group, protocol) = ("boards".to_owned(), "hadtu".to_owned());
-    let source =
-        SourceInfo { id: 0, name, group, protocol, required: true, malformed_reasons: Vec::new() };
+    let source = SourceInfo {
+        id: 0,
+        name,
+        group,
+        protocol,
+        required: true,
+        malformed_reasons: Vec::new(),
+        stored: true,
+    };
     let mut writer = begin(folder, Schema::events(vec![source]));
     let read = ["read", "run", "--source", "board", "--follow", "--output", "fragments"];
     let mut child = catchment(folder, &[&read[..], &["--format", "raw"]].concat()).spawn().unwrap();

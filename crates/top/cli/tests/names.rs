@@ -31,6 +31,7 @@ fn strange_file(folder: &Path, name: &str) {
         ledger_entries: EntryNames::default(),
         locator: false,
         numbering: catchment_frame::Numbering::Run,
+        variant: 0,
     };
     let mut file = header.encode();
     let toc = TocBuilder::new(&file);

@@ -168,8 +168,15 @@ fn options_that_do_not_fit_are_refused() {
 fn of_a_link(folder: &Path) -> PathBuf {
     let named = |name: &str| name.to_owned();
     let (name, group, protocol) = (named("crate"), named(""), named("link"));
-    let link =
-        SourceInfo { id: 0, name, group, protocol, required: false, malformed_reasons: Vec::new() };
+    let link = SourceInfo {
+        id: 0,
+        name,
+        group,
+        protocol,
+        required: false,
+        malformed_reasons: Vec::new(),
+        stored: true,
+    };
     let rate: SampleRate = "10".parse().expect("a rate");
     let plain = ChannelInfo::new("X:PLAIN", Dtype::F32, rate);
     let triple = ChannelInfo { shape: vec![3], ..ChannelInfo::new("X:TRIPLE", Dtype::F32, rate) };

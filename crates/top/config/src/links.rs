@@ -177,6 +177,7 @@ pub(crate) fn payload(
         protocol: String::new(),
         required: true,
         malformed_reasons: Vec::new(),
+        stored: true,
     };
     match Schema::events(vec![source]).with_payload_type(SourceId(0), payload.clone()) {
         Ok(_) => Ok(payload),

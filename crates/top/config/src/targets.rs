@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use catchment_frame::Pattern;
 use catchment_model::printable::name_fault;
 use catchment_model::units::Size;
 use catchment_recorder::{Place, TargetConfig};
@@ -18,6 +19,7 @@ pub(crate) struct TargetLow {
     pub(crate) kind: Option<KindLow>,
     pub(crate) folder: Option<PathBuf>,
     pub(crate) role: Option<RoleLow>,
+    pub(crate) sources: Option<Vec<Pattern>>,
     pub(crate) queue_bytes: Option<Size>,
 }
 
@@ -42,6 +44,7 @@ pub(crate) enum RoleLow {
 pub(crate) fn targets(
     located: &Located<'_>,
     low: &Low,
+    names: &[String],
 ) -> Result<(PathBuf, Vec<TargetConfig>), ConfigFileError> {
     let own = low.run.folder.clone();
     if own.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
@@ -56,7 +59,7 @@ pub(crate) fn targets(
     }
     let mut targets: Vec<TargetConfig> = Vec::new();
     for (index, low) in low.targets.iter().enumerate() {
-        let target = target(located, index, low)?;
+        let target = target(located, (index, low), names)?;
         if let Some(before) = targets.iter().position(|before| before.name == target.name) {
             let message = format!("expected another name than that of targets[{before}]");
             return Err(located.error(&format!("targets[{index}].name"), message));
@@ -81,8 +84,8 @@ pub(crate) fn targets(
 
 fn target(
     located: &Located<'_>,
-    index: usize,
-    low: &TargetLow,
+    (index, low): (usize, &TargetLow),
+    names: &[String],
 ) -> Result<TargetConfig, ConfigFileError> {
     let key = |name: &str| format!("targets[{index}].{name}");
     if let Some((expected, got)) = name_fault(&low.name) {
@@ -105,7 +108,17 @@ fn target(
         let message = "expected no queue of a required target: frames wait for it in memory";
         return Err(located.error(&key("queue_bytes"), message));
     }
-    Ok(TargetConfig { name: low.name.clone(), place, required, queue_bytes })
+    let selected = |patterns: &Vec<Pattern>| {
+        let fits = |name: &&String| patterns.iter().any(|pattern| pattern.fits(name));
+        names.iter().filter(fits).cloned().collect::<Vec<_>>()
+    };
+    let useless = |pattern: &&Pattern| !names.iter().any(|name| pattern.fits(name));
+    if let Some(pattern) = low.sources.iter().flatten().find(useless) {
+        let expected = "patterns of names of sources and links";
+        return Err(located.expected(&key("sources"), expected, pattern.as_str()));
+    }
+    let sources = low.sources.as_ref().map(selected);
+    Ok(TargetConfig { name: low.name.clone(), place, sources, required, queue_bytes })
 }
 
 const NO_FOLDER: &str = "expected a folder, such as \".\" for the present one, got \"\"";

@@ -52,6 +52,7 @@ pub fn header(source_count: u32) -> FileHeader {
         ledger_entries: EntryNames::default(),
         locator: false,
         numbering: catchment_frame::Numbering::Run,
+        variant: 0,
     }
 }
 

@@ -60,6 +60,7 @@ impl Files {
             protocol: "hadtu".into(),
             required: true,
             malformed_reasons: Vec::new(),
+            stored: true,
         };
         let run = NewRun {
             run: self.id,

@@ -125,6 +125,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         ledger_entries: EntryNames::default(),
         locator: false,
         numbering: Numbering::Run,
+        variant: 0,
     }
 }
 
