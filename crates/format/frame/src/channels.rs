@@ -65,6 +65,12 @@ pub fn encode_spans(column: u32, spans: &[Span], out: &mut Vec<u8>) {
     }
 }
 
+/// The records of some columns among those that [`encode_spans`] made.
+pub fn select_spans(records: &[u8], has_column: impl Fn(u32) -> bool) -> Vec<u8> {
+    let of = |record: &&[u8]| has_column(u32_at(record, 0));
+    records.chunks_exact(SPAN_BYTES).filter(of).flatten().copied().collect()
+}
+
 /// The gaps in a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(Vec<(u32, Span)>);

@@ -133,7 +133,9 @@ pub use catchment_codec::{
     Codec, CodecError, Coding, ColumnEncoder, Element, Encoded, UnknownCoding, decode_column,
 };
 pub use channel_info::ChannelInfo;
-pub use channels::{ChannelColumns, SampleRun, Span, Spans, decode_spans, encode_spans};
+pub use channels::{
+    ChannelColumns, SampleRun, Span, Spans, decode_spans, encode_spans, select_spans,
+};
 pub use checksum::{Crc32c, crc32c};
 pub use codings::{Codings, ColumnCoding, UnknownColumnCoding};
 pub use column_info::{ColumnInfo, FieldInfo, PayloadType};

@@ -6,9 +6,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use catchment_frame::{ColumnKind, FrameInfo, FrameKind, Origin, Schema};
+use catchment_encoder::Done;
+use catchment_frame::{ColumnKind, FrameInfo, FrameKind, Origin, Schema, select_spans};
+use catchment_writer::{ColumnForm, EncodedColumn};
 
-use crate::frames::FrameHead;
+use crate::columns::ColumnBytes;
+use crate::frames::{FrameHead, SharedColumn};
 use crate::target_config::Variant;
 
 /// What a target gets.
@@ -57,7 +60,7 @@ impl Selection {
     }
 
     /// Whether it has that column.
-    pub(crate) fn has_column(&self, id: u32) -> bool {
+    fn has_column(&self, id: u32) -> bool {
         self.columns.as_ref().is_none_or(|columns| columns.contains(&id))
     }
 
@@ -81,6 +84,28 @@ impl Selection {
         let origin = Origin { variant: self.variant.number, ..head.info.origin };
         own.info = FrameInfo { rows, origin, ..head.info };
         Arc::new(own)
+    }
+
+    /// A column as it is there; none if the target does not get it.
+    pub(crate) fn column(&self, column: &SharedColumn) -> Option<SharedColumn> {
+        let id = column.form.id;
+        if !self.has_column(id) {
+            return None;
+        }
+        if self.columns.is_none() || Some(id) != self.spans {
+            return Some(Arc::clone(column));
+        }
+        // Gaps of all channels are in one column, which is small and stored as it is.
+        let pieces = (0..).map_while(|index| column.done.stored_piece(index));
+        let records = pieces.flatten().copied().collect::<Vec<u8>>();
+        let own = select_spans(&records, |id| self.has_column(id));
+        let rows = column.form.rows * own.len() as u64 / records.len().max(1) as u64;
+        (rows > 0).then(|| {
+            let raw_bytes = own.len() as u64;
+            let done = Done::as_it_is(ColumnBytes::Own(own));
+            let form = ColumnForm { rows, ..column.form };
+            Arc::new(EncodedColumn { form, raw_bytes, done })
+        })
     }
 
     /// Values by source, without those of sources that it does not have.

@@ -237,27 +237,25 @@ impl TargetQueue {
         matches!(self.answer, Some(Answer::Takes { .. }))
     }
 
-    fn gets(&self, column: &SharedColumn) -> bool {
-        self.takes() && self.selection.has_column(column.form.id)
-    }
-
     /// Whether a column has room, or is not for this target.
     pub(crate) fn has_room(&self, column: &SharedColumn) -> bool {
         let waiting = self.bytes.load(Relaxed);
         let is_full = self.items.as_ref().is_none_or(|items| items.len() >= COLUMNS_MAX);
         let fits = waiting == 0 || waiting + bytes_of(column) <= self.bytes_max;
         // What waits for an agent that has failed will never be less.
-        !self.required || !self.gets(column) || fits && !is_full || self.has_ended()
+        !self.required || !self.takes() || fits && !is_full || self.has_ended()
     }
 
     /// Gives the target a column, if it takes the frame.
     pub(crate) fn put(&mut self, column: &SharedColumn) {
-        if self.gets(column) {
-            let waiting = self.bytes.fetch_add(bytes_of(column), Relaxed) + bytes_of(column);
-            let is_behind = !self.required && waiting > self.chunk_bytes_max;
-            let moved = (is_behind && waiting <= self.bytes_max).then(|| out_of_chunks(column));
-            self.send(Item::Column(moved.flatten().unwrap_or_else(|| Arc::clone(column))));
+        if !self.takes() {
+            return;
         }
+        let Some(column) = self.selection.column(column) else { return };
+        let waiting = self.bytes.fetch_add(bytes_of(&column), Relaxed) + bytes_of(&column);
+        let is_behind = !self.required && waiting > self.chunk_bytes_max;
+        let moved = (is_behind && waiting <= self.bytes_max).then(|| out_of_chunks(&column));
+        self.send(Item::Column(moved.flatten().unwrap_or(column)));
     }
 
     /// The target has all columns of the frame, if it takes it.
@@ -270,7 +268,7 @@ impl TargetQueue {
     /// Gives the target the run's last frame.
     pub(crate) fn end_run(&mut self, head: &Arc<FrameHead>, mut columns: Vec<SharedColumn>) {
         self.send_not_taken();
-        columns.retain(|column| self.selection.has_column(column.form.id));
+        columns.retain(|column| self.selection.column(column).is_some());
         self.send(Item::Last(self.selection.head(head), columns));
         self.items = None;
         self.waker.wake();

@@ -4,13 +4,16 @@
 use catchment_frame::{Codings, ColumnCoding, FileReader};
 use catchment_model::{Entry, SourceLedger};
 use catchment_ports::StoreFaults;
-use catchment_recorder::{Place, Recorder, RecorderConfig, Snapshot, State, TargetConfig};
+use catchment_recorder::{
+    ChannelConfig, LinkConfig, Place, Recorder, RecorderConfig, Snapshot, State, TargetConfig,
+};
 use catchment_storage::Verdict;
 use catchment_wire::hadtu::ByteOrder;
 
 use std::path::PathBuf;
 
 use super::support;
+use super::support::links;
 use super::support::stepped::{SECOND, Stepped};
 
 const FIRST: &str = "run";
@@ -144,6 +147,62 @@ fn a_target_that_gets_one_source_has_a_run_of_that_source_which_balances() {
     let stored: Vec<bool> = header.schema.sources.iter().map(|source| source.stored).collect();
     assert_eq!((header.variant, &stored[..]), (1, &[true, false][..]));
     assert!(header.schema.columns.iter().all(|column| column.source != Some(1)));
+}
+
+#[test]
+fn targets_that_get_one_link_each_have_its_samples_and_its_losses_alone() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut config = support::config(root.path(), 1);
+    config.frame.duration_ns = 4_000_000_000;
+    let named = |prefix: &str| {
+        let renamed = |channel: ChannelConfig| {
+            let name = format!("{prefix}{}", channel.name);
+            ChannelConfig { name, ..channel }
+        };
+        links::channels().into_iter().map(renamed).collect::<Vec<_>>()
+    };
+    let address = config.sources[0].address;
+    config.links = ["a", "b"].map(|name| LinkConfig::new(name, address, named(name))).into();
+    let target = |name: &str, sources: Option<Vec<String>>| {
+        let target = TargetConfig::folder(name, root.path().join(name));
+        TargetConfig { sources, ..target }
+    };
+    let one = |name: &str| target(name, Some(vec![name.to_owned()]));
+    config.folder = root.path().join("all");
+    config.targets = vec![target("all", None), one("a"), one("b")];
+    let recorder = Recorder::start(config).expect("starts");
+    let mut senders = [0, 1].map(|link| links::Sender::new(&recorder, 1 + link, named("")));
+    let events = support::senders(&recorder);
+    let lost = |slice: u64| (slice - links::FIRST) % 10 == 5;
+    let slices = links::FIRST..links::FIRST + 100;
+    for slice in slices.clone() {
+        senders[0].send(slice);
+        let packet = senders[1].packet(slice, &[0, 1, 2, 3]);
+        if !lost(slice) {
+            senders[1].socket.send(&packet).expect("sends");
+        }
+        let number = (slice - links::FIRST) as u32;
+        let packet = support::packet(0, ByteOrder::Big, &[(number, &[7; 100])]);
+        events[0].send(&packet).expect("sends");
+    }
+    let summary = recorder.stop().expect("stops");
+    for (index, name, verdict) in [(1, "a", Verdict::Balanced), (2, "b", Verdict::DataLost)] {
+        let folder = root.path().join(name).join(summary.folder.file_name().expect("a name"));
+        let files = std::fs::read_dir(&folder).expect("lists").map(|entry| entry.expect("a file"));
+        let files = files.map(|entry| entry.path());
+        let mut of_target = summary.clone();
+        of_target.last.files =
+            files.filter(|path| path.extension().is_some_and(|it| it == "catch")).collect();
+        of_target.folder = folder;
+        links::assert_books(&of_target, verdict);
+        let samples = links::read(&of_target, &named(name));
+        let there = slices.clone().filter(|&slice| name == "a" || !lost(slice));
+        links::assert_samples(&samples, &named(name), there);
+        let ledger = &summary.last.targets[index].ledger;
+        assert_eq!(ledger.sources[index], summary.last.ledger.sources[index]);
+        assert_eq!(ledger.total(), ledger.sources[index]);
+    }
+    links::assert_books(&summary, Verdict::DataLost);
 }
 
 #[test]
