@@ -269,8 +269,9 @@ impl ChannelBytes {
 /// Recomputes the ledger of a run and compares it with its recorder's.
 ///
 /// # Errors
-/// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report. A run
-/// that was opened from several folders: each has a ledger of its own, which its files must give.
+/// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report. A
+/// run that was opened from several folders: each has a ledger of its own, which its files must
+/// give.
 pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
     folders::check_one(run, "an audit")?;
     let (recomputed, problems) = recompute(run);

@@ -52,8 +52,8 @@ pub struct Done {
 /// copy is marked as having lost data. `progress` returns whether to continue.
 ///
 /// # Errors
-/// Unreadable events, existing files of that name, a disk error, a stop by `progress`, or a run that
-/// was opened from several folders.
+/// Unreadable events, existing files of that name, a disk error, a stop by `progress`, or a run
+/// that was opened from several folders.
 pub fn reframe(
     run: &Run,
     folder: &Path,

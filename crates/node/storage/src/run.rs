@@ -132,10 +132,10 @@ impl Run {
         Self::open_folders(&[path], options)
     }
 
-    /// Opens several folders of one run as one: those of its targets, or copies. Each frame is there
-    /// once, read from the first folder, in the given order, whose index has it. If a column of it
-    /// is damaged, reading it is an error that names the file: another folder's is read if that
-    /// folder is given first.
+    /// Opens several folders of one run as one: those of its targets, or copies. Each frame is
+    /// there once, read from the first folder, in the given order, whose index has it. If a column
+    /// of it is damaged, reading it is an error that names the file: another folder's is read if
+    /// that folder is given first.
     ///
     /// The ledger, and whether the run has ended, are of one folder ([`Run::ledger_path`]); frames
     /// that it lacks and another has are counted as recorded. [`Run::files`], [`Run::closed`] and
@@ -303,9 +303,9 @@ impl Run {
     /// sync covers. If the run ended in order and every file is closed, `fragments_durable` is
     /// therefore `fragments_recorded`, as in [`crate::recompute`].
     ///
-    /// Of several folders, it is that of [`Run::ledger_path`] with the frames that this folder lacks
-    /// and another has: they are counted as recorded, not as `fragments_not_taken` or
-    /// `fragments_discarded_disk`. Reads the lengths and increments of those frames.
+    /// Of several folders, it is that of [`Run::ledger_path`]. Frames that this folder lacks and
+    /// another has are counted as recorded, not as `fragments_not_taken` or
+    /// `fragments_discarded_disk`; their lengths and increments are read.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -562,8 +562,8 @@ impl Run {
         self.files.at_rest()
     }
 
-    /// The storage of a column of the schema, in all files: from the index, and from a few bytes of columns if
-    /// the index does not give a codec's shuffle and inner codec.
+    /// The storage of a column of the schema, in all files: from the index, and from a few bytes of
+    /// columns if the index does not give a codec's shuffle and inner codec.
     ///
     /// # Errors
     /// An index that cannot be read.

@@ -3,8 +3,8 @@
 //! One follower looks at the files of a run, and what it handed out is noted, so that each of any
 //! number of iterators gets every frame once. A frame is read from the follower's own run, which
 //! takes up what comes without reopening files. Places in a run move when a file in the middle
-//! grows: what is noted is the folder, the file's index and the frame's index in that file, 24 bytes
-//! per frame.
+//! grows: what is noted is the folder, the file's index and the frame's index in that file, 24
+//! bytes per frame.
 //!
 //! Locks are taken without the interpreter's, so that neither waits for the other.
 
