@@ -9,6 +9,7 @@
 //! shown that an interrupted run lost nothing.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use catchment_frame::{ChannelInfo, FrameKind, TocFlags, frame_ledger};
 use catchment_model::{Balance, Entry, Ledger};
@@ -17,6 +18,7 @@ use serde::{Serialize, Serializer};
 
 use crate::copies::DamagedCopy;
 use crate::error::StorageError;
+use crate::folders::{self, LedgerKind};
 use crate::open::RunFile;
 use crate::run::{Run, what_is_read_is_durable};
 use crate::verify::{Problem, holes, of_folder, problem_in, under_way_bytes};
@@ -153,12 +155,14 @@ impl AuditReport {
 }
 
 /// Recomputes the ledger from increments and columns, and names unreadable parts. Reads lengths,
-/// validity and increments of every frame, no payload.
+/// validity and increments of every frame, no payload. Of several folders, it is that of
+/// [`Run::ledger_path`], as with [`Run::recorded_ledger`].
 pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     let mut ledger = Ledger::new(run.sources().len());
     let mut problems = missing_before_the_end(run);
     let mut channels = ChannelBytes::new(run);
-    for file in run.run_files() {
+    let (folder, files) = run.all_files().of_ledger();
+    for file in files {
         for (frame, _) in file.frames() {
             let (added, errors) = frame_ledger(&file.reader, frame);
             ledger.add(&added);
@@ -176,7 +180,8 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
             problem: skipped.to_string(),
         }));
     }
-    problems.extend(channels.problems(run));
+    problems.extend(channels.problems(run, folder));
+    problems.extend(folders::lend(run, &mut ledger, LedgerKind::Sum));
     what_is_read_is_durable(&mut ledger);
     (ledger, problems)
 }
@@ -193,7 +198,7 @@ pub fn ledger_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, Sto
     if let Some(recorded) = run.recorded_ledger()? {
         return Ok(Some(recorded));
     }
-    let files = run.run_files();
+    let files = run.all_files().of_ledger().1;
     let Some(last) = files.last().filter(|file| !file.reader.closed()) else { return Ok(None) };
     let frames: usize = files.iter().map(|file| file.reader.frames().len()).sum();
     if frames <= frames_max {
@@ -244,14 +249,14 @@ impl ChannelBytes {
 
     /// Links whose ledger differs from the contents of their channels. If nothing was counted,
     /// there is no ledger: such runs were written without a recorder.
-    fn problems(&self, run: &Run) -> Vec<Problem> {
+    fn problems(&self, run: &Run, folder: &Path) -> Vec<Problem> {
         let differ = |(_, (counted, held)): &(usize, &(u64, u64))| *counted > 0 && counted != held;
         let wrong = self.bytes.iter().enumerate().filter(differ);
         wrong
             .map(|(source, (counted, held))| Problem {
                 source: run.sources().get(source).map(|source| source.name.clone()),
                 ..of_folder(
-                    run,
+                    folder,
                     format!(
                         "the ledger counts {counted} bytes of channels, the columns hold {held}"
                     ),
@@ -264,8 +269,11 @@ impl ChannelBytes {
 /// Recomputes the ledger of a run and compares it with its recorder's.
 ///
 /// # Errors
-/// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.
+/// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report. A
+/// run that was opened from several folders: each has a ledger of its own, which its files must
+/// give.
 pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
+    folders::check_one(run, "an audit")?;
     let (recomputed, problems) = recompute(run);
     let whole = Whole::of(run);
     let mut incomplete = missing_before_the_end(run);
@@ -306,7 +314,7 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
 /// Files that opening the run found missing or unreadable.
 fn missing_before_the_end(run: &Run) -> Vec<Problem> {
     let damage = run.problems().iter().filter(|problem| problem.is_damage());
-    damage.map(|problem| of_folder(run, problem.to_string())).collect()
+    damage.map(|problem| of_folder(run.path(), problem.to_string())).collect()
 }
 
 fn verdict(report: &AuditReport) -> Verdict {

@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 
-use catchment_frame::{ColumnEntry, FrameInfo, FrameKind, FrameSummary, Numbering, verify_frame};
+use catchment_frame::{
+    ColumnEntry, ColumnKind, FrameInfo, FrameKind, FrameSummary, Numbering, verify_frame,
+};
 use serde::Serialize;
 
 use crate::open::RunFile;
@@ -153,8 +155,9 @@ fn are_copies(files: &[RunFile], one: Location, other: Location) -> bool {
 /// Whether two frames have the same contents: ranges and rows, and all columns by their sizes.
 /// Since version 1.3 a frame that is written again may have other codecs, and therefore other
 /// checksums. In earlier files, and if each file numbers its frames separately, as in trends,
-/// frames with equal numbers can be different: there checksums must be equal, too.
-fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
+/// frames with equal numbers can be different: there checksums must be equal, too. Frames of two
+/// folders have increments of their own.
+pub(crate) fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
     let frame = |(file, index): Location| -> &FrameSummary { &files[file].reader.frames()[index] };
     // The sender of a repeated frame may have had another epoch: stream and sequence are its
     // identity.
@@ -167,6 +170,10 @@ fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
         return false;
     }
     let stored_alike = ![one, other].into_iter().all(|(file, _)| numbers_identify(&files[file]));
+    let own = match files[one.0].folder == files[other.0].folder {
+        true => None,
+        false => files[one.0].header().schema.column(None, &ColumnKind::LedgerIncrement),
+    };
     let contents = |(file, index): Location| {
         let of = |entry: &ColumnEntry| {
             let stored = stored_alike.then_some((entry.codec, entry.crc32c));
@@ -174,7 +181,8 @@ fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
         };
         let entries = files[file].reader.columns(index).ok()?;
         // A damaged header's columns come from the TOC, in another order.
-        let mut contents: Vec<_> = entries.iter().map(of).collect();
+        let entries = entries.iter().filter(|entry| own != Some(entry.id));
+        let mut contents: Vec<_> = entries.map(of).collect();
         contents.sort_unstable_by_key(|&(id, ..)| id);
         Some(contents)
     };
@@ -186,7 +194,7 @@ fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
 }
 
 /// Whether a file's frame numbers are those of the run, according to its header.
-fn numbers_identify(file: &RunFile) -> bool {
+pub(crate) fn numbers_identify(file: &RunFile) -> bool {
     let minor = file.reader.header_rest().minor;
     minor >= NUMBERING_MINOR && file.header().numbering == Numbering::Run
 }

@@ -96,6 +96,14 @@ pub enum StorageError {
         /// The difference.
         differ: &'static str,
     },
+    /// An operation that is of one folder, for a run that was opened from several.
+    #[error("{operation} is of one folder of a run: {folders} folders were given")]
+    OneFolder {
+        /// The operation.
+        operation: &'static str,
+        /// The number of folders.
+        folders: usize,
+    },
     /// A superseded frame: the run was resumed from a point before it.
     #[error(
         "{}: frame {sequence} of stream {stream} is superseded, since the run was resumed before it; \
@@ -199,6 +207,7 @@ impl StorageError {
             | Self::Stopped
             | Self::Blank { .. }
             | Self::NoFiles { .. }
+            | Self::OneFolder { .. }
             | Self::NoEvent { .. }
             | Self::NoSource { .. }
             | Self::NoChannel { .. }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::copies::Location;
 use crate::error::StorageError;
+use crate::folders;
 use crate::run::{Frame, Run};
 
 /// A new frame.
@@ -54,13 +55,17 @@ impl Follow {
     /// # Errors
     /// As [`Run::open`].
     pub fn open(path: impl AsRef<Path>, poll: Duration) -> Result<Self, StorageError> {
-        Ok(Self::new(Run::open(path)?, poll))
+        Self::new(Run::open(path)?, poll)
     }
 
     /// Follows a run that is open.
-    pub fn new(run: Run, poll: Duration) -> Self {
+    ///
+    /// # Errors
+    /// A run that was opened from several folders: each can be followed by itself.
+    pub fn new(run: Run, poll: Duration) -> Result<Self, StorageError> {
+        folders::check_one(&run, "following")?;
         let (seen, moved) = (BTreeMap::new(), HashSet::new());
-        Self { run, poll, seen, next: 0, held_since: None, moved, ended: false }
+        Ok(Self { run, poll, seen, next: 0, held_since: None, moved, ended: false })
     }
 
     /// The run as known so far.

@@ -2,12 +2,14 @@
 //!
 //! Of a frame stored twice in the run, the sequences contain one copy ([`crate::copies`]), in the
 //! place of the first: frames are returned in the order of their numbers, whichever copy is read.
+//! Those of several folders are merged by their numbers ([`crate::folders`]).
 
 use std::ops::Range;
 
-use catchment_frame::FrameKind;
+use catchment_frame::{FrameInfo, FrameKind};
 
 use crate::copies::{Copies, Location};
+use crate::folders;
 use crate::open::RunFile;
 use crate::run::Frame;
 
@@ -16,6 +18,8 @@ pub(crate) struct FrameIndex {
     pub events: Vec<Frame>,
     pub channels: Vec<Frame>,
     pub copies: Copies,
+    /// Whether frames are in the order of their numbers, because they are of several folders.
+    numbered: bool,
     /// The key ranges of `events` rise and do not overlap, as written by a recorder.
     keys_rise: bool,
     /// `channels` follow each other in time.
@@ -25,10 +29,17 @@ pub(crate) struct FrameIndex {
 impl FrameIndex {
     /// Marks the repeated frames of the files, and lists the others.
     pub(crate) fn of(files: &mut [RunFile]) -> Self {
-        let copies = Copies::find(files);
+        let numbered = folders::are_several(files);
+        let (copies, locations) = if numbered {
+            (Copies::default(), folders::locations(files))
+        } else {
+            let copies = Copies::find(files);
+            let locations = locations(files, &copies);
+            (copies, locations)
+        };
         let (mut events, mut channels) = (Vec::new(), Vec::new());
         let mut first_row = 0u64;
-        for (file, index) in locations(files, &copies) {
+        for (file, index) in locations {
             let summary = files[file].reader.frames()[index];
             // A frame without rows carries only increments of the ledger.
             match summary.info.kind {
@@ -48,7 +59,7 @@ impl FrameIndex {
         let times_rise =
             channels.iter().all(|frame| info(frame).time_first_ns <= info(frame).time_last_ns)
                 && channels.is_sorted_by(|a, b| info(a).time_last_ns <= info(b).time_first_ns);
-        Self { events, channels, copies, keys_rise, times_rise }
+        Self { events, channels, copies, numbered, keys_rise, times_rise }
     }
 
     /// Whether this begins with all frames of an earlier index, at the same positions.
@@ -67,9 +78,18 @@ impl FrameIndex {
         frames.binary_search_by_key(&place, of).ok()
     }
 
-    /// The index in `frames` of the frame at that location.
-    pub(crate) fn position(&self, frames: &[Frame], location: Location) -> Option<usize> {
-        let index = self.in_place(frames, self.copies.place_of(location))?;
+    /// The index in `frames` of the frame at that location, which has that header.
+    pub(crate) fn position(
+        &self,
+        frames: &[Frame],
+        location: Location,
+        info: &FrameInfo,
+    ) -> Option<usize> {
+        let of = |frame: &Frame| folders::number(&frame.summary.info);
+        let index = match self.numbered {
+            true => frames.binary_search_by_key(&folders::number(info), of).ok()?,
+            false => self.in_place(frames, self.copies.place_of(location))?,
+        };
         ((frames[index].file, frames[index].index) == location).then_some(index)
     }
 

@@ -1,10 +1,10 @@
 //! Recorded runs on disk: open, read, verify, repair and audit them.
 //!
-//! A [`Run`] is a folder of frame files, or one of them, read as one sequence of events. It reads
-//! any state of the files: closed ones by their TOC, others by walking from frame to frame, so a
-//! run whose recorder was killed reads as well as one that ended. [`verify`] checks every checksum,
-//! [`audit`] recomputes the ledger from the columns, [`repair`] closes the files of a killed
-//! recorder.
+//! A [`Run`] is a folder of frame files, one of them, or several folders of one run, read as one
+//! sequence of events. It reads any state of the files: closed ones by their TOC, others by walking
+//! from frame to frame, so a run whose recorder was killed reads as well as one that ended.
+//! [`verify`] checks every checksum, [`audit`] recomputes the ledger from the columns, [`repair`]
+//! closes the files of a killed recorder.
 //!
 //! Everything in a file is checked before it is used; errors are [`StorageError`]s that name file,
 //! frame, column and source.
@@ -20,6 +20,7 @@ mod error;
 mod event_reader;
 mod events_buffer;
 mod fetch;
+mod folders;
 mod follow;
 mod frame_index;
 mod left_out;

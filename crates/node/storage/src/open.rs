@@ -24,6 +24,8 @@ pub const EXTENSION: &str = "catch";
 #[derive(Debug)]
 pub(crate) struct RunFile {
     pub path: PathBuf,
+    /// Which of the run's folders it is in.
+    pub folder: usize,
     pub reader: FileReader<Counted>,
     /// The same file, for hints to the system.
     pub file: Arc<ReadFile>,
@@ -148,6 +150,8 @@ pub enum FileProblem {
     Missing {
         /// Its index.
         index: u32,
+        /// The folder, if several were opened.
+        folder: Option<PathBuf>,
     },
     /// A file that was made ahead and never begun: empty, or all zeros.
     Blank {
@@ -182,7 +186,13 @@ impl FileProblem {
 impl std::fmt::Display for FileProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Missing { index } => write!(f, "file {index} of the run is missing"),
+            Self::Missing { index, folder } => {
+                write!(f, "file {index} of the run is missing")?;
+                match folder {
+                    Some(folder) => write!(f, " in {}", folder.display()),
+                    None => Ok(()),
+                }
+            }
             Self::Blank { path, .. } => {
                 write!(f, "{}: made ahead and never begun", path.display())
             }
@@ -254,7 +264,7 @@ pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>,
         let index = file.header().file_index;
         // Bounded, because anyone can write an index of 32 bits.
         let missing = expected..index.min(expected.saturating_add(MISSING_NAMED_MAX));
-        problems.extend(missing.map(|index| FileProblem::Missing { index }));
+        problems.extend(missing.map(|index| FileProblem::Missing { index, folder: None }));
         expected = index.saturating_add(1);
     }
     Ok(problems)
@@ -390,7 +400,7 @@ pub(crate) fn open_file(
                 announce_index(&file, &reader);
             }
             let (spans, repeated, verified) = (Mutex::default(), Vec::new(), HashMap::new());
-            Ok(Ok(RunFile { path, reader, file, locked, spans, repeated, verified }))
+            Ok(Ok(RunFile { path, folder: 0, reader, file, locked, spans, repeated, verified }))
         }
         Err(Ok(problem)) => Ok(Err(problem)),
         Err(Err(error)) => Err(error),
@@ -444,21 +454,9 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
     let first = &files[0];
     for pair in files.windows(2) {
         let (before, file) = (&pair[0], &pair[1]);
+        check_alike(file, first)?;
         let header = file.header();
         let path = file.path.clone();
-        if header.run != first.header().run {
-            let (got, expected) = (header.run, first.header().run);
-            return Err(StorageError::ForeignFile {
-                path,
-                got,
-                first: first.path.clone(),
-                expected,
-            });
-        }
-        let same = Arc::ptr_eq(&header.schema, &first.header().schema);
-        if !same && header.schema != first.header().schema {
-            return Err(StorageError::SchemaDiffers { path, first: first.path.clone() });
-        }
         let index = header.file_index;
         if index == before.header().file_index {
             let same = header.file_id == before.header().file_id;
@@ -469,6 +467,21 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
         }
     }
     superseded::refuse(files)
+}
+
+/// Checks that two files are of one run and have one schema.
+pub(crate) fn check_alike(file: &RunFile, first: &RunFile) -> Result<(), StorageError> {
+    let (header, path) = (file.header(), file.path.clone());
+    if header.run != first.header().run {
+        let (got, expected) = (header.run, first.header().run);
+        let first = first.path.clone();
+        return Err(StorageError::ForeignFile { path, got, first, expected });
+    }
+    let same = Arc::ptr_eq(&header.schema, &first.header().schema);
+    if !same && header.schema != first.header().schema {
+        return Err(StorageError::SchemaDiffers { path, first: first.path.clone() });
+    }
+    Ok(())
 }
 
 /// Schemas seen in this process: a run's files share theirs, and runs are opened again and again.

@@ -15,6 +15,7 @@ use crate::channels::Select;
 use crate::error::StorageError;
 use crate::events_buffer::EventsBuffer;
 use crate::fetch::{self, Plan};
+use crate::folders;
 use crate::frame_index;
 use crate::left_out::{Checked, LeftOut, channel_entries, stored};
 use crate::parallel;
@@ -51,7 +52,8 @@ pub struct Done {
 /// copy is marked as having lost data. `progress` returns whether to continue.
 ///
 /// # Errors
-/// Unreadable events, existing files of that name, a disk error, or a stop by `progress`.
+/// Unreadable events, existing files of that name, a disk error, a stop by `progress`, or a run
+/// that was opened from several folders.
 pub fn reframe(
     run: &Run,
     folder: &Path,
@@ -59,6 +61,7 @@ pub fn reframe(
     options: &ReframeOptions,
     mut progress: impl FnMut(Done) -> ControlFlow<()>,
 ) -> Result<WriteReport, StorageError> {
+    folders::check_one(run, "reframing")?;
     if options.frame_ns == Some(0) || options.frame_bytes == Some(0) {
         return Err(unwritable("a frame", "it must be longer than nothing"));
     }

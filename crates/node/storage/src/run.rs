@@ -19,6 +19,7 @@ use crate::copies::{Copies, DamagedCopy};
 use crate::error::StorageError;
 use crate::event_reader::{EventReader, SelectEvents};
 use crate::fetch;
+use crate::folders::{self, LedgerKind};
 use crate::frame_index::FrameIndex;
 use crate::open::{FileProblem, RunFile};
 use crate::parallel;
@@ -26,7 +27,8 @@ use crate::run_files::{Refreshed, RunFiles};
 use crate::trend::{Trend, TrendKind, Trends};
 use crate::verify::holes;
 
-/// A recorded run, open for reading: one file, or all files of a folder.
+/// A recorded run, open for reading: one file, all files of a folder, or those of several folders
+/// of one run ([`Run::open_folders`]).
 ///
 /// Files are read in any state, including those of a run whose recorder was killed, or is still
 /// working. Nothing is read before it is requested, and then only the necessary columns. All data
@@ -77,6 +79,8 @@ pub struct Frame {
 pub struct FileInfo<'a> {
     /// Its path.
     pub path: &'a Path,
+    /// Its folder: an index into [`Run::paths`].
+    pub folder: usize,
     /// Its header.
     pub header: &'a FileHeader,
     /// Its length when it was opened.
@@ -125,17 +129,52 @@ impl Run {
     /// # Errors
     /// As [`Run::open`].
     pub fn open_with(path: impl AsRef<Path>, options: RunOptions) -> Result<Self, StorageError> {
-        let mut files = RunFiles::open(path.as_ref())?;
+        Self::open_folders(&[path], options)
+    }
+
+    /// Opens several folders of one run as one: those of its targets, or copies. Each frame is
+    /// there once, read from the first folder, in the given order, whose index has it. If a column
+    /// of it is damaged, reading it is an error that names the file: another folder's is read if
+    /// that folder is given first.
+    ///
+    /// The ledger, and whether the run has ended, are of one folder ([`Run::ledger_path`]); frames
+    /// that it lacks and another has are counted as recorded. [`Run::files`], [`Run::closed`] and
+    /// [`Run::damage`] are of all folders; [`Run::frames_missing`] counts numbers that are in none.
+    /// Trends are those of the first folder that has any.
+    ///
+    /// # Errors
+    /// As [`Run::open`], for each folder; folders of different runs, or with different schemas.
+    ///
+    /// # Panics
+    /// Without a path.
+    pub fn open_folders(
+        paths: &[impl AsRef<Path>],
+        options: RunOptions,
+    ) -> Result<Self, StorageError> {
+        assert!(!paths.is_empty(), "a run is in a folder");
+        let paths: Vec<_> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let trends = Trends::of_first(&paths);
+        let mut files = RunFiles::open(paths)?;
         let index = FrameIndex::of(&mut files.files);
         let cache = ColumnCache::new(options.cache_bytes_max);
         let checked = CheckedColumns::new(options.check_columns);
-        let trends = Trends::new(&files.path);
         Ok(Self { files, index, cache, checked, trends })
     }
 
-    /// The path that was opened.
+    /// The path that was opened; of several folders, the first.
     pub fn path(&self) -> &Path {
-        &self.files.path
+        &self.files.paths[0]
+    }
+
+    /// The paths that were opened, in their order; at least one.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.files.paths
+    }
+
+    /// The path of the folder whose ledger is the run's: of several folders, that with the most
+    /// rows.
+    pub fn ledger_path(&self) -> &Path {
+        self.files.of_ledger().0
     }
 
     /// Bytes read from the run's files so far, including those for opening it. The system's
@@ -165,10 +204,11 @@ impl Run {
         Some(SourceId(index as u32))
     }
 
-    /// The existing files, by rising index.
+    /// The existing files, by rising index; of several folders, one folder after the other.
     pub fn files(&self) -> impl ExactSizeIterator<Item = FileInfo<'_>> {
         self.run_files().iter().map(|file| FileInfo {
             path: &file.path,
+            folder: file.folder,
             header: file.header(),
             bytes: file.reader.file_bytes(),
             frames: file.reader.frames().len(),
@@ -183,10 +223,15 @@ impl Run {
         &self.files.problems
     }
 
-    /// Whether data were lost: its recorder reported it, or data are damaged or missing.
+    /// Whether data were lost: its recorder reported it, or data are damaged or missing. Of several
+    /// folders, what one lacks and another has is not lost.
     pub fn lost_data(&self) -> bool {
-        let flags = self.files().last().and_then(|file| file.flags);
-        flags.is_some_and(|flags| flags.data_lost) || !self.damage().is_empty()
+        let flags = self.files.last().reader.flags();
+        let reported = flags.is_some_and(|flags| flags.data_lost);
+        match self.paths().len() {
+            1 => reported || !self.damage().is_empty(),
+            _ => folders::lost_data(self, reported),
+        }
     }
 
     /// The damage found by opening: missing or unreadable files, and positions where frames should
@@ -258,6 +303,10 @@ impl Run {
     /// sync covers. If the run ended in order and every file is closed, `fragments_durable` is
     /// therefore `fragments_recorded`, as in [`crate::recompute`].
     ///
+    /// Of several folders, it is that of [`Run::ledger_path`]. Frames that this folder lacks and
+    /// another has are counted as recorded, not as `fragments_not_taken` or
+    /// `fragments_discarded_disk`; their lengths and increments are read.
+    ///
     /// # Errors
     /// If it cannot be read.
     pub fn recorded_ledger(&self) -> Result<Option<Ledger>, StorageError> {
@@ -266,6 +315,10 @@ impl Run {
             return Ok(None);
         }
         let mut ledger = last.reader.ledger().map_err(|error| last.error(error))?.cloned();
+        if let Some(ledger) = ledger.as_mut().filter(|_| self.paths().len() > 1) {
+            // Counts that cannot be read stay those of the folder.
+            let _unread = folders::lend(self, ledger, LedgerKind::Total);
+        }
         if let Some(ledger) = ledger.as_mut().filter(|_| self.ended() && self.closed()) {
             what_is_read_is_durable(ledger);
         }
@@ -285,12 +338,14 @@ impl Run {
     /// The index in [`Run::frames`] of the frame with that index in that file; none if it is not a
     /// frame of events, or another copy of it is read.
     pub fn frame_at(&self, file: usize, index: usize) -> Option<usize> {
-        self.index.position(&self.index.events, (file, index))
+        let info = &self.run_files().get(file)?.reader.frames().get(index)?.info;
+        self.index.position(&self.index.events, (file, index), info)
     }
 
     /// As [`Run::frame_at`], in [`Run::channel_frames`].
     pub fn channel_frame_at(&self, file: usize, index: usize) -> Option<usize> {
-        self.index.position(&self.index.channels, (file, index))
+        let info = &self.run_files().get(file)?.reader.frames().get(index)?.info;
+        self.index.position(&self.index.channels, (file, index), info)
     }
 
     /// The number of events. Reads nothing.
@@ -499,7 +554,7 @@ impl Run {
     }
 
     /// Whether the run is complete: its last file marks its end, or none of its files is being
-    /// written.
+    /// written; of several folders, whether that is so in each.
     ///
     /// # Errors
     /// A folder that cannot be listed.
@@ -507,8 +562,8 @@ impl Run {
         self.files.at_rest()
     }
 
-    /// The storage of a column of the schema: from the index, and from a few bytes of columns if
-    /// the index does not give a codec's shuffle and inner codec.
+    /// The storage of a column of the schema, in all files: from the index, and from a few bytes of
+    /// columns if the index does not give a codec's shuffle and inner codec.
     ///
     /// # Errors
     /// An index that cannot be read.
@@ -574,6 +629,11 @@ impl Run {
         &self.files.files
     }
 
+    /// As [`Run::run_files`], by folder.
+    pub(crate) fn all_files(&self) -> &RunFiles {
+        &self.files
+    }
+
     pub(crate) fn copies(&self) -> &Copies {
         &self.index.copies
     }
@@ -612,7 +672,7 @@ impl Run {
 impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Run")
-            .field("path", &self.files.path)
+            .field("paths", &self.files.paths)
             .field("files", &self.files.files.len())
             .field("frames", &self.index.events.len())
             .finish_non_exhaustive()

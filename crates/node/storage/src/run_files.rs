@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::error::StorageError;
+use crate::folders;
 use crate::open::{self, FileProblem, RunFile};
 
 /// New data since a run was opened or refreshed.
@@ -22,23 +23,48 @@ pub struct Refreshed {
 
 /// A run's files and their problems, including a folder's new files.
 pub(crate) struct RunFiles {
-    pub path: PathBuf,
-    /// By rising index; at least one.
+    /// At least one.
+    pub paths: Vec<PathBuf>,
+    /// At least one of each path, in the order of the paths, then by rising index.
     pub files: Vec<RunFile>,
     pub problems: Vec<FileProblem>,
     /// Bytes read from all of them.
     pub bytes_read: Arc<AtomicU64>,
+    /// The folder whose ledger is the run's: the index of a path.
+    ledger_folder: usize,
 }
 
 impl RunFiles {
-    pub(crate) fn open(path: &Path) -> Result<Self, StorageError> {
+    pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Self, StorageError> {
         let bytes_read = Arc::default();
-        let (files, problems) = open::files(path, &bytes_read)?;
-        Ok(Self { path: path.to_owned(), files, problems, bytes_read })
+        let (mut files, mut problems) = (Vec::new(), Vec::new());
+        for (folder, path) in paths.iter().enumerate() {
+            let (mut of_folder, its_problems) = open::files(path, &bytes_read)?;
+            of_folder.iter_mut().for_each(|file| file.folder = folder);
+            files.extend(of_folder);
+            problems.extend(its_problems.into_iter().map(|one| folders::named(one, &paths, path)));
+        }
+        if paths.len() > 1 {
+            folders::join(&mut files, &mut problems)?;
+        }
+        let ledger_folder = folders::fullest(&files);
+        Ok(Self { paths, files, problems, bytes_read, ledger_folder })
     }
 
+    /// Each folder's files: at least one.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = (&Path, &[RunFile])> {
+        let folders = self.files.chunk_by(|file, next| file.folder == next.folder);
+        folders.map(|files| (&*self.paths[files[0].folder], files))
+    }
+
+    /// The files of the folder whose ledger is the run's.
+    pub(crate) fn of_ledger(&self) -> (&Path, &[RunFile]) {
+        self.folders().nth(self.ledger_folder).expect("it has files")
+    }
+
+    /// The last file of the folder whose ledger is the run's.
     pub(crate) fn last(&self) -> &RunFile {
-        self.files.last().expect("a run has a file")
+        self.of_ledger().1.last().expect("a folder has a file")
     }
 
     /// Whether the last file marks an orderly end of the run.
@@ -48,74 +74,134 @@ impl RunFiles {
 
     /// Adds new frames and files to `came`, including those found before an error.
     pub(crate) fn refresh(&mut self, came: &mut Refreshed) -> Result<(), StorageError> {
-        let Self { path, files, problems, bytes_read } = self;
-        let is_folder = path.is_dir();
-        let paths = if is_folder { open::paths(path)? } else { Vec::new() };
-        for file in files.iter_mut().filter(|file| !file.reader.closed()) {
-            file.locked = open::is_locked(&file.path);
-            let frames = file
-                .reader
-                .refresh()
-                .map_err(|source| StorageError::Frame { path: file.path.clone(), source })?;
-            came.frames += frames;
-            came.closed += usize::from(file.reader.closed());
-            if file.reader.closed() {
-                file.locked = false;
-            }
-        }
-        if is_folder {
-            let known: HashSet<_> = files.iter().map(|file| file.path.clone()).collect();
-            let mut fresh = Vec::new();
-            let mut unread = Vec::new();
-            for path in paths.into_iter().filter(|path| !known.contains(path)) {
-                match open::open_file(&path, bytes_read)? {
-                    Ok(file) => fresh.push(file),
-                    Err(problem) => unread.push(problem),
-                }
-            }
-            files.extend(fresh);
-            let ordered = open::put_in_order(files);
-            if ordered.is_err() {
-                files.retain(|file| known.contains(&file.path));
-            }
-            let fresh = files.iter().filter(|file| !known.contains(&file.path));
-            for file in fresh {
-                came.files += 1;
-                came.frames += file.reader.frames().len();
-            }
-            unread.extend(ordered?);
-            *problems = unread;
-        }
+        let Self { paths, files, problems, bytes_read, .. } = self;
+        let refreshed = match paths.as_slice() {
+            [path] => refresh_folder(path, files, bytes_read, came)?,
+            // Files whose numbers do not identify frames are in no folder's order: none is added.
+            _ if files.last().is_some_and(|last| last.folder == 0) => refresh_files(files, came)?,
+            paths => Some(refresh_folders(paths, files, bytes_read, came)?),
+        };
+        *problems = refreshed.unwrap_or_else(|| std::mem::take(problems));
+        self.ledger_folder = folders::fullest(&self.files);
         Ok(())
     }
 
     /// Whether the run has ended, or none of its files is being written.
     pub(crate) fn at_rest(&self) -> Result<bool, StorageError> {
-        if self.ended() {
-            return Ok(true);
-        }
-        // A recorder begins the next file before it releases the last: in this order none is
-        // missed.
-        let files = &self.files;
-        let last = files.len() - 1;
-        let mut growing =
-            files.iter().enumerate().filter(|(at, f)| *at == last || !f.reader.closed());
-        if growing.any(|(_, file)| open::is_locked(&file.path)) {
-            return Ok(false);
-        }
-        if !self.path.is_dir() {
-            return Ok(true);
-        }
-        let known = |path: &std::path::Path| files.iter().any(|file| file.path == path);
-        for entry in catchment_disk::list_folder(&self.path)? {
-            let extension = entry.path.extension().and_then(OsStr::to_str);
-            let is_next = extension == Some(open::EXTENSION) && !known(&entry.path);
-            // A file written without a recorder gets its name only when it is closed.
-            let is_part = entry.name.ends_with(".catch.part");
-            if !entry.is_folder && (is_next || is_part) && open::is_locked(&entry.path) {
+        for (path, files) in self.folders() {
+            if !folder_at_rest(path, files)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
+}
+
+/// Refreshes the files of several folders, each as one; the new files of a folder whose files no
+/// longer belong together are not taken.
+fn refresh_folders(
+    paths: &[PathBuf],
+    files: &mut Vec<RunFile>,
+    bytes_read: &Arc<AtomicU64>,
+    came: &mut Refreshed,
+) -> Result<Vec<FileProblem>, StorageError> {
+    let (mut problems, mut result) = (Vec::new(), Ok(()));
+    for (folder, path) in paths.iter().enumerate() {
+        let begin = files.partition_point(|file| file.folder < folder);
+        let end = files.partition_point(|file| file.folder <= folder);
+        let mut of_folder: Vec<RunFile> = files.drain(begin..end).collect();
+        match refresh_folder(path, &mut of_folder, bytes_read, came) {
+            Ok(found) => {
+                let found = found.into_iter().flatten();
+                problems.extend(found.map(|one| folders::named(one, paths, path)));
+            }
+            Err(error) => result = result.and(Err(error)),
+        }
+        of_folder.iter_mut().for_each(|file| file.folder = folder);
+        files.splice(begin..begin, of_folder);
+    }
+    result.map(|()| problems)
+}
+
+/// Refreshes the files of one path and adds those that are new in its folder. Returns the folder's
+/// problems; none for a file.
+fn refresh_folder(
+    path: &Path,
+    files: &mut Vec<RunFile>,
+    bytes_read: &Arc<AtomicU64>,
+    came: &mut Refreshed,
+) -> Result<Option<Vec<FileProblem>>, StorageError> {
+    let is_folder = path.is_dir();
+    let paths = if is_folder { open::paths(path)? } else { Vec::new() };
+    refresh_files(files, came)?;
+    if !is_folder {
+        return Ok(None);
+    }
+    let known: HashSet<_> = files.iter().map(|file| file.path.clone()).collect();
+    let mut fresh = Vec::new();
+    let mut unread = Vec::new();
+    for path in paths.into_iter().filter(|path| !known.contains(path)) {
+        match open::open_file(&path, bytes_read)? {
+            Ok(file) => fresh.push(file),
+            Err(problem) => unread.push(problem),
+        }
+    }
+    files.extend(fresh);
+    let ordered = open::put_in_order(files);
+    if ordered.is_err() {
+        files.retain(|file| known.contains(&file.path));
+    }
+    let fresh = files.iter().filter(|file| !known.contains(&file.path));
+    for file in fresh {
+        came.files += 1;
+        came.frames += file.reader.frames().len();
+    }
+    unread.extend(ordered?);
+    Ok(Some(unread))
+}
+
+/// Takes up the new frames of files that were not closed. Finds no problems of a folder.
+fn refresh_files(
+    files: &mut [RunFile],
+    came: &mut Refreshed,
+) -> Result<Option<Vec<FileProblem>>, StorageError> {
+    for file in files.iter_mut().filter(|file| !file.reader.closed()) {
+        file.locked = open::is_locked(&file.path);
+        let frames = file
+            .reader
+            .refresh()
+            .map_err(|source| StorageError::Frame { path: file.path.clone(), source })?;
+        came.frames += frames;
+        came.closed += usize::from(file.reader.closed());
+        if file.reader.closed() {
+            file.locked = false;
+        }
+    }
+    Ok(None)
+}
+
+fn folder_at_rest(path: &Path, files: &[RunFile]) -> Result<bool, StorageError> {
+    let last = files.len() - 1;
+    if files[last].reader.flags().is_some_and(|flags| flags.run_ended) {
+        return Ok(true);
+    }
+    // A recorder begins the next file before it releases the last: in this order none is missed.
+    let mut growing = files.iter().enumerate().filter(|(at, f)| *at == last || !f.reader.closed());
+    if growing.any(|(_, file)| open::is_locked(&file.path)) {
+        return Ok(false);
+    }
+    if !path.is_dir() {
+        return Ok(true);
+    }
+    let known = |path: &Path| files.iter().any(|file| file.path == path);
+    for entry in catchment_disk::list_folder(path)? {
+        let extension = entry.path.extension().and_then(OsStr::to_str);
+        let is_next = extension == Some(open::EXTENSION) && !known(&entry.path);
+        // A file written without a recorder gets its name only when it is closed.
+        let is_part = entry.name.ends_with(".catch.part");
+        if !entry.is_folder && (is_next || is_part) && open::is_locked(&entry.path) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -92,6 +92,13 @@ impl Trends {
         self.folder.join(COUNTERS).join(kind.name())
     }
 
+    /// The trends in the first folder that has any.
+    pub(crate) fn of_first(runs: &[PathBuf]) -> Self {
+        let has_trends = |run: &&PathBuf| Self::new(run).folder.is_dir();
+        let found = if runs.len() > 1 { runs.iter().find(has_trends) } else { None };
+        Self::new(found.unwrap_or(&runs[0]))
+    }
+
     /// The run of a trend's long frames.
     pub(crate) fn run(&self, kind: TrendKind) -> Result<Option<Arc<Run>>, StorageError> {
         let folder = self.folder(kind);

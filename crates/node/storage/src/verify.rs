@@ -1,6 +1,6 @@
 //! Checks every checksum of a run, and reports what is broken.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use catchment_frame::{
     Condition, FrameError, FrameRef, FrameSummary, Skipped, SkippedReason, verify_frame,
@@ -8,6 +8,7 @@ use catchment_frame::{
 use serde::Serialize;
 
 use crate::copies::Location;
+use crate::folders;
 use crate::open::{Names, RunFile};
 use crate::run::Run;
 use crate::whole::{Extent, Whole};
@@ -77,13 +78,14 @@ impl VerifyReport {
     }
 }
 
-/// Reads the whole run and checks every checksum, and that columns match each other. `progress` is
-/// called after every frame.
+/// Reads the whole run and checks every checksum, and that columns match each other; of several
+/// folders, all files, and that frames of one number are the same. `progress` is called after every
+/// frame.
 pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     let mut report = VerifyReport::default();
     let mut at = Progress { done_bytes: 0, total_bytes: frame_bytes(run) };
     for problem in run.problems().iter().filter(|problem| problem.is_damage()) {
-        report.add(of_folder(run, problem.to_string()));
+        report.add(of_folder(run.path(), problem.to_string()));
     }
     let whole = Whole::of(run);
     report.extent = whole.extent;
@@ -117,7 +119,11 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
 /// it.
 fn differing(run: &Run) -> impl Iterator<Item = Problem> {
     let files = run.run_files();
-    run.copies().differing.iter().map(|&((file, frame), (read_file, read_frame))| {
+    let differing = match folders::are_several(files) {
+        true => folders::differing(run),
+        false => run.copies().differing.clone(),
+    };
+    differing.into_iter().map(|((file, frame), (read_file, read_frame))| {
         let sequence = files[file].reader.frames()[frame].info.sequence;
         let read = files[read_file].path.display();
         let problem = format!(
@@ -132,7 +138,10 @@ fn differing(run: &Run) -> impl Iterator<Item = Problem> {
 fn whole_copy(run: &Run, location: Location) -> Option<String> {
     let files = run.run_files();
     let is_whole = |&(file, frame): &Location| verify_frame(&files[file].reader, frame).is_empty();
-    let (file, frame) = run.copies().others(location).find(is_whole)?;
+    let (file, frame) = match folders::are_several(files) {
+        true => folders::others(files, location).find(is_whole),
+        false => run.copies().others(location).find(is_whole),
+    }?;
     Some(format!("; frame {frame} of {} is a whole copy", files[file].path.display()))
 }
 
@@ -149,9 +158,9 @@ pub(crate) fn problem_in(file: &RunFile, frame: Option<usize>, error: FrameError
     Problem { file: path, frame, column, source, channel, problem }
 }
 
-pub(crate) fn of_folder(run: &Run, problem: String) -> Problem {
+pub(crate) fn of_folder(folder: &Path, problem: String) -> Problem {
     Problem {
-        file: run.path().to_owned(),
+        file: folder.to_owned(),
         frame: None,
         column: None,
         source: None,

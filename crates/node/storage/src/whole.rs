@@ -47,32 +47,45 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Compares a run's files with its list.
+    /// Compares a run's files with its list. Of several folders, each is compared with its own, and
+    /// the extent is that of the folder of the ledger.
     pub(crate) fn of(run: &Run) -> Self {
+        let (mut problems, mut extent) = (Vec::new(), Extent::default());
+        for (path, files) in run.all_files().folders() {
+            let whole = Self::of_files(run, path, files);
+            problems.extend(whole.problems);
+            if path == run.ledger_path() {
+                extent = whole.extent;
+            }
+        }
+        Self { extent, problems }
+    }
+
+    fn of_files(run: &Run, path: &Path, files: &[RunFile]) -> Self {
         let mut whole = Self::default();
-        let is_part = run.path().is_file();
-        let folder =
-            if is_part { run.path().parent().unwrap_or(Path::new("")) } else { run.path() };
+        let is_part = path.is_file();
+        let folder = if is_part { path.parent().unwrap_or(Path::new("")) } else { path };
         let list = match list_of(folder, run.header().run) {
             Ok(list) => list,
             // For a single file, its neighbours are not considered.
             Err(_) if is_part => None,
             Err(problem) => {
-                whole.problems.push(of_folder(run, problem));
+                whole.problems.push(of_folder(path, problem));
                 None
             }
         };
         let growing = run.being_recorded();
         if !is_part && !growing {
-            whole.problems.extend(list.iter().flat_map(|list| missing_at_end(run, list)));
+            let missing = list.iter().flat_map(|list| missing_at_end((path, files), list));
+            whole.problems.extend(missing);
         }
-        for file in run.run_files() {
+        for file in files {
             let problem = list.as_ref().and_then(|list| foreign(file, list));
             let problem = problem.or_else(|| lost_closing(file, list.as_ref()));
             let problem = problem.or_else(|| lost_its_end(file, list.as_ref()?));
             whole.problems.extend(problem.map(|problem| in_file(file, problem)));
         }
-        let last = run.run_files().last();
+        let last = files.last();
         let flags = last.and_then(|file| file.reader.flags());
         whole.extent = match &list {
             _ if is_part => Extent::Part,
@@ -89,21 +102,21 @@ impl Whole {
 }
 
 /// Files that the list names after the last existing one.
-fn missing_at_end(run: &Run, list: &FileList) -> Vec<Problem> {
-    let there = run.run_files().last().map_or(0, |file| file.header().file_index.saturating_add(1));
+fn missing_at_end((path, files): (&Path, &[RunFile]), list: &FileList) -> Vec<Problem> {
+    let there = files.last().map_or(0, |file| file.header().file_index.saturating_add(1));
     let missing = there..list.files_expected();
     let count = missing.len();
     let say = |index| {
         let expected = list.files_expected();
         of_folder(
-            run,
+            path,
             format!("file {index} of the run is missing: {FILE_LIST_NAME} names {expected}"),
         )
     };
     let mut problems: Vec<Problem> = missing.take(MISSING_NAMED_MAX).map(say).collect();
     if count > MISSING_NAMED_MAX {
         let more = count - MISSING_NAMED_MAX;
-        problems.push(of_folder(run, format!("{more} more files of the run are missing")));
+        problems.push(of_folder(path, format!("{more} more files of the run are missing")));
     }
     problems
 }

@@ -216,7 +216,7 @@ fn a_whole_copy_in_a_later_file_is_given_in_the_place_of_the_damaged_first() {
     let options = ReframeOptions::default();
     reframe(&run, anew.path(), "anew", &options, |_| ControlFlow::Continue(())).expect("writes");
     assert_eq!(keys(anew.path()), expected);
-    let mut follow = Follow::new(run, Duration::ZERO);
+    let mut follow = Follow::new(run, Duration::ZERO).expect("one folder");
     let mut came = Vec::new();
     while let Some(frame) = follow.try_next().expect("reads") {
         came.push(frame);
@@ -309,7 +309,7 @@ fn a_missing_file_a_blank_one_and_a_broken_one_are_named_and_the_rest_reads() {
     let problems = run.problems();
     let has = |wanted: fn(&FileProblem) -> bool| problems.iter().any(wanted);
     assert_eq!(problems.len(), 3);
-    assert!(has(|problem| matches!(problem, FileProblem::Missing { index: 1 })));
+    assert!(has(|problem| matches!(problem, FileProblem::Missing { index: 1, .. })));
     assert!(has(|problem| matches!(problem, FileProblem::Blank { .. }) && !problem.is_damage()));
     assert!(has(|problem| matches!(problem, FileProblem::Unreadable { .. })));
 }

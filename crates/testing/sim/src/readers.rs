@@ -2,17 +2,18 @@
 //!
 //! Readers open real files; nothing else here does: a life's files are copied to a folder for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use catchment_fixtures::Random;
+use catchment_model::{Entry, SourceId};
 use catchment_ports::StoreFault;
-use catchment_storage::{Run, Verdict, audit, repair, verify};
+use catchment_storage::{Run, RunOptions, Select, Verdict, audit, repair, verify};
 
 use crate::fault::Fault;
-use crate::recorded::{Recorded, disk_lied};
+use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
-use crate::walk::walk;
+use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, walk};
 use crate::world::Outcome;
 
 /// Checks the readers' results for a life's files, whose contents the oracle knows.
@@ -20,22 +21,15 @@ use crate::world::Outcome;
 /// # Errors
 /// The first wrong result.
 pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), String> {
-    let folder = tempfile::tempdir().map_err(|error| format!("a folder for readers: {error}"))?;
+    let folder = copy(outcome, life)?;
     let folder = folder.path();
-    let mut paths = Vec::new();
-    for (path, bytes) in outcome.files.all() {
-        if let Ok(name) = path.strip_prefix(&life.folder) {
-            let path = folder.join(name);
-            std::fs::write(&path, bytes).map_err(|error| format!("{name:?}: {error}"))?;
-            paths.push(path);
-        }
-    }
     if recorded.files.is_empty() {
         return Ok(());
     }
     if life.has_crashed {
         return check_repaired(folder, life, recorded);
     }
+    check_together(outcome, life, recorded).map_err(|why| format!("with other targets: {why}"))?;
     let run = Run::open(folder).map_err(|error| format!("cannot be opened: {error}"))?;
     let report = match audit(&run) {
         Ok(report) => report,
@@ -45,7 +39,7 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
     };
     let lost = life.last.ledger.balance().lost_data();
     let here = recorded.counts.iter().map(|counts| counts[0]).sum::<u64>();
-    let counted = life.last.ledger.total()[catchment_model::Entry::FragmentsRecorded];
+    let counted = life.last.ledger.total()[Entry::FragmentsRecorded];
     let is_good = report.verdict == Verdict::Balanced;
     // An audit reads no payload: verify does.
     let is_damaged = here < counted || !recorded.damage.is_empty();
@@ -72,6 +66,131 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
     drop(run);
     if outcome.plan.case.faults.has(Fault::Flip) && !disk_lied(life) {
         check_flipped(folder, &mut outcome.plan.case.chance("flip"))?;
+    }
+    Ok(())
+}
+
+/// The files of a life, in a folder of the real disk.
+fn copy(outcome: &Outcome, life: &Life) -> Result<tempfile::TempDir, String> {
+    let folder = tempfile::tempdir().map_err(|error| format!("a folder for readers: {error}"))?;
+    for (path, bytes) in outcome.files.all() {
+        if let Ok(name) = path.strip_prefix(&life.folder) {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).map_err(|error| format!("{name:?}: {error}"))?;
+        }
+    }
+    Ok(folder)
+}
+
+/// The folders of all targets, read as one run, give every frame that is in one of them once, and
+/// count its fragments as recorded. Checked with the life of the first target.
+fn check_together(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), String> {
+    if life.others.is_empty() || life.others.iter().any(|(folder, _)| *folder == life.folder) {
+        return Ok(());
+    }
+    let all = outcome.lives.iter().find(|all| all.folder == life.folder).ok_or("no such life")?;
+    let lives: Vec<Life> = all.of_targets().collect();
+    let others = lives[1..].iter().map(|life| read(outcome, life));
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    let recorded: Vec<&Recorded> = std::iter::once(recorded).chain(&others).collect();
+    let is_usable = |one: &&Recorded| !one.files.is_empty() && one.damage.is_empty();
+    if lives.iter().any(disk_lied) || !recorded.iter().all(is_usable) {
+        return Ok(());
+    }
+    // The first folder that has a frame of that number.
+    let mut frames = BTreeMap::new();
+    for file in recorded.iter().flat_map(|recorded| &recorded.files) {
+        for frame in file.frames.iter().filter(|frame| frame.rows > 0) {
+            frames.entry(frame.sequence).or_insert((file, frame));
+        }
+    }
+    let folders = lives.iter().map(|life| copy(outcome, life)).collect::<Result<Vec<_>, _>>()?;
+    let run = Run::open_folders(&folders, RunOptions::default());
+    let run = run.map_err(|error| format!("cannot be opened: {error}"))?;
+    let expected = |is_channels: bool| -> Vec<&(&WalkedFile, &WalkedFrame)> {
+        frames.values().filter(|(_, frame)| frame.is_channels == is_channels).collect()
+    };
+    let (events, channels) = (expected(false), expected(true));
+    same_numbers(&events, run.frames())?;
+    same_numbers(&channels, run.channel_frames())?;
+    let mut counts = vec![0; run.sources().len()];
+    for (index, (file, frame)) in events.into_iter().enumerate() {
+        same_fragments(&run, index, (file, frame), &mut counts)
+            .map_err(|why| format!("frame {}: {why}", frame.sequence))?;
+    }
+    for (index, (file, frame)) in channels.into_iter().enumerate() {
+        file.samples(frame, |name, _, pieces| same_samples(&run, index, name, pieces))?;
+    }
+    check_ledger(&run, &counts[..outcome.plan.sources.len()])
+}
+
+/// The frames of a run are these, in this order.
+fn same_numbers(
+    expected: &[&(&WalkedFile, &WalkedFrame)],
+    frames: &[catchment_storage::Frame],
+) -> Result<(), String> {
+    let expected: Vec<u64> = expected.iter().map(|(_, frame)| frame.sequence).collect();
+    let found: Vec<u64> = frames.iter().map(|frame| frame.summary.info.sequence).collect();
+    if found != expected {
+        return Err(format!("frames {expected:?} are there, readers have {found:?}"));
+    }
+    Ok(())
+}
+
+/// A frame's fragments are these; counts them by source.
+fn same_fragments(
+    run: &Run,
+    index: usize,
+    (file, frame): (&WalkedFile, &WalkedFrame),
+    counts: &mut [u64],
+) -> Result<(), String> {
+    let events = run.events(index).map_err(|error| error.to_string())?;
+    let sources = (0..run.sources().len() as u32).map(SourceId);
+    let columns = sources.map(|source| run.fragments(index, source)).collect::<Result<Vec<_>, _>>();
+    let columns = columns.map_err(|error| error.to_string())?;
+    let mut wrong = None;
+    file.fragments(frame, |WalkedFragment { key, row, source, bytes }| {
+        if events.keys().get(row) != Some(&key) || columns[source].fragment(row) != bytes {
+            wrong
+                .get_or_insert(format!("event {key}: another fragment of source {source} is read"));
+        }
+        counts[source] += u64::from(bytes.is_some());
+    })?;
+    wrong.map_or(Ok(()), Err)
+}
+
+/// A frame's samples of a channel are these.
+fn same_samples(
+    run: &Run,
+    index: usize,
+    name: &str,
+    pieces: &[(u64, &[u8])],
+) -> Result<(), String> {
+    let channel = run.channel(name).ok_or_else(|| format!("no channel {name}"))?;
+    let read =
+        channel.read(&Select::Frames(index..index + 1)).map_err(|error| error.to_string())?;
+    let read: Vec<(u64, &[u8])> =
+        read.iter().map(|segment| (segment.first_sample, &segment.bytes[..])).collect();
+    let pieces: Vec<_> = pieces.iter().filter(|(_, bytes)| !bytes.is_empty()).copied().collect();
+    if read != pieces {
+        return Err(format!("{name}: other samples are read"));
+    }
+    Ok(())
+}
+
+/// The ledger of several folders counts as recorded what is read of them.
+fn check_ledger(run: &Run, counts: &[u64]) -> Result<(), String> {
+    let ledger = run.recorded_ledger().map_err(|error| error.to_string())?;
+    let Some(ledger) = ledger.filter(|_| run.ended()) else { return Ok(()) };
+    for (source, (&count, counted)) in counts.iter().zip(&ledger.sources).enumerate() {
+        let recorded = counted[Entry::FragmentsRecorded];
+        if recorded != count && counted[Entry::FragmentsRemoved] == 0 {
+            return Err(format!("source {source}: {count} are read, {recorded} are counted"));
+        }
+        let balance = counted.balance();
+        if !balance.holds() {
+            return Err(format!("source {source}: the ledger does not balance: {balance:?}"));
+        }
     }
     Ok(())
 }

@@ -7,7 +7,9 @@ use catchment_storage::Run;
 /// Reports what of a run is missing or damaged, as far as opening it shows: what is read lacks
 /// that. Of a run that is being recorded, nothing is missing yet.
 pub(crate) fn report_damage(run: &Run) -> Exit {
-    let damage = if run.being_recorded() { Vec::new() } else { run.damage() };
+    // What is damaged in one of several folders is read from another if no frame is missing.
+    let is_whole = run.paths().len() > 1 && run.ended() && run.frames_missing() == 0;
+    let damage = if run.being_recorded() || is_whole { Vec::new() } else { run.damage() };
     report_left_out(&damage)
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support;
-use support::{output, stderr, stdout};
+use support::{json, output, stderr, stdout};
 
 /// 12 s of a thousand channels in several files.
 fn generated(folder: &Path, codec: &str) -> Vec<PathBuf> {
@@ -55,6 +55,31 @@ fn all_that_read_a_run_say_what_is_missing_of_it() {
             "{printed}"
         );
     }
+}
+
+#[test]
+fn what_one_folder_of_a_run_lacks_is_read_from_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = generated(folder.path(), "lz4");
+    std::fs::create_dir(folder.path().join("mirror")).unwrap();
+    for file in &files {
+        std::fs::copy(file, folder.path().join("mirror").join(file.file_name().unwrap())).unwrap();
+    }
+    let read = ["read", "run", "--channel", "L1:SLOW-*", "--output", "whole.csv"];
+    stdout(folder.path(), &read, 0);
+    std::fs::remove_file(&files[0]).unwrap();
+    std::fs::remove_file(folder.path().join("mirror").join(files[1].file_name().unwrap())).unwrap();
+    let read = ["read", "run", "mirror", "--channel", "L1:SLOW-*", "--output", "both.csv"];
+    assert_eq!(stderr(folder.path(), &read, 0), "");
+    let [both, whole] = ["both.csv", "whole.csv"].map(|name| folder.path().join(name));
+    assert!(std::fs::read(both).unwrap() == std::fs::read(whole).unwrap());
+    let inspected = json(folder.path(), &["inspect", "mirror", "run", "--json"], 0);
+    assert_eq!(inspected["paths"], serde_json::json!(["mirror", "run"]));
+    assert_eq!(inspected["channel_frames"], 3);
+    assert_eq!(inspected["problems"].as_array().unwrap().len(), 2);
+    let printed =
+        stderr(folder.path(), &["read", "run", "mirror", "--follow", "--channel", "L1:SLOW-*"], 1);
+    assert!(printed.contains("following is of one folder of a run"), "{printed}");
 }
 
 /// Damages a column of the last file, and returns its channel.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use catchment_model::printable;
 use catchment_storage::StorageError;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 pyo3::import_exception!(catchment._errors, CatalogError);
@@ -39,6 +39,7 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         error @ (StorageError::NoEvent { .. } | StorageError::NoFrame { .. }) => {
             UnknownEventError::new_err(text(&error))
         }
+        error @ StorageError::OneFolder { .. } => PyValueError::new_err(text(&error)),
         error @ StorageError::NoSource { .. } => UnknownSourceError::new_err(text(&error)),
         error @ StorageError::NoChannel { .. } => UnknownChannelError::new_err(text(&error)),
         error @ (StorageError::Frame { .. }

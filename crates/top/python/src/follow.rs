@@ -3,7 +3,8 @@
 //! One follower looks at the files of a run, and what it handed out is noted, so that each of any
 //! number of iterators gets every frame once. A frame is read from the follower's own run, which
 //! takes up what comes without reopening files. Places in a run move when a file in the middle
-//! grows: what is noted is the file's index and the frame's index in that file, 16 bytes per frame.
+//! grows: what is noted is the folder, the file's index and the frame's index in that file, 24
+//! bytes per frame.
 //!
 //! Locks are taken without the interpreter's, so that neither waits for the other.
 
@@ -36,6 +37,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
     pub(crate) kind: Kind,
+    folder: usize,
     file_index: u32,
     index: usize,
 }
@@ -63,7 +65,7 @@ enum NextFrame {
 impl Following {
     /// Follows a run; the frames that are there are handed out already.
     pub(crate) fn new(run: Run) -> Result<Self, StorageError> {
-        let follow = Follow::new(run, POLL);
+        let follow = Follow::new(run, POLL)?;
         let state = RwLock::new(State { follow, given: Vec::new() });
         let following = Self { state, version: AtomicUsize::new(0) };
         following.look(usize::MAX)?;
@@ -152,7 +154,8 @@ impl Given {
             Followed::Channels(index) => (Kind::Channels, run.channel_frames()[index]),
         };
         let file = run.files().nth(frame.file).expect("a frame is in one of the run's files");
-        Self { kind, file_index: file.header.file_index, index: frame.index }
+        let (folder, file_index) = (file.folder, file.header.file_index);
+        Self { kind, folder, file_index, index: frame.index }
     }
 
     /// Reads something of that frame, wherever it is now.
@@ -167,7 +170,8 @@ impl Given {
     }
 
     fn index_in(&self, run: &Run) -> Option<usize> {
-        let file = run.files().position(|file| file.header.file_index == self.file_index)?;
+        let its = (self.folder, self.file_index);
+        let file = run.files().position(|file| (file.folder, file.header.file_index) == its)?;
         match self.kind {
             Kind::Events => run.frame_at(file, self.index),
             Kind::Channels => run.channel_frame_at(file, self.index),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PySlice;
 use pyo3::types::slice::PySliceIndices;
+use pyo3::types::{PyBytes, PySequence, PySlice};
 
 /// A source or a channel as it is asked for.
 pub(crate) enum Wanted {
@@ -74,6 +74,28 @@ impl FromPyObject<'_, '_> for PathArgument {
             let message = format!("expected a path, a str or os.PathLike, got {}", kind(&any));
             PyTypeError::new_err(message)
         })
+    }
+}
+
+/// A run's path, or a sequence of those of several of its folders.
+pub(crate) struct PathsArgument(pub(crate) Vec<PathBuf>);
+
+impl FromPyObject<'_, '_> for PathsArgument {
+    type Error = PyErr;
+
+    fn extract(any: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let not_a_path = match any.extract() {
+            Ok(PathArgument(path)) => return Ok(Self(vec![path])),
+            Err(error) => error,
+        };
+        if any.is_instance_of::<PyBytes>() || any.cast::<PySequence>().is_err() {
+            return Err(not_a_path);
+        }
+        let paths: Vec<PathArgument> = any.extract()?;
+        if paths.is_empty() {
+            return Err(PyValueError::new_err("expected a path or several, got none"));
+        }
+        Ok(Self(paths.into_iter().map(|PathArgument(path)| path).collect()))
     }
 }
 

@@ -25,12 +25,13 @@ mod views;
 
 use std::ffi::OsString;
 
+use catchment_storage::{Run, RunOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::{CatchmentError, python_error};
-use crate::keys::PathArgument;
+use crate::keys::{PathArgument, PathsArgument};
 
 /// What `catchment._native` holds; the package's Python files give it its public names.
 #[pymodule]
@@ -89,7 +90,7 @@ mod _native {
     #[pyfunction]
     fn audit_json(py: Python<'_>, path: PathArgument) -> PyResult<String> {
         let report = py.detach(|| {
-            let run = catchment_storage::Run::open(&path.0)?;
+            let run = Run::open(&path.0)?;
             catchment_storage::audit(&run)
         });
         serde_json::to_string(&report.map_err(python_error)?).map_err(json_error)
@@ -97,9 +98,9 @@ mod _native {
 
     /// The report of a verification, as JSON.
     #[pyfunction]
-    fn verify_json(py: Python<'_>, path: PathArgument) -> PyResult<String> {
+    fn verify_json(py: Python<'_>, path: PathsArgument) -> PyResult<String> {
         let report = py.detach(|| {
-            let run = catchment_storage::Run::open(&path.0)?;
+            let run = Run::open_folders(&path.0, RunOptions::default())?;
             Ok(catchment_storage::verify(&run, |_| ()))
         });
         serde_json::to_string(&report.map_err(python_error)?).map_err(json_error)

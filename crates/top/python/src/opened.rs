@@ -19,7 +19,7 @@ use crate::follow::Following;
 
 /// A run until it is closed.
 pub(crate) struct OpenRun {
-    path: PathBuf,
+    paths: Vec<PathBuf>,
     run: Mutex<Option<Arc<Run>>>,
     /// They stay the same while a run grows, and can be named after it was closed.
     sources: Arc<[SourceInfo]>,
@@ -33,29 +33,34 @@ pub(crate) struct OpenRun {
 }
 
 impl OpenRun {
-    /// Opens a run, to follow it or to read it as it is.
+    /// Opens a run in one folder or several, to follow it or to read it as it is.
     pub(crate) fn open(
-        path: PathBuf,
+        paths: Vec<PathBuf>,
         follow: bool,
         options: RunOptions,
     ) -> Result<Self, StorageError> {
         // Before the run is opened: that one then has all that was handed out.
         let following = match follow {
-            true => Some(Arc::new(Following::new(Run::open_with(&path, options)?)?)),
+            true => Some(Arc::new(Following::new(Run::open_folders(&paths, options)?)?)),
             false => None,
         };
-        let run = Run::open_with(&path, options)?;
+        let run = Run::open_folders(&paths, options)?;
         let sources = run.sources().into();
         let version =
             AtomicUsize::new(following.as_ref().map_or(0, |following| following.version()));
         let run = Mutex::new(Some(Arc::new(run)));
         let warned_of_tables = AtomicBool::new(false);
-        Ok(Self { path, run, sources, options, following, version, warned_of_tables })
+        Ok(Self { paths, run, sources, options, following, version, warned_of_tables })
     }
 
-    /// The path that was opened.
+    /// The path that was opened; of several, the first.
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.paths[0]
+    }
+
+    /// The paths that were opened.
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        &self.paths
     }
 
     /// The sources, whether the run is open or not.
@@ -111,7 +116,7 @@ impl OpenRun {
             Some(run) => {
                 run.refresh()?;
             }
-            None => *run = Arc::new(Run::open_with(&self.path, self.options)?),
+            None => *run = Arc::new(Run::open_folders(&self.paths, self.options)?),
         }
         self.version.store(version, Ordering::Release);
         Ok(())
@@ -123,7 +128,7 @@ impl OpenRun {
     }
 
     fn closed(&self) -> PyErr {
-        let text = format!("{} was closed", self.path.display());
+        let text = format!("{} was closed", self.path().display());
         RunClosedError::new_err(printable(&text).into_owned())
     }
 }

@@ -16,7 +16,7 @@ use crate::channels::{ChannelReader, channel_object, trend_columns};
 use crate::errors::{UnknownChannelError, UnknownSourceError, python_error, warn};
 use crate::events::Events;
 use crate::frames::{FollowedFrames, Frames};
-use crate::keys::{PathArgument, Wanted};
+use crate::keys::{PathsArgument, Wanted};
 use crate::ledger::{RunLedger, of_run};
 use crate::opened::OpenRun;
 use crate::sources::{Source, Sources, find_source, unknown_name};
@@ -47,10 +47,23 @@ impl PyRun {
 
 #[pymethods]
 impl PyRun {
-    /// The path that was opened.
+    /// The path that was opened; of several folders, the first.
     #[getter]
     fn path(&self) -> PathBuf {
         self.open.path().to_owned()
+    }
+
+    /// The paths that were opened: one, or several folders of the run.
+    #[getter]
+    fn paths(&self) -> Vec<PathBuf> {
+        self.open.paths().to_vec()
+    }
+
+    /// The folder whose ledger is the run's, and which says whether the run has ended: of several
+    /// folders, that with the most rows.
+    #[getter]
+    fn ledger_path(&self) -> PyResult<PathBuf> {
+        Ok(self.run()?.ledger_path().to_owned())
     }
 
     /// Identity of the run, and its files.
@@ -193,7 +206,8 @@ impl PyRun {
     }
 
     /// What became of everything that the sources sent. The recorder's own total where the last
-    /// file has one; otherwise it is counted from the frames.
+    /// file has one; otherwise it is counted from the frames. Of several folders, that of
+    /// `ledger_path`, in which frames that it lacks and another has are counted as recorded.
     #[getter]
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, RunLedger>> {
         let run = self.run()?;
@@ -329,13 +343,16 @@ impl PyRun {
     }
 
     fn __repr__(&self) -> String {
+        let mut path = self.open.path().display().to_string();
+        if let Some(more) = self.open.paths().len().checked_sub(1).filter(|more| *more > 0) {
+            path += &format!(" and {more} more");
+        }
         let Ok(run) = self.run() else {
-            return format!("<catchment.Run {}: closed for reading>", self.open.path().display());
+            return format!("<catchment.Run {path}: closed for reading>");
         };
         format!(
-            "<catchment.Run {} at {}: {}, {}, {} in {}, {}, {}>",
+            "<catchment.Run {} at {path}: {}, {}, {} in {}, {}, {}>",
             run.header().run_number,
-            self.open.path().display(),
             counted(run.sources().len() as u64, "source"),
             counted(run.channels().len() as u64, "channel"),
             counted(run.event_count(), "event"),
@@ -353,7 +370,12 @@ fn missing_frames(run: &Run) -> Option<String> {
     (missing > 0).then(|| format!("{frames} {are} missing, by the numbers of the others"))
 }
 
-/// Opens a file or a run's folder for reading.
+/// Opens a file or a run's folder for reading, or a list of several folders of one run.
+///
+/// Several folders, those of a run's targets or copies of them, are read as one run: each frame is
+/// there once, from the first folder of the list that has it. A damaged column raises FileError,
+/// which names the file: another folder's is read if that folder stands first. `follow` takes one
+/// folder.
 ///
 /// Works on files that are being recorded and on those of a recorder that was killed; `status` says
 /// so. `cache_bytes` bounds the decoded columns that are cached.
@@ -376,7 +398,7 @@ fn missing_frames(run: &Run) -> Option<String> {
 #[pyo3(signature = (path, *, follow = false, cache_bytes = None, check_columns = true))]
 pub(crate) fn open(
     py: Python<'_>,
-    path: PathArgument,
+    path: PathsArgument,
     follow: bool,
     cache_bytes: Option<Bound<'_, PyAny>>,
     check_columns: bool,

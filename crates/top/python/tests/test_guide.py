@@ -31,9 +31,10 @@ def run_block(block: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def folder(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the guide's blocks run: RUN, CHANNELS and runs are as the guide says."""
+    """Where the guide's blocks run: RUN, MIRROR, CHANNELS and runs are as the guide says."""
     folder = tmp_path_factory.mktemp("guide")
     (folder / "RUN").symlink_to(recorded.path)
+    (folder / "MIRROR").symlink_to(recorded.path)
     (folder / "runs").symlink_to(recorded.path.parent)
     channels = str(folder / "CHANNELS")
     timing = ["--seconds", "6", "--frame", "2 s", "--start", str(START_NS)]

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use catchment_fixtures::{Events, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo, FrameSummary,
-    Numbering, OpenOptions, Schema, TocBuilder, TocFlags, crc32c, write_frame,
+    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo, FrameKind,
+    FrameSummary, Numbering, OpenOptions, Schema, TocBuilder, TocFlags, crc32c, write_frame,
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
 
@@ -38,6 +38,9 @@ pub struct Recipe {
     pub entry: fn(ColumnEntry) -> ColumnEntry,
     /// Leave this column out of all frames.
     pub without: Option<ColumnKind>,
+    /// The entry that counts the fragments of a frame for which a skipped frame stands; `None`: the
+    /// frame is there.
+    pub skipped: fn(u64) -> Option<Entry>,
 }
 
 impl Default for Recipe {
@@ -56,6 +59,7 @@ impl Default for Recipe {
             info_repeated: |info| info,
             entry: |entry| entry,
             without: None,
+            skipped: |_| None,
         }
     }
 }
@@ -218,7 +222,12 @@ impl Recipe {
             }
             for (index, &rows) in frames.iter().enumerate() {
                 let last = last_file && index + 1 == frames.len();
-                let events = self.events(event..event + rows, last);
+                let mut events = self.events(event..event + rows, last);
+                let mut info = self.info;
+                if let Some(entry) = (self.skipped)(sequence) {
+                    events = skipped(events, &header.schema, entry);
+                    info = |info| FrameInfo { kind: FrameKind::SKIPPED, rows: 1, ..info };
+                }
                 event += rows;
                 made.ledger.add(&events.ledger(&header.schema));
                 for counts in &mut made.ledger.sources {
@@ -226,7 +235,7 @@ impl Recipe {
                 }
                 let position = (file.len() as u64, sequence);
                 let (bytes, summary, entries) =
-                    self.frame(&header, (&events, self.codec), position, self.info);
+                    self.frame(&header, (&events, self.codec), position, info);
                 sequence += 1;
                 newest = Some(events);
                 file.extend_from_slice(&bytes);
@@ -305,6 +314,20 @@ impl Recipe {
             stored.map(|(entry, bytes)| ((self.entry)(*entry), &bytes[..])).collect();
         write_frame(info, offset, &columns)
     }
+}
+
+/// The contents of a skipped frame: the increments, and the fragments of the frame for which it
+/// stands, counted by that entry.
+fn skipped(events: Events, schema: &Schema, entry: Entry) -> Events {
+    let mut increment = events.increment.clone().expect("its increments");
+    for (counts, of_frame) in increment.sources.iter_mut().zip(&events.ledger(schema).sources) {
+        counts[entry] += of_frame[Entry::FragmentsRecorded];
+        counts[Entry::FragmentsMissingUnrecorded] += of_frame[Entry::FragmentsMissing];
+        if entry == Entry::FragmentsNotTaken {
+            counts[Entry::FragmentBytesNotTaken] += of_frame[Entry::FragmentBytesRecorded];
+        }
+    }
+    Events { increment: Some(increment), ..Events::default() }
 }
 
 /// When an event's first fragment arrived.

@@ -9,7 +9,8 @@ use std::path::Path;
 use catchment_frame::{FILE_LIST_NAME, crc32c};
 use catchment_storage::{ReframeOptions, TrendOptions};
 use catchment_storage::{
-    Run, audit, ledger_so_far, make_trends, reframe, remove_leftovers, repair, verify,
+    Run, RunOptions, audit, ledger_so_far, make_trends, recompute, reframe, remove_leftovers,
+    repair, verify,
 };
 
 /// A folder's files, and whether all checksums in them are made right.
@@ -98,6 +99,20 @@ fn look(folder: &Path) {
     let go_on = |_, _| std::ops::ControlFlow::Continue(());
     let _ = make_trends(&run, &TrendOptions::default(), go_on);
     let _removed = std::fs::remove_dir_all(folder.join("trends"));
+    // Each file as if it were a folder of its own.
+    let entries = folder.read_dir().expect("lists");
+    let paths = entries.map(|entry| entry.expect("lists").path());
+    let paths: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "catch")).collect();
+    if paths.len() < 2 {
+        return;
+    }
+    let Ok(run) = Run::open_folders(&paths, RunOptions::default()) else { return };
+    let _ = (run.recorded_ledger(), recompute(&run), run.lost_data(), run.at_rest());
+    let _ = verify(&run, |_| ());
+    for frame in 0..run.frames().len().min(FRAMES_MAX) {
+        let _ = run.fragments(frame, catchment_model::SourceId(0));
+    }
 }
 
 /// Makes the checksums of a file right, as far as its structures can be found.

@@ -7,16 +7,16 @@ use catchment_console::{Exit, Out, Table, progress};
 use catchment_model::Ledger;
 use catchment_model::units::{Bytes, Count, counted, grouped};
 use catchment_session::{Balance, entries, loss_reasons, malformed_reasons};
-use catchment_storage::{ColumnStorage, Extent, FileInfo, Run, VerifyReport, verify};
+use catchment_storage::{ColumnStorage, Extent, FileInfo, Run, RunOptions, VerifyReport, verify};
 use serde_json::{Value, json};
 
 /// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits
 /// with 1 if anything is broken or missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A run's folder, or a .catch file
-    #[arg(value_name = "FILE|RUN")]
-    path: PathBuf,
+    /// A run's folder, or a .catch file; or several folders of one run, which are read as one
+    #[arg(value_name = "FILE|RUN", required = true)]
+    paths: Vec<PathBuf>,
     /// Check every checksum, and that columns fit each other
     #[arg(long)]
     verify: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let run = Run::open(&arguments.path)?;
+    let run = Run::open_folders(&arguments.paths, RunOptions::default())?;
     if arguments.config && !out.json {
         out.text(run.config())?;
         return Ok(Exit::Done);
@@ -74,7 +74,9 @@ fn verify_with_bar(run: &Run, out: &Out) -> VerifyReport {
 
 fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let header = run.header();
-    out.line(format_args!("{}", run.path().display()))?;
+    for path in run.paths() {
+        out.line(path.display())?;
+    }
     out.line(format_args!("  run      {} (number {})", header.run, header.run_number))?;
     out.line(format_args!("  written  by {}", header.writer))?;
     if header.emulated {
@@ -113,9 +115,16 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     for problem in run.problems() {
         out.line(format_args!("  problem  {problem}"))?;
     }
+    say_ledger(run, out)
+}
+
+fn say_ledger(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     match run.recorded_ledger()? {
         None => out.line("  ledger   none: the run is not closed; audit recomputes it")?,
         Some(ledger) => {
+            if run.paths().len() > 1 {
+                out.line(format_args!("  ledger   of {}", run.ledger_path().display()))?;
+            }
             let total = ledger.total();
             let balance = ledger.balance();
             for (entry, count) in total.iter().filter(|&(_, count)| count > 0) {
@@ -352,7 +361,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         })
         .collect();
     Ok(json!({
-        "path": run.path(),
+        "path": run.path(), "paths": run.paths(), "ledger_path": run.ledger_path(),
         "run": header.run.to_string(),
         "run_number": header.run_number, "emulated": header.emulated,
         "writer": header.writer,

@@ -8,7 +8,7 @@ use catchment_console::{Exit, Out, Stop, UsageError, complain, progress};
 use catchment_frame::ColumnKind;
 use catchment_model::units::grouped;
 use catchment_model::{Moment, ParseUtcError, SourceId, TimeScale};
-use catchment_storage::{Follow, Followed, Pattern, Run, Select, SelectEvents};
+use catchment_storage::{Follow, Followed, Pattern, Run, RunOptions, Select, SelectEvents};
 
 use crate::export::Sink;
 use crate::export::arrow::Kind;
@@ -30,8 +30,9 @@ use crate::names;
 /// files that --output made are printed as an object.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A .catch file or a run's folder
-    path: PathBuf,
+    /// A .catch file or a run's folder; or several folders of one run, which are read as one
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
     /// The fragments of this source, by name or number; without it the table of events
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
@@ -120,7 +121,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let run = Run::open(&arguments.path)?;
+    let run = Run::open_folders(&arguments.paths, RunOptions::default())?;
     let exit = report_damage(&run);
     let to_file = matches!(arguments.format, Format::Npy | Format::Parquet | Format::Arrow);
     let what = format!("--format {:?}", arguments.format).to_lowercase();
@@ -343,7 +344,7 @@ fn follow(
     mut take: impl FnMut(&Run, Followed) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let stop = Stop::listen()?;
-    let mut follow = Follow::new(run, POLL);
+    let mut follow = Follow::new(run, POLL)?;
     while !stop.asked() {
         match follow.next_within(LOOK_EVERY)? {
             Some(frame) => take(follow.run(), frame)?,

@@ -21,13 +21,18 @@ event_flags: dict[str, int]
 leap_seconds_known_until_ns: int
 
 def open(  # noqa: A001
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     follow: bool = False,
     cache_bytes: int | None = None,
     check_columns: bool = True,
 ) -> Run:
-    """Opens a file or a run's folder for reading.
+    """Opens a file or a run's folder for reading, or a list of several folders of one run.
+
+    Several folders, those of a run's targets or copies of them, are read as one run: each frame
+    is there once, from the first folder of the list that has it. A damaged column raises
+    FileError, which names the file: another folder's is read if that folder stands first.
+    `follow` takes one folder.
 
     Works on files that are being recorded and on those of a recorder that was killed; `status`
     says so. `cache_bytes` bounds the decoded columns that are cached.
@@ -86,7 +91,7 @@ def fitting(pattern: str, names: Sequence[str]) -> list[str]:
 def audit_json(path: str | os.PathLike[str]) -> str:
     """The report of an audit, as JSON."""
 
-def verify_json(path: str | os.PathLike[str]) -> str:
+def verify_json(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> str:
     """The report of a verification, as JSON."""
 
 def run_command(args: Sequence[str]) -> int:
@@ -102,7 +107,15 @@ class Run:
     """
     @property
     def path(self) -> Path:
-        """The path that was opened."""
+        """The path that was opened; of several folders, the first."""
+    @property
+    def paths(self) -> list[Path]:
+        """The paths that were opened: one, or several folders of the run."""
+    @property
+    def ledger_path(self) -> Path:
+        """The folder whose ledger is the run's, and which says whether the run has ended: of
+        several folders, that with the most rows.
+        """
     @property
     def header(self) -> Header:
         """Identity of the run, and its files."""
@@ -129,7 +142,8 @@ class Run:
     @property
     def ledger(self) -> Ledger:
         """What became of everything that the sources sent. The recorder's own total where the
-        last file has one; otherwise it is counted from the frames.
+        last file has one; otherwise it is counted from the frames. Of several folders, that of
+        `ledger_path`, in which frames that it lacks and another has are counted as recorded.
         """
     @property
     def config(self) -> dict[str, object]:

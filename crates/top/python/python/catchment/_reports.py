@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -145,11 +145,12 @@ def audit(path: str | os.PathLike[str]) -> AuditReport:
     )
 
 
-def verify(path: str | os.PathLike[str]) -> VerifyReport:
+def verify(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> VerifyReport:
     """Read a whole run and check every checksum.
 
     Args:
-        path: A file or a run's folder.
+        path: A file or a run's folder, or several folders of one run: all files are checked, and a
+            problem names a whole copy of its frame in another folder.
 
     Raises:
         FileError: There is nothing that can be read.

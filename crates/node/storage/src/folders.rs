@@ -1,0 +1,234 @@
+//! Several folders of one run, read as one run.
+//!
+//! A run that is recorded to several targets has a folder in each, with files of its own and the
+//! same frames under the same numbers; what a target did not get is a gap in its folder, or a
+//! skipped frame. Together, each frame is read from the first folder that has it, in the order in
+//! which the folders are given: that is decided by the index alone, so opening reads no more than
+//! for one folder each. If a column of that frame turns out to be damaged, reading it is an error
+//! that names the file; the folders given in another order are read in that order.
+//!
+//! Frames are identified by stream and number, as in files since version 1.3. In other files, only
+//! copies of whole files are recognised.
+//!
+//! The ledger is that of the folder with the most rows. Frames that it lacks and another has are
+//! counted in it as recorded, no longer as what that folder counted in their place.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use catchment_frame::{FrameInfo, FrameKind, frame_ledger};
+use catchment_model::{Entry, Ledger, SourceLedger};
+
+use crate::copies::{Location, alike, numbers_identify};
+use crate::error::StorageError;
+use crate::open::{self, FileProblem, RunFile};
+use crate::run::Run;
+use crate::superseded;
+use crate::verify::{Problem, problem_in};
+
+/// Checks that the files of several folders, those of each in order, are of one run. Files whose
+/// numbers do not identify frames are put in order as those of one folder.
+///
+/// # Errors
+/// Files that do not belong together.
+pub(crate) fn join(
+    files: &mut Vec<RunFile>,
+    problems: &mut Vec<FileProblem>,
+) -> Result<(), StorageError> {
+    files.iter().skip(1).try_for_each(|file| open::check_alike(file, &files[0]))?;
+    if files.iter().all(numbers_identify) {
+        return superseded::refuse(files);
+    }
+    files.iter_mut().for_each(|file| file.folder = 0);
+    problems.retain(|problem| !matches!(problem, FileProblem::Missing { .. }));
+    problems.extend(open::put_in_order(files)?);
+    Ok(())
+}
+
+/// A problem of a folder, with its path if there are several.
+pub(crate) fn named(problem: FileProblem, paths: &[PathBuf], path: &Path) -> FileProblem {
+    match problem {
+        FileProblem::Missing { index, .. } if paths.len() > 1 => {
+            FileProblem::Missing { index, folder: Some(path.to_owned()) }
+        }
+        problem => problem,
+    }
+}
+
+/// The folder with the most rows; the first of equals.
+pub(crate) fn fullest(files: &[RunFile]) -> usize {
+    if !are_several(files) {
+        return 0;
+    }
+    let rows = |files: &[RunFile]| {
+        let rows = files.iter().flat_map(data).map(|(_, info)| info.rows);
+        rows.fold(0, u64::saturating_add)
+    };
+    let folders = files.chunk_by(|file, next| file.folder == next.folder).map(rows);
+    let fuller = |best: (usize, u64), next: (usize, u64)| if next.1 > best.1 { next } else { best };
+    folders.enumerate().reduce(fuller).map_or(0, |(folder, _)| folder)
+}
+
+/// Whether the files are of several folders.
+pub(crate) fn are_several(files: &[RunFile]) -> bool {
+    files.last().is_some_and(|last| last.folder > 0)
+}
+
+/// The frames with rows that are read, in the order of their numbers. Marks those that a folder
+/// itself stores twice.
+pub(crate) fn locations(files: &mut [RunFile]) -> Vec<Location> {
+    let mut all: Vec<((u64, u32), Location)> = Vec::new();
+    for (file, run_file) in files.iter_mut().enumerate() {
+        run_file.repeated.clear();
+        all.extend(data(run_file).map(|(index, info)| (number(info), (file, index))));
+    }
+    // Files are in the order of their folders.
+    all.sort_unstable();
+    for pair in all.windows(2) {
+        let [(before, (first, _)), (number, (file, index))] = [pair[0], pair[1]];
+        if before == number && files[first].folder == files[file].folder {
+            files[file].repeated.push(index);
+        }
+    }
+    files.iter_mut().for_each(|file| file.repeated.sort_unstable());
+    all.dedup_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, location)| location).collect()
+}
+
+/// A frame's place among those of all folders.
+pub(crate) fn number(info: &FrameInfo) -> (u64, u32) {
+    (info.sequence, info.origin.stream)
+}
+
+/// Other frames with the number of one.
+pub(crate) fn others(files: &[RunFile], one: Location) -> impl Iterator<Item = Location> {
+    let wanted = data(&files[one.0]).find(|(index, _)| *index == one.1);
+    let wanted = wanted.map(|(_, info)| number(info));
+    let all = files.iter().enumerate().flat_map(move |(file, run_file)| {
+        let same = data(run_file).filter(move |(_, info)| Some(number(info)) == wanted);
+        same.map(move |(index, _)| (file, index))
+    });
+    all.filter(move |other| *other != one)
+}
+
+/// Frames that are not read and differ from the one with their number that is, with that one.
+pub(crate) fn differing(run: &Run) -> Vec<(Location, Location)> {
+    let files = run.run_files();
+    let frames = run.frames().iter().chain(run.channel_frames());
+    let read: HashMap<_, _> =
+        frames.map(|frame| (number(&frame.summary.info), (frame.file, frame.index))).collect();
+    let mut differing = Vec::new();
+    for (file, run_file) in files.iter().enumerate() {
+        for (index, info) in data(run_file) {
+            let here = (file, index);
+            let read = read.get(&number(info)).filter(|read| **read != here);
+            differing.extend(read.filter(|read| !alike(files, **read, here)).map(|r| (here, *r)));
+        }
+    }
+    differing
+}
+
+/// Counts the frames that the folder of the ledger lacks and another one has as recorded. Returns
+/// what cannot be read of them, which is not counted.
+pub(crate) fn lend(run: &Run, ledger: &mut Ledger, kind: LedgerKind) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (file, index) in lent(run) {
+        let (of_frame, errors) = frame_ledger(&file.reader, index);
+        problems.extend(errors.into_iter().map(|error| problem_in(file, Some(index), error)));
+        for (mine, of_frame) in ledger.sources.iter_mut().zip(&of_frame.sources) {
+            exchange(mine, of_frame, kind);
+        }
+    }
+    problems
+}
+
+/// Checks that a run was opened from one folder, for operations on a folder's files or its ledger.
+///
+/// # Errors
+/// The operation, and how many folders there are.
+pub(crate) fn check_one(run: &Run, operation: &'static str) -> Result<(), StorageError> {
+    match run.paths().len() {
+        1 => Ok(()),
+        folders => Err(StorageError::OneFolder { operation, folders }),
+    }
+}
+
+/// Whether data were lost that no folder has. `reported`: the folder of the ledger says so.
+pub(crate) fn lost_data(run: &Run, reported: bool) -> bool {
+    let in_all_folders = || match run.recorded_ledger() {
+        Ok(Some(ledger)) if lent(run).next().is_some() => ledger.balance().lost_data(),
+        _ => true,
+    };
+    // Where the last file is there, missing numbers tell what was in damaged ones.
+    let after_the_last = !run.ended() && !run.damage().is_empty();
+    run.frames_missing() > 0 || after_the_last || (reported && in_all_folders())
+}
+
+/// What a ledger has of the frames that its folder lacks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LedgerKind {
+    /// It is the recorder's total: a frame that it does not count as lacking was recorded, in a
+    /// file that is gone.
+    Total,
+    /// It is the sum over the folder's frames: a frame that it does not count as lacking is after
+    /// the last of them, or in a file that is gone.
+    Sum,
+}
+
+/// The frames that are read from other folders because the folder of the ledger lacks them.
+fn lent(run: &Run) -> impl Iterator<Item = (&RunFile, usize)> {
+    let files = run.run_files();
+    let own = if are_several(files) { run.all_files().of_ledger().1 } else { &[] };
+    let held: HashSet<_> = own.iter().flat_map(data).map(|(_, info)| number(info)).collect();
+    let frames = run.frames().iter().chain(run.channel_frames());
+    let frames =
+        frames.filter(move |frame| !own.is_empty() && !held.contains(&number(&frame.summary.info)));
+    frames.map(move |frame| (&files[frame.file], frame.index))
+}
+
+/// Counts a frame's fragments of a source as recorded in place of what was counted for them.
+fn exchange(counts: &mut SourceLedger, of_frame: &SourceLedger, kind: LedgerKind) {
+    let in_flight = counts.balance().fragments_in_flight;
+    let fragments = of_frame[Entry::FragmentsRecorded];
+    let not_taken = fragments.min(counts[Entry::FragmentsNotTaken]);
+    let discarded = (fragments - not_taken).min(counts[Entry::FragmentsDiscardedDisk]);
+    let uncounted = fragments - not_taken - discarded;
+    if uncounted > 0 && kind == LedgerKind::Total {
+        return;
+    }
+    let missing = of_frame[Entry::FragmentsMissing];
+    let of_not_taken = if not_taken > 0 { of_frame[Entry::FragmentBytesRecorded] } else { 0 };
+    for (entry, count) in [
+        (Entry::FragmentsNotTaken, not_taken),
+        (Entry::FragmentBytesNotTaken, of_not_taken),
+        (Entry::FragmentsDiscardedDisk, discarded),
+        (Entry::FragmentsMissingUnrecorded, missing),
+    ] {
+        counts[entry] = counts[entry].saturating_sub(count);
+    }
+    for entry in OF_FRAME {
+        counts[entry] = counts[entry].saturating_add(of_frame[entry]);
+    }
+    // They arrived, too: what was in flight is there, and more was never counted.
+    let known = u64::try_from(in_flight).unwrap_or(0).min(uncounted);
+    let received = &mut counts[Entry::FragmentsReceived];
+    *received = received.saturating_add(uncounted - known);
+}
+
+/// A file's frames with rows.
+fn data(file: &RunFile) -> impl Iterator<Item = (usize, &FrameInfo)> {
+    let frames = file.reader.frames().iter().map(|frame| &frame.info).enumerate();
+    frames.filter(|(_, info)| {
+        info.rows > 0 && matches!(info.kind, FrameKind::Events | FrameKind::Channels)
+    })
+}
+
+/// Entries that describe the frame itself.
+const OF_FRAME: [Entry; 6] = [
+    Entry::FragmentsRecorded,
+    Entry::FragmentBytesRecorded,
+    Entry::FragmentsMissing,
+    Entry::FragmentsBadSender,
+    Entry::FragmentsBadTag,
+    Entry::BytesCompressionLowered,
+];

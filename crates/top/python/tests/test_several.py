@@ -1,0 +1,149 @@
+"""Several folders of one run, read as one: what one lacks is read from another."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import catchment
+from fixtures import generate
+
+CONFIG = """
+[memory]
+budget = "256 MiB"
+[write]
+buffer_bytes = "256 KiB"
+preallocate_bytes = "1 MiB"
+file_bytes = "192 KiB"
+[frame]
+bytes = "64 KiB"
+[emulator]
+preset = "hades-90"
+rate = "1 kHz"
+[[source_groups]]
+group = "small"
+count = 10
+address = "127.0.0.1:0"
+first_sub_event_id = 0x8000
+[[targets]]
+name = "raid"
+folder = "raid"
+[[targets]]
+name = "mirror"
+folder = "mirror"
+"""
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """Record one run to two targets."""
+    (tmp_path / "run.toml").write_text(CONFIG)
+    command = [sys.executable, "-m", "catchment", "run", "run.toml", "--emulate"]
+    command += ["--seconds", "1"]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    # A busy machine may lose some.
+    assert done.returncode in {0, 3}, done.stderr
+    return [next((tmp_path / target).glob("run-*")) for target in ("raid", "mirror")]
+
+
+def remove(folder: Path, *indices: int) -> None:
+    """Remove some of a folder's files."""
+    files = sorted(folder.glob("*.catch"))
+    assert len(files) >= 4, files
+    for index in indices:
+        files[index].unlink()
+
+
+def same_events(run: catchment.Run, whole: catchment.Run) -> None:
+    """Compare everything of one run of events with another."""
+    assert len(run.events) == len(whole.events)
+    for name in ("keys", "times", "flags"):
+        assert np.array_equal(getattr(run.events, name), getattr(whole.events, name))
+    assert len(run.frames()) == len(whole.frames())
+    for source in whole.sources.values():
+        mine, other = run[source.name].fragments(), source.fragments()
+        assert np.array_equal(mine.data, other.data)
+        assert np.array_equal(mine.offsets, other.offsets)
+        assert np.array_equal(mine.keys, other.keys)
+    for frame, expected in zip(run.frames(), whole.frames(), strict=True):
+        assert np.array_equal(frame.keys, expected.keys)
+        assert np.array_equal(frame[1].data, expected[1].data)
+    key = int(whole.events.keys[len(whole.events) // 2])
+    fragment = whole[2].event(key)
+    assert fragment is not None
+    same = run[2].event(key)
+    assert same is not None
+    assert np.array_equal(same, fragment)
+
+
+def test_each_event_of_two_targets_is_read_once(folders: list[Path]) -> None:
+    with catchment.open(folders) as run, catchment.open(folders[0]) as whole:
+        same_events(run, whole)
+        assert run.ledger.total == whole.ledger.total
+        assert (run.paths, run.path) == (folders, folders[0])
+        assert run.ledger_path == folders[0]
+        assert run.problems == []
+        assert " and 1 " in repr(run)
+        assert whole.paths == [folders[0]]
+    assert catchment.verify(folders).intact
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_one_folder_lacks_is_read_from_the_other(
+    folders: list[Path], order: tuple[int, int], tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    shutil.copytree(folders[0], kept)
+    remove(folders[0], 0, 2)
+    remove(folders[1], 1)
+    paths = tuple(str(folders[index]) for index in order)
+    with pytest.warns(catchment.DamageWarning, match=r"is missing in .* \(and 2 more"):
+        run = catchment.open(paths)
+    with run, catchment.open(kept) as whole:
+        same_events(run, whole)
+        assert run.status == "ended"
+        assert len(run.problems) == 3
+        assert run.ledger.total == whole.ledger.total
+        assert run.ledger.balanced
+
+
+def test_channels_of_two_folders_are_those_of_the_whole(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    generate(whole, "--file-bytes", "1 MiB")
+    copies = [tmp_path / "one", tmp_path / "other"]
+    for number, copy in enumerate(copies):
+        shutil.copytree(whole, copy)
+        sorted(copy.glob("*.catch"))[number].unlink()
+    with pytest.warns(catchment.DamageWarning, match="is missing in"):
+        run = catchment.open(copies)
+    with run, catchment.open(whole) as expected:
+        assert run.channels == expected.channels
+        for name in ("L1:FAST-0000", "L1:SLOW-0001", "L1:STATE-0000"):
+            mine, other = run[name], expected[name]
+            assert np.array_equal(mine.numpy(), other.numpy())
+            assert mine.gaps == other.gaps
+            assert mine.xarray().equals(other.xarray())
+        names = "L1:SLOW-000*"
+        assert run.to_xarray(names).equals(expected.to_xarray(names))
+
+
+def test_several_paths_are_a_sequence_with_a_path(folders: list[Path]) -> None:
+    with pytest.raises(ValueError, match="expected a path or several, got none"):
+        catchment.open([])
+    for wrong in ([7], 7, {"a": 1}, b"run"):
+        with pytest.raises(TypeError, match="expected a path"):
+            catchment.open(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="following is of one folder of a run: 2 folders"):
+        catchment.open(folders, follow=True)
+    with pytest.raises(FileNotFoundError):
+        catchment.open([folders[0], folders[0].parent / "none"])
+
+
+def test_folders_of_two_runs_are_refused(folders: list[Path], tmp_path: Path) -> None:
+    generate(tmp_path / "other")
+    with pytest.raises(catchment.FileError, match="is of run"):
+        catchment.open([*folders, os.fspath(tmp_path / "other")])
