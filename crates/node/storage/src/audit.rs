@@ -94,6 +94,8 @@ pub struct AuditReport {
     pub channels: usize,
     /// How many of its sources are links, which deliver channels.
     pub links: usize,
+    /// How many of its sources and links are not in these files, but in another target's.
+    pub not_stored: usize,
     /// Frames that are missing, by the numbers of the existing ones.
     pub frames_missing: u64,
     /// Bytes after the last whole frame, if one was being written.
@@ -286,6 +288,7 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         _ => Vec::new(),
     };
     let links: HashSet<u32> = run.channels().iter().filter_map(|channel| channel.source).collect();
+    let absent = run.sources().iter().filter(|source| !source.stored).count();
     let mut report = AuditReport {
         verdict: Verdict::Balanced,
         closing,
@@ -293,6 +296,7 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         frames: (run.frames().len() + run.channel_frames().len()) as u64,
         channels: run.channels().len(),
         links: links.len(),
+        not_stored: absent,
         frames_missing: run.frames_missing(),
         under_way_bytes: run.run_files().last().map_or(0, under_way_bytes),
         flagged_lost: last_flags(run).is_some_and(|flags| flags.data_lost),

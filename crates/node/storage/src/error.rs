@@ -149,6 +149,12 @@ pub enum StorageError {
         /// The number of sources.
         count: usize,
     },
+    /// A source whose data are not in these files, but in another target's.
+    #[error("source {name} is not stored here: the target of this folder does not get its data")]
+    NotStored {
+        /// The source's name.
+        name: String,
+    },
     /// A channel that the run does not have.
     #[error("there is no channel {name} in this run")]
     NoChannel {
@@ -210,6 +216,7 @@ impl StorageError {
             | Self::OneFolder { .. }
             | Self::NoEvent { .. }
             | Self::NoSource { .. }
+            | Self::NotStored { .. }
             | Self::NoChannel { .. }
             | Self::NoFrame { .. } => false,
         }

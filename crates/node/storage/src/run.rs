@@ -204,6 +204,17 @@ impl Run {
         Some(SourceId(index as u32))
     }
 
+    /// Checks that the data of a source are in the run's files: its target may not get them.
+    ///
+    /// # Errors
+    /// [`StorageError::NotStored`].
+    pub fn check_stored(&self, source: SourceId) -> Result<(), StorageError> {
+        match self.sources().get(source.index()).filter(|source| !source.stored) {
+            Some(source) => Err(StorageError::NotStored { name: source.name.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// The existing files, by rising index; of several folders, one folder after the other.
     pub fn files(&self) -> impl ExactSizeIterator<Item = FileInfo<'_>> {
         self.run_files().iter().map(|file| FileInfo {

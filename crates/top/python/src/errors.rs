@@ -40,7 +40,9 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
             UnknownEventError::new_err(text(&error))
         }
         error @ StorageError::OneFolder { .. } => PyValueError::new_err(text(&error)),
-        error @ StorageError::NoSource { .. } => UnknownSourceError::new_err(text(&error)),
+        error @ (StorageError::NoSource { .. } | StorageError::NotStored { .. }) => {
+            UnknownSourceError::new_err(text(&error))
+        }
         error @ StorageError::NoChannel { .. } => UnknownChannelError::new_err(text(&error)),
         error @ (StorageError::Frame { .. }
         | StorageError::Column { .. }

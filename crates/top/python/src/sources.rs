@@ -177,6 +177,13 @@ impl Source {
         self.info().required
     }
 
+    /// Whether its data are in these files: a target may get some of the sources. Reading one that
+    /// is not stored raises UnknownSourceError.
+    #[getter]
+    fn stored(&self) -> bool {
+        self.info().stored
+    }
+
     /// Its fragment of the event with that key, shape (bytes,), uint8, read-only.
     ///
     /// A view where the fragment is at least a sixteenth of its column, otherwise a copy, so that
@@ -186,6 +193,7 @@ impl Source {
         let py = key.py();
         let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };
         let run = self.open.run()?;
+        run.check_stored(self.id).map_err(python_error)?;
         let found = py.detach(|| match run.find(number)? {
             Some((frame, row)) => run.fragments(frame, self.id).map(|column| Some((column, row))),
             None => Ok(None),
@@ -214,6 +222,7 @@ impl Source {
         time: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
         frames: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Fragments> {
+        self.open.run()?.check_stored(self.id).map_err(python_error)?;
         let time_ns = time.map(|(start, stop)| -> PyResult<_> {
             let module = py.import("catchment._times")?;
             let frames = self.open.run()?;
@@ -243,7 +252,11 @@ impl Source {
 
     fn __repr__(&self) -> String {
         let info = self.info();
-        let role = if info.required { "required" } else { "optional" };
+        let role = match (info.stored, info.required) {
+            (false, _) => "not stored here",
+            (true, true) => "required",
+            (true, false) => "optional",
+        };
         format!("<catchment.Source {} '{}' of '{}': {role}>", info.id, info.name, info.group)
     }
 }

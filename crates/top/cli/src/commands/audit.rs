@@ -91,7 +91,8 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
 
 /// The contents of the files, of sources and of links.
 fn contents(report: &AuditReport) -> String {
-    let (sources, links) = (report.sources.len().saturating_sub(report.links), report.links);
+    let others = report.links + report.not_stored;
+    let (sources, links) = (report.sources.len().saturating_sub(others), report.links);
     let count = |number: usize, thing| counted(number as u64, thing);
     let mut parts = Vec::new();
     if sources > 0 || report.channels == 0 {
@@ -104,7 +105,11 @@ fn contents(report: &AuditReport) -> String {
             parts.push(format!("{} of {}", count(channels, "channel"), count(links, "link")));
         }
     }
-    format!("{} in {}", parts.join(" and "), counted(report.frames, "frame"))
+    let absent = match report.not_stored {
+        0 => String::new(),
+        absent => format!("; {} not stored here", count(absent, "source")),
+    };
+    format!("{} in {}{absent}", parts.join(" and "), counted(report.frames, "frame"))
 }
 
 /// The audit's conclusions, in sentences.

@@ -85,7 +85,10 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let groups = groups(run);
     let groups: Vec<String> =
         groups.iter().map(|(name, count)| format!("{count} {name}")).collect();
-    out.line(format_args!("  sources  {} ({})", run.sources().len(), groups.join(", ")))?;
+    let absent = run.sources().iter().filter(|source| !source.stored).count();
+    let stored = run.sources().len() - absent;
+    let absent = if absent > 0 { format!(", {absent} not stored here") } else { String::new() };
+    out.line(format_args!("  sources  {stored} ({}){absent}", groups.join(", ")))?;
     if !run.channels().is_empty() {
         let frames = run.channel_frames();
         let start = frames.iter().map(|frame| frame.summary.info.time_first_ns).min().unwrap_or(0);
@@ -176,7 +179,12 @@ fn say_sources(run: &Run, out: &mut Out) -> anyhow::Result<()> {
             source.id.to_string(),
             source.group.clone(),
             source.protocol.clone(),
-            if source.required { "yes" } else { "no" }.to_owned(),
+            match (source.stored, source.required) {
+                (false, _) => "not stored",
+                (true, true) => "yes",
+                (true, false) => "no",
+            }
+            .to_owned(),
             recorded.map_or("-".to_owned(), grouped),
             Bytes(stored.raw_bytes).to_string(),
             Bytes(stored.stored_bytes).to_string(),
@@ -387,7 +395,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
 
 fn groups(run: &Run) -> Vec<(&str, usize)> {
     let mut groups: Vec<(&str, usize)> = Vec::new();
-    for source in run.sources() {
+    for source in run.sources().iter().filter(|source| source.stored) {
         match groups.iter_mut().find(|(name, _)| *name == source.group) {
             Some((_, count)) => *count += 1,
             None => groups.push((&source.group, 1)),

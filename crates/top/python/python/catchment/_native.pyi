@@ -305,6 +305,12 @@ class Source:
     @property
     def required(self) -> bool:
         """Whether an event without it is incomplete."""
+    @property
+    def stored(self) -> bool:
+        """Whether its data are in these files: a target may get some of the sources.
+
+        Reading one that is not stored raises UnknownSourceError.
+        """
     def event(self, key: int) -> NDArray[np.uint8] | None:
         """Its fragment of the event with that key, shape (bytes,), uint8, read-only.
 
