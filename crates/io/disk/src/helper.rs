@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use catchment_agent::{FileEnd, NewFile, Presence};
-use catchment_telemetry::ThreadTimes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::aside;
+use crate::config::DiskConfig;
 use crate::error::DiskError;
 use crate::event::Event;
 use crate::faults::FaultControl;
@@ -75,7 +75,7 @@ impl Helpers {
         jobs_max: usize,
         event: &Arc<Event>,
         faults: Option<&FaultControl>,
-        times: Option<&Arc<ThreadTimes>>,
+        config: &DiskConfig,
     ) -> io::Result<Self> {
         let (ahead, ahead_jobs) = bounded(jobs_max);
         let (finish, finish_jobs) = bounded(jobs_max);
@@ -84,8 +84,9 @@ impl Helpers {
             Self { ahead: Some(ahead), finish: Some(finish), replies, threads: Vec::new() };
         for (name, jobs) in [("disk-ahead", ahead_jobs), ("disk-finish", finish_jobs)] {
             let (replies, event) = (reply_sender.clone(), Arc::clone(event));
-            let (faults, times) = (faults.cloned(), times.cloned());
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let (faults, times) = (faults.cloned(), config.threads.clone());
+            let name = config.thread(name);
+            let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _time = times.as_ref().map(|times| times.register(name));
                 work(&jobs, &replies, &event, faults.as_ref());
             })?;

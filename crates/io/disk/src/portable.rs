@@ -7,9 +7,9 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use catchment_telemetry::ThreadTimes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::config::DiskConfig;
 use crate::engine::{Action, Done, Engine, Op, result_of};
 use crate::event::Event;
 
@@ -22,11 +22,7 @@ pub(crate) struct Portable {
 }
 
 impl Portable {
-    pub(crate) fn new(
-        slots: usize,
-        event: &Arc<Event>,
-        times: Option<&Arc<ThreadTimes>>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(slots: usize, event: &Arc<Event>, config: &DiskConfig) -> io::Result<Self> {
         // Every queue has room for every slot, so no send ever waits.
         let (writes, write_ops) = bounded(slots);
         let (syncs, sync_ops) = bounded(slots);
@@ -34,8 +30,9 @@ impl Portable {
         let mut portable =
             Self { writes: Some(writes), syncs: Some(syncs), done, threads: Vec::with_capacity(2) };
         for (name, ops) in [("disk-write", write_ops), ("disk-sync", sync_ops)] {
-            let (done, event, times) = (done_sender.clone(), Arc::clone(event), times.cloned());
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let (done, event) = (done_sender.clone(), Arc::clone(event));
+            let (name, times) = (config.thread(name), config.threads.clone());
+            let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _time = times.as_ref().map(|times| times.register(name));
                 work(&ops, &done, &event);
             })?;

@@ -592,6 +592,7 @@ fn parked_max(segment_bytes: u64, sources: usize) -> usize {
 /// The disk's part of the configuration.
 pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
     DiskConfig {
+        name: None,
         buffer_bytes: write.buffer_bytes,
         buffer_count: write.buffer_count,
         preallocate_bytes: write.preallocate_bytes,

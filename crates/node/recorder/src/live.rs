@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use catchment_disk::DiskStats;
 use catchment_model::units::counted;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::config::RecorderConfig;
 use crate::frames::SourceCounts;
 use crate::senders::{SenderPair, Stranger};
-use crate::target_config::TargetConfig;
+use crate::target_config::{Place, TargetConfig};
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -69,6 +69,7 @@ pub(crate) struct Live {
 pub(crate) struct LiveTarget {
     pub(crate) name: String,
     pub(crate) required: bool,
+    place: Place,
     /// Its line of the ledger: only of frames.
     pub(crate) ledger: LiveLedger,
     /// Only those of frames and files.
@@ -76,7 +77,9 @@ pub(crate) struct LiveTarget {
     state: Mutex<State>,
     files: Mutex<Vec<PathBuf>>,
     /// Bytes of columns in its queue.
-    pub(crate) queue: Arc<AtomicU64>,
+    pub(crate) queue: Arc<FillLevel>,
+    /// The disk of its folder.
+    disk: OnceLock<Arc<DiskStats>>,
 }
 
 /// Observes a recorder, also while it ends and after it has ended.
@@ -100,8 +103,6 @@ impl Observer {
 
 struct Reported {
     state: State,
-    /// Of the targets that have one, in their order.
-    disks: Vec<Arc<DiskStats>>,
     warnings: Vec<String>,
     faults: u64,
     last_fault: Option<String>,
@@ -235,7 +236,7 @@ pub struct Snapshot {
     pub alignment: Vec<Alignment>,
     /// The last sender of foreign fragments to each source's port, by the source's number.
     pub strangers: BTreeMap<usize, Stranger>,
-    /// Every bounded queue and pool: name, level now, highest level, capacity (bytes).
+    /// Every bounded queue and pool for which the run waits, in bytes.
     pub fills: Vec<Fill>,
     /// CPU time of every thread.
     pub threads: Vec<ThreadTime>,
@@ -261,6 +262,8 @@ pub struct TargetSnapshot {
     pub name: String,
     /// Whether the run needs it.
     pub required: bool,
+    /// Where its frames go.
+    pub place: Place,
     /// Recording, or in fault.
     pub state: State,
     /// The run's ledger, as this target has it.
@@ -268,7 +271,9 @@ pub struct TargetSnapshot {
     /// Counts of frames, files and writes.
     pub counts: Counts,
     /// Bytes of columns that wait for it.
-    pub queue_bytes: u64,
+    pub queue: Fill,
+    /// Bytes in the buffers of its disk, if it has one.
+    pub buffers: Option<Fill>,
 }
 
 /// How the numbers of a source or link fit those of the others.
@@ -307,17 +312,36 @@ pub struct Fill {
     pub capacity: u64,
 }
 
-impl LiveTarget {
-    fn new(config: &TargetConfig, sources: usize) -> Self {
+impl From<&FillLevel> for Fill {
+    fn from(fill: &FillLevel) -> Self {
         Self {
-            name: config.name.clone(),
-            required: config.required,
+            name: fill.name().to_owned(),
+            level: fill.level(),
+            highest: fill.highest(),
+            capacity: fill.capacity(),
+        }
+    }
+}
+
+impl LiveTarget {
+    fn new(config: &RecorderConfig, target: &TargetConfig, sources: usize) -> Self {
+        Self {
+            name: target.name.clone(),
+            required: target.required,
+            place: target.place.clone(),
             ledger: LiveLedger::new(sources),
             counters: Counters::default(),
             state: Mutex::new(State::Recording),
             files: Mutex::default(),
-            queue: Arc::default(),
+            queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
+            disk: OnceLock::new(),
         }
+    }
+
+    /// Sets the disk of its folder, once.
+    pub(crate) fn set_disk(&self, disk: Arc<DiskStats>) {
+        let is_first = self.disk.set(disk).is_ok();
+        assert!(is_first, "a target has one disk");
     }
 
     /// Counts a frame that the target did not take.
@@ -347,8 +371,10 @@ impl LiveTarget {
         let mut ledger = common.snapshot();
         ledger.add(&self.ledger.snapshot());
         let (name, required, state) = (self.name.clone(), self.required, self.state.lock().clone());
-        let (counts, queue_bytes) = (self.counters.read(), self.queue.load(Relaxed));
-        TargetSnapshot { name, required, state, ledger, counts, queue_bytes }
+        let buffers = self.disk.get().map(|disk| disk.buffers().into());
+        let (counts, queue, place) =
+            (self.counters.read(), (&*self.queue).into(), self.place.clone());
+        TargetSnapshot { name, required, place, state, ledger, counts, queue, buffers }
     }
 }
 
@@ -356,9 +382,10 @@ impl Live {
     /// For the sources and links of a recorder.
     pub(crate) fn new(config: &RecorderConfig) -> Self {
         let names = config.ledger_names();
+        let target = |one: &TargetConfig| LiveTarget::new(config, one, names.len());
         Self {
             ledger: LiveLedger::new(names.len()),
-            targets: config.targets().iter().map(|one| LiveTarget::new(one, names.len())).collect(),
+            targets: config.targets().iter().map(target).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
@@ -373,7 +400,6 @@ impl Live {
             reasons: config.ledger_reasons().into(),
             state: Mutex::new(Reported {
                 state: State::Recording,
-                disks: Vec::new(),
                 warnings: Vec::new(),
                 faults: 0,
                 last_fault: None,
@@ -492,10 +518,6 @@ impl Live {
         counts
     }
 
-    pub(crate) fn add_disk(&self, disk: Arc<DiskStats>) {
-        self.reported().disks.push(disk);
-    }
-
     /// Adds a warning, unless it is already listed or there are very many.
     pub(crate) fn warn_once(&self, warning: String) {
         let warnings = &mut self.reported().warnings;
@@ -536,18 +558,9 @@ impl Live {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let reported = self.reported();
         let fills = self.fills.lock();
-        let buffers = reported.disks.iter().map(|disk| disk.buffers());
-        let fills = fills
-            .iter()
-            .map(|fill| &**fill)
-            .chain(buffers)
-            .map(|fill| Fill {
-                name: fill.name().to_owned(),
-                level: fill.level(),
-                highest: fill.highest(),
-                capacity: fill.capacity(),
-            })
-            .collect();
+        let buffers = self.needed().filter_map(|target| Some(target.disk.get()?.buffers()));
+        let fills = fills.iter().map(|fill| &**fill).chain(buffers).map(Fill::from).collect();
+        let disk = self.targets.iter().find_map(|target| target.disk.get());
         let read = |live: &LiveAlignment| Alignment {
             out_of_step: live.out_of_step.load(Relaxed),
             parked_fragments: live.parked_fragments.load(Relaxed),
@@ -585,7 +598,7 @@ impl Live {
             threads: self.threads.read(),
             files: self.targets.iter().find_map(LiveTarget::files).unwrap_or_default(),
             targets: self.targets.iter().map(|target| target.snapshot(&self.ledger)).collect(),
-            engine: reported.disks.first().map_or("", |disk| disk.engine()),
+            engine: disk.map_or("", |disk| disk.engine()),
             warnings,
             lasting_warnings,
             malformed: reported.malformed.clone(),

@@ -124,8 +124,8 @@ impl Recorder {
         let identity = RunIdentity { run, folder: folder.clone(), name };
         let mut targets = Vec::new();
         let mut parks: Vec<Box<dyn Park>> = Vec::new();
-        for target in config.targets() {
-            let (part, park) = target_part(&config, &target, &identity, &live)?;
+        for (number, target) in config.targets().iter().enumerate() {
+            let (part, park) = target_part(&config, (number, target), &identity, &live)?;
             targets.push(part);
             parks.push(park);
         }
@@ -321,10 +321,10 @@ impl ThreadEvents for Events {
 }
 
 /// What a target is made of, and what its thread sleeps on. A folder that cannot be made, and is
-/// not required, costs a warning: its frames go nowhere.
+/// not required, is in fault for the whole run: its frames go nowhere.
 fn target_part(
     config: &RecorderConfig,
-    target: &TargetConfig,
+    (number, target): (usize, &TargetConfig),
     identity: &RunIdentity,
     live: &Live,
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
@@ -333,9 +333,12 @@ fn target_part(
         (TargetPart { waker: signal.waker(), files: None }, Box::new(signal) as Box<dyn Park>)
     };
     let Place::Folder(folder) = &target.place else { return Ok(nothing()) };
-    match folder_part(config, folder, identity, live) {
+    let mut disk = disk_config(&config.write);
+    (disk.name, disk.threads) = (target.suffix(number), Some(Arc::clone(&live.threads)));
+    match folder_part(disk, folder, identity, (live, number)) {
         Err(error) if !target.required => {
-            live.warn_once(format!("target {} gets no frames: {error}", target.name));
+            let reason = format!("it gets no frames: {error}");
+            live.set_target_state(number, State::Fault { reason });
             Ok(nothing())
         }
         made => made,
@@ -343,28 +346,27 @@ fn target_part(
 }
 
 fn folder_part(
-    config: &RecorderConfig,
+    disk: DiskConfig,
     folder: &Path,
     identity: &RunIdentity,
-    live: &Live,
+    (live, number): (&Live, usize),
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let folder = folder.join(&identity.name);
     std::fs::create_dir_all(&folder)
         .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
     let identity = RunIdentity { run: identity.run, folder, name: identity.name.clone() };
-    let mut store = open_disk(config, live)?;
+    let mut store = open_disk(disk, live)?;
     let (sleeper, waker) = (store.sleeper(), store.waker());
     let id = store.create(&FileMaker::first_path(&identity))?;
+    live.targets[number].set_disk(store.stats());
     let first = FirstFile { store, id, entropy: Box::new(SystemEntropy) };
     let waker = Waker::new(move || waker.wake());
     Ok((TargetPart { waker, files: Some((identity, first)) }, Box::new(sleeper)))
 }
 
-/// The disk to which the run is written.
-fn open_disk(config: &RecorderConfig, live: &Live) -> Result<Disk, DiskError> {
-    let threads = Some(Arc::clone(&live.threads));
-    let disk = Disk::new(DiskConfig { threads, ..disk_config(&config.write) })?;
-    live.add_disk(disk.stats());
+/// The disk to which a target's files are written.
+fn open_disk(config: DiskConfig, live: &Live) -> Result<Disk, DiskError> {
+    let disk = Disk::new(config)?;
     if let Some(note) = disk.engine_note() {
         live.warn_once(format!("writing by {}: {note}", disk.engine()));
     }

@@ -9,9 +9,9 @@
 //! the frames that it did not get.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_agent::Waker;
+use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
 use crate::config::RecorderConfig;
@@ -43,8 +43,8 @@ pub(crate) struct TargetQueue {
     /// None once the target has the run's last frame.
     items: Option<Sender<Item>>,
     answers: Receiver<Answer>,
-    bytes: Arc<AtomicU64>,
-    bytes_max: u64,
+    /// Bytes of columns that wait.
+    fill: Arc<FillLevel>,
     /// Whether frames wait for it.
     required: bool,
     /// Wakes the target.
@@ -61,7 +61,7 @@ pub(crate) struct TargetQueue {
 pub(crate) struct TargetInput {
     items: Receiver<Item>,
     answers: Sender<Answer>,
-    bytes: Arc<AtomicU64>,
+    fill: Arc<FillLevel>,
     pub(crate) required: bool,
     /// Wakes the frames agent.
     frames: Waker,
@@ -86,8 +86,6 @@ pub(crate) struct Admitted {
 
 /// The sizes of a queue.
 pub(crate) struct QueueConfig {
-    /// Bytes of columns.
-    pub(crate) bytes_max: u64,
     /// Columns of the largest frame.
     pub(crate) frame_columns_max: usize,
     /// Whether frames wait for the target.
@@ -96,12 +94,7 @@ pub(crate) struct QueueConfig {
 
 impl QueueConfig {
     pub(crate) fn of(config: &RecorderConfig, target: &TargetConfig) -> Self {
-        let required = target.required;
-        let bytes_max = match required {
-            true => config.target_queue_bytes(),
-            false => target.best_effort_bytes(config),
-        };
-        Self { bytes_max, frame_columns_max: config.frame_columns_max(), required }
+        Self { frame_columns_max: config.frame_columns_max(), required: target.required }
     }
 }
 
@@ -111,19 +104,18 @@ pub(crate) fn target_queue(
     (live, number): (&Arc<Live>, usize),
     (waker, frames): (Waker, Waker),
 ) -> (TargetQueue, TargetInput) {
-    let &QueueConfig { bytes_max, frame_columns_max, required } = config;
+    let &QueueConfig { frame_columns_max, required } = config;
     let columns = if required { COLUMNS_MAX } else { FRAMES_MAX * (frame_columns_max + 2) };
     // Beside columns there are an end, a beginning and the frames that were not taken.
     let (items_in, items) = crossbeam_channel::bounded(columns + 4);
     let (answers_in, answers) = crossbeam_channel::bounded(1);
-    let bytes = Arc::clone(&live.targets[number].queue);
+    let fill = Arc::clone(&live.targets[number].queue);
     let input =
-        TargetInput { items, answers: answers_in, bytes: Arc::clone(&bytes), required, frames };
+        TargetInput { items, answers: answers_in, fill: Arc::clone(&fill), required, frames };
     let queue = TargetQueue {
         items: Some(items_in),
         answers,
-        bytes,
-        bytes_max,
+        fill,
         required,
         waker,
         live: Arc::clone(live),
@@ -161,10 +153,14 @@ impl TargetQueue {
     /// Whether all of a frame has room.
     fn has_room_for(&self, head: &FrameHead) -> bool {
         let Some(items) = &self.items else { return false };
-        let waiting = self.bytes.load(Relaxed);
         let room = items.capacity().unwrap_or(0).saturating_sub(items.len());
-        let fits = waiting == 0 || waiting + head.bytes_max <= self.bytes_max;
-        fits && room >= head.columns + 4
+        self.fits(head.bytes_max) && room >= head.columns + 4
+    }
+
+    /// Whether so many bytes of columns have room, if anything waits.
+    fn fits(&self, bytes: u64) -> bool {
+        let waiting = self.fill.level();
+        waiting == 0 || waiting + bytes <= self.fill.capacity()
     }
 
     fn send_not_taken(&mut self) {
@@ -197,16 +193,14 @@ impl TargetQueue {
 
     /// Whether a column has room, or is not for this target.
     pub(crate) fn has_room(&self, column: &SharedColumn) -> bool {
-        let waiting = self.bytes.load(Relaxed);
         let is_full = self.items.as_ref().is_none_or(|items| items.len() >= COLUMNS_MAX);
-        let fits = waiting == 0 || waiting + bytes_of(column) <= self.bytes_max;
-        !self.required || !self.takes() || fits && !is_full
+        !self.required || !self.takes() || self.fits(bytes_of(column)) && !is_full
     }
 
     /// Gives the target a column, if it takes the frame.
     pub(crate) fn put(&mut self, column: &SharedColumn) {
         if self.takes() {
-            self.bytes.fetch_add(bytes_of(column), Relaxed);
+            self.fill.put(bytes_of(column));
             self.send(Item::Column(Arc::clone(column)));
         }
     }
@@ -265,7 +259,7 @@ impl TargetInput {
 
     /// The target has copied a column.
     pub(crate) fn copied(&self, column: SharedColumn) {
-        self.bytes.fetch_sub(bytes_of(&column), Relaxed);
+        self.fill.take(bytes_of(&column));
         drop(column);
         self.frames.wake();
     }
