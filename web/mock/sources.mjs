@@ -50,6 +50,7 @@ export class Sources {
           parked_fragments: 0,
           last_packet_seconds: null,
           ledger: {},
+          targets: {},
           mean: group.bytes,
         });
       }

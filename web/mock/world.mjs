@@ -3,6 +3,7 @@
 
 import { randomBytes } from "node:crypto";
 import { Sources, add, generator, whole } from "./sources.mjs";
+import { GONE, linesOf, targets } from "./targets.mjs";
 import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 
 /** @import {Alarm, CommandName, CommandRequest, CommandResult, Counts, Device, DeviceState, LegalCommand, LogLine, Role, Severity, SourceStatus, Stage, State, Verdict} from "../src/api.ts" */
@@ -10,7 +11,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
   "good", "bad", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
-  "emulated", "emulated-full", "full", "links", "young", "frozen",
+  "emulated", "emulated-full", "full", "links", "young", "frozen", "targets",
 ];
 
 /** @type {Record<DeviceState, CommandName[]>} */
@@ -103,6 +104,9 @@ export class World {
     }
     if (scenario === "silent") {
       this.raise("silent", "critical", "A source is silent", "large-03 is silent for more than 5 s", 5, 5, "large-03");
+    }
+    if (scenario === "targets") {
+      this.raise("target", "warning", "target_fault", "Target copy cannot be written: frames are discarded there, and counted", 1, 0, "copy");
     }
     if (scenario === "alarms") {
       this.raise("disk-hours", "critical", "Disk is nearly full", "0.6 h left at this rate", 0.6, 1);
@@ -226,6 +230,7 @@ export class World {
       if (dead && (dead.last_packet_seconds ?? 0) < 47) dead.last_packet_seconds = 47;
     }
     this.sources.step(seconds, flowing, faults);
+    for (const source of this.sources.all) source.targets = linesOf(this.scenario, source.ledger);
     if (!this.run) for (const source of this.sources.all) source.status = "off";
     const recording = this.state === "recording" && flowing;
     this.rate = recording ? MEAN_EVENTS_PER_SECOND * (1 + 0.01 * (this.random() - 0.5)) : 0;
@@ -276,6 +281,10 @@ export class World {
     }
     if (this.scenario === "silent") {
       return { level: "loss", loss_share: 0, bad_share: 0, text: "recording with loss", reasons: ["large-03: silent for 47 s; its fragments are missing from every event"] };
+    }
+    if (this.scenario === "targets") {
+      const text = "target copy: the run's folder is gone: put it back, and recording resumes by itself";
+      return { level: "good", loss_share: 0, bad_share: 0, text: `recording good data; ${text}`, reasons: [text] };
     }
     return { level: "good", loss_share: 0, bad_share: 0, text: "recording good data", reasons: [`events reach the disk; all ${this.sources.all.length} sources deliver; no loss in the last 60 s`] };
   }
@@ -351,6 +360,7 @@ export class World {
         total_bytes: DISK_BYTES, hours_left: this.state === "fault" ? 0 : this.run ? hours : null,
       },
       flow: this.flow(),
+      targets: targets(this.scenario, sources, { rate: this.rate * 32_700, written: this.run?.bytes_written ?? 0, open: this.run !== null }),
       sources: {
         count: sources.length,
         silent: sources.filter((source) => source.status === "silent" || source.status === "never").length,
@@ -362,7 +372,7 @@ export class World {
         warning: alarms.filter((alarm) => alarm.severity === "warning").length,
         unacknowledged: alarms.filter((alarm) => alarm.state !== "acknowledged").length,
       },
-      warnings: this.scenario === "alarms" ? ["Socket buffers of 212 kB each, 16.8 MB asked for: raise net.core.rmem_max."] : [],
+      warnings: this.scenario === "targets" ? [`target copy: ${GONE}`] : this.scenario === "alarms" ? ["Socket buffers of 212 kB each, 16.8 MB asked for: raise net.core.rmem_max."] : [],
     };
   }
 

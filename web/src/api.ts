@@ -60,6 +60,24 @@ export interface Queue {
   capacity_bytes: number;
 }
 
+export type TargetState = "recording" | "fault" | "ended";
+
+/** A place that gets the run's frames. */
+export interface Target {
+  name: string;
+  /** Whether the run waits for it; otherwise it is best effort. */
+  required: boolean;
+  /** Null: it keeps nothing. */
+  folder: string | null;
+  state: TargetState;
+  reason: string | null;
+  bytes_written: number;
+  bytes_written_per_second: number;
+  queue: Queue;
+  buffers: Queue | null;
+  ledger: Counts;
+}
+
 export interface Stage {
   name: string;
   busy: number | null;
@@ -90,6 +108,8 @@ export interface State {
     hours_left: number | null;
   } | null;
   flow: Stage[];
+  /** Of the run or of the last one; empty before the first. */
+  targets: Target[];
   sources: { count: number; silent: number; with_loss: number; with_bad_data: number };
   alarms: { critical: number; warning: number; unacknowledged: number };
   warnings: string[];
@@ -117,6 +137,8 @@ export interface SourceState {
   parked_fragments: number;
   last_packet_seconds: number | null;
   ledger: Counts;
+  /** Its part of each target's ledger; empty if there is one target. */
+  targets: Record<string, Counts>;
 }
 
 export interface Sample {

@@ -93,7 +93,7 @@ function CurrentView() {
     case "alarms": return <AlarmsView />;
     case "logs": return <LogsView />;
     case "devices": return <DevicesView />;
-    case "overview": return <Overview />;
+    case "overview": return <Overview item={item} />;
   }
 }
 

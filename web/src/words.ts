@@ -1,6 +1,6 @@
 // Plain words for the names that the API uses.
 import type {
-  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, Verdict,
+  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, Target, Verdict,
 } from "./api";
 import * as format from "./format";
 
@@ -79,6 +79,24 @@ export function lossOf(run: Run): { text: string; title: string | undefined } {
   };
 }
 
+/** A target's state, and whether it is as good as it can be: a badge of a source's status. */
+export function targetWords({ state, folder, required, ledger }: Target): { text: string; status: SourceStatus } {
+  if (state === "fault") return { text: "in fault", status: "loss" };
+  if (state === "ended") return { text: "ended", status: "off" };
+  if (folder === null) return { text: "keeps nothing", status: "off" };
+  const lacks = !required && (ledger.fragments_not_taken ?? 0) > 0;
+  return lacks ? { text: "recording in part", status: "off" } : { text: "recording", status: "good" };
+}
+
+/** What a best-effort target lacks, which is no loss of the run; empty if it lacks nothing. */
+export function lackWords({ name, required, folder, ledger }: Target): string {
+  const lacks = ledger.fragments_not_taken ?? 0;
+  if (required || folder === null || lacks === 0) return "";
+  const of = lacks + (ledger.fragments_recorded ?? 0) + (ledger.fragments_discarded_disk ?? 0);
+  return `${name} did not get ${format.join(format.share(lacks / of))} of the fragments: it is best effort, `
+    + "and was behind. The run has lost nothing by that.";
+}
+
 export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {
   active: "active",
   latched: "ended, not acknowledged",
@@ -109,6 +127,8 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_recorded: "fragments recorded",
   fragment_bytes_recorded: "bytes of fragments recorded",
   fragments_durable: "fragments safe on disk",
+  fragments_not_taken: "fragments that a target did not take",
+  fragment_bytes_not_taken: "bytes of fragments that a target did not take",
   fragments_duplicate: "fragments that came twice",
   fragments_late: "late fragments",
   fragments_out_of_range: "fragments out of range",

@@ -38,9 +38,17 @@ export function Tile({ label, value, note, tone = "calm", title }: TileProps) {
   );
 }
 
+interface FillProps {
+  level: number;
+  highest?: number;
+  label: string;
+  /** Whether a full one is no trouble. */
+  calm?: boolean;
+}
+
 /** A bar from 0 to 1, with the highest level so far as a mark. */
-export function Fill({ level, highest, label }: { level: number; highest?: number; label: string }) {
-  const tone = level > 0.8 ? "bad" : level > 0.5 ? "loss" : "calm";
+export function Fill({ level, highest, label, calm = false }: FillProps) {
+  const tone = calm ? "calm" : level > 0.8 ? "bad" : level > 0.5 ? "loss" : "calm";
   const percent = (value: number) => `${Math.min(100, Math.max(0, value * 100)).toFixed(1)}%`;
   return (
     <span

@@ -1,7 +1,4 @@
-// Sources: groups as tiles with one cell per source, and a table, worst first, that draws only the
-// rows in sight.
-import { useSignal } from "@preact/signals";
-import { useRef } from "preact/hooks";
+// Sources: groups as tiles with one cell per source, and a table, worst first.
 import type { SourceState } from "../api";
 import * as format from "../format";
 import type { Group } from "../order";
@@ -9,6 +6,7 @@ import { go, link } from "../route";
 import { whichRun } from "../store";
 import { SOURCE_WORDS, entryWords, topEntries } from "../words";
 import { Icon, STATUS_ICONS } from "./icon";
+import { LongTable } from "./table";
 
 export function SourceStatusBadge({ status }: { status: SourceState["status"] }) {
   return <span class={`badge status-${status}`}><Icon name={STATUS_ICONS[status]} />{SOURCE_WORDS[status]}</span>;
@@ -66,45 +64,23 @@ function Row({ source, index }: { source: SourceState; index: number }) {
   );
 }
 
-const ROW_PX = 36;
-const ROWS_AHEAD = 8;
-
 interface TableProps { sources: SourceState[]; label: string; rows: number }
 
-/** `rows`: how many are in sight; the others are reached by scrolling. */
 export function SourceTable({ sources, label, rows }: TableProps) {
-  const top = useSignal(0);
-  const place = useRef<HTMLDivElement>(null);
-  const first = Math.max(0, Math.min(Math.floor(top.value / ROW_PX) - ROWS_AHEAD, sources.length - rows));
-  const seen = sources.slice(first, first + rows + 2 * ROWS_AHEAD);
-  const below = sources.length - first - seen.length;
-  const height = Math.min(sources.length, rows) * ROW_PX + ROW_PX + 2;
+  const head = (
+    <>
+      <th scope="col">Source</th>
+      <th scope="col">Status</th>
+      <th scope="col" class="number wide">Packets</th>
+      <th scope="col" class="number">Data</th>
+      <th scope="col" class="number">Loss</th>
+      <th scope="col" class="wide grow">Lost or bad in {whichRun()}</th>
+      <th scope="col" class="number wide">Fill</th>
+      <th scope="col" class="number">Last packet</th>
+    </>
+  );
   return (
-    <div
-      ref={place} class="table-place" tabIndex={0} role="region" aria-label={label}
-      style={{ maxBlockSize: `${height}px` }}
-      onScroll={(event) => { top.value = event.currentTarget.scrollTop; }}
-    >
-      <table class="sources" aria-rowcount={sources.length + 1}>
-        <thead>
-          <tr>
-            <th scope="col">Source</th>
-            <th scope="col">Status</th>
-            <th scope="col" class="number wide">Packets</th>
-            <th scope="col" class="number">Data</th>
-            <th scope="col" class="number">Loss</th>
-            <th scope="col" class="wide grow">Lost or bad in {whichRun()}</th>
-            <th scope="col" class="number wide">Fill</th>
-            <th scope="col" class="number">Last packet</th>
-          </tr>
-        </thead>
-        <tbody>
-          {first > 0 ? <tr class="spacer" aria-hidden="true" style={{ blockSize: `${first * ROW_PX}px` }} /> : null}
-          {seen.map((source, index) => <Row key={source.name} source={source} index={first + index} />)}
-          {below > 0 ? <tr class="spacer" aria-hidden="true" style={{ blockSize: `${below * ROW_PX}px` }} /> : null}
-        </tbody>
-      </table>
-      {sources.length === 0 ? <p class="note empty">No source.</p> : null}
-    </div>
+    <LongTable items={sources} label={label} rows={rows} head={head} none="No source."
+      row={(source, index) => <Row key={source.name} source={source} index={index} />} />
   );
 }

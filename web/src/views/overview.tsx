@@ -5,6 +5,7 @@ import { Flow } from "../parts/flow";
 import { LastRun } from "../parts/last_run";
 import { Plots } from "../parts/plots";
 import { GroupTile, SourceTable } from "../parts/sources";
+import { Targets } from "../parts/targets";
 import { Tiles } from "../parts/tiles";
 import { Icon } from "../parts/icon";
 import { link } from "../route";
@@ -48,7 +49,7 @@ function SourcePanel() {
   );
 }
 
-export function Overview() {
+export function Overview({ item }: { item: string | null }) {
   const now = state.value;
   if (!now) return null;
   return (
@@ -64,6 +65,7 @@ export function Overview() {
         {now.run ? <Flow stages={now.flow} /> : null}
         <AlarmPanel />
       </div>
+      <Targets targets={now.targets} item={item} />
       <Plots />
       <SourcePanel />
     </>

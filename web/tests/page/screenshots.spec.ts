@@ -10,6 +10,8 @@ const FOLDER = "screenshots";
 const SHOTS: [string, string, string][] = [
   ["good", "good", "#/overview"],
   ["loss", "loss", "#/overview"],
+  ["targets", "targets", "#/overview"],
+  ["target", "targets", "#/overview/mirror"],
   ["silent", "silent", "#/sources/large-03"],
   ["fault", "fault", "#/overview"],
   ["alarms", "alarms", "#/overview"],

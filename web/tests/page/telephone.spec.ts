@@ -27,6 +27,15 @@ test("the list of runs is not cut", async ({ page }) => {
   await whole(page.getByRole("region", { name: "Runs" }).locator(".table-place"));
 });
 
+test("the targets are not cut", async ({ page }) => {
+  await open(page, "targets");
+  const panel = page.getByRole("region", { name: /^Targets/ });
+  await expect(panel.getByText("recording in part")).toBeVisible();
+  await whole(panel.locator(".table-place"));
+  await panel.getByRole("link", { name: "mirror" }).click();
+  await whole(page.getByRole("region", { name: "Sources in mirror" }));
+});
+
 test("all views can be reached beside the count of alarms", async ({ page }) => {
   await open(page, "alarms");
   await expect(page.locator("nav .count")).toHaveText("3");

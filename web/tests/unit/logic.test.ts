@@ -1,9 +1,9 @@
 import { expect, test, vi } from "vitest";
 import { announcement, sameVerdict } from "../../src/announce";
-import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus } from "../../src/api";
+import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus, Target } from "../../src/api";
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
-import { headline, isLoss, runWords } from "../../src/words";
+import { headline, isLoss, lackWords, runWords, targetWords } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
 const { link, parse } = await import("../../src/route");
@@ -13,7 +13,7 @@ function source(index: number, status: SourceStatus, lost = 0, group = "small"):
     name: `${group}-${index}`, index, group, kind: "events", status, required: true,
     address: "127.0.0.1:21000", from: [], packets_per_second: 1,
     bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {}, bad: {},
-    fill: 0, parked_fragments: 0, last_packet_seconds: 0.1, ledger: {},
+    fill: 0, parked_fragments: 0, last_packet_seconds: 0.1, ledger: {}, targets: {},
   };
 }
 
@@ -80,6 +80,23 @@ test("a run that ended in order says whether that was with loss or bad data", ()
   expect(words("complete", 0, 1)).toBe("ended, with bad data");
   expect(words("complete", 1, 1)).toBe("ended, with loss and bad data");
   expect(words("interrupted", 1, 0)).toBe("interrupted");
+});
+
+test("a best-effort target that lacks something is a note, and no other is", () => {
+  const queue = { name: "", level_bytes: 0, highest_bytes: 0, capacity_bytes: 1 };
+  const mirror: Target = {
+    name: "mirror", required: false, folder: "/mnt", state: "recording", reason: null, bytes_written: 0,
+    bytes_written_per_second: 0, queue, buffers: null,
+    ledger: { fragments_recorded: 70, fragments_not_taken: 20, fragments_discarded_disk: 10 },
+  };
+  const raid: Target = { ...mirror, name: "raid", required: true, ledger: { fragments_recorded: 100 } };
+  const words = (target: Target) => [targetWords(target).text, lackWords(target).replace("\u00a0", " ").split(":")[0]];
+  expect(words(mirror)).toEqual(["recording in part", "mirror did not get 20.0 % of the fragments"]);
+  expect(words({ ...mirror, ledger: { fragments_recorded: 100 } })).toEqual(["recording", ""]);
+  expect(words({ ...mirror, folder: null })).toEqual(["keeps nothing", ""]);
+  expect(words(raid)).toEqual(["recording", ""]);
+  expect(words({ ...raid, state: "fault", reason: "disk full" })).toEqual(["in fault", ""]);
+  expect(words({ ...raid, state: "ended" })).toEqual(["ended", ""]);
 });
 
 test("alarms that wait for somebody stand before those that were seen", () => {

@@ -312,8 +312,8 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// The rules that there are without any configuration, for frames that are cut that often. They
 /// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `bad_share`, bad data
 /// and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
-/// (events and slices on disk), `next_file_refused` and `file_list_refused`. Loss and bad data are
-/// critical from that share on.
+/// (events and slices on disk), `next_file_refused`, `file_list_refused` and `target.*.fault`. Loss
+/// and bad data are critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -368,8 +368,8 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     rules.chain(rules_of_bad_sources()).flatten().collect()
 }
 
-/// The usual rules on what the disk refuses while it takes the data.
-fn rules_of_files() -> [Option<Rule>; 2] {
+/// The usual rules on what a disk refuses while the data are taken.
+fn rules_of_files() -> [Option<Rule>; 3] {
     let refused = |name, quantity, text| {
         let condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
         recording(usual(name, quantity, condition, Severity::Warning, text))
@@ -385,6 +385,15 @@ fn rules_of_files() -> [Option<Rule>; 2] {
             "file_list_refused",
             "The list of the run's files cannot be written: recording goes on",
         ),
+        refused(
+            "target_fault",
+            "target.*.fault",
+            "Target {source} cannot be written: frames are discarded there, and counted",
+        )
+        .map(|rule| {
+            let text = "{things} cannot be written: {sources} (frames are discarded there)";
+            Rule { text_many: Some(text.into()), ..rule }
+        }),
     ]
 }
 

@@ -23,6 +23,8 @@ pub enum EngineChoice {
 /// The configuration of a disk. The defaults are those of docs/decisions/disk-writes.md.
 #[derive(Clone, Debug)]
 pub struct DiskConfig {
+    /// Which of several disks of a program it is: the end of the names of its buffers and threads.
+    pub name: Option<String>,
     /// Bytes of one buffer: a multiple of 4 KiB, at most 256 MiB.
     pub buffer_bytes: usize,
     /// Buffers in the pool, 2 to 1,024. This is also the maximum number of writes in flight.
@@ -39,8 +41,6 @@ pub struct DiskConfig {
     pub engine: EngineChoice,
     /// Time between two syncs, for [`Disk::sync_due`](crate::Disk::sync_due).
     pub sync_interval_ns: u64,
-    /// What distinguishes its buffers and threads from those of other disks; empty for the first.
-    pub name: String,
     /// Where the helper threads register their CPU time.
     pub threads: Option<Arc<ThreadTimes>>,
     /// Injected faults. For tests; `None` everywhere else.
@@ -50,6 +50,7 @@ pub struct DiskConfig {
 impl Default for DiskConfig {
     fn default() -> Self {
         Self {
+            name: None,
             buffer_bytes: 4 << 20,
             buffer_count: 8,
             preallocate_bytes: 1 << 30,
@@ -57,7 +58,6 @@ impl Default for DiskConfig {
             keeps_reserve: false,
             engine: EngineChoice::Auto,
             sync_interval_ns: 1_000_000_000,
-            name: String::new(),
             threads: None,
             faults: None,
         }
@@ -68,6 +68,22 @@ impl DiskConfig {
     /// Bytes of memory used by the pool of buffers.
     pub fn memory_bytes(&self) -> u64 {
         self.buffer_bytes as u64 * self.buffer_count as u64
+    }
+
+    /// The name of one of its threads.
+    pub(crate) fn thread(&self, thread: &str) -> String {
+        match &self.name {
+            Some(name) => format!("{thread}-{name}"),
+            None => thread.to_owned(),
+        }
+    }
+
+    /// The name of its buffers.
+    pub(crate) fn buffers(&self) -> String {
+        match &self.name {
+            Some(name) => format!("write buffers {name}"),
+            None => "write buffers".to_owned(),
+        }
     }
 
     /// Checks every value against its bounds.

@@ -92,11 +92,7 @@ impl Disk {
         let resource = |what| move |source| DiskError::Resource { what, source };
         let slots = config.buffer_count + SYNCS_MAX;
         let event = Arc::new(Event::new().map_err(resource("an event"))?);
-        let fill = match &*config.name {
-            "" => "write buffers".to_owned(),
-            name => format!("write buffers of {name}"),
-        };
-        let fill = Arc::new(FillLevel::new(fill, config.memory_bytes()));
+        let fill = Arc::new(FillLevel::new(config.buffers(), config.memory_bytes()));
         let (bytes, count) = (config.buffer_bytes, config.buffer_count);
         let pool = Pool::new(bytes, count, Arc::clone(&fill));
         let pool = Arc::new(pool.map_err(resource("memory for the buffers"))?);
@@ -104,9 +100,8 @@ impl Disk {
         if let Some(plan) = &config.faults {
             chosen.engine = Box::new(Faulty::new(chosen.engine, plan.clone(), slots));
         }
-        let faults = config.faults.map(|plan| plan.control);
-        let times = (&*config.name, config.threads.as_ref());
-        let helpers = Helpers::start(FILES_MAX + 2, &event, faults.as_ref(), times)
+        let faults = config.faults.as_ref().map(|plan| plan.control.clone());
+        let helpers = Helpers::start(FILES_MAX + 2, &event, faults.as_ref(), &config)
             .map_err(resource("a helper thread"))?;
         Ok(Self {
             stats: Arc::new(DiskStats::new(chosen.engine.name(), fill)),

@@ -94,7 +94,7 @@ pub(crate) fn choose(
             Err(source) => note = Some(format!("io_uring cannot be used: {source}")),
         }
     }
-    let engine = Portable::new(slots, event, (&config.name, config.threads.as_ref()))
+    let engine = Portable::new(slots, event, config)
         .map_err(|source| DiskError::Resource { what: "a thread that writes", source })?;
     Ok(Chosen { engine: Box::new(engine), note })
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use catchment_agent::{FileEnd, NewFile, Presence};
-use catchment_telemetry::ThreadTimes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::aside;
+use crate::config::DiskConfig;
 use crate::error::DiskError;
 use crate::event::Event;
 use crate::faults::FaultControl;
@@ -75,17 +75,17 @@ impl Helpers {
         jobs_max: usize,
         event: &Arc<Event>,
         faults: Option<&FaultControl>,
-        (disk, times): (&str, Option<&Arc<ThreadTimes>>),
+        config: &DiskConfig,
     ) -> io::Result<Self> {
         let (ahead, ahead_jobs) = bounded(jobs_max);
         let (finish, finish_jobs) = bounded(jobs_max);
         let (reply_sender, replies) = bounded(2 * jobs_max);
         let mut helpers =
             Self { ahead: Some(ahead), finish: Some(finish), replies, threads: Vec::new() };
-        for (task, jobs) in [("ahead", ahead_jobs), ("finish", finish_jobs)] {
-            let name = thread_name(task, disk);
+        for (name, jobs) in [("disk-ahead", ahead_jobs), ("disk-finish", finish_jobs)] {
             let (replies, event) = (reply_sender.clone(), Arc::clone(event));
-            let (faults, times) = (faults.cloned(), times.cloned());
+            let (faults, times) = (faults.cloned(), config.threads.clone());
+            let name = config.thread(name);
             let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _time = times.as_ref().map(|times| times.register(name));
                 work(&jobs, &replies, &event, faults.as_ref());
@@ -124,11 +124,6 @@ impl Drop for Helpers {
             let _ended = thread.join();
         }
     }
-}
-
-/// The name of a disk's thread.
-pub(crate) fn thread_name(task: &str, disk: &str) -> String {
-    if disk.is_empty() { format!("disk-{task}") } else { format!("disk-{task}-{disk}") }
 }
 
 fn work(

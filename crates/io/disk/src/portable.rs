@@ -7,12 +7,11 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use catchment_telemetry::ThreadTimes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::config::DiskConfig;
 use crate::engine::{Action, Done, Engine, Op, result_of};
 use crate::event::Event;
-use crate::helper::thread_name;
 
 /// The two threads and the queues to and from them.
 pub(crate) struct Portable {
@@ -23,20 +22,16 @@ pub(crate) struct Portable {
 }
 
 impl Portable {
-    pub(crate) fn new(
-        slots: usize,
-        event: &Arc<Event>,
-        (disk, times): (&str, Option<&Arc<ThreadTimes>>),
-    ) -> io::Result<Self> {
+    pub(crate) fn new(slots: usize, event: &Arc<Event>, config: &DiskConfig) -> io::Result<Self> {
         // Every queue has room for every slot, so no send ever waits.
         let (writes, write_ops) = bounded(slots);
         let (syncs, sync_ops) = bounded(slots);
         let (done_sender, done) = bounded(slots);
         let mut portable =
             Self { writes: Some(writes), syncs: Some(syncs), done, threads: Vec::with_capacity(2) };
-        for (task, ops) in [("write", write_ops), ("sync", sync_ops)] {
-            let name = thread_name(task, disk);
-            let (done, event, times) = (done_sender.clone(), Arc::clone(event), times.cloned());
+        for (name, ops) in [("disk-write", write_ops), ("disk-sync", sync_ops)] {
+            let (done, event) = (done_sender.clone(), Arc::clone(event));
+            let (name, times) = (config.thread(name), config.threads.clone());
             let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _time = times.as_ref().map(|times| times.register(name));
                 work(&ops, &done, &event);

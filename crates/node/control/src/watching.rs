@@ -17,6 +17,7 @@ pub(crate) mod quantities;
 mod readings;
 mod share;
 mod sources;
+pub(crate) mod targets;
 
 pub(crate) use share::lost;
 use share::{LossShare, bad_data, loss, of_strangers};
@@ -58,6 +59,8 @@ struct RunFigures {
     rates: Rates,
     share: LossShare,
     disk_rates: Rates,
+    /// What each target writes.
+    targets: Rates,
     /// The run's last write rate in bytes per second.
     disk_rate: Option<f64>,
     threads: Rates,
@@ -80,6 +83,7 @@ impl RunFigures {
             rates: Rates::new(RATES_NS),
             share: LossShare::new(),
             disk_rates: Rates::new(DISK_NS),
+            targets: Rates::new(RATES_NS),
             disk_rate: None,
             threads: Rates::new(RATES_NS),
             thread_names: Vec::new(),
@@ -123,6 +127,7 @@ pub(crate) struct Meaning {
     pub(crate) dead_time: f64,
     pub(crate) hours_left: Option<f64>,
     pub(crate) flow: Vec<api::Flow>,
+    pub(crate) targets: Vec<api::Target>,
     pub(crate) sources: Vec<api::SourceState>,
     pub(crate) counts: api::SourceCounts,
     pub(crate) changes: Vec<catchment_watch::Change>,
@@ -245,6 +250,7 @@ impl Watching {
             dead_time,
             hours_left,
             flow,
+            targets: targets::list(moment, &self.of_run.targets),
             sources,
             counts,
             changes,
@@ -280,6 +286,7 @@ impl Watching {
         self.note_writes(now_ns, counts.writes_begun, counts.writes_completed);
         self.of_run.rates.push(now_ns, &counters);
         self.of_run.disk_rates.push(now_ns, &counters[3..4]);
+        self.of_run.targets.push(now_ns, &targets::counters(snapshot));
         self.of_run.share.push(now_ns, counters[4], &snapshot.ledger);
         self.of_run.losses.push(now_ns, &snapshot.ledger);
         self.of_run.bad.push(now_ns, &snapshot.ledger);
@@ -419,7 +426,7 @@ impl Watching {
         };
         let [losses, bad] =
             [losses, bad].map(|all| all.iter().filter_map(named).collect::<Vec<_>>());
-        let notices = self.strangers(moment);
+        let notices = [targets::failed(moment), self.strangers(moment)].concat();
         let flow = Flow {
             run: moment.flow,
             fault: moment.fault,
@@ -502,6 +509,7 @@ impl Watching {
                 parked_fragments: alignment(moment, index).parked_fragments,
                 last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
                 ledger: nonzero(|_| true),
+                targets: targets::of_source(moment.snapshot, index),
             }
         };
         self.sources.iter().enumerate().map(state).collect()
@@ -521,17 +529,9 @@ impl Watching {
             .iter()
             .zip(through)
             .map(|((name, threads), bytes_per_second)| {
-                let mut queues = Vec::new();
-                for fill in snapshot.iter().flat_map(|one| &one.fills) {
-                    if stage_of(&fill.name) == *name {
-                        queues.push(api::Queue {
-                            name: fill.name.clone(),
-                            level_bytes: fill.level,
-                            highest_bytes: fill.highest,
-                            capacity_bytes: fill.capacity,
-                        });
-                    }
-                }
+                let fills = snapshot.iter().flat_map(|one| &one.fills);
+                let fills = fills.filter(|fill| stage_of(&fill.name) == *name);
+                let queues = fills.map(targets::queue).collect();
                 let busy = self.busy(threads);
                 api::Flow {
                     name: (*name).into(),
@@ -605,7 +605,7 @@ fn fill(queue: &api::Queue) -> f64 {
 /// The stage that empties a queue.
 fn stage_of(queue: &str) -> &'static str {
     match queue {
-        "write buffers" => "disk",
+        name if name.starts_with("write buffers") => "disk",
         name if name.contains("descriptors") || name.contains("segments") => "build",
         name if name.contains("encod") => "encode",
         _ => "write",

@@ -6,3 +6,4 @@ mod security;
 mod sources;
 mod stream;
 mod support;
+mod targets;

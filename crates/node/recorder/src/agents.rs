@@ -66,7 +66,10 @@ pub(crate) struct TargetPart<S> {
 
 /// The name of a target's thread.
 fn thread_name(number: usize, target: &TargetConfig) -> String {
-    if number == 0 { "write".to_owned() } else { format!("write-{}", target.name) }
+    match target.suffix(number) {
+        Some(suffix) => format!("write-{suffix}"),
+        None => "write".to_owned(),
+    }
 }
 
 fn system(what: &'static str) -> impl Fn(String) -> RecorderError {

@@ -589,6 +589,7 @@ fn parked_max(segment_bytes: u64, sources: usize) -> usize {
 /// The disk's part of the configuration.
 pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
     DiskConfig {
+        name: None,
         buffer_bytes: write.buffer_bytes,
         buffer_count: write.buffer_count,
         preallocate_bytes: write.preallocate_bytes,
@@ -596,7 +597,6 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
         keeps_reserve: true,
         engine: write.engine,
         sync_interval_ns: write.sync_interval_ns,
-        name: String::new(),
         threads: None,
         faults: write.faults.clone(),
     }

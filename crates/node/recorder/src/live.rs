@@ -68,8 +68,7 @@ pub(crate) struct Live {
 pub(crate) struct LiveTarget {
     pub(crate) name: String,
     pub(crate) required: bool,
-    /// Whether it keeps frames.
-    keeps: bool,
+    place: Place,
     /// What it gets of the run.
     pub(crate) variant: Variant,
     /// Its line of the ledger: only of frames.
@@ -79,7 +78,8 @@ pub(crate) struct LiveTarget {
     state: Mutex<State>,
     files: Mutex<Vec<PathBuf>>,
     /// Bytes of columns in its queue.
-    pub(crate) queue: Arc<AtomicU64>,
+    pub(crate) queue: Arc<FillLevel>,
+    /// The disk of its folder.
     disk: OnceLock<Arc<DiskStats>>,
 }
 
@@ -241,7 +241,7 @@ pub struct Snapshot {
     pub alignment: Vec<Alignment>,
     /// The last sender of foreign fragments to each source's port, by the source's number.
     pub strangers: BTreeMap<usize, Stranger>,
-    /// Every bounded queue and pool: name, level now, highest level, capacity (bytes).
+    /// Every bounded queue and pool for which the run waits, in bytes.
     pub fills: Vec<Fill>,
     /// CPU time of every thread.
     pub threads: Vec<ThreadTime>,
@@ -267,6 +267,8 @@ pub struct TargetSnapshot {
     pub name: String,
     /// Whether the run needs it.
     pub required: bool,
+    /// Where its frames go.
+    pub place: Place,
     /// Recording, or in fault.
     pub state: State,
     /// The run's ledger, as this target has it.
@@ -274,7 +276,9 @@ pub struct TargetSnapshot {
     /// Counts of frames, files and writes.
     pub counts: Counts,
     /// Bytes of columns that wait for it.
-    pub queue_bytes: u64,
+    pub queue: Fill,
+    /// Bytes in the buffers of its disk, if it has one.
+    pub buffers: Option<Fill>,
 }
 
 /// How the numbers of a source or link fit those of the others.
@@ -313,20 +317,41 @@ pub struct Fill {
     pub capacity: u64,
 }
 
-impl LiveTarget {
-    fn new(config: &TargetConfig, variant: Variant, sources: usize) -> Self {
+impl From<&FillLevel> for Fill {
+    fn from(fill: &FillLevel) -> Self {
         Self {
-            name: config.name.clone(),
-            required: config.required,
-            keeps: config.place != Place::None,
+            name: fill.name().to_owned(),
+            level: fill.level(),
+            highest: fill.highest(),
+            capacity: fill.capacity(),
+        }
+    }
+}
+
+impl LiveTarget {
+    fn new(
+        config: &RecorderConfig,
+        (target, variant): (&TargetConfig, Variant),
+        sources: usize,
+    ) -> Self {
+        Self {
+            name: target.name.clone(),
+            required: target.required,
+            place: target.place.clone(),
             variant,
             ledger: LiveLedger::new(sources),
             counters: Counters::default(),
             state: Mutex::new(State::Recording),
             files: Mutex::default(),
-            queue: Arc::default(),
+            queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
             disk: OnceLock::new(),
         }
+    }
+
+    /// Sets the disk of its folder, once.
+    pub(crate) fn set_disk(&self, disk: Arc<DiskStats>) {
+        let is_first = self.disk.set(disk).is_ok();
+        assert!(is_first, "a target has one disk");
     }
 
     /// Counts a frame that the target did not take.
@@ -347,6 +372,11 @@ impl LiveTarget {
         for (source, counts) in (0..).map(SourceId).zip(counts) {
             of(counts).into_iter().for_each(|(entry, count)| self.ledger.add(source, entry, count));
         }
+    }
+
+    /// Whether it keeps frames.
+    fn keeps(&self) -> bool {
+        self.place != Place::None
     }
 
     /// Fragments that it has lost.
@@ -382,8 +412,10 @@ impl LiveTarget {
     fn snapshot(&self, common: &LiveLedger) -> TargetSnapshot {
         let ledger = self.total(common);
         let (name, required, state) = (self.name.clone(), self.required, self.state.lock().clone());
-        let (counts, queue_bytes) = (self.counters.read(), self.queue.load(Relaxed));
-        TargetSnapshot { name, required, state, ledger, counts, queue_bytes }
+        let buffers = self.disk.get().map(|disk| disk.buffers().into());
+        let (counts, queue, place) =
+            (self.counters.read(), (&*self.queue).into(), self.place.clone());
+        TargetSnapshot { name, required, place, state, ledger, counts, queue, buffers }
     }
 }
 
@@ -392,9 +424,10 @@ impl Live {
     pub(crate) fn new(config: &RecorderConfig) -> Self {
         let (names, of_targets) = (config.ledger_names(), config.targets());
         let targets = of_targets.iter().zip(Variant::of(config));
+        let target = |one| LiveTarget::new(config, one, names.len());
         Self {
             ledger: LiveLedger::new(names.len()),
-            targets: targets.map(|(one, of)| LiveTarget::new(one, of, names.len())).collect(),
+            targets: targets.map(target).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
@@ -479,8 +512,8 @@ impl Live {
     /// The targets whose state is the run's: the required folders or, without any, the required
     /// targets that keep nothing.
     fn needed(&self) -> impl Iterator<Item = &LiveTarget> {
-        let has_folder = self.targets.iter().any(|target| target.required && target.keeps);
-        self.targets.iter().filter(move |target| target.required && target.keeps == has_folder)
+        let has_folder = self.targets.iter().any(|target| target.required && target.keeps());
+        self.targets.iter().filter(move |target| target.required && target.keeps() == has_folder)
     }
 
     /// Whether another target that is needed records.
@@ -546,11 +579,6 @@ impl Live {
         counts
     }
 
-    pub(crate) fn set_disk(&self, target: usize, disk: Arc<DiskStats>) {
-        // A target has one disk.
-        let _first = self.targets[target].disk.set(disk);
-    }
-
     /// Adds a warning, unless it is already listed or there are very many.
     pub(crate) fn warn_once(&self, warning: String) {
         let warnings = &mut self.reported().warnings;
@@ -592,19 +620,9 @@ impl Live {
         let reported = self.reported();
         let fills = self.fills.lock();
         // What is full of another target holds up nothing.
-        let disks: Vec<_> = self.needed().filter_map(|target| target.disk.get()).collect();
-        let buffers = disks.iter().map(|disk| disk.buffers());
-        let fills = fills
-            .iter()
-            .map(|fill| &**fill)
-            .chain(buffers)
-            .map(|fill| Fill {
-                name: fill.name().to_owned(),
-                level: fill.level(),
-                highest: fill.highest(),
-                capacity: fill.capacity(),
-            })
-            .collect();
+        let buffers = self.needed().filter_map(|target| Some(target.disk.get()?.buffers()));
+        let fills = fills.iter().map(|fill| &**fill).chain(buffers).map(Fill::from).collect();
+        let disk = self.needed().find_map(|target| target.disk.get());
         let read = |live: &LiveAlignment| Alignment {
             out_of_step: live.out_of_step.load(Relaxed),
             parked_fragments: live.parked_fragments.load(Relaxed),
@@ -642,7 +660,7 @@ impl Live {
             threads: self.threads.read(),
             files: self.targets.iter().find_map(LiveTarget::files).unwrap_or_default(),
             targets: self.targets.iter().map(|target| target.snapshot(&self.ledger)).collect(),
-            engine: disks.first().map_or("", |disk| disk.engine()),
+            engine: disk.map_or("", |disk| disk.engine()),
             warnings,
             lasting_warnings,
             malformed: reported.malformed.clone(),

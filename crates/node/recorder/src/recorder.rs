@@ -348,8 +348,8 @@ fn target_part(
     let Place::Folder(folder) = &target.place else { return Ok(nothing()) };
     let folder = folder.join(&identity.name);
     let identity = RunIdentity { run: identity.run, folder, name: identity.name.clone() };
-    let name = if number == 0 { String::new() } else { target.name.clone() };
-    let disk = DiskConfig { name, ..disk_config(&config.write) };
+    let mut disk = disk_config(&config.write);
+    (disk.name, disk.threads) = (target.suffix(number), Some(Arc::clone(&live.threads)));
     if target.required {
         return folder_part(disk, identity, (live, number));
     }
@@ -384,18 +384,18 @@ fn folder_part(
     let folder = &identity.folder;
     std::fs::create_dir_all(folder)
         .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
-    let mut store = open_disk(disk, (live, number))?;
+    let mut store = open_disk(disk, live)?;
     let (sleeper, waker) = (store.sleeper(), store.waker());
     let id = store.create(&FileMaker::first_path(&identity))?;
+    live.targets[number].set_disk(store.stats());
     let first = FirstFile { store, id, entropy: Box::new(SystemEntropy) };
     let waker = Waker::new(move || waker.wake());
     Ok((TargetPart { waker, files: Some((identity, first)) }, Box::new(sleeper)))
 }
 
 /// The disk to which a target's files are written.
-fn open_disk(disk: DiskConfig, (live, number): (&Live, usize)) -> Result<Disk, DiskError> {
-    let disk = Disk::new(DiskConfig { threads: Some(Arc::clone(&live.threads)), ..disk })?;
-    live.set_disk(number, disk.stats());
+fn open_disk(config: DiskConfig, live: &Live) -> Result<Disk, DiskError> {
+    let disk = Disk::new(config)?;
     if let Some(note) = disk.engine_note() {
         live.warn_once(format!("writing by {}: {note}", disk.engine()));
     }

@@ -42,10 +42,23 @@ impl Place {
 }
 
 impl TargetConfig {
+    /// What its threads' names end with; that of a run's first target is not needed.
+    pub(crate) fn suffix(&self, number: usize) -> Option<String> {
+        (number > 0).then(|| self.name.clone())
+    }
+
     /// A required folder.
     pub fn folder(name: impl Into<String>, folder: PathBuf) -> Self {
         let place = Place::Folder(folder);
         Self { name: name.into(), place, sources: None, required: true, queue_bytes: None }
+    }
+
+    /// Bytes of columns that may wait for it; one column always may.
+    pub(crate) fn queue_bytes_max(&self, config: &RecorderConfig) -> u64 {
+        match self.required {
+            true => config.target_queue_bytes(),
+            false => self.best_effort_bytes(config),
+        }
     }
 
     /// Bytes of columns that may wait for it if the run does not wait for it.

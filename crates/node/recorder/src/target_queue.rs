@@ -10,10 +10,10 @@
 //! they would take the place of payload that arrives.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_agent::Waker;
 use catchment_encoder::{Done, Stored};
+use catchment_telemetry::FillLevel;
 use catchment_writer::EncodedColumn;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
@@ -49,8 +49,8 @@ pub(crate) struct TargetQueue {
     /// None once the target has the run's last frame.
     items: Option<Sender<Item>>,
     answers: Receiver<Answer>,
-    bytes: Arc<AtomicU64>,
-    bytes_max: u64,
+    /// Bytes of columns that wait.
+    fill: Arc<FillLevel>,
     /// Bytes that may wait in chunks for a target that is best effort.
     chunk_bytes_max: u64,
     /// Whether frames wait for it.
@@ -73,7 +73,7 @@ pub(crate) struct TargetQueue {
 pub(crate) struct TargetInput {
     items: Receiver<Item>,
     answers: Sender<Answer>,
-    bytes: Arc<AtomicU64>,
+    fill: Arc<FillLevel>,
     pub(crate) required: bool,
     /// Wakes the frames agent.
     frames: Waker,
@@ -98,8 +98,6 @@ pub(crate) struct Admitted {
 
 /// The sizes of a queue.
 pub(crate) struct QueueConfig {
-    /// Bytes of columns.
-    pub(crate) bytes_max: u64,
     /// Bytes that may wait in chunks for a target that is best effort.
     pub(crate) chunk_bytes_max: u64,
     /// Columns of the largest frame.
@@ -110,13 +108,11 @@ pub(crate) struct QueueConfig {
 
 impl QueueConfig {
     pub(crate) fn of(config: &RecorderConfig, target: &TargetConfig) -> Self {
-        let required = target.required;
-        let bytes_max = match required {
-            true => config.target_queue_bytes(),
-            false => target.best_effort_bytes(config),
-        };
-        let chunk_bytes_max = config.target_queue_bytes();
-        Self { bytes_max, chunk_bytes_max, frame_columns_max: config.frame_columns_max(), required }
+        Self {
+            chunk_bytes_max: config.target_queue_bytes(),
+            frame_columns_max: config.frame_columns_max(),
+            required: target.required,
+        }
     }
 }
 
@@ -127,7 +123,7 @@ pub(crate) fn target_queue(
     (live, number): (&Arc<Live>, usize),
     (waker, frames): (Waker, Waker),
 ) -> (TargetQueue, TargetInput) {
-    let &QueueConfig { bytes_max, chunk_bytes_max, frame_columns_max, required } = config;
+    let &QueueConfig { chunk_bytes_max, frame_columns_max, required } = config;
     let columns = match required {
         true => COLUMNS_MAX,
         false => (BEST_EFFORT_FRAMES_MIN * (frame_columns_max + 2)).max(BEST_EFFORT_COLUMNS_MIN),
@@ -135,14 +131,13 @@ pub(crate) fn target_queue(
     // Beside columns there are an end, a beginning and the frames that were not taken.
     let (items_in, items) = crossbeam_channel::bounded(columns + 4);
     let (answers_in, answers) = crossbeam_channel::bounded(1);
-    let bytes = Arc::clone(&live.targets[number].queue);
+    let fill = Arc::clone(&live.targets[number].queue);
     let input =
-        TargetInput { items, answers: answers_in, bytes: Arc::clone(&bytes), required, frames };
+        TargetInput { items, answers: answers_in, fill: Arc::clone(&fill), required, frames };
     let queue = TargetQueue {
         items: Some(items_in),
         answers,
-        bytes,
-        bytes_max,
+        fill,
         chunk_bytes_max,
         required,
         waker,
@@ -189,10 +184,14 @@ impl TargetQueue {
     /// Whether all of a frame has room.
     fn has_room_for(&self, head: &FrameHead) -> bool {
         let Some(items) = &self.items else { return false };
-        let waiting = self.bytes.load(Relaxed);
         let room = items.capacity().unwrap_or(0).saturating_sub(items.len());
-        let fits = waiting == 0 || waiting + head.bytes_max <= self.bytes_max;
-        fits && room >= head.columns + 4
+        self.fits(head.bytes_max) && room >= head.columns + 4
+    }
+
+    /// Whether so many bytes of columns have room, if anything waits.
+    fn fits(&self, bytes: u64) -> bool {
+        let waiting = self.fill.level();
+        waiting == 0 || waiting + bytes <= self.fill.capacity()
     }
 
     fn send_not_taken(&mut self) {
@@ -239,11 +238,10 @@ impl TargetQueue {
 
     /// Whether a column has room, or is not for this target.
     pub(crate) fn has_room(&self, column: &SharedColumn) -> bool {
-        let waiting = self.bytes.load(Relaxed);
         let is_full = self.items.as_ref().is_none_or(|items| items.len() >= COLUMNS_MAX);
-        let fits = waiting == 0 || waiting + bytes_of(column) <= self.bytes_max;
         // What waits for an agent that has failed will never be less.
-        !self.required || !self.takes() || fits && !is_full || self.has_ended()
+        let fits = || self.fits(bytes_of(column)) && !is_full;
+        !self.required || !self.takes() || fits() || self.has_ended()
     }
 
     /// Gives the target a column, if it takes the frame.
@@ -252,9 +250,11 @@ impl TargetQueue {
             return;
         }
         let Some(column) = self.selection.column(column) else { return };
-        let waiting = self.bytes.fetch_add(bytes_of(&column), Relaxed) + bytes_of(&column);
+        self.fill.put(bytes_of(&column));
+        let waiting = self.fill.level();
         let is_behind = !self.required && waiting > self.chunk_bytes_max;
-        let moved = (is_behind && waiting <= self.bytes_max).then(|| out_of_chunks(&column));
+        let is_in_bounds = waiting <= self.fill.capacity();
+        let moved = (is_behind && is_in_bounds).then(|| out_of_chunks(&column));
         self.send(Item::Column(moved.flatten().unwrap_or(column)));
     }
 
@@ -317,7 +317,7 @@ impl TargetInput {
 
     /// The target has copied a column.
     pub(crate) fn copied(&self, column: SharedColumn) {
-        self.bytes.fetch_sub(bytes_of(&column), Relaxed);
+        self.fill.take(bytes_of(&column));
         drop(column);
         self.frames.wake();
     }
@@ -420,7 +420,7 @@ mod tests {
         input.answer(Answer::Takes { begins_file: true });
         assert!(TargetQueue::admitted(&mut targets).is_some_and(|all| all.takes));
         // It fails while its queue is full.
-        targets[0].bytes.store(u64::MAX / 2, Relaxed);
+        targets[0].fill.put(1 << 40);
         assert!(!targets[0].has_room(&column(&head)));
         drop(input);
         assert!(targets[0].has_room(&column(&head)));

@@ -265,7 +265,7 @@ fn what_waits_for_a_best_effort_folder_takes_no_chunks_from_what_arrives() {
     recorder.disks[1].set_faults(frozen());
     recorder.send(3_000);
     let snapshot = recorder.snapshot();
-    assert!(snapshot.targets[1].queue_bytes > 6 << 20, "{snapshot:?}");
+    assert!(snapshot.targets[1].queue.level > 6 << 20, "{snapshot:?}");
     let chunks = snapshot.fills.iter().find(|fill| fill.name == "segments").expect("a pool");
     assert!(chunks.level < 3 << 20, "{chunks:?}");
     recorder.disks[1].set_faults(StoreFaults::default());

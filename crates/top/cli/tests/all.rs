@@ -15,3 +15,4 @@ mod read;
 mod refs;
 mod rewrite;
 mod support;
+mod targets;

@@ -37,15 +37,15 @@ first_sub_event_id = 0x8000
 "#;
 
 /// A node that serves, and is killed when this is dropped.
-struct Node {
+pub(crate) struct Node {
     folder: PathBuf,
     child: Child,
-    url: String,
+    pub(crate) url: String,
     _lines: BufReader<ChildStdout>,
 }
 
 impl Node {
-    fn start(folder: &Path, text: &str, environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(folder: &Path, text: &str, environment: &[(&str, &str)]) -> Self {
         Self::prepared(folder, text, |command| {
             command.envs(environment.iter().copied());
         })
@@ -83,7 +83,7 @@ impl Node {
     }
 
     /// Looks until something is so.
-    fn until(&self, reached: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, reached: impl Fn(&Value) -> bool) -> Value {
         loop {
             let state = self.ctl(&["state"]);
             if reached(&state) {

@@ -38,6 +38,8 @@ pub struct State {
     pub disk: Disk,
     /// The stages from left to right.
     pub flow: Vec<Flow>,
+    /// The places that get the run's frames, or had those of the last run; empty before the first.
+    pub targets: Vec<Target>,
     /// The condition of the sources.
     pub sources: SourceCounts,
     /// The numbers of alarms.
@@ -183,6 +185,33 @@ pub struct Flow {
     pub bottleneck: bool,
 }
 
+/// A place that gets the run's frames.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Whether the run waits for it; otherwise it is best effort.
+    pub required: bool,
+    /// The folder in which its run has a folder; null if it keeps nothing.
+    pub folder: Option<String>,
+    /// recording, fault (its files cannot be written) or ended.
+    pub state: String,
+    /// Why it is in fault.
+    pub reason: Option<String>,
+    /// Bytes of its files.
+    pub bytes_written: u64,
+    /// The same over the last seconds.
+    pub bytes_written_per_second: f64,
+    /// Columns that wait for it; one that is larger than the queue waits alone.
+    pub queue: Queue,
+    /// The buffers of its disk; null if it has none.
+    pub buffers: Option<Queue>,
+    /// What became of the fragments of all sources in it, by the ledger's entry, without zeros:
+    /// fragments_recorded, fragments_durable, fragments_not_taken (it is best effort and was
+    /// behind, or keeps nothing), fragments_discarded_disk (its disk failed), fragments_removed.
+    pub ledger: BTreeMap<String, u64>,
+}
+
 /// A queue or pool.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Queue {
@@ -266,6 +295,9 @@ pub struct SourceState {
     pub last_packet_seconds: Option<f64>,
     /// Its ledger, without zeros.
     pub ledger: BTreeMap<String, u64>,
+    /// The entries of each target's ledger, as in the state's targets, for this source; empty if
+    /// there is one target, whose entries are in `ledger`.
+    pub targets: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// All devices, flat, parents before children.

@@ -128,6 +128,7 @@ impl Conductor {
                 hours_left: meaning.hours_left,
             },
             flow: meaning.flow.clone(),
+            targets: meaning.targets.clone(),
             sources: meaning.counts.clone(),
             alarms: alarm_counts(alarms),
             warnings,

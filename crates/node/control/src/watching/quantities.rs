@@ -41,6 +41,11 @@ const NODE: [(&str, &str); 16] = [
 
 const QUEUE: [(&str, &str); 1] = [("fill", "How full a queue or pool is, 0 to 1.")];
 
+const TARGET: [(&str, &str); 1] = [(
+    "fault",
+    "1 while a target cannot write its files, otherwise 0; of required ones, if there are several.",
+)];
+
 const SOURCE: [(&str, &str); 7] = [
     (
         "last_packet_seconds",
@@ -96,6 +101,7 @@ pub fn known_quantities() -> Vec<KnownQuantity> {
         put(entry.name().into(), "This entry of the ledger, of all sources.");
     }
     QUEUE.iter().for_each(|(name, description)| put(format!("queue.*.{name}"), description));
+    TARGET.iter().for_each(|(name, description)| put(format!("target.*.{name}"), description));
     SOURCE.iter().for_each(|(name, description)| put(format!("source.*.{name}"), description));
     let mut properties: Vec<_> = DEVICE.iter().flat_map(|(_, all)| all.iter().copied()).collect();
     properties.sort_unstable();

@@ -7,7 +7,7 @@ use catchment_recorder::{Snapshot, State as RecorderState};
 use catchment_watch::{LossGrowth, ReadingTable};
 
 use super::share::of_strangers;
-use super::{Lately, Moment};
+use super::{Lately, Moment, targets};
 use crate::{api, machine};
 
 /// Adds the readings for rules of alarms: everything that `quantities` names, and nothing else.
@@ -64,6 +64,10 @@ pub(super) fn read(
     for fill in &snapshot.fills {
         let share = fill.level as f64 / fill.capacity.max(1) as f64;
         table.set_of("queue", &fill.name, "fill", share);
+    }
+    for target in targets::several(snapshot).iter().filter(|target| target.required) {
+        let fault = matches!(target.state, RecorderState::Fault { .. });
+        table.set_of("target", &target.name, "fault", f64::from(fault));
     }
     let since_ns = moment.run.map_or(0, |(_, started)| moment.now_ns.saturating_sub(started));
     read_sources(table, snapshot, sources, since_ns);

@@ -1,7 +1,7 @@
 //! Results from a recorder's counters, in virtual time.
 
 use catchment_model::Ledger;
-use catchment_recorder::{Alignment, Counts, SourceConfig};
+use catchment_recorder::{Alignment, Counts, Fill, Place, SourceConfig, TargetSnapshot};
 use catchment_watch::{Alarm, AlarmState};
 
 use super::quantities::known_quantities;
@@ -18,6 +18,7 @@ struct Rig {
     verdict: String,
     level: catchment_watch::Level,
     sources: Vec<api::SourceState>,
+    targets: Vec<api::Target>,
     changes: Vec<catchment_watch::Change>,
 }
 
@@ -57,6 +58,7 @@ impl Rig {
             verdict,
             level: catchment_watch::Level::NotRecording,
             sources: Vec::new(),
+            targets: Vec::new(),
             changes: Vec::new(),
         }
     }
@@ -90,6 +92,7 @@ impl Rig {
             hours_left = meaning.hours_left;
             self.verdict = meaning.verdict.text;
             self.sources = meaning.sources;
+            self.targets = meaning.targets;
             self.level = meaning.verdict.level;
             self.changes.extend(meaning.changes);
         }
@@ -107,6 +110,23 @@ fn config() -> RecorderConfig {
 
 fn source(name: &str, group: &str) -> SourceConfig {
     SourceConfig { group: group.into(), ..SourceConfig::new(name, ([127, 0, 0, 1], 0).into()) }
+}
+
+fn fill(name: &str) -> Fill {
+    Fill { name: name.into(), level: 1, highest: 1, capacity: 2 }
+}
+
+fn target(name: &str, required: bool) -> TargetSnapshot {
+    TargetSnapshot {
+        name: name.into(),
+        required,
+        place: Place::None,
+        state: RecorderState::Recording,
+        ledger: Ledger::new(1),
+        counts: Counts::default(),
+        queue: fill(name),
+        buffers: None,
+    }
 }
 
 /// The reading for a rule.
@@ -508,8 +528,8 @@ fn a_reload_in_a_run_is_no_silence_of_its_sources() {
 #[test]
 fn what_rules_can_look_at_is_what_is_read() {
     let mut rig = Rig::new();
-    let fill = catchment_recorder::Fill { name: "write".into(), level: 1, highest: 1, capacity: 2 };
-    rig.snapshot.fills.push(fill);
+    rig.snapshot.fills.push(fill("write"));
+    rig.snapshot.targets = vec![target("raid", true), target("mirror", false)];
     rig.look(20, 2_000_000);
     let mut read: Vec<String> = rig.watching.readings.kinds().collect();
     // This machine's clock may not be synchronised.
@@ -584,5 +604,51 @@ fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
     assert_eq!(rig.level, catchment_watch::Level::NotRecording, "{}", rig.verdict);
     // It comes back.
     records(&mut rig, true);
+    assert_eq!(rig.verdict, "recording good data");
+}
+
+#[test]
+fn a_required_target_that_fails_is_told_and_one_that_is_behind_is_not() {
+    let mut rig = Rig::new();
+    let names = [("raid", true), ("copy", true), ("mirror", false)];
+    rig.snapshot.targets = names.map(|(name, required)| target(name, required)).into();
+    let records = |rig: &mut Rig| {
+        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
+        rig.snapshot.counts.events_recorded += 1;
+        for target in &mut rig.snapshot.targets {
+            let written = if target.name == "mirror" { 1_000 } else { 3_000 };
+            target.counts.bytes_written += written;
+            target.ledger.sources[0][Entry::FragmentsRecorded] += written;
+            target.ledger.sources[0][Entry::FragmentsNotTaken] += 3_000 - written;
+        }
+        rig.look(1, 0);
+    };
+    (0..20).for_each(|_| records(&mut rig));
+    assert_eq!(rig.verdict, "recording good data");
+    let speeds: Vec<_> =
+        rig.targets.iter().map(|target| target.bytes_written_per_second as u64).collect();
+    assert_eq!(speeds, [3_000, 3_000, 1_000]);
+    let line = BTreeMap::from([
+        ("fragments_recorded".to_owned(), 20_000),
+        ("fragments_not_taken".to_owned(), 40_000),
+    ]);
+    assert_eq!((&rig.targets[2].ledger, &rig.sources[0].targets["mirror"]), (&line, &line));
+    let alarm = |rig: &Rig| {
+        let alarms = rig.watching.alarms_seen().into_iter();
+        alarms.filter(|alarm| alarm.name == "target_fault").map(|alarm| alarm.text).next()
+    };
+    assert_eq!(alarm(&rig), None);
+    let reason = "cannot write /data/x: it hangs".to_owned();
+    rig.snapshot.targets[2].state = RecorderState::Fault { reason: reason.clone() };
+    records(&mut rig);
+    assert_eq!((rig.verdict.as_str(), alarm(&rig)), ("recording good data", None));
+    rig.snapshot.targets[1].state = RecorderState::Fault { reason: reason.clone() };
+    records(&mut rig);
+    assert_eq!(rig.verdict, format!("recording good data; target copy: {reason}"));
+    assert_eq!((&*rig.targets[1].state, &rig.targets[1].reason), ("fault", &Some(reason)));
+    let text = "Target copy cannot be written: frames are discarded there, and counted";
+    assert_eq!(alarm(&rig).as_deref(), Some(text));
+    rig.snapshot.targets[1].state = RecorderState::Recording;
+    records(&mut rig);
     assert_eq!(rig.verdict, "recording good data");
 }

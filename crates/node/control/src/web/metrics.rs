@@ -16,6 +16,7 @@ use crate::api;
 use crate::shared::{NodeShared, Shared, View};
 use crate::watching::lost;
 use crate::watching::quantities::known_quantities;
+use crate::watching::targets::OF_TARGET;
 
 /// A metric.
 struct Metric {
@@ -205,9 +206,26 @@ const METRICS: &[Metric] = metrics! {
         };
     "catchment_target_queue_bytes", "gauge", "target", "Columns that wait for a target.",
         |_, view, out| for target in targets(view) {
-            out.put(&[("target", &target.name)], target.queue_bytes as f64);
+            out.put(&[("target", &target.name)], target.queue.level as f64);
         };
-    "catchment_queue_bytes", "gauge", "queue", "What is in a queue or pool.",
+    "catchment_target_queue_capacity_bytes", "gauge", "target",
+        "The most that may wait for it, but for one larger column.",
+        |_, view, out| for target in targets(view) {
+            out.put(&[("target", &target.name)], target.queue.capacity as f64);
+        };
+    "catchment_target_buffer_bytes", "gauge", "target", "What is in the buffers of a target's disk.",
+        |_, view, out| for target in targets(view) {
+            if let Some(buffers) = &target.buffers {
+                out.put(&[("target", &target.name)], buffers.level as f64);
+            }
+        };
+    "catchment_target_buffer_capacity_bytes", "gauge", "target", "The most that they can hold.",
+        |_, view, out| for target in targets(view) {
+            if let Some(buffers) = &target.buffers {
+                out.put(&[("target", &target.name)], buffers.capacity as f64);
+            }
+        };
+    "catchment_queue_bytes", "gauge", "queue", "What is in a queue or pool for which the run waits.",
         |_, view, out| for fill in view.snapshot.iter().flat_map(|one| &one.fills) {
             out.put(&[("queue", &fill.name)], fill.level as f64);
         };
@@ -273,14 +291,6 @@ const METRICS: &[Metric] = metrics! {
         "Lines of the log that were not written to stderr, since too many waited.",
         |shared, _, out| out.put(&[], shared.logs.dropped() as f64);
 };
-
-/// What becomes of fragments in a target.
-const OF_TARGET: [Entry; 4] = [
-    Entry::FragmentsRecorded,
-    Entry::FragmentsDurable,
-    Entry::FragmentsNotTaken,
-    Entry::FragmentsDiscardedDisk,
-];
 
 fn targets(view: &View) -> impl Iterator<Item = &TargetSnapshot> {
     view.snapshot.iter().flat_map(|snapshot| &snapshot.targets)

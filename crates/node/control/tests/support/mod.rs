@@ -13,7 +13,7 @@ use catchment_control::{
 use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatedSource, EmulatorConfig, LinkEmulatorConfig,
 };
-use catchment_recorder::{LinkConfig, RecorderConfig, SourceConfig};
+use catchment_recorder::{LinkConfig, RecorderConfig, SourceConfig, TargetConfig};
 use serde_json::{Value, json};
 
 /// Nothing takes that long: a missing event fails its test instead of blocking the rest.
@@ -30,6 +30,7 @@ pub struct Fixed {
     pub kill: Option<(u32, u64)>,
     pub trends: bool,
     pub links: Vec<LinkConfig>,
+    pub targets: Vec<TargetConfig>,
     /// Channels of which the first link is emulated.
     pub emulated: Vec<EmulatedChannel>,
     /// Whether the sources are elsewhere, and not emulated.
@@ -47,6 +48,7 @@ impl Fixed {
             kill: None,
             trends: false,
             links: Vec::new(),
+            targets: Vec::new(),
             emulated: Vec::new(),
             elsewhere: false,
         }
@@ -103,6 +105,7 @@ impl Configure for Fixed {
         recorder.frame.time_ns = 20_000_000;
         recorder.frame.duration_ns = 1_000_000_000;
         recorder.links.clone_from(&self.links);
+        recorder.targets.clone_from(&self.targets);
         recorder.text = text.into();
         recorder.trends = self.trends;
         let emulated = (0..self.sources).map(|source| EmulatedSource {

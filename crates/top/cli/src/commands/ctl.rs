@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use catchment_console::{Client, Exit, Out, Table, Target, UsageError};
-use catchment_model::units::{Bytes, Count, grouped};
+use catchment_model::units::{Bytes, Count, grouped, percent_of};
 use serde_json::{Value, json};
 
 /// Queries and controls a node that `catchment run` serves.
@@ -257,11 +257,51 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
             Bytes(number(&rates["bytes_written_per_second"]) as u64),
             grouped(state["loss"]["count"].as_u64().unwrap_or_default())
         ))?;
+        // What is to be said of a single one is said of the run.
+        let targets = state["targets"].as_array().filter(|all| all.len() > 1);
+        for target in targets.into_iter().flatten() {
+            out.say(target_line(target))?;
+        }
     }
     let some = |what: &str| state[what]["count"].as_u64().unwrap_or_default() > 0;
     let now = ["loss", "heavy_loss", "bad_data", "heavy_bad_data"];
     let is_now = now.iter().any(|level| state["verdict"]["level"] == *level);
     Ok(if some("loss") || some("bad") || is_now { Exit::Loss } else { Exit::Done })
+}
+
+/// A target: its state, its speed, its queue, and what became of fragments in it.
+fn target_line(target: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let role = if target["required"] == true { "required" } else { "best effort" };
+    let place = target["folder"].as_str().map_or("nowhere".into(), |folder| format!("in {folder}"));
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let queue = &target["queue"];
+    let mut line = format!(
+        "Target {} ({role}): {}, {}/s, {} {place}, queue {} % of {}",
+        text(&target["name"]),
+        text(&target["state"]),
+        Bytes(target["bytes_written_per_second"].as_f64().unwrap_or_default() as u64),
+        Bytes(number(&target["bytes_written"])),
+        percent_of(number(&queue["level_bytes"]), number(&queue["capacity_bytes"])),
+        Bytes(number(&queue["capacity_bytes"])),
+    );
+    let entries = [
+        ("fragments recorded", "fragments_recorded"),
+        ("durable", "fragments_durable"),
+        ("not taken", "fragments_not_taken"),
+        ("discarded", "fragments_discarded_disk"),
+        ("removed", "fragments_removed"),
+    ];
+    for (words, entry) in entries {
+        let count = number(&target["ledger"][entry]);
+        if count > 0 || ["fragments_recorded", "fragments_durable"].contains(&entry) {
+            line += &format!(", {} {words}", grouped(count));
+        }
+    }
+    match target["reason"].as_str() {
+        Some(reason) => format!("{line}; {reason}"),
+        None => line,
+    }
 }
 
 /// A run's facts and its remarks, a line each.
@@ -353,5 +393,26 @@ mod tests {
         assert_eq!(pair("rate_hz=100").unwrap(), ("rate_hz".into(), json!(100)));
         assert_eq!(pair("name=x=y").unwrap(), ("name".into(), json!("x=y")));
         assert!(pair("x").is_err());
+    }
+
+    #[test]
+    fn a_target_is_one_line_with_what_it_lacks() {
+        let queue = json!({ "level_bytes": 1_000_000, "capacity_bytes": 4_000_000 });
+        let mut target = json!({
+            "name": "mirror", "required": false, "folder": "/mnt/runs", "state": "recording",
+            "reason": null, "bytes_written": 2_000_000, "bytes_written_per_second": 1_000_000.0,
+            "queue": queue, "ledger": { "fragments_recorded": 1_500, "fragments_durable": 1_000 },
+        });
+        let line = "Target mirror (best effort): recording, 1.00 MB/s, 2.00 MB in /mnt/runs, \
+            queue 25 % of 4.00 MB, 1,500 fragments recorded, 1,000 durable";
+        assert_eq!(target_line(&target), line);
+        target["ledger"]["fragments_not_taken"] = 7.into();
+        (target["state"], target["reason"]) = ("fault".into(), "disk full".into());
+        let line = line.replace("recording,", "fault,") + ", 7 not taken; disk full";
+        assert_eq!(target_line(&target), line);
+        (target["folder"], target["required"]) = (Value::Null, true.into());
+        let line = target_line(&target);
+        assert!(line.starts_with("Target mirror (required): fault, "), "{line}");
+        assert!(line.contains(" 2.00 MB nowhere, "), "{line}");
     }
 }

@@ -1,0 +1,95 @@
+//! The targets of a run: their speed, and what became of fragments in each.
+
+use std::collections::BTreeMap;
+
+use catchment_model::{Entry, SourceLedger};
+use catchment_recorder::{Fill, Snapshot, State, TargetSnapshot};
+use catchment_watch::{Rates, Run};
+
+use super::{Moment, fault};
+use crate::api;
+
+/// What becomes of fragments in a target.
+pub(crate) const OF_TARGET: [Entry; 5] = [
+    Entry::FragmentsRecorded,
+    Entry::FragmentsDurable,
+    Entry::FragmentsNotTaken,
+    Entry::FragmentsDiscardedDisk,
+    Entry::FragmentsRemoved,
+];
+
+/// What each target has written, for its speed.
+pub(super) fn counters(snapshot: &Snapshot) -> Vec<u64> {
+    snapshot.targets.iter().map(|target| target.counts.bytes_written).collect()
+}
+
+/// The targets of the run, or of the last one.
+pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
+    let is_open = moment.run.is_some();
+    let target = |(index, target): (usize, &TargetSnapshot)| {
+        let (state, reason) = match &target.state {
+            State::Fault { reason } => ("fault", Some(reason.clone())),
+            State::Recording if is_open => ("recording", None),
+            State::Recording | State::Stopped => ("ended", None),
+        };
+        let speed = rates.per_second(index).filter(|_| is_open);
+        api::Target {
+            name: target.name.clone(),
+            required: target.required,
+            folder: target.place.folder().map(|folder| folder.display().to_string()),
+            state: state.into(),
+            reason,
+            bytes_written: target.counts.bytes_written,
+            bytes_written_per_second: speed.unwrap_or(0.0),
+            queue: queue(&target.queue),
+            buffers: target.buffers.as_ref().map(queue),
+            ledger: nonzero(&target.ledger.total()),
+        }
+    };
+    moment.snapshot.iter().flat_map(|one| &one.targets).enumerate().map(target).collect()
+}
+
+/// What became of a source's fragments in each target, where there are several.
+pub(super) fn of_source(
+    snapshot: Option<&Snapshot>,
+    source: usize,
+) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let line = |target: &TargetSnapshot| {
+        Some((target.name.clone(), nonzero(target.ledger.sources.get(source)?)))
+    };
+    snapshot.into_iter().flat_map(several).filter_map(line).collect()
+}
+
+/// Required targets that cannot write, while the run is recorded in another, in plain words.
+pub(super) fn failed(moment: &Moment<'_>) -> Vec<String> {
+    let is_recording = matches!(moment.flow, Run::Recording { .. });
+    let snapshot = moment.snapshot.filter(|one| is_recording && one.state == State::Recording);
+    let words = |target: &TargetSnapshot| match &target.state {
+        State::Fault { reason } if target.required => {
+            let words = fault::advice(reason).unwrap_or(reason);
+            Some(format!("target {}: {words}", target.name))
+        }
+        _ => None,
+    };
+    snapshot.into_iter().flat_map(several).filter_map(words).collect()
+}
+
+/// The targets, if there are several: what is to be said of a single one is said of the run.
+pub(super) fn several(snapshot: &Snapshot) -> &[TargetSnapshot] {
+    if snapshot.targets.len() > 1 { &snapshot.targets } else { &[] }
+}
+
+/// A queue or pool in the API's form.
+pub(super) fn queue(fill: &Fill) -> api::Queue {
+    api::Queue {
+        name: fill.name.clone(),
+        level_bytes: fill.level,
+        highest_bytes: fill.highest,
+        capacity_bytes: fill.capacity,
+    }
+}
+
+fn nonzero(ledger: &SourceLedger) -> BTreeMap<String, u64> {
+    let entries = OF_TARGET.iter().filter(|&&entry| ledger[entry] > 0);
+    entries.map(|&entry| (entry.name().to_owned(), ledger[entry])).collect()
+}

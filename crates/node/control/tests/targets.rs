@@ -1,0 +1,112 @@
+//! Several targets: what the API, the metrics and the alarms say of each.
+
+use std::collections::BTreeSet;
+
+use catchment_recorder::{Place, TargetConfig};
+use serde_json::{Value, json};
+
+use crate::support::{Test, settings};
+
+fn best_effort(target: TargetConfig) -> TargetConfig {
+    TargetConfig { required: false, ..target }
+}
+
+fn count(target: &Value, entry: &str) -> u64 {
+    target["ledger"][entry].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn each_target_has_its_state_its_speed_its_queue_and_its_line_of_the_ledger() {
+    let test = Test::with(settings(), |fixed| {
+        let mirror = TargetConfig::folder("mirror", fixed.folder.join("mirror"));
+        let none = TargetConfig { place: Place::None, ..TargetConfig::folder("none", "".into()) };
+        let raid = TargetConfig::folder("raid", fixed.folder.clone());
+        fixed.targets = vec![raid, best_effort(mirror), best_effort(none)];
+    });
+    let client = test.client();
+    client.command("1", "start");
+    let state = client.until(|state| {
+        let [raid, mirror, none] = [0, 1, 2].map(|at| &state["targets"][at]);
+        let durable = |target| count(target, "fragments_durable") > 0;
+        let is_fast = mirror["bytes_written_per_second"].as_f64() > Some(0.0);
+        durable(raid) && durable(mirror) && is_fast && count(none, "fragments_not_taken") > 0
+    });
+    let folders = [Some(test.folder.path().to_owned()), Some(test.folder.path().join("mirror"))];
+    let targets = state["targets"].as_array().unwrap();
+    for (target, name) in targets.iter().zip(["raid", "mirror", "none"]) {
+        assert_eq!((&target["name"], &target["required"]), (&json!(name), &json!(name == "raid")));
+        assert_eq!((&target["state"], &target["reason"]), (&json!("recording"), &Value::Null));
+        assert!(target["queue"]["capacity_bytes"].as_u64() > Some(0), "{target}");
+        assert_eq!(target["buffers"].is_null(), name == "none", "{target}");
+    }
+    for (target, folder) in targets.iter().zip(folders.into_iter().chain([None])) {
+        assert_eq!(target["folder"], json!(folder));
+    }
+    let sources = client.until_of("/api/v1/sources", |list| {
+        let sources = list["sources"].as_array().unwrap();
+        let has = |source: &Value| {
+            source["targets"]["mirror"]["fragments_durable"].as_u64() > Some(0)
+                && source["targets"]["none"]["fragments_not_taken"].as_u64() > Some(0)
+        };
+        sources.len() == 3 && sources.iter().all(has)
+    });
+    assert!(sources["sources"][0]["targets"]["none"]["fragments_recorded"].is_null());
+    // A series is named once.
+    let metrics = client.get("/metrics").text;
+    let lines = metrics.lines().filter(|line| !line.starts_with('#'));
+    let series: Vec<&str> = lines.map(|line| line.rsplit_once(' ').unwrap().0).collect();
+    assert!(series.contains(&"catchment_target_buffer_bytes{target=\"mirror\"}"), "{metrics}");
+    assert_eq!(series.iter().collect::<BTreeSet<_>>().len(), series.len(), "{metrics}");
+    client.command("2", "stop");
+    let state = client.until(|state| state["targets"][0]["state"] == "ended");
+    let [raid, mirror, none] = [0, 1, 2].map(|at| &state["targets"][at]);
+    let recorded = count(raid, "fragments_recorded");
+    assert_eq!(recorded, count(raid, "fragments_durable"));
+    let of_mirror = count(mirror, "fragments_recorded") + count(mirror, "fragments_not_taken");
+    assert_eq!((of_mirror, count(none, "fragments_not_taken")), (recorded, recorded), "{state}");
+    assert_eq!(mirror["bytes_written_per_second"], 0.0);
+}
+
+#[test]
+fn a_required_target_that_fails_is_named_while_the_other_records() {
+    let test = Test::with(settings(), |fixed| {
+        let second = TargetConfig::folder("second", fixed.folder.join("second"));
+        fixed.targets = vec![TargetConfig::folder("first", fixed.folder.clone()), second];
+    });
+    let client = test.client();
+    client.command("1", "start");
+    client.until(|state| count(&state["targets"][1], "fragments_recorded") > 0);
+    let folder = |name: &str| test.folder.path().join(name);
+    std::fs::rename(folder("second"), folder("gone")).unwrap();
+    std::fs::remove_dir_all(folder("gone")).unwrap();
+    let state = client.until(|state| state["verdict"].to_string().contains("target second: "));
+    let [first, second] = [0, 1].map(|at| &state["targets"][at]);
+    assert_eq!((&first["state"], &second["state"]), (&json!("recording"), &json!("fault")));
+    assert_eq!(state["state"], "recording", "{state}");
+    assert!(second["reason"].is_string(), "{state}");
+    assert!(state["warnings"].to_string().contains("target second: "), "{state}");
+    client.until_of("/api/v1/alarms", |alarms| {
+        let alarms = alarms["alarms"].as_array().unwrap();
+        alarms.iter().any(|one| one["name"] == "target_fault" && one["source"] == "second")
+    });
+}
+
+#[test]
+fn a_best_effort_folder_that_cannot_be_made_is_in_fault_and_costs_the_run_nothing() {
+    let test = Test::with(settings(), |fixed| {
+        let file = fixed.folder.join("file");
+        std::fs::write(&file, "no folder").unwrap();
+        let second = TargetConfig::folder("second", file.join("runs"));
+        fixed.targets =
+            vec![TargetConfig::folder("first", fixed.folder.clone()), best_effort(second)];
+    });
+    let client = test.client();
+    client.command("1", "start");
+    let state = client.until(|state| count(&state["targets"][1], "fragments_not_taken") > 0);
+    let second = &state["targets"][1];
+    assert_eq!((&second["state"], &state["state"]), (&json!("fault"), &json!("recording")));
+    assert!(second["reason"].as_str().unwrap().contains("it gets no frames"), "{second}");
+    client.until(|state| state["verdict"]["level"] == "good");
+    let alarms = client.get("/api/v1/alarms").text;
+    assert!(!alarms.contains("target_fault"), "{alarms}");
+}

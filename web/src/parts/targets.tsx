@@ -1,0 +1,124 @@
+// The places that get the run's frames, if there are several: a row for each, and one of them in a
+// drawer, with what became of each source's fragments in it.
+import type { Queue, SourceState, Target } from "../api";
+import * as format from "../format";
+import { go, link } from "../route";
+import { sources, whichRun } from "../store";
+import { lackWords, targetWords } from "../words";
+import { Fill } from "./figure";
+import { Icon, STATUS_ICONS } from "./icon";
+import { LedgerTable } from "./ledger";
+import { Drawer } from "./modal";
+import { LongTable } from "./table";
+
+const ROWS = 12;
+const share = ({ level_bytes, capacity_bytes }: Queue): number =>
+  capacity_bytes > 0 ? level_bytes / capacity_bytes : 0;
+const role = ({ required }: Target): string => (required ? "required" : "best effort");
+
+function StateBadge({ target }: { target: Target }) {
+  const { text, status } = targetWords(target);
+  return <span class={`badge status-${status}`}><Icon name={STATUS_ICONS[status]} />{text}</span>;
+}
+
+function Row({ target }: { target: Target }) {
+  const { name, queue, ledger } = target;
+  const level = share(queue);
+  return (
+    <tr onClick={() => go("overview", name)}>
+      <th scope="row"><a href={link("overview", name)}>{name}</a> <span class="note">{role(target)}</span></th>
+      <td><StateBadge target={target} /></td>
+      <td class="number">{format.join(format.bytesPerSecond(target.bytes_written_per_second))}</td>
+      <td class="wide">
+        <div class="queue">
+          <Fill level={level} label={`Queue of ${name}`} calm={!target.required} />
+          <span class="figure">{format.wholePercent(level)}</span>
+        </div>
+      </td>
+      <td class="number wide">{format.count(ledger.fragments_durable ?? 0)}</td>
+      <td class="number">{format.count(ledger.fragments_not_taken ?? 0)}</td>
+      <td class="number wide">{format.count(ledger.fragments_discarded_disk ?? 0)}</td>
+    </tr>
+  );
+}
+
+const queueWords = (queue: Queue): string =>
+  `${format.wholePercent(share(queue))} of ${format.join(format.bytes(queue.capacity_bytes))}`;
+
+const ENTRIES: [string, string, string][] = [
+  ["Recorded", "fragments_recorded", "number"], ["Durable", "fragments_durable", "number wide"],
+  ["Not taken", "fragments_not_taken", "number"], ["Discarded", "fragments_discarded_disk", "number"],
+];
+
+/** One target's line of the ledger, source by source. */
+function Lines({ name }: { name: string }) {
+  const head = (
+    <>
+      <th scope="col">Source</th>
+      {ENTRIES.map(([words, entry, kind]) => <th key={entry} scope="col" class={kind}>{words}</th>)}
+    </>
+  );
+  const row = (source: SourceState, index: number) => (
+    <tr key={source.name} aria-rowindex={index + 2} onClick={() => go("sources", source.name)}>
+      <th scope="row"><a href={link("sources", source.name)}>{source.name}</a></th>
+      {ENTRIES.map(([, entry, kind]) => (
+        <td key={entry} class={kind}>{format.count(source.targets[name]?.[entry] ?? 0)}</td>
+      ))}
+    </tr>
+  );
+  return <LongTable items={sources.value} label={`Sources in ${name}`} rows={ROWS} head={head} row={row} none="No source." />;
+}
+
+function TargetDrawer({ target }: { target: Target }) {
+  const { name, folder, reason, buffers } = target;
+  return (
+    <Drawer title={name} close={() => go("overview")}>
+      <dl class="facts">
+        <dt>Role</dt><dd>{role(target)}</dd>
+        <dt>State</dt><dd><StateBadge target={target} /></dd>
+        {reason === null ? null : <><dt>Why</dt><dd class="path">{reason}</dd></>}
+        <dt>Folder</dt><dd class="path">{folder ?? "none"}</dd>
+        <dt>Written</dt>
+        <dd class="figure">
+          {format.join(format.bytes(target.bytes_written))}, {format.join(format.bytesPerSecond(target.bytes_written_per_second))} now
+        </dd>
+        <dt>Queue</dt><dd class="figure">{queueWords(target.queue)}</dd>
+        {buffers === null ? null : <><dt>Disk buffers</dt><dd class="figure">{queueWords(buffers)}</dd></>}
+      </dl>
+      <h3>Ledger of {whichRun()} in {name}</h3>
+      <LedgerTable counts={target.ledger} />
+      <h3>By source</h3>
+      <Lines name={name} />
+    </Drawer>
+  );
+}
+
+/** With one target all of this is said of the run. */
+export function Targets({ targets, item }: { targets: Target[]; item: string | null }) {
+  if (targets.length < 2) return null;
+  const shown = targets.find(({ name }) => name === item);
+  const lacks = targets.map(lackWords).filter((words) => words !== "");
+  return (
+    <section class="panel" aria-labelledby="targets-title">
+      <h2 id="targets-title">Targets <span class="note">of {whichRun()}</span></h2>
+      <div class="table-place">
+        <table class="sources targets">
+          <thead>
+            <tr>
+              <th scope="col">Target</th>
+              <th scope="col">State</th>
+              <th scope="col" class="number">Speed</th>
+              <th scope="col" class="wide">Queue</th>
+              <th scope="col" class="number wide">Durable</th>
+              <th scope="col" class="number">Not taken</th>
+              <th scope="col" class="number wide">Discarded</th>
+            </tr>
+          </thead>
+          <tbody>{targets.map((target) => <Row key={target.name} target={target} />)}</tbody>
+        </table>
+      </div>
+      {lacks.map((words) => <p key={words} class="calm-line note"><Icon name="info" />{words}</p>)}
+      {shown ? <TargetDrawer target={shown} /> : null}
+    </section>
+  );
+}
