@@ -252,7 +252,7 @@ impl<R: ReadAt> FileReader<R> {
         &self.rest
     }
 
-    /// Checks that the file and all its frames are of that variant of the run: `repair` and `verify`
+    /// Checks that the file and its frames are of that variant of the run. `repair` and `verify`
     /// accept any.
     ///
     /// # Errors

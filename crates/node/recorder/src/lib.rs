@@ -19,6 +19,7 @@ mod channel_frames;
 mod check;
 mod columns;
 mod config;
+mod counts;
 mod event_frames;
 mod file;
 mod file_list;
@@ -58,9 +59,10 @@ pub use config::{
     BuildConfig, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
     SourceConfig, WriteConfig,
 };
+pub use counts::Counts;
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{
-    Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,
+    Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,
 };
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};

@@ -21,8 +21,9 @@ use crossbeam_channel::SendError;
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
+use crate::counts::Counts;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
-use crate::live::{Counts, Live, Observer, RunSummary, Snapshot, State};
+use crate::live::{Live, Observer, RunSummary, Snapshot, State};
 use crate::sockets::Sockets;
 use crate::target_config::{Place, TargetConfig};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};

@@ -3,7 +3,7 @@
 //! A target that gets only some has files of another variant of the run: their schema has no
 //! columns of the others, and their ledger no counts.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use catchment_encoder::Done;
@@ -19,7 +19,7 @@ pub(crate) struct Selection {
     variant: Variant,
     schema: Arc<Schema>,
     /// Ids of its columns; none: all.
-    columns: Option<HashSet<u32>>,
+    columns: Option<BTreeSet<u32>>,
     /// The column of channels' gaps, which has no rows of samples.
     spans: Option<u32>,
     has_events: bool,

@@ -21,9 +21,10 @@ use catchment_trends::{Completed, CounterTrend, Seconds, TrendChannel, TrendSeri
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::config::{ConfigError, RecorderConfig};
+use crate::counts::Counts;
 use crate::file::RunIdentity;
 use crate::links::COUNTER_PREFIX;
-use crate::live::{Counts, Live};
+use crate::live::Live;
 
 /// The interval at which the recorder's counters are sampled: at whole multiples, so that the last
 /// samples in two seconds are a second apart, and a counter that grows steadily has a steady rate.

@@ -140,7 +140,7 @@ impl Drop for Failure<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::{Receiver, sync_channel};
 
     use catchment_agent::Work;
 
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn a_thread_that_may_be_left_is_not_waited_for() {
         let mut threads = Threads::new(Clock::start(), Arc::default(), Arc::new(Ignored));
-        let (ends, ended) = channel();
-        let (stays, stuck) = channel();
+        let (ends, ended) = sync_channel(1);
+        let (stays, stuck) = sync_channel(1);
         for (name, word, may_be_left) in [("ends", ended, false), ("stays", stuck, true)] {
             let (name, idle, park) = (name.to_owned(), Idle::default(), Box::new(Sleep));
             let plan = Plan { name, cpu: None, priority: None, idle, park, may_be_left };

@@ -20,7 +20,7 @@ use crate::copies::DamagedCopy;
 use crate::error::StorageError;
 use crate::folders::{self, LedgerKind};
 use crate::open::RunFile;
-use crate::run::{Run, what_is_read_is_durable};
+use crate::run::Run;
 use crate::verify::{Problem, holes, of_folder, problem_in, under_way_bytes};
 use crate::whole::{Extent, Whole};
 
@@ -313,6 +313,13 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
     };
     report.verdict = verdict(&report);
     Ok(report)
+}
+
+/// Data that can be read back from closed files are on the disk.
+pub(crate) fn what_is_read_is_durable(ledger: &mut Ledger) {
+    for source in &mut ledger.sources {
+        source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+    }
 }
 
 /// Files that opening the run found missing or unreadable.

@@ -15,6 +15,7 @@ use crate::column::{FragmentColumn, FrameEvents, Validity};
 use crate::error::StorageError;
 use crate::open::RunFile;
 use crate::run::Frame;
+use crate::run::Run;
 
 /// Reads columns of a run's frames with events, through the cache. Frames are indices into
 /// [`Run::frames`](crate::Run::frames).
@@ -30,6 +31,19 @@ pub(crate) struct EventReader<'a> {
 struct InFile<'a> {
     frame: &'a Frame,
     file: &'a RunFile,
+}
+
+impl Run {
+    /// Checks that the data of a source are in the run's files: its target may not get them.
+    ///
+    /// # Errors
+    /// [`StorageError::NotStored`].
+    pub fn check_stored(&self, source: SourceId) -> Result<(), StorageError> {
+        match self.sources().get(source.index()).filter(|source| !source.stored) {
+            Some(source) => Err(StorageError::NotStored { name: source.name.clone() }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl<'a> EventReader<'a> {

@@ -9,8 +9,9 @@ use catchment_frame::{
     ChannelInfo, ColumnProblem, FileHeader, FrameError, FrameInfo, FrameRef, FrameSummary,
     Numbering, SourceInfo, TocFlags, sequences_missing,
 };
-use catchment_model::{Entry, Ledger, SourceId};
+use catchment_model::{Ledger, SourceId};
 
+use crate::audit::what_is_read_is_durable;
 use crate::cache::ColumnCache;
 use crate::channels::{Channel, Segment, Select};
 use crate::checked::CheckedColumns;
@@ -202,17 +203,6 @@ impl Run {
     pub fn source(&self, name: &str) -> Option<SourceId> {
         let index = self.sources().iter().position(|source| source.name == name)?;
         Some(SourceId(index as u32))
-    }
-
-    /// Checks that the data of a source are in the run's files: its target may not get them.
-    ///
-    /// # Errors
-    /// [`StorageError::NotStored`].
-    pub fn check_stored(&self, source: SourceId) -> Result<(), StorageError> {
-        match self.sources().get(source.index()).filter(|source| !source.stored) {
-            Some(source) => Err(StorageError::NotStored { name: source.name.clone() }),
-            None => Ok(()),
-        }
     }
 
     /// The existing files, by rising index; of several folders, one folder after the other.
@@ -692,13 +682,6 @@ impl std::fmt::Debug for Run {
 
 fn infos(file: &RunFile) -> impl Iterator<Item = &FrameInfo> {
     file.reader.frames().iter().map(|frame| &frame.info)
-}
-
-/// Data that can be read back from closed files are on the disk.
-pub(crate) fn what_is_read_is_durable(ledger: &mut Ledger) {
-    for source in &mut ledger.sources {
-        source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
-    }
 }
 
 /// Bound of the cache of decoded columns: two frames of the default size, and their lengths.
