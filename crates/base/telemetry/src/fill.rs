@@ -41,11 +41,16 @@ impl FillLevel {
         self.taken.fetch_add(amount, Relaxed);
     }
 
-    /// The current content.
+    /// The current content, at most the capacity.
     pub fn level(&self) -> u64 {
+        self.content().min(self.capacity)
+    }
+
+    /// The current content, also where one large thing exceeds the capacity.
+    pub fn content(&self) -> u64 {
         // Read first: reading the two in the other order could show more than was ever inside.
         let taken = self.taken.load(Relaxed);
-        self.put.load(Relaxed).saturating_sub(taken).min(self.capacity)
+        self.put.load(Relaxed).saturating_sub(taken)
     }
 
     /// The highest content so far.

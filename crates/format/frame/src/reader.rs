@@ -262,7 +262,11 @@ impl<R: ReadAt> FileReader<R> {
         let of_frame =
             |frame: &FrameSummary| (Part::FrameHeader(frame.offset), frame.info.origin.variant);
         let mut all = std::iter::once(of_file).chain(self.index.frames.iter().map(of_frame));
-        match all.find(|(_, variant)| *variant != expected) {
+        // A TOC that an earlier program made has none for its frames: they are the header's.
+        let is_other = |(part, variant): &(Part, u32)| {
+            *variant != expected && (*variant != 0 || matches!(part, Part::FileHeader))
+        };
+        match all.find(is_other) {
             Some((part, got)) => Err(FrameError::Variant { part, expected, got }),
             None => Ok(()),
         }

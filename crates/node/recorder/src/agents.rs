@@ -22,7 +22,7 @@ use crate::run_gate::RunGate;
 use crate::schema::schema;
 use crate::selection::Selection;
 use crate::target::Target;
-use crate::target_config::TargetConfig;
+use crate::target_config::thread_name;
 use crate::target_queue::{QueueConfig, target_queue};
 use crate::trend_agent::TrendFeed;
 use crate::wiring::{Pools, Wiring};
@@ -62,14 +62,6 @@ pub(crate) struct TargetPart<S> {
     pub(crate) waker: Waker,
     /// Its files; none if its frames go nowhere.
     pub(crate) files: Option<(RunIdentity, FirstFile<S>)>,
-}
-
-/// The name of a target's thread.
-fn thread_name(number: usize, target: &TargetConfig) -> String {
-    match target.suffix(number) {
-        Some(suffix) => format!("write-{suffix}"),
-        None => "write".to_owned(),
-    }
 }
 
 fn system(what: &'static str) -> impl Fn(String) -> RecorderError {
@@ -118,7 +110,7 @@ impl Agents {
                 None => Box::new(Nothing { input, books }),
             };
             queues.push(queue);
-            targets.push((thread_name(number, target), agent));
+            targets.push((thread_name(number, &target.name), agent));
         }
         let waker = owner.clone();
         let parts = FramesParts { schema, cuts, done, sources, queues, encoders, owner };

@@ -16,7 +16,7 @@ use catchment_wire::Transport;
 use crate::budget::SystemMemory;
 use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config, disk_config};
 use crate::links::check_links;
-use crate::target_config::TargetConfig;
+use crate::target_config::{Place, TargetConfig};
 
 impl RecorderConfig {
     /// Checks every value against its bounds, against the others, and against the machine.
@@ -115,8 +115,12 @@ impl RecorderConfig {
             require(unknown.is_empty(), &key, "names of sources and links", unknown)?;
         }
         // What no target needs may be nowhere.
+        let has_folder = self.targets.iter().any(|one| one.required && one.place != Place::None);
         let has = |target: &TargetConfig, name| {
-            target.required && target.sources.as_ref().is_none_or(|names| names.contains(name))
+            let keeps = target.place != Place::None;
+            target.required
+                && keeps == (has_folder || self.targets.is_empty())
+                && target.sources.as_ref().is_none_or(|names| names.contains(name))
         };
         let nowhere = names.iter().find(|&name| !self.targets().iter().any(|one| has(one, name)));
         let expected = "a required target for each source and link";

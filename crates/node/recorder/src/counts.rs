@@ -24,6 +24,11 @@ macro_rules! counters {
                 $(self.$name += other.$name;)*
             }
 
+            /// The higher of each of two counts.
+            pub(crate) fn raise(&mut self, other: &Self) {
+                $(self.$name = self.$name.max(other.$name);)*
+            }
+
             /// Names and counts, in order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($name), self.$name),)*].into_iter()

@@ -328,8 +328,12 @@ impl Frames {
             return false;
         }
         let ended_ns = *self.ended_ns.get_or_insert(self.now_ns);
-        let is_late = self.now_ns >= ended_ns + LATE_NS;
-        is_late || self.targets.iter().all(TargetQueue::has_ended)
+        let late = self.targets.iter().filter(|target| !target.has_ended());
+        if self.now_ns < ended_ns + LATE_NS {
+            return late.count() == 0;
+        }
+        late.for_each(TargetQueue::leave);
+        true
     }
 
     /// Makes a frame from a cut; only the cut's memory remains.

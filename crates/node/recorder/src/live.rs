@@ -18,7 +18,7 @@ use crate::config::RecorderConfig;
 use crate::counts::{Counters, Counts};
 use crate::frames::SourceCounts;
 use crate::senders::{SenderPair, Stranger};
-use crate::target_config::{Place, TargetConfig, Variant};
+use crate::target_config::{Place, TargetConfig, Variant, thread_name};
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -82,6 +82,8 @@ pub(crate) struct LiveTarget {
     pub(crate) queue: Arc<FillLevel>,
     /// The disk of its folder.
     disk: OnceLock<Arc<DiskStats>>,
+    /// Whether the run has ended without it.
+    pub(crate) is_left: AtomicBool,
 }
 
 /// Observes a recorder, also while it ends and after it has ended.
@@ -266,6 +268,7 @@ impl LiveTarget {
             files: Mutex::default(),
             queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
             disk: OnceLock::new(),
+            is_left: AtomicBool::new(false),
         }
     }
 
@@ -300,11 +303,14 @@ impl LiveTarget {
         self.place != Place::None
     }
 
-    /// Fragments that it has lost.
-    fn lost(&self) -> u64 {
+    /// Fragments of a source that it has lost.
+    fn lost(&self, source: SourceId) -> u64 {
         let lost = [Entry::FragmentsDiscardedDisk, Entry::FragmentsRemoved];
-        let of = |source| lost.map(|entry| self.ledger.read(source, entry)).iter().sum::<u64>();
-        (0..self.ledger.source_count() as u32).map(SourceId).map(of).sum()
+        lost.map(|entry| self.ledger.read(source, entry)).iter().sum()
+    }
+
+    fn records(&self) -> bool {
+        *self.state.lock() == State::Recording
     }
 
     pub(crate) fn add_file(&self, path: PathBuf) {
@@ -406,15 +412,32 @@ impl Live {
         self.reported().set_state(state);
     }
 
-    /// A thread has failed: the run stays in fault.
-    pub(crate) fn fail(&self, reason: String) {
+    /// A thread has failed: the run stays in fault, and its target, if it was one's.
+    pub(crate) fn fail(&self, thread: &str) {
+        let reason = format!("the thread {thread} failed; stop the run and repair it");
+        if let Some(target) = self.of_thread(thread) {
+            *self.targets[target].state.lock() = State::Fault { reason: reason.clone() };
+        }
         let mut reported = self.reported();
         reported.set_state(State::Fault { reason });
         reported.has_failed = true;
     }
 
-    /// Sets a target's state. The run is in fault when none of its required targets records, or,
-    /// without any, no other.
+    /// A target's thread has not ended with the run.
+    pub(crate) fn set_left(&self, thread: &str, reason: &str) {
+        if let Some(target) = self.of_thread(thread) {
+            self.set_target_state(target, State::Fault { reason: reason.to_owned() });
+        }
+    }
+
+    fn of_thread(&self, thread: &str) -> Option<usize> {
+        let mut names =
+            (0..).zip(&self.targets).map(|(number, target)| thread_name(number, &target.name));
+        names.position(|name| name == thread)
+    }
+
+    /// Sets a target's state. The run is in fault when a source is recorded in none of its required
+    /// targets.
     pub(crate) fn set_target_state(&self, target: usize, state: State) {
         let of_target = &self.targets[target];
         if let State::Fault { reason } = &state
@@ -425,9 +448,14 @@ impl Live {
         // Held throughout, so that no target's thread reports what another has overtaken.
         let mut reported = self.reported();
         *of_target.state.lock() = state;
-        let states: Vec<State> = self.needed().map(|one| one.state.lock().clone()).collect();
-        let best = states.iter().find(|state| **state == State::Recording).or(states.first());
-        best.into_iter().for_each(|state| reported.set_state(state.clone()));
+        let nowhere = |source: &usize| {
+            !self.needed().any(|target| target.variant.has(*source) && target.records())
+        };
+        let state = (0..self.names.len()).find(nowhere).and_then(|source| {
+            let target = self.needed().find(|target| target.variant.has(source))?;
+            Some(target.state.lock().clone())
+        });
+        reported.set_state(state.unwrap_or(State::Recording));
     }
 
     /// The targets whose state is the run's: the required folders or, without any, the required
@@ -437,34 +465,43 @@ impl Live {
         self.targets.iter().filter(move |target| target.required && target.keeps() == has_folder)
     }
 
-    /// Whether another target that is needed records.
+    /// Whether other targets that are needed record all that a target gets.
     pub(crate) fn others_record(&self, target: usize) -> bool {
         let own = &self.targets[target];
-        let mut others = self.needed().filter(|other| !std::ptr::eq(*other, own));
-        others.any(|other| *other.state.lock() == State::Recording)
+        let others = || self.needed().filter(|other| !std::ptr::eq(*other, own));
+        let of = |source| others().any(|other| other.variant.has(source) && other.records());
+        (0..self.names.len()).filter(|&source| own.variant.has(source)).all(of)
     }
 
-    /// The targets whose lines are the run's: of those needed that which has lost least first, and
-    /// the first of equal ones. What one has recorded may be a little behind the others.
-    fn lines(&self) -> Vec<&LiveTarget> {
-        let mut lines: Vec<_> = self.needed().collect();
-        lines.sort_by_cached_key(|target| target.lost());
-        lines
+    /// The target whose line is the run's for a source: of those needed that have it the one that
+    /// has lost least of it, and the first of equal ones. What it has recorded may be a little
+    /// behind the others.
+    fn line(&self, source: SourceId) -> Option<&LiveTarget> {
+        let with_it = self.needed().filter(|target| target.variant.has(source.index()));
+        with_it.min_by_key(|target| target.lost(source))
     }
 
-    /// The run's ledger: of each source the line of the first target that has it.
+    /// The run's ledger.
     pub(crate) fn total(&self) -> Ledger {
-        let lines = self.lines();
-        let lines: Vec<_> =
-            lines.iter().map(|target| (&target.variant, target.ledger.snapshot())).collect();
         let mut total = self.ledger.snapshot();
-        for (number, source) in total.sources.iter_mut().enumerate() {
-            if let Some((_, line)) = lines.iter().find(|(variant, _)| variant.has(number)) {
-                source.add(&line.sources[number]);
+        for (number, source) in (0..).map(SourceId).zip(&mut total.sources) {
+            if let Some(line) = self.line(number) {
+                Entry::ALL
+                    .iter()
+                    .for_each(|&entry| source[entry] += line.ledger.read(number, entry));
             }
-            source[Entry::FragmentsDurable] = self.durable(SourceId(number as u32));
+            source[Entry::FragmentsDurable] = self.durable(number);
         }
         total
+    }
+
+    /// Fragments that the best of the targets has recorded, of each source, and not made durable.
+    pub(crate) fn unsure(&self) -> u64 {
+        let of = |source| {
+            let count = |entry| self.line(source).map_or(0, |line| line.ledger.read(source, entry));
+            count(Entry::FragmentsRecorded).saturating_sub(count(Entry::FragmentsDurable))
+        };
+        (0..self.names.len() as u32).map(SourceId).map(of).sum()
     }
 
     /// A lower bound for the fragments that are durable in all targets that are needed.
@@ -481,17 +518,17 @@ impl Live {
 
     /// One entry of the run's ledger.
     pub(crate) fn read(&self, source: SourceId, entry: Entry) -> u64 {
-        let lines = self.lines();
-        let line = lines.iter().find(|target| target.variant.has(source.index()));
+        let line = self.line(source);
         self.ledger.read(source, entry) + line.map_or(0, |line| line.ledger.read(source, entry))
     }
 
     /// Counts beside the ledger.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counters.read();
-        // Of events that any target has, as far as one has them all.
-        let line = self.lines().into_iter().min_by_key(|target| target.variant.number);
-        line.into_iter().for_each(|line| counts.add(&line.counters.read()));
+        // Of what happens to frames, as the target has it to which most of it happens.
+        let mut of_targets = Counts::default();
+        self.needed().for_each(|target| of_targets.raise(&target.counters.read()));
+        counts.add(&of_targets);
         // One that completes no write holds up the run.
         let of =
             |count: fn(&Counts) -> u64| self.needed().map(|one| count(&one.counters.read())).sum();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use catchment_agent::{Agent, Waker};
 use catchment_disk::{Disk, DiskConfig, DiskError};
-use catchment_model::{Entry, RunId, Utc};
+use catchment_model::{RunId, Utc};
 use catchment_net::{NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
@@ -273,7 +273,8 @@ impl Recorder {
         let Joined { failed, left } = self.threads.join();
         self.live.forget_gauges();
         for name in left {
-            self.live.warn_once(format!("{name} has not closed its files, and goes on with that"));
+            let reason = "it is still closing its files, and the run has ended without it";
+            self.live.set_left(&name, reason);
         }
         if let Some(name) = failed {
             return Err(RecorderError::Thread { name });
@@ -281,12 +282,9 @@ impl Recorder {
         let seconds = self.clock.elapsed_ns() as f64 / 1e9;
         let last = self.live.snapshot();
         if last.state == State::Recording {
-            let total = last.ledger.total();
-            let recorded = total[Entry::FragmentsRecorded];
-            let unsure = recorded.saturating_sub(total[Entry::FragmentsDurable]);
-            self.live.set_state(match unsure {
+            self.live.set_state(match self.live.unsure() {
                 0 => State::Stopped,
-                _ => State::Fault { reason: format!("{unsure} fragments may not be durable") },
+                unsure => State::Fault { reason: format!("{unsure} fragments may not be durable") },
             });
         }
         let last = self.live.snapshot();
@@ -329,8 +327,7 @@ impl ThreadEvents for Events {
     }
 
     fn failed(&self, name: &str) {
-        let reason = format!("the thread {name} failed; stop the run and repair it");
-        self.0.fail(reason);
+        self.0.fail(name);
     }
 }
 
@@ -361,7 +358,7 @@ fn target_part(
         if let Err(SendError(Ok((TargetPart { files: Some((identity, first)), .. }, _)))) =
             made_in.send(part)
         {
-            // Nobody waits any more.
+            // The start has gone on without it.
             drop(first);
             let _removed = std::fs::remove_file(FileMaker::first_path(&identity));
         }

@@ -82,7 +82,16 @@ impl Selection {
             _ => head.info.rows,
         };
         let origin = Origin { variant: self.variant.number, ..head.info.origin };
-        own.info = FrameInfo { rows, origin, ..head.info };
+        own.info = match rows {
+            // Ranges are those of rows.
+            0 => FrameInfo {
+                kind: head.info.kind,
+                sequence: head.info.sequence,
+                origin,
+                ..FrameInfo::EMPTY
+            },
+            _ => FrameInfo { rows, origin, ..head.info },
+        };
         Arc::new(own)
     }
 

@@ -21,6 +21,7 @@
 //! agent wakes it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, FileId, FolderStore, Work};
 use catchment_encoder::Element;
@@ -35,7 +36,7 @@ use crate::config::RecorderConfig;
 use crate::file_steps::{Admission, Ending};
 use crate::frames::{FrameHead, SharedColumn};
 use crate::run_files::RunFiles;
-use crate::target_queue::{Answer, Item, TargetInput};
+use crate::target_queue::{Answer, Item, TargetInput, out_of_chunks};
 
 /// The longest time to the next cycle while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
@@ -279,6 +280,16 @@ impl<S: FolderStore> Target<S> {
         Step::Done
     }
 
+    /// The run has ended without this target, whose disk may not answer for hours.
+    fn leave_chunks(&mut self) {
+        self.input.leave_chunks();
+        if let Some(column) = self.copying.as_mut().and_then(|copying| copying.column.as_mut())
+            && let Some(own) = out_of_chunks(column)
+        {
+            *column = own;
+        }
+    }
+
     /// Offers the run's last frame for the ledger's counts since the one before, if there are any.
     fn offer_last(&mut self) {
         let Some((head, columns)) = &self.last else { return };
@@ -318,6 +329,9 @@ impl<S: FolderStore> Agent for Target<S> {
     /// Writes frames until the frames agent has ended, then closes the run.
     fn work(&mut self, now_ns: u64) -> Work {
         self.now_ns = now_ns;
+        if self.files.books().of_target().is_left.swap(false, Relaxed) {
+            self.leave_chunks();
+        }
         let mut budget = self.cycle_bytes;
         let mut done = self.files.poll(now_ns);
         loop {

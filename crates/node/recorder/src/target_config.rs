@@ -114,5 +114,10 @@ impl Variant {
     }
 }
 
+/// The name of a target's thread.
+pub(crate) fn thread_name(number: usize, target: &str) -> String {
+    if number == 0 { "write".to_owned() } else { format!("write-{target}") }
+}
+
 /// The share of the budget that may wait for a target that is not required.
 const BEST_EFFORT_SHARE: u64 = 20;

@@ -9,7 +9,9 @@
 //! that it missed. While it is behind, columns wait for it in memory of the queue's own: in chunks
 //! they would take the place of payload that arrives.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::Waker;
 use catchment_encoder::{Done, Stored};
@@ -74,6 +76,8 @@ pub(crate) struct TargetInput {
     items: Receiver<Item>,
     answers: Sender<Answer>,
     fill: Arc<FillLevel>,
+    /// Items of a run that has ended without the target.
+    kept: VecDeque<Item>,
     pub(crate) required: bool,
     /// Wakes the frames agent.
     frames: Waker,
@@ -132,8 +136,14 @@ pub(crate) fn target_queue(
     let (items_in, items) = crossbeam_channel::bounded(columns + 4);
     let (answers_in, answers) = crossbeam_channel::bounded(1);
     let fill = Arc::clone(&live.targets[number].queue);
-    let input =
-        TargetInput { items, answers: answers_in, fill: Arc::clone(&fill), required, frames };
+    let input = TargetInput {
+        items,
+        answers: answers_in,
+        fill: Arc::clone(&fill),
+        kept: VecDeque::new(),
+        required,
+        frames,
+    };
     let queue = TargetQueue {
         items: Some(items_in),
         answers,
@@ -190,7 +200,7 @@ impl TargetQueue {
 
     /// Whether so many bytes of columns have room, if anything waits.
     fn fits(&self, bytes: u64) -> bool {
-        let waiting = self.fill.level();
+        let waiting = self.fill.content();
         waiting == 0 || waiting + bytes <= self.fill.capacity()
     }
 
@@ -210,6 +220,8 @@ impl TargetQueue {
                     Ok(answer) => Some(answer),
                     Err(TryRecvError::Empty) => None,
                     Err(TryRecvError::Disconnected) => {
+                        // Nobody takes what waits.
+                        target.items = None;
                         let live = &target.live.targets[target.number];
                         let offered = target.offered.take();
                         offered.into_iter().for_each(|head| live.count_discarded(&head.counts));
@@ -232,11 +244,17 @@ impl TargetQueue {
         self.required
     }
 
+    /// The run ends without the target, which is late.
+    pub(crate) fn leave(&self) {
+        self.live.targets[self.number].is_left.store(true, Relaxed);
+        self.waker.wake();
+    }
+
     fn takes(&self) -> bool {
         matches!(self.answer, Some(Answer::Takes { .. }))
     }
 
-    /// Whether a column has room, or is not for this target.
+    /// Whether a column has room, or need not wait for it.
     pub(crate) fn has_room(&self, column: &SharedColumn) -> bool {
         let is_full = self.items.as_ref().is_none_or(|items| items.len() >= COLUMNS_MAX);
         // What waits for an agent that has failed will never be less.
@@ -251,7 +269,7 @@ impl TargetQueue {
         }
         let Some(column) = self.selection.column(column) else { return };
         self.fill.put(bytes_of(&column));
-        let waiting = self.fill.level();
+        let waiting = self.fill.content();
         let is_behind = !self.required && waiting > self.chunk_bytes_max;
         let is_in_bounds = waiting <= self.fill.capacity();
         let moved = (is_behind && is_in_bounds).then(|| out_of_chunks(&column));
@@ -301,8 +319,21 @@ impl TargetInput {
     ///
     /// # Errors
     /// There is none now, or there will be none.
-    pub(crate) fn next(&self) -> Result<Item, TryRecvError> {
-        self.items.try_recv()
+    pub(crate) fn next(&mut self) -> Result<Item, TryRecvError> {
+        match self.kept.pop_front() {
+            Some(item) => Ok(item),
+            None => self.items.try_recv(),
+        }
+    }
+
+    /// Keeps what waits outside of the chunks, whose memory the next run needs.
+    pub(crate) fn leave_chunks(&mut self) {
+        let own = |item| match item {
+            Item::Column(column) => Item::Column(out_of_chunks(&column).unwrap_or(column)),
+            item => item,
+        };
+        let items: Vec<Item> = self.items.try_iter().map(own).collect();
+        self.kept.extend(items);
     }
 
     /// Answers the frame that was offered last, if somebody waits for that.
@@ -332,7 +363,7 @@ fn bytes_of(column: &SharedColumn) -> u64 {
 }
 
 /// A column with bytes of its own, if its bytes are in chunks.
-fn out_of_chunks(column: &SharedColumn) -> Option<SharedColumn> {
+pub(crate) fn out_of_chunks(column: &SharedColumn) -> Option<SharedColumn> {
     let EncodedColumn { form, raw_bytes, ref done } = **column;
     let (ColumnBytes::Chunks(_), Stored::Column) = (&done.column, &done.stored) else {
         return None;

@@ -7,7 +7,7 @@ use catchment_ports::StoreFaults;
 use catchment_recorder::{
     ChannelConfig, LinkConfig, Place, Recorder, RecorderConfig, Snapshot, State, TargetConfig,
 };
-use catchment_storage::Verdict;
+use catchment_storage::{ReframeOptions, Run, Verdict, audit, reframe};
 use catchment_wire::hadtu::ByteOrder;
 
 use std::path::PathBuf;
@@ -150,6 +150,26 @@ fn a_target_that_gets_one_source_has_a_run_of_that_source_which_balances() {
 }
 
 #[test]
+fn a_source_that_is_recorded_nowhere_is_a_fault_though_another_target_records() {
+    let second = Some(vec!["s1".to_owned()]);
+    let mut config = config(TargetConfig { sources: second, ..of_first_source() });
+    let first = Some(vec!["s0".to_owned()]);
+    config.targets[0].sources = first;
+    let mut recorder = Stepped::begin(&config);
+    recorder.send(100);
+    recorder.disks[1].set_faults(broken());
+    recorder.send_until(|recorder| recorder.snapshot().state != State::Recording);
+    recorder.send(100);
+    recorder.disks[1].set_faults(StoreFaults::default());
+    recorder.send_until(|recorder| recorder.snapshot().state == State::Recording);
+    let last = recorder.end();
+    let [first, second] = &last.ledger.sources[..] else { panic!("two sources") };
+    assert_eq!(first[Entry::FragmentsRecorded], first[Entry::FragmentsReceived]);
+    assert!(second[Entry::FragmentsDiscardedDisk] > 0 && last.ledger.balance().holds());
+    assert_eq!(last.counts.events_recorded, first[Entry::FragmentsRecorded]);
+}
+
+#[test]
 fn targets_that_get_one_link_each_have_its_samples_and_its_losses_alone() {
     let root = tempfile::tempdir().expect("a folder");
     let mut config = support::config(root.path(), 1);
@@ -198,6 +218,14 @@ fn targets_that_get_one_link_each_have_its_samples_and_its_losses_alone() {
         let samples = links::read(&of_target, &named(name));
         let there = slices.clone().filter(|&slice| name == "a" || !lost(slice));
         links::assert_samples(&samples, &named(name), there);
+        // In other frames it is the same variant, and its ledger holds.
+        let anew = root.path().join(format!("{name}, anew"));
+        let run = Run::open(&of_target.folder).expect("opens");
+        let go_on = |_| std::ops::ControlFlow::Continue(());
+        reframe(&run, &anew, "anew", &ReframeOptions::default(), go_on).expect("writes");
+        let anew = Run::open(&anew).expect("opens");
+        assert_eq!(anew.header().variant, index as u32);
+        assert_eq!(audit(&anew).expect("an audit").verdict, verdict);
         let ledger = &summary.last.targets[index].ledger;
         assert_eq!(ledger.sources[index], summary.last.ledger.sources[index]);
         assert_eq!(ledger.total(), ledger.sources[index]);
@@ -217,6 +245,9 @@ fn each_source_needs_a_required_target() {
     let error = refused(vec![best_effort()]);
     assert!(error.contains("a required target for each source"), "{error}");
     let error = refused(vec![of_first_source(), best_effort()]);
+    assert!(error.ends_with("got none for s1"), "{error}");
+    let nothing = TargetConfig { place: Place::None, ..TargetConfig::folder("none", "".into()) };
+    let error = refused(vec![of_first_source(), nothing]);
     assert!(error.ends_with("got none for s1"), "{error}");
     let unknown = Some(vec!["nobody".to_owned()]);
     let error = refused(vec![TargetConfig { sources: unknown, ..of_first_source() }]);

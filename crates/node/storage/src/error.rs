@@ -96,6 +96,19 @@ pub enum StorageError {
         /// The difference.
         differ: &'static str,
     },
+    /// Two folders with different frames of one number.
+    #[error(
+        "{}: frame {sequence} has other rows than in {}: one of them is a copy in other frames",
+        path.display(), first.display()
+    )]
+    OtherFrame {
+        /// The frame's number.
+        sequence: u64,
+        /// The file with the second.
+        path: PathBuf,
+        /// The file with the first.
+        first: PathBuf,
+    },
     /// An operation that is of one folder, for a run that was opened from several.
     #[error("{operation} is of one folder of a run: {folders} folders were given")]
     OneFolder {
@@ -214,6 +227,7 @@ impl StorageError {
             | Self::Blank { .. }
             | Self::NoFiles { .. }
             | Self::OneFolder { .. }
+            | Self::OtherFrame { .. }
             | Self::NoEvent { .. }
             | Self::NoSource { .. }
             | Self::NotStored { .. }

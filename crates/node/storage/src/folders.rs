@@ -37,11 +37,30 @@ pub(crate) fn join(
 ) -> Result<(), StorageError> {
     files.iter().skip(1).try_for_each(|file| open::check_alike(file, &files[0]))?;
     if files.iter().all(numbers_identify) {
+        check_numbers(files)?;
         return superseded::refuse(files);
     }
     files.iter_mut().for_each(|file| file.folder = 0);
     problems.retain(|problem| !matches!(problem, FileProblem::Missing { .. }));
     problems.extend(open::put_in_order(files)?);
+    Ok(())
+}
+
+/// Checks that frames of one number have as many rows in all folders: a run that was written in
+/// other frames has others under the same numbers. Other differences are damage, which `verify`
+/// names.
+fn check_numbers(files: &[RunFile]) -> Result<(), StorageError> {
+    let mut seen = HashMap::new();
+    for file in files {
+        for (_, info) in data(file) {
+            let rows = (info.kind, info.rows);
+            let (first, before) = *seen.entry(number(info)).or_insert((file, rows));
+            if before != rows {
+                let (path, first) = (file.path.clone(), first.path.clone());
+                return Err(StorageError::OtherFrame { sequence: info.sequence, path, first });
+            }
+        }
+    }
     Ok(())
 }
 
@@ -193,10 +212,11 @@ fn exchange(counts: &mut SourceLedger, of_frame: &SourceLedger, kind: LedgerKind
     let not_taken = fragments.min(counts[Entry::FragmentsNotTaken]);
     let discarded = (fragments - not_taken).min(counts[Entry::FragmentsDiscardedDisk]);
     let uncounted = fragments - not_taken - discarded;
-    if uncounted > 0 && kind == LedgerKind::Total {
+    let missing = of_frame[Entry::FragmentsMissing];
+    let is_counted = uncounted == 0 && counts[Entry::FragmentsMissingUnrecorded] >= missing;
+    if !is_counted && kind == LedgerKind::Total {
         return;
     }
-    let missing = of_frame[Entry::FragmentsMissing];
     let of_not_taken = if not_taken > 0 { of_frame[Entry::FragmentBytesRecorded] } else { 0 };
     for (entry, count) in [
         (Entry::FragmentsNotTaken, not_taken),

@@ -130,7 +130,7 @@ impl Follow {
         for (file, run_file) in self.run.run_files().iter().enumerate() {
             let seen = self.seen.entry(run_file.header().file_index).or_default();
             while let Some(frame) = run_file.reader.frames().get(*seen) {
-                let number = frame.info.sequence;
+                let (number, last) = frame.info.numbers();
                 if growing && number > self.next && !self.ended {
                     let since = *self.held_since.get_or_insert_with(Instant::now);
                     if since.elapsed() < HELD_MAX {
@@ -140,7 +140,7 @@ impl Follow {
                 self.held_since = None;
                 let here = (file, *seen);
                 *seen += 1;
-                self.next = number.saturating_add(1);
+                self.next = last.saturating_add(1);
                 let Some(found) = in_place(&self.run, here) else { continue };
                 // A copy is returned in the place of the first, or at its own if it arrived after
                 // that place had been passed; never twice.

@@ -478,7 +478,8 @@ pub(crate) fn check_alike(file: &RunFile, first: &RunFile) -> Result<(), Storage
         return Err(StorageError::ForeignFile { path, got, first, expected });
     }
     let same = Arc::ptr_eq(&header.schema, &first.header().schema);
-    if !same && header.schema != first.header().schema {
+    let differs = header.variant != first.header().variant;
+    if differs || !same && header.schema != first.header().schema {
         return Err(StorageError::SchemaDiffers { path, first: first.path.clone() });
     }
     Ok(())

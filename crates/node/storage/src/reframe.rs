@@ -75,6 +75,7 @@ pub fn reframe(
         emulated: header.emulated,
         schema: Schema::clone(&header.schema),
         numbering: header.numbering,
+        variant: header.variant,
     };
     let codings = options.codings.clone().unwrap_or_default();
     let writer = RunWriter::create(new, WriteOptions { codings, ..options.write.clone() })?;
@@ -154,11 +155,17 @@ impl<'a> Reframer<'a> {
         let run_file = &self.run.run_files()[file];
         let summary = run_file.reader.frames()[index];
         let kind = summary.info.kind;
-        if !matches!(kind, FrameKind::Events | FrameKind::Channels) {
+        if !matches!(kind, FrameKind::Events | FrameKind::Channels | FrameKind::SKIPPED) {
             return Ok(());
         }
         let (ledger, problems) = frame_ledger(&run_file.reader, index);
         let problem = problems.into_iter().next().map(|problem| run_file.error(problem));
+        if kind == FrameKind::SKIPPED {
+            // What it stands for is not there, but counted.
+            problem.map_or(Ok(()), |problem| self.left_out.note(problem))?;
+            self.counted.add(&ledger);
+            return Ok(());
+        }
         if self.options.codings.is_none() {
             self.keep_codings(file, index)?;
         }

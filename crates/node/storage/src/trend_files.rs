@@ -225,6 +225,7 @@ impl TrendRun {
                 emulated: trends.emulated,
                 schema: schema.clone(),
                 numbering: Numbering::File,
+                variant: 0,
             };
             let growing = (lengths.len() > 1)
                 .then(|| Growing { durable: index + 1 < lengths.len(), listed: index == 0 });

@@ -172,6 +172,7 @@ impl Behind {
             emulated: header.emulated,
             schema: Schema::clone(&header.schema),
             numbering: Numbering::File,
+            variant: 0,
         };
         let codings = Codings::new(ColumnCoding::Auto);
         let first_index = self.next_index;

@@ -239,6 +239,7 @@ fn create_for(
         emulated: header.emulated,
         schema: Schema::clone(&header.schema),
         numbering: header.numbering,
+        variant: 0,
     };
     TrendWriter::create_in(trends, &new, options)
 }

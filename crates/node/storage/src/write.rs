@@ -454,7 +454,7 @@ impl RunWriter {
             // The file is not read before it has its TOC.
             locator: false,
             numbering: self.run.numbering,
-            variant: 0,
+            variant: self.run.variant,
         };
         self.output.begin_file(path, &header)?;
         self.next_index += 1;

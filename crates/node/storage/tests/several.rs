@@ -288,6 +288,18 @@ fn frames_of_one_number_that_differ_are_read_once_and_named() {
 }
 
 #[test]
+fn a_copy_in_other_frames_is_refused() {
+    let one = whole();
+    let run = Run::open(one.path()).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = ReframeOptions { frame_bytes: Some(1), ..ReframeOptions::default() };
+    let go_on = |_| std::ops::ControlFlow::Continue(());
+    reframe(&run, folder.path(), "anew", &options, go_on).expect("writes");
+    let error = refusal(&[one.path(), folder.path()]);
+    assert!(matches!(error, StorageError::OtherFrame { .. }), "{error}");
+}
+
+#[test]
 fn what_is_of_one_folder_is_refused_for_several() {
     let (one, other) = (fast(), faulty());
     let run = || open(&[&one, &other]);

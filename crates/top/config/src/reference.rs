@@ -258,7 +258,11 @@ fn page() -> String {
         for key in &section.keys {
             let path = section.path(key);
             let Type { list, word, sentence } = type_of(&path);
-            let shown = if list { format!("list of {word}s") } else { word.clone() };
+            let shown = match (list, word.split_once(' ')) {
+                (false, _) => word.clone(),
+                (true, None) => format!("list of {word}s"),
+                (true, Some((first, rest))) => format!("list of {first}s {rest}"),
+            };
             let default = match key.default {
                 Default::Required => "required".to_owned(),
                 Default::Is(value) => format!("`{value}`"),

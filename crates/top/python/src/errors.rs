@@ -51,6 +51,7 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Blank { .. }
         | StorageError::ForeignFile { .. }
         | StorageError::SchemaDiffers { .. }
+        | StorageError::OtherFrame { .. }
         | StorageError::IndexTwice { .. }
         | StorageError::Superseded { .. }) => FileError::new_err(text(&error)),
         error @ (StorageError::Disk(_)

@@ -131,6 +131,7 @@ impl Frame {
         let (py, wanted) = (source.py(), Wanted::of(source)?);
         let read = |run: &Run, frame: usize| {
             let id = find_source(run, &wanted)?;
+            run.check_stored(id).map_err(python_error)?;
             let column = run.fragments(frame, id).map_err(python_error)?;
             let rows = 0..column.rows();
             Ok((about(run, id), FragmentRows { frame, rows, column }))

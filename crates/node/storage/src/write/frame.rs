@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use catchment_agent::Agent;
 use catchment_encoder::{Encode, PoolConfig};
-use catchment_frame::{FrameInfo, TocFlags, stored_space};
+use catchment_frame::{FrameInfo, Origin, TocFlags, stored_space};
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 use catchment_runner::{Idle, Park, Signal};
 use catchment_telemetry::Clock;
@@ -60,7 +60,9 @@ impl RunWriter {
             self.begin_file()?;
         }
         self.broken = true;
-        self.output.begin_frame(FrameInfo { sequence: self.sequence, ..info }, columns.len());
+        let origin = Origin { variant: self.run.variant, ..info.origin };
+        let info = FrameInfo { sequence: self.sequence, origin, ..info };
+        self.output.begin_frame(info, columns.len());
         let seen = self.memory.stream(columns, self.pool_bytes(), &mut self.output)?;
         if let Some(trends) = &mut self.trends {
             seen.into_iter().for_each(|(column, seen)| trends.add(column, &seen));

@@ -29,6 +29,8 @@ pub struct NewRun {
     pub schema: Schema,
     /// The scope of its frames' numbers.
     pub numbering: Numbering,
+    /// The variant of the run.
+    pub variant: u32,
 }
 
 impl NewRun {
@@ -46,7 +48,7 @@ impl NewRun {
         let (folder, name) = (folder.into(), name.into());
         let (run_number, config, emulated) = (0, String::new(), false);
         let numbering = Numbering::Run;
-        Ok(Self { folder, name, run, run_number, config, emulated, schema, numbering })
+        Ok(Self { folder, name, run, run_number, config, emulated, schema, numbering, variant: 0 })
     }
 }
 

@@ -173,6 +173,7 @@ pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exi
 /// Refuses to read events of a run that has channels alone, or of a link.
 fn refuse_what_has_no_events(run: &Run, source_name: Option<&str>) -> anyhow::Result<()> {
     let id = source_name.map(|name| source(run, name)).transpose()?;
+    id.map_or(Ok(()), |id| run.check_stored(id))?;
     let schema = &run.header().schema;
     let has_fragments = |id| schema.column(Some(id), &ColumnKind::FragmentLengths).is_some();
     let mut ids = (0..run.sources().len() as u32).map(SourceId);

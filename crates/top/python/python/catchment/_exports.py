@@ -198,7 +198,7 @@ def _events(
     time: tuple[int, int],
 ) -> pa.Table:
     if names is None:
-        wanted = list(run.sources)
+        wanted = [name for name, source in run.sources.items() if source.stored]
     else:
         wanted = [names] if isinstance(names, str) else list(names)
     found = [(frame, (frame.times >= time[0]) & (frame.times < time[1])) for frame in run.frames()]
