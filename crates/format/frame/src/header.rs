@@ -515,11 +515,12 @@ mod tests {
     #[test]
     fn a_key_that_is_not_written_is_named_wherever_it_is() {
         type Change = fn(&mut Value);
-        let changes: [(Change, Option<&str>); 7] = [
+        let changes: [(Change, Option<&str>); 8] = [
             (|_| (), None),
             (|json| json["variant"] = 0.into(), None),
             (|json| json["superseded"] = serde_json::json!([]), None),
-            (|json| json["variant"] = 2.into(), Some("variant")),
+            (|json| json["variant"] = 2.into(), None),
+            (|json| json["stages"] = "x".into(), Some("stages")),
             (|json| json["later"] = "x".into(), Some("later")),
             (|json| json["schema"]["sources"][1]["sparse"] = true.into(), Some("sparse")),
             (|json| json["schema"]["columns"][2]["bits"] = "x".into(), Some("bits")),

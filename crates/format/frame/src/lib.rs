@@ -27,6 +27,7 @@
 //!     protocol: "hadtu".into(),
 //!     required: true,
 //!     malformed_reasons: Vec::new(),
+//!     stored: true,
 //! }]);
 //! let columns = EventColumns::of(&schema);
 //! let header = FileHeader {
@@ -42,6 +43,7 @@
 //!     ledger_entries: EntryNames::default(),
 //!     locator: false,
 //!     numbering: Numbering::Run,
+//!     variant: 0,
 //! };
 //! let mut file = header.encode();
 //! let mut toc = TocBuilder::new(&file);
