@@ -80,12 +80,15 @@ export function lossOf(run: Run): { text: string; title: string | undefined } {
 }
 
 /** A target's state, and whether it is as good as it can be: a badge of a source's status. */
-export function targetWords({ state, folder, required, ledger }: Target): { text: string; status: SourceStatus } {
+export function targetWords(
+  { state, folder, required, ledger }: Target,
+): { text: string; status: SourceStatus } {
   if (state === "fault") return { text: "in fault", status: "loss" };
   if (state === "ended") return { text: "ended", status: "off" };
   if (folder === null) return { text: "keeps nothing", status: "off" };
   const lacks = !required && (ledger.fragments_not_taken ?? 0) > 0;
-  return lacks ? { text: "recording in part", status: "off" } : { text: "recording", status: "good" };
+  if (lacks) return { text: "recording in part", status: "off" };
+  return { text: "recording", status: "good" };
 }
 
 /** What a best-effort target lacks, which is no loss of the run; empty if it lacks nothing. */
@@ -93,8 +96,9 @@ export function lackWords({ name, required, folder, ledger }: Target): string {
   const lacks = ledger.fragments_not_taken ?? 0;
   if (required || folder === null || lacks === 0) return "";
   const of = lacks + (ledger.fragments_recorded ?? 0) + (ledger.fragments_discarded_disk ?? 0);
-  return `${name} did not get ${format.join(format.share(lacks / of))} of the fragments: it is best effort, `
-    + "and was behind. The run has lost nothing by that.";
+  const share = format.join(format.share(lacks / of));
+  return `${name} did not get ${share} of the fragments: it is best effort, and was behind. `
+    + "The run has lost nothing by that.";
 }
 
 export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {

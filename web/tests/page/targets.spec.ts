@@ -3,7 +3,7 @@ import AxeBuilder from "@axe-core/playwright";
 import { expect, test } from "@playwright/test";
 import { complaints, open } from "./page";
 
-test("each of several targets has a row with its state, and what it lacks is a note", async ({ page }) => {
+test("several targets have a row each, and what one lacks is a note", async ({ page }) => {
   const found = complaints(page);
   await open(page, "targets");
   const panel = page.getByRole("region", { name: /^Targets/ });

@@ -25,7 +25,7 @@ use crate::counts::Counts;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};
 use crate::sockets::Sockets;
-use crate::target_config::{Place, TargetConfig};
+use crate::target_config::{Place, TargetConfig, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
 
@@ -347,7 +347,7 @@ fn target_part(
     let folder = folder.join(&identity.name);
     let identity = RunIdentity { run: identity.run, folder, name: identity.name.clone() };
     let mut disk = disk_config(&config.write);
-    (disk.name, disk.threads) = (target.suffix(number), Some(Arc::clone(&live.threads)));
+    (disk.name, disk.threads) = (suffix(number, &target.name), Some(Arc::clone(&live.threads)));
     if target.required {
         return folder_part(disk, identity, (live, number));
     }

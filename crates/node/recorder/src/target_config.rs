@@ -42,11 +42,6 @@ impl Place {
 }
 
 impl TargetConfig {
-    /// What its threads' names end with; that of a run's first target is not needed.
-    pub(crate) fn suffix(&self, number: usize) -> Option<String> {
-        (number > 0).then(|| self.name.clone())
-    }
-
     /// A required folder.
     pub fn folder(name: impl Into<String>, folder: PathBuf) -> Self {
         let place = Place::Folder(folder);
@@ -114,9 +109,15 @@ impl Variant {
     }
 }
 
+/// What distinguishes the threads and buffers of a target from those of others; the first one's are
+/// named as those of a run that has no other.
+pub(crate) fn suffix(number: usize, target: &str) -> Option<String> {
+    (number > 0).then(|| target.to_owned())
+}
+
 /// The name of a target's thread.
 pub(crate) fn thread_name(number: usize, target: &str) -> String {
-    if number == 0 { "write".to_owned() } else { format!("write-{target}") }
+    suffix(number, target).map_or_else(|| "write".to_owned(), |name| format!("write-{name}"))
 }
 
 /// The share of the budget that may wait for a target that is not required.

@@ -383,7 +383,7 @@ pub(crate) fn out_of_chunks(column: &SharedColumn) -> Option<SharedColumn> {
 #[cfg(test)]
 mod tests {
     use catchment_encoder::{Coding, Element};
-    use catchment_frame::{EventColumns, FrameInfo, FrameKind, Origin};
+    use catchment_frame::{EventColumns, FrameInfo};
     use catchment_model::{Entry, Ledger};
     use catchment_writer::{
         Allowed, FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column,
@@ -407,18 +407,7 @@ mod tests {
         let head = FrameHead {
             ledger: EventColumns::of(&schema).ledger_increment.expect("a column"),
             schema,
-            info: FrameInfo {
-                kind: FrameKind::Events,
-                flags: 0,
-                file_id: 0,
-                sequence: 0,
-                time_first_ns: 0,
-                time_last_ns: 0,
-                key_first: 0,
-                key_last: 2,
-                rows: 3,
-                origin: Origin::default(),
-            },
+            info: FrameInfo { rows: 3, key_last: 2, ..FrameInfo::EMPTY },
             columns: 1,
             bytes_max: 0,
             list: Vec::new(),

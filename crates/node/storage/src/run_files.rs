@@ -78,7 +78,10 @@ impl RunFiles {
         let refreshed = match paths.as_slice() {
             [path] => refresh_folder(path, files, bytes_read, came)?,
             // Files whose numbers do not identify frames are in no folder's order: none is added.
-            _ if files.last().is_some_and(|last| last.folder == 0) => refresh_files(files, came)?,
+            _ if files.last().is_some_and(|last| last.folder == 0) => {
+                refresh_files(files, came)?;
+                None
+            }
             paths => Some(refresh_folders(paths, files, bytes_read, came)?),
         };
         *problems = refreshed.unwrap_or_else(|| std::mem::take(problems));
@@ -160,11 +163,8 @@ fn refresh_folder(
     Ok(Some(unread))
 }
 
-/// Takes up the new frames of files that were not closed. Finds no problems of a folder.
-fn refresh_files(
-    files: &mut [RunFile],
-    came: &mut Refreshed,
-) -> Result<Option<Vec<FileProblem>>, StorageError> {
+/// Takes up the new frames of files that were not closed.
+fn refresh_files(files: &mut [RunFile], came: &mut Refreshed) -> Result<(), StorageError> {
     for file in files.iter_mut().filter(|file| !file.reader.closed()) {
         file.locked = open::is_locked(&file.path);
         let frames = file
@@ -177,7 +177,7 @@ fn refresh_files(
             file.locked = false;
         }
     }
-    Ok(None)
+    Ok(())
 }
 
 fn folder_at_rest(path: &Path, files: &[RunFile]) -> Result<bool, StorageError> {

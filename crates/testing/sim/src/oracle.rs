@@ -167,9 +167,7 @@ impl<'a> Check<'a> {
         let are_few = 2 * own <= self.outcome.plan.sources.len();
         // A connection that waits for memory is not heard, whatever its sender does.
         let waits = self.outcome.plan.sources.iter().any(|source| source.in_stream);
-        // While a run ends, its receive agents do one after the other.
         let are_heard = !waits
-            && !faults.has(Fault::SendOn)
             && faults.without(Fault::Misnumber).iter().all(|fault| HARMLESS.contains(&fault));
         if faults.has(Fault::Misnumber) && !(are_few && are_heard) {
             return Ok(());

@@ -213,7 +213,7 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| for target in targets(view) {
             out.put(&[("target", &target.name)], target.queue.capacity as f64);
         };
-    "catchment_target_buffer_bytes", "gauge", "target", "What is in the buffers of a target's disk.",
+    "catchment_target_buffer_bytes", "gauge", "target", "Bytes in a target's disk buffers.",
         |_, view, out| for target in targets(view) {
             if let Some(buffers) = &target.buffers {
                 out.put(&[("target", &target.name)], buffers.level as f64);
@@ -225,7 +225,7 @@ const METRICS: &[Metric] = metrics! {
                 out.put(&[("target", &target.name)], buffers.capacity as f64);
             }
         };
-    "catchment_queue_bytes", "gauge", "queue", "What is in a queue or pool for which the run waits.",
+    "catchment_queue_bytes", "gauge", "queue", "Bytes in a queue or pool for which the run waits.",
         |_, view, out| for fill in view.snapshot.iter().flat_map(|one| &one.fills) {
             out.put(&[("queue", &fill.name)], fill.level as f64);
         };
