@@ -28,8 +28,8 @@ use parking_lot::Mutex;
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
 /// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
-/// Populated at a time later: a huge page, so that the lock on the process' memory is not held
-/// long.
+/// Populated at a time: a huge page. Meanwhile the system holds the lock on the process's memory,
+/// for which all threads wait that allocate, including those of the control plane.
 const POPULATE_STEP_BYTES: usize = 2 << 20;
 
 /// Marks the offset of a chain, whose first chunk stands in bits 32 to 62. No range of bytes that
@@ -111,7 +111,10 @@ impl ChunkPool {
             released: Mutex::default(),
             fill: Arc::new(FillLevel::new(name, memory_bytes as u64)),
         };
-        pool.populate(0..memory_bytes.min(POPULATED_BYTES))?;
+        let mut from = 0;
+        while from < pool.populated_at_start() {
+            from += pool.populate_step(from)?;
+        }
         Ok(pool)
     }
 
