@@ -6,6 +6,8 @@
 
 use std::net::SocketAddr;
 
+use crate::Egress;
+
 /// One arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
@@ -88,8 +90,10 @@ pub struct Received {
     pub paused: bool,
 }
 
-/// The endpoints from which one agent receives.
-pub trait Ingress: Send {
+/// The endpoints from which one agent receives. It answers connections through [`Egress`]; what is
+/// answered after a connection's last bytes were taken, and before the next poll, still reaches a
+/// peer that sends no more.
+pub trait Ingress: Egress + Send {
     /// Delivers arrivals, in order for each endpoint, without waiting. No endpoint takes more than
     /// a bounded share of one poll.
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received;

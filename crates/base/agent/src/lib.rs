@@ -3,14 +3,16 @@
 //! An [`Agent`] is a state machine with a duty cycle: it gets the time as an argument, does the
 //! work that is possible now, and returns. It has no thread, and never sleeps, waits or reads the
 //! clock; pending waits are part of its state. It reaches the outside through *ports*: an
-//! [`Ingress`] delivers datagrams, a [`Store`] writes files, an [`Entropy`] gives random bits. A
-//! runner puts agents on threads; a simulator steps all of them in one thread, in virtual time.
+//! [`Ingress`] delivers datagrams and the bytes of connections, an [`Egress`] answers connections,
+//! a [`Store`] writes files, an [`Entropy`] gives random bits. A runner puts agents on threads; a
+//! simulator steps all of them in one thread, in virtual time.
 //!
 //! Invariants:
 //! - One call of [`Agent::work`] does a bounded amount of work.
 //! - An agent that returns a time for its next call needs no wake-up other than that time, or one
 //!   by the [`Waker`] that its peers hold.
 
+mod egress;
 mod ingress;
 mod read_at;
 mod store;
@@ -19,6 +21,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+pub use egress::{ANSWER_BYTES_MAX, Egress};
 pub use ingress::{Arrival, Flow, Ingress, Piece, Received, STREAM_BYTES_MIN};
 pub use read_at::{FailedRead, ReadAt};
 pub use store::{

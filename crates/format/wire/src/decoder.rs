@@ -90,6 +90,13 @@ pub trait Decoder: Send {
         0
     }
 
+    /// Appends what is to be sent to the sender of a connection now to `answer`, which is empty:
+    /// whole messages of the protocol, at most 64 KiB, or nothing. Called after each cycle in which
+    /// messages arrived, and every 20 ms at least, while the sender has taken all earlier answers;
+    /// what waits meanwhile is state of the decoder. `is_held` says that the last message has not
+    /// been taken completely, and that its sender waits.
+    fn answer(&mut self, _now_ns: u64, _is_held: bool, _answer: &mut Vec<u8>) {}
+
     /// Describes in a sentence what is wrong with a message that [`decode`](Self::decode) has just
     /// refused. For diagnosis, not for every packet: it allocates.
     fn explain(&self, bytes: &[u8]) -> String;

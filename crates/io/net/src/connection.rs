@@ -2,13 +2,14 @@
 //!
 //! First that it is open, then its bytes, then that it is closed; each until the sink takes it. The
 //! socket is read only when the sink waits for more bytes. So the end is never read before the last
-//! whole message was taken, however long that was held.
+//! whole message was taken, however long that was held. It is handed out by the poll after the one
+//! that read it, so that the last bytes can be answered.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 
-use catchment_agent::{Arrival, Flow, Piece, Received};
+use catchment_agent::{ANSWER_BYTES_MAX, Arrival, Flow, Piece, Received};
 
 use crate::NetError;
 use crate::epoll::Epoll;
@@ -42,6 +43,11 @@ pub(crate) struct Connection {
     port: usize,
     endpoint: usize,
     buffer: StreamBuffer,
+    /// The last answer, of which the system has taken the first `answered` bytes.
+    answer: Vec<u8>,
+    answered: usize,
+    /// Why the last answer could not be sent.
+    unanswerable: Option<io::Error>,
     phase: Phase,
     watched: bool,
 }
@@ -64,8 +70,21 @@ impl Connection {
         endpoint: usize,
         buffer_bytes: usize,
     ) -> Self {
-        let buffer = StreamBuffer::new(buffer_bytes);
-        Self { socket, sender, port, endpoint, buffer, phase: Phase::Opening, watched: false }
+        let (buffer, phase) = (StreamBuffer::new(buffer_bytes), Phase::Opening);
+        let (answer, answered, unanswerable) = (Vec::new(), 0, None);
+        let watched = false;
+        Self {
+            socket,
+            sender,
+            port,
+            endpoint,
+            buffer,
+            answer,
+            answered,
+            unanswerable,
+            phase,
+            watched,
+        }
     }
 
     /// Whether epoll says when it has something. If not, it has something now.
@@ -101,8 +120,10 @@ impl Connection {
     pub fn read(&mut self, bytes_max: usize, pass: &mut Pass<'_>) -> Option<Intake> {
         match self.buffer.read(&mut &self.socket, bytes_max) {
             Ok(intake) => {
-                if intake.bytes == 0 {
+                if intake.bytes == 0 && self.phase != Phase::Ended {
                     self.phase = Phase::Ended;
+                    pass.received.more = true;
+                    return None;
                 }
                 Some(intake)
             }
@@ -163,6 +184,44 @@ impl Connection {
             pass.received.arrivals += 1;
             pass.received.bytes += taken as u64;
         }
+    }
+
+    /// Sends an answer, if the system has taken the last one completely.
+    pub fn answer(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        if !self.pass_on() {
+            return;
+        }
+        self.answered = 0;
+        self.answer.clear();
+        write(&mut self.answer);
+        debug_assert!(self.answer.len() <= ANSWER_BYTES_MAX, "an answer that is too long");
+        self.pass_on();
+    }
+
+    /// Passes the rest of an answer to the system. A connection that cannot be answered is ended.
+    pub fn flush(&mut self, pass: &mut Pass<'_>) {
+        self.pass_on();
+        if let Some(source) = self.unanswerable.take() {
+            self.end(NetError::Connection { sender: self.sender, source }, pass);
+        }
+    }
+
+    /// Passes the rest of an answer to the system, and returns whether nothing is left of it.
+    fn pass_on(&mut self) -> bool {
+        while self.answered < self.answer.len() {
+            match (&self.socket).write(&self.answer[self.answered..]) {
+                Ok(bytes) => self.answered += bytes,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock => return false,
+                    _ => {
+                        self.answered = self.answer.len();
+                        self.unanswerable = Some(error);
+                    }
+                },
+            }
+        }
+        true
     }
 
     #[cold]

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use catchment_agent::{Arrival, Flow, Ingress, Piece, Received};
+use catchment_agent::{Arrival, Egress, Flow, Ingress, Piece, Received};
 
 use crate::arena::{Arena, Message};
 use crate::epoll::{Epoll, Readiness};
@@ -214,6 +214,9 @@ impl UdpReceiver {
         })
     }
 }
+
+/// Datagrams are not answered.
+impl Egress for UdpReceiver {}
 
 impl Ingress for UdpReceiver {
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {

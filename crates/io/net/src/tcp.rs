@@ -7,6 +7,9 @@
 //! Nothing is lost here: what the sink has no room for stays in the buffer, what the buffer has no
 //! room for stays with the system, and what that has no room for stays with the sender.
 //!
+//! Answers go directly to the socket. The rest of one that the system has no room for is passed on
+//! by later polls, before anything is received.
+//!
 //! A connection whose bytes are held is neither read nor watched, so that a thread that waits does
 //! not wake for it. The same holds for a port that cannot take a connection (no descriptor is left,
 //! say). Both are tried at every poll.
@@ -16,7 +19,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 
-use catchment_agent::{Arrival, Flow, Ingress, Received, STREAM_BYTES_MIN};
+use catchment_agent::{Arrival, Egress, Flow, Ingress, Received, STREAM_BYTES_MIN};
 
 use crate::NetError;
 use crate::connection::{Connection, Pass, Stop};
@@ -127,6 +130,9 @@ impl TcpReceiver {
 
     /// Hands out everything that is due, until the sink has no more room.
     fn pass(&mut self, pass: &mut Pass<'_>) -> ControlFlow<()> {
+        for connection in self.connections.iter_mut().flatten() {
+            connection.flush(pass);
+        }
         let paused = self.paused.take();
         if let Some(index) = paused {
             self.hand_out(index, pass)?;
@@ -250,6 +256,16 @@ impl TcpReceiver {
     }
 }
 
+impl Egress for TcpReceiver {
+    fn answer(&mut self, endpoint: usize, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        let index = endpoint.checked_sub(self.ports.len());
+        let connection = index.and_then(|index| self.connections.get_mut(index)?.as_mut());
+        if let Some(connection) = connection {
+            connection.answer(write);
+        }
+    }
+}
+
 impl Ingress for TcpReceiver {
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
         let mut pass = Pass { sink, received: Received::default(), error: None };
@@ -301,6 +317,8 @@ impl Port {
             ("TCP_KEEPIDLE", libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
             ("TCP_KEEPINTVL", libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
             ("TCP_KEEPCNT", libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEPALIVE_COUNT),
+            ("TCP_USER_TIMEOUT", libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ANSWER_TAKEN_WITHIN_MS),
+            ("TCP_NODELAY", libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
         ] {
             set(listener.as_fd(), level, name, value)
                 .map_err(|source| NetError::Option { option, source })?;
@@ -353,3 +371,6 @@ const BUFFER_BYTES_MIN: usize = 2 * STREAM_BYTES_MIN;
 const KEEPALIVE_IDLE_S: i32 = 1;
 const KEEPALIVE_INTERVAL_S: i32 = 1;
 const KEEPALIVE_COUNT: i32 = 2;
+
+/// A peer also counts as gone when it has taken nothing of an answer for so long.
+const ANSWER_TAKEN_WITHIN_MS: i32 = 3_000;

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::thread;
 use std::time::Duration;
 
-use catchment_agent::{Arrival, Flow, Ingress as _, Piece, Received, STREAM_BYTES_MIN};
+use catchment_agent::{
+    ANSWER_BYTES_MAX, Arrival, Egress as _, Flow, Ingress as _, Piece, Received, STREAM_BYTES_MIN,
+};
 use catchment_net::{Readiness, ReceiverConfig, TcpConfig, TcpReceiver, UdpReceiver};
 
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -378,6 +380,88 @@ fn all_bytes_come_before_the_end() {
     assert_eq!(taker.closed, [(1, Vec::new())]);
     assert_eq!((receiver.connections(), receiver.take_error()), (0, None));
     writer.join().unwrap();
+}
+
+#[test]
+fn a_peer_that_sends_no_more_is_still_answered() {
+    let mut receiver = bind(1);
+    let mut client = connect(&receiver, 0);
+    client.write_all(&message(1, 500)).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut taker = Taker::default();
+    let mut count = 0;
+    loop {
+        receiver.poll(&mut |arrival| taker.take(arrival));
+        receiver.answer(1, &mut |answer| {
+            if count < taker.messages(1).len() {
+                count = taker.messages(1).len();
+                answer.extend_from_slice(b"taken");
+            }
+        });
+        if taker.is_closed(1) {
+            break;
+        }
+        assert!(receiver.readiness().wait(PATIENCE), "what was sent did not come");
+    }
+    let mut answers = Vec::new();
+    client.read_to_end(&mut answers).unwrap();
+    assert_eq!(answers, b"taken");
+    receiver.answer(1, &mut |_| panic!("a connection that is closed is answered"));
+    receiver.answer(0, &mut |_| panic!("a port is answered"));
+    receiver.answer(usize::MAX, &mut |_| panic!("what never was is answered"));
+}
+
+#[test]
+fn answers_wait_for_a_peer_that_does_not_read_and_come_whole() {
+    let mut receiver = bind(1);
+    let mut client = connect(&receiver, 0);
+    let mut taker = Taker::default();
+    run(&mut receiver, &mut taker, |taker| taker.is_open(1));
+    let mut answered = 0;
+    let mut answer = |receiver: &mut TcpReceiver| {
+        let before = answered;
+        receiver.answer(1, &mut |answer| {
+            answer.resize(ANSWER_BYTES_MAX, answered);
+            answered += 1;
+        });
+        (answered > before, answered)
+    };
+    // Until the buffers of both sides are full.
+    while answer(&mut receiver).0 {}
+    let waiting = answer(&mut receiver).1;
+    let reader = thread::spawn(move || {
+        let mut bytes = vec![0; ANSWER_BYTES_MAX];
+        for number in 0..waiting {
+            client.read_exact(&mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == number), "answer {number}");
+        }
+        client
+    });
+    // Polls pass on what is left of the last answer, while its peer reads.
+    while !reader.is_finished() {
+        receiver.poll(&mut |arrival| taker.take(arrival));
+        receiver.readiness().wait(Duration::from_millis(1));
+    }
+    let _client = reader.join().unwrap();
+    assert!(answer(&mut receiver).0, "there is room again");
+}
+
+#[test]
+fn a_peer_that_reads_no_answers_is_closed() {
+    let mut receiver = bind(1);
+    let client = connect(&receiver, 0);
+    let mut taker = Taker::default();
+    run(&mut receiver, &mut taker, |taker| taker.is_open(1));
+    let mut has_room = true;
+    while std::mem::take(&mut has_room) {
+        receiver.answer(1, &mut |answer| {
+            answer.resize(ANSWER_BYTES_MAX, 0);
+            has_room = true;
+        });
+    }
+    run(&mut receiver, &mut taker, |taker| taker.is_closed(1));
+    assert!(receiver.take_error().is_some(), "its end is an error");
+    drop(client);
 }
 
 #[test]

@@ -11,7 +11,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use catchment_agent::Flow;
+use catchment_agent::{Egress, Flow};
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SourceId};
 use catchment_wire::sequence::{Arrival, Gaps};
@@ -560,6 +560,20 @@ impl Intake {
         if let Some(mut sender) = sender.take() {
             sender.discard(ingest, parts, left);
             sender.end(ingest);
+        }
+    }
+
+    /// Answers the senders of connections.
+    pub(crate) fn answer(&mut self, egress: &mut (impl Egress + ?Sized)) {
+        let now_ns = self.ingest.now_ns();
+        let connections = self.senders.iter_mut().enumerate().skip(self.ports.len());
+        for (endpoint, sender) in connections {
+            let Some(sender) = sender.as_mut().filter(|sender| !sender.is_refused) else {
+                continue;
+            };
+            let Sender { decoder, held, .. } = sender;
+            let is_held = held.used > 0;
+            egress.answer(endpoint, &mut |answer| decoder.answer(now_ns, is_held, answer));
         }
     }
 

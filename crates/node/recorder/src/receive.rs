@@ -169,6 +169,7 @@ impl Agent for Receive {
             self.drops_asked_ns = now_ns;
         }
         let (received, accepted) = self.take();
+        self.intake.answer(&mut *self.ingress);
         let Received { arrivals, more, held, paused, .. } = received;
         if let Stage::Last { since_ns } = self.stage
             && accepted > 0

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use catchment_agent::{Arrival, Flow, Ingress, Piece, Received};
+use catchment_agent::{Arrival, Egress, Flow, Ingress, Piece, Received};
 use catchment_net::{Readiness, ReceiverConfig, TcpConfig, TcpReceiver, UdpReceiver};
 use catchment_wire::Transport;
 
@@ -148,6 +148,16 @@ impl MixedIngress {
 /// The number of an endpoint of connections beside so many ports of datagrams.
 fn number(ports: &[usize], others: usize, endpoint: usize) -> usize {
     ports.get(endpoint).copied().unwrap_or(endpoint + others)
+}
+
+impl Egress for MixedIngress {
+    fn answer(&mut self, endpoint: usize, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        let others = self.datagram_ports.len();
+        // Those behind the ports are connections.
+        if endpoint >= others + self.connection_ports.len() {
+            self.tcp.answer(endpoint - others, write);
+        }
+    }
 }
 
 impl Ingress for MixedIngress {

@@ -2,7 +2,7 @@
 //! pieces in which their bytes come, and in the ledger whatever is cut off or malformed.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -91,6 +91,31 @@ fn several_sources_share_a_connection_beside_one_of_datagrams() {
     let run = Run::open(&summary.folder).unwrap();
     assert_eq!(run.sources()[0].protocol, "test-stream");
     assert_eq!(run.sources()[0].malformed_reasons.last().unwrap(), "cut_off");
+}
+
+#[test]
+fn a_sender_is_answered_what_was_taken_also_after_its_last_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 1);
+    config.sources.truncate(1);
+    let recorder = Recorder::start(config).unwrap();
+    let mut stream = connect(&recorder);
+    let mut sent = 0;
+    for number in 0..20 {
+        let messages = messages(7, number, &fragment(0, number));
+        sent += messages.len() as u64;
+        stream.write_all(&messages.concat()).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answers = Vec::new();
+    stream.read_to_end(&mut answers).unwrap();
+    let (answers, rest) = answers.as_chunks::<8>();
+    let answers: Vec<u64> = answers.iter().copied().map(u64::from_le_bytes).collect();
+    assert!(rest.is_empty() && answers.is_sorted(), "{answers:?}, {rest:?}");
+    assert_eq!(answers.last(), Some(&sent));
+    let (summary, ledger) = end(recorder);
+    assert_eq!(ledger.sources[0][Entry::PacketsAccepted], sent);
+    check_events(&summary, 1, 20);
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use catchment_agent::{Arrival, Flow, Ingress, Piece, Received};
+use catchment_agent::{Arrival, Egress, Flow, Ingress, Piece, Received};
 use parking_lot::Mutex;
 
 /// What is on its way to the endpoints of a [`QueueIngress`]: datagrams to ports, each with a
 /// buffer like a socket's, which drops and counts what exceeds it, and the bytes of connections,
-/// each with a buffer whose sender waits. Clones put into the same buffers.
+/// each with a buffer whose sender waits, and the answers to them. Clones put into the same
+/// buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Queues(Arc<Mutex<State>>);
 
@@ -33,10 +34,14 @@ struct Connection {
     bytes_max: usize,
     /// Its number at the ingress of its port, since it was opened there.
     endpoint: Option<usize>,
+    /// The answers that its sender has not read.
+    answers: Vec<u8>,
     /// Whether the ingress was told that its bytes begin nothing whole.
     is_short: bool,
     /// Whether nothing more is sent, because its sender closed it or the receiver did.
     has_ended: bool,
+    /// Whether the ingress has read the end, which it tells at the next poll.
+    is_at_end: bool,
     /// Whether the ingress was told so.
     is_closed: bool,
     /// Whether the receiver closed it, because of what was in it.
@@ -75,8 +80,10 @@ impl Queues {
             bytes: Vec::new(),
             bytes_max,
             endpoint: None,
+            answers: Vec::new(),
             is_short: false,
             has_ended: false,
+            is_at_end: false,
             is_closed: false,
             is_refused: false,
         });
@@ -95,6 +102,12 @@ impl Queues {
         connection.bytes.extend_from_slice(&bytes[..count]);
         connection.is_short &= count == 0;
         Some(count)
+    }
+
+    /// The answers to a connection since they were last read. While there are some, the receiver
+    /// sends no others.
+    pub fn read_answers(&self, connection: usize) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().connections[connection].answers)
     }
 
     /// Bytes of a connection that were sent and that nobody has taken.
@@ -213,7 +226,9 @@ impl QueueIngress {
             received.arrivals += 1;
             received.bytes += used as u64;
         }
-        if connection.has_ended {
+        if connection.has_ended && !connection.is_refused && !connection.is_at_end {
+            (connection.is_at_end, received.more) = (true, true);
+        } else if connection.has_ended {
             let left = &connection.bytes;
             if sink(arrival(endpoint, Piece::Closed { left })) == Flow::Paused {
                 return false;
@@ -242,6 +257,19 @@ impl Connection {
     /// The receiver closes it: what is in it is not taken.
     fn refuse(&mut self) {
         (self.has_ended, self.is_short, self.is_refused) = (true, true, true);
+    }
+}
+
+impl Egress for QueueIngress {
+    fn answer(&mut self, endpoint: usize, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        let mut state = self.queues.0.lock();
+        let mut open = state.connections.iter_mut().filter(|one| !one.is_closed);
+        let is_it = |one: &&mut Connection| {
+            self.ports.contains(&one.port) && one.endpoint == Some(endpoint)
+        };
+        if let Some(connection) = open.find(is_it).filter(|one| one.answers.is_empty()) {
+            write(&mut connection.answers);
+        }
     }
 }
 

@@ -276,6 +276,9 @@ impl<'a> Check<'a> {
     fn connections(&self) -> Result<(), String> {
         let sources = self.outcome.plan.sources.iter().enumerate();
         let streams = sources.filter(|(_, source)| source.in_stream).map(|(index, _)| index);
+        if let Some((answered, taken)) = self.life.answered.iter().find(|one| one.0 > one.1) {
+            return Err(format!("{answered} messages were answered as taken, {taken} were taken"));
+        }
         // Messages of a port are counted for the first of its sources.
         let sum = |of: &dyn Fn(usize) -> u64| streams.clone().map(of).sum::<u64>();
         let given = sum(&|source| self.life.arrived[source].0 - self.life.ungiven[source].0);

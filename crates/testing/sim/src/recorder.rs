@@ -60,6 +60,8 @@ pub struct Life {
     /// By source: messages, and fragments that began in them, which came over a connection and were
     /// never given to the recorder: it had not opened the connection yet, or had refused it.
     pub ungiven: Vec<(u64, u64)>,
+    /// By connection: how many of its messages were answered as taken, and how many were taken.
+    pub answered: Vec<(u64, u64)>,
 }
 
 impl Life {
@@ -82,6 +84,7 @@ impl Life {
             pauses: Vec::new(),
             left: vec![BTreeSet::new(); plan.endpoints()],
             ungiven: vec![(0, 0); plan.endpoints()],
+            answered: Vec::new(),
         }
     }
 }
@@ -162,6 +165,8 @@ pub(crate) struct Recorder {
     pub(crate) life: Life,
     /// By connection: bytes that have come, and the messages in them.
     came: BTreeMap<usize, (u64, Vec<Message>)>,
+    /// By connection: the last answer that its sender has read.
+    answered: BTreeMap<usize, u64>,
 }
 
 /// A target of a recorder.
@@ -260,6 +265,7 @@ impl Recorder {
             targets,
             life,
             came: BTreeMap::new(),
+            answered: BTreeMap::new(),
         })
     }
 
@@ -313,6 +319,7 @@ impl Recorder {
             slot.wake(now_ns);
         }
         self.life.last_arrival_ns = now_ns;
+        self.read_answers(connection);
         let count = self.queues.write(connection, bytes)?;
         self.came.entry(connection).or_default().0 += count as u64;
         Some(count)
@@ -326,13 +333,25 @@ impl Recorder {
         self.came.entry(connection).or_default().1.push(message);
     }
 
+    /// The sender of a connection reads what it was answered.
+    fn read_answers(&mut self, connection: usize) {
+        let answers = self.queues.read_answers(connection);
+        if let Some(last) = answers.as_chunks::<8>().0.last() {
+            self.answered.insert(connection, u64::from_le_bytes(*last));
+        }
+    }
+
     /// The recorder has ended: what is left in the buffers of its connections.
-    pub(crate) fn ended(self) -> Life {
-        let Self { observer, queues, came, mut life, .. } = self;
+    pub(crate) fn ended(mut self) -> Life {
+        let connections: Vec<usize> = self.came.keys().copied().collect();
+        connections.into_iter().for_each(|connection| self.read_answers(connection));
+        let Self { observer, queues, came, answered, mut life, .. } = self;
         life.last = observer.snapshot();
         for (connection, (bytes, messages)) in came {
             let taken = bytes - queues.left(connection) as u64;
             let was_given = queues.was_given(connection);
+            let count = messages.iter().filter(|message| message.end <= taken).count() as u64;
+            life.answered.push((answered.get(&connection).copied().unwrap_or(0), count));
             for message in messages.into_iter().filter(|message| message.end > taken) {
                 life.left[message.source].insert(message.fragment);
                 if !was_given {

@@ -12,7 +12,8 @@
 //!     32      .  the part
 //! ```
 //!
-//! All numbers are little-endian.
+//! The receiver answers with how many messages it has taken from the connection: 8 bytes, whenever
+//! that has changed. All numbers are little-endian.
 
 use catchment_model::Entry;
 use catchment_wire::{Decoded, Decoder, Part, Protocol, Reason, Transport};
@@ -48,11 +49,15 @@ impl Protocol for TestStream {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(StreamDecoder)
+        Box::new(StreamDecoder::default())
     }
 }
 
-struct StreamDecoder;
+#[derive(Default)]
+struct StreamDecoder {
+    decoded: u64,
+    answered: u64,
+}
 
 impl Decoder for StreamDecoder {
     fn decode(
@@ -87,8 +92,17 @@ impl Decoder for StreamDecoder {
             id: (number >> NUMBER_BITS) as u32,
             ..Part::default()
         });
+        self.decoded += 1;
         let used = HEADER_BYTES + part_bytes as usize;
         Ok(Decoded { used, sent_once: true, ..Decoded::default() })
+    }
+
+    fn answer(&mut self, _now_ns: u64, is_held: bool, answer: &mut Vec<u8>) {
+        let taken = self.decoded - u64::from(is_held);
+        if taken != self.answered {
+            self.answered = taken;
+            answer.extend_from_slice(&taken.to_le_bytes());
+        }
     }
 
     fn explain(&self, bytes: &[u8]) -> String {
