@@ -12,17 +12,9 @@ use crate::tidy;
 use crate::web::{Web, chromium};
 use crate::{fuzz, sim};
 
-/// Every bench, reduced, so that none can rot: the arguments of one command each.
-const BENCHES_REDUCED: &[&[&str]] = &[
-    &["bench", "limits", "--quick"],
-    &["bench", "hades", "--quick"],
-    &["bench", "codecs", "--quick"],
-    &["bench", "ligo-read", "--quick"],
-    &["bench", "ligo-space", "--quick"],
-    &["bench", "ligo-record", "--quick"],
-    &["bench", "targets", "--quick"],
-    &["bench", "control", "--quick"],
-];
+/// Every bench.
+const BENCHES: [&str; 8] =
+    ["limits", "hades", "codecs", "ligo-read", "ligo-space", "ligo-record", "targets", "control"];
 
 /// Of cargo: all tests, also after one that failed.
 const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
@@ -90,8 +82,9 @@ pub fn test() -> Result<()> {
             python.test(steps, installed, (&program, built));
             let browser = page.join().expect("the page's tests are steps, none of which panics");
             web.test_real(steps, (made, browser), (&program, built));
-            BENCHES_REDUCED.iter().for_each(|arguments| {
-                bench_reduced(repository, steps, arguments, (&program, built, python));
+            // Reduced, so that none can rot.
+            BENCHES.iter().for_each(|name| {
+                bench_reduced(repository, steps, name, (&program, built, python));
             });
         });
         let mut tests = repository.cargo();
@@ -139,11 +132,12 @@ impl Drop for Spinning {
 fn bench_reduced(
     repository: &Repository,
     steps: &Steps,
-    arguments: &[&str],
+    name: &str,
     (program, built, python): (&Path, Step, &Python<'_>),
 ) {
     let folder = repository.target.join("bench");
     let mut bench = Command::new(program);
+    let arguments = ["bench", name, "--quick"];
     bench.args(arguments).arg("--out").arg(&folder).arg("--scratch").arg(folder.join("runs"));
     bench.current_dir(&repository.root).env("CATCHMENT_PYTHON", python.interpreter());
     let needs = [built, python.ready()];
@@ -195,17 +189,7 @@ pub fn check() -> Result<()> {
 pub fn bench(arguments: &[String]) -> Result<()> {
     let repository = Repository::open()?;
     succeed(&mut build(&repository, "catchment"))?;
-    let all = [
-        "limits",
-        "hades",
-        "codecs",
-        "ligo-read",
-        "ligo-space",
-        "ligo-record",
-        "targets",
-        "control",
-    ];
-    let all = all.map(|name| vec![name.to_owned()]);
+    let all = BENCHES.map(|name| vec![name.to_owned()]);
     let one = [arguments.to_vec()];
     for bench in if arguments.is_empty() { &all[..] } else { &one } {
         let mut program = Command::new(repository.program());
