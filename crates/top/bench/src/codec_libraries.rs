@@ -119,14 +119,10 @@ pub(super) fn section(bench: &Bench<'_>, compared: &Comparison) -> Section {
         ],
     );
     let turns = if bench.quick { TURNS_QUICK } else { TURNS };
-    let conditions = format!(
+    let section = Section::new("bitshuffle+lz4 beside other libraries", table).note(format!(
         "The same columns, encoded on one thread by Catchment and, through Python, by blosc2 (LZ4, \
          level 5) and bitshuffle, in turn; medians of {turns} turns of {} rounds each.",
         bench.repeats()
-    );
-    Section {
-        title: "bitshuffle+lz4 beside other libraries".into(),
-        notes: std::iter::once(conditions).chain(compared.missing.clone()).collect(),
-        table,
-    }
+    ));
+    compared.missing.iter().fold(section, Section::note)
 }

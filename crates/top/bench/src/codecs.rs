@@ -237,8 +237,7 @@ fn sections(bench: &Bench<'_>, figures: &[Figure]) -> Vec<Section> {
     for figure in figures {
         if sections.last().is_none_or(|section| section.title != title(figure)) {
             let heads = ["coding", "ratio", "encode GB/s", "decode GB/s", "above best", "choosing"];
-            let table = Table::new(&heads);
-            sections.push(Section { title: title(figure), notes: Vec::new(), table });
+            sections.push(Section::new(title(figure), Table::new(&heads)));
         }
         let Some(section) = sections.last_mut() else { continue };
         section.table.row([

@@ -11,7 +11,7 @@ use crate::control_node::{Load, Node, Outcome, between};
 use crate::ligo_data::Scratch;
 use crate::point;
 use crate::report::{Report, Section, bytes, met, percent, table};
-use crate::search::{Plan, Try, highest, median, percentile};
+use crate::search::{Plan, Try, median, percentile};
 use crate::stalls::{self, Stalls};
 
 /// Everything that `bench control` measures.
@@ -72,23 +72,14 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         ..point::Load::FULL.preset(bench, Rate(Some(1_000.0)))
     };
     let mut node = Node::start(&scratch.folder, &preset)?;
-    let (plan, rounds) = if bench.quick {
-        let most_hz = 1_000.0;
-        (Plan { start_hz: most_hz, most_hz, step: 64.0, halvings: 0, confirmations: 1 }, 1)
-    } else {
-        let start_hz = 20_000.0;
-        (Plan { start_hz, most_hz: 10e6, step: 1.2, halvings: 3, confirmations: 1 }, ROUNDS)
-    };
+    let rounds = if bench.quick { 1 } else { ROUNDS };
     let seconds = seconds(bench);
-    let mut attempt = |rate_hz: f64, asked: bool| {
-        let recorded = record(bench, &mut node, &preset, rate_hz, asked);
-        anyhow::ensure!(!bench.stop.asked(), "stopped before the end; nothing was written");
-        recorded
-    };
-    let found = highest(plan, |rate_hz| {
-        let recorded = attempt(rate_hz, true)?;
-        anyhow::Ok(Try { reached: recorded.reached(), value: recorded })
+    let plan = Plan { confirmations: 1, ..Plan::from(20_000.0) };
+    let found = bench.highest("asked", plan, |bench, rate_hz| {
+        let recorded = record(bench, &mut node, &preset, rate_hz, true)?;
+        Ok(Try { reached: recorded.reached(), value: recorded })
     })?;
+    let mut attempt = |rate_hz, asked| record(bench, &mut node, &preset, rate_hz, asked);
     let highest_hz = found.map(|(rate_hz, _)| rate_hz);
     let (mut found, mut asked) = (highest_hz, Vec::new());
     while let Some(hz) = found.filter(|_| asked.len() < rounds) {
@@ -98,14 +89,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         } else {
             // Repeat all rounds at a lower rate, unless that comes to nothing.
             asked.clear();
-            found = Some(hz * SHARE).filter(|hz| *hz > plan.start_hz / 16.0);
+            found = Some(hz * SHARE).filter(|hz| highest_hz < Some(*hz * 16.0));
         }
     }
     let (mut unasked, mut beyond) = (Vec::new(), Vec::new());
     if let Some(rate_hz) = found.map(|hz| hz * SHARE) {
-        for _ in 0..rounds {
-            unasked.push(attempt(rate_hz, false)?);
-        }
+        unasked = (0..rounds).map(|_| attempt(rate_hz, false)).collect::<Result<_, _>>()?;
         // Where the disk has room for it.
         if room(&preset, rate_hz * 1.5, seconds).is_ok() {
             beyond.push(attempt(rate_hz * 1.5, true)?);
@@ -160,6 +149,7 @@ fn record(
     let answers = answers?;
     let last = node.mark()?;
     let outcome = node.end(run)?;
+    anyhow::ensure!(!bench.stop.asked(), "stopped before the end; nothing was written");
     let (sent_hz, load) = between(&first, &last);
     let bytes_per_second = sent_hz * preset.bytes_per_event();
     if outcome.loss_count == 0 && !outcome.whole() {
@@ -232,7 +222,7 @@ fn targets(figures: &Figures, quick: bool) -> Section {
         "nothing".into(),
         met(quick, whole),
     ]);
-    Section { title: "Targets".into(), notes: Vec::new(), table }
+    Section::new("Targets", table)
 }
 
 fn round_latencies(figures: &Figures) -> impl Iterator<Item = &Latency> {
@@ -262,11 +252,10 @@ fn rounds_of(figures: &Figures) -> Section {
     } else {
         " They could not go before all others here, and waited for them, too."
     };
-    let note = format!(
+    Section::new("Rounds", table).note(format!(
         "Stalls: how late threads woke that only sleep, one on each CPU, before all others. Meanwhile no \
          program could run there: a virtual machine's host had taken the CPU, or the kernel kept it.{besides}"
-    );
-    Section { title: "Rounds".into(), notes: vec![note], table }
+    ))
 }
 
 fn routes(figures: &Figures, quick: bool) -> Section {
@@ -287,8 +276,8 @@ fn routes(figures: &Figures, quick: bool) -> Section {
         ],
     );
     let rate = if quick { "a low rate" } else { "nine tenths of the highest rate without loss" };
-    let notes = vec![
-        format!(
+    Section::new("Latencies", table)
+        .note(format!(
             "A client on the same machine, {} requests per second over 8 connections, all routes in \
              turn, and {} streams, while the node records at {rate}. A latency counts from when the \
              request was due, not from when it was sent, until the whole answer was there: a node \
@@ -296,13 +285,12 @@ fn routes(figures: &Figures, quick: bool) -> Section {
             figures.requests_per_second,
             figures.streams,
             figures.failed.len()
-        ),
+        ))
+        .note(
         "Commands are such as change nothing in the data: a pause would be less to record. Stream: \
          states are sent twice a second, and taken twice a second. Beyond: at half as much again, \
-         as far as the emulator can send that."
-            .into(),
-    ];
-    Section { title: "Latencies".into(), notes, table }
+         as far as the emulator can send that.",
+        )
 }
 
 fn recordings(figures: &Figures, seconds: f64) -> Section {
@@ -327,16 +315,14 @@ fn recordings(figures: &Figures, seconds: f64) -> Section {
         ],
     );
     let highest = figures.highest_hz.map_or("none".to_owned(), |hz| format!("{}Hz", Count(hz)));
-    let notes = vec![
-        format!(
+    Section::new("What was recorded", table)
+        .note(format!(
             "90 sources of hades-90 in packets of 32 kB, emulated by the node itself, to disk, \
              {seconds} s each. The rate is raised until it is not sent or something is lost while the \
              node is asked, and halved back: {highest}. At nine tenths of it, all that was sent must be \
              on disk, nothing lost and the books balanced, or all is done again at less."
-        ),
-        "Percent of one CPU. Control: the control thread, the API and the devices' threads.".into(),
-    ];
-    Section { title: "What was recorded".into(), notes, table }
+        ))
+        .note("Percent of one CPU. Control: the control thread, the API and the devices' threads.")
 }
 
 fn tenths(ms: f64) -> String {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::point::Load;
-use crate::search::{Plan, Try, highest, median, middle};
+use crate::search::{Plan, Try, median, middle};
 
 /// The figures of one try.
 #[derive(Clone, Debug, Serialize)]
@@ -38,20 +38,17 @@ impl Discarded {
 /// down.
 pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarded> {
     let rate = |one: &Discarded| one.bytes_per_second;
-    let mut flat_out = Vec::new();
-    for round in 1..=bench.repeats() {
-        bench.now(format!("receive and discard, {}, flat out, {round}", load.name()))?;
-        flat_out.push(once(bench, load, Rate(None))?);
-    }
+    let what = format!("receive and discard, {}", load.name());
+    let flat_out =
+        bench.rounds(format!("{what}, flat out"), |bench| once(bench, load, Rate(None)))?;
     if bench.quick || flat_out.iter().all(Discarded::reached) {
         return Ok(middle(flat_out, rate));
     }
     let start_hz = median(flat_out.iter().map(|one| one.sent_hz)) * 0.95;
-    let plan = Plan { start_hz, most_hz: 10e6, step: 1.15, halvings: 3, confirmations: 3 };
-    let found = highest(plan, |hz| {
-        bench.now(format!("receive and discard, {}, {hz:.0} Hz", load.name()))?;
+    let plan = Plan { step: 1.15, ..Plan::from(start_hz) };
+    let found = bench.highest(what, plan, |bench, hz| {
         let one = once(bench, load, Rate(Some(hz)))?;
-        anyhow::Ok(Try { reached: one.reached(), value: one })
+        Ok(Try { reached: one.reached(), value: one })
     })?;
     Ok(middle(found.map_or(flat_out, |(_, tries)| tries), rate))
 }

@@ -2,15 +2,15 @@
 
 use catchment_config::Rate;
 use catchment_console::Table;
-use catchment_model::units::{Bytes, Count};
+use catchment_model::units::Count;
 use serde::Serialize;
 
 use crate::Bench;
 use crate::discard::{self, Discarded};
 use crate::limits::{DirectWrite, direct_write};
-use crate::point::{Load, Point, measure};
+use crate::point::{Load, Point, measure, middle_of};
 use crate::report::{Report, Section, bytes, percent, table};
-use crate::search::{Plan, Try, highest, median};
+use crate::search::{Plan, Try, median};
 
 #[derive(Debug, Serialize)]
 struct Figures {
@@ -76,38 +76,23 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
 
 fn fixed(bench: &mut Bench<'_>, rate_hz: f64, huge_every: u64) -> anyhow::Result<Fixed> {
     let load = Load { huge_every, ..Load::FULL };
-    let mut rounds = Vec::new();
-    for round in 1..=bench.repeats() {
-        bench.now(format!("{rate_hz:.0} Hz, huge per {huge_every} events, {round}"))?;
-        rounds.push(measure(bench, load, Rate(Some(rate_hz)), bench.seconds())?);
-    }
+    let rounds = bench
+        .rounds(format!("{rate_hz:.0} Hz, huge per {huge_every} events"), |bench| {
+            measure(bench, load, Rate(Some(rate_hz)), bench.seconds())
+        })?;
     Ok(Fixed { rate_hz, huge_every, rounds })
 }
 
 fn highest_of(bench: &mut Bench<'_>, load: Load, start_hz: f64) -> anyhow::Result<Highest> {
     let name = load.name();
-    if bench.quick {
-        // One step of the search: that it works, not how far it goes.
-        bench.now(format!("{name}, 1000 Hz"))?;
-        let point = measure(bench, load, Rate(Some(1_000.0)), bench.seconds())?;
-        return Ok(Highest { load: name, rounds: vec![point], failed: None });
-    }
-    let plan = Plan {
-        start_hz,
-        most_hz: 10e6,
-        step: 1.2,
-        halvings: 3,
-        confirmations: bench.repeats() as u32,
-    };
     let mut failures: Vec<Point> = Vec::new();
-    let found = highest(plan, |hz| {
-        bench.now(format!("highest rate, {name}, {hz:.0} Hz"))?;
-        let point = measure(bench, load, Rate(Some(hz)), 4.0)?;
+    let found = bench.highest(name, Plan::from(start_hz), |bench, hz| {
+        let point = measure(bench, load, Rate(Some(hz)), bench.seconds().min(4.0))?;
         let reached = point.whole && point.rate_kept;
-        if !reached {
+        if !reached && !bench.quick {
             failures.push(point.clone());
         }
-        anyhow::Ok(Try { reached, value: point })
+        Ok(Try { reached, value: point })
     })?;
     let reached_hz = found.as_ref().map(|&(hz, _)| hz);
     let failed = failures
@@ -174,23 +159,22 @@ fn fixed_section(bench: &Bench<'_>, figures: &Figures) -> Section {
             ("result", &|one| Hades::at(one).map_or("blocked", |_| "0 % discarded").to_owned()),
         ],
     );
-    let notes = vec![
-        format!(
+    Section::new("Fixed rates", table)
+        .note(format!(
             "90 sources on 90 ports, packets of 32 kB, to disk, {:.1} s each, median of {}. \
              Percent of one CPU; the emulator runs on the same machine. Load: receive, build and \
              write together, in CPUs. Memory and queue: the segments and the descriptors' queue at \
              their fullest.",
             bench.seconds(),
             bench.repeats()
-        ),
+        ))
+        .note(
         "HADES: tests 2 (no huge sub-events) and 3 (1 per 10,000) of its event builder, 2008 to 2010, \
          nothing written: daq_netmem as the receiver, daq_evtbuild as the builder, load, and how full \
          their buffers were. Of 1 per 1,000 it says no more than that daq_evtbuild was blocked and \
          daq_netmem's buffers full, at no rate in particular. Huge sub-events of 100 kB there, 60 kB \
-         here."
-            .into(),
-    ];
-    Section { title: "Fixed rates".into(), notes, table }
+         here.",
+        )
 }
 
 fn load(point: &Point) -> f64 {
@@ -218,15 +202,16 @@ fn memory_section(figures: &Figures) -> Section {
                 format!("{buffer} MB"),
                 format!("{built} MB"),
                 format!("{received} MB"),
-                once(Bytes((all * 1e6) as u64).to_string()),
-                once(Bytes(ours as u64).to_string()),
+                once(bytes(all * 1e6)),
+                once(bytes(ours)),
             ]);
         }
     }
-    let note = "HADES has two buffers per source, of the builder and of the receiver, and gives what is \
-                filled of each; \"all sources\" is their sum over 90. Catchment has one memory for all \
-                sources: the most of it that was in use, with one huge sub-event per 10,000.";
-    Section { title: "Memory in use".into(), notes: vec![note.into()], table }
+    Section::new("Memory in use", table).note(
+        "HADES has two buffers per source, of the builder and of the receiver, and gives what is \
+         filled of each; \"all sources\" is their sum over 90. Catchment has one memory for all \
+         sources: the most of it that was in use, with one huge sub-event per 10,000.",
+    )
 }
 
 /// A row of HADES' tables.
@@ -260,10 +245,7 @@ fn highest_section(bench: &Bench<'_>, figures: &Figures) -> Section {
         "8 to 9.5 kHz, 204 to 242 MB/s, a full core",
         "31 kHz, 794 MB/s, 87 % (32 per packet, no disk); 16 kHz to disk (8 per packet)",
     ];
-    let of = |found: &Highest, field: fn(&Point) -> f64, shown: fn(f64) -> String| {
-        let figures = found.rounds.iter().map(field);
-        if found.rounds.is_empty() { "-".to_owned() } else { shown(median(figures)) }
-    };
+    let of = |found: &Highest, field, shown| middle_of(&found.rounds, field, shown);
     let table = table(
         figures.highest.iter().zip(dabc),
         &[
@@ -294,7 +276,7 @@ fn highest_section(bench: &Bench<'_>, figures: &Figures) -> Section {
          tried: the sender did not keep it, or something was lost."
     };
     let title = if bench.quick { "Loss-free at a low rate" } else { "Highest rate without loss" };
-    Section { title: title.into(), notes: vec![how.into()], table }
+    Section::new(title, table).note(how)
 }
 
 fn chain(figures: &Figures) -> Section {
@@ -305,7 +287,7 @@ fn chain(figures: &Figures) -> Section {
     table.row(["end to end".into(), chain.bytes_per_second.map_or("-".into(), bytes)]);
     let share = chain.share.map_or("-".into(), |share| format!("{share:.2}"));
     table.row(["share of the slower end".into(), share]);
-    Section { title: "End to end, packets of 32 kB".into(), notes: Vec::new(), table }
+    Section::new("End to end, packets of 32 kB", table)
 }
 
 /// The rates of HADES' tests.

@@ -75,7 +75,7 @@ fn memo(figures: &Figures, state: &str, seconds: fn(&Read) -> &[f64]) -> Section
         versions(figures)
     );
     let title = format!("LIGO-T000108: one channel of 60, {state}");
-    Section { title, notes: vec![first, second], table }
+    Section::new(title, table).note(first).note(second)
 }
 
 /// What the memo gives for one of its kinds, in MB/s; nothing where it did not measure.
@@ -122,9 +122,10 @@ fn contents(figures: &Figures) -> Section {
             table.row(first.into_iter().chain(cells).chain([memo]));
         }
     }
-    let note = "All files of the folder, in the order of their names: what there is in each is \
-                read, and no channel.";
-    Section { title: "Tables of contents".into(), notes: vec![note.into()], table }
+    Section::new("Tables of contents", table).note(
+        "All files of the folder, in the order of their names: what there is in each is read, and \
+         no channel.",
+    )
 }
 
 fn versions(figures: &Figures) -> String {
@@ -149,13 +150,12 @@ fn stored(figures: &Figures) -> Section {
         }));
         table.row(row);
     }
-    let note = format!(
+    Section::new("Sizes, and writing", table).note(format!(
         "Size of all files in percent of the {} raw, and MB/s of raw samples written, to the page cache \
          except by Catchment, which writes to the disk. Parquet's sizes are of floats with their bytes \
          split.",
         Bytes(figures.raw_bytes)
-    );
-    Section { title: "Sizes, and writing".into(), notes: vec![note], table }
+    ))
 }
 
 /// Ranges of one channel from files that stay open.
@@ -177,11 +177,12 @@ fn ranges(figures: &Figures) -> Section {
             ]);
         }
     }
-    let note = "From Python, channels of 16,384 Hz in one frame, h5py with a chunk per frame and \
+    Section::new("One channel, files open", table).note(
+        "From Python, channels of 16,384 Hz in one frame, h5py with a chunk per frame and \
                 the same codec; run, file and channel stay open, in the page cache. First: what \
                 nobody has read since opening, median of 8 channels and all repeats. Again: one \
-                channel, for 50 ms, as often as it goes; both keep what they have decoded.";
-    Section { title: "One channel, files open".into(), notes: vec![note.into()], table }
+                channel, for 50 ms, as often as it goes; both keep what they have decoded.",
+    )
 }
 
 /// What was asked for, and whether it was reached.
@@ -203,20 +204,21 @@ fn targets(figures: &Figures) -> Section {
             met(false, shares.at_once.min(shares.one_by_one) >= 0.8),
         ]);
     }
-    let notes = vec![
+    Section::new("Targets", table)
+        .note(
         "One channel of 1,000: ligo-1000 in one frame, from Python, warm, opening included; median, \
-         formats in turn; h5py with bitshuffle and LZ4."
-            .into(),
+         formats in turn; h5py with bitshuffle and LZ4.",
+        )
+        .note(
         "Against lalframe: MB/s of the channel, warm, from Python, in Catchment's frames of 64 s; \
-         lalframe compressed, in frames of 1 s in files of 1 s and of 64 s in files of 64 s."
-            .into(),
+         lalframe compressed, in frames of 1 s in files of 1 s and of 64 s in files of 64 s.",
+        )
+        .note(
         "Cold: one file of 1,000 channels; the page cache is dropped (/proc/sys/vm/drop_caches) before \
          each; direct reads: O_DIRECT, of the same columns at the same offsets, into memory touched \
          before, one after the other and several at once. Catchment's time includes finding the columns \
-         in the index, which is two reads more, checking and decoding them."
-            .into(),
-    ];
-    Section { title: "Targets".into(), notes, table }
+         in the index, which is two reads more, checking and decoding them.",
+        )
 }
 
 fn one_of_1000(figures: &Figures, table: &mut Table) {

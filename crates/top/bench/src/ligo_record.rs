@@ -1,7 +1,6 @@
 //! `bench ligo-record`: ligo-1000 recorded at the highest rate that loses nothing, compressed.
 
 use catchment_console::Table;
-use catchment_model::units::Bytes;
 use catchment_storage::{Run, Select};
 use serde::Serialize;
 
@@ -10,7 +9,7 @@ use crate::ligo_data::Scratch;
 use crate::ligo_recording::{Load, Recorded, measure};
 use crate::ligo_space::gzip_bytes;
 use crate::report::{Report, Section, bytes, met, percent, table};
-use crate::search::{self, Plan, Try, highest, median, percentile};
+use crate::search::{self, Plan, Try, median, percentile};
 
 /// Everything that `bench ligo-record` measures.
 #[derive(Debug, Serialize)]
@@ -46,24 +45,20 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     // With trends so long that the rows that are joined at the end are a small part.
     let (seconds, seconds_slow) = if bench.quick { (1.0, 1.0) } else { (10.0, 30.0) };
     let load = Load { seconds, frame_bytes, ..Load::new() };
-    let plan = if bench.quick {
-        Plan { start_hz: 10e6, most_hz: 10e6, step: 64.0, halvings: 0, confirmations: 1 }
-    } else {
-        Plan { start_hz: 500e6, most_hz: 10e9, step: 1.2, halvings: 3, confirmations: 3 }
-    };
-    let mut attempt = |rate: f64, follow: bool| {
-        let with = if follow { ", followed" } else { "" };
-        bench.now(format!("ligo-1000 at {:.0} MB/s{with}", rate / 1e6))?;
+    let attempt = |bench: &mut Bench<'_>, rate: f64, follow: bool| {
         let recorded = measure(bench, folder, &Load { rate, follow, ..load })?;
         let reached = recorded.reached() && recorded.compressed();
         anyhow::Ok(Try { reached, value: recorded })
     };
-    let found = highest(plan, |rate| attempt(rate, false))?;
+    let plan = Plan { quick: 10e6, most: 10e9, unit: "B/s", ..Plan::from(500e6) };
+    let found = bench.highest("ligo-1000", plan, |bench, rate| attempt(bench, rate, false))?;
     let (mut followed, mut failed) = (Vec::new(), false);
-    if let Some((mut rate, _)) = found {
+    if let Some((highest, _)) = found {
+        let mut rate = highest;
         // The same rate with a reader beside it, and less where that cannot be kept twice.
-        while followed.len() < plan.confirmations as usize && rate > plan.start_hz / 16.0 {
-            match attempt(rate, true)? {
+        while followed.len() < bench.repeats() && rate > highest / 16.0 {
+            bench.now(format!("ligo-1000 at {:.0} MB/s, followed", rate / 1e6))?;
+            match attempt(bench, rate, true)? {
                 Try { reached: true, value } => followed.push(value),
                 Try { reached: false, .. } => {
                     followed.clear();
@@ -76,18 +71,15 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let highest = found.map_or_else(Vec::new, |(_, recorded)| recorded);
     bench.now("the same samples by gzip")?;
     let size = size(bench, folder)?;
-    let (mut without_trends, mut with_trends) = (Vec::new(), Vec::new());
-    for round in 1..=bench.repeats() {
-        for trends in [false, true] {
-            bench
-                .now(format!("100 MB/s, {} trends, {round}", if trends { "with" } else { "no" }))?;
-            let load = Load { rate: TRENDS_RATE, trends, seconds: seconds_slow, ..load };
-            let recorded = measure(bench, folder, &load)?;
-            if trends { &mut with_trends } else { &mut without_trends }.push(recorded);
-        }
-    }
-    let slow = Load { rate: TRENDS_RATE, seconds: seconds_slow, ..load };
-    let [none, auto] = none_and_auto(bench, folder, &slow)?;
+    let slow = Load { rate: SLOW_RATE, seconds: seconds_slow, ..load };
+    let cases = [
+        slow,
+        Load { trends: true, ..slow },
+        Load { coding: "none", ..slow },
+        Load { coding: "auto", ..slow },
+    ];
+    let [without_trends, with_trends, none, auto] =
+        bench.in_turn("100 MB/s", cases, |bench, load| measure(bench, folder, &load))?;
     let long_frames = long_frames(bench, folder, &slow)?;
     let coding = load.coding.to_owned();
     let figures = Figures {
@@ -104,22 +96,6 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let recordings = recordings(&figures, load.seconds, seconds_slow);
     let sections = vec![recordings, targets(&figures, bench.quick)];
     Report::new("ligo-record", bench, sections, &figures)
-}
-
-/// Recordings that are not compressed, and as the recorder compresses unasked, in turn.
-fn none_and_auto(
-    bench: &mut Bench<'_>,
-    folder: &std::path::Path,
-    load: &Load<'_>,
-) -> anyhow::Result<[Vec<Recorded>; 2]> {
-    let mut both = [Vec::new(), Vec::new()];
-    for round in 1..=bench.repeats() {
-        for (coding, recorded) in ["none", "auto"].into_iter().zip(&mut both) {
-            bench.now(format!("100 MB/s, {coding}, {round}"))?;
-            recorded.push(measure(bench, folder, &Load { coding, ..*load })?);
-        }
-    }
-    Ok(both)
 }
 
 /// A recording in frames of 128 s at 6 MB/s.
@@ -189,8 +165,8 @@ fn recordings(figures: &Figures, seconds: f64, seconds_slow: f64) -> Section {
         ],
     );
     let coding = &figures.coding;
-    let notes = vec![
-        format!(
+    Section::new("Recording ligo-1000", table)
+        .note(format!(
             "1,000 channels over {LINKS} links on this machine, {seconds} s each (at 100 MB/s \
              {seconds_slow} s), emulator and recorder on the same CPUs; {coding} unless said \
              otherwise. A rate is reached if the \
@@ -198,19 +174,20 @@ fn recordings(figures: &Figures, seconds: f64, seconds_slow: f64) -> Section {
              balance and 99 % of the samples are compressed as asked: beyond, the recorder gives up \
              compression before it loses anything. Three times in a row, the middle one is shown. \
              Percent of one CPU."
-        ),
+        ))
+        .note(
         "To disk: the same samples over the time until the last file was closed. The recorder's CPU \
          time until then is given in percent of the time of sending; it may use 2 GiB of memory, \
-         and 5 GiB for frames of 768 MB, which is 128 s at 6 MB/s."
-            .into(),
+         and 5 GiB for frames of 768 MB, which is 128 s at 6 MB/s.",
+        )
+        .note(
         "Files: bytes of the files in percent of the samples. Lowered: samples that were stored with \
-         less compression than asked for, because time was short."
-            .into(),
+         less compression than asked for, because time was short.",
+        )
+        .note(
         "Followed: another thread follows the run, looks every 10 ms, and reads one channel of 16 kHz \
-         of every frame as it comes."
-            .into(),
-    ];
-    Section { title: "Recording ligo-1000".into(), notes, table }
+         of every frame as it comes.",
+        )
 }
 
 fn targets(figures: &Figures, quick: bool) -> Section {
@@ -220,7 +197,7 @@ fn targets(figures: &Figures, quick: bool) -> Section {
         let rate = one.bytes_per_second_to_disk;
         table.row([
             "highest rate without loss, compressed, until all is on disk".into(),
-            format!("{} raw per second", Bytes(rate as u64)),
+            format!("{} raw per second", bytes(rate)),
             "700 MB".into(),
             met(rate >= 700e6),
         ]);
@@ -267,7 +244,7 @@ fn targets(figures: &Figures, quick: bool) -> Section {
             met(with - without < 10.0),
         ]);
     }
-    Section { title: "Targets".into(), notes: Vec::new(), table }
+    Section::new("Targets", table)
 }
 
 fn middle(recorded: &[Recorded]) -> Option<&Recorded> {
@@ -281,4 +258,5 @@ const LONG_FRAME_BYTES: u64 = 768_000_000;
 /// A frame is cut at a quarter of the channels' memory, which is three quarters of all but disk
 /// buffers.
 const LONG_FRAME_MEMORY_BYTES: u64 = 5 << 30;
-const TRENDS_RATE: f64 = 100e6;
+/// A rate that everything keeps.
+const SLOW_RATE: f64 = 100e6;

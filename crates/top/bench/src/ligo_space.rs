@@ -379,16 +379,16 @@ fn sizes(figures: &Figures) -> Section {
         table.row(row(coding, &|kind| saved(kind, kind.codecs[index].file_bytes)));
     }
     table.row(row("the memo, gzip", &|kind| format!("{:.0} % saved", kind.memo.saved_percent())));
-    let mut notes: Vec<String> =
-        figures.kinds.iter().map(|kind| format!("{}: {}.", kind.name, kind.content)).collect();
-    notes.push(
+    let section =
+        figures.kinds.iter().fold(Section::new("What frames take", table), |all, kind| {
+            all.note(format!("{}: {}.", kind.name, kind.content))
+        });
+    section.note(
         "Catchment's sizes are those of whole files. gzip has the raw samples, channel after channel, \
          without any format; the memo's gzip had whole files. noise: the emulator's, which uses all \
          bits. quiet: whole counts of an ADC, noise of 16 to 512 counts rms, one channel in \
-         eight at rest: about as compressible as the memo's full frames were, which were a detector's."
-            .into(),
-    );
-    Section { title: "What frames take".into(), notes, table }
+         eight at rest: about as compressible as the memo's full frames were, which were a detector's.",
+    )
 }
 
 /// The memo's own table.
@@ -404,11 +404,10 @@ fn memo() -> Section {
             ("saved", &|one| percent(one.saved_percent())),
         ],
     );
-    let note =
-        "LIGO-T000108, page 3: its ratio is the compressed size over the size. The format of \
-                its fourth row is not Catchment's to write; minute trends hold the same."
-            .into();
-    Section { title: "What the memo's frames took".into(), notes: vec![note], table }
+    Section::new("What the memo's frames took", table).note(
+        "LIGO-T000108, page 3: its ratio is the compressed size over the size. The format of its \
+         fourth row is not Catchment's to write; minute trends hold the same.",
+    )
 }
 
 fn headers(figures: &Figures) -> Section {
@@ -427,9 +426,9 @@ fn headers(figures: &Figures) -> Section {
             ("result", &|one| if_large(one, met(false, one.percent() < 1.0))),
         ],
     );
-    let note =
-        "Everything in the files that is no column's bytes, in percent of these; not compressed.";
-    Section { title: "Headers and index".into(), notes: vec![note.into()], table }
+    Section::new("Headers and index", table).note(
+        "Everything in the files that is no column's bytes, in percent of these; not compressed.",
+    )
 }
 
 fn duration(seconds: u64) -> String {

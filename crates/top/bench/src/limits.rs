@@ -49,7 +49,6 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     }
     let mut built = Vec::new();
     for sources in [10, 90, 1_000] {
-        bench.now(format!("builder alone, {sources} sources"))?;
         built.push(build(bench, sources)?);
     }
     let figures = Figures { receive_and_discard, direct_write, memory_copy, builder: built };
@@ -62,11 +61,7 @@ pub(crate) fn direct_write(bench: &mut Bench<'_>) -> anyhow::Result<DirectWrite>
     let bytes = if bench.quick { 128 << 20 } else { 4 << 30 };
     let made = !bench.scratch.exists();
     std::fs::create_dir_all(&bench.scratch)?;
-    let mut rates = Vec::new();
-    for round in 1..=bench.repeats() {
-        bench.now(format!("direct write, {round}"))?;
-        rates.push(write_once(&bench.scratch, bytes)?);
-    }
+    let rates = bench.rounds("direct write", |bench| write_once(&bench.scratch, bytes))?;
     if made {
         std::fs::remove_dir(&bench.scratch).ok();
     }
@@ -89,14 +84,14 @@ fn copy(bench: &Bench<'_>, block_bytes: usize) -> f64 {
 
 fn build(bench: &mut Bench<'_>, sources: usize) -> anyhow::Result<Built> {
     let fragments = if bench.quick { 500_000 } else { 20_000_000 };
-    let mut tries = Vec::new();
-    for _ in 0..bench.repeats() {
+    let what = format!("builder alone, {sources} sources");
+    let tries = bench.rounds(&what, |bench| {
         let built = builder::measure(sources, fragments)?;
         if !built.whole {
-            bench.broken.push(format!("builder alone, {sources} sources: events are missing"));
+            bench.broken.push(format!("{what}: events are missing"));
         }
-        tries.push(built);
-    }
+        Ok(built)
+    })?;
     Ok(middle(tries, |built| built.fragments_per_second))
 }
 
@@ -118,30 +113,23 @@ fn network(bench: &Bench<'_>, figures: &Figures) -> Section {
         ],
     );
     let how = if bench.quick { "one short try, flat out" } else { "median of 3" };
-    let note = format!(
+    Section::new("Receive and discard", table).note(format!(
         "The most that is received and thrown away without loss, from the same emulator ({how}). \
          Percent of one CPU."
-    );
-    Section { title: "Receive and discard".into(), notes: vec![note], table }
+    ))
 }
 
 fn local(bench: &Bench<'_>, figures: &Figures) -> Section {
     let mut table = Table::new(&["what", "bytes/s", "CPU"]);
-    let write = &figures.direct_write;
-    table.row([
-        "aligned direct write, 4 MiB".into(),
-        Bytes(write.bytes_per_second as u64).to_string(),
-        format!("{:.0} %", write.cpu_percent),
-    ]);
+    let DirectWrite { bytes_per_second, cpu_percent } = figures.direct_write;
+    let write = "aligned direct write, 4 MiB";
+    table.row([write.into(), bytes(bytes_per_second), percent(cpu_percent)]);
     for copied in &figures.memory_copy {
-        table.row([
-            format!("memory copy, blocks of {} MiB", copied.block_bytes >> 20),
-            Bytes(copied.bytes_per_second as u64).to_string(),
-            "100 %".into(),
-        ]);
+        let what = format!("memory copy, blocks of {} MiB", copied.block_bytes >> 20);
+        table.row([what, bytes(copied.bytes_per_second), percent(100.0)]);
     }
-    let notes = vec![format!("One thread, median of {}.", bench.repeats())];
-    Section { title: "Disk and memory".into(), notes, table }
+    let note = format!("One thread, median of {}.", bench.repeats());
+    Section::new("Disk and memory", table).note(note)
 }
 
 fn builder_alone(figures: &Figures) -> Section {
@@ -153,9 +141,8 @@ fn builder_alone(figures: &Figures) -> Section {
             ("ns/fragment", &|built| format!("{:.1}", built.nanoseconds_per_fragment)),
         ],
     );
-    let note =
-        "Descriptors of 260-byte fragments in runs of 64 per source; no sockets, no payload.";
-    Section { title: "Builder alone".into(), notes: vec![note.into()], table }
+    Section::new("Builder alone", table)
+        .note("Descriptors of 260-byte fragments in runs of 64 per source; no sockets, no payload.")
 }
 
 fn write_once(folder: &Path, bytes: u64) -> anyhow::Result<DirectWrite> {

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::recording::{Recording, record};
+use crate::search::median;
 
 /// The behaviour of the 90 sources.
 #[derive(Clone, Copy, Debug)]
@@ -159,6 +160,7 @@ fn point(recording: &Recording, rate: Rate) -> Point {
     let sent_hz = sent.events as f64 / seconds;
     let wire = sent.total();
     let packets_sent = wire.packets_sent;
+    let segments = last.fills.iter().find(|fill| fill.name == "segments");
     Point {
         rate_hz: rate.0,
         sent_hz,
@@ -174,16 +176,21 @@ fn point(recording: &Recording, rate: Rate) -> Point {
         write_percent: recording.busy_of("write") + recording.busy_of("frames"),
         emulate_percent: recording.busy_of("emulate"),
         segments_percent: highest_fill(&last.fills, "segments"),
-        segments_bytes: last
-            .fills
-            .iter()
-            .find(|fill| fill.name == "segments")
-            .map_or(0, |fill| fill.highest),
+        segments_bytes: segments.map_or(0, |fill| fill.highest),
         descriptors_percent: highest_fill(&last.fills, "descriptors"),
         fills: last.fills.clone(),
         rate_kept: rate.0.is_none_or(|hz| sent_hz >= hz * 0.99) && wire.packets_unsent == 0,
         whole: !recording.lost() && recording.balance().holds() && missed == 0,
     }
+}
+
+/// The median of a figure of some recordings, as it is shown; a dash where there is none.
+pub(crate) fn middle_of(
+    rounds: &[Point],
+    figure: fn(&Point) -> f64,
+    shown: fn(f64) -> String,
+) -> String {
+    if rounds.is_empty() { "-".to_owned() } else { shown(median(rounds.iter().map(figure))) }
 }
 
 fn highest_fill(fills: &[Fill], name: &str) -> u64 {

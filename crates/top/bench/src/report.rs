@@ -37,6 +37,19 @@ struct Object<'a> {
     figures: &'a serde_json::Value,
 }
 
+impl Section {
+    /// A section without notes.
+    pub(crate) fn new(title: impl Into<String>, table: Table) -> Self {
+        Self { title: title.into(), notes: Vec::new(), table }
+    }
+
+    /// With one more note.
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+}
+
 /// A column of a table: its head, and what stands in it of a row.
 pub(crate) type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
 
@@ -156,7 +169,7 @@ mod tests {
     fn a_report_is_written_twice() {
         let mut table = Table::new(&["rate", "lost"]);
         table.row(["1 kHz", "0 %"]);
-        let section = Section { title: "Rates".into(), notes: vec!["Median of 3.".into()], table };
+        let section = Section::new("Rates", table).note("Median of 3.");
         let figures = serde_json::json!([1, 2]);
         let report = Report { name: "hades", quick: true, sections: vec![section], figures };
         let folder = tempfile::tempdir().unwrap();

@@ -1,20 +1,95 @@
-//! The highest rate that something sustains, found by trying.
+//! How figures are measured: in rounds, several cases in turn, and the highest rate that something
+//! sustains, found by trying.
 
+use std::fmt::Display;
 use std::ops::ControlFlow;
+
+use catchment_model::units::Count;
+
+use crate::Bench;
+
+impl Bench<'_> {
+    /// Measures as often as each figure is.
+    ///
+    /// # Errors
+    /// Those of `measure`, or the bench is to stop.
+    pub(crate) fn rounds<T>(
+        &mut self,
+        what: impl Display,
+        mut measure: impl FnMut(&mut Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<T>> {
+        let [rounds] = self.in_turn(what, [()], |bench, ()| measure(bench))?;
+        Ok(rounds)
+    }
+
+    /// Measures several cases in turn, each as often as each figure is.
+    ///
+    /// # Errors
+    /// As [`Bench::rounds`].
+    pub(crate) fn in_turn<C: Copy, T, const N: usize>(
+        &mut self,
+        what: impl Display,
+        cases: [C; N],
+        mut measure: impl FnMut(&mut Self, C) -> anyhow::Result<T>,
+    ) -> anyhow::Result<[Vec<T>; N]> {
+        let mut all = [const { Vec::new() }; N];
+        for round in 1..=self.repeats() {
+            for (case, results) in cases.into_iter().zip(&mut all) {
+                self.now(format!("{what}, {round}"))?;
+                results.push(measure(self, case)?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The highest rate that is reached, by [`highest`]. A quick bench tries one low rate once: that
+    /// it works, not how far it goes.
+    ///
+    /// # Errors
+    /// As [`Bench::rounds`].
+    pub(crate) fn highest<T>(
+        &mut self,
+        what: impl Display,
+        plan: Plan,
+        mut attempt: impl FnMut(&mut Self, f64) -> anyhow::Result<Try<T>>,
+    ) -> anyhow::Result<Option<(f64, Vec<T>)>> {
+        let quick = self.quick;
+        let mut attempt = |rate| {
+            self.now(format!("{what}, {}{}", Count(rate), plan.unit))?;
+            attempt(self, rate)
+        };
+        if quick {
+            return Ok(Some((plan.quick, vec![attempt(plan.quick)?.value])));
+        }
+        highest(plan, attempt)
+    }
+}
 
 /// How to search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// The first rate to try.
-    pub(crate) start_hz: f64,
+    pub(crate) start: f64,
     /// No higher rate is tried.
-    pub(crate) most_hz: f64,
+    pub(crate) most: f64,
+    /// What rates are in, behind a prefix such as "k".
+    pub(crate) unit: &'static str,
+    /// The rate that a quick bench tries.
+    pub(crate) quick: f64,
     /// The factor between tries on the way up.
     pub(crate) step: f64,
     /// How often the gap between the highest rate reached and the lowest one missed is halved.
     pub(crate) halvings: u32,
     /// How often in a row the result must be reached.
     pub(crate) confirmations: u32,
+}
+
+impl Plan {
+    /// As most rates of events are found.
+    pub(crate) const fn from(start: f64) -> Self {
+        let (most, unit, quick) = (10e6, "Hz", 1_000.0);
+        Self { start, most, unit, quick, step: 1.2, halvings: 3, confirmations: 3 }
+    }
 }
 
 /// The result of one try.
@@ -32,7 +107,7 @@ pub(crate) struct Try<T> {
 ///
 /// # Errors
 /// Those of `attempt`.
-pub(crate) fn highest<T, E>(
+fn highest<T, E>(
     plan: Plan,
     mut attempt: impl FnMut(f64) -> Result<Try<T>, E>,
 ) -> Result<Option<(f64, Vec<T>)>, E> {
@@ -40,9 +115,9 @@ pub(crate) fn highest<T, E>(
         |rate: f64| -> Result<bool, E> { Ok(attempt(rate)?.reached || attempt(rate)?.reached) };
     let mut good = None;
     let mut bad = None;
-    let mut rate = plan.start_hz;
-    let lowest = plan.start_hz / 16.0;
-    while rate >= lowest && rate <= plan.most_hz {
+    let mut rate = plan.start;
+    let lowest = plan.start / 16.0;
+    while rate >= lowest && rate <= plan.most {
         let reached = reaches(rate)?;
         let bound = if reached { &mut good } else { &mut bad };
         *bound = Some(rate);
@@ -108,8 +183,7 @@ pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    const PLAN: Plan =
-        Plan { start_hz: 1_000.0, most_hz: 1e7, step: 1.25, halvings: 4, confirmations: 3 };
+    const PLAN: Plan = Plan { step: 1.25, halvings: 4, ..Plan::from(1_000.0) };
 
     fn search(limit_hz: f64, disturbed: &[usize]) -> Option<f64> {
         let mut tries = 0;

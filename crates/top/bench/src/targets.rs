@@ -7,9 +7,9 @@ use serde::Serialize;
 use crate::Bench;
 use crate::discard;
 use crate::limits::direct_write;
-use crate::point::{Load, Point, measure_with};
+use crate::point::{Load, Point, measure_with, middle_of};
 use crate::report::{Report, Section, bytes, percent, table};
-use crate::search::{Plan, Try, highest, median};
+use crate::search::{Plan, Try, median};
 
 /// A set of targets, and the highest rate without loss in them.
 #[derive(Debug, Serialize)]
@@ -38,31 +38,26 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
             .then(|| median(rounds.iter().map(|point| point.bytes_per_second)));
         found.push(Arrangement { name, rounds, share: reached.map(|bytes| bytes / limit) });
     }
-    let of = |one: &Arrangement, field: fn(&Point) -> f64, shown: fn(f64) -> String| {
-        let figures = one.rounds.iter().map(field);
-        if one.rounds.is_empty() { "-".to_owned() } else { shown(median(figures)) }
-    };
     let table = table(
         &found,
         &[
             ("targets", &|one| one.name.to_owned()),
-            ("bytes/s", &|one| of(one, |point| point.bytes_per_second, bytes)),
-            ("receive", &|one| of(one, |point| point.receive_percent, percent)),
-            ("build", &|one| of(one, |point| point.build_percent, percent)),
-            ("write", &|one| of(one, |point| point.write_percent, percent)),
-            ("emulate", &|one| of(one, |point| point.emulate_percent, percent)),
+            ("bytes/s", &|one| middle_of(&one.rounds, |point| point.bytes_per_second, bytes)),
+            ("receive", &|one| middle_of(&one.rounds, |point| point.receive_percent, percent)),
+            ("build", &|one| middle_of(&one.rounds, |point| point.build_percent, percent)),
+            ("write", &|one| middle_of(&one.rounds, |point| point.write_percent, percent)),
+            ("emulate", &|one| middle_of(&one.rounds, |point| point.emulate_percent, percent)),
             ("share", &|one| one.share.map_or("-".into(), |share| format!("{share:.2}"))),
         ],
     );
-    let notes = vec![
-        format!("Direct write alone: {}/s.", bytes(direct_write)),
-        format!("Receive and discard: {}/s.", bytes(received)),
-        "Bytes/s: of one target, at the highest rate that lost nothing. Share: of direct write, of \
-         half of it, of receive and discard."
-            .into(),
-    ];
-    let sections = vec![Section { title: "Highest rate without loss".into(), notes, table }];
-    Report::new("targets", bench, sections, &found)
+    let section = Section::new("Highest rate without loss", table)
+        .note(format!("Direct write alone: {}/s.", bytes(direct_write)))
+        .note(format!("Receive and discard: {}/s.", bytes(received)))
+        .note(
+            "Bytes/s: of one target, at the highest rate that lost nothing. Share: of direct \
+             write, of half of it, of receive and discard.",
+        );
+    Report::new("targets", bench, vec![section], &found)
 }
 
 fn two(config: &mut RecorderConfig) {
@@ -81,17 +76,10 @@ fn highest_of(
     name: &'static str,
     arrange: Arrange,
 ) -> anyhow::Result<Vec<Point>> {
-    let start_hz = if bench.quick { 1_000.0 } else { 20_000.0 };
-    let (halvings, confirmations) = if bench.quick { (0, 1) } else { (3, bench.repeats() as u32) };
-    let most_hz = if bench.quick { start_hz } else { 10e6 };
-    let plan = Plan { start_hz, most_hz, step: 1.2, halvings, confirmations };
-    let seconds = if bench.quick { bench.seconds() } else { 4.0 };
-    let found = highest(plan, |hz| {
-        bench.now(format!("{name}, {hz:.0} Hz"))?;
+    let found = bench.highest(name, Plan::from(20_000.0), |bench, hz| {
+        let seconds = bench.seconds().min(4.0);
         let point = measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, arrange)?;
-        // What is possible on a machine with others beside it is not the question of a quick one.
-        let reached = bench.quick || point.whole && point.rate_kept;
-        anyhow::Ok(Try { reached, value: point })
+        Ok(Try { reached: point.whole && point.rate_kept, value: point })
     })?;
     Ok(found.map_or_else(Vec::new, |(_, rounds)| rounds))
 }
