@@ -70,5 +70,5 @@ pub use verify::{Problem, Progress, VerifyReport, verify};
 pub use whole::Extent;
 pub use write::{
     ChannelColumn, ChannelFrame, ColumnData, Ending, EventFrame, EventSource, Growing, Make,
-    MakeBytes, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,
+    MakeBytes, MakeSamples, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,
 };

@@ -8,6 +8,7 @@
 
 mod column;
 mod frame;
+mod made;
 mod output;
 mod parts;
 mod store;
@@ -33,6 +34,7 @@ use crate::trend_writer::TrendWriter;
 use crate::whole::ListWriter;
 use column::RunColumn;
 pub(crate) use frame::TOGETHER_BYTES;
+pub use made::MakeSamples;
 pub use output::Growing;
 use output::Output;
 pub use parts::{

@@ -1,16 +1,14 @@
 //! The data of the LIGO benches: emulated channels, as raw samples and as runs.
 
 use std::io::Write;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use catchment_emulator::{ChannelContent, EmulatedChannel, ligo_1000};
-use catchment_frame::{ChannelColumns, Dtype, Schema};
+use catchment_frame::{Dtype, Schema};
 use catchment_model::SampleRate;
 use catchment_storage::{
-    ChannelColumn, ChannelFrame, ChannelInfo, Codings, ColumnCoding, ColumnData, Ending, Make,
-    NewRun, RunWriter, WriteOptions, WriteReport,
+    ChannelInfo, Codings, ColumnCoding, Ending, NewRun, RunWriter, WriteOptions, WriteReport,
 };
 use serde::Serialize;
 
@@ -101,7 +99,11 @@ impl DataSet {
 
     /// Fills in a channel's samples from a second on, counted from the beginning of the data.
     pub(crate) fn fill(&self, channel: usize, second: u64, out: &mut [u8]) {
-        let first = samples(&self.channels[channel], START_S + second);
+        self.fill_from(channel, samples(&self.channels[channel], START_S + second), out);
+    }
+
+    /// Fills in a channel's samples from that one on.
+    fn fill_from(&self, channel: usize, first: u64, out: &mut [u8]) {
         match &self.content {
             Content::Noise(content) => content.fill(channel as u32, first, out),
             Content::Quiet => ligo_quiet::fill(channel, &self.channels[channel], first, out),
@@ -143,55 +145,30 @@ impl DataSet {
             unit: channel.unit.clone(),
             ..ChannelInfo::new(&channel.name, channel.dtype, channel.rate)
         });
-        let schema = Schema::default().with_channels(infos.collect())?;
-        let ids: Vec<u32> =
-            ChannelColumns::of(&schema).channels.iter().map(|channel| channel.id).collect();
         let options = WriteOptions {
             file_time_ns: Some(layout.frame_s * layout.frames_per_file * SECOND_NS),
             codings: Codings::new(coding),
             ..WriteOptions::default()
         };
-        let mut writer = RunWriter::create(NewRun::new(folder, "bench", schema)?, options)?;
+        let mut writer = new_run(folder, infos.collect(), options)?;
         for begin in (0..self.seconds).step_by(layout.frame_s as usize) {
             let end = (begin + layout.frame_s).min(self.seconds);
-            self.write_frame(&mut writer, &ids, begin..end)?;
+            let time_ns = (START_S + begin) * SECOND_NS..(START_S + end) * SECOND_NS;
+            writer
+                .write_made(time_ns, &|channel, first, out| self.fill_from(channel, first, out))?;
         }
         Ok(writer.finish(Ending { run_ended: true, ..Ending::default() })?)
     }
+}
 
-    fn write_frame(
-        &self,
-        writer: &mut RunWriter,
-        ids: &[u32],
-        seconds: Range<u64>,
-    ) -> anyhow::Result<()> {
-        let seconds = &seconds;
-        let makers: Vec<_> = (0..self.channels.len())
-            .map(|channel| {
-                move |bytes: &mut [u8]| {
-                    self.fill(channel, seconds.start, bytes);
-                    Ok(())
-                }
-            })
-            .collect();
-        let columns = self.channels.iter().zip(&makers).zip(ids).map(|((channel, make), &id)| {
-            let raw_bytes =
-                samples(channel, seconds.end - seconds.start) as usize * channel.sample_bytes();
-            ChannelColumn {
-                id,
-                first_sample: samples(channel, START_S + seconds.start),
-                spans: &[],
-                samples: ColumnData::Make(Make { raw_bytes, make }),
-            }
-        });
-        Ok(writer.write_channels(ChannelFrame {
-            start_ns: (START_S + seconds.start) * SECOND_NS,
-            end_ns: (START_S + seconds.end) * SECOND_NS,
-            columns: columns.collect(),
-            keys: (0, 0),
-            increments: None,
-        })?)
-    }
+/// Begins a run of these channels in a folder that is not there yet.
+pub(crate) fn new_run(
+    folder: &Path,
+    channels: Vec<ChannelInfo>,
+    options: WriteOptions,
+) -> anyhow::Result<RunWriter> {
+    let schema = Schema::default().with_channels(channels)?;
+    Ok(RunWriter::create(NewRun::new(folder, "bench", schema)?, options)?)
 }
 
 impl Scratch {

@@ -7,18 +7,15 @@ use std::time::Instant;
 use anyhow::Context;
 use catchment_console::Table;
 use catchment_emulator::ligo_1000;
-use catchment_frame::{ChannelColumns, Dtype, Schema};
+use catchment_frame::Dtype;
 use catchment_model::SampleRate;
 use catchment_model::units::Bytes;
-use catchment_storage::{
-    ChannelColumn, ChannelFrame, ChannelInfo, Codings, ColumnCoding, ColumnData, Ending, NewRun,
-    RunWriter, WriteOptions, WriteReport,
-};
+use catchment_storage::{ChannelInfo, Codings, ColumnCoding, Ending, WriteOptions, WriteReport};
 use catchment_trends::{Row, Statistic, TrendChannel, TrendSeries};
 use serde::Serialize;
 
 use crate::Bench;
-use crate::ligo_data::{DataSet, Layout, START_S, Scratch, samples};
+use crate::ligo_data::{DataSet, Layout, START_S, Scratch, new_run, samples};
 use crate::report::{Report, Section, bytes, met, percent, table};
 
 /// Everything that `bench ligo-space` measures.
@@ -262,34 +259,17 @@ fn write(
     coding: ColumnCoding,
 ) -> anyhow::Result<WriteReport> {
     let infos = columns.iter().zip(rates);
-    let infos =
-        infos.map(|(column, &rate)| ChannelInfo::new(&column.name, column.dtype, rate)).collect();
-    let schema = Schema::default().with_channels(infos)?;
-    let channels = ChannelColumns::of(&schema).channels;
+    let infos = infos.map(|(column, &rate)| ChannelInfo::new(&column.name, column.dtype, rate));
     let folder = scratch.folder.join("run");
     let options = WriteOptions { codings: Codings::new(coding), ..WriteOptions::default() };
-    let mut writer = RunWriter::create(NewRun::new(&folder, "bench", schema)?, options)?;
+    let mut writer = new_run(&folder, infos.collect(), options)?;
     let ends = columns.iter().zip(rates).map(|(column, rate)| {
         let samples = column.bytes.len() as u64 / (column.dtype.bits().unwrap_or(8) / 8);
         rate.time_ns(column.first_sample + samples)
     });
     let starts = columns.iter().zip(rates).map(|(column, rate)| rate.time_ns(column.first_sample));
-    writer.write_channels(ChannelFrame {
-        start_ns: starts.min().unwrap_or(0),
-        end_ns: ends.max().unwrap_or(1),
-        columns: columns
-            .iter()
-            .zip(channels.iter())
-            .map(|(column, channel)| ChannelColumn {
-                id: channel.id,
-                first_sample: column.first_sample,
-                spans: &[],
-                samples: ColumnData::Raw(&column.bytes),
-            })
-            .collect(),
-        keys: (0, 0),
-        increments: None,
-    })?;
+    let time_ns = starts.min().unwrap_or(0)..ends.max().unwrap_or(1);
+    writer.write_made(time_ns, &|column, _, out| out.copy_from_slice(&columns[column].bytes))?;
     let report = writer.finish(Ending { run_ended: true, ..Ending::default() })?;
     std::fs::remove_dir_all(&folder)?;
     Ok(report)

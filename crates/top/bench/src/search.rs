@@ -42,8 +42,8 @@ impl Bench<'_> {
         Ok(all)
     }
 
-    /// The highest rate that is reached, by [`highest`]. A quick bench tries one low rate once: that
-    /// it works, not how far it goes.
+    /// The highest rate that is reached, by [`highest`]. A quick bench tries one low rate once: it
+    /// shows that it works, not how far it goes.
     ///
     /// # Errors
     /// As [`Bench::rounds`].

@@ -12,8 +12,8 @@ use catchment_frame::{ChannelInfo, Schema};
 use catchment_model::TimeScale;
 use catchment_model::units::Bytes;
 use catchment_storage::{
-    ChannelColumn, ChannelFrame, Codings, ColumnCoding, ColumnData, Ending, Make, NewRun, Pattern,
-    PatternError, RunWriter, StorageError, WriteOptions, WriteReport,
+    Codings, ColumnCoding, Ending, NewRun, Pattern, PatternError, RunWriter, WriteOptions,
+    WriteReport,
 };
 use catchment_telemetry::utc_now;
 
@@ -146,11 +146,6 @@ fn generate(
         ..ChannelInfo::new(&channel.name, channel.dtype, channel.rate)
     });
     let schema = Schema::default().with_channels(infos.collect())?;
-    let ids: Vec<u32> = catchment_frame::ChannelColumns::of(&schema)
-        .channels
-        .iter()
-        .map(|channel| channel.id)
-        .collect();
     let codings =
         arguments.rule.iter().fold(Codings::new(arguments.codec), |all, (pattern, coding)| {
             all.with(pattern.clone(), *coding)
@@ -176,50 +171,14 @@ fn generate(
             let due = Duration::from_secs_f64((to_ns - start_ns) as f64 / 1e9 / times);
             stop.wait(begun + due);
         }
-        write_frame(&mut writer, (&content, channels, &ids), from_ns..to_ns)?;
+        writer.write_made(from_ns..to_ns, &|channel, first, bytes| {
+            content.fill(channel as u32, first, bytes);
+        })?;
         bar.inc(1);
         from_ns = to_ns;
     }
     bar.finish_and_clear();
     Ok(writer.finish(Ending { run_ended: true, ..Ending::default() })?)
-}
-
-fn write_frame(
-    writer: &mut RunWriter,
-    (content, channels, ids): (&ChannelContent, &[EmulatedChannel], &[u32]),
-    time_ns: std::ops::Range<u64>,
-) -> Result<(), StorageError> {
-    let samples_of = |channel: &EmulatedChannel| {
-        channel.rate.first_sample_at(time_ns.start)..channel.rate.first_sample_at(time_ns.end)
-    };
-    let makers: Vec<_> = channels
-        .iter()
-        .enumerate()
-        .map(|(index, channel)| {
-            let first = samples_of(channel).start;
-            move |bytes: &mut [u8]| {
-                content.fill(index as u32, first, bytes);
-                Ok(())
-            }
-        })
-        .collect();
-    let column = |(index, channel): (usize, &EmulatedChannel)| {
-        let samples = samples_of(channel);
-        let raw_bytes = (samples.end - samples.start) as usize * channel.sample_bytes();
-        (raw_bytes > 0).then(|| ChannelColumn {
-            id: ids[index],
-            first_sample: samples.start,
-            spans: &[],
-            samples: ColumnData::Make(Make { raw_bytes, make: &makers[index] }),
-        })
-    };
-    writer.write_channels(ChannelFrame {
-        start_ns: time_ns.start,
-        end_ns: time_ns.end,
-        columns: channels.iter().enumerate().filter_map(column).collect(),
-        keys: (0, 0),
-        increments: None,
-    })
 }
 
 /// Where so many seconds end. Readers have times as signed numbers of 64 bits
