@@ -12,10 +12,8 @@ use catchment_storage::{Follow, Followed, Pattern, Run, RunOptions, Select, Sele
 
 use crate::export::Sink;
 use crate::export::arrow::Kind;
-use crate::export::channels::{Channels, Rows};
-use crate::export::events::{
-    EventLines, EventRecords, EventTable, FragmentArrays, FragmentBytes, Frames,
-};
+use crate::export::channels::Channels;
+use crate::export::events::Output as Events;
 use crate::export::part::Part;
 use crate::left_out::report_damage;
 use crate::names;
@@ -202,29 +200,27 @@ fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result
     let bar = progress(out, "reading", wanted.len() as u64);
     let output = arguments.output.as_deref();
     let path = || output.expect("a format that needs a file has one");
-    let mut frames: Box<dyn Frames + '_> = match (source, arguments.format) {
-        (None, Format::Csv | Format::Raw) => Box::new(EventLines::new(Sink::open(output, out)?)?),
-        (None, Format::Npy) => Box::new(EventRecords::create(path())?),
-        (Some(id), Format::Npy) => Box::new(FragmentArrays::create(id, path())?),
-        (Some(id), format @ (Format::Csv | Format::Raw)) => {
-            let lines = format == Format::Csv;
-            Box::new(FragmentBytes::new(id, lines, Sink::open(output, out)?)?)
-        }
+    let mut events = match (source, arguments.format) {
+        (None, Format::Csv | Format::Raw) => Events::event_lines(Sink::open(output, out)?)?,
+        (None, Format::Npy) => Events::event_records(path())?,
+        (Some(id), Format::Npy) => Events::fragment_arrays(id, path())?,
+        (Some(id), Format::Csv) => Events::fragment_lines(id, Sink::open(output, out)?)?,
+        (Some(id), Format::Raw) => Events::FragmentBytes(id, Sink::open(output, out)?),
         (source, format) => {
             let named = source.map(|id| (id, run.sources()[id.index()].name.as_str()));
-            Box::new(EventTable::create(named, path(), kind(format))?)
+            Events::table(named, path(), kind(format))?
         }
     };
     if arguments.follow {
         follow(run, |run, followed| {
             let Followed::Events(frame) = followed else { return Ok(()) };
-            write_rows(run, frame, &select, frames.as_mut())?;
-            frames.flush()
+            write_rows(run, frame, &select, &mut events)?;
+            events.flush()
         })?;
     } else {
         let mut count = 0;
         for frame in wanted {
-            count += write_rows(&run, frame, &select, frames.as_mut())?;
+            count += write_rows(&run, frame, &select, &mut events)?;
             bar.inc(1);
         }
         if count == 0 {
@@ -232,7 +228,7 @@ fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result
         }
     }
     bar.finish_and_clear();
-    frames.finish()
+    events.finish()
 }
 
 /// The events of a run, for a selection that matched none of them.
@@ -259,11 +255,11 @@ fn write_rows(
     run: &Run,
     frame: usize,
     select: &SelectEvents,
-    frames: &mut dyn Frames,
+    events: &mut Events<'_>,
 ) -> anyhow::Result<usize> {
     let rows = run.rows_in(frame, select)?;
     if !rows.is_empty() {
-        frames.rows(run, frame, &rows)?;
+        events.rows(run, frame, &rows)?;
     }
     Ok(rows.iter().map(Range::len).sum())
 }
@@ -311,11 +307,11 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
     let path = || output.expect("a format that needs a file has one");
     let selects = if arguments.follow { vec![] } else { samples_of(arguments, &run, &channels)? };
     selects.iter().try_for_each(|select| channels.check(&run, select))?;
-    let mut rows: Box<dyn Rows + '_> = match arguments.format {
-        Format::Csv => Box::new(channels.csv(Sink::open(output, out)?)?),
-        Format::Raw => Box::new(channels.raw(Sink::open(output, out)?)?),
-        Format::Npy => Box::new(channels.npy(path())?),
-        format => Box::new(channels.arrow(path(), kind(format))?),
+    let mut written = match arguments.format {
+        Format::Csv => channels.csv(Sink::open(output, out)?)?,
+        Format::Raw => channels.raw(Sink::open(output, out)?)?,
+        Format::Npy => channels.npy(path())?,
+        format => channels.arrow(path(), kind(format))?,
     };
     if arguments.follow {
         let time = arguments.time.map(|time| time.in_scale(channels.time_scale())).transpose()?;
@@ -324,19 +320,19 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
             let Followed::Channels(frame) = followed else { return Ok(()) };
             let select = Select::FrameSamples(frame, samples.clone());
             channels.check(run, &select)?;
-            channels.read(run, &select, rows.as_mut())?;
-            rows.flush()
+            channels.read(run, &select, &mut written)?;
+            written.flush()
         })?;
     } else {
         let mut count = 0;
         for select in &selects {
-            count += channels.read(&run, select, rows.as_mut())?;
+            count += channels.read(&run, select, &mut written)?;
         }
         if count == 0 {
             complain(channels.there_is(&run)?);
         }
     }
-    rows.finish()
+    written.finish()
 }
 
 /// Hands out frames as they are written, until the run has ended or a signal arrives.

@@ -11,7 +11,7 @@ use arrow_array::types::{
 };
 use arrow_array::{ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch};
 use arrow_buffer::Buffer;
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use catchment_frame::Dtype;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -21,6 +21,7 @@ use parquet::file::properties::WriterProperties;
 pub(crate) struct ArrowFile {
     writer: Writer,
     path: PathBuf,
+    schema: SchemaRef,
 }
 
 enum Writer {
@@ -36,11 +37,13 @@ pub(crate) enum Kind {
 }
 
 impl ArrowFile {
-    pub(crate) fn create(path: &Path, kind: Kind, schema: SchemaRef) -> anyhow::Result<Self> {
-        let file = super::create(path)?;
+    /// A new file of a table with these columns.
+    pub(crate) fn create(path: &Path, kind: Kind, fields: Vec<Field>) -> anyhow::Result<Self> {
+        let (file, schema) = (super::create(path)?, Arc::new(Schema::new(fields)));
         let writer = match kind {
             Kind::Parquet => {
                 let snappy = WriterProperties::builder().set_compression(Compression::SNAPPY);
+                let schema = Arc::clone(&schema);
                 let writer = ArrowWriter::try_new(file, schema, Some(snappy.build()))?;
                 Writer::Parquet(Box::new(writer))
             }
@@ -49,15 +52,23 @@ impl ArrowFile {
                 Writer::Ipc(Box::new(writer))
             }
         };
-        Ok(Self { writer, path: path.to_owned() })
+        Ok(Self { writer, path: path.to_owned(), schema })
     }
 
-    pub(crate) fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
+    /// Appends rows: the columns' values.
+    pub(crate) fn write(&mut self, columns: Vec<ArrayRef>) -> anyhow::Result<()> {
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
         match &mut self.writer {
-            Writer::Parquet(writer) => writer.write(batch)?,
-            Writer::Ipc(writer) => writer.write(batch)?,
+            Writer::Parquet(writer) => writer.write(&batch)?,
+            Writer::Ipc(writer) => writer.write(&batch)?,
         }
         Ok(())
+    }
+
+    /// The types of the columns.
+    pub(crate) fn data_types(&self) -> impl Iterator<Item = DataType> + use<> {
+        let fields = self.schema.fields().iter().map(|field| field.data_type().clone());
+        fields.collect::<Vec<_>>().into_iter()
     }
 
     /// Closes the file; returns its path.
@@ -116,6 +127,11 @@ pub(crate) fn array(data_type: &DataType, bytes: Vec<u8>) -> anyhow::Result<Arra
         DataType::Float64 => numbers::<Float64Type>(bytes),
         other => anyhow::bail!("no column of {other}"),
     })
+}
+
+/// The column of [`times`].
+pub(crate) fn time_field() -> Field {
+    Field::new("time", DataType::Timestamp(TimeUnit::Nanosecond, None), false)
 }
 
 /// Nanoseconds since 1970 as timestamps without a zone; what passes 2262 is cut there.

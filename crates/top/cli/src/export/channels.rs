@@ -4,11 +4,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
-use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_schema::Field;
 use catchment_console::UsageError;
 use catchment_frame::Dtype;
 use catchment_model::TimeScale;
@@ -78,7 +76,7 @@ impl Channels {
         &self,
         run: &Run,
         select: &Select,
-        rows: &mut dyn Rows,
+        output: &mut Output<'_>,
     ) -> anyhow::Result<u64> {
         let mut count = 0;
         let first = run.channel_at(self.indices[0]).context("a run keeps its channels")?;
@@ -103,7 +101,7 @@ impl Channels {
                     columns.push(other.bytes);
                 }
                 count += samples.end - samples.start;
-                rows.rows(&self.infos, samples, columns)?;
+                output.rows(&self.infos, &samples, columns)?;
             }
         }
         Ok(count)
@@ -127,7 +125,7 @@ impl Channels {
     }
 
     /// What writes lines: time and values.
-    pub(crate) fn csv<'a>(&self, mut sink: Sink<'a>) -> anyhow::Result<Csv<'a>> {
+    pub(crate) fn csv<'a>(&self, mut sink: Sink<'a>) -> anyhow::Result<Output<'a>> {
         let mut head = String::from("time_ns");
         for info in &self.infos {
             let elements = elements(info);
@@ -140,32 +138,31 @@ impl Channels {
         }
         head.push('\n');
         sink.text(&head)?;
-        Ok(Csv { sink })
+        Ok(Output::Csv(sink))
     }
 
     /// What writes bytes, of one channel.
-    pub(crate) fn raw<'a>(&self, sink: Sink<'a>) -> anyhow::Result<Raw<'a>> {
+    pub(crate) fn raw<'a>(&self, sink: Sink<'a>) -> anyhow::Result<Output<'a>> {
         self.only("--format raw")?;
-        Ok(Raw { sink })
+        Ok(Output::Raw(sink))
     }
 
     /// What writes NAME.times.npy and NAME.samples.npy, of one channel.
-    pub(crate) fn npy(&self, base: &Path) -> anyhow::Result<NpyPair> {
+    pub(crate) fn npy(&self, base: &Path) -> anyhow::Result<Output<'static>> {
         let info = self.only("--format npy")?;
         let dtype = info.dtype.numpy();
         let dtype = dtype.with_context(|| format!("numpy has no type for {}", info.name))?;
         let (dtype, sample_bytes) = (format!("'{dtype}'"), info.sample_bytes() as usize);
         let named = |suffix| with_suffix(base, suffix);
-        Ok(NpyPair {
+        Ok(Output::Npy {
             times: Npy::create(&named(".times.npy"), "'<u8'", 8)?,
             samples: Npy::create_of(&named(".samples.npy"), &dtype, &info.shape, sample_bytes)?,
         })
     }
 
     /// What writes a table: the column `time`, and one per channel.
-    pub(crate) fn arrow(&self, path: &Path, kind: Kind) -> anyhow::Result<ArrowTable> {
-        let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        let mut fields = vec![Field::new("time", time, false)];
+    pub(crate) fn arrow(&self, path: &Path, kind: Kind) -> anyhow::Result<Output<'static>> {
+        let mut fields = vec![arrow::time_field()];
         for info in &self.infos {
             let data_type = arrow::data_type(info.dtype, &info.shape)
                 .with_context(|| format!("Arrow has no type for {}", info.name))?;
@@ -179,9 +176,7 @@ impl Channels {
             let field = Field::new(&info.name, data_type, false);
             fields.push(field.with_metadata(about.into_iter().collect::<HashMap<_, _>>()));
         }
-        let schema = Arc::new(Schema::new(fields));
-        let file = ArrowFile::create(path, kind, Arc::clone(&schema))?;
-        Ok(ArrowTable { file, schema })
+        Ok(Output::Arrow(ArrowFile::create(path, kind, fields)?))
     }
 
     fn only(&self, what: &str) -> anyhow::Result<&ChannelInfo> {
@@ -230,131 +225,88 @@ fn samples_of(pieces: &[Piece]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// What takes samples: the bytes of every channel.
-pub(crate) trait Rows {
+/// What takes samples.
+pub(crate) enum Output<'a> {
+    /// Lines: time and values.
+    Csv(Sink<'a>),
+    /// The bytes of one channel.
+    Raw(Sink<'a>),
+    /// NAME.times.npy and NAME.samples.npy, of one channel.
+    Npy { times: Npy, samples: Npy },
+    /// A table: the column `time`, and one per channel.
+    Arrow(ArrowFile),
+}
+
+impl Output<'_> {
+    /// Takes the bytes of every channel.
     fn rows(
         &mut self,
         infos: &[ChannelInfo],
-        samples: Range<u64>,
+        samples: &Range<u64>,
         columns: Vec<Vec<u8>>,
-    ) -> anyhow::Result<()>;
-
-    /// Hands over what came so far.
-    fn flush(&mut self) -> anyhow::Result<()> {
+    ) -> anyhow::Result<()> {
+        let count = (samples.end - samples.start) as usize;
+        let mut times_ns = infos[0].rate.times_ns(samples.start).take(count);
+        match self {
+            Self::Csv(sink) => sink.bytes(lines(infos, times_ns, &columns)?.as_bytes())?,
+            Self::Raw(sink) => columns.iter().try_for_each(|bytes| sink.bytes(bytes))?,
+            Self::Npy { times, samples } => {
+                times_ns.try_for_each(|time| times.numbers(&[time]))?;
+                columns.iter().try_for_each(|bytes| samples.bytes(bytes))?;
+            }
+            Self::Arrow(file) => {
+                // Arrow counts from 1970 and knows no scale: its name stands in the columns'
+                // metadata.
+                let since_1970 = infos[0].time_scale.epoch_ns();
+                let times_ns = times_ns.map(|time| time.saturating_add(since_1970));
+                let mut arrays = vec![arrow::times(times_ns)];
+                for (data_type, bytes) in file.data_types().skip(1).zip(columns) {
+                    arrays.push(arrow::array(&data_type, bytes)?);
+                }
+                file.write(arrays)?;
+            }
+        }
         Ok(())
     }
 
+    /// Hands over what came so far.
+    pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Csv(sink) | Self::Raw(sink) => Ok(sink.flush()?),
+            Self::Npy { .. } | Self::Arrow(_) => Ok(()),
+        }
+    }
+
     /// Ends, and says which files were written, if any were made here.
-    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+    pub(crate) fn finish(mut self) -> anyhow::Result<Vec<PathBuf>> {
         self.flush()?;
-        Ok(Vec::new())
+        Ok(match self {
+            Self::Csv(_) | Self::Raw(_) => Vec::new(),
+            Self::Npy { times, samples } => vec![times.finish()?, samples.finish()?],
+            Self::Arrow(file) => vec![file.finish()?],
+        })
     }
 }
 
-pub(crate) struct Csv<'a> {
-    sink: Sink<'a>,
-}
-
-impl Rows for Csv<'_> {
-    fn rows(
-        &mut self,
-        infos: &[ChannelInfo],
-        samples: Range<u64>,
-        columns: Vec<Vec<u8>>,
-    ) -> anyhow::Result<()> {
-        let mut text = String::new();
-        let times = infos[0].rate.times_ns(samples.start).take(length(&samples));
-        for (row, time) in times.enumerate() {
-            write!(text, "{time}")?;
-            for (info, bytes) in infos.iter().zip(&columns) {
-                let sample_bytes = info.sample_bytes() as usize;
-                let size = sample_bytes / elements(info);
-                for element in bytes[row * sample_bytes..][..sample_bytes].chunks_exact(size) {
-                    text.push(',');
-                    push_number(&mut text, info.dtype, element)?;
-                }
+fn lines(
+    infos: &[ChannelInfo],
+    times_ns: impl Iterator<Item = u64>,
+    columns: &[Vec<u8>],
+) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    for (row, time) in times_ns.enumerate() {
+        write!(text, "{time}")?;
+        for (info, bytes) in infos.iter().zip(columns) {
+            let sample_bytes = info.sample_bytes() as usize;
+            let size = sample_bytes / elements(info);
+            for element in bytes[row * sample_bytes..][..sample_bytes].chunks_exact(size) {
+                text.push(',');
+                push_number(&mut text, info.dtype, element)?;
             }
-            text.push('\n');
         }
-        Ok(self.sink.bytes(text.as_bytes())?)
+        text.push('\n');
     }
-
-    fn flush(&mut self) -> anyhow::Result<()> {
-        Ok(self.sink.flush()?)
-    }
-}
-
-pub(crate) struct Raw<'a> {
-    sink: Sink<'a>,
-}
-
-impl Rows for Raw<'_> {
-    fn rows(
-        &mut self,
-        _: &[ChannelInfo],
-        _: Range<u64>,
-        columns: Vec<Vec<u8>>,
-    ) -> anyhow::Result<()> {
-        Ok(columns.iter().try_for_each(|bytes| self.sink.bytes(bytes))?)
-    }
-
-    fn flush(&mut self) -> anyhow::Result<()> {
-        Ok(self.sink.flush()?)
-    }
-}
-
-pub(crate) struct NpyPair {
-    times: Npy,
-    samples: Npy,
-}
-
-impl Rows for NpyPair {
-    fn rows(
-        &mut self,
-        infos: &[ChannelInfo],
-        samples: Range<u64>,
-        columns: Vec<Vec<u8>>,
-    ) -> anyhow::Result<()> {
-        let mut times = infos[0].rate.times_ns(samples.start).take(length(&samples));
-        times.try_for_each(|time| self.times.numbers(&[time]))?;
-        Ok(columns.iter().try_for_each(|bytes| self.samples.bytes(bytes))?)
-    }
-
-    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
-        Ok(vec![self.times.finish()?, self.samples.finish()?])
-    }
-}
-
-pub(crate) struct ArrowTable {
-    file: ArrowFile,
-    schema: SchemaRef,
-}
-
-impl Rows for ArrowTable {
-    fn rows(
-        &mut self,
-        infos: &[ChannelInfo],
-        samples: Range<u64>,
-        columns: Vec<Vec<u8>>,
-    ) -> anyhow::Result<()> {
-        // Arrow counts from 1970 and knows no scale: its name stands in the columns' metadata.
-        let since_1970 = infos[0].time_scale.epoch_ns();
-        let rate = infos[0].rate;
-        let times = rate.times_ns(samples.start).take(length(&samples));
-        let mut arrays = vec![arrow::times(times.map(|time| time.saturating_add(since_1970)))];
-        for (field, bytes) in self.schema.fields()[1..].iter().zip(columns) {
-            arrays.push(arrow::array(field.data_type(), bytes)?);
-        }
-        self.file.write(&RecordBatch::try_new(Arc::clone(&self.schema), arrays)?)
-    }
-
-    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
-        Ok(vec![self.file.finish()?])
-    }
-}
-
-fn length(samples: &Range<u64>) -> usize {
-    (samples.end - samples.start) as usize
+    Ok(text)
 }
 
 /// Numbers in one sample; a complex one is one.
