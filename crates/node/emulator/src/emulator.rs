@@ -3,9 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
-use catchment_net::{Datagram, NetError, pin_to_cpu};
-use catchment_runner::{Idle, Sleep};
-use catchment_telemetry::Clock;
+use catchment_net::{Datagram, NetError};
 use catchment_wire::hadtu::{
     PACKET_BYTES_MIN, PACKET_HEADER_BYTES, PacketEncoder, SUB_EVENT_DECODING,
     SUB_EVENT_HEADER_BYTES, SubEventHeader, TRAILER_BYTES,
@@ -15,9 +13,10 @@ use crate::config::{ConfigError, EmulatorConfig};
 use crate::content::{Content, OVERSHOOT_BYTES};
 use crate::faults::CORRUPT_BITS;
 use crate::outlet::Outlet;
-use crate::pace::{Pace, Schedule};
+use crate::pace::Schedule;
 use crate::report::{EmulatorLive, EmulatorReport};
-use crate::sender::{Sender, Traffic};
+use crate::sender::Traffic;
+use crate::thread::send;
 
 /// Why an emulator did not run.
 #[derive(Debug, thiserror::Error)]
@@ -74,23 +73,18 @@ impl Emulator {
         stop: &AtomicBool,
         live: &EmulatorLive,
     ) -> Result<EmulatorReport, EmulatorError> {
-        if let Some(cpu) = self.config.cpu {
-            pin_to_cpu(cpu)?;
-        }
-        let EmulatorConfig { targets, seed, faults, .. } = &self.config;
-        let outlet = Outlet::new(targets, *seed, faults, corrupt_bit)?;
-        let pace = Pace::new(&Schedule::of(&self.config));
-        let mut sender = Sender::new(Run::new(self, outlet), pace, stop, live);
-        let (clock, cpu_before_ns) = (Clock::start(), thread_cpu_ns());
-        Idle::default().run(&mut sender, clock, &mut Sleep);
+        let EmulatorConfig { targets, seed, faults, cpu, first_event, .. } = &self.config;
+        let (schedule, outlet) =
+            (Schedule::of(&self.config), Outlet::new(targets, *seed, faults, corrupt_bit)?);
+        let sent = send(*cpu, &schedule, Run::new(self, outlet), stop, live)?;
         Ok(EmulatorReport {
-            seed: self.config.seed,
-            first_event: self.config.first_event,
-            events: sender.events,
-            seconds: clock.elapsed_ns() as f64 / 1e9,
-            cpu_ns: thread_cpu_ns() - cpu_before_ns,
-            refused: sender.refused,
-            sources: sender.traffic.outlet.into_reports(),
+            seed: *seed,
+            first_event: *first_event,
+            events: sent.events,
+            seconds: sent.seconds,
+            cpu_ns: sent.cpu_ns,
+            refused: sent.refused,
+            sources: sent.traffic.outlet.into_reports(),
         })
     }
 }
@@ -310,15 +304,6 @@ fn corrupt_bit(packet: &[u8], number: usize) -> usize {
     (packet.len() - 2 * TRAILER_BYTES) * 8 + number
 }
 
-/// User and system time of the calling thread.
-pub(crate) fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the target can be written to.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    assert_eq!(result, 0, "every thread has a CPU clock");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// Room for a source's packets of one tick, sent together; with the table, it fits into a
 /// second-level cache.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -333,6 +318,9 @@ mod tests {
     use super::*;
     use catchment_agent::Agent;
     use catchment_net::{ReceiverConfig, UdpReceiver};
+
+    use crate::pace::Pace;
+    use crate::sender::Sender;
 
     /// A sender over real sockets, stepped: the time at which its thread would start does not
     /// matter.

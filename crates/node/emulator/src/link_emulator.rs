@@ -5,21 +5,21 @@ use std::sync::atomic::AtomicBool;
 
 use catchment_model::TimeScale;
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
-use catchment_net::{Datagram, pin_to_cpu};
-use catchment_runner::{Idle, Sleep};
-use catchment_telemetry::{Clock, utc_now};
+use catchment_net::Datagram;
+use catchment_telemetry::utc_now;
 use catchment_wire::link::{
     EntryHeader, HEADER_BYTES, Header, Kind, PacketEncoder, encode_heartbeat,
 };
 
 use crate::channel_content::ChannelContent;
 use crate::config::ConfigError;
-use crate::emulator::{EmulatorError, thread_cpu_ns};
+use crate::emulator::EmulatorError;
 use crate::link_config::{LinkEmulatorConfig, Plan};
 use crate::outlet::Outlet;
-use crate::pace::{Pace, Schedule};
+use crate::pace::Schedule;
 use crate::report::{EmulatorLive, LinkEmulatorReport};
-use crate::sender::{Sender, Traffic};
+use crate::sender::Traffic;
+use crate::thread::{Sent, send};
 
 /// Emulated channel links, checked and ready to run.
 #[derive(Clone, Debug)]
@@ -63,18 +63,13 @@ impl LinkEmulator {
         stop: &AtomicBool,
         live: &EmulatorLive,
     ) -> Result<LinkEmulatorReport, EmulatorError> {
-        if let Some(cpu) = self.config.cpu {
-            pin_to_cpu(cpu)?;
-        }
         let config = &self.config;
         let targets: Vec<_> = config.links.iter().map(|link| link.target).collect();
         let outlet = Outlet::new(&targets, config.seed, &config.faults, corrupt_bit)?;
         let first_slice = config.first_slice.unwrap_or_else(|| self.present());
         let run = Run::new(self, outlet, first_slice);
-        let mut sender = Sender::new(run, Pace::new(&self.schedule()), stop, live);
-        let (clock, cpu_before_ns) = (Clock::start(), thread_cpu_ns());
-        Idle::default().run(&mut sender, clock, &mut Sleep);
-        let Sender { traffic: run, events: slices, refused, .. } = sender;
+        let sent = send(config.cpu, &self.schedule(), run, stop, live)?;
+        let Sent { traffic: run, events: slices, refused, seconds, cpu_ns } = sent;
         Ok(LinkEmulatorReport {
             seed: config.seed,
             first_slice,
@@ -82,8 +77,8 @@ impl LinkEmulator {
             slices,
             sample_bytes: run.sample_bytes,
             heartbeats: run.heartbeats,
-            seconds: clock.elapsed_ns() as f64 / 1e9,
-            cpu_ns: thread_cpu_ns() - cpu_before_ns,
+            seconds,
+            cpu_ns,
             refused,
             links: run.outlet.into_reports(),
         })

@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use catchment_telemetry::{ThreadTime, ThreadTimes};
+use catchment_net::pin_to_cpu;
+use catchment_runner::{Idle, Sleep};
+use catchment_telemetry::{Clock, ThreadTime, ThreadTimes};
 
+use crate::pace::{Pace, Schedule};
+use crate::sender::{Sender, Traffic};
 use crate::{
     Emulator, EmulatorConfig, EmulatorError, EmulatorLive, EmulatorReport, LinkEmulator,
     LinkEmulatorConfig, LinkEmulatorReport,
@@ -111,4 +115,46 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
+}
+
+/// What was sent, and how long that took.
+pub(crate) struct Sent<T> {
+    pub(crate) traffic: T,
+    /// Events, or slices.
+    pub(crate) events: u64,
+    /// Packets that the system refused.
+    pub(crate) refused: u64,
+    pub(crate) seconds: f64,
+    /// CPU time of the calling thread.
+    pub(crate) cpu_ns: u64,
+}
+
+/// Sends on the calling thread, pinned to that CPU, until the schedule ends or `stop` is set.
+pub(crate) fn send<T: Traffic>(
+    cpu: Option<usize>,
+    schedule: &Schedule,
+    traffic: T,
+    stop: &AtomicBool,
+    live: &EmulatorLive,
+) -> Result<Sent<T>, EmulatorError> {
+    cpu.map_or(Ok(()), pin_to_cpu)?;
+    let mut sender = Sender::new(traffic, Pace::new(schedule), stop, live);
+    let (clock, cpu_before_ns) = (Clock::start(), thread_cpu_ns());
+    Idle::default().run(&mut sender, clock, &mut Sleep);
+    Ok(Sent {
+        traffic: sender.traffic,
+        events: sender.events,
+        refused: sender.refused,
+        seconds: clock.elapsed_ns() as f64 / 1e9,
+        cpu_ns: thread_cpu_ns() - cpu_before_ns,
+    })
+}
+
+/// User and system time of the calling thread.
+fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the target can be written to.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(result, 0, "every thread has a CPU clock");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -9,8 +9,8 @@ use anyhow::Context;
 use catchment_config::{Address, RATE_HZ_DEFAULT, Rate, Size, Time, counted_up};
 use catchment_console::{Exit, Out, Stop, UsageError};
 use catchment_emulator::{
-    EmulatedSource, EmulatorConfig, EmulatorReport, EmulatorThread, LinkEmulatorConfig,
-    SourceReport,
+    EmulatedSource, EmulatorConfig, EmulatorLive, EmulatorReport, EmulatorThread,
+    LinkEmulatorConfig, SourceReport,
 };
 use catchment_model::near_matches;
 use catchment_model::units::{Bytes, Count, grouped};
@@ -70,20 +70,29 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         Emulated::Sources(config) => config,
         Emulated::Links(config) => return emulate_links::run(config, &arguments, out),
     };
-    let stop = Stop::listen()?;
-    let start = Instant::now();
-    let sender = EmulatorThread::start(config)?;
+    let report = follow(EmulatorThread::start(config)?, live_line, out)?;
+    say_report(&report, out)?;
+    Ok(Exit::Done)
+}
+
+/// Prints a line every second until the emulator ends or a signal arrives: what it sent in so many
+/// seconds.
+pub(super) fn follow<R: Send + 'static>(
+    sender: EmulatorThread<R>,
+    line: impl Fn(&EmulatorLive, f64) -> String,
+    out: &mut Out,
+) -> anyhow::Result<R> {
+    let (stop, start) = (Stop::listen()?, Instant::now());
     let mut shown = start;
     while !sender.observer().ended() && !stop.asked() {
         std::thread::sleep(Duration::from_millis(20));
         if shown.elapsed() >= Duration::from_secs(1) {
             shown = Instant::now();
-            say_live(&sender, start, out)?;
+            out.say(line(sender.observer().live(), start.elapsed().as_secs_f64()))?;
+            out.flush()?;
         }
     }
-    let report = sender.finish()?;
-    say_report(&report, out)?;
-    Ok(Exit::Done)
+    Ok(sender.finish()?)
 }
 
 /// What is to be emulated.
@@ -173,18 +182,15 @@ fn override_by(
     arguments.fault.iter().try_for_each(|fault| fault.apply(&mut config.faults, names))
 }
 
-fn say_live(sender: &EmulatorThread, start: Instant, out: &mut Out) -> anyhow::Result<()> {
-    let live = sender.observer().live();
-    let seconds = start.elapsed().as_secs_f64();
+fn live_line(live: &EmulatorLive, seconds: f64) -> String {
     let events = live.events.load(Relaxed);
-    out.say(format_args!(
+    format!(
         "{seconds:.1} s  {} events  {} packets  {}  {} events/s",
         grouped(events),
         grouped(live.packets.load(Relaxed)),
         Bytes(live.bytes.load(Relaxed)),
         Count(events as f64 / seconds)
-    ))?;
-    Ok(out.flush()?)
+    )
 }
 
 fn say_report(report: &EmulatorReport, out: &mut Out) -> anyhow::Result<()> {

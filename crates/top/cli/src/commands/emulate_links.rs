@@ -1,17 +1,16 @@
 //! `catchment emulate` of channel links: a preset's, or those that a configuration file records.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
 use catchment_config::{Address, counted_up};
-use catchment_console::{Exit, Out, Stop, UsageError};
+use catchment_console::{Exit, Out, UsageError};
 use catchment_emulator::{
     EmulatedLink, EmulatorError, EmulatorLive, EmulatorThread, LinkEmulatorConfig,
     LinkEmulatorReport, channel_preset,
 };
 use catchment_model::units::{Bytes, Count, grouped};
 
-use super::emulate::{Arguments, say_faults};
+use super::emulate::{Arguments, follow, say_faults};
 
 /// The preset of that name with the given number of links; none if there is no such preset.
 pub(crate) fn preset(arguments: &Arguments) -> anyhow::Result<Option<LinkEmulatorConfig>> {
@@ -33,23 +32,14 @@ pub(crate) fn run(
     out: &mut Out,
 ) -> anyhow::Result<Exit> {
     override_by(&mut config, arguments)?;
-    let stop = Stop::listen()?;
-    let (start, slice_ns) = (Instant::now(), config.slice_ns);
+    let slice_ns = config.slice_ns;
     let sender = match EmulatorThread::start_links(config) {
         Err(error @ EmulatorError::Config(_)) => {
             anyhow::bail!(UsageError(format!("emulate: {error}")));
         }
         other => other?,
     };
-    let mut shown = start;
-    while !sender.observer().ended() && !stop.asked() {
-        std::thread::sleep(Duration::from_millis(20));
-        if shown.elapsed() >= Duration::from_secs(1) {
-            shown = Instant::now();
-            say_live(sender.observer().live(), slice_ns, start, out)?;
-        }
-    }
-    let report = sender.finish()?;
+    let report = follow(sender, |live, seconds| live_line(live, slice_ns, seconds), out)?;
     say_report(&report, out)?;
     Ok(Exit::Done)
 }
@@ -82,22 +72,15 @@ fn override_by(config: &mut LinkEmulatorConfig, arguments: &Arguments) -> anyhow
     Ok(())
 }
 
-fn say_live(
-    live: &EmulatorLive,
-    slice_ns: u64,
-    start: Instant,
-    out: &mut Out,
-) -> anyhow::Result<()> {
-    let seconds = start.elapsed().as_secs_f64();
+fn live_line(live: &EmulatorLive, slice_ns: u64, seconds: f64) -> String {
     let data_s = live.events.load(Relaxed) as f64 * slice_ns as f64 / 1e9;
     let bytes = live.bytes.load(Relaxed);
-    out.say(format_args!(
+    format!(
         "{seconds:.1} s  {data_s:.1} s of data  {} packets  {}  {}/s",
         grouped(live.packets.load(Relaxed)),
         Bytes(bytes),
         Bytes((bytes as f64 / seconds) as u64)
-    ))?;
-    Ok(out.flush()?)
+    )
 }
 
 fn say_report(report: &LinkEmulatorReport, out: &mut Out) -> anyhow::Result<()> {
