@@ -5,8 +5,8 @@
 //!
 //! Everything is checked before anything starts. A [`ConfigFileError`] names file, line and column,
 //! what was expected and what was there. [`Hades90`] is a preset as a configuration text;
-//! [`edit::set`] changes one value of a text. `reference.txt` has a line for every key, from which
-//! the page docs/reference/configuration.md is made.
+//! [`edit::set`] changes one value of a text. `tests/reference.txt` has a line for every key, from
+//! which the page docs/reference/configuration.md is made.
 
 mod control;
 pub mod edit;
@@ -230,7 +230,5 @@ fn set<T>(target: &mut T, value: Option<T>) {
 const MS: u64 = 1_000_000;
 const H: u64 = 3_600_000 * MS;
 
-#[cfg(test)]
-mod reference;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
-use crate::{ConfigFileError, High, Rate, Size, Time, check};
+use catchment_config::{ConfigFileError, High, Rate, Size, Time, check};
 
 const LINES: &str = include_str!("reference.txt");
 
