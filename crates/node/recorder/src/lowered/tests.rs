@@ -1,0 +1,130 @@
+use std::path::PathBuf;
+
+use catchment_frame::{Codings, Dtype, Pattern};
+use catchment_model::SampleRate;
+
+use super::*;
+use crate::LinkConfig;
+
+/// A link of 4 MB/s.
+fn config(memory_bytes: u64) -> RecorderConfig {
+    let mut config = RecorderConfig::new(PathBuf::from("runs"), Vec::new());
+    config.memory_bytes = memory_bytes;
+    let rate = SampleRate::new(10_000, 1).unwrap();
+    let channel = |n: u32| ChannelConfig::new(format!("X:{n}"), Dtype::F32, rate);
+    let address = "127.0.0.1:0".parse().unwrap();
+    config.links = vec![LinkConfig::new("link", address, (0..100).map(channel).collect())];
+    config.check_values().unwrap();
+    config
+}
+
+#[test]
+fn frames_that_memory_makes_shorter_are_told_with_both_figures() {
+    let messages = config(1 << 30).lowered();
+    let expected = "frame.duration: frames of channels cover 42.5 s instead of 64.0 s, because a \
+                    quarter of the memory for channels, 170 MB, is less than \
+                    frame.channel_bytes, 268 MB (a memory.budget of 1.53 GB would do), and the \
+                    channels bring 4.00 MB/s";
+    assert_eq!(messages, [expected]);
+    // With what it says it is so.
+    let enough = config(1 << 30).memory_bytes_for(256_000_000);
+    assert_eq!(config(enough).lowered(), Vec::<String>::new());
+    assert_eq!(config(enough - 1_000_000).lowered().len(), 1);
+    assert_eq!(config(16 << 30).lowered(), Vec::<String>::new());
+}
+
+#[test]
+fn frames_of_events_that_memory_makes_smaller_are_told_where_they_are_compressed() {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let sources = vec![crate::config::SourceConfig::new("s0", address)];
+    let mut config = RecorderConfig::new(PathBuf::from("runs"), sources);
+    config.memory_bytes = 200 << 20;
+    config.frame.codings = Codings::new(ColumnCoding::Auto);
+    let messages = config.lowered();
+    let expected = "frame.bytes: frames of events have 14.1 MB instead of 33.6 MB, an eighth \
+                    of the memory for fragments, so that compression can be lowered in time (a \
+                    memory.budget of 447 MB would do)";
+    assert_eq!(messages, [expected]);
+    // With what it says it is so.
+    config.memory_bytes = config.memory_bytes_for_events();
+    assert_eq!(config.lowered(), Vec::<String>::new());
+    config.memory_bytes = 200 << 20;
+    config.frame.codings = Codings::new(ColumnCoding::NONE);
+    assert_eq!(config.lowered(), Vec::<String>::new());
+}
+
+#[test]
+fn frames_that_their_own_bound_makes_shorter_are_told_too() {
+    let mut config = config(16 << 30);
+    config.frame.channel_bytes = 64 << 20;
+    let messages = config.lowered().concat();
+    assert!(messages.contains("16.8 s instead of 64.0 s, because frame.channel_bytes is 67.1 MB"));
+    config.frame.duration_ns = 16_000_000_000;
+    assert_eq!(config.lowered(), Vec::<String>::new());
+}
+
+#[test]
+fn channels_that_are_too_large_to_be_compressed_are_told() {
+    let mut config = config(16 << 30);
+    // One of 2.56 MB/s, 164 MB in a frame of 64 s.
+    config.links[0].channels[3].shape = vec![64];
+    let expected = "encode.bytes: X:3 will not be compressed, because X:3 has 164 MB in a frame, and \
+                    columns of more than 67.1 MB are stored as they are (a shorter \
+                    frame.duration, or more encode.bytes and memory.budget, would do)";
+    let told = |config: &RecorderConfig| {
+        let lowered = config.lowered();
+        lowered.into_iter().find(|one| one.starts_with("encode.bytes"))
+    };
+    config.frame.channel_bytes = 1_000 << 20;
+    assert_eq!(told(&config).as_deref(), Some(expected));
+    config.frame.duration_ns = 16_000_000_000;
+    assert_eq!(told(&config), None);
+    config.frame.duration_ns = 64_000_000_000;
+    config.encode.bytes = 200 << 20;
+    assert_eq!(told(&config), None);
+    config.encode.bytes = 1 << 20;
+    config.frame.codings = Codings::new(ColumnCoding::NONE);
+    assert_eq!(told(&config), None);
+}
+
+#[test]
+fn a_budget_beyond_what_is_available_is_told() {
+    let config = config(1 << 30);
+    let system = |available_bytes| SystemMemory {
+        machine_bytes: 16 << 30,
+        group_bytes: None,
+        available_bytes,
+    };
+    let messages = config.memory_short(&system(Some(300_000_000))).unwrap();
+    let expected = "memory.budget: 300 MB are available now, less than the 1.07 GB of the budget";
+    assert!(messages.starts_with(expected), "{messages}");
+    assert_eq!(config.memory_short(&system(Some(2 << 30))), None);
+    assert_eq!(config.memory_short(&system(None)), None);
+}
+
+#[test]
+fn a_codec_that_another_rule_gives_than_before_is_told() {
+    let mut config = config(16 << 30);
+    let rules = [("X:*", "lz4"), ("X:1?", "for"), ("X:?", "lz4")];
+    let with = |rules: &[(&str, &str)]| {
+        let rule = |all: Codings, (pattern, codec): &(&str, &str)| {
+            all.with(pattern.parse().unwrap(), codec.parse().unwrap())
+        };
+        rules.iter().fold(Codings::new(ColumnCoding::Auto), rule)
+    };
+    config.frame.codings = with(&rules).with(Pattern::name("X:12"), "zstd:3".parse().unwrap());
+    let messages = config.codings_reordered();
+    let expected = "codecs[1] (X:1?) gives X:10 and 8 more for; until version 0.1, codecs[0] \
+                    (X:*) gave lz4: of several rules that fit a name, the last one applies now";
+    assert_eq!(messages, [expected]);
+    config.frame.codings = with(&rules[1..]);
+    assert_eq!(config.codings_reordered(), Vec::<String>::new());
+}
+
+#[test]
+fn threads_without_a_socket_are_told() {
+    let mut config = config(16 << 30);
+    config.receive.link_threads = 4;
+    let messages = config.lowered();
+    assert_eq!(messages, ["receive.link_threads: 1 instead of 4, one for each of the links"]);
+}
