@@ -62,10 +62,11 @@ impl ChannelDecimator {
                 return Err(DecimateError::Shape { shape });
             }
         };
-        let (output, output_dtype) = match output {
-            OutputType::Same => (number, dtype),
-            OutputType::Float => number.float(dtype),
+        let output_dtype = match output {
+            OutputType::Same => dtype,
+            OutputType::Float => float(dtype),
         };
+        let (output, _) = Number::of(output_dtype).ok_or(DecimateError::Dtype { dtype })?;
         Ok(Self {
             number,
             output,
@@ -93,14 +94,14 @@ impl ChannelDecimator {
         samples: &[u8],
         into: &mut Decimated,
     ) -> Result<(), DecimateError> {
-        let sample_bytes = self.number.bytes() * self.numbers_per_sample;
+        let sample_bytes = self.number.bytes * self.numbers_per_sample;
         if !samples.len().is_multiple_of(sample_bytes) {
             return Err(DecimateError::Bytes { bytes: samples.len(), sample_bytes });
         }
         // Decimators of one channel have seen the same numbers: the first refuses, or none.
         for (place, decimator) in self.decimators.iter_mut().enumerate() {
             self.column.clear();
-            self.number.read(samples, self.numbers_per_sample, place, &mut self.column);
+            (self.number.read)(samples, self.numbers_per_sample, place, &mut self.column);
             self.outputs[place].clear();
             decimator.push(first_sample, &self.column, &mut self.outputs[place])?;
         }
@@ -108,13 +109,8 @@ impl ChannelDecimator {
         if let Some(number) = self.outputs[0].first_sample() {
             into.numbering.append(number, rows);
         }
-        into.bytes.reserve(rows * self.numbers_per_sample * self.output.bytes());
-        for row in 0..rows {
-            for output in &self.outputs {
-                into.saturated +=
-                    u64::from(self.output.write(output.samples()[row], &mut into.bytes));
-            }
-        }
+        into.bytes.reserve(rows * self.numbers_per_sample * self.output.bytes);
+        into.saturated += (self.output.write)(&self.outputs, rows, &mut into.bytes);
         Ok(())
     }
 }
@@ -153,111 +149,70 @@ impl Decimated {
     }
 }
 
-/// How a number stands in a sample's bytes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Number {
-    U8,
-    U16,
-    U32,
-    U64,
-    I8,
-    I16,
-    I32,
-    I64,
-    F32,
-    F64,
+/// How the numbers of a type stand in samples' bytes.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    bytes: usize,
+    /// Appends one number of each sample: of samples with so many numbers that at this place.
+    read: fn(&[u8], usize, usize, &mut Vec<f64>),
+    /// Appends rows of outputs; how many numbers were set to a limit.
+    write: fn(&[Runs], usize, &mut Vec<u8>) -> u64,
+}
+
+macro_rules! number {
+    ($number:ty, integer: $integer:literal) => {
+        Number {
+            bytes: size_of::<$number>(),
+            read: |samples, per_sample, place, into| {
+                let (numbers, _) = samples.as_chunks::<{ size_of::<$number>() }>();
+                let of_place = numbers.iter().skip(place).step_by(per_sample);
+                into.extend(of_place.map(|raw| <$number>::from_le_bytes(*raw) as f64));
+            },
+            write: |outputs, rows, into| {
+                let mut saturated = 0;
+                for row in 0..rows {
+                    for output in outputs {
+                        let value = output.samples()[row];
+                        let value = if $integer { value.round_ties_even() } else { value };
+                        // The conversion sets what is beyond the type to its limit.
+                        let number = value as $number;
+                        into.extend_from_slice(&number.to_le_bytes());
+                        saturated += u64::from($integer && number as f64 != value);
+                    }
+                }
+                saturated
+            },
+        }
+    };
 }
 
 impl Number {
     /// The numbers of a type, and how many of them an element has.
     fn of(dtype: Dtype) -> Option<(Self, u64)> {
         Some(match dtype {
-            Dtype::U8 => (Self::U8, 1),
-            Dtype::U16 => (Self::U16, 1),
-            Dtype::U32 => (Self::U32, 1),
-            Dtype::U64 => (Self::U64, 1),
-            Dtype::I8 => (Self::I8, 1),
-            Dtype::I16 => (Self::I16, 1),
-            Dtype::I32 => (Self::I32, 1),
-            Dtype::I64 => (Self::I64, 1),
-            Dtype::F32 => (Self::F32, 1),
-            Dtype::F64 => (Self::F64, 1),
-            Dtype::C64 => (Self::F32, 2),
-            Dtype::C128 => (Self::F64, 2),
+            Dtype::U8 => (number!(u8, integer: true), 1),
+            Dtype::U16 => (number!(u16, integer: true), 1),
+            Dtype::U32 => (number!(u32, integer: true), 1),
+            Dtype::U64 => (number!(u64, integer: true), 1),
+            Dtype::I8 => (number!(i8, integer: true), 1),
+            Dtype::I16 => (number!(i16, integer: true), 1),
+            Dtype::I32 => (number!(i32, integer: true), 1),
+            Dtype::I64 => (number!(i64, integer: true), 1),
+            Dtype::F32 => (number!(f32, integer: false), 1),
+            Dtype::F64 => (number!(f64, integer: false), 1),
+            Dtype::C64 => (number!(f32, integer: false), 2),
+            Dtype::C128 => (number!(f64, integer: false), 2),
             _ => return None,
         })
     }
+}
 
-    /// The floating point type for these numbers.
-    fn float(self, dtype: Dtype) -> (Self, Dtype) {
-        match self {
-            Self::F32 | Self::F64 => (self, dtype),
-            Self::U8 | Self::U16 | Self::I8 | Self::I16 => (Self::F32, Dtype::F32),
-            Self::U32 | Self::U64 | Self::I32 | Self::I64 => (Self::F64, Dtype::F64),
-        }
-    }
-
-    fn bytes(self) -> usize {
-        match self {
-            Self::U8 | Self::I8 => 1,
-            Self::U16 | Self::I16 => 2,
-            Self::U32 | Self::I32 | Self::F32 => 4,
-            Self::U64 | Self::I64 | Self::F64 => 8,
-        }
-    }
-
-    /// Appends number `place` of each sample.
-    fn read(self, samples: &[u8], per_sample: usize, place: usize, into: &mut Vec<f64>) {
-        macro_rules! read {
-            ($number:ty) => {{
-                let (numbers, _) = samples.as_chunks::<{ size_of::<$number>() }>();
-                let of_place = numbers.iter().skip(place).step_by(per_sample);
-                into.extend(of_place.map(|raw| <$number>::from_le_bytes(*raw) as f64));
-            }};
-        }
-        match self {
-            Self::U8 => read!(u8),
-            Self::U16 => read!(u16),
-            Self::U32 => read!(u32),
-            Self::U64 => read!(u64),
-            Self::I8 => read!(i8),
-            Self::I16 => read!(i16),
-            Self::I32 => read!(i32),
-            Self::I64 => read!(i64),
-            Self::F32 => read!(f32),
-            Self::F64 => read!(f64),
-        }
-    }
-
-    /// Appends a number; whether it was set to a limit.
-    fn write(self, value: f64, into: &mut Vec<u8>) -> bool {
-        macro_rules! write {
-            ($number:ty) => {{
-                // The conversion sets what is beyond the type to its limit.
-                let rounded = value.round_ties_even();
-                let number = rounded as $number;
-                into.extend_from_slice(&number.to_le_bytes());
-                number as f64 != rounded
-            }};
-        }
-        match self {
-            Self::U8 => write!(u8),
-            Self::U16 => write!(u16),
-            Self::U32 => write!(u32),
-            Self::U64 => write!(u64),
-            Self::I8 => write!(i8),
-            Self::I16 => write!(i16),
-            Self::I32 => write!(i32),
-            Self::I64 => write!(i64),
-            Self::F32 => {
-                into.extend_from_slice(&(value as f32).to_le_bytes());
-                false
-            }
-            Self::F64 => {
-                into.extend_from_slice(&value.to_le_bytes());
-                false
-            }
-        }
+/// The floating point type for numbers of a type.
+fn float(dtype: Dtype) -> Dtype {
+    match dtype {
+        Dtype::U8 | Dtype::U16 | Dtype::I8 | Dtype::I16 => Dtype::F32,
+        Dtype::U32 | Dtype::U64 | Dtype::I32 | Dtype::I64 => Dtype::F64,
+        floating => floating,
     }
 }
 
