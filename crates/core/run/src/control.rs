@@ -1,12 +1,12 @@
-//! The control of a tree of devices, as seen from outside.
+//! The control of a line of devices, as seen from outside.
 
-use crate::course::{Course, Device, Mode};
-use crate::device::{DeviceError, DevicePath, DeviceSpec, check};
+use crate::course::{Course, Device};
+use crate::device::{DeviceSpec, TIMEOUT_NS_MAX};
 use crate::request::{Answer, CommandResult, Memory, Reason, Refusal, Request, RequestId, Status};
 use crate::state::{Action, Command, Illegal, State, transition};
 
 /// The longest that a shutdown may be given: one hour.
-pub const DRAIN_NS_MAX: u64 = crate::device::TIMEOUT_NS_MAX;
+pub const DRAIN_NS_MAX: u64 = TIMEOUT_NS_MAX;
 
 /// Brings devices from state to state, all or none.
 ///
@@ -15,9 +15,9 @@ pub const DRAIN_NS_MAX: u64 = crate::device::TIMEOUT_NS_MAX;
 /// [`Control::next_deadline_ns`].
 #[derive(Clone, Debug)]
 pub struct Control {
-    // The devices that data reach last come first.
+    // Those that data reach last come first.
     pub(crate) devices: Vec<Device>,
-    /// The state that the tree was last brought to.
+    /// The state that all were last brought to.
     pub(crate) common: State,
     /// Why it is not in the state that was requested.
     pub(crate) failure: Option<Reason>,
@@ -26,6 +26,8 @@ pub struct Control {
     pub(crate) finished: Vec<CommandResult>,
     pub(crate) memory: Memory,
     pub(crate) drain_ns: u64,
+    /// The shortest time-out of every device for each step.
+    pub(crate) patience_ns: u64,
     pub(crate) now_ns: u64,
     pub(crate) last_token: u64,
     pub(crate) own_requests: u64,
@@ -38,17 +40,13 @@ pub struct Control {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Order {
     /// Who.
-    pub path: DevicePath,
+    pub path: &'static str,
     /// What.
     pub action: Action,
     /// What for.
     pub purpose: Purpose,
     /// To be given back with the reply; no two orders have the same.
     pub token: u64,
-    /// The request that it serves.
-    pub request: RequestId,
-    /// The version of the configuration that the request named.
-    pub configuration: Option<u64>,
     /// A reply at this time or later is late and changes nothing.
     pub deadline_ns: u64,
 }
@@ -89,53 +87,21 @@ pub enum Reply {
 /// The command that devices are at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnderWay {
-    /// The request.
-    pub request: RequestId,
-    /// The command.
-    pub command: Command,
-    /// The device that it is for, if not for all.
-    pub device: Option<DevicePath>,
-    /// Who asked.
-    pub who: String,
-    /// Why.
-    pub comment: Option<String>,
-    /// The version of the configuration that was asked for.
-    pub configuration: Option<u64>,
+    /// What was asked for, and by whom.
+    pub request: Request,
     /// Since when.
     pub since_ns: u64,
     /// Who has not answered yet.
-    pub waiting_for: Vec<DevicePath>,
-    /// Whether it failed and is being undone.
-    pub undoing: bool,
-}
-
-/// A device at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceStatus {
-    /// Where it stands.
-    pub path: DevicePath,
-    /// What it is.
-    pub kind: String,
-    /// Its state.
-    pub state: State,
-    /// Why it is in *safe* or *fault*, or why it did not do what it last was asked to.
-    pub reason: Option<Reason>,
-    /// What it is doing.
-    pub doing: Option<Action>,
-    /// The commands that may be given to it alone now.
-    pub commands: Vec<Command>,
+    pub waiting_for: Vec<&'static str>,
 }
 
 impl Control {
-    /// All devices are idle. `drain_ns`: how long a shutdown may take before devices are ended at
-    /// once, at most an hour.
-    ///
-    /// # Errors
-    /// The devices are none, too many, the same, or have impossible time-outs.
-    pub fn new(mut specs: Vec<DeviceSpec>, drain_ns: u64) -> Result<Self, DeviceError> {
-        check(&specs)?;
-        specs.sort_by(|one, other| (one.order, &one.path).cmp(&(other.order, &other.path)));
-        Ok(Self {
+    /// All devices are idle; those that data reach last come first. `drain_ns`: how long a shutdown
+    /// may take before devices are ended at once, at most an hour. `patience_ns`: how long every
+    /// device may take for each step at least, at most an hour.
+    pub fn new(specs: Vec<DeviceSpec>, drain_ns: u64, patience_ns: u64) -> Self {
+        assert!(!specs.is_empty(), "there must be a device");
+        Self {
             devices: specs.into_iter().map(Device::new).collect(),
             common: State::Idle,
             failure: None,
@@ -144,12 +110,13 @@ impl Control {
             finished: Vec::new(),
             memory: Memory::default(),
             drain_ns: drain_ns.min(DRAIN_NS_MAX),
+            patience_ns: patience_ns.min(TIMEOUT_NS_MAX),
             now_ns: 0,
             last_token: 0,
             own_requests: 0,
             run: None,
             ended: false,
-        })
+        }
     }
 
     /// Somebody asks for a command. Executed at most once for each request id.
@@ -186,7 +153,7 @@ impl Control {
     pub fn reply(
         &mut self,
         now_ns: u64,
-        path: &DevicePath,
+        path: &str,
         token: u64,
         reply: Result<State, Failed>,
     ) -> Reply {
@@ -203,7 +170,7 @@ impl Control {
     /// A device says by itself that it is in another state: *fault* or *safe* always count, any
     /// other state only from a device that reported a fault in just that state and is well again.
     /// Says whether it counted.
-    pub fn report(&mut self, now_ns: u64, path: &DevicePath, state: State, reason: &str) -> bool {
+    pub fn report(&mut self, now_ns: u64, path: &str, state: State, reason: &str) -> bool {
         self.tick(now_ns);
         let Some(index) = self.find(path).filter(|_| !self.ended) else { return false };
         if !state.is_broken() {
@@ -258,24 +225,22 @@ impl Control {
 
     /// The commands that may be given now.
     pub fn legal(&self) -> Vec<Command> {
-        self.legal_of(None)
+        let is_free = |command| match &self.course {
+            None => !self.ended,
+            Some(course) => command == Command::Shutdown && course.command() != command,
+        };
+        let commands = Command::ALL.iter().copied();
+        commands.filter(|&command| is_free(command) && self.allowed(command).is_ok()).collect()
     }
 
     /// The command under way.
     pub fn under_way(&self) -> Option<UnderWay> {
         let course = self.course.as_ref()?;
         let busy = self.devices.iter().filter(|device| device.deadline_ns().is_some());
-        let request = course.request.clone();
         Some(UnderWay {
-            request: request.id,
-            command: request.command,
-            device: request.device,
-            who: request.who,
-            comment: request.comment,
-            configuration: request.configuration,
+            request: course.request.clone(),
             since_ns: course.result.began_ns,
-            waiting_for: busy.map(|device| device.spec.path.clone()).collect(),
-            undoing: course.mode == Mode::Back,
+            waiting_for: busy.map(|device| device.spec.path).collect(),
         })
     }
 
@@ -294,14 +259,9 @@ impl Control {
         std::mem::take(&mut self.finished)
     }
 
-    /// One device.
-    pub fn device(&self, path: &DevicePath) -> Option<DeviceStatus> {
-        self.find(path).map(|index| self.status(index))
-    }
-
-    /// All devices, those that data reach last first.
-    pub fn devices(&self) -> Vec<DeviceStatus> {
-        (0..self.devices.len()).map(|index| self.status(index)).collect()
+    /// The devices, those that data reach last first.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
     }
 
     /// Whether the node was shut down.
@@ -309,75 +269,41 @@ impl Control {
         self.ended
     }
 
-    fn status(&self, index: usize) -> DeviceStatus {
-        let device = &self.devices[index];
-        DeviceStatus {
-            path: device.spec.path.clone(),
-            kind: device.spec.kind.clone(),
-            state: device.state,
-            reason: device.reason.clone(),
-            doing: device.doing(),
-            commands: self.legal_of(Some(index)),
-        }
-    }
-
-    fn legal_of(&self, device: Option<usize>) -> Vec<Command> {
-        let busy = |command| match &self.course {
-            None => false,
-            Some(course) => command != Command::Shutdown || course.command() == command,
-        };
-        let commands = Command::ALL.iter().copied();
-        let given = commands.filter(|&command| match device {
-            None => true,
-            Some(index) => self.devices[index].takes_alone(command),
-        });
-        given
-            .filter(|&command| {
-                !self.ended && !busy(command) && self.allowed(command, device).is_ok()
-            })
-            .collect()
-    }
-
     /// Whether a request that was not seen before may begin.
     fn admit(&self, request: &Request) -> Result<(), Refusal> {
         let command = request.command;
-        let device = match &request.device {
-            None => None,
-            Some(path) => match self.find(path) {
-                None => return Err(Refusal::NoDevice { device: path.clone() }),
-                Some(index) if !self.devices[index].takes_alone(command) => {
-                    return Err(Refusal::NotAlone { device: path.clone(), command });
-                }
-                found => found,
-            },
-        };
+        if let Some(device) = request.device.clone() {
+            return Err(match self.find(&device) {
+                None => Refusal::NoDevice { device },
+                Some(_) => Refusal::NotAlone { device, command },
+            });
+        }
         if let Some(busy) = self.under_way()
-            && (command != Command::Shutdown || busy.command == Command::Shutdown)
+            && (command != Command::Shutdown || busy.request.command == Command::Shutdown)
         {
-            let UnderWay { request, command, who, waiting_for, .. } = busy;
+            let Request { id: request, command, who, .. } = busy.request;
+            let waiting_for = busy.waiting_for;
             return Err(Refusal::UnderWay { request, command, who, waiting_for });
         }
         if let Some(run) = request.run.filter(|&run| self.run != Some(run)) {
             return Err(Refusal::OtherRun { command, run, current: self.run });
         }
-        self.allowed(command, device).map_err(Refusal::Illegal)
+        self.allowed(command).map_err(Refusal::Illegal)
     }
 
     /// Whether the state allows a command.
-    fn allowed(&self, command: Command, device: Option<usize>) -> Result<(), Illegal> {
-        let state = device.map_or_else(|| self.state(), |index| self.devices[index].state);
+    fn allowed(&self, command: Command) -> Result<(), Illegal> {
+        let state = self.state();
         transition(state, command)?;
-        let path = device.map(|index| &self.devices[index].spec.path);
-        let mut scope = self.devices.iter().filter(|device| device.stands_in(path));
         let must_record = command == Command::Stop && state.is_broken();
-        if must_record && !scope.any(|device| device.runs_as().in_run()) {
+        if must_record && !self.devices.iter().any(|device| device.runs_as().in_run()) {
             return Err(Illegal { state, command });
         }
         Ok(())
     }
 
-    fn find(&self, path: &DevicePath) -> Option<usize> {
-        self.devices.iter().position(|device| device.spec.path == *path)
+    fn find(&self, path: &str) -> Option<usize> {
+        self.devices.iter().position(|device| device.spec.path == path)
     }
 }
 

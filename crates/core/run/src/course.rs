@@ -11,13 +11,14 @@
 //!   any     ─► AtOnce       a shutdown's time is over: all at once to safe
 //! ```
 //!
-//! Nothing moves on while a device has an order; every order has a deadline; every phase is gone
-//! through once: so every command ends.
+//! Forward and Back go through the steps of a table, each with the devices one after the other.
+//! Nothing moves on while a device has an order; every order has a deadline; every step comes once
+//! to every device: so every command ends.
 
 use crate::control::{Control, Failed, Order, Purpose};
-use crate::device::{DevicePath, DeviceSpec, OnFault};
+use crate::device::DeviceSpec;
 use crate::request::{CommandResult, REQUESTS_REMEMBERED, Reason, Request, RequestId, Status};
-use crate::state::{Action, BACK_PHASES, Back, Command, State, back};
+use crate::state::{Action, BACK_STEPS, Back, Command, State, back};
 
 /// A command under way.
 #[derive(Clone, Debug)]
@@ -25,8 +26,8 @@ pub(crate) struct Course {
     pub(crate) request: Request,
     pub(crate) result: CommandResult,
     pub(crate) mode: Mode,
-    /// Which phase of the mode's list.
-    phase: usize,
+    /// How many of the mode's steps have come to how many devices.
+    steps_done: usize,
     /// When a shutdown's time is over.
     at_once_ns: Option<u64>,
 }
@@ -42,20 +43,21 @@ pub(crate) enum Mode {
 
 /// A device, as control believes it to be.
 #[derive(Clone, Debug)]
-pub(crate) struct Device {
-    pub(crate) spec: DeviceSpec,
-    pub(crate) state: State,
-    pub(crate) reason: Option<Reason>,
+pub struct Device {
+    /// What it is.
+    pub spec: DeviceSpec,
+    /// Its state.
+    pub state: State,
+    /// Why it is in *safe* or *fault*, or why it did not do what it last was asked to.
+    pub reason: Option<Reason>,
     /// The state in which it reported a fault: it may go on there.
     suspended: Option<State>,
     /// It failed by itself and its run has not been stopped for it yet.
     must_stop: bool,
     pending: Option<Pending>,
-    /// Of the command under way: whether it takes part, where it was before, whether it had its
-    /// turn in this phase, whether it was given another configuration.
-    in_scope: bool,
+    /// Where it was before the command under way.
     before: State,
-    had_turn: bool,
+    /// Whether that command gave it another configuration.
     reconfigured: bool,
 }
 
@@ -74,11 +76,23 @@ impl Course {
     /// All of it that decides what comes next.
     #[cfg(test)]
     pub(crate) fn decisive(&self) -> impl std::fmt::Debug + use<> {
-        (self.command(), self.mode, self.phase, self.result.reason.is_some())
+        (self.command(), self.mode, self.steps_done, self.result.reason.is_some())
     }
 
     pub(crate) fn at_once_ns(&self) -> Option<u64> {
         self.at_once_ns.filter(|_| self.mode != Mode::AtOnce)
+    }
+
+    /// The next step, and to which of so many devices it comes; none: it was the last.
+    fn next_step(&mut self, devices: usize) -> Option<(Action, usize)> {
+        let steps = match self.mode {
+            Mode::Back => BACK_STEPS,
+            _ => self.command().steps(self.request.configuration.is_some()),
+        };
+        let (step, place) = (self.steps_done / devices, self.steps_done % devices);
+        let action = *steps.get(step)?;
+        self.steps_done += 1;
+        Some((action, if action.sinks_first() { place } else { devices - 1 - place }))
     }
 }
 
@@ -91,9 +105,7 @@ impl Device {
             suspended: None,
             must_stop: false,
             pending: None,
-            in_scope: false,
             before: State::Idle,
-            had_turn: false,
             reconfigured: false,
         }
     }
@@ -101,8 +113,8 @@ impl Device {
     /// All of it that decides what comes next.
     #[cfg(test)]
     pub(crate) fn decisive(&self) -> impl std::fmt::Debug + use<> {
-        let flags = [self.must_stop, self.in_scope, self.had_turn, self.reconfigured];
-        (self.state, self.suspended, self.doing(), self.before, flags)
+        let doing = self.pending.map(|pending| pending.action);
+        (self.state, self.suspended, doing, self.before, self.must_stop, self.reconfigured)
     }
 
     pub(crate) fn waits_for(&self, token: u64) -> bool {
@@ -113,18 +125,6 @@ impl Device {
         self.pending.map(|pending| pending.deadline_ns)
     }
 
-    pub(crate) fn doing(&self) -> Option<Action> {
-        self.pending.map(|pending| pending.action)
-    }
-
-    pub(crate) fn takes_alone(&self, command: Command) -> bool {
-        command != Command::Shutdown && self.spec.alone.contains(&command)
-    }
-
-    pub(crate) fn stands_in(&self, scope: Option<&DevicePath>) -> bool {
-        scope.is_none_or(|scope| self.spec.path.is_within(scope))
-    }
-
     /// Its state, or that in which it reported a fault: what it has open is still open.
     pub(crate) fn runs_as(&self) -> State {
         match self.state {
@@ -133,7 +133,7 @@ impl Device {
         }
     }
 
-    /// Whether it takes the phase's step in a command's way forward.
+    /// Whether it takes a step in a command's way forward.
     fn goes_forward(&self, action: Action, configures: bool) -> bool {
         let state = match action {
             Action::Stop | Action::Disarm => self.runs_as(),
@@ -143,7 +143,7 @@ impl Device {
         action.begins_in(state) && (configures || !again)
     }
 
-    /// Whether it takes the phase's step on the way back.
+    /// Whether it takes a step on the way back.
     fn goes_back(&self, action: Action) -> bool {
         // What was given another configuration is not where it was until it has the old one again.
         let restores = match action {
@@ -171,7 +171,7 @@ impl Control {
             if let Some(pending) = self.devices[index].pending
                 && pending.deadline_ns <= now_ns
             {
-                let timeout_ns = self.devices[index].spec.timeout_ns(pending.action);
+                let timeout_ns = self.timeout_ns(index, pending.action);
                 self.withdraw(index);
                 let text = format!("no answer within {} s", timeout_ns as f64 / 1e9);
                 self.failed(index, pending, &text, None);
@@ -202,18 +202,16 @@ impl Control {
             self.failure = None;
         }
         for device in &mut self.devices {
-            device.in_scope = device.stands_in(request.device.as_ref());
             device.before = device.state;
-            device.had_turn = false;
             device.reconfigured = false;
-            if device.in_scope && !device.state.is_broken() && device.pending.is_none() {
+            if !device.state.is_broken() && device.pending.is_none() {
                 device.reason = None;
             }
         }
         let ends = request.command == Command::Shutdown;
         let result = request.result(Status::UnderWay, self.state(), self.now_ns);
         let at_once_ns = ends.then(|| self.now_ns.saturating_add(self.drain_ns));
-        self.course = Some(Course { request, result, mode, phase: 0, at_once_ns });
+        self.course = Some(Course { request, result, mode, steps_done: 0, at_once_ns });
         self.advance();
     }
 
@@ -248,12 +246,12 @@ impl Control {
     /// unknown.
     fn failed(&mut self, index: usize, pending: Pending, text: &str, state: Option<State>) {
         let device = &mut self.devices[index];
-        let reason = Reason::new(Some(&device.spec.path), Some(pending.action), text, self.now_ns);
+        let reason = Reason::new(Some(device.spec.path), Some(pending.action), text, self.now_ns);
         match &mut device.reason {
             // Why it could not be made safe comes behind why it had to be.
             Some(first) if pending.action == Action::Safe => {
                 let both = format!("{}; then safe: {}", first.text, reason.text);
-                *first = Reason::new(first.device.as_ref(), first.action, &both, first.since_ns);
+                *first = Reason::new(first.device, first.action, &both, first.since_ns);
             }
             Some(_) if device.state.is_broken() => {}
             other => *other = Some(reason.clone()),
@@ -286,7 +284,7 @@ impl Control {
     /// A device reported *fault* or *safe*.
     pub(crate) fn broke(&mut self, index: usize, state: State, text: &str) {
         let device = &mut self.devices[index];
-        let reason = Reason::new(Some(&device.spec.path), None, text, self.now_ns);
+        let reason = Reason::new(Some(device.spec.path), None, text, self.now_ns);
         if device.pending.is_some_and(|pending| pending.action.ends_something()) {
             // It is on its way out of whatever it is in: its reply says where it arrived.
             device.reason.get_or_insert(reason);
@@ -300,14 +298,12 @@ impl Control {
             return;
         }
         device.suspended = Some(device.state).filter(|_| state == State::Fault);
-        device.must_stop = device.spec.on_fault == OnFault::StopRun;
+        device.must_stop = device.spec.stops_run;
         device.state = state;
         device.reason = Some(reason.clone());
-        let in_scope = device.in_scope;
         self.failure.get_or_insert_with(|| reason.clone());
         self.withdraw(index);
         if let Some(course) = &mut self.course
-            && in_scope
             && course.command().rolls_back()
         {
             course.result.reason.get_or_insert(reason);
@@ -351,76 +347,55 @@ impl Control {
             match course.mode {
                 Mode::AtOnce => self.finish(),
                 Mode::Waiting => self.turn(Mode::Forward),
-                Mode::Forward if failed && course.command().rolls_back() => self.turn(Mode::Back),
-                Mode::Forward | Mode::Back => self.next_group(),
-            }
-        }
-    }
-
-    /// Orders the next devices to do the phase's step, or goes to the next phase, or ends.
-    fn next_group(&mut self) {
-        let Some(course) = &self.course else { return };
-        let (request, phase) = (&course.request, course.phase);
-        let configures = request.command == Command::Configure || request.configuration.is_some();
-        let (phases, purpose) = match course.mode {
-            Mode::Back => (BACK_PHASES, Purpose::Back),
-            _ => (request.command.phases(request.configuration.is_some()), Purpose::Forward),
-        };
-        if purpose == Purpose::Back && self.give_up_strays() {
-            return;
-        }
-        let Some(&action) = phases.get(phase) else { return self.finish() };
-        let goes = |device: &Device| {
-            device.in_scope
-                && !device.had_turn
-                && match purpose {
-                    Purpose::Back => device.goes_back(action),
-                    _ => device.goes_forward(action, configures),
+                Mode::Forward if failed && course.command().rolls_back() => {
+                    self.turn(Mode::Back);
+                    self.give_up_strays();
                 }
-        };
-        let orders = self.devices.iter().filter(|device| goes(device)).map(|one| one.spec.order);
-        let order = if action.sinks_first() { orders.min() } else { orders.max() };
-        let group: Vec<usize> = (0..self.devices.len())
-            .filter(|&index| {
-                goes(&self.devices[index]) && Some(self.devices[index].spec.order) == order
-            })
-            .collect();
-        if group.is_empty() {
-            if let Some(course) = &mut self.course {
-                course.phase += 1;
+                Mode::Forward | Mode::Back => self.next_step(),
             }
-            self.devices.iter_mut().for_each(|device| device.had_turn = false);
-        }
-        for index in group {
-            let device = &mut self.devices[index];
-            device.had_turn = true;
-            device.reconfigured |= action == Action::Configure && purpose == Purpose::Forward;
-            self.issue(index, action, purpose);
         }
     }
 
-    /// Makes those safe that no step leads back. Says whether there were any.
-    fn give_up_strays(&mut self) -> bool {
-        let stray =
-            |device: &Device| device.in_scope && back(device.state, device.before) == Back::NoWay;
-        let strays: Vec<usize> =
-            (0..self.devices.len()).filter(|&index| stray(&self.devices[index])).collect();
-        for &index in &strays {
+    /// Orders the next device that takes one of the steps that are left to do it, or ends.
+    fn next_step(&mut self) {
+        let count = self.devices.len();
+        while let Some(course) = &mut self.course
+            && let Some((action, index)) = course.next_step(count)
+        {
+            let is_back = course.mode == Mode::Back;
+            let names_one = course.request.configuration.is_some();
+            let configures = names_one || course.command() == Command::Configure;
             let device = &mut self.devices[index];
-            let text = format!("no way back from {} to {}", device.state, device.before);
-            let reason = Reason::new(Some(&device.spec.path), None, &text, self.now_ns);
-            device.reason.get_or_insert(reason);
-            self.issue(index, Action::Safe, Purpose::Safe);
+            let takes_it = match is_back {
+                true => device.goes_back(action),
+                false => device.goes_forward(action, configures),
+            };
+            if takes_it {
+                device.reconfigured |= action == Action::Configure && !is_back;
+                let purpose = if is_back { Purpose::Back } else { Purpose::Forward };
+                return self.issue(index, action, purpose);
+            }
         }
-        !strays.is_empty()
+        self.finish();
+    }
+
+    /// Makes those safe that no step leads back.
+    fn give_up_strays(&mut self) {
+        for index in 0..self.devices.len() {
+            let device = &mut self.devices[index];
+            if back(device.state, device.before) == Back::NoWay {
+                let text = format!("no way back from {} to {}", device.state, device.before);
+                let reason = Reason::new(Some(device.spec.path), None, &text, self.now_ns);
+                device.reason.get_or_insert(reason);
+                self.issue(index, Action::Safe, Purpose::Safe);
+            }
+        }
     }
 
     fn turn(&mut self, mode: Mode) {
         if let Some(course) = &mut self.course {
-            course.mode = mode;
-            course.phase = 0;
+            (course.mode, course.steps_done) = (mode, 0);
         }
-        self.devices.iter_mut().for_each(|device| device.had_turn = false);
     }
 
     /// Orders all devices to be safe now, whatever they are at.
@@ -466,26 +441,18 @@ impl Control {
     fn finish(&mut self) {
         let Some(course) = self.course.take() else { return };
         let command = course.command();
-        let broken = |device: &Device| device.in_scope && device.state.is_broken();
-        let well = match &course.result.reason {
-            None => true,
-            Some(_) => !command.rolls_back() && !self.devices.iter().any(broken),
-        };
-        let arrived = well || !command.rolls_back();
-        if course.request.device.is_none() && arrived {
-            self.common = command.leads_to(self.common);
+        let is_any_broken = self.devices.iter().any(|device| device.state.is_broken());
+        let failed = course.result.reason.is_some();
+        let well = !failed || !(command.rolls_back() || is_any_broken);
+        if well || !command.rolls_back() {
+            self.common = command.leads_to();
         }
         let common = self.common;
         for device in &mut self.devices {
-            if device.in_scope && device.suspended != Some(common) {
-                device.suspended = None;
-            }
-            device.in_scope = false;
-            device.before = State::Idle;
-            device.had_turn = false;
-            device.reconfigured = false;
+            device.suspended = device.suspended.filter(|state| *state == common);
+            (device.before, device.reconfigured) = (State::Idle, false);
         }
-        if well && !self.devices.iter().any(|device| device.state.is_broken()) {
+        if well && !is_any_broken {
             self.failure = None;
         } else if let Some(reason) = &course.result.reason {
             self.failure.get_or_insert_with(|| reason.clone());
@@ -508,21 +475,17 @@ impl Control {
     }
 
     fn issue(&mut self, index: usize, action: Action, purpose: Purpose) {
-        let Some(course) = &self.course else { return };
+        let deadline_ns = self.now_ns.saturating_add(self.timeout_ns(index, action));
         let device = &mut self.devices[index];
         self.last_token += 1;
         let token = self.last_token;
-        let deadline_ns = self.now_ns.saturating_add(device.spec.timeout_ns(action));
         device.pending = Some(Pending { token, action, deadline_ns });
-        self.orders.push(Order {
-            path: device.spec.path.clone(),
-            action,
-            purpose,
-            token,
-            request: course.request.id.clone(),
-            configuration: course.request.configuration,
-            deadline_ns,
-        });
+        let path = device.spec.path;
+        self.orders.push(Order { path, action, purpose, token, deadline_ns });
+    }
+
+    fn timeout_ns(&self, index: usize, action: Action) -> u64 {
+        (self.devices[index].spec.timeout_ns)(action).max(self.patience_ns)
     }
 
     /// Takes back the order that a device has, and does not hand it out if it was not yet.

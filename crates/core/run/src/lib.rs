@@ -1,4 +1,4 @@
-//! Run control: what everything that runs may be asked for, and how a tree of devices follows.
+//! Run control: what everything that runs may be asked for, and how a line of devices follows.
 //!
 //! [`Control`] takes [`Request`]s, gives devices [`Order`]s, takes their replies, and decides. It
 //! promises:
@@ -23,11 +23,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use control::{Control, DRAIN_NS_MAX, DeviceStatus, Failed, Order, Purpose, Reply, UnderWay};
-pub use device::{
-    DEVICES_MAX, DeviceError, DevicePath, DeviceSpec, OnFault, PATH_BYTES_MAX, PATH_SEGMENTS_MAX,
-    TIMEOUT_NS_MAX,
-};
+pub use control::{Control, DRAIN_NS_MAX, Failed, Order, Purpose, Reply, UnderWay};
+pub use course::Device;
+pub use device::{DeviceSpec, TIMEOUT_NS_MAX, usual_timeout_ns};
 pub use request::{
     Answer, COMMENT_BYTES_MAX, CommandResult, REASON_BYTES_MAX, REQUEST_BYTES_MAX,
     REQUESTS_REMEMBERED, Reason, Refusal, Request, RequestId, RequestIdError, Status,

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use crate::device::DevicePath;
 use crate::state::{Action, Command, Illegal, State};
 
 /// How many requests are remembered.
@@ -28,8 +27,8 @@ pub struct Request {
     pub id: RequestId,
     /// What to do.
     pub command: Command,
-    /// The device to do it, with those below it; none: all.
-    pub device: Option<DevicePath>,
+    /// The device to do it; none: all. No device does anything alone: such a request is refused.
+    pub device: Option<String>,
     /// Who asks.
     pub who: String,
     /// Why.
@@ -71,13 +70,13 @@ pub enum Refusal {
         /// Who asked for it.
         who: String,
         /// Who has not answered yet.
-        waiting_for: Vec<DevicePath>,
+        waiting_for: Vec<&'static str>,
     },
     /// There is no such device.
     #[error("there is no device {device}")]
     NoDevice {
         /// The path.
-        device: DevicePath,
+        device: String,
     },
     /// It is meant for a run that is not the current one.
     #[error("{command} is meant for run {run}, but {}", current_run(.current))]
@@ -93,7 +92,7 @@ pub enum Refusal {
     #[error("{device} does not {command} alone")]
     NotAlone {
         /// The path.
-        device: DevicePath,
+        device: String,
         /// The command.
         command: Command,
     },
@@ -128,7 +127,7 @@ pub struct CommandResult {
     /// What was asked for.
     pub command: Command,
     /// Of which device, if not of all.
-    pub device: Option<DevicePath>,
+    pub device: Option<String>,
     /// Who asked.
     pub who: String,
     /// How it stands.
@@ -164,7 +163,7 @@ pub enum Status {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reason {
     /// The device where it went wrong; none: control itself.
-    pub device: Option<DevicePath>,
+    pub device: Option<&'static str>,
     /// The step that failed; none: the device reported it by itself.
     pub action: Option<Action>,
     /// In plain words, at most 1,024 bytes.
@@ -213,7 +212,7 @@ impl fmt::Display for RequestId {
 impl Reason {
     /// A reason, cut to what is kept.
     pub(crate) fn new(
-        device: Option<&DevicePath>,
+        device: Option<&'static str>,
         action: Option<Action>,
         text: &str,
         since_ns: u64,
@@ -222,13 +221,13 @@ impl Reason {
             "" => "no reason was given",
             text => &text[..text.floor_char_boundary(REASON_BYTES_MAX)],
         };
-        Self { device: device.cloned(), action, text: text.to_owned(), since_ns }
+        Self { device, action, text: text.to_owned(), since_ns }
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.device, self.action) {
+        match (self.device, self.action) {
             (Some(device), Some(action)) => write!(f, "{device}: {action}: {}", self.text),
             (Some(device), None) => write!(f, "{device}: {}", self.text),
             (None, _) => f.write_str(&self.text),
@@ -308,7 +307,7 @@ fn current_run(current: &Option<u64>) -> String {
     }
 }
 
-fn waits(waiting_for: &[DevicePath]) -> String {
+fn waits(waiting_for: &[&str]) -> String {
     match waiting_for {
         [] => String::new(),
         [one] => format!(", waiting for {one}"),

@@ -161,11 +161,9 @@ impl Command {
         matches!(self, Self::Configure | Self::Arm | Self::Start | Self::Pause | Self::Resume)
     }
 
-    /// Where the tree is after it, from where it was brought to before. Somebody may stop what one
-    /// device records alone: the others do not move.
-    pub(crate) fn leads_to(self, common: State) -> State {
+    /// Where all devices are after it.
+    pub(crate) fn leads_to(self) -> State {
         match self {
-            Self::Stop | Self::Disarm if common == State::Idle => common,
             Self::Configure | Self::Stop | Self::Disarm => State::Configured,
             Self::Arm => State::Armed,
             Self::Start | Self::Resume => State::Recording,
@@ -174,9 +172,9 @@ impl Command {
         }
     }
 
-    /// The steps that devices take for this command, one after the other through the whole tree.
+    /// The steps that devices take for this command, one after the other through the whole line.
     /// `reconfigures`: with a configuration that the request names.
-    pub(crate) fn phases(self, reconfigures: bool) -> &'static [Action] {
+    pub(crate) fn steps(self, reconfigures: bool) -> &'static [Action] {
         match self {
             Self::Start if reconfigures => {
                 &[Action::Disarm, Action::Configure, Action::Arm, Action::Resume, Action::Start]
@@ -194,9 +192,6 @@ impl Command {
 }
 
 impl Action {
-    /// How many there are.
-    pub const COUNT: usize = Self::ALL.len();
-
     /// Whether the sinks go first, so that who sends finds who takes.
     pub fn sinks_first(self) -> bool {
         matches!(self, Self::Configure | Self::Arm | Self::Start | Self::Resume)
@@ -249,8 +244,8 @@ pub(crate) enum Back {
     NoWay,
 }
 
-/// The steps of going back, in the order in which the whole tree does them.
-pub(crate) const BACK_PHASES: &[Action] = &[
+/// The steps of going back, in the order in which the whole line does them.
+pub(crate) const BACK_STEPS: &[Action] = &[
     Action::Pause,
     Action::Stop,
     Action::Disarm,

@@ -25,7 +25,7 @@ struct World {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
-    Ask(Command, Option<usize>),
+    Ask(Command),
     /// The order at that place is done.
     Ok(usize),
     /// It is not; the device is where it was, or in fault.
@@ -40,47 +40,30 @@ enum Move {
     Late,
 }
 
-fn path(index: usize) -> DevicePath {
-    let text = match index {
-        0 => "node/write".to_owned(),
-        1 => "node/read".to_owned(),
-        2 => "node/read/beam".to_owned(),
-        _ => format!("node/more/{index}"),
-    };
-    DevicePath::new(text).expect("a path")
-}
+const PATHS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 fn specs(count: usize) -> Vec<DeviceSpec> {
-    let spec = |index: usize| {
-        let order = if index < 3 { index.min(1) } else { index / 2 };
-        let spec = DeviceSpec::new(path(index), "device", order as u32);
+    let spec = |(index, &path): (usize, &&'static str)| {
         // All steps take as long, so that fewer situations differ.
-        let spec = Action::ALL.iter().fold(spec, |spec, &action| spec.timeout(action, S));
-        match index {
-            1 => spec.on_fault(OnFault::StopRun),
-            2 => spec.alone(&[Command::Start, Command::Stop, Command::Pause, Command::Reset]),
-            _ => spec,
-        }
+        let spec = DeviceSpec { timeout_ns: |_| S, ..DeviceSpec::new(path, "device") };
+        DeviceSpec { stops_run: index == 1, ..spec }
     };
-    (0..count).map(spec).collect()
+    PATHS.iter().take(count).enumerate().map(spec).collect()
 }
 
 impl World {
     fn new(count: usize) -> Self {
-        let control = Control::new(specs(count), DRAIN_NS).expect("devices");
+        let control = Control::new(specs(count), DRAIN_NS, 0);
         let real = vec![Some(State::Idle); count];
         Self { control, now_ns: 0, requests: 0, orders: Vec::new(), late: Vec::new(), real }
     }
 
-    fn index(&self, path_: &DevicePath) -> usize {
-        (0..self.real.len()).find(|&index| path(index) == *path_).expect("a device")
+    fn index(&self, path: &str) -> usize {
+        PATHS.iter().position(|one| *one == path).expect("a device")
     }
 
     fn moves(&self) -> Vec<Move> {
-        let mut moves: Vec<Move> = Command::ALL.iter().map(|&one| Move::Ask(one, None)).collect();
-        if self.real.len() > 2 {
-            moves.extend([Command::Start, Command::Stop].map(|one| Move::Ask(one, Some(2))));
-        }
+        let mut moves: Vec<Move> = Command::ALL.iter().map(|&one| Move::Ask(one)).collect();
         for index in 0..self.orders.len() {
             moves.extend([Move::Ok(index), Move::Refuse(index), Move::Fault(index)]);
         }
@@ -93,11 +76,11 @@ impl World {
     /// Does it, and says whether it could be done at all.
     fn go(&mut self, go: Move) -> bool {
         match go {
-            Move::Ask(command, device) => self.ask(command, device),
+            Move::Ask(command) => self.ask(command),
             Move::Ok(place) => self.answer(place, None),
             Move::Refuse(place) => {
                 let order = &self.orders[place];
-                let state = self.real[self.index(&order.path)].unwrap_or(State::Idle);
+                let state = self.real[self.index(order.path)].unwrap_or(State::Idle);
                 self.answer(place, Some(state));
             }
             Move::Fault(place) => self.answer(place, Some(State::Fault)),
@@ -106,14 +89,14 @@ impl World {
                 Some(deadline_ns) => self.now_ns = deadline_ns.max(self.now_ns),
             },
             Move::Break(index) => {
-                if self.control.report(self.now_ns, &path(index), State::Fault, "broken") {
+                if self.control.report(self.now_ns, PATHS[index], State::Fault, "broken") {
                     // It may still say later that it is well.
                     self.real[index] = None;
                 }
             }
             Move::Mend(index) => {
                 let state = State::Recording;
-                if !self.control.report(self.now_ns, &path(index), state, "") {
+                if !self.control.report(self.now_ns, PATHS[index], state, "") {
                     return false;
                 }
                 self.real[index] = Some(state);
@@ -122,8 +105,8 @@ impl World {
                 let Some(order) = self.late.pop() else { return false };
                 let before = self.situation();
                 let token = order.token;
-                let reply =
-                    self.control.reply(self.now_ns, &order.path, token, Ok(order.action.target()));
+                let done = Ok(order.action.target());
+                let reply = self.control.reply(self.now_ns, order.path, token, done);
                 assert_eq!(reply, Reply::Late);
                 assert_eq!(self.situation(), before, "a late reply changes nothing");
             }
@@ -133,16 +116,10 @@ impl World {
         true
     }
 
-    fn ask(&mut self, command: Command, device: Option<usize>) {
+    fn ask(&mut self, command: Command) {
         self.requests += 1;
-        let request = request(&format!("r{}", self.requests), command, device);
-        let (state, legal) = match device {
-            None => (self.control.state(), self.control.legal()),
-            Some(index) => {
-                let status = self.control.device(&path(index)).expect("a device");
-                (status.state, status.commands)
-            }
-        };
+        let request = request(&format!("r{}", self.requests), command);
+        let (state, legal) = (self.control.state(), self.control.legal());
         let busy = self.control.under_way();
         let before = self.situation();
         let answer = self.control.request(self.now_ns, request.clone());
@@ -153,7 +130,7 @@ impl World {
                 match refusal {
                     Refusal::Illegal(illegal) => assert_eq!(illegal.state, state),
                     Refusal::UnderWay { command, .. } => {
-                        assert_eq!(Some(*command), busy.map(|busy| busy.command));
+                        assert_eq!(Some(*command), busy.map(|busy| busy.request.command));
                     }
                     Refusal::Ended => assert!(self.control.ended()),
                     other => panic!("{other}"),
@@ -172,13 +149,13 @@ impl World {
 
     fn answer(&mut self, place: usize, failed: Option<State>) {
         let order = self.orders.remove(place);
-        let index = self.index(&order.path);
+        let index = self.index(order.path);
         let reply = match failed {
             None => Ok(order.action.target()),
             Some(state) => Err(Failed { reason: format!("no {}", order.action), state }),
         };
         self.real[index] = Some(failed.unwrap_or(order.action.target()));
-        let taken = self.control.reply(self.now_ns, &order.path, order.token, reply);
+        let taken = self.control.reply(self.now_ns, order.path, order.token, reply);
         assert_eq!(taken, Reply::Taken);
     }
 
@@ -193,7 +170,7 @@ impl World {
         let (orders, over): (Vec<Order>, Vec<Order>) =
             std::mem::take(&mut self.orders).into_iter().partition(busy);
         for order in &over {
-            let index = self.index(&order.path);
+            let index = self.index(order.path);
             self.real[index] = None;
         }
         self.orders = orders;
@@ -208,14 +185,14 @@ impl World {
         for order in &self.orders {
             assert!(order.deadline_ns > self.now_ns, "every order has a deadline ahead");
         }
-        let mut paths: Vec<&DevicePath> = self.orders.iter().map(|order| &order.path).collect();
+        let mut paths: Vec<&str> = self.orders.iter().map(|order| order.path).collect();
         paths.sort();
         paths.dedup();
         assert_eq!(paths.len(), self.orders.len(), "a device has one order at a time");
         assert_eq!(waiting.is_some(), !self.orders.is_empty(), "under way is who waits");
         assert_eq!(waiting.map_or(0, |waiting| waiting.len()), self.orders.len());
         let devices = control.devices();
-        for device in &devices {
+        for device in devices {
             assert!(!device.state.is_broken() || device.reason.is_some(), "{device:?}");
         }
         if control.state().is_broken() {
@@ -224,10 +201,9 @@ impl World {
         if control.under_way().is_some() {
             return;
         }
-        for (device, real) in devices.iter().map(|one| (one, self.real[self.index(&one.path)])) {
-            // Devices that only go with the others are where all are.
-            let follows = device.path != path(2);
-            if follows && !device.state.is_broken() {
+        for (device, real) in devices.iter().map(|one| (one, self.real[self.index(one.spec.path)]))
+        {
+            if !device.state.is_broken() {
                 assert_eq!(device.state, control.common, "{devices:?}");
             }
             // What would not be made safe counts as fault, whatever it says.
@@ -263,11 +239,11 @@ impl World {
     }
 }
 
-fn request(id: &str, command: Command, device: Option<usize>) -> Request {
+fn request(id: &str, command: Command) -> Request {
     Request {
         id: RequestId::new(id).expect("an id"),
         command,
-        device: device.map(path),
+        device: None,
         who: "shift".to_owned(),
         comment: None,
         configuration: None,
@@ -339,14 +315,14 @@ fn long_random_ways_of_eight_devices_keep_the_promises() {
             let mut moves = world.moves();
             // Mostly things go well, or no run would ever be on.
             let mostly = |go: &Move| match world.orders.is_empty() {
-                true => matches!(go, Move::Mend(_) | Move::Ask(..)),
+                true => matches!(go, Move::Mend(_) | Move::Ask(_)),
                 false => matches!(go, Move::Ok(_)),
             };
             if below(25) > 0 {
                 moves.retain(mostly);
             }
             if below(200) > 0 {
-                moves.retain(|go| *go != Move::Ask(Command::Shutdown, None));
+                moves.retain(|go| *go != Move::Ask(Command::Shutdown));
             }
             world.go(moves[below(moves.len())]);
             ways.insert(world.control.state());
@@ -364,7 +340,7 @@ fn ten_thousand_requests_are_remembered_and_no_more() {
     let mut world = World::new(1);
     for number in 0..REQUESTS_REMEMBERED + 5 {
         let id = format!("n{number}");
-        let answer = world.control.request(0, request(&id, Command::Pause, None));
+        let answer = world.control.request(0, request(&id, Command::Pause));
         assert!(matches!(answer, Answer::Refused(Refusal::Illegal(_))));
     }
     assert_eq!(world.control.memory.len(), REQUESTS_REMEMBERED);

@@ -1,17 +1,12 @@
 //! What control promises, one thing at a time.
 
 use catchment_run::{
-    Action, Answer, COMMENT_BYTES_MAX, Command, Control, DeviceError, DevicePath, DeviceSpec,
-    Failed, OnFault, Order, Purpose, REASON_BYTES_MAX, Refusal, Reply, Request, RequestId, State,
-    Status, transition,
+    Action, Answer, COMMENT_BYTES_MAX, Command, Control, DeviceSpec, Failed, Order, Purpose,
+    REASON_BYTES_MAX, Refusal, Reply, Request, RequestId, State, Status, transition,
 };
 
 const S: u64 = 1_000_000_000;
 const PATHS: [&str; 4] = ["node/write", "node/build", "node/receive", "node/emulator"];
-
-fn path(text: &str) -> DevicePath {
-    DevicePath::new(text).expect("a path")
-}
 
 fn request(id: &str, command: Command) -> Request {
     Request {
@@ -39,11 +34,8 @@ impl Rig {
     }
 
     fn of(change: impl Fn(DeviceSpec) -> DeviceSpec) -> Self {
-        let order = |(order, text): (usize, &&str)| {
-            change(DeviceSpec::new(path(text), "device", order as u32))
-        };
-        let specs = PATHS.iter().enumerate().map(order).collect();
-        let control = Control::new(specs, 20 * S).expect("devices");
+        let specs = PATHS.map(|path| change(DeviceSpec::new(path, "device"))).to_vec();
+        let control = Control::new(specs, 20 * S, 0);
         Self { control, now_ns: 0, log: Vec::new(), requests: 0 }
     }
 
@@ -56,14 +48,14 @@ impl Rig {
         let orders = self.control.poll(self.now_ns);
         let name = |order: &Order| {
             let back = if order.purpose == Purpose::Back { " back" } else { "" };
-            format!("{} {}{back}", &order.path.as_str()["node/".len()..], order.action)
+            format!("{} {}{back}", &order.path["node/".len()..], order.action)
         };
         self.log.extend(orders.iter().map(name));
         orders
     }
 
     fn reply(&mut self, order: &Order, reply: Result<State, Failed>) -> Reply {
-        self.control.reply(self.now_ns, &order.path, order.token, reply)
+        self.control.reply(self.now_ns, order.path, order.token, reply)
     }
 
     /// Devices do what they are ordered to, except those that `fails` picks.
@@ -148,7 +140,7 @@ fn a_failed_start_takes_the_others_back_and_says_why() {
     let mut rig = Rig::new();
     rig.ask(Command::Start);
     rig.run(|order| {
-        let fails = order.action == Action::Arm && order.path == path("node/receive");
+        let fails = order.action == Action::Arm && order.path == "node/receive";
         fails.then_some(State::Configured)
     });
     assert_eq!(rig.states(), [State::Idle; 4]);
@@ -159,8 +151,9 @@ fn a_failed_start_takes_the_others_back_and_says_why() {
     assert_eq!(rig.status(), Status::Failed);
     let reason = rig.control.reason().expect("a reason").to_string();
     assert_eq!(reason, "node/receive: arm: the port is taken");
-    let device = rig.control.device(&path("node/receive")).expect("a device");
-    assert_eq!(device.reason.expect("kept").text, "the port is taken");
+    let mut devices = rig.control.devices().iter();
+    let device = devices.find(|one| one.spec.path == "node/receive").expect("a device");
+    assert_eq!(device.reason.as_ref().expect("kept").text, "the port is taken");
     rig.go(Command::Start);
     assert_eq!(rig.control.reason(), None);
 }
@@ -182,7 +175,7 @@ fn a_hanging_device_is_made_safe_and_its_late_reply_changes_nothing() {
     assert_eq!(rig.control.state(), Safe);
     assert_eq!(rig.control.legal(), [Command::Reset, Command::Shutdown]);
     assert_eq!(rig.control.reason().expect("kept").text, "no answer within 10 s");
-    assert!(!rig.control.report(rig.now_ns, &hanging.path, State::Configured, ""));
+    assert!(!rig.control.report(rig.now_ns, hanging.path, State::Configured, ""));
     assert_eq!(rig.reply(&hanging, Ok(State::Configured)), Reply::Late);
     rig.go(Command::Reset);
     assert_eq!((rig.states(), rig.control.reason()), (vec![State::Idle; 4], None));
@@ -192,12 +185,12 @@ fn a_hanging_device_is_made_safe_and_its_late_reply_changes_nothing() {
 fn a_full_disk_heals_by_itself_or_the_run_is_stopped() {
     let mut rig = Rig::new();
     rig.go(Command::Start);
-    assert!(rig.control.report(1, &path("node/write"), State::Fault, "disk full"));
+    assert!(rig.control.report(1, "node/write", State::Fault, "disk full"));
     assert_eq!(rig.control.state(), State::Fault);
     assert_eq!(rig.control.reason().expect("a reason").to_string(), "node/write: disk full");
-    assert!(rig.control.report(2, &path("node/write"), State::Recording, ""));
+    assert!(rig.control.report(2, "node/write", State::Recording, ""));
     assert_eq!((rig.control.state(), rig.control.reason()), (State::Recording, None));
-    assert!(rig.control.report(3, &path("node/write"), State::Fault, "disk full"));
+    assert!(rig.control.report(3, "node/write", State::Fault, "disk full"));
     assert!(rig.control.legal().contains(&Command::Stop));
     rig.ask(Command::Stop);
     rig.run(|_| None);
@@ -207,11 +200,12 @@ fn a_full_disk_heals_by_itself_or_the_run_is_stopped() {
 
 #[test]
 fn a_device_without_which_there_is_no_run_stops_it() {
-    let mut rig = Rig::of(|spec| spec.on_fault(OnFault::StopRun));
+    let mut rig = Rig::of(|spec| DeviceSpec { stops_run: true, ..spec });
     rig.go(Command::Start);
     rig.control.take_finished();
-    assert!(rig.control.report(1, &path("node/build"), State::Fault, "the thread ended"));
+    assert!(rig.control.report(1, "node/build", State::Fault, "the thread ended"));
     let busy = rig.control.under_way().expect("control stops it");
+    let busy = busy.request;
     assert_eq!((busy.command, busy.who.as_str()), (Command::Stop, "catchment"));
     assert!(busy.comment.expect("why").contains("the thread ended"));
     rig.run(|_| None);
@@ -282,9 +276,10 @@ fn one_command_at_a_time_and_the_refusal_says_who_is_waited_for() {
 fn a_shutdown_gives_up_what_is_under_way_and_ends_in_time_even_if_nobody_answers() {
     let mut rig = Rig::new();
     rig.ask(Command::Start);
-    let given_up = rig.orders().remove(0);
+    rig.orders();
+    let given_up = RequestId::new("1").expect("an id");
     assert!(matches!(rig.ask(Command::Shutdown), Answer::Started(_)));
-    let result = rig.control.result(&given_up.request).expect("remembered");
+    let result = rig.control.result(&given_up).expect("remembered");
     assert_eq!(result.status, Status::Failed);
     assert_eq!(result.reason.expect("why").text, "given up: shutdown by ada");
     let mut ended_ns = 0;
@@ -320,8 +315,7 @@ fn a_start_with_a_configuration_configures_anew_and_goes_back_to_the_one_before(
     start.configuration = Some(3);
     rig.control.request(0, start);
     rig.run(|order| {
-        assert_eq!(order.configuration, Some(3));
-        let fails = order.action == Action::Start && order.path == path("node/build");
+        let fails = order.action == Action::Start && order.path == "node/build";
         fails.then_some(State::Armed)
     });
     assert_eq!(rig.states(), [State::Armed; 4]);
@@ -336,8 +330,8 @@ fn a_device_that_does_not_take_its_old_configuration_back_is_made_safe() {
     rig.go(Command::Configure);
     rig.ask(Command::Configure);
     rig.run(|order| {
-        let source_fails = order.path == path("node/emulator");
-        let stays = order.path == path("node/write") && order.purpose == Purpose::Back;
+        let source_fails = order.path == "node/emulator";
+        let stays = order.path == "node/write" && order.purpose == Purpose::Back;
         (source_fails || stays)
             .then_some(State::Configured)
             .filter(|_| order.action == Action::Configure)
@@ -347,54 +341,38 @@ fn a_device_that_does_not_take_its_old_configuration_back_is_made_safe() {
 }
 
 #[test]
-fn a_device_alone_goes_without_the_others() {
-    let alone = [Command::Start, Command::Stop];
-    let mut rig = Rig::of(|spec| match spec.path.as_str() {
-        "node/emulator" => spec.alone(&alone),
-        _ => spec,
-    });
+fn no_device_goes_without_the_others() {
+    let mut rig = Rig::new();
     rig.go(Command::Start);
-    let of = |id: &str, command, device: &str| Request {
-        device: Some(path(device)),
-        ..request(id, command)
+    let mut of = |id: &str, device: &str| {
+        let stop = Request { device: Some(device.into()), ..request(id, Command::Stop) };
+        let Answer::Refused(refusal) = rig.control.request(0, stop) else { panic!("done") };
+        refusal.to_string()
     };
-    let answer = rig.control.request(0, of("a", Command::Stop, "node/write"));
-    assert!(matches!(answer, Answer::Refused(Refusal::NotAlone { .. })));
-    let answer = rig.control.request(0, of("b", Command::Stop, "node/nowhere"));
-    assert!(matches!(answer, Answer::Refused(Refusal::NoDevice { .. })));
-    rig.control.request(0, of("c", Command::Stop, "node/emulator"));
-    rig.run(|_| None);
-    assert_eq!(rig.states()[2..], [State::Recording, State::Configured]);
+    assert_eq!(of("a", "node/write"), "node/write does not stop alone");
+    assert_eq!(of("b", "node/nowhere"), "there is no device node/nowhere");
     assert_eq!(rig.control.state(), State::Recording);
-    rig.go(Command::Pause);
-    assert_eq!(rig.states()[2..], [State::Paused, State::Configured]);
-    rig.go(Command::Stop);
-    assert_eq!(rig.states(), [State::Configured; 4]);
 }
 
 #[test]
-fn impossible_trees_paths_and_ids_are_refused() {
-    let spec = |text| DeviceSpec::new(path(text), "device", 0);
-    let bad = |specs: Vec<DeviceSpec>| Control::new(specs, S).expect_err("impossible");
-    assert_eq!(bad(Vec::new()), DeviceError::None);
-    assert!(matches!(bad(vec![spec("a"), spec("a")]), DeviceError::Twice { .. }));
-    let timeless = spec("a").timeout(Action::Safe, 0);
-    assert!(matches!(bad(vec![timeless]), DeviceError::Timeout { .. }));
-    for text in
-        ["", "/a", "a/", "a//b", "a b", "..", "a/../b", "ä", &"a/".repeat(9), &"a".repeat(300)]
-    {
-        assert!(DevicePath::new(text).is_err(), "{text}");
-    }
-    assert!(path("node/a").is_within(&path("node")) && !path("node2/a").is_within(&path("node")));
+fn impossible_request_ids_are_refused() {
     for text in ["", "a b", "ä", &"a".repeat(129)] {
         assert!(RequestId::new(text).is_err(), "{text}");
     }
 }
 
 #[test]
+fn a_patient_control_waits_longer_for_every_step() {
+    let specs = vec![DeviceSpec::new("node/write", "writer")];
+    let mut control = Control::new(specs, 20 * S, 60 * S);
+    control.request(0, request("1", Command::Configure));
+    assert_eq!(control.next_deadline_ns(), Some(60 * S));
+}
+
+#[test]
 fn reasons_are_cut_to_what_is_kept() {
     let mut rig = Rig::new();
     let long = "ä".repeat(REASON_BYTES_MAX);
-    assert!(rig.control.report(0, &path("node/write"), State::Fault, &long));
+    assert!(rig.control.report(0, "node/write", State::Fault, &long));
     assert_eq!(rig.control.reason().expect("a reason").text.len(), REASON_BYTES_MAX);
 }

@@ -11,20 +11,22 @@ use std::time::{Duration, Instant};
 use catchment_model::Utc;
 use catchment_recorder::{Arrivals, State as RecorderState};
 use catchment_run::{
-    Action, Answer, Command, CommandResult, Control, DevicePath, Request, RequestId, State, Status,
+    Action, Answer, Command, CommandResult, Control, Order, Purpose, Request, RequestId, State,
+    Status,
 };
 use catchment_telemetry::{Clock, Priority};
 use catchment_watch::Run;
 use crossbeam_channel::{Receiver, select_biased};
+use tokio::sync::oneshot;
 
 use crate::actions::Actions;
 use crate::api;
-use crate::configuration::Configuration;
-use crate::devices::{Active, Devices, Job, Origin, RECORDER, WRITE};
+use crate::configuration::{Configuration, Version};
+use crate::devices::{Active, Devices, Done, Job, Origin, RECORDER, WRITE};
 use crate::problem::Problem;
 use crate::properties::{self, EmulatorPatch};
 use crate::security::guard::Who;
-use crate::shared::{Ask, NodeShared, Reply};
+use crate::shared::{self, Ask, NodeShared, Reply};
 use crate::systemd::Manager;
 use crate::watching::{Moment, Watching};
 
@@ -93,11 +95,11 @@ pub(crate) struct ConductorState {
     noted: Vec<api::AuditLine>,
     reported: Option<String>,
     /// The configuration named by a command, while it is tried.
-    tried: Option<(Arc<Configuration>, Option<u64>, String)>,
+    tried: Option<Version>,
     /// The configuration that was armed, which is started: another may have been read since.
     armed: Option<Arc<Configuration>>,
     /// The previous configuration.
-    before: Option<(Arc<Configuration>, Option<u64>, String)>,
+    before: Option<Version>,
     shutdown_asked: bool,
     stopping_said: bool,
     second: u64,
@@ -123,15 +125,14 @@ impl Conductor {
             }
             let now_ns = self.clock.now_ns();
             if let Some(done) = done {
-                // The state machine counts late answers.
-                let _ = self.control.reply(now_ns, &done.path, done.token, done.result);
+                self.take_reply(now_ns, done);
             }
             if let Some(ask) = ask {
-                self.take(now_ns, ask);
+                ask(&mut self, now_ns);
             }
             self.apply_signals(now_ns);
             let under_way = self.control.under_way();
-            if under_way.is_some_and(|one| one.command == Command::Shutdown) {
+            if under_way.is_some_and(|one| one.request.command == Command::Shutdown) {
                 self.say_stopping();
             }
             self.pass_orders(now_ns);
@@ -158,80 +159,48 @@ impl Conductor {
         }
     }
 
-    fn take(&mut self, now_ns: u64, ask: Ask) {
-        match ask {
-            Ask::Command(request, text, who, reply) => {
-                self.command(now_ns, (request, text), &who, reply);
-            }
-            Ask::Result(id, reply) => {
-                let found = RequestId::new(id).ok().and_then(|id| self.control.result(&id));
-                let found = found.map(|result| self.result(result));
-                // The client may have gone.
-                reply.send(found.ok_or_else(|| Problem::not_found("such request"))).ok();
-            }
-            Ask::Change(path, values, who, reply) => {
-                let changed = self.change(&path, &values, &who);
-                self.look_when_due();
-                reply.send(changed).ok();
-            }
-            Ask::Acknowledge(id, comment, who, reply) => {
-                let done = self.acknowledge(now_ns, &id, comment.as_deref(), &who);
-                self.look_when_due();
-                reply.send(done).ok();
-            }
-            Ask::AcknowledgeAll(ids, comment, who, reply) => {
-                let done = self.acknowledge_all(now_ns, ids.as_deref(), comment.as_deref(), &who);
-                self.look_when_due();
-                reply.send(Ok(done)).ok();
-            }
-            Ask::Configuration(version, text, reply) => {
-                reply.send(self.configure(version, text)).ok();
-            }
-        }
-    }
-
-    fn command(
+    /// Takes a command, with the version of the configuration that it names, if that can be used. A
+    /// repeated one needs none.
+    pub(crate) fn command(
         &mut self,
         now_ns: u64,
-        (asked, text): (api::CommandRequest, Option<String>),
+        asked: &api::CommandRequest,
+        named: Option<Result<Version, Problem>>,
         who: &Who,
-        reply: Reply<api::CommandResult>,
-    ) {
-        let request = match self.request(&asked, who) {
-            Ok(request) => request,
-            Err(problem) => {
-                reply.send(Err(problem)).ok();
-                return;
-            }
-        };
+    ) -> Result<shared::Answer<api::CommandResult>, Problem> {
+        let request = self.request(asked, who)?;
         let id = request.id.clone();
-        let known = self.control.result(&id).is_some();
-        if let (Some(version), Some(text), false) = (request.configuration, text, known) {
-            // Tried first: an unavailable version begins nothing.
-            if let Err(problem) = self.try_configuration(version, text) {
-                reply.send(Err(problem)).ok();
-                return;
-            }
+        if self.control.result(&id).is_none()
+            && let Some(named) = named
+        {
+            // Tried first: what cannot be applied begins nothing.
+            let named = named?;
+            self.fits(&named.configuration)?;
+            self.state.tried = Some(named);
         }
         let current = self.current_run();
         self.control.set_run(current);
         match self.control.request(now_ns, request) {
-            Answer::Started(_) | Answer::Done(_) => {
-                self.note_begun(who, &asked);
-                self.wait(id, reply);
-            }
-            Answer::Repeat(_) => self.wait(id, reply),
+            Answer::Started(_) | Answer::Done(_) => self.note_begun(who, asked),
+            Answer::Repeat(_) => {}
             Answer::Refused(refusal) => {
                 self.state.tried = None;
                 let legal = self.control.legal().into_iter().map(Command::name);
                 let legal: Vec<serde_json::Value> = legal.map(Into::into).collect();
-                let problem = Problem::conflict(refusal.to_string())
+                return Err(Problem::conflict(refusal.to_string())
                     .with("state", self.control.state().name())
                     .with("run", current)
-                    .with("legal", legal);
-                reply.send(Err(problem)).ok();
+                    .with("legal", legal));
             }
         }
+        self.wait(id)
+    }
+
+    /// The result of a command.
+    pub(crate) fn result_of(&self, request: &str) -> Result<api::CommandResult, Problem> {
+        let found = RequestId::new(request).ok().and_then(|id| self.control.result(&id));
+        let found = found.map(|result| self.result(result));
+        found.ok_or_else(|| Problem::not_found("such request"))
     }
 
     /// The number of the run that is armed or recorded.
@@ -248,8 +217,11 @@ impl Conductor {
         })?;
         let id = RequestId::new(asked.request.clone());
         let id = id.map_err(|error| Problem::unprocessable(error.to_string()))?;
-        let device = asked.device.clone().map(DevicePath::new).transpose();
-        let device = device.map_err(|error| Problem::unprocessable(error.to_string()))?;
+        if let Some(device) = asked.device.as_ref().filter(|device| !is_path(device)) {
+            let detail = format!("device: expected a path such as {RECORDER}, got {device:?}");
+            return Err(Problem::unprocessable(detail).with("field", "device"));
+        }
+        let device = asked.device.clone();
         let comment = asked.comment.clone();
         let (configuration, run) = (asked.configuration, asked.run);
         let takes_one = matches!(command, Command::Configure | Command::Arm | Command::Start);
@@ -260,16 +232,6 @@ impl Conductor {
         }
         let who = who.name.clone();
         Ok(Request { id, command, device, who, comment, configuration, run })
-    }
-
-    /// Takes a version of the configuration for the command that names it.
-    fn try_configuration(&mut self, version: u64, text: String) -> Result<(), Problem> {
-        let checked = self.shared.configure.check(&text).map_err(|fault| {
-            Problem::unprocessable(format!("configuration {version}: {}", fault.message))
-        })?;
-        self.fits(&checked)?;
-        self.state.tried = Some((Arc::new(checked), Some(version), text));
-        Ok(())
     }
 
     /// Whether a configuration can be applied without a restart of the program.
@@ -286,13 +248,15 @@ impl Conductor {
         Ok(())
     }
 
-    fn wait(&mut self, request: RequestId, reply: Reply<api::CommandResult>) {
+    /// Answers when the command has ended, or when that takes long.
+    fn wait(&mut self, request: RequestId) -> Result<shared::Answer<api::CommandResult>, Problem> {
         if self.state.waiting.len() >= WAITING_MAX {
-            reply.send(Err(Problem::conflict("too many wait for commands"))).ok();
-            return;
+            return Err(Problem::conflict("too many wait for commands"));
         }
+        let (reply, answer) = oneshot::channel();
         let until = Instant::now() + ANSWER_WITHIN;
         self.state.waiting.push(Waiting { request, until, reply });
+        Ok(answer)
     }
 
     fn answer_waiting(&mut self) {
@@ -387,27 +351,47 @@ impl Conductor {
     }
 
     fn pass_orders(&mut self, now_ns: u64) {
-        for order in self.control.poll(now_ns) {
-            let forward = order.purpose == catchment_run::Purpose::Forward;
-            if forward && let Some((tried, version, text)) = self.state.tried.take() {
-                let (version_before, text_before) = self.shared.present();
-                let before = (Arc::clone(&self.configuration), version_before, text_before);
-                self.state.before = Some(before);
-                self.adopt_configuration(tried, version, text);
+        loop {
+            let orders = self.control.poll(now_ns);
+            if orders.is_empty() {
+                return;
             }
-            let origin = self.control.under_way().map(Origin::of).unwrap_or_default();
-            let back = order.purpose == catchment_run::Purpose::Back;
-            let configuration = match &self.state.before {
-                Some((before, ..)) if back => Arc::clone(before),
-                _ => Arc::clone(&self.configuration),
-            };
-            let configuration = match order.action {
-                Action::Start => self.state.armed.clone().unwrap_or(configuration),
-                Action::Arm => Arc::clone(self.state.armed.insert(configuration)),
-                _ => configuration,
-            };
-            self.devices.give(Job { order, configuration, origin });
+            for order in orders {
+                let job = self.job(order);
+                if let Some(done) = self.devices.give(job) {
+                    self.take_reply(now_ns, done);
+                }
+            }
         }
+    }
+
+    fn take_reply(&mut self, now_ns: u64, done: Done) {
+        let Done { path, token, result } = done;
+        if self.control.reply(now_ns, path, token, result) != catchment_run::Reply::Taken {
+            tracing::debug!(device = path, "a device's answer came too late");
+        }
+    }
+
+    /// An order with the configuration and the origin of its command.
+    fn job(&mut self, order: Order) -> Job {
+        let forward = order.purpose == Purpose::Forward;
+        if forward && let Some(tried) = self.state.tried.take() {
+            let (number, text) = self.shared.present();
+            let configuration = Arc::clone(&self.configuration);
+            self.state.before = Some(Version { configuration, number, text });
+            self.adopt(tried);
+        }
+        let configuration = match &self.state.before {
+            Some(before) if order.purpose == Purpose::Back => Arc::clone(&before.configuration),
+            _ => Arc::clone(&self.configuration),
+        };
+        let configuration = match order.action {
+            Action::Start => self.state.armed.clone().unwrap_or(configuration),
+            Action::Arm => Arc::clone(self.state.armed.insert(configuration)),
+            _ => configuration,
+        };
+        let origin = self.control.under_way().map(Origin::of).unwrap_or_default();
+        Job { order, configuration, origin }
     }
 
     fn take_finished(&mut self) {
@@ -416,21 +400,21 @@ impl Conductor {
         {
             use Command::{Arm, Configure, Start};
             // Until a new run is open, the previous run is shown.
-            let begins = matches!(under_way.command, Configure | Arm | Start);
+            let begins = matches!(under_way.request.command, Configure | Arm | Start);
             if !(begins && active.ended) {
                 self.control.note_run(active.number);
             }
         }
         for result in self.control.take_finished() {
             self.state.tried = None;
-            if let Some((configuration, version, text)) = self.state.before.take()
+            if let Some(before) = self.state.before.take()
                 && result.status == Status::Failed
             {
                 // A failed command leaves nothing behind.
-                self.adopt_configuration(configuration, version, text);
+                self.adopt(before);
             }
-            let ending =
-                self.control.under_way().is_some_and(|one| one.command == Command::Shutdown);
+            let under_way = self.control.under_way().map(|one| one.request.command);
+            let ending = under_way == Some(Command::Shutdown);
             let first = result.request.as_str().starts_with(FIRST);
             if result.status == Status::Failed && first && !ending {
                 // The run for which the program was started, if no command ended it before it
@@ -481,16 +465,15 @@ impl Conductor {
             Some(_) => (WRITE, State::Fault),
             None => (WRITE, State::Recording),
         };
-        let Ok(path) = DevicePath::new(path) else { return };
         let counted = match (&fault, state) {
             (Some(reason), State::Fault) => {
                 tracing::error!(reason, "recording is in fault");
-                self.control.report(now_ns, &path, State::Fault, reason)
+                self.control.report(now_ns, path, State::Fault, reason)
             }
             _ => {
                 tracing::info!("recording goes on");
-                let recording = self.control.report(now_ns, &path, State::Recording, "");
-                recording || self.control.report(now_ns, &path, State::Paused, "")
+                let recording = self.control.report(now_ns, path, State::Recording, "");
+                recording || self.control.report(now_ns, path, State::Paused, "")
             }
         };
         if !counted {
@@ -501,13 +484,13 @@ impl Conductor {
 
     /// The recorder's own state: a fault of another device does not end a run.
     fn recorder_state(&self) -> State {
-        let recorder = DevicePath::new(RECORDER).ok().and_then(|path| self.control.device(&path));
+        let recorder = self.control.devices().iter().find(|one| one.spec.path == RECORDER);
         recorder.map_or(self.control.state(), |device| device.state)
     }
 
     /// Updates the view twice a second, and before the answer to a change, so that a client that
     /// reads it afterwards sees the change.
-    fn look_when_due(&mut self) {
+    pub(crate) fn look_when_due(&mut self) {
         let now = Instant::now();
         if self.state.next_look.is_none_or(|next| now >= next) {
             self.state.next_look = Some(now + LOOK_EVERY);
@@ -535,9 +518,9 @@ impl Conductor {
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
         let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();
         let reason = self.control.reason().map(ToString::to_string);
-        let under_way = self.control.under_way();
+        let under_way = self.control.under_way().map(|one| one.request.command);
         let hangs = open.is_some_and(|active| active.ending);
-        let doing = under_way.as_ref().map(|one| format!("{} is under way", one.command));
+        let doing = under_way.map(|command| format!("{command} is under way"));
         let doing = doing.or_else(|| hangs.then(|| "the run's end is under way".to_owned()));
         let state = self.control.state();
         let of_run = self.recorder_state();
@@ -547,7 +530,7 @@ impl Conductor {
         // longer than the command for it.
         use Command::{Disarm, Reset, Shutdown, Stop};
         let ends = |command| matches!(command, Stop | Disarm | Reset | Shutdown);
-        let ending = hangs || under_way.as_ref().is_some_and(|one| ends(one.command));
+        let ending = hangs || under_way.is_some_and(ends);
         let flow = match (open.filter(|_| !ending), of_run) {
             (Some(_), State::Paused) => Run::Paused { who, since },
             (Some(_), State::Armed) if doing.is_none() => Run::Armed,
@@ -594,23 +577,38 @@ impl Conductor {
         self.shared.show(view);
     }
 
-    fn change(
-        &mut self,
+    /// Checks values for properties of a device; gives the changes, and the text of the
+    /// configuration in which they are to be made.
+    pub(crate) fn patch(
+        &self,
         path: &str,
         values: &serde_json::Map<String, serde_json::Value>,
-        who: &Who,
-    ) -> Result<api::Device, Problem> {
+    ) -> Result<(EmulatorPatch, String), Problem> {
         let found =
             properties::of(path, &self.configuration, &self.devices.run_status, &self.shared)
                 .ok_or_else(|| Problem::not_found(format_args!("device {path}")))?;
         self.at_rest()?;
         let patch = EmulatorPatch::of(&found, values).map_err(Problem::unprocessable)?;
-        if !patch.is_empty() {
-            let (_, text) = self.shared.present();
-            let changed = properties::with_emulator(&*self.shared.configure, &text, &patch)?;
-            self.fits(&changed.0)?;
-            // The next run enters the text as a version.
-            self.adopt_configuration(Arc::new(changed.0), None, changed.1);
+        Ok((patch, self.shared.present().1))
+    }
+
+    /// Takes the configuration with changed properties of a device, if that is changed still which
+    /// had the text `before`. The next run enters the new text as a version.
+    pub(crate) fn change(
+        &mut self,
+        path: &str,
+        changed: Option<(Version, String)>,
+        who: &Who,
+    ) -> Result<api::Device, Problem> {
+        self.at_rest()?;
+        if let Some((changed, before)) = changed {
+            if self.shared.present().1 != before {
+                return Err(Problem::conflict(
+                    "the configuration was changed meanwhile: try again",
+                ));
+            }
+            self.fits(&changed.configuration)?;
+            self.adopt(changed);
         }
         tracing::info!(device = path, who = who.name, "properties are changed");
         self.state.next_look = None;
@@ -619,13 +617,11 @@ impl Conductor {
     }
 
     /// Takes a configuration for the next run; returns the parts that are not applied.
-    fn configure(&mut self, version: Option<u64>, text: String) -> Result<Vec<String>, Problem> {
+    pub(crate) fn configure(&mut self, version: Version) -> Result<Vec<String>, Problem> {
         self.at_rest()?;
-        let checked = self.shared.configure.check(&text);
-        let checked = checked.map_err(|fault| Problem::unprocessable(fault.message))?;
-        self.fits(&checked)?;
+        self.fits(&version.configuration)?;
         let mut notes = Vec::new();
-        if checked.control != self.configuration.control {
+        if version.configuration.control != self.configuration.control {
             let note = "[control] has changed: it counts when the program is started anew";
             notes.push(note.to_owned());
         }
@@ -634,7 +630,7 @@ impl Conductor {
                 configuration";
             notes.push(note.to_owned());
         }
-        self.adopt_configuration(Arc::new(checked), version, text);
+        self.adopt(version);
         Ok(notes)
     }
 
@@ -643,21 +639,24 @@ impl Conductor {
     fn at_rest(&self) -> Result<(), Problem> {
         let detail = |command| format!("{command} is under way: try again when it is done");
         let busy = self.control.under_way();
-        busy.map_or(Ok(()), |busy| Err(Problem::conflict(detail(busy.command))))
+        busy.map_or(Ok(()), |busy| Err(Problem::conflict(detail(busy.request.command))))
     }
 
-    fn adopt_configuration(
-        &mut self,
-        configuration: Arc<Configuration>,
-        version: Option<u64>,
-        text: String,
-    ) {
+    fn adopt(&mut self, version: Version) {
+        let Version { configuration, number, text } = version;
         let changed = self.watching.change(&configuration.recorder, &configuration.rules);
         if let Err(error) = changed {
             // The check of the configuration has already checked the rules.
             tracing::error!(%error, "the alarms' rules stay as they were");
         }
         self.configuration = configuration;
-        self.shared.set_present(version, text);
+        self.shared.set_present(number, text);
     }
+}
+
+/// Whether a text could be the path of a device.
+fn is_path(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_name = |name: &str| name.contains(|c| c != '.') && name.chars().all(plain);
+    text.split('/').all(is_name)
 }

@@ -1,6 +1,8 @@
 //! The parts of a configuration file for a node under control. The command line reads and checks
 //! it.
 
+use std::sync::Arc;
+
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::RecorderConfig;
 use catchment_watch::Rule;
@@ -20,6 +22,15 @@ pub struct Configuration {
     pub rules: Vec<Rule>,
     /// The contents of `[control]` in comparable form: changes require a restart.
     pub control: String,
+}
+
+/// A checked version of the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) configuration: Arc<Configuration>,
+    /// Its number in the catalogue; none if it has none yet.
+    pub(crate) number: Option<u64>,
+    pub(crate) text: String,
 }
 
 impl Configuration {

@@ -28,8 +28,7 @@ use catchment_emulator::{
 use catchment_model::Utc;
 use catchment_recorder::{Arrivals, Observer, Preflight, Recorder, RecorderConfig, RunSummary};
 use catchment_run::{
-    Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State, TIMEOUT_NS_MAX,
-    UnderWay,
+    Action, DeviceSpec, Failed, Order, Request, State, UnderWay, usual_timeout_ns,
 };
 use catchment_telemetry::utc_now;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -52,6 +51,10 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub(crate) const RECORDER: &str = "node/recorder";
 /// The write thread's.
 pub(crate) const WRITE: &str = "node/recorder/write";
+/// The build thread's.
+pub(crate) const BUILD: &str = "node/recorder/build";
+/// The receive threads'.
+pub(crate) const RECEIVE: &str = "node/recorder/receive";
 /// The emulator's.
 pub(crate) const EMULATOR: &str = "node/emulator";
 /// The catalogue's.
@@ -76,7 +79,8 @@ pub(crate) struct Origin {
 impl Origin {
     /// The origin of a command in progress.
     pub(crate) fn of(command: UnderWay) -> Self {
-        let UnderWay { who, comment, since_ns, command, .. } = command;
+        let UnderWay { request, since_ns, .. } = command;
+        let Request { who, comment, command, .. } = request;
         let comment = comment.unwrap_or_default();
         // A device's reason may contain anything that a file name can.
         let plain = |c: char| if c.is_control() && !['\n', '\t'].contains(&c) { ' ' } else { c };
@@ -90,7 +94,7 @@ impl Origin {
 
 /// The answer of a device.
 pub(crate) struct Done {
-    pub(crate) path: DevicePath,
+    pub(crate) path: &'static str,
     pub(crate) token: u64,
     pub(crate) result: Result<State, Failed>,
 }
@@ -187,40 +191,30 @@ impl RunStatus {
 pub(crate) struct Devices {
     recorder: Sender<Job>,
     emulator: Sender<Job>,
-    done: Sender<Done>,
     pub(crate) results: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
     pub(crate) run_status: Arc<RunStatus>,
 }
 
-/// The tree. Every device gets at least `patience` for each step. Data reach the catalogue last.
-pub(crate) fn specs(emulator: bool, patience: Duration) -> Result<Vec<DeviceSpec>, DeviceError> {
-    let spec = |path: &str, kind: &str, order| {
-        Ok::<_, DeviceError>(DeviceSpec::new(DevicePath::new(path)?, kind, order))
-    };
+/// The line of devices; data reach the catalogue last.
+pub(crate) fn specs(emulator: bool) -> Vec<DeviceSpec> {
     // All steps wait for the disk. A stop also waits for the last data, and for a hanging disk.
-    let recorder = spec(RECORDER, "recorder", 1)?
-        .on_fault(OnFault::StopRun)
-        .timeout(Action::Arm, 30_000_000_000)
-        .timeout(Action::Start, 30_000_000_000)
-        .timeout(Action::Stop, 120_000_000_000)
-        .timeout(Action::Disarm, 30_000_000_000);
+    let timeout_ns = |action| match action {
+        Action::Arm | Action::Start | Action::Disarm => 30_000_000_000,
+        Action::Stop => 120_000_000_000,
+        other => usual_timeout_ns(other),
+    };
     let mut specs = vec![
-        spec(CATALOG, "catalogue", 0)?,
-        recorder,
-        spec(WRITE, "writer", 2)?,
-        spec("node/recorder/build", "builder", 3)?,
-        spec("node/recorder/receive", "receiver", 4)?,
+        DeviceSpec::new(CATALOG, "catalogue"),
+        DeviceSpec { stops_run: true, timeout_ns, ..DeviceSpec::new(RECORDER, "recorder") },
+        DeviceSpec::new(WRITE, "writer"),
+        DeviceSpec::new(BUILD, "builder"),
+        DeviceSpec::new(RECEIVE, "receiver"),
     ];
     if emulator {
-        specs.push(spec(EMULATOR, "emulator", 5)?);
+        specs.push(DeviceSpec::new(EMULATOR, "emulator"));
     }
-    let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX).min(TIMEOUT_NS_MAX);
-    let patient = |spec: DeviceSpec, &action: &Action| {
-        let timeout_ns = spec.timeout_ns(action).max(patience_ns);
-        spec.timeout(action, timeout_ns)
-    };
-    Ok(specs.into_iter().map(|spec| Action::ALL.iter().fold(spec, patient)).collect())
+    specs
 }
 
 impl Devices {
@@ -249,36 +243,36 @@ impl Devices {
                     Ok(())
                 }
             })?,
-            spawn("control-emulate", emulator_jobs, done.clone(), move |job| {
+            spawn("control-emulate", emulator_jobs, done, move |job| {
                 job.map_or(Ok(()), |job| emulating.obey(job))
             })?,
         ];
-        Ok(Self { recorder, emulator, done, results, threads, run_status })
+        Ok(Self { recorder, emulator, results, threads, run_status })
     }
 
-    /// Gives an order to its device.
-    pub(crate) fn give(&self, job: Job) {
-        let way = match job.order.path.as_str() {
+    /// Gives an order to its device. Those that follow the recorder have none of their own: the
+    /// answer is theirs.
+    pub(crate) fn give(&self, job: Job) -> Option<Done> {
+        let way = match job.order.path {
             RECORDER => &self.recorder,
             EMULATOR => &self.emulator,
             _ => {
-                // They follow the recorder.
                 let Order { path, token, action, .. } = job.order;
-                self.done.send(Done { path, token, result: Ok(action.target()) }).ok();
-                return;
+                return Some(Done { path, token, result: Ok(action.target()) });
             }
         };
         // A device that has not taken sixteen orders hangs: this order times out like the others.
         if way.try_send(job).is_err() {
             tracing::error!("a device takes no orders");
         }
+        None
     }
 
     /// Waits for the devices' threads, which end when they have done their last order; not for a
     /// hanging one.
     pub(crate) fn end(self) {
-        let Self { recorder, emulator, done, results, threads, run_status } = self;
-        drop((recorder, emulator, done, results));
+        let Self { recorder, emulator, results, threads, run_status } = self;
+        drop((recorder, emulator, results));
         let until = Instant::now() + FAREWELL;
         for thread in threads {
             while !thread.is_finished() && Instant::now() < until {

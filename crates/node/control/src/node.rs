@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use catchment_emulator::{EmulatorObserver, EmulatorReport};
 use catchment_recorder::{Observer, RunSummary};
-use catchment_run::{Control, DeviceError};
+use catchment_run::Control;
 use catchment_telemetry::{Clock, ThreadTime, utc_now};
 use catchment_watch::RuleError;
 use crossbeam_channel::{Sender, bounded};
@@ -24,7 +24,7 @@ use crate::api;
 use crate::audit::AuditLog;
 use crate::catalog_client::CatalogClient;
 use crate::conductor::{Conductor, ConductorState, FIRST, Signals};
-use crate::configuration::{ConfigurationFault, Configure};
+use crate::configuration::{ConfigurationFault, Configure, Version};
 use crate::devices::{self, Active, Devices, RunStatus};
 use crate::history::Past;
 use crate::logs::Logs;
@@ -39,15 +39,13 @@ use crate::security::roles::Role;
 use crate::security::tls::{self, TlsError, acceptor};
 use crate::security::tokens::{TokenError, TokenFile, Tokens};
 use crate::settings::{Settings, Start, Tls};
-use crate::shared::{Ask, Counts, NodeShared, View};
+use crate::shared::{Answer, Ask, Counts, NodeShared, View};
 use crate::systemd::Manager;
 use crate::watching::Watching;
 use crate::web::{Server, bind};
 
 /// The most requests that wait for the control thread.
 const ASKS_MAX: usize = 1_000;
-/// Why a request that arrives too late is refused.
-const ENDING: &str = "the node is ending";
 /// How long the end waits for the last lines of the audit log, and then of the log.
 const LINES_WAIT: Duration = Duration::from_secs(2);
 
@@ -97,9 +95,6 @@ pub enum NodeError {
     /// An error in TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The devices: a defect.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
 }
 
 /// A node under control.
@@ -117,7 +112,7 @@ enum FirstRun {
     /// There is no such command.
     None,
     /// It was given and is not answered yet.
-    Asked(oneshot::Receiver<Result<api::CommandResult, Problem>>),
+    Asked(Answer<api::CommandResult>),
     /// It was answered before it had ended; the request to query.
     UnderWay(String),
     /// It has ended.
@@ -195,19 +190,19 @@ impl Node {
         past_runs::recall(&shared).map_err(system("a thread".into()))?;
         let devices = Devices::start(&shared).map_err(system("a thread".into()))?;
         let run_status = Arc::clone(&devices.run_status);
-        let drain_ns = u64::try_from(shared.settings.drain.as_nanos()).unwrap_or(u64::MAX);
-        let specs = devices::specs(auto.emulates(), shared.settings.device_patience)?;
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let drain_ns = nanoseconds(shared.settings.drain).max(1);
+        let patience_ns = nanoseconds(shared.settings.device_patience);
+        let specs = devices::specs(auto.emulates());
         let schemas = specs.iter().filter_map(|spec| {
-            let path = spec.path.to_string();
-            let found = properties::of(&path, &auto, &run_status, &shared)?;
-            let schema = properties::schema(&path, &found);
-            Some((path, schema))
+            let found = properties::of(spec.path, &auto, &run_status, &shared)?;
+            Some((spec.path.to_owned(), properties::schema(spec.path, &found)))
         });
         let signals: Arc<Signals> = Arc::default();
         let mut conductor = Conductor {
             schemas: Arc::new(schemas.collect()),
             clock,
-            control: Control::new(specs, drain_ns.clamp(1, catchment_run::DRAIN_NS_MAX))?,
+            control: Control::new(specs, drain_ns, patience_ns),
             actions: Actions::start(&shared).map_err(system("a thread".into()))?,
             shared: Arc::clone(&shared),
             asks,
@@ -278,11 +273,11 @@ impl Node {
             FirstRun::Asked(answer) => match answer.try_recv() {
                 Ok(answer) => answer,
                 Err(oneshot::error::TryRecvError::Empty) => return None,
-                Err(oneshot::error::TryRecvError::Closed) => Err(Problem::conflict(ENDING)),
+                Err(oneshot::error::TryRecvError::Closed) => Err(gone()),
             },
             FirstRun::UnderWay(request) => {
                 let request = request.clone();
-                self.ask(|reply| Ask::Result(request, reply))
+                self.ask(move |conductor, _| conductor.result_of(&request))
             }
         };
         self.first = match answer {
@@ -319,9 +314,10 @@ impl Node {
     /// Why nothing was changed.
     pub fn reload(&self) -> Result<Vec<String>, String> {
         let text = self.shared.configure.read()?;
-        self.shared.configure.check(&text).map_err(|fault| fault.message)?;
-        let version = self.shared.catalog.add_configuration(&text, "reload").ok();
-        let asked = self.ask(|reply| Ask::Configuration(version, text, reply));
+        let checked = self.shared.configure.check(&text).map_err(|fault| fault.message)?;
+        let number = self.shared.catalog.add_configuration(&text, "reload").ok();
+        let version = Version { configuration: Arc::new(checked), number, text };
+        let asked = self.ask(|conductor, _| conductor.configure(version));
         self.shared.note(&signal(), "reload", asked.as_ref().map_or("refused", |_| "done"));
         asked.map_err(|problem| problem.detail.clone())
     }
@@ -376,16 +372,20 @@ impl Node {
             run: None,
         };
         let who = Who { name: self.shared.settings.who.clone(), ..signal() };
-        let (reply, answer) = oneshot::channel();
-        self.shared.asks.try_send(Ask::Command(request, None, who, reply)).ok();
-        self.first = FirstRun::Asked(answer);
+        let asked =
+            self.ask(move |conductor, now_ns| conductor.command(now_ns, &request, None, &who));
+        self.first = match asked {
+            Ok(answer) => FirstRun::Asked(answer),
+            Err(problem) => FirstRun::Ended(Err(problem.detail.clone())),
+        };
     }
 
-    fn ask<T>(&self, make: impl FnOnce(crate::shared::Reply<T>) -> Ask) -> Result<T, Problem> {
-        let (reply, answer) = oneshot::channel();
-        let gone = || Problem::conflict(ENDING);
-        self.shared.asks.try_send(make(reply)).map_err(|_| gone())?;
-        answer.blocking_recv().unwrap_or_else(|_| Err(gone()))
+    /// Has the control thread do something, and waits for the answer.
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Conductor, u64) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.shared.put(work)?.blocking_recv().unwrap_or_else(|_| Err(gone()))
     }
 }
 
@@ -393,6 +393,10 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn gone() -> Problem {
+    Problem::conflict("the node is ending")
 }
 
 pub(crate) fn signal() -> Who {

@@ -1,14 +1,15 @@
 //! Properties of devices: their values, their JSON Schema, and the two of the emulator that can be
 //! set.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_emulator::{EmulatorConfig, EmulatorLive};
 use catchment_model::Entry;
 use serde_json::{Map, Value, json};
 
-use crate::configuration::{Configuration, Configure};
-use crate::devices::{CATALOG, EMULATOR, RECORDER, RunStatus, WRITE};
+use crate::configuration::{Configuration, Configure, Version};
+use crate::devices::{BUILD, CATALOG, EMULATOR, RECEIVE, RECORDER, RunStatus, WRITE};
 use crate::problem::Problem;
 use crate::shared::NodeShared;
 
@@ -51,8 +52,8 @@ pub(crate) fn of(
         CATALOG => Some(catalog(shared)),
         RECORDER => Some(recorder(configuration, run_status)),
         WRITE => Some(write(configuration, run_status)),
-        "node/recorder/build" => Some(build(configuration, run_status)),
-        "node/recorder/receive" => Some(receive(configuration, run_status)),
+        BUILD => Some(build(configuration, run_status)),
+        RECEIVE => Some(receive(configuration, run_status)),
         EMULATOR => emulator(configuration, run_status),
         _ => None,
     }
@@ -253,7 +254,7 @@ fn emulator(configuration: &Configuration, run_status: &RunStatus) -> Option<Vec
     Some(rate.into_iter().chain(others).collect())
 }
 
-/// A configuration in which the emulator has these properties, and its text.
+/// A configuration in which the emulator has these properties.
 ///
 /// # Errors
 /// Values that the emulator does not accept, or that the text cannot express.
@@ -261,7 +262,7 @@ pub(crate) fn with_emulator(
     configure: &dyn Configure,
     text: &str,
     patch: &EmulatorPatch,
-) -> Result<(Configuration, String), Problem> {
+) -> Result<Version, Problem> {
     let EmulatorPatch { rate_hz, seed } = *patch;
     let text = configure.with_emulator(text, rate_hz, seed).map_err(Problem::unprocessable)?;
     let checked = configure.check(&text);
@@ -277,7 +278,7 @@ pub(crate) fn with_emulator(
         let detail = "this cannot be written into the configuration's text; change the file";
         return Err(Problem::conflict(detail));
     }
-    Ok((checked, text))
+    Ok(Version { configuration: Arc::new(checked), number: None, text })
 }
 
 #[cfg(test)]

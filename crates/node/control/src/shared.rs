@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use catchment_telemetry::utc_now;
 use parking_lot::{Mutex, RwLock};
 
+use axum::http::StatusCode;
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::oneshot;
 
 use crate::api;
 use crate::audit::AuditLog;
 use crate::catalog_client::CatalogClient;
+use crate::conductor::Conductor;
 use crate::configuration::Configure;
 use crate::history::Past;
 use crate::logs::Logs;
@@ -28,25 +30,15 @@ use crate::settings::Settings;
 const VIEW_AGE_MAX: Duration = Duration::from_millis(2_500);
 /// The control thread answers at once, or within a second that a command is in progress.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Why a request that arrives too late is refused.
+const ENDING: &str = "the node is ending";
 
-/// A request to the control thread.
-pub(crate) enum Ask {
-    /// Carry out a command, with the text of the configuration that it names.
-    Command(api::CommandRequest, Option<String>, Who, Reply<api::CommandResult>),
-    /// Return the result of a command.
-    Result(String, Reply<api::CommandResult>),
-    /// Change a device's properties.
-    Change(String, serde_json::Map<String, serde_json::Value>, Who, Reply<api::Device>),
-    /// Acknowledge an alarm, with a comment.
-    Acknowledge(String, Option<String>, Who, Reply<api::Alarm>),
-    /// Acknowledge these alarms, or all, with a comment.
-    AcknowledgeAll(Option<Vec<u64>>, Option<String>, Who, Reply<api::AlarmList>),
-    /// Take this as the configuration of the next run: its version, and the text.
-    Configuration(Option<u64>, String, Reply<Vec<String>>),
-}
+/// A request to the control thread, at a moment of its clock in nanoseconds.
+pub(crate) type Ask = Box<dyn FnOnce(&mut Conductor, u64) + Send>;
 
-/// The destination of an answer.
+/// Where an answer goes, and where it comes from.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Problem>>;
+pub(crate) type Answer<T> = oneshot::Receiver<Result<T, Problem>>;
 
 /// The node as last seen by the control thread.
 #[derive(Clone, Debug, Default)]
@@ -147,23 +139,38 @@ impl NodeShared {
         *self.configuration.lock() = (version, text);
     }
 
-    /// Sends a request to the control thread, and waits for the answer.
+    /// Has the control thread do something, at a moment of its clock; returns where the answer will
+    /// come from. A client that has the answer sees the change in the view.
+    ///
+    /// # Errors
+    /// It is too busy, or gone.
+    pub(crate) fn put<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Conductor, u64) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<Answer<T>, Problem> {
+        let (reply, answer) = oneshot::channel();
+        let work = move |conductor: &mut Conductor, now_ns: u64| {
+            let done = work(conductor, now_ns);
+            conductor.look_when_due();
+            // The client may have gone.
+            reply.send(done).ok();
+        };
+        self.asks.try_send(Box::new(work)).map_err(|error| match error {
+            TrySendError::Full(_) => unavailable("too many commands wait"),
+            TrySendError::Disconnected(_) => unavailable(ENDING),
+        })?;
+        Ok(answer)
+    }
+
+    /// The same, and waits for the answer.
     ///
     /// # Errors
     /// Its refusal, or that it is too busy or gone.
-    pub(crate) async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Problem> {
-        use axum::http::StatusCode;
-        let (reply, answer) = oneshot::channel();
-        let unavailable = |detail: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
-        match self.asks.try_send(make(reply)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => return Err(unavailable("too many commands wait")),
-            Err(TrySendError::Disconnected(_)) => return Err(unavailable("the node is ending")),
-        }
-        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the node is ending"))),
-            Err(_) => Err(unavailable("the control thread does not answer")),
-        }
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Conductor, u64) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        answered(self.put(work)?).await
     }
 
     /// Runs work that may wait for the disk on a thread of the blocking pool.
@@ -183,6 +190,21 @@ impl NodeShared {
     pub(crate) fn note(&self, who: &Who, what: impl Into<String>, result: impl Into<String>) {
         self.audit.write(api::AuditLine { what: what.into(), result: result.into(), ..line(who) });
     }
+}
+
+/// The answer of the control thread.
+///
+/// # Errors
+/// Its refusal, or that it did not come in time.
+pub(crate) async fn answered<T>(answer: Answer<T>) -> Result<T, Problem> {
+    match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+        Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable(ENDING))),
+        Err(_) => Err(unavailable("the control thread does not answer")),
+    }
+}
+
+fn unavailable(detail: &str) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
 }
 
 impl View {

@@ -48,7 +48,7 @@ impl Conductor {
     }
 
     /// Acknowledges an alarm.
-    pub(super) fn acknowledge(
+    pub(crate) fn acknowledge(
         &mut self,
         now_ns: u64,
         id: &str,
@@ -68,7 +68,7 @@ impl Conductor {
     }
 
     /// Acknowledges these alarms, or all.
-    pub(super) fn acknowledge_all(
+    pub(crate) fn acknowledge_all(
         &mut self,
         now_ns: u64,
         only: Option<&[u64]>,

@@ -15,23 +15,21 @@ use crate::watching::Meaning;
 impl Conductor {
     pub(super) fn device_list(&self) -> Vec<api::Device> {
         let run_status = &self.devices.run_status;
-        let device = |status: catchment_run::DeviceStatus| {
-            let path = status.path.to_string();
-            let found = properties::of(&path, &self.configuration, run_status, &self.shared);
+        let device = |device: &catchment_run::Device| {
+            let path = device.spec.path;
+            let found = properties::of(path, &self.configuration, run_status, &self.shared);
             api::Device {
-                schema: format!("/api/v1/devices/{path}/schema"),
-                kind: status.kind,
-                state: status.state.name().into(),
-                reason: status.reason.map(|reason| reason.to_string()),
-                commands: match self.shared.settings.read_only {
-                    true => Vec::new(),
-                    false => status.commands.iter().map(|one| one.name().to_owned()).collect(),
-                },
+                path: path.into(),
+                kind: device.spec.kind.into(),
+                state: device.state.name().into(),
+                reason: device.reason.as_ref().map(ToString::to_string),
+                // They take commands together.
+                commands: Vec::new(),
                 properties: properties::values(found.unwrap_or_default()),
-                path,
+                schema: format!("/api/v1/devices/{path}/schema"),
             }
         };
-        let mut devices: Vec<_> = self.control.devices().into_iter().map(device).collect();
+        let mut devices: Vec<_> = self.control.devices().iter().map(device).collect();
         devices.sort_by(|a, b| a.path.cmp(&b.path));
         devices
     }
@@ -109,10 +107,10 @@ impl Conductor {
             state: self.control.state().name().into(),
             reason: self.control.reason().map(ToString::to_string),
             under_way: self.control.under_way().map(|one| api::UnderWay {
-                request: one.request.to_string(),
-                command: one.command.name().into(),
+                request: one.request.id.to_string(),
+                command: one.request.command.name().into(),
                 since: Utc(one.since_ns).to_string(),
-                waiting_for: one.waiting_for.iter().map(ToString::to_string).collect(),
+                waiting_for: one.waiting_for.into_iter().map(str::to_owned).collect(),
             }),
             commands: self.offers(number),
             emulated: run.map_or(self.configuration.emulates(), |active| active.emulated),

@@ -20,9 +20,11 @@ use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Pr
 use super::extract::{Body, Params, Place, at_most, within, written};
 use super::{stream, table};
 use crate::api;
+use crate::configuration::Version;
 use crate::problem::Problem;
+use crate::properties::with_emulator;
 use crate::security::guard::{Who, guard};
-use crate::shared::{Ask, NodeShared, Shared, View};
+use crate::shared::{NodeShared, Shared, View, answered};
 
 /// A request that is not answered after this time is abandoned: slower operations report earlier
 /// that they are in progress.
@@ -182,10 +184,32 @@ pub(super) async fn change_device(
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "change its /properties"));
     };
     let what = format!("change {device}: {}", serde_json::Value::Object(values.clone()));
-    let asker = who.clone();
-    let result = shared.ask(|reply| Ask::Change(device, values, asker, reply)).await;
+    let result = change(&shared, device, values, who.clone()).await;
     noted(&shared, &who, what, &result);
     result.map(Json)
+}
+
+/// The control thread says what is to be changed, and waits for no check of a configuration.
+async fn change(
+    shared: &Arc<NodeShared>,
+    device: String,
+    values: serde_json::Map<String, serde_json::Value>,
+    who: Who,
+) -> Result<api::Device, Problem> {
+    let path = device.clone();
+    let (patch, before) = shared.ask(move |conductor, _| conductor.patch(&path, &values)).await?;
+    let changed = match patch.is_empty() {
+        true => None,
+        false => Some(
+            shared
+                .blocking(move |shared| {
+                    let changed = with_emulator(&*shared.configure, &before, &patch)?;
+                    Ok((changed, before))
+                })
+                .await?,
+        ),
+    };
+    shared.ask(move |conductor, _| conductor.change(&device, changed, &who)).await
 }
 
 /// Writes an outcome to the audit log.
@@ -230,19 +254,28 @@ pub(super) async fn command(
     note("asked".into());
     let outcome = async {
         // Disks may be slow, and the control thread does not wait for them.
-        let text = match request.configuration {
+        let named = match request.configuration {
             None => None,
-            Some(version) => {
-                shared.blocking(move |shared| shared.catalog.configuration(version)).await?.text
-            }
+            Some(number) => Some(shared.blocking(move |shared| version(shared, number)).await),
         };
-        shared.ask(|reply| Ask::Command(request, text, who, reply)).await
+        let answer =
+            shared.ask(move |conductor, now_ns| conductor.command(now_ns, &request, named, &who));
+        answered(answer.await?).await
     };
     let result = outcome.await;
     if let Err(problem) = &result {
         note(format!("refused: {}", problem.detail));
     }
     answer(result?)
+}
+
+/// A version of the configuration, checked.
+fn version(shared: &NodeShared, number: u64) -> Result<Version, Problem> {
+    let text = shared.catalog.configuration(number)?.text.unwrap_or_default();
+    let checked = shared.configure.check(&text).map_err(|fault| {
+        Problem::unprocessable(format!("configuration {number}: {}", fault.message))
+    })?;
+    Ok(Version { configuration: Arc::new(checked), number: Some(number), text })
 }
 
 /// The result of a command.
@@ -254,7 +287,7 @@ pub(super) async fn command_result(
     State(shared): Shared,
     Place(request): Place<String>,
 ) -> Result<Response, Problem> {
-    let result = shared.ask(|reply| Ask::Result(request, reply)).await?;
+    let result = shared.ask(move |conductor, _| conductor.result_of(&request)).await?;
     let status = if result.status == "under_way" { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(result)).into_response())
 }
@@ -328,7 +361,10 @@ pub(super) async fn acknowledge(
     let (asker, line) = (who.clone(), crate::shared::line(&who));
     let what = format!("acknowledge {id}");
     let comment = said.comment.clone();
-    let result = shared.ask(|reply| Ask::Acknowledge(id, said.comment, asker, reply)).await;
+    let acknowledged = shared.ask(move |conductor, now_ns| {
+        conductor.acknowledge(now_ns, &id, said.comment.as_deref(), &asker)
+    });
+    let result = acknowledged.await;
     let refused = |problem: &Problem| format!("refused: {}", problem.detail);
     let outcome = result.as_ref().map_or_else(refused, |_| "done".into());
     shared.audit.write(api::AuditLine { what, result: outcome, comment, ..line });
@@ -352,7 +388,11 @@ pub(super) async fn acknowledge_all(
     let number = |id: &String| id.parse::<u64>().map_err(|_| unknown(id));
     let ids = said.ids.as_ref().map(|ids| ids.iter().map(number).collect::<Result<Vec<_>, _>>());
     let (ids, asker, comment) = (ids.transpose()?, who.clone(), said.comment.clone());
-    let done = shared.ask(|reply| Ask::AcknowledgeAll(ids, said.comment, asker, reply)).await?;
+    let acknowledged = shared.ask(move |conductor, now_ns| {
+        let comment = said.comment.as_deref();
+        Ok(conductor.acknowledge_all(now_ns, ids.as_deref(), comment, &asker))
+    });
+    let done = acknowledged.await?;
     let numbers: Vec<&str> = done.alarms.iter().map(|alarm| alarm.id.as_str()).collect();
     let what = format!("acknowledge {}", numbers.join(" "));
     let line = crate::shared::line(&who);

@@ -1,5 +1,7 @@
 //! Runs and configurations from the catalogue.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
@@ -10,10 +12,10 @@ use super::extract::{Body, Params, Place, at_most, within, written};
 use super::routes::{Answer, noted};
 use crate::api;
 use crate::catalog_client::api_ledger;
-use crate::configuration::ConfigurationFault;
+use crate::configuration::{ConfigurationFault, Version};
 use crate::problem::Problem;
 use crate::security::guard::Who;
-use crate::shared::{Ask, Shared};
+use crate::shared::Shared;
 
 /// The runs to return.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -217,15 +219,17 @@ pub(super) async fn reload(
     let read = shared
         .blocking(move |shared| {
             let text = shared.configure.read().map_err(Problem::unprocessable)?;
-            shared.configure.check(&text).map_err(fault)?;
-            Ok((shared.catalog.add_configuration(&text, &name).ok(), text))
+            let checked = shared.configure.check(&text).map_err(fault)?;
+            let number = shared.catalog.add_configuration(&text, &name).ok();
+            Ok(Version { configuration: Arc::new(checked), number, text })
         })
         .await;
     let result = match read {
         Err(problem) => Err(problem),
-        Ok((version, text)) => {
-            let notes = shared.ask(|reply| Ask::Configuration(version, text, reply)).await;
-            notes.map(|notes| Reloaded { configuration: version, notes })
+        Ok(version) => {
+            let configuration = version.number;
+            let notes = shared.ask(|conductor, _| conductor.configure(version)).await;
+            notes.map(|notes| Reloaded { configuration, notes })
         }
     };
     noted(&shared, &who, "reload".into(), &result);
