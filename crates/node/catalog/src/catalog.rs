@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::configurations::{self, Configuration, ConfigurationText};
 use crate::error::{CatalogError, check_comment, check_text};
 use crate::files::{Copy, FileRow, Found, FrameSpan};
-use crate::lock::{self, LiveRun, OpenLock, PATIENCE, PATIENCE_AT_START, unless_missing};
+use crate::lock::{self, LiveRun, OpenLock, PATIENCE, PATIENCE_AT_START};
 use crate::numbers::Numbers;
 use crate::pending::{self, RunKnown};
 use crate::rebuild;
@@ -215,8 +215,7 @@ impl Catalog {
             return Err(CatalogError::OtherRun { number, got });
         }
         // What waited of it is entered now. Only this process writes that file.
-        let path = paths.pending(number);
-        unless_missing(std::fs::remove_file(&path)).map_err(CatalogError::system("remove", &path))
+        lock::remove(&paths.pending(number))
     }
 
     /// Replaces a run's comment, which is what it is started for: before it begins. What is said of

@@ -143,16 +143,9 @@ impl LiveRun {
     /// Locks a number's file. The caller made sure that no other process has or takes this number.
     pub(crate) fn hold(paths: &Paths, number: u64) -> Result<Self, CatalogError> {
         let path = paths.live(number);
-        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = open.map_err(CatalogError::system("open", &path))?;
-        match file.try_lock() {
-            // A file system without locks: the run's end is told by the one who records it.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-            Err(TryLockError::WouldBlock) => {
-                let what = "another process that is starting a run";
-                return Err(CatalogError::InUse { path: paths.database(), what });
-            }
-        }
+        let what = "another process that is starting a run";
+        // On a file system without locks the run's end is entered by the process that records it.
+        let file = take(paths, &path, what, Duration::ZERO, File::try_lock)?;
         Ok(Self { number, path, _file: file })
     }
 }
@@ -199,11 +192,11 @@ pub(crate) fn remove_left_over(paths: &Paths) {
     }
 }
 
-/// A missing file is none; another error is one.
-pub(crate) fn unless_missing(result: io::Result<()>) -> io::Result<()> {
-    match result {
+/// Removes a file, if it is there.
+pub(crate) fn remove(path: &Path) -> Result<(), CatalogError> {
+    match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        other => other.map_err(CatalogError::system("remove", path)),
     }
 }
 

@@ -4,15 +4,14 @@
 //! deleted or an old copy: runs can still be numbered, and no number is given twice. It is replaced
 //! as a whole (write, sync, rename, sync), so that a killed process leaves the old or the new one.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
 
 use catchment_disk::sync_folder;
 
 use crate::RUN_NUMBER_MAX;
 use crate::error::CatalogError;
-use crate::lock::PATIENCE;
+use crate::lock::{PATIENCE, take};
 use crate::schema::Paths;
 use crate::step::step;
 
@@ -26,17 +25,8 @@ pub(crate) struct Numbers<'a> {
 impl<'a> Numbers<'a> {
     /// Waits until no other process takes a number, and reads the highest.
     pub(crate) fn lock(paths: &'a Paths) -> Result<Self, CatalogError> {
-        let path = paths.numbers_lock();
-        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let lock = open.map_err(CatalogError::system("open", &path))?;
-        let start = Instant::now();
-        while let Err(TryLockError::WouldBlock) = lock.try_lock() {
-            if start.elapsed() >= PATIENCE {
-                let what = "another process that is taking a run number";
-                return Err(CatalogError::InUse { path, what });
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let what = "another process that is taking a run number";
+        let lock = take(paths, &paths.numbers_lock(), what, PATIENCE, File::try_lock)?;
         Ok(Self { paths, highest: read(paths), _lock: lock })
     }
 

@@ -190,7 +190,7 @@ impl Entry {
             Some(_) => self.fill_in(connection)?,
             None => self.insert(connection)?,
         }
-        ensure(connection, self.number, Utc(self.taken_ns))?;
+        connection.execute("UPDATE numbers SET highest = max(highest, ?)", [number])?;
         let remarks: Vec<Remark> = self.remarks.iter().map(RemarkEntry::remark).collect();
         remarks::put(connection, self.number, &remarks)?;
         if let Some(started_ns) = self.started_ns {
@@ -287,17 +287,6 @@ pub(crate) fn enter_all(connection: &mut Connection, paths: &Paths) -> Result<()
     }
     drop(lock);
     Ok(())
-}
-
-/// A row for a run whose number was given without the catalogue, or by one that is no more.
-fn ensure(connection: &Connection, number: u64, taken: Utc) -> rusqlite::Result<()> {
-    let sql = "SELECT count(*) FROM runs WHERE number = ?";
-    let there: i64 = connection.query_row(sql, [stored(number)], |row| row.get(0))?;
-    if there == 0 {
-        RunRow::starting(number, "", taken).insert(connection)?;
-    }
-    let sql = "UPDATE numbers SET highest = max(highest, ?)";
-    connection.execute(sql, [stored(number)]).map(|_| ())
 }
 
 /// A reason as it is stored: of bounded length.

@@ -28,7 +28,7 @@ use crate::configurations;
 use crate::error::CatalogError;
 use crate::facts::{self, Facts};
 use crate::files;
-use crate::lock::{self, OpenLock, unless_missing};
+use crate::lock::{self, OpenLock};
 use crate::numbers::Numbers;
 use crate::remarks;
 use crate::row::{self, RunRow, RunState, stored};
@@ -103,9 +103,7 @@ pub(crate) fn make(
     let plan = Plan::of(paths, old, found, numbers.highest(), &mut report)?;
     let new = paths.new_database();
     for suffix in ["", "-journal", "-wal", "-shm"] {
-        let path = beside(&new, suffix);
-        unless_missing(std::fs::remove_file(&path))
-            .map_err(CatalogError::system("remove", &path))?;
+        lock::remove(&beside(&new, suffix))?;
     }
     let mut connection = schema::create(&new)?;
     let error = |source| CatalogError::sqlite(&new, source);
@@ -132,12 +130,9 @@ pub(crate) fn finish(paths: &Paths) -> Result<(), CatalogError> {
     if !ready.exists() {
         return Ok(());
     }
-    let remove = |path: PathBuf| {
-        unless_missing(std::fs::remove_file(&path)).map_err(CatalogError::system("remove", &path))
-    };
     if database.exists() {
-        remove(beside(&former, "-wal"))?;
-        remove(beside(&former, "-shm"))?;
+        lock::remove(&beside(&former, "-wal"))?;
+        lock::remove(&beside(&former, "-shm"))?;
         step();
         rename(&database, &former)?;
     }
@@ -148,7 +143,7 @@ pub(crate) fn finish(paths: &Paths) -> Result<(), CatalogError> {
         rename(&log, &beside(&former, "-wal"))?;
     }
     step();
-    remove(beside(&database, "-shm"))?;
+    lock::remove(&beside(&database, "-shm"))?;
     step();
     rename(&ready, &database)?;
     sync_folder(&paths.folder())?;
