@@ -1,5 +1,6 @@
 //! An alarm as others see it, and what can happen to it.
 
+use catchment_model::named;
 use serde::Serialize;
 
 use crate::rule::Severity;
@@ -46,18 +47,20 @@ pub struct Alarm {
     pub ended_ns: Option<u64>,
 }
 
-/// Where an alarm stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AlarmState {
-    /// It is wrong, and not acknowledged.
-    Active,
-    /// All is well again, but the alarm was never acknowledged.
-    Latched,
-    /// It is wrong, and acknowledged.
-    Acknowledged,
-    /// All is well again.
-    Cleared,
+named! {
+    /// Where an alarm stands.
+    #[derive(PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    AlarmState {
+        /// It is wrong, and not acknowledged.
+        Active = "active",
+        /// All is well again, but the alarm was never acknowledged.
+        Latched = "latched",
+        /// It is wrong, and acknowledged.
+        Acknowledged = "acknowledged",
+        /// All is well again.
+        Cleared = "cleared",
+    }
 }
 
 /// What happened to an alarm.

@@ -1,6 +1,6 @@
 //! Rules of alarms.
 
-use catchment_model::Entry;
+use catchment_model::{Entry, named};
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::Quantity;
@@ -17,17 +17,21 @@ pub const TEXT_BYTES_MAX: usize = 512;
 pub const TIME_NS_MAX: u64 = 86_400 * S;
 
 const S: u64 = 1_000_000_000;
+/// Anything at all is wrong.
+const ANY: Condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
 
-/// How urgent an alarm is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Good to know.
-    Info,
-    /// Look when you can.
-    Warning,
-    /// Look now.
-    Critical,
+named! {
+    /// How urgent an alarm is.
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Severity {
+        /// Good to know.
+        Info = "info",
+        /// Look when you can.
+        Warning = "warning",
+        /// Look now.
+        Critical = "critical",
+    }
 }
 
 /// When something is wrong. `clear_at`: where it is well again, on the good side of the threshold,
@@ -317,17 +321,17 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
-        usual(
-            "disk_space",
-            "disk.hours_left",
-            Condition::Below { threshold: 1.0, clear_at: 1.5 },
-            Severity::Critical,
-            "Disk will be full in {time}",
-        )
-        .map(|rule| {
-            let full = "Disk is full: make room, and recording resumes by itself";
-            Rule { delay_ns: 10 * S, text_zero: Some(full.into()), ..rule }
-        }),
+        Rule {
+            delay_ns: 10 * S,
+            text_zero: Some("Disk is full: make room, and recording resumes by itself".into()),
+            ..usual(
+                "disk_space",
+                "disk.hours_left",
+                Condition::Below { threshold: 1.0, clear_at: 1.5 },
+                Severity::Critical,
+                "Disk will be full in {time}",
+            )
+        },
         recording(usual(
             "nothing_recorded",
             "rows_recorded",
@@ -335,45 +339,44 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
             Severity::Critical,
             "Nothing has reached the disk for {time}",
         )),
-        usual(
-            "run_interrupted",
-            "interrupted_run",
-            Condition::Above { threshold: 0.0, clear_at: 0.0 },
-            Severity::Warning,
-            "Run {value} was interrupted: the program or the machine went down while it recorded. \
-             What had reached the disk can be read",
-        )
-        .map(|rule| Rule { latch: true, ..rule }),
-        recording(usual(
-            "loss",
-            "loss_share",
-            Condition::Above { threshold: 0.0, clear_at: 0.0 },
-            Severity::Warning,
-            "Losing {percent} of the data",
-        ))
-        .map(|rule| {
-            let critical_at = Some(heavy_loss_share);
-            Rule { latch: true, clear_delay_ns: 60 * S, critical_at, ..rule }
+        Rule {
+            latch: true,
+            ..usual(
+                "run_interrupted",
+                "interrupted_run",
+                ANY,
+                Severity::Warning,
+                "Run {value} was interrupted: the program or the machine went down while it \
+                 recorded. What had reached the disk can be read",
+            )
+        },
+        recording(Rule {
+            latch: true,
+            clear_delay_ns: 60 * S,
+            critical_at: Some(heavy_loss_share),
+            ..usual("loss", "loss_share", ANY, Severity::Warning, "Losing {percent} of the data")
         }),
-        recording(usual(
-            "bad_data",
-            "bad_share",
-            Condition::Above { threshold: heavy_loss_share, clear_at: heavy_loss_share },
-            Severity::Critical,
-            "{percent} of the recorded data are bad",
-        ))
-        .map(|rule| Rule { latch: true, clear_delay_ns: 60 * S, ..rule }),
+        recording(Rule {
+            latch: true,
+            clear_delay_ns: 60 * S,
+            ..usual(
+                "bad_data",
+                "bad_share",
+                Condition::Above { threshold: heavy_loss_share, clear_at: heavy_loss_share },
+                Severity::Critical,
+                "{percent} of the recorded data are bad",
+            )
+        }),
     ];
     let rules = rules.into_iter().chain(rules_of_files()).chain(rules_of_many());
-    rules.chain(rules_of_bad_sources()).flatten().collect()
+    rules.chain(rules_of_bad_sources()).collect()
 }
 
 /// The usual rules on what a disk refuses while the data are taken.
-fn rules_of_files() -> [Option<Rule>; 3] {
-    let refused = |name, quantity, text| {
-        let condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
-        recording(usual(name, quantity, condition, Severity::Warning, text))
-    };
+fn rules_of_files() -> [Rule; 3] {
+    let refused =
+        |name, quantity, text| recording(usual(name, quantity, ANY, Severity::Warning, text));
+    let many = "{things} cannot be written: {sources} (frames are discarded there)";
     [
         refused(
             "next_file_refused",
@@ -385,22 +388,21 @@ fn rules_of_files() -> [Option<Rule>; 3] {
             "file_list_refused",
             "The list of the run's files cannot be written: recording goes on",
         ),
-        refused(
-            "target_fault",
-            "target.*.fault",
-            "Target {source} cannot be written: frames are discarded there, and counted",
-        )
-        .map(|rule| {
-            let text = "{things} cannot be written: {sources} (frames are discarded there)";
-            Rule { text_many: Some(text.into()), ..rule }
-        }),
+        Rule {
+            text_many: Some(many.into()),
+            ..refused(
+                "target_fault",
+                "target.*.fault",
+                "Target {source} cannot be written: frames are discarded there, and counted",
+            )
+        },
     ]
 }
 
 /// The usual rules on each source and each queue.
-fn rules_of_many() -> [Option<Rule>; 3] {
-    let many = |rule: Option<Rule>, delay_ns, text: &str| {
-        rule.map(|rule| Rule { delay_ns, text_many: Some(text.into()), ..rule })
+fn rules_of_many() -> [Rule; 3] {
+    let many = |rule, delay_ns, text: &str| {
+        recording(Rule { delay_ns, text_many: Some(text.into()), ..rule })
     };
     let silent = usual(
         "source_silent",
@@ -412,7 +414,7 @@ fn rules_of_many() -> [Option<Rule>; 3] {
     let out_of_step = usual(
         "source_out_of_step",
         "source.*.out_of_step",
-        Condition::Above { threshold: 0.0, clear_at: 0.0 },
+        ANY,
         Severity::Critical,
         "{source} is out of step: its numbers are not the others', its data are discarded",
     );
@@ -427,20 +429,20 @@ fn rules_of_many() -> [Option<Rule>; 3] {
     let out_of_step_many = "{things} are out of step: {sources} (their numbers are not the \
         others', their data are discarded)";
     [
-        recording(many(silent, 0, silent_many)),
+        many(silent, 0, silent_many),
         // While all sources restart, each may be out of step for a moment.
-        recording(many(out_of_step, 2 * S, out_of_step_many)),
-        recording(many(queue_full, 2 * S, "{things} are up to {percent} full: {sources}")),
+        many(out_of_step, 2 * S, out_of_step_many),
+        many(queue_full, 2 * S, "{things} are up to {percent} full: {sources}"),
     ]
 }
 
 /// The usual rules on what a source sends and should not, and on what others send to its port.
-fn rules_of_bad_sources() -> [Option<Rule>; 4] {
+fn rules_of_bad_sources() -> [Rule; 4] {
     let rises = |name, entry: &str, text: &str, text_many: &str| {
         let condition = Condition::RisesFaster { threshold: 0.0, clear_at: 0.0, window_ns: 10 * S };
         let quantity = format!("source.*.{entry}");
-        let rule = recording(usual(name, &quantity, condition, Severity::Warning, text));
-        rule.map(|rule| Rule { latch: true, text_many: Some(text_many.into()), ..rule })
+        let rule = usual(name, &quantity, condition, Severity::Warning, text);
+        recording(Rule { latch: true, text_many: Some(text_many.into()), ..rule })
     };
     [
         rises(
@@ -474,18 +476,13 @@ fn rules_of_bad_sources() -> [Option<Rule>; 4] {
     ]
 }
 
-fn usual(
-    name: &str,
-    quantity: &str,
-    condition: Condition,
-    severity: Severity,
-    text: &str,
-) -> Option<Rule> {
-    let rule = Rule::new(name, Quantity::new(quantity).ok()?, condition);
+fn usual(name: &str, quantity: &str, condition: Condition, severity: Severity, text: &str) -> Rule {
+    let quantity = Quantity::new(quantity).expect("a quantity's name");
     let (clear_delay_ns, acknowledged_for_ns) = (5 * S, 600 * S);
-    Some(Rule { severity, text: text.into(), clear_delay_ns, acknowledged_for_ns, ..rule })
+    let rule = Rule::new(name, quantity, condition);
+    Rule { severity, text: text.into(), clear_delay_ns, acknowledged_for_ns, ..rule }
 }
 
-fn recording(rule: Option<Rule>) -> Option<Rule> {
-    rule.map(|rule| Rule { only_while_recording: true, ..rule })
+fn recording(rule: Rule) -> Rule {
+    Rule { only_while_recording: true, ..rule }
 }

@@ -2,8 +2,8 @@
 //!
 //! Computed from the data's flow, not from states: what counts is what reached the disk, and when.
 
-use catchment_model::Entry;
 use catchment_model::units::grouped;
+use catchment_model::{Entry, named};
 use serde::Serialize;
 
 use crate::loss::words_of_entry;
@@ -14,24 +14,26 @@ const CANNOT_WRITE: &str = "data arrive but cannot be written to the disk";
 /// How many sources a text names.
 const NAMED: usize = 3;
 
-/// The answer, in the order from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// Good data are being recorded.
-    Good,
-    /// Data are only held in memory at this moment: the disk completes no writes.
-    Held,
-    /// All data are being recorded, but some are bad: broken, or not of their event.
-    BadData,
-    /// Data are being recorded, but not all.
-    Loss,
-    /// Data are being recorded, but so large a share is bad that it may not be worth it.
-    HeavyBadData,
-    /// Data are being recorded, but so large a share is lost that it may not be worth it.
-    HeavyLoss,
-    /// Nothing is being recorded.
-    NotRecording,
+named! {
+    /// The answer, in the order from good to bad.
+    #[derive(PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    Level {
+        /// Good data are being recorded.
+        Good = "good",
+        /// Data are only held in memory at this moment: the disk completes no writes.
+        Held = "held",
+        /// All data are being recorded, but some are bad: broken, or not of their event.
+        BadData = "bad_data",
+        /// Data are being recorded, but not all.
+        Loss = "loss",
+        /// Data are being recorded, but so large a share is bad that it may not be worth it.
+        HeavyBadData = "heavy_bad_data",
+        /// Data are being recorded, but so large a share is lost that it may not be worth it.
+        HeavyLoss = "heavy_loss",
+        /// Nothing is being recorded.
+        NotRecording = "not_recording",
+    }
 }
 
 /// The answer with its words.

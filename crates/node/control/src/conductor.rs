@@ -331,10 +331,7 @@ impl Conductor {
             let asked = api::CommandRequest {
                 request: format!("signal-{now_ns}"),
                 command: Command::Shutdown.name().into(),
-                device: None,
-                comment: None,
-                configuration: None,
-                run: None,
+                ..api::CommandRequest::default()
             };
             let who = crate::node::signal();
             if let Ok(request) = self.request(&asked, &who) {

@@ -366,10 +366,8 @@ impl Node {
         let request = api::CommandRequest {
             request: format!("{FIRST}{}", self.shared.started_ns),
             command: "start".into(),
-            device: None,
             comment: self.shared.settings.comment.clone(),
-            configuration: None,
-            run: None,
+            ..api::CommandRequest::default()
         };
         let who = Who { name: self.shared.settings.who.clone(), ..signal() };
         let asked =

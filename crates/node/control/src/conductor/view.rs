@@ -98,7 +98,7 @@ impl Conductor {
             },
             time: Utc(now_ns).to_string(),
             verdict: api::Verdict {
-                level: word(meaning.verdict.level),
+                level: meaning.verdict.level.name().into(),
                 loss_share: meaning.verdict.loss_share,
                 bad_share: meaning.verdict.bad_share,
                 text: meaning.verdict.text.clone(),
@@ -168,21 +168,13 @@ fn offer(command: Command, run: Option<u64>) -> api::CommandOffer {
     api::CommandOffer { name: command.name().into(), confirm }
 }
 
-/// A unit variant's name in JSON.
-fn word(variant: impl serde::Serialize) -> String {
-    match serde_json::to_value(variant) {
-        Ok(serde_json::Value::String(text)) => text,
-        _ => String::new(),
-    }
-}
-
 /// An alarm in the API's form.
 pub(super) fn alarm(alarm: &catchment_watch::Alarm) -> api::Alarm {
     api::Alarm {
         id: alarm.id.to_string(),
         name: alarm.name.clone(),
-        severity: word(alarm.severity),
-        state: word(alarm.state),
+        severity: alarm.severity.name().into(),
+        state: alarm.state.name().into(),
         text: alarm.text.clone(),
         value: alarm.value,
         threshold: Some(alarm.threshold),

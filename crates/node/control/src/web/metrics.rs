@@ -9,8 +9,9 @@ use axum::response::IntoResponse;
 use catchment_model::ledger::BAD_DATA;
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::{State as RecorderState, TargetSnapshot};
+use catchment_run::State as NodeState;
 use catchment_telemetry::utc_now;
-use catchment_watch::is_loss;
+use catchment_watch::{Level, is_loss};
 
 use crate::api;
 use crate::shared::{NodeShared, Shared, View};
@@ -46,10 +47,6 @@ impl Values<'_> {
     }
 }
 
-const STATES: [&str; 7] = ["idle", "configured", "armed", "recording", "paused", "safe", "fault"];
-const VERDICTS: [&str; 7] =
-    ["good", "held", "bad_data", "loss", "heavy_bad_data", "heavy_loss", "not_recording"];
-
 const SOURCE_STATUSES: [&str; 7] =
     ["good", "bad_data", "loss", "out_of_step", "silent", "never", "off"];
 
@@ -69,13 +66,13 @@ const METRICS: &[Metric] = metrics! {
         "Since the control thread last looked, twice a second; the rest says nothing if it is long.",
         |_, view, out| out.put(&[], view.age().unwrap_or_default().as_secs_f64());
     "catchment_state", "gauge", "state", "1 for the state that the node is in, 0 for the others.",
-        |_, view, out| for state in STATES {
+        |_, view, out| for state in NodeState::ALL.iter().map(|state| state.name()) {
             out.put(&[("state", state)], f64::from(view.state.state == state));
         };
     "catchment_verdict", "gauge", "level",
         "1 for the verdict on the data flow (good, held, bad_data, loss, heavy_bad_data, \
          heavy_loss, not_recording), 0 for the others.",
-        |_, view, out| for level in VERDICTS {
+        |_, view, out| for level in Level::ALL.iter().map(|level| level.name()) {
             out.put(&[("level", level)], f64::from(view.state.verdict.level == level));
         };
     "catchment_run_number", "gauge", "", "The run that is being recorded; 0 if there is none.",
