@@ -52,7 +52,7 @@ pub enum Format {
 /// The last lines.
 #[derive(Debug)]
 pub struct Logs {
-    lines: Mutex<VecDeque<LogLine>>,
+    lines: Mutex<VecDeque<Arc<LogLine>>>,
     count: AtomicU64,
     /// The queue of the writing thread; without it every line counts as dropped, but the page still
     /// has all of them.
@@ -94,13 +94,15 @@ impl Logs {
         before: Option<u64>,
         limit: usize,
     ) -> Vec<LogLine> {
-        let wanted = |line: &&LogLine| {
+        let wanted = |line: &&Arc<LogLine>| {
             let level: Level = line.level.parse().unwrap_or(Level::ERROR);
             let older = before.is_none_or(|before| line.number < before);
             older && level <= least && contains(line, search)
         };
-        let lines = self.lines.lock();
-        let mut found: Vec<_> = lines.iter().rev().filter(wanted).take(limit).cloned().collect();
+        // Not searched under the lock: a thread that logs would wait.
+        let lines = self.lines.lock().clone();
+        let found = lines.iter().rev().filter(wanted).take(limit);
+        let mut found: Vec<_> = found.map(|line| LogLine::clone(line)).collect();
         found.reverse();
         found
     }
@@ -108,8 +110,8 @@ impl Logs {
     /// Lines since that number, for streams; and the number for the next request.
     pub(crate) fn since(&self, number: u64) -> (Vec<LogLine>, u64) {
         let lines = self.lines.lock();
-        let found = lines.iter().rev().take_while(|line| line.number >= number).cloned();
-        let mut found: Vec<_> = found.collect();
+        let found = lines.iter().rev().take_while(|line| line.number >= number);
+        let mut found: Vec<_> = found.map(|line| LogLine::clone(line)).collect();
         found.reverse();
         (found, self.count.load(Relaxed))
     }
@@ -137,7 +139,7 @@ impl Logs {
         if lines.len() == LINES_MAX {
             lines.pop_front();
         }
-        lines.push_back(line);
+        lines.push_back(Arc::new(line));
     }
 }
 
