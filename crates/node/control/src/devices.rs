@@ -133,8 +133,8 @@ pub(crate) struct RunStatus {
     pub(crate) imperfect: AtomicBool,
     /// Why a run, or the node, did not end in order: the first reason.
     pub(crate) failure: Mutex<Option<String>>,
-    /// The results of the runs.
-    pub(crate) summaries: Mutex<Vec<(u64, RunSummary)>>,
+    /// The last run's number and result.
+    pub(crate) last: Mutex<Option<(u64, RunSummary)>>,
 }
 
 impl Active {
@@ -161,10 +161,6 @@ impl Active {
 impl RunStatus {
     pub(crate) fn active(&self) -> Option<Active> {
         self.active.lock().clone()
-    }
-
-    pub(crate) fn set_active(&self, active: Option<Active>) {
-        *self.active.lock() = active;
     }
 
     pub(crate) fn arrivals(&self) -> Option<Result<Arrivals, String>> {
@@ -408,7 +404,7 @@ impl Recording {
         };
         let (who, comment) = (job.origin.who.clone(), job.origin.comment.clone());
         let active = Active { who, comment, emulated, ..Active::of(&recorder, live.number()) };
-        self.run_status.set_active(Some(active));
+        *self.run_status.active.lock() = Some(active);
         self.open = Some(Open { recorder, live, begun: false });
         Ok(())
     }
@@ -485,10 +481,7 @@ impl Recording {
             bad,
             "the run has ended"
         );
-        let mut summaries = self.run_status.summaries.lock();
-        // A program that recorded one run reports the last.
-        summaries.clear();
-        summaries.push((number, summary));
+        *self.run_status.last.lock() = Some((number, summary));
         Ok(())
     }
 }

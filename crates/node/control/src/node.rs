@@ -336,12 +336,11 @@ impl Node {
     /// Waits for its end, and returns the result.
     pub fn wait(mut self) -> Ended {
         self.end();
-        let summaries = self.run_status.summaries.lock();
         Ended {
             imperfect: self.run_status.imperfect.load(Relaxed),
             failed: self.run_status.failure.lock().take(),
             catalog_trouble: self.catalog_trouble(),
-            last: summaries.last().cloned(),
+            last: self.run_status.last.lock().take(),
             sent: self.run_status.sent.lock().take(),
         }
     }
