@@ -8,6 +8,9 @@ use catchment_model::units::deserialize_text;
 use serde::{Deserialize, Deserializer};
 
 use crate::Pattern;
+use crate::column_info::ColumnInfo;
+use crate::kinds::ColumnKind;
+use crate::schema::Schema;
 
 /// How to encode one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,16 @@ impl Codings {
     pub fn of(&self, name: &str) -> ColumnCoding {
         let fits = |(pattern, _): &&(Pattern, ColumnCoding)| pattern.fits(name);
         self.rules.iter().rev().find(fits).map_or(self.default, |(_, coding)| *coding)
+    }
+
+    /// The coding of a column of a schema: by its channel's name, its source's, or its meaning.
+    pub fn of_column(&self, schema: &Schema, info: &ColumnInfo) -> ColumnCoding {
+        let source = info.source.and_then(|id| schema.sources.get(id as usize));
+        match (&info.kind, source) {
+            (ColumnKind::Channel, _) => self.of(&info.name),
+            (_, Some(source)) => self.of(&source.name),
+            (kind, None) => self.of(kind.name()),
+        }
     }
 
     /// The rules, first to last.

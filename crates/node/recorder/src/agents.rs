@@ -9,8 +9,8 @@ use catchment_encoder::Encode;
 
 use crate::books::Books;
 use crate::build::{Build, Pipeline};
-use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
+use crate::cut_frames::ColumnBytes;
 use crate::file::{FirstFile, RunIdentity};
 use crate::frames::{Frames, FramesParts, Sources};
 use crate::live::Live;

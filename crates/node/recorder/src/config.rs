@@ -469,8 +469,7 @@ impl RecorderConfig {
     /// Columns of the largest frame.
     pub(crate) fn frame_columns_max(&self) -> usize {
         let channels = self.links.iter().map(|link| link.channels.len()).sum();
-        let events = crate::event_frames::event_columns_max(self.sources.len());
-        events.max(crate::channel_frames::channel_columns_max(channels))
+        catchment_writer::FrameMaker::columns_max(self.sources.len(), channels)
     }
 
     /// Bytes of an event at most.

@@ -11,19 +11,21 @@ use std::sync::Arc;
 use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::Cut;
 use catchment_encoder::{Buffers, Coding, Column as _, Encode, PoolConfig, Stored};
-use catchment_frame::{ColumnCoding, EventColumns, FrameInfo, FrameKind, Schema, stored_space};
+use catchment_frame::{
+    ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Schema, stored_space,
+};
 use catchment_model::{Entry, Ledger};
 use catchment_telemetry::FillLevel;
 use catchment_trends::Seconds;
-use catchment_writer::{Allowed, EncodedColumn, Frame, FrameEncoder, FrameUnderWay, Next};
+use catchment_writer::{
+    Allowed, EncodedColumn, Frame, FrameEncoder, FrameMaker, FrameUnderWay, Next,
+};
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
 use crate::build::FrameCut;
 use crate::channel_frames::ChannelFrames;
-use crate::columns::ColumnBytes;
-use crate::config::RecorderConfig;
-use crate::event_frames::EventFrames;
-use crate::frame_maker::FrameMaker;
+use crate::config::{RecorderConfig, SourceConfig};
+use crate::cut_frames::{ColumnBytes, CutFrames, EventFrames};
 use crate::live::Live;
 use crate::pool::ChunkPool;
 use crate::target_queue::{Admitted, TargetQueue};
@@ -178,7 +180,7 @@ pub(crate) type SharedColumn = Arc<EncodedColumn<ColumnBytes>>;
 
 /// The maker of a group's frames, and how much compression there is time for.
 struct Throttled {
-    frames: Box<dyn FrameMaker>,
+    frames: Box<dyn CutFrames>,
     throttle: CompressionThrottle,
 }
 
@@ -209,7 +211,7 @@ pub(crate) struct Frames {
     compressed_bytes_max: usize,
     /// By group.
     makers: Vec<Throttled>,
-    schema: Arc<Schema>,
+    maker: Arc<FrameMaker>,
     ledger: u32,
     trends: Option<TrendFeed>,
     /// The last frame's values of its channels' seconds.
@@ -240,20 +242,27 @@ enum Step {
 impl Frames {
     pub(crate) fn new(config: &RecorderConfig, parts: FramesParts, live: &Arc<Live>) -> Self {
         let FramesParts { schema, cuts, done, sources, queues, encoders, owner } = parts;
-        let coding = |name: &str| config.frame.codings.of(name);
-        let codings: Vec<ColumnCoding> =
-            config.sources.iter().map(|source| coding(&source.name)).collect();
-        let events = sources.events.and_then(|pool| {
-            Some(Box::new(EventFrames::new(&schema, pool, &codings)?) as Box<dyn FrameMaker>)
+        let codings = &config.frame.codings;
+        let compresses = |source: &SourceConfig| codings.of(&source.name) != ColumnCoding::NONE;
+        let small = match config.sources.iter().any(compresses) {
+            true => Coding::Lz4,
+            false => Coding::None,
+        };
+        let maker = Arc::new(FrameMaker::new(&schema, true, |info| match info.kind {
+            ColumnKind::FragmentPayload | ColumnKind::Channel => codings.of_column(&schema, info),
+            ColumnKind::ChannelSpans => ColumnCoding::NONE,
+            _ => ColumnCoding::Fixed(small),
+        }));
+        let events = sources.events.map(|pool| {
+            let maker = Arc::clone(&maker);
+            Box::new(EventFrames { maker, pool, small }) as Box<dyn CutFrames>
         });
-        let channels = config.links.iter().flat_map(|link| &link.channels);
-        let codings: Vec<ColumnCoding> = channels.map(|channel| coding(&channel.name)).collect();
         let first_link = config.sources.len();
         let trends = sources.trends.is_some();
         let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
         let channels = sources.channels.map(|wired| {
-            let frames = ChannelFrames::new(&schema, wired, first_link, slice_ns, &codings, trends);
-            Box::new(frames) as Box<dyn FrameMaker>
+            let frames = ChannelFrames::new(&maker, wired, first_link, slice_ns, trends);
+            Box::new(frames) as Box<dyn CutFrames>
         });
         let bytes_max = config.encode_bytes();
         let pool = PoolConfig { bytes_max, buffers: Buffers::new(bytes_max), encoders, owner };
@@ -274,7 +283,7 @@ impl Frames {
             compressed_bytes_max: config.compressed_bytes_max(),
             makers: makers.zip(sources.waiting).map(throttled).collect(),
             ledger: ledger.expect("a column of every schema of a recorder"),
-            schema,
+            maker,
             trends: sources.trends,
             seconds: None,
             last_ns: None,
@@ -342,7 +351,7 @@ impl Frames {
         let &mut FrameCut { group, ref mut cut } = built;
         let (keys, payload_bytes) = (cut.keys.len() as u64, cut.payload_bytes);
         let maker = &mut self.makers[group].frames;
-        let Frame { info, columns, .. } = maker.frame(cut);
+        let Frame { info, columns } = maker.frame(cut);
         let info = FrameInfo { sequence: self.sequence, ..info };
         self.sequence += 1;
         let now = self.live.ledger.snapshot();
@@ -354,7 +363,7 @@ impl Frames {
             bytes_max: stored_space(column.bytes.raw_bytes() as u64),
         });
         let head = FrameHead {
-            schema: Arc::clone(&self.schema),
+            schema: Arc::clone(self.maker.schema()),
             info,
             columns: columns.len() + 1,
             bytes_max: heads.clone().map(|column| column.bytes_max).sum(),
@@ -416,7 +425,7 @@ impl Frames {
     /// Begins to encode a frame.
     fn begin(&mut self, current: &mut Current, begins_file: bool) {
         if begins_file {
-            self.makers.iter().for_each(|maker| maker.frames.begin_file());
+            self.maker.begin_file();
         }
         if let Some((begun_ns, took_ns)) = self.last_ns {
             // The share of the time in which nothing was encoded.
@@ -496,7 +505,7 @@ impl Frames {
 
 impl Current {
     /// Keeps what is known of a column now that it is encoded.
-    fn look_at(&mut self, column: &EncodedColumn<ColumnBytes>, maker: &dyn FrameMaker) {
+    fn look_at(&mut self, column: &EncodedColumn<ColumnBytes>, maker: &dyn CutFrames) {
         let ColumnBytes::Chunks(chunks) = &column.done.column else { return };
         if column.done.lowered {
             self.lowered[maker.source_of(chunks.index)] += chunks.bytes();

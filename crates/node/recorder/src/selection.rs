@@ -10,7 +10,7 @@ use catchment_encoder::Done;
 use catchment_frame::{ColumnKind, FrameInfo, FrameKind, Origin, Schema, select_spans};
 use catchment_writer::{ColumnForm, EncodedColumn};
 
-use crate::columns::ColumnBytes;
+use crate::cut_frames::ColumnBytes;
 use crate::frames::{FrameHead, SharedColumn};
 use crate::target_config::Variant;
 

@@ -31,8 +31,8 @@ use catchment_writer::{Allowed, FrameColumn, FrameEncoder, FrameUnderWay, Next, 
 use crossbeam_channel::TryRecvError;
 
 use crate::books::FrameTag;
-use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
+use crate::cut_frames::ColumnBytes;
 use crate::file_steps::{Admission, Ending};
 use crate::frames::{FrameHead, SharedColumn};
 use crate::run_files::RunFiles;

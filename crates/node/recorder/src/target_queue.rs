@@ -19,8 +19,8 @@ use catchment_telemetry::FillLevel;
 use catchment_writer::EncodedColumn;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
-use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
+use crate::cut_frames::ColumnBytes;
 use crate::frames::{FrameHead, SharedColumn};
 use crate::live::Live;
 use crate::selection::Selection;

@@ -114,7 +114,7 @@ impl EventsBuffer {
                 valid.contains(&true).then(|| EventSource {
                     source: SourceId(id as u32),
                     lengths: &source.lengths[rows.clone()],
-                    validity: valid.contains(&false).then_some(&bits[..]),
+                    validity: valid.contains(&false).then_some(bits.into()),
                     payload: ColumnData::Raw(&source.payload[start..start + bytes]),
                 })
             });

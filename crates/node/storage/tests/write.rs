@@ -48,7 +48,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
     let sources = (0..3).map(|source| EventSource {
         source: SourceId(source as u32),
         lengths: &lengths[source],
-        validity: (source == 1).then_some(&bits[..]),
+        validity: (source == 1).then_some(bits[..].into()),
         payload: data(source),
     });
     let sources = sources.collect();

@@ -1,16 +1,17 @@
 //! The one writer of frame files.
 //!
 //! ```text
-//! Frame ──► FrameEncoder ──► EncodedColumn ──► FrameFiles ──► Jobs ──► Store
-//! columns   side by side,    shared            layout, files, aligned  io_uring, page cache,
-//!           out in order                       TOCs           buffers  memory
+//! FrameMaker ──► FrameEncoder ──► EncodedColumn ──► FrameFiles ──► Jobs ──► Store
+//! events or      side by side,    shared            layout, files, aligned  io_uring, page cache,
+//! channels       out in order                       TOCs           buffers  memory
 //! ```
 //!
-//! A [`Frame`] owns its columns: ranges of a recorder's chunks, bytes of its own, or bytes yet to
-//! be made. A [`FrameEncoder`] encodes them with the pool of encode agents; they come out in the
-//! frame's order, each an [`EncodedColumn`], which any number of places may take. [`FrameFiles`]
-//! writes them to files, for the recorder, `generate`, `convert`, `reframe`, `reduce` and trends.
-//! Its owner decides to which file a frame belongs, and what happens when a disk refuses writes.
+//! A [`FrameMaker`] makes the columns of a [`Frame`] of events or channels: ranges of a recorder's
+//! chunks, bytes of their own, or bytes yet to be made. A [`FrameEncoder`] encodes them with the
+//! pool of encode agents; they come out in the frame's order, each an [`EncodedColumn`], which any
+//! number of places may take. [`FrameFiles`] writes them to files, for the recorder, `generate`,
+//! `convert`, `reframe`, `reduce` and trends. Its owner decides to which file a frame belongs, and
+//! what happens when a disk refuses writes.
 //!
 //! Nothing here blocks, and nothing names a file, a thread or a clock.
 //!
@@ -35,6 +36,9 @@ mod tests;
 pub use encode::{Allowed, EncodedColumn, FrameEncoder, FrameUnderWay, Next};
 pub use file::{FileParts, FrameFile, TOC_ENTRY_BYTES, header_bytes_max};
 pub use files::{Ended, FrameFiles, JobKind};
-pub use frame::{ColumnForm, Frame, FrameColumn, ledger_column};
+pub use frame::{
+    ChannelColumn, ChannelFrame, ColumnForm, EventFrame, EventSource, Frame, FrameColumn,
+    FrameMaker, NoColumn, ledger_column,
+};
 pub use jobs::{HeaderOrder, WriteCounts};
 pub use stored::{StoredColumn, WrittenFrame};

@@ -6,15 +6,17 @@ use catchment_agent::Agent;
 use catchment_codec::Codec;
 use catchment_encoder::{Ask, Coding, Element, Level, PoolConfig, Rule};
 use catchment_frame::{
-    CHECKED_BLOCK_BYTES, ChannelInfo, Dtype, EntryNames, FileHeader, FileReader, FrameInfo,
-    FrameKind, Schema, TocFlags,
+    CHECKED_BLOCK_BYTES, ChannelInfo, ColumnCoding, Dtype, EntryNames, FieldInfo, FileHeader,
+    FileReader, FrameInfo, FrameKind, PayloadType, Schema, SourceInfo, Span, TocFlags,
+    decode_spans,
 };
-use catchment_model::{Ledger, RunId, SampleRate};
+use catchment_model::{Entry, Ledger, RunId, SampleRate, SourceId};
 use catchment_ports::{MemoryFiles, MemoryStore, StoreTimes, VirtualClock};
 
 use crate::{
-    Allowed, ColumnForm, EncodedColumn, FileParts, FrameColumn, FrameEncoder, FrameFile,
-    FrameFiles, FrameUnderWay, HeaderOrder, JobKind, Next,
+    Allowed, ChannelColumn, ChannelFrame, ColumnForm, EncodedColumn, EventFrame, EventSource,
+    FileParts, Frame, FrameColumn, FrameEncoder, FrameFile, FrameFiles, FrameMaker, FrameUnderWay,
+    HeaderOrder, JobKind, Next,
 };
 
 const BUFFER_BYTES: usize = 8 << 10;
@@ -315,4 +317,103 @@ fn a_column_that_is_too_large_to_be_encoded_goes_as_it_is() {
     };
     assert_eq!(codec(0), (Codec::Lz4, vec![]));
     assert_eq!(codec(1), (Codec::None, vec![ids()[2]]), "it is one byte too large");
+}
+
+fn payload_of(dtype: Dtype) -> PayloadType {
+    PayloadType { dtype, shape: Vec::new(), skip: 0, record_bytes: 0, fields: Vec::new() }
+}
+
+/// A maker for frames of two sources' events, the first of which delivers that type.
+fn events_maker(payload: PayloadType) -> FrameMaker {
+    let source = |id: u32| SourceInfo {
+        id,
+        name: format!("source {id}"),
+        group: String::new(),
+        protocol: String::new(),
+        required: true,
+        malformed_reasons: Vec::new(),
+        stored: true,
+    };
+    let schema = Schema::events(vec![source(0), source(1)]);
+    let schema = schema.with_payload_type(SourceId(0), payload).expect("a schema");
+    FrameMaker::new(&schema.into(), false, |_| ColumnCoding::NONE)
+}
+
+fn kinds(maker: &FrameMaker, frame: &Frame<Vec<u8>>) -> Vec<String> {
+    let kind = |column: &FrameColumn<_>| maker.column(column.form.id).expect("known").kind.clone();
+    frame.columns.iter().map(|column| kind(column).name().to_owned()).collect()
+}
+
+#[test]
+fn rows_of_typed_payload_are_whole_and_its_rest_is_kept() {
+    let field = FieldInfo { name: "a".into(), dtype: Dtype::U32, shape: Vec::new(), offset: 0 };
+    let records = PayloadType { record_bytes: 4, fields: vec![field], ..payload_of(Dtype::Record) };
+    let numbers = payload_of(Dtype::I16);
+    for (payload, rows) in [(numbers, 5), (records, 2)] {
+        let maker = events_maker(payload);
+        let source = |id, lengths, payload| EventSource {
+            source: SourceId(id),
+            lengths,
+            validity: None,
+            payload,
+        };
+        let frame = EventFrame {
+            keys: &[7, 9],
+            times_ns: &[30, 20],
+            flags: &[0, 0],
+            sources: vec![
+                source(0, &[5, 6], b"fragments..".to_vec()),
+                source(1, &[0, 0], Vec::new()),
+            ],
+            increments: None,
+        };
+        let frame: Frame<Vec<u8>> = maker.events(frame).expect("columns of the schema");
+        let info = frame.info;
+        assert_eq!((info.rows, info.key_first, info.key_last), (2, 7, 9));
+        assert_eq!((info.time_first_ns, info.time_last_ns), (20, 30));
+        let first = ["event_key", "event_time", "event_flags"];
+        let others = ["fragment_lengths", "fragment_payload", "fragment_lengths"];
+        assert_eq!(kinds(&maker, &frame), [first, others].concat());
+        let payload = &frame.columns[4];
+        assert_eq!((payload.form.rows, &payload.bytes[..]), (rows, &b"fragments.."[..]));
+    }
+}
+
+#[test]
+fn a_frame_without_events_has_increments_alone() {
+    let maker = events_maker(payload_of(Dtype::U8));
+    let mut counts = Ledger::new(2);
+    counts.sources[1][Entry::FragmentsReceived] = 3;
+    for (increments, kinds_there) in [(Some(&counts), &["ledger_increment"][..]), (None, &[])] {
+        let (keys, times_ns, flags) = (&[][..], &[][..], &[][..]);
+        let frame = EventFrame { keys, times_ns, flags, sources: Vec::new(), increments };
+        let frame: EventFrame<'_, Vec<u8>> = frame;
+        let frame = maker.events(frame).expect("columns of the schema");
+        assert_eq!(frame.info, FrameInfo { kind: FrameKind::Events, ..FrameInfo::EMPTY });
+        assert_eq!(kinds(&maker, &frame), kinds_there);
+    }
+}
+
+#[test]
+fn gaps_are_in_the_order_of_columns_and_unknown_columns_are_refused() {
+    let maker = FrameMaker::new(&schema().into(), false, |_| ColumnCoding::NONE);
+    let [first, second, ..] = ids();
+    let gap = [Span { row: 1, sample: 8 }];
+    let frame = |ids: [u32; 2]| ChannelFrame {
+        start_ns: 5,
+        end_ns: 20_000_000_000,
+        columns: ids
+            .map(|id| ChannelColumn { id, first_sample: 5, spans: &gap, samples: vec![1, 2] })
+            .into(),
+        keys: (0, 0),
+        increments: None,
+    };
+    let made: Frame<Vec<u8>> = maker.channels(frame([second, first])).expect("channels");
+    let spans = &made.columns[0];
+    assert_eq!((spans.form.rows, spans.bytes.len(), made.info.rows), (2, 48, 4));
+    let gaps = decode_spans(&spans.bytes).expect("in order");
+    assert_eq!(gaps.columns().collect::<Vec<_>>(), [first, second]);
+    assert_eq!(made.columns[1].form.start_ns, 5_000_000_000);
+    let refused = maker.channels::<Vec<u8>>(frame([first, 99])).expect_err("not in the schema");
+    assert_eq!(refused.to_string(), "the schema has no column 99");
 }

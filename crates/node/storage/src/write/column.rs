@@ -40,6 +40,18 @@ impl<'a> RunColumn<'a> {
     }
 }
 
+impl<'a> From<ColumnData<'a>> for RunColumn<'a> {
+    fn from(data: ColumnData<'a>) -> Self {
+        Self::new(data, None)
+    }
+}
+
+impl From<Vec<u8>> for RunColumn<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::new(ColumnData::Own(bytes), None)
+    }
+}
+
 impl Column for RunColumn<'_> {
     type Seen = Seen;
 
@@ -64,6 +76,7 @@ impl Column for RunColumn<'_> {
     fn piece(&self, index: usize) -> Option<&[u8]> {
         let raw = match &self.data {
             ColumnData::Raw(raw) => raw,
+            ColumnData::Own(raw) => &raw[..],
             _ => &self.made[..],
         };
         (index == 0).then_some(raw)

@@ -10,7 +10,9 @@ use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 use catchment_runner::{Idle, Park, Signal};
 use catchment_telemetry::Clock;
 use catchment_trends::Seconds;
-use catchment_writer::{Allowed, FrameColumn, FrameEncoder, FrameUnderWay, Next, TOC_ENTRY_BYTES};
+use catchment_writer::{
+    Allowed, Frame, FrameColumn, FrameEncoder, FrameUnderWay, Next, TOC_ENTRY_BYTES,
+};
 
 use super::column::RunColumn;
 use super::output::Output;
@@ -19,14 +21,11 @@ use crate::error::StorageError;
 
 impl RunWriter {
     /// Encodes and writes a frame; file id and number are set here.
-    pub(super) fn write_frame(
-        &mut self,
-        info: FrameInfo,
-        columns: Vec<FrameColumn<RunColumn<'_>>>,
-    ) -> Result<(), StorageError> {
+    pub(super) fn write_frame(&mut self, frame: Frame<RunColumn<'_>>) -> Result<(), StorageError> {
         self.check_whole()?;
+        let columns = &frame.columns;
         let mut frame_bytes = self.output.header_space(columns.len());
-        for column in &columns {
+        for column in columns {
             let bytes = column.bytes.bytes_max();
             if bytes > COLUMN_BYTES_MAX {
                 return Err(unwritable(&format!("column {}", column.form.id), "it is too long"));
@@ -36,7 +35,7 @@ impl RunWriter {
         if frame_bytes > FRAME_BYTES_MAX {
             return Err(unwritable("frame", "it is too long"));
         }
-        let written = self.try_write(info, columns, frame_bytes);
+        let written = self.try_write(frame, frame_bytes);
         if written.is_err() && self.options.growing.is_some() {
             self.broken = false;
             if self.output.leave_file(&self.ledger) {
@@ -48,8 +47,7 @@ impl RunWriter {
 
     fn try_write(
         &mut self,
-        info: FrameInfo,
-        columns: Vec<FrameColumn<RunColumn<'_>>>,
+        Frame { info, columns }: Frame<RunColumn<'_>>,
         frame_bytes: u64,
     ) -> Result<(), StorageError> {
         if self.is_full(&info, frame_bytes, columns.len()) {

@@ -22,7 +22,7 @@ impl RunWriter {
         time_ns: Range<u64>,
         make: &MakeSamples<'_>,
     ) -> Result<(), StorageError> {
-        let channels = ChannelColumns::of(&self.schema).channels;
+        let channels = ChannelColumns::of(&self.run.schema).channels;
         let samples = channels.iter().map(|channel| {
             let at = |time_ns| channel.rate.first_sample_at(time_ns);
             at(time_ns.start)..at(time_ns.end)

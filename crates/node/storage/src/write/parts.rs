@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use catchment_disk::FaultControl;
-use catchment_frame::{Codec, Codings, Numbering, Schema, Span};
-use catchment_model::{Ledger, RunId, SourceId};
+use catchment_frame::{Codec, Codings, Numbering, Schema};
+use catchment_model::{Ledger, RunId};
 
 use crate::error::StorageError;
 use crate::trend_writer::{TrendOptions, TrendReport};
@@ -114,6 +114,8 @@ impl WriteOptions {
 pub enum ColumnData<'a> {
     /// Raw bytes.
     Raw(&'a [u8]),
+    /// Raw bytes of its own.
+    Own(Vec<u8>),
     /// Raw bytes made when their turn comes, on the thread that encodes them.
     Make(Make<'a>),
     /// Stored bytes of another file, to be written unchanged.
@@ -146,6 +148,7 @@ impl ColumnData<'_> {
     pub(crate) fn raw_bytes(&self) -> usize {
         match self {
             Self::Raw(raw) => raw.len(),
+            Self::Own(raw) => raw.len(),
             Self::Make(make) => make.raw_bytes,
             Self::Stored(stored) => stored.raw_bytes as usize,
         }
@@ -153,56 +156,13 @@ impl ColumnData<'_> {
 }
 
 /// Built events, as in a frame.
-pub struct EventFrame<'a> {
-    /// Keys of the events.
-    pub keys: &'a [u64],
-    /// Their times: nanoseconds UTC.
-    pub times_ns: &'a [u64],
-    /// Their flags.
-    pub flags: &'a [u32],
-    /// The sources that have a fragment here.
-    pub sources: Vec<EventSource<'a>>,
-    /// Ledger counts besides those that follow from the frame itself.
-    pub increments: Option<&'a Ledger>,
-}
-
+pub type EventFrame<'a> = catchment_writer::EventFrame<'a, ColumnData<'a>>;
 /// One source's fragments in a frame.
-pub struct EventSource<'a> {
-    /// The source.
-    pub source: SourceId,
-    /// Bytes of each row's fragment.
-    pub lengths: &'a [u32],
-    /// Which rows have one, one bit each; `None`: all.
-    pub validity: Option<&'a [u8]>,
-    /// The fragments, one after another.
-    pub payload: ColumnData<'a>,
-}
-
+pub type EventSource<'a> = catchment_writer::EventSource<'a, ColumnData<'a>>;
 /// Channels of one interval of time.
-pub struct ChannelFrame<'a> {
-    /// The start of the interval: nanoseconds in the channels' time scale.
-    pub start_ns: u64,
-    /// Its end: the first nanosecond after it.
-    pub end_ns: u64,
-    /// The channels that have samples in it.
-    pub columns: Vec<ChannelColumn<'a>>,
-    /// Numbers of the first and last slice, if a link delivered it; otherwise 0.
-    pub keys: (u64, u64),
-    /// All ledger counts: none follow from a frame of channels itself.
-    pub increments: Option<&'a Ledger>,
-}
-
+pub type ChannelFrame<'a> = catchment_writer::ChannelFrame<'a, ColumnData<'a>>;
 /// One channel's samples in a frame.
-pub struct ChannelColumn<'a> {
-    /// The channel's column.
-    pub id: u32,
-    /// The number of the first sample.
-    pub first_sample: u64,
-    /// Where samples continue after a gap; empty if there is none.
-    pub spans: &'a [Span],
-    /// The samples, those of all pieces one after another.
-    pub samples: ColumnData<'a>,
-}
+pub type ChannelColumn<'a> = catchment_writer::ChannelColumn<'a, ColumnData<'a>>;
 
 /// How a run ends.
 #[derive(Clone, Debug, Default)]

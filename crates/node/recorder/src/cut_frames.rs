@@ -1,12 +1,64 @@
-//! The columns of a recorder's frames: ranges of the pool's chunks, and bytes of their own.
+//! Frames from cuts: one maker for each group of sources that share a builder, here that of events.
+//!
+//! Payload stays in the chunks where it arrived: a column has ranges of them, and frees them when
+//! the last target has copied it.
 
 use std::sync::Arc;
 
-use catchment_builder::{Cut, Span};
-use catchment_encoder::Column;
+use catchment_builder::{ColumnCut, Cut, Span};
+use catchment_encoder::{Coding, Column};
+use catchment_model::SourceId;
 use catchment_trends::{Seen, Watch};
+use catchment_writer::{EventFrame, EventSource, Frame, FrameMaker};
 
 use crate::pool::ChunkPool;
+
+/// Makes frames of one group's cuts.
+pub(crate) trait CutFrames: Send {
+    /// Makes a frame from a cut and takes its payload.
+    fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes>;
+
+    /// The ledger's number of the source of a cut's column.
+    fn source_of(&self, index: usize) -> usize;
+
+    /// How small columns are encoded.
+    fn small_coding(&self) -> Coding;
+}
+
+/// Makes frames of events.
+pub(crate) struct EventFrames {
+    pub(crate) maker: Arc<FrameMaker>,
+    pub(crate) pool: Arc<ChunkPool>,
+    pub(crate) small: Coding,
+}
+
+impl CutFrames for EventFrames {
+    fn source_of(&self, index: usize) -> usize {
+        index
+    }
+
+    fn small_coding(&self) -> Coding {
+        self.small
+    }
+
+    fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes> {
+        let present = cut.columns.iter_mut().enumerate().filter(|(_, one)| one.fragments > 0);
+        let sources = present.map(|(index, column)| EventSource {
+            source: SourceId(index as u32),
+            payload: ChunkBytes::take(index, column, &self.pool),
+            validity: column.validity.take().map(Into::into),
+            lengths: &column.lengths,
+        });
+        let frame = EventFrame {
+            sources: sources.collect(),
+            keys: &cut.keys,
+            times_ns: &cut.times_ns,
+            flags: &cut.flags,
+            increments: None,
+        };
+        self.maker.events(frame).expect("columns of every schema of events")
+    }
+}
 
 /// The raw bytes of one column of a frame.
 #[derive(Debug)]
@@ -30,9 +82,8 @@ pub(crate) struct ChunkBytes {
 }
 
 impl ChunkBytes {
-    /// Takes the payload of a column out of a cut.
-    pub(crate) fn take(index: usize, cut: &mut Cut, pool: &Arc<ChunkPool>) -> Self {
-        let column = &mut cut.columns[index];
+    /// Takes the payload of a cut's column with that index.
+    pub(crate) fn take(index: usize, column: &mut ColumnCut, pool: &Arc<ChunkPool>) -> Self {
         let bytes = column.payload_bytes as usize;
         let spans = std::mem::take(&mut column.spans);
         Self { index, watch: None, pool: Arc::clone(pool), spans, bytes }
@@ -50,19 +101,15 @@ impl Drop for ChunkBytes {
     }
 }
 
-impl ColumnBytes {
-    /// Numbers, as files have them.
-    pub(crate) fn of_u64(numbers: &[u64]) -> Self {
-        let mut bytes = Vec::with_capacity(size_of_val(numbers));
-        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+impl From<Vec<u8>> for ColumnBytes {
+    fn from(bytes: Vec<u8>) -> Self {
         Self::Own(bytes)
     }
+}
 
-    /// As [`ColumnBytes::of_u64`].
-    pub(crate) fn of_u32(numbers: &[u32]) -> Self {
-        let mut bytes = Vec::with_capacity(size_of_val(numbers));
-        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-        Self::Own(bytes)
+impl From<ChunkBytes> for ColumnBytes {
+    fn from(chunks: ChunkBytes) -> Self {
+        Self::Chunks(chunks)
     }
 }
 
@@ -101,8 +148,6 @@ impl Column for ColumnBytes {
 
 #[cfg(test)]
 mod tests {
-    use catchment_builder::ColumnCut;
-
     use super::*;
     use crate::pool::{ChunkUse, Held};
 
@@ -121,8 +166,10 @@ mod tests {
             let spans = vec![Span { offset, bytes: 1_000 }];
             cut.columns.push(ColumnCut { spans, payload_bytes: 1_000, ..ColumnCut::default() });
         }
-        let take = |index, cut: &mut Cut| ColumnBytes::Chunks(ChunkBytes::take(index, cut, &pool));
-        let (first, second) = (take(0, &mut cut), take(1, &mut cut));
+        let mut take = |index: usize| {
+            ColumnBytes::from(ChunkBytes::take(index, &mut cut.columns[index], &pool))
+        };
+        let (first, second) = (take(0), take(1));
         drop(cut);
         assert!(pool.take_released(Vec::new()).is_empty());
         // A stage puts bytes of its own in a column's place.
