@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
-use crate::source::Accepted;
+use crate::matched::Accepted;
 use crate::tags::EventTags;
 use crate::{BuilderConfig, Matched};
 
@@ -26,6 +26,8 @@ pub struct Cut {
     pub columns: Vec<ColumnCut>,
     /// Bytes of all columns' payload.
     pub payload_bytes: u64,
+    /// Which of several builders it comes from, for their owner, who sets it.
+    pub group: usize,
     /// Whether nothing comes after it.
     pub end_of_run: bool,
 }

@@ -28,7 +28,6 @@
 //! ```
 
 mod builder;
-mod closing;
 mod config;
 mod cutter;
 mod fragment;
@@ -36,7 +35,6 @@ mod matched;
 mod matcher;
 mod number;
 mod owned;
-mod source;
 mod status;
 mod tags;
 mod tally;

@@ -21,9 +21,7 @@ mod horizon;
 mod numbers;
 mod parked;
 mod progress;
-mod seen;
 mod shares;
-mod window;
 
 use catchment_model::{CloseReason, Entry};
 
@@ -33,7 +31,7 @@ use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
 use self::numbers::KEY_END;
 use self::parked::{Ahead, Parked};
 use self::shares::Shares;
-use crate::source::Source;
+use crate::matched::Source;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceStatus,
 };
@@ -120,7 +118,7 @@ impl NumberMatcher {
         if source.full || parked.is_ahead(index) {
             return 0;
         }
-        let (voter, weight) = (source.voter(), window::weight(source.required));
+        let (voter, weight) = (source.voter(), events::weight(source.required));
         let Some((mut newest, mut previous)) = horizon.fast_position(voter) else {
             return 0;
         };

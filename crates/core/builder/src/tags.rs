@@ -11,7 +11,7 @@
 
 use catchment_model::EventFlags;
 
-use crate::source::Source;
+use crate::matched::Source;
 
 /// The events of a cut whose fragments have different tags.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 //! they bring, and leaves with the sender what there is no room for. A thread waits for any of them
 //! by [`Readiness`]. None decides what the bytes mean. Linux only.
 
-mod arena;
 mod connection;
 mod epoll;
 mod error;

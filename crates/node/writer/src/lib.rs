@@ -22,7 +22,6 @@
 //!   the bytes behind it, in any order.
 //! - *growing*, for little data: header last through the page cache, each frame durable at once.
 
-mod copy;
 mod encode;
 mod file;
 mod files;
