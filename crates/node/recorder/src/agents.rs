@@ -7,23 +7,22 @@ use std::sync::atomic::AtomicBool;
 use catchment_agent::{Agent, FolderStore, Waker};
 use catchment_encoder::Encode;
 
-use crate::books::Books;
 use crate::build::{Build, Pipeline};
 use crate::config::RecorderConfig;
-use crate::cut_frames::ColumnBytes;
 use crate::file::{FirstFile, RunIdentity};
 use crate::frames::{Frames, FramesParts, Sources};
 use crate::live::Live;
 use crate::nothing::Nothing;
+use crate::pool::ColumnBytes;
 use crate::populate::Populate;
 use crate::recorder::RecorderError;
 use crate::run_files::RunFiles;
 use crate::run_gate::RunGate;
 use crate::schema::schema;
 use crate::selection::Selection;
-use crate::target::Target;
+use crate::target::{Target, TargetLedger};
 use crate::target_config::thread_name;
-use crate::target_queue::{QueueConfig, target_queue};
+use crate::target_queue::{QueueParts, target_queue};
 use crate::trend_agent::TrendFeed;
 use crate::wiring::{Pools, Wiring};
 
@@ -94,20 +93,28 @@ impl Agents {
         let Wakers { frames: owner, encoders } = wakers;
         let (mut queues, mut targets) = (Vec::new(), Vec::new());
         for (number, (target, part)) in config.targets().iter().zip(of_targets).enumerate() {
-            let sizes = QueueConfig::of(config, target);
             let variant = &live.targets[number].variant;
-            let selection = Selection::new(variant, &schema, config.sources.len());
-            let of_target = Arc::clone(selection.schema());
-            let wakers = (part.waker, owner.clone());
-            let (queue, input) = target_queue(&sizes, selection, (&live, number), wakers);
-            let books = Books::new(&live, number);
+            let select = || Selection::new(variant, &schema, config.sources.len());
+            let selection = variant.stored.is_some().then(select);
+            let of_target = Arc::clone(selection.as_ref().map_or(&schema, Selection::schema));
+            let (queue, input) = target_queue(
+                config,
+                QueueParts {
+                    live: Arc::clone(&live),
+                    number,
+                    selection,
+                    target: part.waker,
+                    frames: owner.clone(),
+                },
+            );
+            let ledger = TargetLedger::new(&live, number);
             let agent: Box<dyn Agent> = match part.files {
                 Some((identity, first)) => {
-                    let files = RunFiles::new(config, of_target, identity, first, books, now_ns)
+                    let files = RunFiles::new(config, of_target, identity, first, ledger, now_ns)
                         .map_err(system("the first file"))?;
                     Box::new(Target::new(config, input, files))
                 }
-                None => Box::new(Nothing { input, books }),
+                None => Box::new(Nothing { input, ledger }),
             };
             queues.push(queue);
             targets.push((thread_name(number, &target.name), agent));

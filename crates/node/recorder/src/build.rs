@@ -65,23 +65,15 @@ fn jumped(Jump { from, to, sources }: Jump) -> String {
     format!("event numbers jumped ahead by {skipped} on all {sources} sources, from key {from}")
 }
 
-/// The contents of one frame, or its memory for reuse.
-#[derive(Debug)]
-pub(crate) struct FrameCut {
-    /// The pipeline that it comes from.
-    pub(crate) group: usize,
-    pub(crate) cut: Cut,
-}
-
 /// The build agent's state.
 pub(crate) struct Build {
     pub(crate) live: Arc<Live>,
     pub(crate) gate: RunGate,
     pub(crate) pipelines: Vec<Pipeline>,
     /// Cuts on their way to the frames agent; none once the last has been passed on.
-    pub(crate) frames: Option<Sender<FrameCut>>,
+    pub(crate) frames: Option<Sender<Cut>>,
     /// Cuts that the frames agent has turned into frames, whose memory is reused.
-    pub(crate) done: Receiver<FrameCut>,
+    pub(crate) done: Receiver<Cut>,
     /// Wakes the frames agent.
     pub(crate) waker: Waker,
     pub(crate) status_due_ns: u64,
@@ -215,8 +207,8 @@ impl Build {
 
     fn take_back(&mut self) -> usize {
         let mut taken = 0;
-        while let Ok(FrameCut { group, cut }) = self.done.try_recv() {
-            let pipeline = &mut self.pipelines[group];
+        while let Ok(cut) = self.done.try_recv() {
+            let pipeline = &mut self.pipelines[cut.group];
             if pipeline.reuse.len() < REUSE_MAX {
                 pipeline.reuse.push(cut);
             }
@@ -300,13 +292,13 @@ impl Pipeline {
         }
     }
 
-    fn pass_on(&mut self, group: usize, frames: &Sender<FrameCut>) -> usize {
+    fn pass_on(&mut self, group: usize, frames: &Sender<Cut>) -> usize {
         let mut passed = 0;
         while let Some(cut) = self.waiting.pop_front() {
-            match frames.try_send(FrameCut { group, cut }) {
+            match frames.try_send(Cut { group, ..cut }) {
                 Ok(()) => passed += 1,
-                Err(TrySendError::Full(frame)) => {
-                    self.waiting.push_front(frame.cut);
+                Err(TrySendError::Full(cut)) => {
+                    self.waiting.push_front(cut);
                     break;
                 }
                 // The frames agent ends only after this one, or by a panic, which the join reports.

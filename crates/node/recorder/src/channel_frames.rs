@@ -10,9 +10,9 @@ use catchment_model::SampleRate;
 use catchment_trends::{TrendChannel, Watch};
 use catchment_writer::{ChannelColumn, ChannelFrame, Frame, FrameMaker};
 
-use crate::cut_frames::{ChunkBytes, ColumnBytes, CutFrames};
+use crate::frames::CutFrames;
 use crate::links::Lane;
-use crate::pool::ChunkPool;
+use crate::pool::{ChunkBytes, ChunkPool, ColumnBytes};
 use crate::slices::slice_of;
 use crate::wiring::Channels;
 

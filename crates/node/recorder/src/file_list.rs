@@ -8,8 +8,8 @@ use catchment_agent::FolderStore;
 use catchment_frame::{FILE_LIST_NAME, FileListLine};
 use catchment_model::RunId;
 
-use crate::books::Books;
 use crate::file::{OpenFile, RunIdentity};
+use crate::target::TargetLedger;
 
 /// How long after a refusal the list is tried again.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -59,28 +59,33 @@ impl FileList {
 
     /// Whether the end of the list was written or refused. Lines refused before are written with
     /// it.
-    pub(crate) fn has_ended<S: FolderStore>(&self, store: &mut S, books: &Books) -> bool {
+    pub(crate) fn has_ended<S: FolderStore>(&self, store: &mut S, ledger: &TargetLedger) -> bool {
         if store.text_under_way() {
             return false;
         }
         let error = store.take_text_error();
-        books.of_target().counters.file_list_refused.store(u64::from(error.is_some()), Relaxed);
+        ledger.of_target().counters.file_list_refused.store(u64::from(error.is_some()), Relaxed);
         if let Some(error) = error {
-            books.warn_once(format!("the run's list of files is not complete: {error}"));
+            ledger.warn_once(format!("the run's list of files is not complete: {error}"));
         }
         true
     }
 
     /// Reports that lines are refused, and tries them again.
-    pub(crate) fn look_after<S: FolderStore>(&mut self, store: &mut S, books: &Books, now_ns: u64) {
+    pub(crate) fn look_after<S: FolderStore>(
+        &mut self,
+        store: &mut S,
+        ledger: &TargetLedger,
+        now_ns: u64,
+    ) {
         if store.text_under_way() {
             return;
         }
         match (store.take_text_error(), &self.state) {
             (Some(error), _) => {
                 let text = "the run's list of files cannot be written; recording goes on";
-                books.warn_once(format!("{text}: {error}"));
-                books.of_target().counters.file_list_refused.store(1, Relaxed);
+                ledger.warn_once(format!("{text}: {error}"));
+                ledger.of_target().counters.file_list_refused.store(1, Relaxed);
                 self.state = Lines::Refused { retry_at_ns: now_ns + RETRY_NS };
             }
             (None, Lines::Refused { retry_at_ns }) if now_ns >= *retry_at_ns => {
@@ -88,7 +93,7 @@ impl FileList {
                 self.append(store, "");
             }
             (None, Lines::Retried) => {
-                books.of_target().counters.file_list_refused.store(0, Relaxed);
+                ledger.of_target().counters.file_list_refused.store(0, Relaxed);
                 self.state = Lines::Written;
             }
             (None, _) => {}

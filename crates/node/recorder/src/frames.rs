@@ -14,20 +14,19 @@ use catchment_encoder::{Buffers, Coding, Column as _, Encode, PoolConfig, Stored
 use catchment_frame::{
     ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Schema, stored_space,
 };
-use catchment_model::{Entry, Ledger};
+use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
 use catchment_trends::Seconds;
 use catchment_writer::{
-    Allowed, EncodedColumn, Frame, FrameEncoder, FrameMaker, FrameUnderWay, Next,
+    Allowed, EncodedColumn, EventFrame, EventSource, Frame, FrameEncoder, FrameMaker,
+    FrameUnderWay, Next,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
-use crate::build::FrameCut;
 use crate::channel_frames::ChannelFrames;
 use crate::config::{RecorderConfig, SourceConfig};
-use crate::cut_frames::{ColumnBytes, CutFrames, EventFrames};
 use crate::live::Live;
-use crate::pool::ChunkPool;
+use crate::pool::{ChunkBytes, ChunkPool, ColumnBytes};
 use crate::target_queue::{Admitted, TargetQueue};
 use crate::throttle::CompressionThrottle;
 use crate::trend_agent::{FrameSeconds, TrendFeed};
@@ -55,8 +54,8 @@ pub(crate) struct Sources {
 pub(crate) struct FramesParts {
     pub(crate) schema: Arc<Schema>,
     /// Cuts arrive from the build agent, and their memory returns to it.
-    pub(crate) cuts: Receiver<FrameCut>,
-    pub(crate) done: Sender<FrameCut>,
+    pub(crate) cuts: Receiver<Cut>,
+    pub(crate) done: Sender<Cut>,
     pub(crate) sources: Sources,
     pub(crate) queues: Vec<TargetQueue>,
     /// Wakes one of the encode agents, and this one.
@@ -86,6 +85,15 @@ impl SourceCounts {
             (Entry::FragmentsBadSender, self.bad_sender),
             (Entry::FragmentsBadTag, self.bad_tag),
             (Entry::BytesCompressionLowered, self.lowered),
+        ]
+    }
+
+    /// What a target counts that has the frame in a file. Rows of channels do not say it.
+    pub(crate) fn of_recorded(&self) -> [(Entry, u64); 3] {
+        [
+            (Entry::FragmentsRecorded, self.fragments),
+            (Entry::FragmentBytesRecorded, self.bytes),
+            (Entry::FragmentsMissing, self.missing),
         ]
     }
 
@@ -178,6 +186,18 @@ pub(crate) fn joined(first: FrameInfo, next: FrameInfo) -> FrameInfo {
 /// An encoded column, which any number of targets may have.
 pub(crate) type SharedColumn = Arc<EncodedColumn<ColumnBytes>>;
 
+/// Makes frames of one group's cuts.
+pub(crate) trait CutFrames: Send {
+    /// Makes a frame from a cut and takes its payload.
+    fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes>;
+
+    /// The ledger's number of the source of a cut's column.
+    fn source_of(&self, index: usize) -> usize;
+
+    /// How small columns are encoded.
+    fn small_coding(&self) -> Coding;
+}
+
 /// The maker of a group's frames, and how much compression there is time for.
 struct Throttled {
     frames: Box<dyn CutFrames>,
@@ -204,8 +224,8 @@ struct Current {
 pub(crate) struct Frames {
     now_ns: u64,
     live: Arc<Live>,
-    cuts: Receiver<FrameCut>,
-    done: Sender<FrameCut>,
+    cuts: Receiver<Cut>,
+    done: Sender<Cut>,
     encoder: FrameEncoder<ColumnBytes>,
     /// Raw bytes of the largest column that is encoded.
     compressed_bytes_max: usize,
@@ -346,10 +366,9 @@ impl Frames {
     }
 
     /// Makes a frame from a cut; only the cut's memory remains.
-    fn make(&mut self, built: &mut FrameCut) -> Current {
-        let counts = self.count(built);
-        let &mut FrameCut { group, ref mut cut } = built;
-        let (keys, payload_bytes) = (cut.keys.len() as u64, cut.payload_bytes);
+    fn make(&mut self, cut: &mut Cut) -> Current {
+        let counts = self.count(cut);
+        let (group, keys, payload_bytes) = (cut.group, cut.keys.len() as u64, cut.payload_bytes);
         let maker = &mut self.makers[group].frames;
         let Frame { info, columns } = maker.frame(cut);
         let info = FrameInfo { sequence: self.sequence, ..info };
@@ -388,10 +407,10 @@ impl Frames {
     }
 
     /// What a frame has and lacks of each source and link.
-    fn count(&self, FrameCut { group, cut }: &FrameCut) -> Vec<SourceCounts> {
+    fn count(&self, cut: &Cut) -> Vec<SourceCounts> {
         let mut counts = vec![SourceCounts::default(); self.counted.sources.len()];
         for (index, column) in cut.columns.iter().enumerate() {
-            let counts = &mut counts[self.makers[*group].frames.source_of(index)];
+            let counts = &mut counts[self.makers[cut.group].frames.source_of(index)];
             counts.fragments += column.fragments;
             counts.bytes += column.payload_bytes;
             counts.missing += column.missing;
@@ -492,7 +511,7 @@ impl Frames {
     /// Gives the targets the run's last frame, which has no rows and the ledger's counts since the
     /// one before.
     fn end(&mut self) {
-        let mut current = self.make(&mut FrameCut { group: 0, cut: Cut::default() });
+        let mut current = self.make(&mut Cut::default());
         let allowed = Allowed { bytes_max: self.compressed_bytes_max, ..Allowed::ALL };
         let mut columns = Vec::new();
         while let Next::Column(column) = self.encoder.next(&mut current.columns, allowed) {
@@ -529,5 +548,40 @@ impl Agent for Frames {
             }
         }
         Work::again(done)
+    }
+}
+
+/// Makes frames of events.
+struct EventFrames {
+    maker: Arc<FrameMaker>,
+    pool: Arc<ChunkPool>,
+    small: Coding,
+}
+
+impl CutFrames for EventFrames {
+    fn source_of(&self, index: usize) -> usize {
+        index
+    }
+
+    fn small_coding(&self) -> Coding {
+        self.small
+    }
+
+    fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes> {
+        let present = cut.columns.iter_mut().enumerate().filter(|(_, one)| one.fragments > 0);
+        let sources = present.map(|(index, column)| EventSource {
+            source: SourceId(index as u32),
+            payload: ChunkBytes::take(index, column, &self.pool),
+            validity: column.validity.take().map(Into::into),
+            lengths: &column.lengths,
+        });
+        let frame = EventFrame {
+            sources: sources.collect(),
+            keys: &cut.keys,
+            times_ns: &cut.times_ns,
+            flags: &cut.flags,
+            increments: None,
+        };
+        self.maker.events(frame).expect("columns of every schema of events")
     }
 }

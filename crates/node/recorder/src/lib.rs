@@ -10,16 +10,13 @@
 //! aligned disk buffer. Everything between handles descriptors.
 
 mod agents;
-mod allow_list;
 mod assembly;
-mod books;
 mod budget;
 mod build;
 mod channel_frames;
 mod check;
 mod config;
 mod counts;
-mod cut_frames;
 mod file;
 mod file_list;
 mod file_steps;

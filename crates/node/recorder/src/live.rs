@@ -254,7 +254,8 @@ impl From<&FillLevel> for Fill {
 impl LiveTarget {
     fn new(
         config: &RecorderConfig,
-        (target, variant): (&TargetConfig, Variant),
+        target: &TargetConfig,
+        variant: Variant,
         sources: usize,
     ) -> Self {
         Self {
@@ -278,17 +279,8 @@ impl LiveTarget {
         assert!(is_first, "a target has one disk");
     }
 
-    /// Counts a frame that the target did not take.
-    pub(crate) fn count_not_taken(&self, counts: &[SourceCounts]) {
-        self.count(counts, SourceCounts::of_not_taken);
-    }
-
-    /// Counts a frame for which the target had no place.
-    pub(crate) fn count_discarded(&self, counts: &[SourceCounts]) {
-        self.count(counts, SourceCounts::of_discarded);
-    }
-
-    fn count<const N: usize>(
+    /// Counts a frame, by what became of it.
+    pub(crate) fn count<const N: usize>(
         &self,
         counts: &[SourceCounts],
         of: fn(&SourceCounts) -> [(Entry, u64); N],
@@ -351,7 +343,9 @@ impl Live {
     pub(crate) fn new(config: &RecorderConfig) -> Self {
         let (names, of_targets) = (config.ledger_names(), config.targets());
         let targets = of_targets.iter().zip(Variant::of(config));
-        let target = |one| LiveTarget::new(config, one, names.len());
+        let target = |(target, variant): (&TargetConfig, Variant)| {
+            LiveTarget::new(config, target, variant, names.len())
+        };
         Self {
             ledger: LiveLedger::new(names.len()),
             targets: targets.map(target).collect(),

@@ -4,7 +4,8 @@
 use catchment_agent::{Agent, Work};
 use crossbeam_channel::TryRecvError;
 
-use crate::books::Books;
+use crate::frames::SourceCounts;
+use crate::target::TargetLedger;
 use crate::target_queue::{Answer, Item, TargetInput};
 
 /// The longest time to the next cycle while nothing happens.
@@ -13,7 +14,7 @@ const IDLE_NS: u64 = 5_000_000;
 /// A target without a place.
 pub(crate) struct Nothing {
     pub(crate) input: TargetInput,
-    pub(crate) books: Books,
+    pub(crate) ledger: TargetLedger,
 }
 
 impl Agent for Nothing {
@@ -22,7 +23,7 @@ impl Agent for Nothing {
         loop {
             match self.input.next() {
                 Ok(Item::Begin(head)) => {
-                    self.books.of_target().count_not_taken(&head.counts);
+                    self.ledger.of_target().count(&head.counts, SourceCounts::of_not_taken);
                     self.input.answer(Answer::Takes { begins_file: false });
                 }
                 Ok(Item::Column(column)) => self.input.copied(column),

@@ -11,6 +11,9 @@
 //! the first chunk, and each chunk the next one. Chains are resolved into ranges of bytes
 //! ([`ChunkPool::ranges`]) where payload is touched; the builder carries them like any offset.
 //!
+//! A frame's column of payload is ranges of chunks ([`ChunkBytes`]), which are released when the
+//! last target has copied it.
+//!
 //! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
 //! has published, and only published bytes are read, until the chunk is given back.
 
@@ -21,8 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use catchment_builder::Span;
+use catchment_builder::{ColumnCut, Span};
+use catchment_encoder::Column;
 use catchment_telemetry::FillLevel;
+use catchment_trends::{Seen, Watch};
 use parking_lot::Mutex;
 
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
@@ -498,95 +503,91 @@ pub(crate) fn is_chain(offset: u64) -> bool {
     offset & CHAIN != 0
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
+/// The raw bytes of one column of a frame.
+#[derive(Debug)]
+pub(crate) enum ColumnBytes {
+    /// Bytes of its own.
+    Own(Vec<u8>),
+    /// Payload in the chunks where it arrived.
+    Chunks(ChunkBytes),
+}
 
-    use super::*;
+/// Ranges of a pool's chunks, which are freed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ChunkBytes {
+    /// The index of its column in the cut.
+    pub(crate) index: usize,
+    /// The trend to compute from the samples, if any.
+    pub(crate) watch: Option<Watch>,
+    pool: Arc<ChunkPool>,
+    spans: Vec<Span>,
+    bytes: usize,
+}
 
-    const CHUNK_BYTES: usize = 128 << 10;
-    const CHUNKS: RangeInclusive<usize> = CHUNK_BYTES..=2 * CHUNK_BYTES;
-
-    #[test]
-    fn a_chunk_comes_back_when_its_source_has_moved_on_and_its_bytes_are_done() {
-        let pool = ChunkPool::new("segments", 4 << 20, CHUNKS, 1, 1, 0).unwrap();
-        let held = Arc::new(Held::new(1));
-        let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
-        let payload = vec![7_u8; 60_000];
-        let mut chunk = pool.take().unwrap();
-        held.took(0, 1);
-        let mut ranges = Vec::new();
-        while let Some(offset) = pool.append(&mut chunk, &payload, 1) {
-            used.arrived(&pool, 0, offset, 60_000);
-            ranges.push(offset);
-        }
-        assert_eq!(ranges.len(), pool.chunk_bytes() / 60_000);
-        for &offset in &ranges {
-            // SAFETY: just appended by this thread, not given back.
-            assert_eq!(unsafe { pool.bytes(offset, 60_000) }, payload);
-            used.done(&pool, offset, 60_000);
-        }
-        used.give_back(&pool);
-        assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
-        let mut next = pool.take().unwrap();
-        held.took(0, 1);
-        let offset = pool.append(&mut next, &payload, 1).unwrap();
-        used.arrived(&pool, 0, offset, 60_000);
-        used.give_back(&pool);
-        assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
+impl ChunkBytes {
+    /// Takes the payload of a cut's column with that index.
+    pub(crate) fn take(index: usize, column: &mut ColumnCut, pool: &Arc<ChunkPool>) -> Self {
+        let bytes = column.payload_bytes as usize;
+        let spans = std::mem::take(&mut column.spans);
+        Self { index, watch: None, pool: Arc::clone(pool), spans, bytes }
     }
 
-    #[test]
-    fn what_is_appended_stands_on_its_alignment() {
-        let pool = ChunkPool::new("segments", 1 << 20, CHUNKS, 1, 1, 0).unwrap();
-        let mut chunk = pool.take().unwrap();
-        let first = pool.append(&mut chunk, &[1; 3], 8).unwrap();
-        let second = pool.append(&mut chunk, &[2; 16], 8).unwrap();
-        assert_eq!((first % 8, second), (0, first + 8));
-        let left = pool.chunk_bytes() - 24;
-        assert_eq!(pool.append(&mut chunk, &vec![3; left + 1], 8), None);
-        assert!(pool.append(&mut chunk, &vec![3; left], 8).is_some());
-        assert_eq!(pool.append(&mut chunk, &[4], 8), None);
-    }
-
-    #[test]
-    fn a_fragment_of_many_parts_is_a_chain_of_chunks_until_it_is_done() {
-        let pool = ChunkPool::new("segments", CHUNK_BYTES as u64 * 8, CHUNKS, 1, 1, 0).unwrap();
-        let held = Arc::new(Held::new(1));
-        let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
-        // So that the chain's chunks are not in the order of their numbers.
-        let mut first: Vec<_> = std::iter::from_fn(|| pool.take()).take(4).collect();
-        first.swap(0, 2);
-        pool.take_back(&mut first);
-        let payload: Vec<u8> = (0..CHUNK_BYTES * 3 - 5).map(|byte| (byte % 251) as u8).collect();
-        let mut chunks = Vec::new();
-        assert!(!pool.take_chain(CHUNK_BYTES as u64 * 9, &mut chunks) && chunks.is_empty());
-        assert!(pool.take_chain(payload.len() as u64, &mut chunks));
-        held.took(0, chunks.len() as u32);
-        let parts: Vec<usize> = (0..payload.len()).step_by(8_184).collect();
-        for &begin in parts.iter().rev() {
-            let end = payload.len().min(begin + 8_184);
-            pool.put_part(&chunks, begin as u64, &payload[begin..end]);
-        }
-        let (offset, bytes) = (pool.link(&mut chunks), payload.len() as u64);
-        used.arrived(&pool, 0, offset, bytes as u32);
-        // SAFETY: put there by this thread, not given back.
-        let range = |span: Span| unsafe { pool.bytes(span.offset, span.bytes) };
-        let read: Vec<u8> = pool.ranges(Span { offset, bytes }).flat_map(range).copied().collect();
-        assert_eq!(read, payload);
-        assert_eq!((held.of(0), pool.fill().level()), (3, 3 * CHUNK_BYTES as u64));
-        used.done(&pool, offset, bytes);
-        used.give_back(&pool);
-        assert_eq!((held.of(0), pool.fill().level()), (0, 0));
-    }
-
-    #[test]
-    fn a_spent_pool_says_so() {
-        let pool = ChunkPool::new("segments", CHUNK_BYTES as u64 * 3, CHUNKS, 3, 3, 0).unwrap();
-        let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
-        assert_eq!(taken.len(), pool.chunk_count());
-        pool.give_back(&[taken[1].id]);
-        assert_eq!(pool.take().unwrap().id, taken[1].id);
-        assert!(pool.take().is_none());
+    /// The number of bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes as u64
     }
 }
+
+impl Drop for ChunkBytes {
+    fn drop(&mut self) {
+        self.pool.release(&self.spans);
+    }
+}
+
+impl From<Vec<u8>> for ColumnBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Own(bytes)
+    }
+}
+
+impl From<ChunkBytes> for ColumnBytes {
+    fn from(chunks: ChunkBytes) -> Self {
+        Self::Chunks(chunks)
+    }
+}
+
+impl Column for ColumnBytes {
+    type Seen = Seen;
+
+    fn raw_bytes(&self) -> usize {
+        match self {
+            Self::Own(bytes) => bytes.len(),
+            Self::Chunks(chunks) => chunks.bytes,
+        }
+    }
+
+    fn piece(&self, index: usize) -> Option<&[u8]> {
+        match self {
+            Self::Own(bytes) => (index == 0).then_some(bytes),
+            Self::Chunks(chunks) => {
+                let span = chunks.spans.get(index)?;
+                // SAFETY: the spans came from the receive agents through the builder, and are
+                // released when this is dropped, and not before.
+                Some(unsafe { chunks.pool.bytes(span.offset, span.bytes) })
+            }
+        }
+    }
+
+    fn looks(&self) -> bool {
+        matches!(self, Self::Chunks(ChunkBytes { watch: Some(_), .. }))
+    }
+
+    fn look(&self, seen: &mut Seen, bytes: &[u8]) {
+        if let Self::Chunks(ChunkBytes { watch: Some(watch), .. }) = self {
+            watch.look(seen, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

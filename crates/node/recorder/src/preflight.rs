@@ -15,8 +15,8 @@ use catchment_runner::{Idle, Plan, ThreadEvents, Threads};
 use catchment_telemetry::Clock;
 use catchment_wire::Transport;
 
-use crate::allow_list::AllowList;
 use crate::config::{RecorderConfig, SourceConfig};
+use crate::receive::AllowList;
 use crate::recorder::RecorderError;
 
 /// How long datagrams gather before they are counted: a few times a second is enough and costs

@@ -12,13 +12,13 @@ use catchment_frame::{FrameSummary, Schema, TocFlags};
 use catchment_model::{Ledger, SourceId};
 use catchment_writer::{Ended, FrameFiles, HeaderOrder, JobKind};
 
-use crate::books::{Books, FrameTag};
 use crate::config::RecorderConfig;
 use crate::file::{Begun, Durability, FileMaker, FirstFile, OpenFile, RunIdentity, toc_bytes};
 use crate::file_list::FileList;
 use crate::file_steps::{Admission, End, Ending, Look, Opening};
 use crate::frames::FrameHead;
 use crate::live::State;
+use crate::target::{FrameTag, TargetLedger};
 
 /// How long recording stays in fault before the next file is tried.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -49,7 +49,7 @@ pub(crate) struct RunFiles<S: FolderStore> {
     sequence: u64,
     /// The file of the newest frame.
     framed: Option<u64>,
-    books: Books,
+    ledger: TargetLedger,
     frame_bytes: u64,
     looked_ns: u64,
     file_bytes_max: u64,
@@ -68,7 +68,7 @@ pub(crate) struct RunFiles<S: FolderStore> {
 }
 
 impl<S: FolderStore> RunFiles<S> {
-    /// Begins the first file of a target with these books.
+    /// Begins the first file of a target with this ledger.
     ///
     /// # Errors
     /// No random bits are available for its identity.
@@ -77,11 +77,11 @@ impl<S: FolderStore> RunFiles<S> {
         schema: Arc<Schema>,
         identity: RunIdentity,
         first: FirstFile<S>,
-        books: Books,
+        ledger: TargetLedger,
         now_ns: u64,
     ) -> Result<Self, String> {
         let list = FileList::new(&identity);
-        let variant = books.of_target().variant.number;
+        let variant = ledger.of_target().variant.number;
         let mut files = Self {
             now_ns,
             files: FrameFiles::new(first.store, config.write.buffer_bytes, HeaderOrder::Last),
@@ -91,7 +91,7 @@ impl<S: FolderStore> RunFiles<S> {
             look: Look::None,
             sequence: 0,
             framed: None,
-            books,
+            ledger,
             frame_bytes: config.frame_bytes_max(),
             looked_ns: 0,
             file_bytes_max: config.write.file_bytes,
@@ -119,7 +119,7 @@ impl<S: FolderStore> RunFiles<S> {
     pub(crate) fn poll(&mut self, now_ns: u64) -> u64 {
         self.now_ns = now_ns;
         let done = self.files.poll() as u64;
-        let (writes, counters) = (self.files.writes(), &self.books.of_target().counters);
+        let (writes, counters) = (self.files.writes(), &self.ledger.of_target().counters);
         counters.writes_begun.store(writes.begun, Relaxed);
         counters.writes_completed.store(writes.completed, Relaxed);
         done
@@ -148,7 +148,7 @@ impl<S: FolderStore> RunFiles<S> {
             }
             (_, true) => Admission::Begin,
             // Memory may last until the file is there.
-            (Some(_), false) if !(is_late && self.books.others_record()) => Admission::Wait,
+            (Some(_), false) if !(is_late && self.ledger.others_record()) => Admission::Wait,
             _ => Admission::Refused,
         }
     }
@@ -165,7 +165,7 @@ impl<S: FolderStore> RunFiles<S> {
         self.framed = Some(file.file_id);
         self.sequence = head.info.numbers().1 + 1;
         self.files.begin(head.info, head.columns);
-        (begins_file, self.books.begin(head))
+        (begins_file, self.ledger.begin(head))
     }
 
     /// A frame was streamed to its end.
@@ -176,9 +176,9 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// The target's books.
-    pub(crate) fn books(&mut self) -> &mut Books {
-        &mut self.books
+    /// The target's ledger.
+    pub(crate) fn ledger(&mut self) -> &mut TargetLedger {
+        &mut self.ledger
     }
 
     /// Ensures that the current file can take a frame of that many bytes: if the disk has no room
@@ -224,8 +224,8 @@ impl<S: FolderStore> RunFiles<S> {
     fn begin_file(&mut self, Begun { file, header }: Begun) {
         // After a failed write the file can be taken before `take_opened` finds it.
         self.opening = None;
-        self.books.of_target().counters.next_file_refused.store(0, Relaxed);
-        self.books.of_target().add_file(file.path.clone());
+        self.ledger.of_target().counters.next_file_refused.store(0, Relaxed);
+        self.ledger.of_target().add_file(file.path.clone());
         self.files.begin_file(file, header);
     }
 
@@ -296,9 +296,9 @@ impl<S: FolderStore> RunFiles<S> {
                 Presence::Removed { others: true } | Presence::Truncated => Some(own),
                 Presence::There | Presence::Elsewhere => Some(0),
             };
-            self.books.removed(source, removed);
+            self.ledger.removed(source, removed);
         }
-        self.books.warn_once(reason.clone());
+        self.ledger.warn_once(reason.clone());
         reason
     }
 
@@ -314,7 +314,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         self.look_if_due();
         self.switch_if_due();
-        self.list.look_after(self.files.store(), &self.books, self.now_ns);
+        self.list.look_after(self.files.store(), &self.ledger, self.now_ns);
         self.checkpoint_if_due(false);
         let idle = self.files.current.is_none() && self.opening.is_none();
         if idle && self.now_ns >= self.retry_at_ns {
@@ -357,7 +357,7 @@ impl<S: FolderStore> RunFiles<S> {
         if !at_rest || !file.checkpoint_due(self.now_ns, late) {
             return false;
         }
-        self.files.begin_checkpoint(self.sequence, &self.books.total(), self.now_ns);
+        self.files.begin_checkpoint(self.sequence, &self.ledger.total(), self.now_ns);
         true
     }
 
@@ -376,13 +376,13 @@ impl<S: FolderStore> RunFiles<S> {
                 }
             }
             JobKind::Frame(_, tag) if file.failed => {
-                self.books.failed(&tag);
+                self.ledger.failed(&tag);
             }
             JobKind::Frame(written, tag) => {
                 file.recorded(&written);
                 file.attached.recorded(&tag.counts);
                 let FrameSummary { info, frame_bytes, .. } = written.summary;
-                self.books.recorded(&tag, &info, frame_bytes);
+                self.ledger.recorded(&tag, &info, frame_bytes);
             }
             JobKind::Checkpoint(summary) => {
                 file.checkpoint_ended(&summary);
@@ -425,16 +425,16 @@ impl<S: FolderStore> RunFiles<S> {
     /// Handles a frame that could not be begun for lack of room.
     pub(crate) fn refused(&mut self, head: &FrameHead) {
         self.last_refused = self.end == End::LastFrame;
-        self.books.refused(head);
+        self.ledger.refused(head);
     }
 
     fn fault(&mut self, reason: String) {
-        self.books.set_state(State::Fault { reason });
+        self.ledger.set_state(State::Fault { reason });
         self.retry_at_ns = self.now_ns + RETRY_NS;
         match self.files.current {
             // An older file failed while it was being closed; the current one is intact.
-            Some(_) => self.books.set_state(State::Recording),
-            None => self.books.of_target().counters.next_file_refused.store(0, Relaxed),
+            Some(_) => self.ledger.set_state(State::Recording),
+            None => self.ledger.of_target().counters.next_file_refused.store(0, Relaxed),
         }
     }
 
@@ -467,7 +467,7 @@ impl<S: FolderStore> RunFiles<S> {
                 self.files.leave();
                 self.begin_file(next);
                 // An older file may have failed while there was none.
-                self.books.set_state(State::Recording);
+                self.ledger.set_state(State::Recording);
             }
             Err(reason) if self.files.current.is_some() => self.go_on(&reason),
             Err(reason) => self.fault(reason),
@@ -479,14 +479,14 @@ impl<S: FolderStore> RunFiles<S> {
         self.retry_at_ns = self.now_ns + RETRY_NS;
         if let Some(file) = self.files.current.as_ref().filter(|_| !self.is_next_refused()) {
             let path = file.path.display();
-            self.books.warn_once(format!("{reason}; recording goes on in {path}"));
+            self.ledger.warn_once(format!("{reason}; recording goes on in {path}"));
         }
-        self.books.of_target().counters.next_file_refused.store(1, Relaxed);
+        self.ledger.of_target().counters.next_file_refused.store(1, Relaxed);
     }
 
     /// Whether the current file continues because the next one cannot be made.
     fn is_next_refused(&self) -> bool {
-        self.books.of_target().counters.next_file_refused.load(Relaxed) > 0
+        self.ledger.of_target().counters.next_file_refused.load(Relaxed) > 0
     }
 
     /// Leaves a file that continues because the next one cannot be made, once its table of contents
@@ -537,13 +537,13 @@ impl<S: FolderStore> RunFiles<S> {
         if !self.is_whole {
             // It remains as a killed writer would leave it: readable, and repair can close it.
             let (id, end) = (file.id, FileEnd::Cut(file.recorded_end));
-            self.books.warn_once(NOT_WHOLE.to_owned());
+            self.ledger.warn_once(NOT_WHOLE.to_owned());
             self.files.store().finish(id, end);
             return;
         }
-        let (id, ledger) = (file.id, self.books.total());
-        let flags = TocFlags { run_ended: is_ending, ..TocFlags::of_total(&ledger) };
-        self.files.begin_toc(id, &ledger, flags);
+        let (id, total) = (file.id, self.ledger.total());
+        let flags = TocFlags { run_ended: is_ending, ..TocFlags::of_total(&total) };
+        self.files.begin_toc(id, &total, flags);
     }
 
     fn sync(&mut self) {
@@ -561,7 +561,7 @@ impl<S: FolderStore> RunFiles<S> {
         match &completion.result {
             Ok(()) => {
                 let durable = file.attached.sync_done();
-                self.books.durable(&durable);
+                self.ledger.durable(&durable);
             }
             Err(error) => {
                 let reason = format!("cannot sync {}: {error}", file.path.display());
@@ -582,19 +582,19 @@ impl<S: FolderStore> RunFiles<S> {
         }
         match &completion.result {
             Ok(()) => {
-                self.books.durable(&file.attached.close_done());
+                self.ledger.durable(&file.attached.close_done());
                 if completion.bytes > file.recorded_end {
                     self.list.closed(self.files.store(), &file, completion.bytes);
                 }
                 if !file.header_recorded && !file.gone {
-                    self.maker.deleted(&file, self.books.of_target());
+                    self.maker.deleted(&file, self.ledger.of_target());
                 }
             }
             // That has already been reported.
             Err(_) if file.gone => {}
             Err(error) if !file.header_recorded => {
                 let path = file.path.display();
-                self.books.warn_once(format!("cannot delete {path}: {error}"));
+                self.ledger.warn_once(format!("cannot delete {path}: {error}"));
             }
             Err(error) => {
                 let reason = format!("cannot close {}: {error}", file.path.display());
@@ -641,7 +641,7 @@ impl<S: FolderStore> RunFiles<S> {
                 if self.files.is_busy() {
                     return Ending::Wait;
                 }
-                let carried = self.books.carried().total().iter().any(|(_, count)| count > 0);
+                let carried = self.ledger.carried().total().iter().any(|(_, count)| count > 0);
                 let unrecorded = std::mem::take(&mut self.last_refused) || carried;
                 if unrecorded && self.last_frames < TRIES_MAX {
                     // The frame was not recorded: another file is tried.
@@ -663,7 +663,7 @@ impl<S: FolderStore> RunFiles<S> {
                 self.end = End::Listing;
             }
             End::Listing => {
-                return match self.list.has_ended(self.files.store(), &self.books) {
+                return match self.list.has_ended(self.files.store(), &self.ledger) {
                     true => Ending::Ended,
                     false => Ending::Wait,
                 };

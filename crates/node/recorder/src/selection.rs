@@ -10,8 +10,8 @@ use catchment_encoder::Done;
 use catchment_frame::{ColumnKind, FrameInfo, FrameKind, Origin, Schema, select_spans};
 use catchment_writer::{ColumnForm, EncodedColumn};
 
-use crate::cut_frames::ColumnBytes;
 use crate::frames::{FrameHead, SharedColumn};
+use crate::pool::ColumnBytes;
 use crate::target_config::Variant;
 
 /// What a target gets.

@@ -1,4 +1,4 @@
-//! A target's agent: from encoded columns to the files of a folder.
+//! A target's agent, from encoded columns to the files of a folder, and its ledger.
 //!
 //! Columns are copied into disk buffers, which are written while the next are filled. A frame
 //! counts as recorded when all its writes have completed, in the order of the frames; it counts as
@@ -25,16 +25,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, FileId, FolderStore, Work};
 use catchment_encoder::Element;
-use catchment_frame::{FrameKind, encode_ledger_increment};
-use catchment_model::{Entry, Ledger};
+use catchment_frame::{FrameInfo, FrameKind, encode_ledger_increment};
+use catchment_model::{Entry, Ledger, SourceId};
 use catchment_writer::{Allowed, FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column};
 use crossbeam_channel::TryRecvError;
 
-use crate::books::FrameTag;
 use crate::config::RecorderConfig;
-use crate::cut_frames::ColumnBytes;
 use crate::file_steps::{Admission, Ending};
-use crate::frames::{FrameHead, SharedColumn};
+use crate::frames::{FrameHead, SharedColumn, SourceCounts, joined};
+use crate::live::{Live, LiveTarget, State};
+use crate::pool::ColumnBytes;
 use crate::run_files::RunFiles;
 use crate::target_queue::{Answer, Item, TargetInput, out_of_chunks};
 
@@ -51,9 +51,9 @@ pub(crate) struct Target<S: FolderStore> {
     now_ns: u64,
     input: TargetInput,
     files: RunFiles<S>,
-    // The current frame, by its stage.
-    offered: Option<Offered>,
-    copying: Option<Copying>,
+    // By stage. A skipped frame is copied before the one that is offered.
+    offered: Option<CurrentFrame>,
+    copying: Option<CurrentFrame>,
     /// Whether the columns of a frame that was refused are on their way.
     discards: bool,
     /// Whether a skipped frame was the first of the file, so that the next one is as good as that.
@@ -67,34 +67,29 @@ pub(crate) struct Target<S: FolderStore> {
     cycle_bytes: usize,
 }
 
-/// A frame that waits for a file and for room.
-struct Offered {
-    head: Arc<FrameHead>,
-    /// The columns of the run's last frame; those of others come when it is taken.
-    columns: Option<Vec<SharedColumn>>,
+/// A frame that waits for a file and for room, or is being copied.
+struct CurrentFrame {
+    tag: FrameTag,
+    /// The columns of the run's last frame, and of a skipped one, which has none; those of others
+    /// come one by one when it is taken.
+    columns: Option<std::vec::IntoIter<SharedColumn>>,
     /// The file for which the disk was checked.
     looked_for: Option<FileId>,
-}
-
-/// A frame that is being copied.
-struct Copying {
-    /// The run's last frame has all its columns; those of others come one by one.
-    columns: Option<std::vec::IntoIter<SharedColumn>>,
+    /// The column that is being copied.
     column: Option<SharedColumn>,
-    /// Whether the column is the last one.
+    /// Whether that is the last one, or was.
     has_ledger: bool,
-    /// None once the frame is copied.
-    tag: Option<FrameTag>,
 }
 
-impl Copying {
-    fn of(head: Arc<FrameHead>, columns: Option<Vec<SharedColumn>>, increment: Ledger) -> Self {
-        let counts = head.counts.clone();
+impl CurrentFrame {
+    fn of(head: Arc<FrameHead>, columns: Option<Vec<SharedColumn>>) -> Self {
+        let (counts, increment) = (head.counts.clone(), Ledger::new(0));
         Self {
+            tag: FrameTag { head, counts, increment },
             columns: columns.map(Vec::into_iter),
+            looked_for: None,
             column: None,
             has_ledger: false,
-            tag: Some(FrameTag { head, counts, increment }),
         }
     }
 }
@@ -147,11 +142,11 @@ impl<S: FolderStore> Target<S> {
         }
         match self.input.next() {
             Ok(Item::Begin(head)) => {
-                self.offered = Some(Offered { head, columns: None, looked_for: None });
+                self.offered = Some(CurrentFrame::of(head, None));
                 Step::Done
             }
             Ok(Item::NotTaken(frames)) => {
-                self.files.books().not_taken(&frames);
+                self.files.ledger().not_taken(&frames);
                 Step::Done
             }
             Ok(Item::Column(column)) if self.discards => {
@@ -163,7 +158,7 @@ impl<S: FolderStore> Target<S> {
                 Step::Done
             }
             Ok(Item::Last(head, columns)) => {
-                self.last = Some((self.files.books().carry(&head), columns));
+                self.last = Some((self.files.ledger().carry(&head), columns));
                 Step::Done
             }
             Ok(Item::Column(_) | Item::End(_)) => {
@@ -184,8 +179,8 @@ impl<S: FolderStore> Target<S> {
 
     /// Begins to copy the frame that is offered, or refuses it if there is no file; false if it has
     /// to wait.
-    fn admit(&mut self, mut offered: Offered) -> bool {
-        let head = &offered.head;
+    fn admit(&mut self, mut offered: CurrentFrame) -> bool {
+        let head = &offered.tag.head;
         let bytes_max = head.bytes_max + self.frame_header_bytes + INCREMENT_BYTES;
         let is_last = offered.columns.is_some();
         match self.files.admit(bytes_max, &mut offered.looked_for) {
@@ -203,59 +198,65 @@ impl<S: FolderStore> Target<S> {
                 }
             }
             Admission::Begin => {
-                if let Some(skipped) = self.files.books().next_skipped(head) {
+                if let Some(skipped) = self.files.ledger().next_skipped(head) {
                     // It comes before the frame that is offered, which has less room by that.
                     self.offered = Some(offered);
-                    let (begins_file, increment) = self.files.begin_frame(&skipped);
-                    self.begins_file |= begins_file;
-                    self.copying =
-                        Some(Copying::of(Arc::new(skipped), Some(Vec::new()), increment));
+                    let skipped = CurrentFrame::of(Arc::new(skipped), Some(Vec::new()));
+                    self.begins_file |= self.begin(skipped);
                     return true;
                 }
-                let (begins_file, increment) = self.files.begin_frame(head);
-                let begins_file = begins_file | std::mem::take(&mut self.begins_file);
+                let begins_file = self.begin(offered) | std::mem::take(&mut self.begins_file);
                 if !is_last {
                     self.input.answer(Answer::Takes { begins_file });
                 }
-                let Offered { head, columns, .. } = offered;
-                self.copying = Some(Copying::of(head, columns, increment));
             }
         }
         true
     }
 
+    /// Begins to copy a frame. Returns whether it is the first of its file.
+    fn begin(&mut self, mut frame: CurrentFrame) -> bool {
+        let (begins_file, increment) = self.files.begin_frame(&frame.tag.head);
+        frame.tag.increment = increment;
+        self.copying = Some(frame);
+        begins_file
+    }
+
     /// Continues to copy a frame.
-    fn copy(&mut self, mut copying: Copying, budget: &mut usize) -> Step {
-        let step = self.copy_column(&mut copying, budget);
-        self.copying = copying.tag.is_some().then_some(copying);
+    fn copy(&mut self, mut frame: CurrentFrame, budget: &mut usize) -> Step {
+        if frame.has_ledger && frame.column.is_none() {
+            return match self.files.sink().finish(frame.tag) {
+                Ok(_) => {
+                    self.files.frame_copied();
+                    Step::Done
+                }
+                Err(tag) => {
+                    self.copying = Some(CurrentFrame { tag, ..frame });
+                    Step::Wait(self.now_ns + IDLE_NS)
+                }
+            };
+        }
+        let step = self.copy_column(&mut frame, budget);
+        self.copying = Some(frame);
         step
     }
 
-    fn copy_column(&mut self, copying: &mut Copying, budget: &mut usize) -> Step {
+    /// Copies a frame's column, or takes the next one.
+    fn copy_column(&mut self, frame: &mut CurrentFrame, budget: &mut usize) -> Step {
         let wait = Step::Wait(self.now_ns + IDLE_NS);
-        let Some(tag) = &mut copying.tag else { return Step::Done };
-        if let Some(column) = &copying.column {
+        if let Some(column) = &frame.column {
             let files = self.files.sink();
             if !column.with_stored(|stored| files.append(stored, budget)) {
                 return if *budget == 0 { Step::Budget } else { wait };
             }
-            let column = copying.column.take();
+            let column = frame.column.take();
             // Nobody waits for a column of the target's own, or of the last frame.
-            if copying.columns.is_none() && !copying.has_ledger {
+            if frame.columns.is_none() && !frame.has_ledger {
                 column.into_iter().for_each(|column| self.input.copied(column));
             }
             return Step::Done;
         }
-        if copying.has_ledger {
-            let Some(tag) = copying.tag.take() else { return Step::Done };
-            copying.tag = self.files.sink().finish(tag).err();
-            if copying.tag.is_some() {
-                return wait;
-            }
-            self.files.frame_copied();
-            return Step::Done;
-        }
-        let next = match &mut copying.columns {
+        let next = match &mut frame.columns {
             Some(columns) => columns.next().map_or(Item::End(Arc::default()), Item::Column),
             None => match self.input.next() {
                 Ok(next) => next,
@@ -265,13 +266,13 @@ impl<S: FolderStore> Target<S> {
             },
         };
         match next {
-            Item::Column(column) => copying.column = Some(column),
+            Item::Column(column) => frame.column = Some(column),
             Item::End(lowered) => {
-                for (counts, &bytes) in tag.counts.iter_mut().zip(&*lowered) {
+                for (counts, &bytes) in frame.tag.counts.iter_mut().zip(&*lowered) {
                     counts.lowered += bytes;
                 }
-                copying.column = Some(encode_increments(&mut self.encoder, tag));
-                copying.has_ledger = true;
+                frame.column = Some(encode_increments(&mut self.encoder, &frame.tag));
+                frame.has_ledger = true;
             }
             Item::Begin(_) | Item::NotTaken(_) | Item::Last(..) => {
                 unreachable!("frames end before others begin")
@@ -294,10 +295,9 @@ impl<S: FolderStore> Target<S> {
     fn offer_last(&mut self) {
         let Some((head, columns)) = &self.last else { return };
         let mut records = Vec::new();
-        encode_ledger_increment(self.files.books().carried(), &mut records);
+        encode_ledger_increment(self.files.ledger().carried(), &mut records);
         if !records.is_empty() {
-            let (head, columns) = (Arc::clone(head), Some(columns.clone()));
-            self.offered = Some(Offered { head, columns, looked_for: None });
+            self.offered = Some(CurrentFrame::of(Arc::clone(head), Some(columns.clone())));
         }
     }
 }
@@ -310,9 +310,7 @@ fn encode_increments(encoder: &mut FrameEncoder<ColumnBytes>, tag: &FrameTag) ->
         counts.of_frame().into_iter().for_each(|(entry, count)| own[entry] = count);
         if head.info.kind == FrameKind::Channels {
             // The rows do not contain it.
-            own[Entry::FragmentsRecorded] = counts.fragments;
-            own[Entry::FragmentBytesRecorded] = counts.bytes;
-            own[Entry::FragmentsMissing] = counts.missing;
+            counts.of_recorded().into_iter().for_each(|(entry, count)| own[entry] = count);
         }
     }
     let (form, records) = ledger_column(head.ledger, increment, &own);
@@ -329,7 +327,7 @@ impl<S: FolderStore> Agent for Target<S> {
     /// Writes frames until the frames agent has ended, then closes the run.
     fn work(&mut self, now_ns: u64) -> Work {
         self.now_ns = now_ns;
-        if self.files.books().of_target().is_left.swap(false, Relaxed) {
+        if self.files.ledger().of_target().is_left.swap(false, Relaxed) {
             self.leave_chunks();
         }
         let mut budget = self.cycle_bytes;
@@ -354,5 +352,188 @@ impl<S: FolderStore> Agent for Target<S> {
                 }
             }
         }
+    }
+}
+
+/// The facts of a frame that are kept until its fate is known.
+#[derive(Debug)]
+pub(crate) struct FrameTag {
+    pub(crate) head: Arc<FrameHead>,
+    /// The head's counts, and what became known when its columns were encoded.
+    pub(crate) counts: Vec<SourceCounts>,
+    /// The ledger's counts since the target's frame before.
+    pub(crate) increment: Ledger,
+}
+
+/// The ledger of one target, and the increments that its next frame must carry.
+///
+/// Counts of what happens before a frame is made are common to all targets (`Live::ledger`). Every
+/// fate of a frame is reported here and counted here alone: *not taken*, *refused*, *failed*,
+/// *recorded*, *durable*, *removed*. Two fates are counted at once by the frames agent, since the
+/// target may learn of them late or never: a frame that it does not get because it is behind, and
+/// one that waits for an agent that has failed. (*Copied* counts nothing: the last target to drop a
+/// column frees its memory.)
+pub(crate) struct TargetLedger {
+    live: Arc<Live>,
+    target: usize,
+    /// Counts that no frame of the target has: of frames that were not recorded, and its own.
+    carried: Ledger,
+    /// Frames that were not recorded, since the last one that was begun: neighbours together, as a
+    /// skipped frame has them.
+    missing: Vec<FrameInfo>,
+}
+
+impl TargetLedger {
+    /// Of the target with that number.
+    pub(crate) fn new(live: &Arc<Live>, target: usize) -> Self {
+        let carried = Ledger::new(live.ledger.source_count());
+        Self { live: Arc::clone(live), target, carried, missing: Vec::new() }
+    }
+
+    pub(crate) fn of_target(&self) -> &LiveTarget {
+        &self.live.targets[self.target]
+    }
+
+    /// Sets the target's state.
+    pub(crate) fn set_state(&self, state: State) {
+        self.live.set_target_state(self.target, state);
+    }
+
+    /// Whether another target that the run needs records.
+    pub(crate) fn others_record(&self) -> bool {
+        self.live.others_record(self.target)
+    }
+
+    /// Warns, with the target's name if there are several.
+    pub(crate) fn warn_once(&self, warning: String) {
+        match self.live.targets.len() {
+            1 => self.live.warn_once(warning),
+            _ => self.live.warn_once(format!("target {}: {warning}", self.of_target().name)),
+        }
+    }
+
+    /// The target's ledger: what is common, and its own.
+    pub(crate) fn total(&self) -> Ledger {
+        self.of_target().total(&self.live.ledger)
+    }
+
+    /// Counts that no frame of the target has.
+    pub(crate) fn carried(&self) -> &Ledger {
+        &self.carried
+    }
+
+    /// As [`TargetLedger::carried`], with those of a frame that is begun, which is to have them.
+    pub(crate) fn begin(&mut self, head: &FrameHead) -> Ledger {
+        let mut increment = head.increment.clone();
+        increment.add(&self.carried);
+        self.carried = Ledger::new(self.carried.sources.len());
+        increment
+    }
+
+    /// Carries the increment of the run's last frame; returns the frame without it.
+    pub(crate) fn carry(&mut self, head: &FrameHead) -> Arc<FrameHead> {
+        self.carried.add(&head.increment);
+        let increment = Ledger::new(self.carried.sources.len());
+        Arc::new(FrameHead { increment, is_last: true, ..head.clone() })
+    }
+
+    /// A frame is in a file.
+    pub(crate) fn recorded(&mut self, tag: &FrameTag, info: &FrameInfo, frame_bytes: u64) {
+        let target = self.of_target();
+        target.count(&tag.counts, SourceCounts::of_recorded);
+        target.count(&tag.counts, SourceCounts::of_frame);
+        let counters = &target.counters;
+        match info.kind {
+            // It stands for frames that are not there.
+            FrameKind::SKIPPED => return,
+            FrameKind::Channels => {
+                counters.slices_recorded.fetch_add(tag.head.keys, Relaxed);
+            }
+            FrameKind::Events => {
+                counters.events_recorded.fetch_add(info.rows, Relaxed);
+            }
+            _ => {}
+        }
+        counters.frames_recorded.fetch_add(1, Relaxed);
+        counters.bytes_written.fetch_add(frame_bytes, Relaxed);
+    }
+
+    /// A target that the run does not wait for was behind, and has not got these frames, which its
+    /// ledger has.
+    pub(crate) fn not_taken(&mut self, skipped: &FrameHead) {
+        self.carried.add(&skipped.increment);
+        self.is_missing(skipped);
+        for (carried, counts) in self.carried.sources.iter_mut().zip(&skipped.counts) {
+            counts.of_not_taken().into_iter().for_each(|(entry, count)| carried[entry] += count);
+        }
+    }
+
+    /// A frame failed after it was begun.
+    pub(crate) fn failed(&mut self, tag: &FrameTag) {
+        self.carried.add(&tag.increment);
+        self.is_missing(&tag.head);
+        self.discarded(&tag.head);
+    }
+
+    /// A frame was not begun, for lack of a place.
+    pub(crate) fn refused(&mut self, head: &FrameHead) {
+        self.carried.add(&head.increment);
+        self.is_missing(head);
+        self.discarded(head);
+    }
+
+    fn is_missing(&mut self, head: &FrameHead) {
+        // The last one can be written again, under its number.
+        if head.is_last {
+            return;
+        }
+        // Frames that were refused are known before those that failed, which are older.
+        let at = self.missing.partition_point(|other| other.sequence < head.info.sequence);
+        self.missing.insert(at, head.as_skipped().info);
+        self.missing.dedup_by(|next, before| {
+            let follows = before.sequence + before.rows == next.sequence;
+            *before = if follows { joined(*before, *next) } else { *before };
+            follows
+        });
+    }
+
+    /// What is to stand for the frames just before this one, if they are missing: a frame that has
+    /// only increments. For older ones, behind which others are recorded, nothing does.
+    pub(crate) fn next_skipped(&mut self, head: &FrameHead) -> Option<FrameHead> {
+        let info = std::mem::take(&mut self.missing).pop()?;
+        let counts = vec![SourceCounts::default(); head.counts.len()];
+        let increment = Ledger::new(head.counts.len());
+        let is_just_before = info.sequence + info.rows == head.info.sequence;
+        is_just_before.then(|| FrameHead { info, counts, increment, ..head.as_skipped() })
+    }
+
+    fn discarded(&mut self, head: &FrameHead) {
+        for (source, counts) in (0..).map(SourceId).zip(&head.counts) {
+            counts.of_discarded().into_iter().for_each(|(entry, count)| {
+                self.add(source, entry, count);
+            });
+        }
+    }
+
+    /// Recorded fragments are durable, by source.
+    pub(crate) fn durable(&self, fragments: &[u64]) {
+        for (source, &count) in (0..).map(SourceId).zip(fragments) {
+            self.of_target().ledger.add(source, Entry::FragmentsDurable, count);
+        }
+    }
+
+    /// Recorded fragments of a source were removed by others: `count`, but for those that were
+    /// removed before; all if there is no count.
+    pub(crate) fn removed(&mut self, source: SourceId, count: Option<u64>) {
+        let ledger = &self.of_target().ledger;
+        let all = ledger.read(source, Entry::FragmentsRecorded)
+            - ledger.read(source, Entry::FragmentsRemoved);
+        self.add(source, Entry::FragmentsRemoved, count.unwrap_or(all).min(all));
+    }
+
+    /// Counts what the next frame has to say.
+    fn add(&mut self, source: SourceId, entry: Entry, count: u64) {
+        self.of_target().ledger.add(source, entry, count);
+        self.carried.sources[source.index()][entry] += count;
     }
 }

@@ -20,11 +20,10 @@ use catchment_writer::EncodedColumn;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::config::RecorderConfig;
-use crate::cut_frames::ColumnBytes;
-use crate::frames::{FrameHead, SharedColumn};
-use crate::live::Live;
+use crate::frames::{FrameHead, SharedColumn, SourceCounts};
+use crate::live::{Live, LiveTarget};
+use crate::pool::ColumnBytes;
 use crate::selection::Selection;
-use crate::target_config::TargetConfig;
 
 /// What a target gets, in order.
 pub(crate) enum Item {
@@ -63,8 +62,8 @@ pub(crate) struct TargetQueue {
     /// The target's number.
     number: usize,
     answer: Option<Answer>,
-    /// What it gets of each frame.
-    selection: Selection,
+    /// What it gets of each frame; none: all of it.
+    selection: Option<Selection>,
     /// The frame that it was offered last.
     offered: Option<Arc<FrameHead>>,
     /// Frames that it has not got.
@@ -100,37 +99,30 @@ pub(crate) struct Admitted {
     pub(crate) begins_file: bool,
 }
 
-/// The sizes of a queue.
-pub(crate) struct QueueConfig {
-    /// Bytes that may wait in chunks for a target that is best effort.
-    pub(crate) chunk_bytes_max: u64,
-    /// Columns of the largest frame.
-    pub(crate) frame_columns_max: usize,
-    /// Whether frames wait for the target.
-    pub(crate) required: bool,
+/// The parts of which a queue is made.
+pub(crate) struct QueueParts {
+    pub(crate) live: Arc<Live>,
+    /// The target's number.
+    pub(crate) number: usize,
+    /// What it gets of each frame; none: all of it.
+    pub(crate) selection: Option<Selection>,
+    /// Wakes the target.
+    pub(crate) target: Waker,
+    /// Wakes the frames agent.
+    pub(crate) frames: Waker,
 }
 
-impl QueueConfig {
-    pub(crate) fn of(config: &RecorderConfig, target: &TargetConfig) -> Self {
-        Self {
-            chunk_bytes_max: config.target_queue_bytes(),
-            frame_columns_max: config.frame_columns_max(),
-            required: target.required,
-        }
-    }
-}
-
-/// A queue, with what wakes the target, and the frames agent.
+/// A target's queue.
 pub(crate) fn target_queue(
-    config: &QueueConfig,
-    selection: Selection,
-    (live, number): (&Arc<Live>, usize),
-    (waker, frames): (Waker, Waker),
+    config: &RecorderConfig,
+    parts: QueueParts,
 ) -> (TargetQueue, TargetInput) {
-    let &QueueConfig { chunk_bytes_max, frame_columns_max, required } = config;
+    let QueueParts { live, number, selection, target, frames } = parts;
+    let required = live.targets[number].required;
+    let of_frame = config.frame_columns_max() + 2;
     let columns = match required {
         true => COLUMNS_MAX,
-        false => (BEST_EFFORT_FRAMES_MIN * (frame_columns_max + 2)).max(BEST_EFFORT_COLUMNS_MIN),
+        false => (BEST_EFFORT_FRAMES_MIN * of_frame).max(BEST_EFFORT_COLUMNS_MIN),
     };
     // Beside columns there are an end, a beginning and the frames that were not taken.
     let (items_in, items) = crossbeam_channel::bounded(columns + 4);
@@ -148,10 +140,10 @@ pub(crate) fn target_queue(
         items: Some(items_in),
         answers,
         fill,
-        chunk_bytes_max,
+        chunk_bytes_max: config.target_queue_bytes(),
         required,
-        waker,
-        live: Arc::clone(live),
+        waker: target,
+        live,
         number,
         answer: None,
         selection,
@@ -164,15 +156,16 @@ pub(crate) fn target_queue(
 impl TargetQueue {
     /// Offers a frame.
     pub(crate) fn begin(&mut self, head: &Arc<FrameHead>) {
-        let head = self.selection.head(head);
+        let head = self.head_of(head);
         self.answer = None;
-        if !self.selection.has_frames(head.info.kind) {
+        let selection = self.selection.as_ref();
+        if selection.is_some_and(|selection| !selection.has_frames(head.info.kind)) {
             return self.pass_over(&head);
         }
         if !self.required {
             if !self.has_room_for(&head) {
                 // The target itself may learn of it much later.
-                self.live.targets[self.number].count_not_taken(&head.counts);
+                self.of_target().count(&head.counts, SourceCounts::of_not_taken);
                 return self.pass_over(&head);
             }
             self.answer = Some(Answer::Takes { begins_file: false });
@@ -180,6 +173,19 @@ impl TargetQueue {
         self.send_not_taken();
         self.send(Item::Begin(Arc::clone(&head)));
         self.offered = Some(head);
+    }
+
+    /// A frame as it is there.
+    fn head_of(&self, head: &Arc<FrameHead>) -> Arc<FrameHead> {
+        self.selection.as_ref().map_or_else(|| Arc::clone(head), |selection| selection.head(head))
+    }
+
+    /// A column as it is there; none if the target does not get it.
+    fn column_of(&self, column: &SharedColumn) -> Option<SharedColumn> {
+        match &self.selection {
+            None => Some(Arc::clone(column)),
+            Some(selection) => selection.column(column),
+        }
     }
 
     /// The target does not get a frame.
@@ -222,9 +228,9 @@ impl TargetQueue {
                     Err(TryRecvError::Disconnected) => {
                         // Nobody takes what waits.
                         target.items = None;
-                        let live = &target.live.targets[target.number];
-                        let offered = target.offered.take();
-                        offered.into_iter().for_each(|head| live.count_discarded(&head.counts));
+                        if let Some(head) = target.offered.take() {
+                            target.of_target().count(&head.counts, SourceCounts::of_discarded);
+                        }
                         Some(Answer::Refuses)
                     }
                 };
@@ -244,9 +250,13 @@ impl TargetQueue {
         self.required
     }
 
+    fn of_target(&self) -> &LiveTarget {
+        &self.live.targets[self.number]
+    }
+
     /// The run ends without the target, which is late.
     pub(crate) fn leave(&self) {
-        self.live.targets[self.number].is_left.store(true, Relaxed);
+        self.of_target().is_left.store(true, Relaxed);
         self.waker.wake();
     }
 
@@ -267,7 +277,7 @@ impl TargetQueue {
         if !self.takes() {
             return;
         }
-        let Some(column) = self.selection.column(column) else { return };
+        let Some(column) = self.column_of(column) else { return };
         self.fill.put(bytes_of(&column));
         let waiting = self.fill.content();
         let is_behind = !self.required && waiting > self.chunk_bytes_max;
@@ -279,15 +289,17 @@ impl TargetQueue {
     /// The target has all columns of the frame, if it takes it.
     pub(crate) fn end(&mut self, lowered: &Arc<[u64]>) {
         if self.takes() {
-            self.send(Item::End(self.selection.of_sources(lowered)));
+            let all = || Arc::clone(lowered);
+            let selection = self.selection.as_ref();
+            self.send(Item::End(selection.map_or_else(all, |one| one.of_sources(lowered))));
         }
     }
 
     /// Gives the target the run's last frame.
     pub(crate) fn end_run(&mut self, head: &Arc<FrameHead>, mut columns: Vec<SharedColumn>) {
         self.send_not_taken();
-        columns.retain(|column| self.selection.column(column).is_some());
-        self.send(Item::Last(self.selection.head(head), columns));
+        columns.retain(|column| self.column_of(column).is_some());
+        self.send(Item::Last(self.head_of(head), columns));
         self.items = None;
         self.waker.wake();
     }
@@ -391,19 +403,22 @@ mod tests {
 
     use super::*;
     use crate::config::SourceConfig;
-    use crate::frames::SourceCounts;
     use crate::schema::schema;
-    use crate::target_config::Variant;
 
     /// A target of a recorder with one source, and a frame of three fragments.
     fn required() -> (Arc<Live>, TargetQueue, TargetInput, FrameHead) {
         let source = SourceConfig::new("source".to_owned(), ([127, 0, 0, 1], 0).into());
         let config = RecorderConfig::new("".into(), vec![source]);
         let live = Arc::new(Live::new(&config));
-        let sizes = QueueConfig::of(&config, &config.targets()[0]);
         let schema = Arc::new(schema(&config).expect("a schema"));
-        let selection = Selection::new(&Variant::default(), &schema, 1);
-        let (queue, input) = target_queue(&sizes, selection, (&live, 0), Default::default());
+        let parts = QueueParts {
+            live: Arc::clone(&live),
+            number: 0,
+            selection: None,
+            target: Waker::default(),
+            frames: Waker::default(),
+        };
+        let (queue, input) = target_queue(&config, parts);
         let head = FrameHead {
             ledger: EventColumns::of(&schema).ledger_increment.expect("a column"),
             schema,

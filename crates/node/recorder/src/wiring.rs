@@ -15,7 +15,6 @@ use catchment_wire::link::{Channel, Link};
 use catchment_wire::{Protocol as _, Transport};
 use rtrb::{Producer, RingBuffer};
 
-use crate::allow_list::AllowList;
 use crate::build::{Kind, Pausable, Pipeline, Ring};
 use crate::config::{RecorderConfig, builder_config, link_builder_config};
 use crate::ingest::{Ingest, SourceMemory};
@@ -23,6 +22,7 @@ use crate::intake::{Destination, Intake, SenderConfig, SenderSource, if_big_endi
 use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
+use crate::receive::AllowList;
 use crate::receive::Receive;
 use crate::recorder::RecorderError;
 use crate::sizes::Sizes;
