@@ -2,6 +2,7 @@
 
 use crate::bytes::{u32_at, u64_at};
 use crate::channel_info::ChannelInfo;
+use crate::column_info::ColumnInfo;
 use crate::error::ColumnProblem;
 use crate::frame::ColumnEntry;
 use crate::kinds::ColumnKind;
@@ -16,15 +17,20 @@ pub struct ChannelColumns {
     pub ledger_increment: Option<u32>,
     /// The channels in the order of the schema.
     pub channels: Vec<ChannelInfo>,
+    /// Those of the run that are not in the files of this variant.
+    pub not_stored: Vec<ChannelInfo>,
 }
 
 impl ChannelColumns {
     /// The columns of channels in a checked schema.
     pub fn of(schema: &Schema) -> Self {
+        let channels =
+            |columns: &[ColumnInfo]| columns.iter().filter_map(ChannelInfo::of).collect();
         Self {
             spans: schema.column(None, &ColumnKind::ChannelSpans),
             ledger_increment: schema.column(None, &ColumnKind::LedgerIncrement),
-            channels: schema.columns.iter().filter_map(ChannelInfo::of).collect(),
+            channels: channels(&schema.columns),
+            not_stored: channels(&schema.channels_not_stored),
         }
     }
 

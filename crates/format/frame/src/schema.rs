@@ -21,6 +21,9 @@ pub struct Schema {
     /// The possible columns of frames.
     #[serde(default)]
     pub columns: Vec<ColumnInfo>,
+    /// Channels of the run that are not in the files of this variant (1.3).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels_not_stored: Vec<ColumnInfo>,
 }
 
 /// One source.
@@ -52,21 +55,29 @@ pub struct SourceInfo {
 impl Schema {
     /// The sources alone, without columns.
     pub fn new(sources: Vec<SourceInfo>) -> Self {
-        Self { sources, columns: Vec::new() }
+        Self { sources, ..Self::default() }
     }
 
-    /// The schema of a variant that has these sources, by id, of the present one.
+    /// The schema of a variant that has these sources, by id, of the present one, and of their
+    /// channels those whose columns, by id, it has.
     #[must_use]
-    pub fn of_variant(&self, stored: &[bool]) -> Self {
+    pub fn of_variant(&self, stored: &[bool], has_channel: impl Fn(u32) -> bool) -> Self {
         let is_stored = |id: u32| stored.get(id as usize).copied().unwrap_or(true);
         let source = |source: &SourceInfo| match is_stored(source.id) {
             true => source.clone(),
             false => SourceInfo { stored: false, required: false, ..source.clone() },
         };
-        let columns = self.columns.iter().filter(|column| column.source.is_none_or(is_stored));
+        let is_channel = |column: &ColumnInfo| column.kind == ColumnKind::Channel;
+        let has = |column: &&ColumnInfo| {
+            column.source.is_none_or(is_stored) && (!is_channel(column) || has_channel(column.id))
+        };
+        let (columns, others): (Vec<_>, Vec<_>) = self.columns.iter().partition(has);
+        let channels = others.into_iter().filter(|column| is_channel(column));
+        let before = self.channels_not_stored.iter();
         Self {
             sources: self.sources.iter().map(source).collect(),
-            columns: columns.cloned().collect(),
+            columns: columns.into_iter().cloned().collect(),
+            channels_not_stored: before.chain(channels).cloned().collect(),
         }
     }
 
@@ -94,7 +105,7 @@ impl Schema {
             columns.push(column(id + 1, ColumnKind::FragmentValidity, Dtype::Bits, "", source));
             columns.push(column(id + 2, ColumnKind::FragmentPayload, Dtype::U8, "", source));
         }
-        let schema = Self { sources, columns };
+        let schema = Self { sources, columns, ..Self::default() };
         if let Err(error) = schema.check() {
             panic!("{error}");
         }
@@ -164,7 +175,8 @@ impl Schema {
     }
 
     fn next_id(&self) -> u32 {
-        self.columns.iter().map(|column| column.id.saturating_add(1)).max().unwrap_or(0)
+        let all = self.columns.iter().chain(&self.channels_not_stored);
+        all.map(|column| column.id.saturating_add(1)).max().unwrap_or(0)
     }
 
     fn add(&mut self, column: ColumnInfo) {
@@ -191,6 +203,7 @@ impl Schema {
         let bounds = [
             ("sources", self.sources.len(), SOURCES_MAX),
             ("columns", self.columns.len(), SCHEMA_COLUMNS_MAX),
+            ("channels", self.channels_not_stored.len(), SCHEMA_COLUMNS_MAX),
         ];
         if let Some((what, count, max)) = bounds.into_iter().find(|(_, count, max)| count > max) {
             return Err(SchemaError::TooMany { what, count, max });
@@ -205,7 +218,7 @@ impl Schema {
         }
         let mut ids = HashSet::with_capacity(self.columns.len());
         let sources = self.sources.len();
-        for column in &self.columns {
+        for column in self.columns.iter().chain(&self.channels_not_stored) {
             if !ids.insert(column.id) {
                 return Err(SchemaError::ColumnTwice { id: column.id });
             }
@@ -213,16 +226,23 @@ impl Schema {
             if let Some(got) = column.source.filter(|&source| source as usize >= sources) {
                 return Err(SchemaError::ColumnSource { id: column.id, got, sources });
             }
+        }
+        for column in &self.columns {
             if let Some(source) = column.source.filter(|&id| !self.sources[id as usize].stored) {
                 return Err(SchemaError::ColumnNotStored { id: column.id, source_id: source });
             }
+        }
+        if let Some(other) = self.channels_not_stored.iter().find(|c| c.kind != ColumnKind::Channel)
+        {
+            return other.key("kind", "channel in channels_not_stored");
         }
         self.check_channels()
     }
 
     /// Rules among channels: names differ, one time scale, one column for spans.
     fn check_channels(&self) -> Result<(), SchemaError> {
-        let channels = || self.columns.iter().filter(|c| c.kind == ColumnKind::Channel);
+        let all = || self.columns.iter().chain(&self.channels_not_stored);
+        let channels = || all().filter(|c| c.kind == ColumnKind::Channel);
         let mut names = HashSet::new();
         let time_scale = channels().next().map(|first| first.time_scale);
         for channel in channels() {
@@ -317,6 +337,31 @@ mod tests {
         assert_eq!(twice, Err(SchemaError::ChannelTwice { name: "A".into() }));
         let alone = Schema::channels(vec![source(0)], vec![channel("A")]).expect("a schema");
         assert_eq!(alone.columns.iter().map(|c| c.id).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_variant_describes_the_channels_that_it_does_not_have() {
+        let of = |name, source| ChannelInfo { source: Some(source), ..channel(name) };
+        let channels = vec![of("A", 0), of("B", 0), of("C", 1)];
+        let full = Schema::channels(vec![source(0), source(1)], channels).expect("a schema");
+        let [_, _, a, b, c] = [0, 1, 2, 3, 4].map(|id| full.columns[id].clone());
+        let part = full.of_variant(&[true, false], |id| id != b.id);
+        assert_eq!(part.columns[2..], [a]);
+        assert_eq!(part.channels_not_stored, [b.clone(), c]);
+        assert_eq!(part.sources.iter().map(|one| one.stored).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(part.check(), Ok(()));
+        let json = serde_json::to_string(&part).expect("JSON");
+        assert_eq!(serde_json::from_str::<Schema>(&json).expect("reads"), part);
+        // Names and ids are those of the whole run.
+        let mut twice = part.clone();
+        twice.columns.push(ColumnInfo { id: 9, ..b.clone() });
+        assert_eq!(twice.check(), Err(SchemaError::ChannelTwice { name: "B".into() }));
+        let mut twice = part.clone();
+        twice.columns[0].id = b.id;
+        assert_eq!(twice.check(), Err(SchemaError::ColumnTwice { id: b.id }));
+        let mut other = part;
+        other.channels_not_stored[0] = ColumnInfo::new(b.id, ColumnKind::EventKey, Dtype::U64);
+        assert_eq!(key_of(&other.check().expect_err("refused")), "kind");
     }
 
     #[test]

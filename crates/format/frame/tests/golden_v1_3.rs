@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use crate::common;
 use catchment_codec::Coding;
 use catchment_frame::{
-    BLOCK_CHECKSUMS, BlockChecksums, ChannelInfo, Codec, ColumnEntry, ColumnInfo, ColumnKind,
-    ColumnProblem, Dtype, FileHeader, FileReader, FrameError, FrameInfo, FrameKind, FrameSummary,
-    ReadAt, SampleRun, Schema, StoredColumn, TocBuilder, TocFlags, crc32c, frame_ledger, repair,
-    sequences_missing, verify_frame, write_frame,
+    BLOCK_CHECKSUMS, BlockChecksums, ChannelColumns, ChannelInfo, Codec, ColumnEntry, ColumnInfo,
+    ColumnKind, ColumnProblem, Dtype, FileHeader, FileReader, FrameError, FrameInfo, FrameKind,
+    FrameSummary, Origin, ReadAt, SampleRun, Schema, StoredColumn, TocBuilder, TocFlags, crc32c,
+    frame_ledger, repair, sequences_missing, verify_frame, write_frame,
 };
 use catchment_model::{Entry, Ledger, SampleRate};
 use common::channels::{FIRST_NS, FRAME_NS, Samples, channel_frame};
@@ -127,8 +127,31 @@ fn goldens() -> Vec<(&'static str, Vec<u8>, Value)> {
             described("pcodec with a table", true, &ENCODED, zeros),
         ),
         damaged(),
+        not_stored(),
         reserved(),
     ]
+}
+
+/// A file of a variant that has one of two channels.
+fn not_stored() -> (&'static str, Vec<u8>, Value) {
+    let mut header = channel_header(Dtype::U8, &[("X1:KEPT", 100), ("X1:LEFT", 200)], false);
+    let kept = ChannelColumns::of(&header.schema).channels[0].id;
+    header.schema = header.schema.of_variant(&[true], |id| id == kept).into();
+    header.variant = 1;
+    let samples = samples_of(&header, 0, value);
+    let frames = vec![channel_frame(&header, 0, &samples, None, Coding::None)];
+    let origins = vec![Origin { variant: 1, ..Origin::SINGLE }];
+    let model = Model { header, frames, origins, ..Model::new(1) };
+    let described = json!({
+        "about": "variant 1 of a run, which has one of two channels",
+        "closed": true,
+        "values": VALUES,
+        "variant": 1,
+        "channels": [["X1:KEPT", 100]],
+        "not_stored": [["X1:LEFT", 200]],
+        "of_1_2": "the channel that is there; the other is unknown",
+    });
+    ("channels-not-stored", model.encode().closed, described)
 }
 
 const VALUES: &str = "7 n + n // 251 + 13 frame, mod 256";
@@ -492,6 +515,20 @@ fn golden_damage_is_found_where_it_is_and_nowhere_else() {
     // A table is not data: repair finds the lost data, and nothing else.
     let plan = repair(&bytes, None).expect("can be repaired");
     assert_eq!(plan.damaged.len(), 2);
+}
+
+#[test]
+fn a_golden_channel_that_is_not_stored_is_described_and_has_no_column() {
+    let (bytes, _) = read_golden("channels-not-stored");
+    let file = FileReader::open(&bytes).expect("opens");
+    let columns = file.channel_columns();
+    let names = |channels: &[ChannelInfo]| channels.iter().map(|one| one.name.clone()).collect();
+    let (stored, not): (Vec<_>, Vec<_>) = (names(&columns.channels), names(&columns.not_stored));
+    assert_eq!((stored, not), (vec!["X1:KEPT".to_owned()], vec!["X1:LEFT".to_owned()]));
+    assert!(verify_frame(&file, 0).is_empty() && file.header().variant == 1);
+    let found = file.find(0, columns.not_stored[0].id).expect("an index");
+    assert_eq!(found, None);
+    assert_eq!(columns.not_stored[0].rate, SampleRate::new(200, 1).expect("a rate"));
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Agents {
         for (number, (target, part)) in config.targets().iter().zip(of_targets).enumerate() {
             let variant = &live.targets[number].variant;
             let select = || Selection::new(variant, &schema, config.sources.len());
-            let selection = variant.stored.is_some().then(select);
+            let selection = variant.selected.is_some().then(select);
             let of_target = Arc::clone(selection.as_ref().map_or(&schema, Selection::schema));
             let (queue, input) = target_queue(
                 config,

@@ -16,7 +16,7 @@ use catchment_wire::Transport;
 use crate::budget::SystemMemory;
 use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config, disk_config};
 use crate::links::check_links;
-use crate::target_config::{Place, TargetConfig};
+use crate::target_config::{Place, Variant};
 
 impl RecorderConfig {
     /// Checks every value against its bounds, against the others, and against the machine.
@@ -107,28 +107,40 @@ impl RecorderConfig {
         }
         let names = self.ledger_names();
         for (index, target) in self.targets.iter().enumerate() {
-            let key = format!("targets[{index}].sources");
-            let Some(sources) = &target.sources else { continue };
-            require(!sources.is_empty(), &key, "at least one source or link", "none")?;
-            let unknown = sources.iter().find(|name| !names.contains(name));
-            let unknown = unknown.map_or("", String::as_str);
-            require(unknown.is_empty(), &key, "names of sources and links", unknown)?;
+            let known = |key: &str, wanted: &Option<Vec<String>>, names: BTreeSet<&str>, what| {
+                let key = format!("targets[{index}].{key}");
+                let Some(wanted) = wanted else { return Ok(()) };
+                require(!wanted.is_empty(), &key, format_args!("at least one {what}"), "none")?;
+                let unknown = wanted.iter().find(|name| !names.contains(name.as_str()));
+                let unknown = unknown.map_or("", String::as_str);
+                require(unknown.is_empty(), &key, format_args!("the name of a {what}"), unknown)
+            };
+            let sources = names.iter().map(String::as_str).collect();
+            known("sources", &target.sources, sources, "source or link")?;
+            let gets = |name| target.sources.as_ref().is_none_or(|names| names.contains(name));
+            let links = self.links.iter().filter(|link| gets(&link.name));
+            let channels = links.flat_map(|link| &link.channels);
+            let channels = channels.map(|channel| channel.name.as_str()).collect();
+            known("channels", &target.channels, channels, "channel of its links")?;
         }
         // What no target needs may be nowhere.
         let has_folder = self.targets.iter().any(|one| one.required && one.place != Place::None);
-        let has = |target: &TargetConfig, name| {
-            let keeps = target.place != Place::None;
-            target.required
-                && keeps == (has_folder || self.targets.is_empty())
-                && target.sources.as_ref().is_none_or(|names| names.contains(name))
+        let (targets, variants) = (self.targets(), Variant::of(self));
+        let has_whole = |source| {
+            targets.iter().zip(&variants).any(|(target, variant)| {
+                let keeps = target.place != Place::None;
+                target.required
+                    && keeps == (has_folder || self.targets.is_empty())
+                    && variant.has_whole(source)
+            })
         };
-        let nowhere = names.iter().find(|&name| !self.targets().iter().any(|one| has(one, name)));
-        let expected = "a required target for each source and link";
+        let nowhere = (0..names.len()).find(|&source| !has_whole(source));
+        let expected = "a required target for each source, and for each link with all its channels";
         require(
             nowhere.is_none(),
             "targets",
             expected,
-            format_args!("none for {}", nowhere.map_or("", String::as_str)),
+            format_args!("none for {}", nowhere.map_or("", |source| &names[source])),
         )
     }
 

@@ -115,6 +115,22 @@ impl SourceCounts {
     }
 }
 
+/// The part of a link's counts that is one channel's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChannelCounts {
+    pub(crate) bytes: u64,
+    pub(crate) missing: u64,
+}
+
+/// A column that was compressed less than asked.
+pub(crate) struct Lowered {
+    pub(crate) id: u32,
+    /// The number of its source in the ledger.
+    pub(crate) source: usize,
+    /// Raw bytes.
+    pub(crate) bytes: u64,
+}
+
 /// A column before it is encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColumnHead {
@@ -138,6 +154,8 @@ pub(crate) struct FrameHead {
     pub(crate) list: Vec<ColumnHead>,
     /// By source, as far as they are known before its columns are encoded.
     pub(crate) counts: Vec<SourceCounts>,
+    /// Of a frame of channels, by channel; empty if all targets get all.
+    pub(crate) channels: Arc<[ChannelCounts]>,
     /// Keys in it: events, or slices.
     pub(crate) keys: u64,
     /// The ledger's counts since the frame before, but for those of targets.
@@ -212,8 +230,7 @@ struct Current {
     columns: FrameUnderWay<ColumnBytes>,
     /// A column for which a target has no room yet.
     ready: Option<SharedColumn>,
-    /// By source: raw bytes that were compressed less than asked.
-    lowered: Vec<u64>,
+    lowered: Vec<Lowered>,
     /// The seconds of its channels.
     seconds: Vec<(usize, Seconds)>,
     /// Since when its columns are encoded; none before the targets have taken it.
@@ -310,7 +327,7 @@ impl Frames {
             sequence: 0,
             counted: Ledger::new(config.ledger_count()),
             current: None,
-            lists: live.targets.iter().any(|target| target.variant.stored.is_some()),
+            lists: live.targets.iter().any(|target| target.variant.selected.is_some()),
             targets: queues,
             has_ended: false,
             ended_ns: None,
@@ -368,6 +385,12 @@ impl Frames {
     /// Makes a frame from a cut; only the cut's memory remains.
     fn make(&mut self, cut: &mut Cut) -> Current {
         let counts = self.count(cut);
+        let of_columns = cut
+            .columns
+            .iter()
+            .filter(|_| self.lists)
+            .map(|column| ChannelCounts { bytes: column.payload_bytes, missing: column.missing });
+        let channels: Arc<[ChannelCounts]> = of_columns.collect();
         let (group, keys, payload_bytes) = (cut.group, cut.keys.len() as u64, cut.payload_bytes);
         let maker = &mut self.makers[group].frames;
         let Frame { info, columns } = maker.frame(cut);
@@ -388,6 +411,7 @@ impl Frames {
             bytes_max: heads.clone().map(|column| column.bytes_max).sum(),
             list: if self.lists { heads.collect() } else { Vec::new() },
             counts,
+            channels: if info.kind == FrameKind::Channels { channels } else { Arc::default() },
             keys,
             increment,
             ledger: self.ledger,
@@ -396,7 +420,7 @@ impl Frames {
         };
         Current {
             group,
-            lowered: vec![0; head.counts.len()],
+            lowered: Vec::new(),
             head: Arc::new(head),
             payload_bytes,
             columns: FrameUnderWay::new(columns),
@@ -487,7 +511,6 @@ impl Frames {
     /// The targets have all columns of a frame.
     fn finish(&mut self, current: Current) {
         let Current { head, lowered, seconds: channels, begun_ns, .. } = current;
-        let lowered: Arc<[u64]> = lowered.into();
         self.targets.iter_mut().for_each(|target| target.end(&lowered));
         self.last_ns = begun_ns.map(|begun_ns| (begun_ns, self.now_ns.saturating_sub(begun_ns)));
         if head.info.kind == FrameKind::Channels {
@@ -527,7 +550,8 @@ impl Current {
     fn look_at(&mut self, column: &EncodedColumn<ColumnBytes>, maker: &dyn CutFrames) {
         let ColumnBytes::Chunks(chunks) = &column.done.column else { return };
         if column.done.lowered {
-            self.lowered[maker.source_of(chunks.index)] += chunks.bytes();
+            let (id, source) = (column.form.id, maker.source_of(chunks.index));
+            self.lowered.push(Lowered { id, source, bytes: chunks.bytes() });
         }
         if chunks.watch.is_some() {
             self.seconds.push((chunks.index, column.done.seen.seconds.clone()));

@@ -443,10 +443,10 @@ impl Live {
         let mut reported = self.reported();
         *of_target.state.lock() = state;
         let nowhere = |source: &usize| {
-            !self.needed().any(|target| target.variant.has(*source) && target.records())
+            !self.needed().any(|target| target.variant.has_whole(*source) && target.records())
         };
         let state = (0..self.names.len()).find(nowhere).and_then(|source| {
-            let target = self.needed().find(|target| target.variant.has(source))?;
+            let target = self.needed().find(|target| target.variant.has_whole(source))?;
             Some(target.state.lock().clone())
         });
         reported.set_state(state.unwrap_or(State::Recording));
@@ -463,15 +463,15 @@ impl Live {
     pub(crate) fn others_record(&self, target: usize) -> bool {
         let own = &self.targets[target];
         let others = || self.needed().filter(|other| !std::ptr::eq(*other, own));
-        let of = |source| others().any(|other| other.variant.has(source) && other.records());
+        let of = |source| others().any(|other| other.variant.has_whole(source) && other.records());
         (0..self.names.len()).filter(|&source| own.variant.has(source)).all(of)
     }
 
-    /// The target whose line is the run's for a source: of those needed that have it the one that
-    /// has lost least of it, and the first of equal ones. What it has recorded may be a little
+    /// The target whose line is the run's for a source: of those needed that have all of it the one
+    /// that has lost least of it, and the first of equal ones. What it has recorded may be a little
     /// behind the others.
     fn line(&self, source: SourceId) -> Option<&LiveTarget> {
-        let with_it = self.needed().filter(|target| target.variant.has(source.index()));
+        let with_it = self.needed().filter(|target| target.variant.has_whole(source.index()));
         with_it.min_by_key(|target| target.lost(source))
     }
 

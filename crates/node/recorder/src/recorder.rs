@@ -138,10 +138,7 @@ impl Recorder {
         let (framing, encoding, trending) =
             (Signal::default(), Signal::default(), Signal::default());
         let wakers = Wakers { frames: framing.waker(), encoders: encoding.waker() };
-        let trends = match config.trends {
-            true => Some(trends(&config, &identity, &live, trending.waker())?),
-            false => None,
-        };
+        let trends = trends(&config, &identity, &live, trending.waker())?;
         let (feed, trends) = trends.unzip();
         let (live_of, stop_of) = (Arc::clone(&live), Arc::clone(&stop));
         let parts =
@@ -400,16 +397,20 @@ fn open_disk(config: DiskConfig, live: &Live) -> Result<Disk, DiskError> {
     Ok(disk)
 }
 
-/// The trend agent and the queue to it.
+/// The trend agent and the queue to it, if any folder has trends.
 fn trends(
     config: &RecorderConfig,
     identity: &RunIdentity,
     live: &Arc<Live>,
     waker: Waker,
-) -> Result<(TrendFeed, Trends<TrendFiles>), RecorderError> {
+) -> Result<Option<(TrendFeed, Trends<TrendFiles>)>, RecorderError> {
+    let plan = TrendPlan::of(config, identity)?;
+    if !config.trends || !plan.has_folders() {
+        return Ok(None);
+    }
     let (feed, frames) = TrendFeed::new(live, waker);
-    let trends = Trends::new(&TrendPlan::of(config, identity)?, live, frames);
-    Ok((feed, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?))
+    let trends = Trends::new(&plan, live, frames);
+    Ok(Some((feed, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?)))
 }
 
 /// A thread that sleeps on `park` when it has no work.

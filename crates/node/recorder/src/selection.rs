@@ -1,18 +1,22 @@
-//! What a target gets of each frame: all of it, or the columns of some sources and links.
+//! What a target gets of each frame: all of it, or the columns of some sources, links and channels.
 //!
 //! A target that gets only some has files of another variant of the run: their schema has no
-//! columns of the others, and their ledger no counts.
+//! columns of the others, and their ledger no counts of other sources and links. Of a link of which
+//! a target gets some channels it counts all fragments, with the bytes of these channels and what
+//! is missing in them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use catchment_encoder::Done;
-use catchment_frame::{ColumnKind, FrameInfo, FrameKind, Origin, Schema, select_spans};
+use catchment_frame::{
+    ChannelColumns, ColumnKind, FrameInfo, FrameKind, Origin, Schema, select_spans,
+};
 use catchment_writer::{ColumnForm, EncodedColumn};
 
-use crate::frames::{FrameHead, SharedColumn};
+use crate::frames::{ChannelCounts, FrameHead, SharedColumn};
 use crate::pool::ColumnBytes;
-use crate::target_config::Variant;
+use crate::target_config::{Share, Variant};
 
 /// What a target gets.
 pub(crate) struct Selection {
@@ -20,6 +24,9 @@ pub(crate) struct Selection {
     schema: Arc<Schema>,
     /// Ids of its columns; none: all.
     columns: Option<BTreeSet<u32>>,
+    /// The channels that it does not get of links of which it gets others: their positions among
+    /// all channels, and the numbers of these links in the ledger.
+    left_out: Vec<(usize, usize)>,
     /// The column of channels' gaps, which has no rows of samples.
     spans: Option<u32>,
     has_events: bool,
@@ -29,14 +36,24 @@ pub(crate) struct Selection {
 impl Selection {
     /// Of a run with that schema, whose first sources deliver events, and the others channels.
     pub(crate) fn new(variant: &Variant, full: &Arc<Schema>, event_sources: usize) -> Self {
-        let schema = match &variant.stored {
+        let channels = ChannelColumns::of(full).channels;
+        let others = (0..channels.len()).filter(|&position| !variant.has_channel(position));
+        let others: BTreeSet<u32> = others.map(|position| channels[position].id).collect();
+        let stored: Vec<bool> = (0..full.sources.len()).map(|source| variant.has(source)).collect();
+        let schema = match &variant.selected {
             None => Arc::clone(full),
-            Some(stored) => Arc::new(full.of_variant(stored)),
+            Some(_) => Arc::new(full.of_variant(&stored, |id| !others.contains(&id))),
         };
         let has = |mut sources: std::ops::Range<usize>| sources.any(|one| variant.has(one));
         let ids = || schema.columns.iter().map(|column| column.id).collect();
+        let left_out = channels.iter().enumerate().filter_map(|(position, channel)| {
+            let link = channel.source? as usize;
+            let is_left_out = variant.share(link) == Share::Part && others.contains(&channel.id);
+            is_left_out.then_some((position, link))
+        });
         Self {
-            columns: variant.stored.is_some().then(ids),
+            columns: variant.selected.is_some().then(ids),
+            left_out: left_out.collect(),
             spans: schema.column(None, &ColumnKind::ChannelSpans),
             has_events: has(0..event_sources),
             has_channels: has(event_sources..full.sources.len()),
@@ -60,7 +77,7 @@ impl Selection {
     }
 
     /// Whether it has that column.
-    fn has_column(&self, id: u32) -> bool {
+    pub(crate) fn has_column(&self, id: u32) -> bool {
         self.columns.as_ref().is_none_or(|columns| columns.contains(&id))
     }
 
@@ -75,6 +92,11 @@ impl Selection {
         own.columns = own.list.len() + 1;
         own.bytes_max = own.list.iter().map(|column| column.bytes_max).sum();
         self.variant.mask(&mut own.counts);
+        for &(position, link) in &self.left_out {
+            let Some(&ChannelCounts { bytes, missing }) = own.channels.get(position) else { break };
+            own.counts[link].bytes -= bytes;
+            own.counts[link].missing -= missing;
+        }
         self.variant.mask(&mut own.increment.sources);
         let samples = own.list.iter().filter(|column| Some(column.id) != self.spans);
         let rows = match head.info.kind {
@@ -115,15 +137,5 @@ impl Selection {
             let form = ColumnForm { rows, ..column.form };
             Arc::new(EncodedColumn { form, raw_bytes, done })
         })
-    }
-
-    /// Values by source, without those of sources that it does not have.
-    pub(crate) fn of_sources(&self, values: &Arc<[u64]>) -> Arc<[u64]> {
-        if self.columns.is_none() {
-            return Arc::clone(values);
-        }
-        let mut own = values.to_vec();
-        self.variant.mask(&mut own);
-        own.into()
     }
 }

@@ -1,9 +1,10 @@
 //! The configuration of a run's targets.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::config::RecorderConfig;
+use crate::config::{RecorderConfig, SourceConfig};
 
 /// A place that gets the run's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,13 @@ pub struct TargetConfig {
     pub place: Place,
     /// The names of the sources and links whose data it gets; none: all.
     pub sources: Option<Vec<String>>,
+    /// The names of the channels that it gets of these links; none: all of them. A link of which it
+    /// gets no channel is none that it gets.
+    pub channels: Option<Vec<String>>,
+    /// Whether trends are written to its folder, if the recorder has them: of the channels that it
+    /// gets, and of the recorder's counters. Only to a required one, since they are written by one
+    /// thread for all folders.
+    pub trends: bool,
     /// Whether the run waits for it. Otherwise a target that is behind does not get some frames,
     /// which it counts (`fragments_not_taken`).
     pub required: bool,
@@ -45,7 +53,20 @@ impl TargetConfig {
     /// A required folder.
     pub fn folder(name: impl Into<String>, folder: PathBuf) -> Self {
         let place = Place::Folder(folder);
-        Self { name: name.into(), place, sources: None, required: true, queue_bytes: None }
+        Self {
+            name: name.into(),
+            place,
+            sources: None,
+            channels: None,
+            trends: true,
+            required: true,
+            queue_bytes: None,
+        }
+    }
+
+    /// The folder to which its trends are written, if it has any.
+    pub(crate) fn trends_folder(&self) -> Option<&Path> {
+        self.place.folder().filter(|_| self.trends && self.required)
     }
 
     /// Bytes of columns that may wait for it; one column always may.
@@ -65,38 +86,108 @@ impl TargetConfig {
     }
 }
 
-/// A selection of the run's sources and links, and its number in files.
+/// A selection of the run's sources, links and channels, and its number in files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) number: u32,
-    /// By number in the ledger, whether the source or link is in it; none: all are.
-    pub(crate) stored: Option<Arc<[bool]>>,
+    /// None: it has everything.
+    pub(crate) selected: Option<Arc<Selected>>,
+}
+
+/// What a variant that lacks something has.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Selected {
+    /// By number in the ledger: how much of the source or link.
+    pub(crate) sources: Vec<Share>,
+    /// By position among the channels of all links.
+    pub(crate) channels: Vec<bool>,
+}
+
+/// How much of a source or link a variant has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Nothing.
+    None,
+    /// Some channels of the link.
+    Part,
+    /// All of it.
+    Whole,
+}
+
+impl Selected {
+    fn of(config: &RecorderConfig, target: &TargetConfig) -> Self {
+        let named = |names: &Option<Vec<String>>| -> Option<BTreeSet<String>> {
+            names.as_ref().map(|names| names.iter().cloned().collect())
+        };
+        let (sources, channels) = (named(&target.sources), named(&target.channels));
+        let has_source = |name: &String| sources.as_ref().is_none_or(|names| names.contains(name));
+        let has_channel =
+            |name: &String| channels.as_ref().is_none_or(|names| names.contains(name));
+        let of_source = |source: &SourceConfig| match has_source(&source.name) {
+            true => Share::Whole,
+            false => Share::None,
+        };
+        let mut selected =
+            Self { sources: config.sources.iter().map(of_source).collect(), channels: Vec::new() };
+        for link in &config.links {
+            let all = has_source(&link.name);
+            let own = link.channels.iter().map(|channel| all && has_channel(&channel.name));
+            let first = selected.channels.len();
+            selected.channels.extend(own);
+            let own = &selected.channels[first..];
+            selected.sources.push(match own.iter().filter(|&&has| has).count() {
+                0 => Share::None,
+                count if count == own.len() => Share::Whole,
+                _ => Share::Part,
+            });
+        }
+        selected
+    }
+
+    /// Whether it has everything.
+    fn is_all(&self) -> bool {
+        self.sources.iter().all(|&share| share == Share::Whole)
+    }
 }
 
 impl Variant {
     /// The variant of each target. Those with the same selection share one; 0 has everything.
     pub(crate) fn of(config: &RecorderConfig) -> Vec<Self> {
-        let names = config.ledger_names();
-        let mut selections: Vec<Arc<[bool]>> = Vec::new();
+        let mut selections: Vec<Arc<Selected>> = Vec::new();
         let mut of_target = |target: &TargetConfig| {
-            let Some(sources) = &target.sources else { return Self::default() };
-            let stored: Arc<[bool]> = names.iter().map(|name| sources.contains(name)).collect();
-            if stored.iter().all(|&is_so| is_so) {
+            let selected = Selected::of(config, target);
+            if selected.is_all() {
                 return Self::default();
             }
-            let known = selections.iter().position(|other| *other == stored);
+            let known = selections.iter().position(|other| **other == selected);
             let index = known.unwrap_or_else(|| {
-                selections.push(Arc::clone(&stored));
+                selections.push(Arc::new(selected));
                 selections.len() - 1
             });
-            Self { number: index as u32 + 1, stored: Some(stored) }
+            let selected = Some(Arc::clone(&selections[index]));
+            Self { number: index as u32 + 1, selected }
         };
         config.targets().iter().map(&mut of_target).collect()
     }
 
-    /// Whether a source or link is in it.
+    /// How much of a source or link is in it.
+    pub(crate) fn share(&self, source: usize) -> Share {
+        self.selected.as_ref().map_or(Share::Whole, |selected| selected.sources[source])
+    }
+
+    /// Whether anything of a source or link is in it.
     pub(crate) fn has(&self, source: usize) -> bool {
-        self.stored.as_ref().is_none_or(|stored| stored[source])
+        self.share(source) != Share::None
+    }
+
+    /// Whether all of a source or link is in it.
+    pub(crate) fn has_whole(&self, source: usize) -> bool {
+        self.share(source) == Share::Whole
+    }
+
+    /// Whether a channel, by its position among those of all links, is in it.
+    pub(crate) fn has_channel(&self, channel: usize) -> bool {
+        self.selected.as_ref().is_none_or(|selected| selected.channels[channel])
     }
 
     /// Removes what is not in it from values by source.

@@ -20,7 +20,7 @@ use catchment_writer::EncodedColumn;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::config::RecorderConfig;
-use crate::frames::{FrameHead, SharedColumn, SourceCounts};
+use crate::frames::{FrameHead, Lowered, SharedColumn, SourceCounts};
 use crate::live::{Live, LiveTarget};
 use crate::pool::ColumnBytes;
 use crate::selection::Selection;
@@ -287,11 +287,15 @@ impl TargetQueue {
     }
 
     /// The target has all columns of the frame, if it takes it.
-    pub(crate) fn end(&mut self, lowered: &Arc<[u64]>) {
+    pub(crate) fn end(&mut self, lowered: &[Lowered]) {
         if self.takes() {
-            let all = || Arc::clone(lowered);
             let selection = self.selection.as_ref();
-            self.send(Item::End(selection.map_or_else(all, |one| one.of_sources(lowered))));
+            let has = |one: &&Lowered| selection.is_none_or(|all| all.has_column(one.id));
+            let mut by_source = vec![0; self.live.ledger.source_count()];
+            for one in lowered.iter().filter(has) {
+                by_source[one.source] += one.bytes;
+            }
+            self.send(Item::End(by_source.into()));
         }
     }
 
@@ -426,6 +430,7 @@ mod tests {
             columns: 1,
             bytes_max: 0,
             list: Vec::new(),
+            channels: Arc::default(),
             counts: vec![SourceCounts { fragments: 3, ..SourceCounts::default() }],
             keys: 3,
             increment: Ledger::new(1),
@@ -460,7 +465,7 @@ mod tests {
         drop(input);
         assert!(targets[0].has_room(&column(&head)));
         targets[0].put(&column(&head));
-        targets[0].end(&Arc::default());
+        targets[0].end(&[]);
         targets[0].begin(&head);
         assert!(TargetQueue::admitted(&mut targets).is_some_and(|all| !all.takes));
         let counted = live.total().total();

@@ -1,6 +1,7 @@
 //! The trend agent: merges the seconds of each channel from the frames, samples the recorder's own
 //! counters, and has rows of seconds and of minutes written ([`TrendStore`]): the channels' rows in
-//! the channels' time scale as frames arrive, the counters' rows in UTC as time passes.
+//! the channels' time scale as frames arrive, the counters' rows in UTC as time passes. Each
+//! required folder gets them, unless its target wants none: of the channels that it gets.
 //!
 //! A disk that refuses writes costs rows only if it does so for long, and they are counted;
 //! recording is not affected. Nor does recording wait for this agent, whose store may wait for the
@@ -25,6 +26,7 @@ use crate::counts::Counts;
 use crate::file::RunIdentity;
 use crate::links::COUNTER_PREFIX;
 use crate::live::Live;
+use crate::target_config::{TargetConfig, Variant};
 
 /// The interval at which the recorder's counters are sampled: at whole multiples, so that the last
 /// samples in two seconds are a second apart, and a counter that grows steadily has a steady rate.
@@ -106,18 +108,23 @@ impl TrendStore for TrendFiles {
 
 /// The trends of a recorder.
 pub(crate) struct TrendPlan {
-    /// The run's folder.
-    folder: PathBuf,
+    folders: Vec<TrendFolder>,
     run: RunId,
     run_number: u64,
     emulated: bool,
     name: String,
-    /// The channels that have a trend, each with its index among all channels.
-    channels: Vec<(usize, ChannelInfo)>,
     /// The number of channels.
     channel_count: usize,
     counters: Vec<(String, Counter)>,
     faults: Option<FaultControl>,
+}
+
+/// The trends of one target.
+struct TrendFolder {
+    /// The run's folder there.
+    folder: PathBuf,
+    /// Its channels that have a trend, each with its index among all channels.
+    channels: Vec<(usize, ChannelInfo)>,
 }
 
 /// A counter of the recorder.
@@ -137,9 +144,8 @@ pub(crate) struct Trends<T> {
     live: Arc<Live>,
     frames: Receiver<FrameSeconds>,
     series: Vec<TrendSeries>,
-    /// The index among the series of files of each channel that has a trend.
-    series_of: Vec<Option<usize>>,
-    channel_files: Option<T>,
+    /// By folder that has channels with a trend.
+    channel_files: Vec<ChannelTrends<T>>,
     /// The last frame, if it is far ahead of those before: the next one shows whether its clock was
     /// right.
     held: Option<FrameSeconds>,
@@ -150,15 +156,24 @@ pub(crate) struct Trends<T> {
     /// Samples without a trend counted so far.
     samples_noted: u64,
     counters: Vec<(Counter, CounterTrend)>,
-    counter_files: T,
+    /// By folder.
+    counter_files: Vec<T>,
     counted_ns: u64,
+}
+
+/// The trends of channels in one folder.
+struct ChannelTrends<T> {
+    files: T,
+    /// The index among the files' series of each channel that has one.
+    series_of: Vec<Option<usize>>,
 }
 
 /// The part of the memory budget that trends take.
 pub(crate) fn memory_bytes(config: &RecorderConfig) -> usize {
     let channels = config.links.iter().map(|link| link.channels.len()).sum();
     let of_channels = if channels > 0 { TrendFiles::memory_bytes(channels) } else { 0 };
-    of_channels + TrendFiles::memory_bytes(counters(config).len())
+    let folders = config.targets().iter().filter_map(TargetConfig::trends_folder).count();
+    folders * (of_channels + TrendFiles::memory_bytes(counters(config).len()))
 }
 
 impl FrameSeconds {
@@ -207,22 +222,32 @@ impl TrendPlan {
     /// Impossible channels.
     pub(crate) fn of(config: &RecorderConfig, identity: &RunIdentity) -> Result<Self, ConfigError> {
         let schema = crate::schema::schema(config)?;
-        let channels = || schema.columns.iter().filter_map(ChannelInfo::of);
+        // Others have no trend: values that are not numbers have no mean.
+        let channels: Vec<_> = schema.columns.iter().filter_map(ChannelInfo::of).collect();
+        let with_trend = |(_, channel): &(usize, &ChannelInfo)| TrendChannel::of(channel).is_ok();
+        let folder = |(target, variant): (&TargetConfig, Variant)| {
+            let of_target = |(index, _): &(usize, &ChannelInfo)| variant.has_channel(*index);
+            let own = channels.iter().enumerate().filter(with_trend).filter(of_target);
+            Some(TrendFolder {
+                folder: target.trends_folder()?.join(&identity.name),
+                channels: own.map(|(index, channel)| (index, channel.clone())).collect(),
+            })
+        };
         Ok(Self {
-            folder: identity.folder.clone(),
+            folders: config.targets().iter().zip(Variant::of(config)).filter_map(folder).collect(),
             run: identity.run,
             run_number: config.run_number,
             emulated: config.emulated,
             name: identity.name.clone(),
-            // Others have no trend: values that are not numbers have no mean.
-            channels: channels()
-                .enumerate()
-                .filter(|(_, channel)| TrendChannel::of(channel).is_ok())
-                .collect(),
-            channel_count: channels().count(),
+            channel_count: channels.len(),
             counters: counters(config),
             faults: config.write.faults.as_ref().map(|plan| plan.control.clone()),
         })
+    }
+
+    /// Whether any folder has trends.
+    pub(crate) fn has_folders(&self) -> bool {
+        !self.folders.is_empty()
     }
 
     fn files(&self, folder: PathBuf, series: Vec<ChannelInfo>) -> Result<TrendFiles, StorageError> {
@@ -251,26 +276,32 @@ impl Trends<TrendFiles> {
         live: &Arc<Live>,
         frames: Receiver<FrameSeconds>,
     ) -> Result<Self, StorageError> {
-        let folder = plan.folder.join("trends");
-        let channels: Vec<_> = plan.channels.iter().map(|(_, info)| info.clone()).collect();
-        let mut series_of = vec![None; plan.channel_count];
-        for (series, (channel, _)) in plan.channels.iter().enumerate() {
-            series_of[*channel] = Some(series);
-        }
-        let time_scale = channels.first().map_or(TimeScale::Utc, |channel| channel.time_scale);
-        let any = !channels.is_empty();
-        let channel_files = any.then(|| plan.files(folder.clone(), channels)).transpose()?;
+        let mut all = plan.folders.iter().flat_map(|folder| &folder.channels);
+        let time_scale = all.next().map_or(TimeScale::Utc, |(_, channel)| channel.time_scale);
         let one_hertz = SampleRate::new(1, 1).expect("a rate");
         let counter = |(name, _): &(String, Counter)| ChannelInfo {
             time_scale: TimeScale::Utc,
             ..ChannelInfo::new(name.clone(), Dtype::U64, one_hertz)
         };
-        let counters = plan.counters.iter().map(counter).collect();
+        let counters: Vec<_> = plan.counters.iter().map(counter).collect();
+        let (mut channel_files, mut counter_files) = (Vec::new(), Vec::new());
+        for TrendFolder { folder, channels } in &plan.folders {
+            let folder = folder.join("trends");
+            if !channels.is_empty() {
+                let mut series_of = vec![None; plan.channel_count];
+                for (series, (channel, _)) in channels.iter().enumerate() {
+                    series_of[*channel] = Some(series);
+                }
+                let channels = channels.iter().map(|(_, info)| info.clone()).collect();
+                let files = plan.files(folder.clone(), channels)?;
+                channel_files.push(ChannelTrends { files, series_of });
+            }
+            counter_files.push(plan.files(folder.join("counters"), counters.clone())?);
+        }
         Ok(Self {
             live: Arc::clone(live),
             frames,
             series: vec![TrendSeries::new(); plan.channel_count],
-            series_of,
             channel_files,
             held: None,
             until_ns: None,
@@ -278,7 +309,7 @@ impl Trends<TrendFiles> {
             samples_ahead: 0,
             samples_noted: 0,
             counters: plan.counters.iter().map(|(_, of)| (*of, CounterTrend::new())).collect(),
-            counter_files: plan.files(folder.join("counters"), counters)?,
+            counter_files,
             counted_ns: 0,
         })
     }
@@ -343,7 +374,8 @@ impl<T: TrendStore> Trends<T> {
         }
         let until = frame.until_ns / 1_000_000_000;
         self.keep_channels(|series| series.take_complete(until));
-        let advanced = self.channel_files.as_mut().map(|files| files.advance(until));
+        let advance = |one: &mut ChannelTrends<T>| one.files.advance(until);
+        let advanced: Vec<_> = self.channel_files.iter_mut().map(advance).collect();
         self.note(advanced);
     }
 
@@ -353,10 +385,12 @@ impl<T: TrendStore> Trends<T> {
         let until = now_ns / 1_000_000_000;
         for (series, (counter, trend)) in self.counters.iter_mut().enumerate() {
             trend.push(now_ns, counter.read(&self.live) as f64);
-            self.counter_files.add(series, &trend.take_complete(until));
+            let rows = trend.take_complete(until);
+            self.counter_files.iter_mut().for_each(|files| files.add(series, &rows));
         }
-        let advanced = self.counter_files.advance(until);
-        self.note(Some(advanced));
+        let advance = |files: &mut T| files.advance(until);
+        let advanced: Vec<_> = self.counter_files.iter_mut().map(advance).collect();
+        self.note(advanced);
     }
 
     fn finish(&mut self) {
@@ -364,27 +398,33 @@ impl<T: TrendStore> Trends<T> {
             self.merge(&held);
         }
         self.keep_channels(TrendSeries::finish);
-        let ended = self.channel_files.as_mut().map(TrendStore::finish);
-        self.note(ended);
         for (series, (_, trend)) in self.counters.iter_mut().enumerate() {
-            self.counter_files.add(series, &trend.finish());
+            let rows = trend.finish();
+            self.counter_files.iter_mut().for_each(|files| files.add(series, &rows));
         }
-        let ended = self.counter_files.finish();
-        self.note(Some(ended));
+        let ended: Vec<_> = self.stores().map(TrendStore::finish).collect();
+        self.note(ended);
+    }
+
+    /// All files.
+    fn stores(&mut self) -> impl Iterator<Item = &mut T> {
+        self.channel_files.iter_mut().map(|one| &mut one.files).chain(&mut self.counter_files)
     }
 
     fn keep_channels(&mut self, take: impl Fn(&mut TrendSeries) -> Completed) {
-        let Some(files) = &mut self.channel_files else { return };
-        for (index, series) in self.series_of.iter().zip(&mut self.series) {
-            if let Some(index) = index {
-                files.add(*index, &take(series));
+        for (channel, series) in self.series.iter_mut().enumerate() {
+            let rows = take(series);
+            for ChannelTrends { files, series_of } in &mut self.channel_files {
+                if let Some(index) = series_of[channel] {
+                    files.add(index, &rows);
+                }
             }
         }
     }
 
-    /// Reports the error and counts the rows that are in no file.
-    fn note(&mut self, written: Option<Result<(), String>>) {
-        if let Some(Err(error)) = written {
+    /// Reports errors and counts the rows that are in no file.
+    fn note(&mut self, written: Vec<Result<(), String>>) {
+        for error in written.into_iter().filter_map(Result::err) {
             self.live.warn_once(format!("trends: {error}"));
         }
         let counters = &self.live.counters;
@@ -393,8 +433,9 @@ impl<T: TrendStore> Trends<T> {
         // The write agent also counts there.
         counters.trend_samples_late.fetch_add(left_out - self.samples_noted, Relaxed);
         self.samples_noted = left_out;
-        let lost = self.channel_files.as_ref().map_or(0, TrendStore::rows_lost);
-        counters.trend_rows_lost.store(lost + self.counter_files.rows_lost(), Relaxed);
+        let of_channels = self.channel_files.iter().map(|one| &one.files);
+        let lost = of_channels.chain(&self.counter_files).map(TrendStore::rows_lost).sum();
+        counters.trend_rows_lost.store(lost, Relaxed);
     }
 }
 

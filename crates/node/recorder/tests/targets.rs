@@ -234,6 +234,95 @@ fn targets_that_get_one_link_each_have_its_samples_and_its_losses_alone() {
 }
 
 #[test]
+fn a_target_that_gets_some_channels_of_a_link_has_these_and_lacks_nothing_of_others() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut config = support::config(root.path(), 1);
+    config.frame.duration_ns = 4_000_000_000;
+    let (all, address) = (links::channels(), config.sources[0].address);
+    config.links = vec![LinkConfig::new("link", address, all.clone())];
+    config.folder = root.path().join("all");
+    let (own, others) = (["X:FAST", "X:XYZ"], ["X:ODD", "X:SLOW"]);
+    let target = |name: &str, sources: Option<&[&str]>, channels: Option<&[&str]>| {
+        let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let (sources, channels) = (sources.map(list), channels.map(list));
+        let folder = TargetConfig::folder(name, root.path().join(name));
+        TargetConfig { sources, channels, ..folder }
+    };
+    config.targets = vec![target("all", None, None), target("some", Some(&["link"]), Some(&own))];
+    let recorder = Recorder::start(config).expect("starts");
+    let mut sender = links::Sender::new(&recorder, 1, all.clone());
+    let slices = links::FIRST..links::FIRST + 100;
+    for slice in slices.clone() {
+        // Every tenth slice lacks a channel that the second target does not get.
+        let which: &[usize] = if slice % 10 == 5 { &[0, 2, 3] } else { &[0, 1, 2, 3] };
+        let packet = sender.packet(slice, which);
+        sender.socket.send(&packet).expect("sends");
+    }
+    let summary = recorder.stop().expect("stops");
+    links::assert_books(&summary, Verdict::DataLost);
+    let folder = root.path().join("some").join(summary.folder.file_name().expect("a name"));
+    let files = std::fs::read_dir(&folder).expect("lists").map(|entry| entry.expect("a file"));
+    let mut of_target = summary.clone();
+    let files = files.map(|entry| entry.path());
+    of_target.last.files =
+        files.filter(|path| path.extension().is_some_and(|it| it == "catch")).collect();
+    of_target.folder = folder;
+    links::assert_books(&of_target, Verdict::Balanced);
+    let stored: Vec<ChannelConfig> =
+        all.iter().filter(|one| own.contains(&&*one.name)).cloned().collect();
+    // What a sample is follows from its channel's position in the link.
+    let samples = links::read(&of_target, &stored);
+    let numbers = |channel: &ChannelConfig| {
+        let of = |slice| channel.rate.samples_of_slice(slice, links::SLICE_NS);
+        slices.clone().flat_map(of).collect::<Vec<_>>()
+    };
+    for (found, (position, channel)) in samples.iter().zip([(0, &all[0]), (3, &all[3])]) {
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), numbers(channel));
+        let sample = |number: &u64| links::sample(position, *number, channel.sample_bytes());
+        assert!(found.iter().all(|(number, bytes)| *bytes == sample(number)));
+    }
+    let [whole, part] = [0, 1].map(|target| &summary.last.targets[target].ledger.sources[1]);
+    // Slices count as they are recorded, bytes and what is missing as they are stored.
+    assert_eq!(whole[Entry::FragmentsRecorded], part[Entry::FragmentsRecorded]);
+    assert_eq!((whole[Entry::FragmentsMissing], part[Entry::FragmentsMissing]), (10, 0));
+    let bytes = samples.iter().flat_map(|channel| channel.values()).map(Vec::len).sum::<usize>();
+    assert_eq!(part[Entry::FragmentBytesRecorded], bytes as u64);
+    assert_eq!(&summary.last.ledger.sources[1], whole, "the run's line is that of the whole link");
+    let run = Run::open(&of_target.folder).expect("opens");
+    assert_eq!((run.header().variant, run.channels().len()), (1, 2));
+    let names = run.channels_not_stored().iter().map(|channel| channel.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), others);
+    let error = run.check_channel_stored("X:ODD").expect_err("is not there").to_string();
+    assert!(error.starts_with("channel X:ODD is not stored here"), "{error}");
+    assert!(error.contains("variant 1"), "{error}");
+}
+
+#[test]
+fn a_link_needs_a_required_target_with_all_its_channels() {
+    let refused = |of_targets: [Option<&[&str]>; 2]| {
+        let mut config = support::config("".as_ref(), 1);
+        let address = config.sources[0].address;
+        config.links = vec![LinkConfig::new("link", address, links::channels())];
+        let target = |(name, channels): (&str, Option<&[&str]>)| {
+            let channels =
+                channels.map(|names| names.iter().map(|&name| name.to_owned()).collect());
+            TargetConfig { channels, ..TargetConfig::folder(name, name.into()) }
+        };
+        config.targets = ["first", "second"].into_iter().zip(of_targets).map(target).collect();
+        Recorder::start(config).expect_err("is refused").to_string()
+    };
+    let error = refused([Some(&["X:FAST"]), Some(&["X:ODD", "X:SLOW", "X:XYZ"])]);
+    assert!(error.ends_with("for each link with all its channels, got none for link"), "{error}");
+    let error = refused([None, Some(&["X:NONE"])]);
+    assert_eq!(
+        error,
+        "targets[1].channels: expected the name of a channel of its links, got X:NONE"
+    );
+    let error = refused([None, Some(&[])]);
+    assert!(error.starts_with("targets[1].channels: expected at least one"), "{error}");
+}
+
+#[test]
 fn each_source_needs_a_required_target() {
     let refused = |targets: Vec<TargetConfig>| {
         let mut config = config(best_effort());
@@ -251,7 +340,7 @@ fn each_source_needs_a_required_target() {
     assert!(error.ends_with("got none for s1"), "{error}");
     let unknown = Some(vec!["nobody".to_owned()]);
     let error = refused(vec![TargetConfig { sources: unknown, ..of_first_source() }]);
-    assert!(error.starts_with("targets[0].sources: expected names"), "{error}");
+    assert!(error.starts_with("targets[0].sources: expected the name"), "{error}");
     let none = Some(Vec::new());
     refused(vec![TargetConfig { sources: none, ..of_first_source() }]);
 }

@@ -162,11 +162,18 @@ pub enum StorageError {
         /// The number of sources.
         count: usize,
     },
-    /// A source whose data are not in these files, but in another target's.
-    #[error("source {name} is not stored here: the target of this folder does not get its data")]
+    /// A source or channel whose data are not in these files, but in another target's.
+    #[error(
+        "{what} {name} is not stored here: the target of this folder does not get its data (these \
+         files are variant {variant} of the run)"
+    )]
     NotStored {
-        /// The source's name.
+        /// Source or channel.
+        what: &'static str,
+        /// Its name.
         name: String,
+        /// What the files have of the run.
+        variant: u32,
     },
     /// A channel that the run does not have.
     #[error("there is no channel {name} in this run")]

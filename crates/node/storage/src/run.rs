@@ -487,6 +487,11 @@ impl Run {
         &self.files.files[0].reader.channel_columns().channels
     }
 
+    /// The run's channels that are not in its files, but in another target's.
+    pub fn channels_not_stored(&self) -> &[ChannelInfo] {
+        &self.files.files[0].reader.channel_columns().not_stored
+    }
+
     /// The channel with that name.
     pub fn channel(&self, name: &str) -> Option<Channel<'_>> {
         let info = self.channels().iter().find(|channel| channel.name == name)?;

@@ -13,6 +13,11 @@ pub(crate) fn channels(run: &Run, patterns: &[Pattern]) -> anyhow::Result<Vec<us
     if names.is_empty() {
         anyhow::bail!(UsageError(format!("{} has no channels", run.path().display())));
     }
+    for pattern in patterns.iter().filter(|one| !names.iter().any(|name| one.fits(name))) {
+        let others = run.channels_not_stored().iter();
+        let other = others.map(|info| info.name.as_str()).find(|name| pattern.fits(name));
+        other.map_or(Ok(()), |name| run.check_channel_stored(name))?;
+    }
     check(patterns, &names)?;
     let all = patterns.is_empty();
     let fits = |name: &str| all || patterns.iter().any(|pattern| pattern.fits(name));

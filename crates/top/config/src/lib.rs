@@ -82,9 +82,7 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     check_run(&located, &low)?;
     let (sources, tables) = sources::sources(&located, &low)?;
     let links = links::links(&located, &low)?;
-    let names = sources.iter().map(|source| &source.name);
-    let names: Vec<_> = names.chain(links.iter().map(|link| &link.name)).cloned().collect();
-    let targets = targets::targets(&located, &low, &names)?;
+    let targets = targets::targets(&located, &low, &sources, &links)?;
     let recorder = recorder(&located, &low, (sources, links, targets), text);
     recorder
         .check()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use catchment_frame::Pattern;
 use catchment_model::printable::name_fault;
 use catchment_model::units::Size;
-use catchment_recorder::{Place, TargetConfig};
+use catchment_recorder::{LinkConfig, Place, SourceConfig, TargetConfig};
 
 use crate::ConfigFileError;
 use crate::locate::Located;
@@ -20,6 +20,8 @@ pub(crate) struct TargetLow {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) role: Option<RoleLow>,
     pub(crate) sources: Option<Vec<Pattern>>,
+    pub(crate) channels: Option<Vec<Pattern>>,
+    pub(crate) trends: Option<bool>,
     pub(crate) queue_bytes: Option<Size>,
 }
 
@@ -44,7 +46,8 @@ pub(crate) enum RoleLow {
 pub(crate) fn targets(
     located: &Located<'_>,
     low: &Low,
-    names: &[String],
+    sources: &[SourceConfig],
+    links: &[LinkConfig],
 ) -> Result<(PathBuf, Vec<TargetConfig>), ConfigFileError> {
     let own = low.run.folder.clone();
     if own.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
@@ -59,7 +62,7 @@ pub(crate) fn targets(
     }
     let mut targets: Vec<TargetConfig> = Vec::new();
     for (index, low) in low.targets.iter().enumerate() {
-        let target = target(located, (index, low), names)?;
+        let target = target(located, (index, low), sources, links)?;
         if let Some(before) = targets.iter().position(|before| before.name == target.name) {
             let message = format!("expected another name than that of targets[{before}]");
             return Err(located.error(&format!("targets[{index}].name"), message));
@@ -85,7 +88,8 @@ pub(crate) fn targets(
 fn target(
     located: &Located<'_>,
     (index, low): (usize, &TargetLow),
-    names: &[String],
+    sources: &[SourceConfig],
+    links: &[LinkConfig],
 ) -> Result<TargetConfig, ConfigFileError> {
     let key = |name: &str| format!("targets[{index}].{name}");
     if let Some((expected, got)) = name_fault(&low.name) {
@@ -108,17 +112,44 @@ fn target(
         let message = "expected no queue of a required target: frames wait for it in memory";
         return Err(located.error(&key("queue_bytes"), message));
     }
-    let selected = |patterns: &Vec<Pattern>| {
-        let fits = |name: &&String| patterns.iter().any(|pattern| pattern.fits(name));
-        names.iter().filter(fits).cloned().collect::<Vec<_>>()
-    };
-    let useless = |pattern: &&Pattern| !names.iter().any(|name| pattern.fits(name));
-    if let Some(pattern) = low.sources.iter().flatten().find(useless) {
-        let expected = "patterns of names of sources and links";
-        return Err(located.expected(&key("sources"), expected, pattern.as_str()));
+    let has_trends = required && place != Place::None;
+    if low.trends == Some(true) && !has_trends {
+        let message = "expected false, or a required folder: trends of all folders are written by \
+                       one thread, which would wait for this target";
+        return Err(located.error(&key("trends"), message));
     }
-    let sources = low.sources.as_ref().map(selected);
-    Ok(TargetConfig { name: low.name.clone(), place, sources, required, queue_bytes })
+    let names = sources.iter().map(|source| &source.name);
+    let names = names.chain(links.iter().map(|link| &link.name));
+    let expected = "patterns of names of sources and links";
+    let sources = selected(low.sources.as_deref(), names)
+        .map_err(|pattern| located.expected(&key("sources"), expected, pattern.as_str()))?;
+    let gets = |link: &&LinkConfig| sources.as_ref().is_none_or(|all| all.contains(&link.name));
+    let names = links.iter().filter(gets).flat_map(|link| &link.channels);
+    let expected = "patterns of names of channels of the links that it gets";
+    let channels = selected(low.channels.as_deref(), names.map(|channel| &channel.name))
+        .map_err(|pattern| located.expected(&key("channels"), expected, pattern.as_str()))?;
+    let (name, trends) = (low.name.clone(), low.trends.unwrap_or(has_trends));
+    Ok(TargetConfig { name, place, sources, channels, trends, required, queue_bytes })
+}
+
+/// The names that match one of the patterns; none if there are no patterns.
+///
+/// # Errors
+/// A pattern that matches none.
+fn selected<'a, 'b>(
+    patterns: Option<&'a [Pattern]>,
+    names: impl Iterator<Item = &'b String>,
+) -> Result<Option<Vec<String>>, &'a Pattern> {
+    let Some(patterns) = patterns else { return Ok(None) };
+    let names: Vec<&String> = names.collect();
+    let useless = |pattern: &&Pattern| !names.iter().any(|name| pattern.fits(name));
+    match patterns.iter().find(useless) {
+        Some(pattern) => Err(pattern),
+        None => {
+            let fits = |name: &&&String| patterns.iter().any(|pattern| pattern.fits(name));
+            Ok(Some(names.iter().filter(fits).map(|&name| name.clone()).collect()))
+        }
+    }
 }
 
 const NO_FOLDER: &str = "expected a folder, such as \".\" for the present one, got \"\"";

@@ -163,6 +163,8 @@ fn with(path: &str, value: Option<&str>) -> String {
         ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
         // Only others have a queue of their own.
         ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
+        // Only a required folder has trends.
+        ("targets[].trends", _) => drop(table.remove("role")),
         _ => {}
     }
     if let Some(value) = value {

@@ -87,17 +87,22 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
         groups.iter().map(|(name, count)| format!("{count} {name}")).collect();
     let absent = run.sources().iter().filter(|source| !source.stored).count();
     let stored = run.sources().len() - absent;
-    let absent = if absent > 0 { format!(", {absent} not stored here") } else { String::new() };
+    let not_stored = |count: usize| match count {
+        0 => String::new(),
+        count => format!(", {} not stored here", grouped(count as u64)),
+    };
+    let absent = not_stored(absent);
     out.line(format_args!("  sources  {stored} ({}){absent}", groups.join(", ")))?;
     if !run.channels().is_empty() {
         let frames = run.channel_frames();
         let start = frames.iter().map(|frame| frame.summary.info.time_first_ns).min().unwrap_or(0);
         let end = frames.iter().map(|frame| frame.summary.info.time_last_ns).max().unwrap_or(0);
         out.line(format_args!(
-            "  channels {} in {} frames over {:.1} s",
+            "  channels {} in {} frames over {:.1} s{}",
             grouped(run.channels().len() as u64),
             grouped(frames.len() as u64),
-            end.saturating_sub(start) as f64 / 1e9
+            end.saturating_sub(start) as f64 / 1e9,
+            not_stored(run.channels_not_stored().len())
         ))?;
     }
     let seconds = seconds(run);
