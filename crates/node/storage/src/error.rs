@@ -80,6 +80,20 @@ pub enum StorageError {
         /// The other.
         first: PathBuf,
     },
+    /// Two files that have different selections of a run's sources and channels.
+    #[error(
+        "{} is variant {} of its run and {} variant {}: each has sources or channels that the \
+         other may lack; open them one by one, or with a folder that has all",
+        first.display(), variants[0], path.display(), variants[1]
+    )]
+    VariantDiffers {
+        /// One file.
+        path: PathBuf,
+        /// The other, which is the first.
+        first: PathBuf,
+        /// The variants of the first and of the other.
+        variants: [u32; 2],
+    },
     /// Two files with the same index in the run.
     #[error(
         "{} and {} are both file {index} of their run{differ}; move one of them elsewhere",
@@ -224,6 +238,7 @@ impl StorageError {
             | Self::Trend { .. }
             | Self::ForeignFile { .. }
             | Self::SchemaDiffers { .. }
+            | Self::VariantDiffers { .. }
             | Self::Superseded { .. }
             | Self::IndexTwice { .. } => true,
             Self::Disk(_)

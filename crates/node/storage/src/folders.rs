@@ -10,10 +10,13 @@
 //! Frames are identified by stream and number, as in files since version 1.3. In other files, only
 //! copies of whole files are recognised.
 //!
+//! Folders that lack sources or channels of the run are left out beside one that has all; otherwise
+//! all must have the same.
+//!
 //! The ledger is that of the folder with the most rows. Frames that it lacks and another has are
 //! counted in it as recorded, no longer as what that folder counted in their place.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use catchment_frame::{FrameInfo, FrameKind, frame_ledger};
@@ -25,6 +28,35 @@ use crate::open::{self, FileProblem, RunFile};
 use crate::run::Run;
 use crate::superseded;
 use crate::verify::{Problem, problem_in};
+
+/// Leaves the folders that have everything (variant 0 of the run) if there are any: what others
+/// have is there, too, and frames of two variants have different columns.
+pub(crate) fn take_whole(
+    paths: &mut Vec<PathBuf>,
+    files: &mut Vec<RunFile>,
+    problems: &mut Vec<FileProblem>,
+) {
+    let Some(run) = files.first().map(|file| file.header().run) else { return };
+    // A file of another run is an error, whatever it has of that.
+    let is_whole = |file: &RunFile| file.header().variant == 0 || file.header().run != run;
+    let whole: BTreeSet<usize> =
+        files.iter().filter(|file| is_whole(file)).map(|file| file.folder).collect();
+    if whole.is_empty() || whole.len() == paths.len() {
+        return;
+    }
+    let others = files.chunk_by(|file, next| file.folder == next.folder);
+    let others = others.filter(|files| !is_whole(&files[0])).map(|files| FileProblem::Variant {
+        path: paths[files[0].folder].clone(),
+        variant: files[0].header().variant,
+    });
+    problems.extend(others);
+    files.retain(is_whole);
+    for file in files {
+        file.folder = whole.range(..file.folder).count();
+    }
+    let mut folders = 0..;
+    paths.retain(|_| folders.next().is_some_and(|folder| whole.contains(&folder)));
+}
 
 /// Checks that the files of several folders, those of each in order, are of one run. Files whose
 /// numbers do not identify frames are put in order as those of one folder.

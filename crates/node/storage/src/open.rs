@@ -174,12 +174,19 @@ pub enum FileProblem {
         /// The one that is read.
         of: PathBuf,
     },
+    /// A folder that lacks sources or channels, beside one that has all. It is left out.
+    Variant {
+        /// The folder that is left out.
+        path: PathBuf,
+        /// What its files have of the run.
+        variant: u32,
+    },
 }
 
 impl FileProblem {
     /// Whether data may be lost by it.
     pub fn is_damage(&self) -> bool {
-        !matches!(self, Self::Blank { .. } | Self::Copy { .. })
+        !matches!(self, Self::Blank { .. } | Self::Copy { .. } | Self::Variant { .. })
     }
 }
 
@@ -197,6 +204,11 @@ impl std::fmt::Display for FileProblem {
                 write!(f, "{}: made ahead and never begun", path.display())
             }
             Self::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Variant { path, variant } => write!(
+                f,
+                "{}: variant {variant} of the run, which another folder has whole, left out",
+                path.display()
+            ),
             Self::Copy { path, of } => {
                 write!(f, "{}: a copy of {}, left out", path.display(), of.display())
             }
@@ -478,8 +490,11 @@ pub(crate) fn check_alike(file: &RunFile, first: &RunFile) -> Result<(), Storage
         return Err(StorageError::ForeignFile { path, got, first, expected });
     }
     let same = Arc::ptr_eq(&header.schema, &first.header().schema);
-    let differs = header.variant != first.header().variant;
-    if differs || !same && header.schema != first.header().schema {
+    if header.variant != first.header().variant {
+        let variants = [first.header().variant, header.variant];
+        return Err(StorageError::VariantDiffers { path, first: first.path.clone(), variants });
+    }
+    if !same && header.schema != first.header().schema {
         return Err(StorageError::SchemaDiffers { path, first: first.path.clone() });
     }
     Ok(())

@@ -35,7 +35,7 @@ pub(crate) struct RunFiles {
 }
 
 impl RunFiles {
-    pub(crate) fn open(paths: Vec<PathBuf>) -> Result<Self, StorageError> {
+    pub(crate) fn open(mut paths: Vec<PathBuf>) -> Result<Self, StorageError> {
         let bytes_read = Arc::default();
         let (mut files, mut problems) = (Vec::new(), Vec::new());
         for (folder, path) in paths.iter().enumerate() {
@@ -45,6 +45,7 @@ impl RunFiles {
             problems.extend(its_problems.into_iter().map(|one| folders::named(one, &paths, path)));
         }
         if paths.len() > 1 {
+            folders::take_whole(&mut paths, &mut files, &mut problems);
             folders::join(&mut files, &mut problems)?;
         }
         let ledger_folder = folders::fullest(&files);

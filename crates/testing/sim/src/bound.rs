@@ -45,7 +45,13 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
     let mut required = 0;
     let bound = Bound::new(outcome, life);
     let drops = plan.config.build.incomplete == IncompletePolicy::Drop;
-    for (source, arrivals) in life.arrivals.iter().enumerate().take(plan.sources.len()) {
+    let selected = plan.selected(life.target);
+    if drops && !(0..plan.sources.len()).all(|source| selected.sources[source]) {
+        // Nothing here says what was refused of the other sources of an event.
+        return Ok(0);
+    }
+    let of_sources = life.arrivals.iter().enumerate().take(plan.sources.len());
+    for (source, arrivals) in of_sources.filter(|(source, _)| selected.sources[*source]) {
         // If fragments of one source are refused, the others' events remain incomplete.
         let of_refused = match drops {
             true => &life.last.ledger.sources[..plan.sources.len()],

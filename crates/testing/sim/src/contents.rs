@@ -2,6 +2,7 @@
 //! (docs/spec/frame-file.md, sections 6 and 8).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use catchment_codec::{Codec, decode_column};
 use catchment_frame::crc32c;
@@ -55,18 +56,21 @@ fn listed(contents: &WalkedFrame, frames: &[WalkedFrame]) -> Result<(), String> 
         }
     }
     let records = column(contents, FRAMES)?;
-    let expected: Vec<u8> = frames.iter().flat_map(record).collect();
+    let has_identity = |frame: &WalkedFrame| frame.header[IDENTITY].iter().any(|&byte| byte > 0);
+    let identity = if frames.iter().any(has_identity) { IDENTITY } else { 0..0 };
+    let expected: Vec<u8> =
+        frames.iter().flat_map(|frame| record(frame, identity.clone())).collect();
     if records != expected {
         return Err(format!("its {} frames differ from those there", frames.len()));
     }
     lists(contents, frames)
 }
 
-/// The entry of a frame in a table of contents.
-fn record(frame: &WalkedFrame) -> Vec<u8> {
+/// The entry of a frame in a table of contents, which has its identity if that of any is not zero.
+fn record(frame: &WalkedFrame, identity: Range<usize>) -> Vec<u8> {
     let header = &frame.header;
     let mut record = frame.offset.to_le_bytes().to_vec();
-    for range in [32..40, 48..56, 16..20, 24..28, 56..96, 8..16] {
+    for range in [32..40, 48..56, 16..20, 24..28, 56..96, 8..16, identity] {
         record.extend_from_slice(&header[range]);
     }
     record
@@ -188,6 +192,8 @@ const BLOCKS: u32 = 2;
 const INDEX: u32 = 3;
 const LISTS: u32 = 4;
 const FILE_HEADER: u32 = 6;
+/// Stream, epoch, slices and variant.
+const IDENTITY: Range<usize> = 104..128;
 const SEQUENCE: usize = 48;
 const TIME_FIRST: usize = 56;
 const TIME_LAST: usize = 64;

@@ -18,13 +18,18 @@ use crate::contents;
 use crate::detector::{SentBySource, SentFragment};
 use crate::fault::{Fault, HARMLESS};
 use crate::links::ChannelPlan;
+use crate::plan::Selected;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::walk::WalkedFrame;
 use crate::world::Outcome;
 
-/// The columns of a frame but that of its increments: ids, rows and checksums.
-type FrameColumns = Vec<(u32, u64, u32)>;
+/// The columns of a frame that targets share, as far as they are known: rows and checksums by id.
+type FrameColumns = BTreeMap<u32, (u64, u32)>;
+
+/// What is known of a frame by the first target that has it: the ids of the columns that it may
+/// have, and its columns.
+type Known = (BTreeSet<u32>, FrameColumns);
 
 /// Checks all of a run. Returns how many fragments must be in files by the lower bound.
 ///
@@ -40,16 +45,20 @@ pub fn check(outcome: &Outcome) -> Result<u64, String> {
             check.same_frames(&mut frames).map_err(named)?;
             required += check.run().map_err(named)?;
         }
-        of_run(life).map_err(|why| format!("recorder {number}: {why}"))?;
+        of_run(outcome, life).map_err(|why| format!("recorder {number}: {why}"))?;
     }
     Ok(required)
 }
 
 /// The run's ledger, made from those of its targets: what it says to be durable is durable in each
 /// that it needs, and it balances.
-fn of_run(life: &Life) -> Result<(), String> {
+fn of_run(outcome: &Outcome, life: &Life) -> Result<(), String> {
+    let targets = life.last.targets.iter().enumerate();
+    let required = targets.filter(|(_, target)| target.required);
+    let required: Vec<_> =
+        required.map(|(number, target)| (outcome.plan.selected(number), target)).collect();
     for (source, ledger) in life.last.ledger.sources.iter().enumerate() {
-        for target in life.last.targets.iter().filter(|target| target.required) {
+        for (_, target) in required.iter().filter(|(selected, _)| selected.sources[source]) {
             let there = target.ledger.sources[source][Entry::FragmentsDurable];
             let durable = ledger[Entry::FragmentsDurable];
             if durable > there {
@@ -70,25 +79,34 @@ struct Check<'a> {
     outcome: &'a Outcome,
     life: &'a Life,
     ledger: &'a Ledger,
+    selected: Selected,
     recorded: Recorded,
 }
 
 impl<'a> Check<'a> {
     fn new(outcome: &'a Outcome, life: &'a Life) -> Result<Self, String> {
         let recorded = read(outcome, life)?;
-        Ok(Self { outcome, life, ledger: &life.last.ledger, recorded })
+        let selected = outcome.plan.selected(life.target);
+        Ok(Self { outcome, life, ledger: &life.last.ledger, selected, recorded })
     }
 
-    /// Frames of one number are the same in all targets, but for their increments.
-    fn same_frames(&self, frames: &mut BTreeMap<u64, FrameColumns>) -> Result<(), String> {
+    /// Frames of one number have the same columns in all targets that get these.
+    fn same_frames(&self, frames: &mut BTreeMap<u64, Known>) -> Result<(), String> {
         for file in &self.recorded.files {
             let whole = |frame: &&WalkedFrame| {
                 frame.rows > 0 && file.damage(frame).is_empty() && !self.disk_lied()
             };
             for frame in file.frames.iter().filter(whole) {
-                let columns = file.without_increments(frame);
-                let before = frames.entry(frame.sequence).or_insert_with(|| columns.clone());
-                if *before != columns {
+                let columns = file.shared(frame);
+                let Some((known, before)) = frames.get_mut(&frame.sequence) else {
+                    frames.insert(frame.sequence, (file.column_ids(), columns));
+                    continue;
+                };
+                let of_both = |columns: &FrameColumns, other: &BTreeSet<u32>| -> FrameColumns {
+                    let both = columns.iter().filter(|(id, _)| other.contains(id));
+                    both.map(|(&id, &column)| (id, column)).collect()
+                };
+                if of_both(before, &file.column_ids()) != of_both(&columns, known) {
                     return Err(format!("frame {} is another one here", frame.sequence));
                 }
             }
@@ -254,7 +272,7 @@ impl<'a> Check<'a> {
         let plan = &self.outcome.plan;
         let in_stream = |source: usize| plan.sources.get(source).is_some_and(|one| one.in_stream);
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
-            if in_stream(source) {
+            if in_stream(source) || !self.selected.sources[source] {
                 continue;
             }
             let (arrived, dropped) = self.life.arrived[source];
@@ -279,7 +297,10 @@ impl<'a> Check<'a> {
         if let Some((answered, taken)) = self.life.answered.iter().find(|one| one.0 > one.1) {
             return Err(format!("{answered} messages were answered as taken, {taken} were taken"));
         }
-        // Messages of a port are counted for the first of its sources.
+        // Messages of a port are counted for the first of its sources, whichever it gets.
+        if !streams.clone().all(|source| self.selected.sources[source]) {
+            return Ok(());
+        }
         let sum = |of: &dyn Fn(usize) -> u64| streams.clone().map(of).sum::<u64>();
         let given = sum(&|source| self.life.arrived[source].0 - self.life.ungiven[source].0);
         let accepted = sum(&|source| self.ledger.sources[source][Entry::PacketsAccepted]);
@@ -440,7 +461,8 @@ impl<'a> Check<'a> {
 
     fn is_required(&self, source: usize) -> bool {
         use catchment_builder::SourceRole::Required;
-        self.outcome.plan.sources.get(source).is_some_and(|plan| plan.role == Required)
+        self.selected.sources[source]
+            && self.outcome.plan.sources.get(source).is_some_and(|plan| plan.role == Required)
     }
 
     /// The verdict is never good if data are lost, and never loss if none are.
@@ -541,7 +563,9 @@ impl<'a> Check<'a> {
     /// Whether all sent samples are in the files.
     fn are_all_samples_recorded(&self) -> bool {
         let plan = &self.outcome.plan;
-        plan.links.iter().enumerate().all(|(link, of_link)| {
+        let links = plan.links.iter().enumerate();
+        let mut links = links.filter(|(link, _)| self.selected.channels[*link].contains(&true));
+        links.all(|(link, of_link)| {
             let slices = &self.outcome.sent.sources[plan.sources.len() + link].slices;
             let whole = (crate::plan::DURATION_NS / of_link.slice_ns).min(plan.events);
             let has_all = |(channel, of_channel): (usize, &ChannelPlan)| {
@@ -558,7 +582,12 @@ impl<'a> Check<'a> {
             let parts = slices.len() * of_link.channels.len();
             recorded >= parts as u64
                 && slices.len() as u64 == whole
-                && of_link.channels.iter().enumerate().all(has_all)
+                && of_link
+                    .channels
+                    .iter()
+                    .enumerate()
+                    .filter(|(channel, _)| self.selected.channels[link][*channel])
+                    .all(has_all)
         })
     }
 
@@ -580,7 +609,9 @@ impl<'a> Check<'a> {
         let recorded = &self.recorded.fragments[..self.outcome.plan.sources.len()];
         let any: BTreeSet<u64> = recorded.iter().flat_map(BTreeMap::keys).copied().collect();
         let events = if is_paused { any.len() as u64 } else { self.outcome.plan.events };
-        recorded.iter().enumerate().all(|(source, recorded)| {
+        let mut selected =
+            recorded.iter().enumerate().filter(|(one, _)| self.selected.sources[*one]);
+        selected.all(|(source, recorded)| {
             let sent = &self.outcome.sent.sources[source].fragments;
             let is_wanted = |one: &&SentFragment| !is_paused || any.contains(&one.trigger);
             let sent = sent.iter().filter(is_wanted).count();

@@ -113,6 +113,28 @@ pub struct NetworkPlan {
     pub reorder_ns: u64,
 }
 
+/// What a target gets of the detector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// By source and link: whether it gets anything of it.
+    pub sources: Vec<bool>,
+    /// By link: the channels that it gets.
+    pub channels: Vec<Vec<bool>>,
+}
+
+impl Selected {
+    /// Whether it gets all of a source or link.
+    pub fn has_whole(&self, source: usize) -> bool {
+        let link = source.checked_sub(self.sources.len() - self.channels.len());
+        self.sources[source] && link.is_none_or(|link| self.channels[link].iter().all(|&has| has))
+    }
+
+    /// Whether it gets everything.
+    pub fn is_all(&self) -> bool {
+        (0..self.sources.len()).all(|source| self.has_whole(source))
+    }
+}
+
 /// Everything that follows from a case.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -210,6 +232,7 @@ impl Plan {
         let mut config = config(&case, &sources, interval_ns, &mut chance);
         add_targets(&case, stores.len(), &mut config);
         add_links(&case, &links, &mut config);
+        select(&case, &mut config);
         Self {
             case,
             sources,
@@ -228,6 +251,24 @@ impl Plan {
     /// Sources and links.
     pub fn endpoints(&self) -> usize {
         self.sources.len() + self.links.len()
+    }
+
+    /// What a target gets.
+    pub fn selected(&self, target: usize) -> Selected {
+        let target = self.config.targets.get(target);
+        let is_named = |names: Option<&Vec<String>>, name: &String| {
+            names.is_none_or(|names| names.contains(name))
+        };
+        let has = |name: &String| is_named(target.and_then(|one| one.sources.as_ref()), name);
+        let of_links = self.config.links.iter().map(|link| {
+            let channels = target.and_then(|target| target.channels.as_ref());
+            let names = link.channels.iter().map(|channel| &channel.name);
+            names.map(|name| has(&link.name) && is_named(channels, name)).collect()
+        });
+        let channels: Vec<Vec<bool>> = of_links.collect();
+        let sources = self.config.sources.iter().map(|source| has(&source.name));
+        let links = channels.iter().map(|channels| channels.contains(&true));
+        Selected { sources: sources.chain(links).collect(), channels }
     }
 
     /// The bits in which all sources' numbers can be compared.
@@ -363,6 +404,57 @@ fn add_targets(case: &Case, count: usize, config: &mut RecorderConfig) {
     config.targets = targets.into_iter().take(count).collect();
     // Buffers of a second disk.
     config.memory_bytes += config.memory_bytes_min() - before;
+}
+
+/// In every second run with two targets they get some sources, links and channels only. Each needs
+/// a required target that gets all of it, which is the first one if the second does not.
+fn select(case: &Case, config: &mut RecorderConfig) {
+    let mut chance = case.chance("selections");
+    if config.targets.len() < 2 || chance.below(2) == 0 {
+        return;
+    }
+    let links: Vec<Vec<String>> = config
+        .links
+        .iter()
+        .map(|link| link.channels.iter().map(|channel| channel.name.clone()).collect())
+        .collect();
+    let names = config.sources.iter().map(|source| &source.name);
+    let names: Vec<String> =
+        names.chain(config.links.iter().map(|link| &link.name)).cloned().collect();
+    let first_link = config.sources.len();
+    // The sources and links of which the target before has all.
+    let mut whole: Vec<String> = Vec::new();
+    for number in [1, 0] {
+        let (mut sources, mut channels) = (Vec::new(), Vec::new());
+        for (index, name) in names.iter().enumerate() {
+            let of_link = index.checked_sub(first_link).map(|link| &links[link]);
+            let must_have = number == 0 && !whole.contains(name);
+            let share = if must_have { 2 } else { chance.below(3) };
+            let all = of_link.into_iter().flatten();
+            let own: Vec<String> = match share {
+                1 => all.filter(|_| chance.below(2) == 0).cloned().collect(),
+                _ => all.cloned().collect(),
+            };
+            if share > 0 && (of_link.is_none() || !own.is_empty()) {
+                sources.push(name.clone());
+                let is_whole = of_link.is_none_or(|all| all.len() == own.len());
+                if is_whole && config.targets[number].required && number == 1 {
+                    whole.push(name.clone());
+                }
+                channels.extend(own);
+            }
+        }
+        if sources.is_empty() {
+            // It gets everything.
+            if config.targets[number].required {
+                whole.clone_from(&names);
+            }
+            continue;
+        }
+        let has_links = sources.iter().any(|name| names[first_link..].contains(name));
+        config.targets[number].sources = Some(sources);
+        config.targets[number].channels = has_links.then_some(channels);
+    }
 }
 
 fn store(case: &Case, purpose: &str) -> StoreTimes {

@@ -59,6 +59,7 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     let may_stray = disk_lied(life);
     let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
+        check_selected(outcome, life, file)?;
         let mut checkpoints = file.checkpoints.iter().peekable();
         for (index, frame) in file.frames.iter().enumerate() {
             while let Some((_, checkpoint)) = checkpoints.next_if(|(before, _)| *before <= index) {
@@ -91,6 +92,25 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     recorded.samples.values_mut().for_each(join);
     recorded.files = files;
     Ok(recorded)
+}
+
+/// Checks that a file has the sources and channels that its target gets, and describes the others.
+fn check_selected(outcome: &Outcome, life: &Life, file: &WalkedFile) -> Result<(), String> {
+    let selected = outcome.plan.selected(life.target);
+    let links = outcome.plan.config.links.iter().zip(&selected.channels);
+    let channels = links.flat_map(|(link, has)| link.channels.iter().zip(has));
+    let named = |wanted: bool| -> BTreeSet<String> {
+        let own = channels.clone().filter(|(_, has)| **has == wanted);
+        own.map(|(channel, _)| channel.name.clone()).collect()
+    };
+    if file.stored != selected.sources || file.channels != [true, false].map(named) {
+        let (stored, channels) = (&file.stored, &file.channels);
+        return Err(format!("it gets {selected:?}, its file {stored:?} and {channels:?}"));
+    }
+    match (file.variant == 0) == selected.is_all() {
+        true => Ok(()),
+        false => Err(format!("variant {} of {selected:?}", file.variant)),
+    }
 }
 
 /// Checks the ledger of a checkpoint: it is at least the sum of the frames before it, and at most
@@ -223,11 +243,14 @@ fn read_rows(
     };
     // Rows of sources with their own numbering may mix events.
     let may_mix = outcome.plan.case.faults.has(Fault::Misnumber);
+    // Times and flags are those of whole events.
+    let is_whole = file.stored[..outcome.plan.sources.len()].iter().all(|&stored| stored);
     for (row, fragments) in rows {
         let triggers = one_event(outcome, &fragments, recorded)?;
         let is_known = held.get(&row) == Some(&fragments.len());
         if let Some(said) = &said
             && is_known
+            && is_whole
             && !may_mix
             && !fragments.iter().any(may_be_forged)
         {

@@ -26,6 +26,8 @@ const PER_POLL: usize = 64;
 /// A recorder's life, from its start to its end, or to a crash.
 #[derive(Clone, Debug)]
 pub struct Life {
+    /// Of a life as a target has it, the target's number.
+    pub target: usize,
     /// The run's folder in its first target or, of a life as a target has it, in that.
     pub folder: PathBuf,
     /// The folders of its other targets, and the faults of their disks.
@@ -68,6 +70,7 @@ impl Life {
     fn begin(folders: Vec<PathBuf>, observer: &Observer, plan: &Plan, now_ns: u64) -> Self {
         let mut folders = folders.into_iter();
         Self {
+            target: 0,
             folder: folders.next().expect("a target"),
             others: folders.map(|folder| (folder, Vec::new())).collect(),
             last: observer.snapshot(),
@@ -101,7 +104,7 @@ impl Life {
     /// This life as each target has it: its folder, its disk, and its line of the ledger.
     pub fn of_targets(&self) -> impl Iterator<Item = Self> + '_ {
         self.last.targets.iter().enumerate().map(|(number, target)| {
-            let mut life = self.clone();
+            let mut life = Self { target: number, ..self.clone() };
             if let Some(other) = number.checked_sub(1) {
                 (life.folder, life.disk) = self.others[other].clone();
             }

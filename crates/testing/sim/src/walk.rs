@@ -4,7 +4,7 @@
 //! It walks the frames, starting at the header: checkpoints, TOC and trailer are examined for their
 //! contents (`contents.rs`), not used to find anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use catchment_codec::{Codec, decode_column};
@@ -23,6 +23,12 @@ pub struct WalkedFile {
     columns: BTreeMap<u32, SchemaColumn>,
     /// Which sources are required.
     pub required: Vec<bool>,
+    /// The number of what it has of the run.
+    pub variant: u64,
+    /// Which sources are stored.
+    pub stored: Vec<bool>,
+    /// The names of the channels that are stored, and of those that are not.
+    pub channels: [BTreeSet<String>; 2],
     /// Frames with rows, or with increments only.
     pub frames: Vec<WalkedFrame>,
     /// The table of contents, if the file is closed.
@@ -200,12 +206,20 @@ impl WalkedFile {
         bad.collect()
     }
 
-    /// The columns of a frame but that of its increments: ids, rows and checksums.
-    pub fn without_increments(&self, frame: &WalkedFrame) -> Vec<(u32, u64, u32)> {
-        let is_increments =
-            |id: &u32| self.columns.get(id).is_some_and(|column| column.kind == "ledger_increment");
-        let others = frame.columns.iter().filter(|column| !is_increments(&column.id));
-        others.map(|column| (column.id, column.rows, column.crc32c)).collect()
+    /// The columns of a frame but those that each target has for itself, of increments and gaps:
+    /// rows and checksums by id.
+    pub fn shared(&self, frame: &WalkedFrame) -> BTreeMap<u32, (u64, u32)> {
+        let is_own = |id: &u32| {
+            let kind = self.columns.get(id).map(|column| column.kind.as_str());
+            ["ledger_increment", "channel_spans"].map(Some).contains(&kind)
+        };
+        let others = frame.columns.iter().filter(|column| !is_own(&column.id));
+        others.map(|column| (column.id, (column.rows, column.crc32c))).collect()
+    }
+
+    /// The ids of the columns that frames of the file may have.
+    pub fn column_ids(&self) -> BTreeSet<u32> {
+        self.columns.keys().copied().collect()
     }
 
     /// The column whose stored bytes or table contain that offset in the file, with its frame's
@@ -320,7 +334,7 @@ impl WalkedFile {
         if !keys.is_sorted_by(|one, next| one < next) {
             return Err(format!("frame {}: its keys do not rise", frame.sequence));
         }
-        for source in 0..self.required.len() {
+        for source in (0..self.required.len()).filter(|&source| self.stored[source]) {
             let bad = |kind: &str| {
                 let is_it = |column: &&WalkedColumn| {
                     self.columns
@@ -392,12 +406,21 @@ fn header(bytes: &[u8]) -> Result<(WalkedFile, usize, u64), String> {
         bytes[at..at + BLOCK_BYTES].to_vec()
     };
     let is_required = |source: &serde_json::Value| source["required"].as_bool().unwrap_or(true);
+    let names = |key: &str| {
+        let columns = list(&schema[key]).into_iter();
+        let channels = columns.filter(|column| column["kind"] == "channel");
+        channels.map(|channel| text(&channel["name"])).collect()
+    };
+    let is_stored = |source: &serde_json::Value| source["stored"].as_bool().unwrap_or(true);
     let file = WalkedFile {
         index: json["file_index"].as_u64().ok_or("no index")?,
         run: text(&json["run"]),
         entries: list(&json["ledger_entries"]).iter().map(text).collect(),
         columns: list(&schema["columns"]).iter().map(column).collect(),
         required: list(&schema["sources"]).iter().map(is_required).collect(),
+        variant: json["variant"].as_u64().unwrap_or(0),
+        stored: list(&schema["sources"]).iter().map(is_stored).collect(),
+        channels: ["columns", "channels_not_stored"].map(names),
         frames: Vec::new(),
         toc: None,
         skipped_bytes: 0,

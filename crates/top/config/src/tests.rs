@@ -523,3 +523,38 @@ fn every_payload_that_the_example_shows_is_one() {
     }
     assert_eq!(found, [Dtype::U32, Dtype::I16, Dtype::Record]);
 }
+
+#[test]
+fn a_target_names_channels_of_its_links() {
+    let of = |keys: &str| {
+        let text = format!(
+            "{LINK}\n[[targets]]\nname = \"all\"\nfolder = \"all\"\n[[targets]]\n\
+             name = \"some\"\nfolder = \"some\"\n{keys}"
+        );
+        check(Path::new("run.toml"), &text)
+    };
+    let links = of("").expect("is right").recorder.links;
+    let first = &links[0].channels[0].name;
+    let recorder = of(&format!("channels = [\"{first}*\"]\ntrends = false")).expect("is right");
+    let [all, some] = &recorder.recorder.targets[..] else { panic!("two targets") };
+    assert_eq!((all.channels.as_ref(), all.trends), (None, true));
+    assert_eq!(
+        (some.channels.as_ref().map(|names| names.contains(first)), some.trends),
+        (Some(true), false)
+    );
+    for (keys, wrong) in [
+        (
+            "channels = [\"*\", \"NONE-*\"]",
+            "targets[1].channels: expected patterns of names of channels of the links that it gets, got NONE-*",
+        ),
+        (
+            "role = \"best-effort\"\ntrends = true",
+            "targets[1].trends: expected false, or a required folder",
+        ),
+    ] {
+        let error = of(keys).expect_err("is wrong");
+        assert!(error.to_string().contains(wrong), "{error}");
+        assert!(error.place.is_some(), "{error}");
+    }
+    assert!(!of("role = \"best-effort\"").expect("is right").recorder.targets[1].trends);
+}

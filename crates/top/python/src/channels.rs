@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::SampleRate;
-use catchment_storage::{Channel, Run, Segment, Select, TrendKind};
+use catchment_storage::{Channel, Run, Segment, Select, StorageError, TrendKind};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -33,14 +33,20 @@ impl ChannelReader {
         self.run.get().open().run()
     }
 
-    fn channel<'a>(&self, run: &'a Run) -> Channel<'a> {
+    fn channel<'a>(&self, run: &'a Run) -> Result<Channel<'a>, StorageError> {
         channel(run, self.index)
+    }
+
+    fn channel_info<'a>(&self, run: &'a Run) -> &'a ChannelInfo {
+        run.channel_info(self.index).expect(KEEPS)
     }
 }
 
-fn channel(run: &Run, index: usize) -> Channel<'_> {
-    run.channel_at(index).expect("a run that grows keeps its channels")
+fn channel(run: &Run, index: usize) -> Result<Channel<'_>, StorageError> {
+    Ok(run.stored_channel(index)?.expect(KEEPS))
 }
+
+const KEEPS: &str = "a run that grows keeps its channels";
 
 /// First sample, start in ns, samples: of a piece without a gap.
 type Read<'py> = (u64, u64, Bound<'py, PyAny>);
@@ -90,7 +96,7 @@ impl ChannelReader {
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let run = self.run()?;
-        let info = self.channel(&run).info();
+        let info = self.channel_info(&run);
         let dict = PyDict::new(py);
         dict.set_item("name", &info.name)?;
         dict.set_item("dtype", numpy_name(info.dtype))?;
@@ -100,13 +106,14 @@ impl ChannelReader {
         dict.set_item("time_scale", info.time_scale.to_string())?;
         dict.set_item("scale", info.scale)?;
         dict.set_item("offset", info.offset)?;
+        dict.set_item("stored", run.check_channel_stored(&info.name).is_ok())?;
         Ok(dict)
     }
 
     /// (frame, first sample, samples) of every piece without a gap in one frame.
     fn pieces(&self, py: Python<'_>) -> PyResult<Vec<(usize, u64, u64)>> {
         let run = self.run()?;
-        let pieces = py.detach(|| self.channel(&run).pieces()).map_err(python_error)?;
+        let pieces = py.detach(|| self.channel(&run)?.pieces()).map_err(python_error)?;
         Ok(pieces.iter().map(|piece| (piece.frame, piece.first_sample, piece.samples)).collect())
     }
 
@@ -126,14 +133,15 @@ impl ChannelReader {
             (select, _) => select,
         };
         let run = self.run()?;
-        let segments = py.detach(|| self.channel(&run).read(&select)).map_err(python_error)?;
+        let segments = py.detach(|| self.channel(&run)?.read(&select)).map_err(python_error)?;
         self.run.get().open().warn_of_tables(py, &run.bad_tables())?;
-        arrays(py, self.channel(&run).info(), segments)
+        arrays(py, self.channel_info(&run), segments)
     }
 
     /// What `read` gives, of each frame of a run that is followed; waits for the next, until the
     /// run has ended.
     fn follow(&self, py: Python<'_>) -> PyResult<FollowedChannel> {
+        self.channel(&*self.run()?).map_err(python_error)?;
         let following = Arc::clone(self.run.get().open().following()?);
         let run = self.run.clone_ref(py);
         Ok(FollowedChannel { run, following, index: self.index, next: 0 })
@@ -143,7 +151,7 @@ impl ChannelReader {
     fn runs(&self, py: Python<'_>, kind: &str, first: u64, last: u64) -> PyResult<Vec<(u64, u64)>> {
         let select = select(kind, first, last)?;
         let run = self.run()?;
-        let pieces = py.detach(|| self.channel(&run).pieces_in(&select)).map_err(python_error)?;
+        let pieces = py.detach(|| self.channel(&run)?.pieces_in(&select)).map_err(python_error)?;
         Ok(pieces.iter().map(|piece| (piece.first_sample, piece.samples)).collect())
     }
 }
@@ -170,7 +178,7 @@ impl FollowedChannel {
             if given.kind == Kind::Channels {
                 let index = self.index;
                 let read = |run: &Run, frame: usize| {
-                    let channel = channel(run, index);
+                    let channel = channel(run, index).map_err(python_error)?;
                     let segments = channel.read(&Select::Frames(frame..frame + 1));
                     let segments = segments.map_err(python_error)?;
                     Ok((channel.info().clone(), segments, run.bad_tables()))

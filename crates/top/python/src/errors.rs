@@ -40,6 +40,9 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
             UnknownEventError::new_err(text(&error))
         }
         error @ StorageError::OneFolder { .. } => PyValueError::new_err(text(&error)),
+        error @ StorageError::NotStored { what: "channel", .. } => {
+            UnknownChannelError::new_err(text(&error))
+        }
         error @ (StorageError::NoSource { .. } | StorageError::NotStored { .. }) => {
             UnknownSourceError::new_err(text(&error))
         }
@@ -51,6 +54,7 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Blank { .. }
         | StorageError::ForeignFile { .. }
         | StorageError::SchemaDiffers { .. }
+        | StorageError::VariantDiffers { .. }
         | StorageError::OtherFrame { .. }
         | StorageError::IndexTwice { .. }
         | StorageError::Superseded { .. }) => FileError::new_err(text(&error)),

@@ -102,17 +102,25 @@ impl PyRun {
         Ok(Sources::new(Arc::clone(&self.open)))
     }
 
-    /// The names of the channels, in the order of the run.
+    /// The names of the channels that are stored in these files, in the order of the run.
     #[getter]
     fn channels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let run = self.run()?;
         PyList::new(py, run.channels().iter().map(|channel| &channel.name))
     }
 
-    /// The channel of that name. Raises UnknownChannelError if there is none.
+    /// The names of the run's channels that are not stored in these files: a target may get some.
+    #[getter]
+    fn channels_not_stored<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let run = self.run()?;
+        PyList::new(py, run.channels_not_stored().iter().map(|channel| &channel.name))
+    }
+
+    /// The channel of that name, stored or not. Raises UnknownChannelError if there is none.
     fn channel<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let run = slf.get().run()?;
-        let index = run.channels().iter().position(|channel| channel.name == name);
+        let mut all = run.channels().iter().chain(run.channels_not_stored());
+        let index = all.position(|channel| channel.name == name);
         let index = index.ok_or_else(|| unknown_channel(&run, name, None))?;
         channel_object(slf.py(), ChannelReader::new(slf.clone().unbind(), index))
     }
@@ -146,6 +154,7 @@ impl PyRun {
         let run = self.run()?;
         let found = trend_columns(py, &run, name, kind)?;
         if found.is_none() && run.channel(name).is_none() {
+            run.check_channel_stored(name).map_err(python_error)?;
             let counters = py.detach(|| run.counter_names(kind)).map_err(python_error)?;
             if !name.starts_with("catchment:") || !counters.is_empty() {
                 return Err(unknown_channel(&run, name, Some(&counters)));
@@ -270,7 +279,7 @@ impl PyRun {
         let (run, wanted) = (slf.get().run()?, Wanted::of(name)?);
         let source = find_source(&run, &wanted);
         if let (Err(_), Wanted::Name(text)) = (&source, &wanted)
-            && !run.channels().is_empty()
+            && (!run.channels().is_empty() || !run.channels_not_stored().is_empty())
         {
             return Self::channel(slf, text);
         }

@@ -114,6 +114,11 @@ class Channel:
         """A value is raw * scale + offset, where these are given."""
         self.offset: float | None = info["offset"]
         """See scale."""
+        self.stored: bool = info["stored"]
+        """Whether its samples are in these files: a target may get some of the channels.
+
+        Reading one that is not stored raises UnknownChannelError.
+        """
 
     @property
     def sample_rate(self) -> float:

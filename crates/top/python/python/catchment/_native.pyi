@@ -153,9 +153,14 @@ class Run:
         """The configuration as it was written: TOML."""
     @property
     def channels(self) -> list[str]:
-        """The names of the channels, in the order of the run."""
+        """The names of the channels that are stored in these files, in the order of the run."""
+    @property
+    def channels_not_stored(self) -> list[str]:
+        """The names of the run's channels that are not stored in these files: a target may get
+        some.
+        """
     def channel(self, name: str) -> Channel:
-        """The channel of that name. Raises UnknownChannelError if there is none."""
+        """The channel of that name, stored or not. Raises UnknownChannelError if there is none."""
     def trend(self, name: str, period: Literal["second", "minute"] = "second") -> Trend | None:
         """The trend of a channel: mean, min, max, rms and n of every "second" or "minute". Of a
         counter of the recorder, too: "catchment:packets_received",
