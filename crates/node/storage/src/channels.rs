@@ -74,6 +74,38 @@ pub struct Channel<'a> {
     info: &'a ChannelInfo,
 }
 
+/// Channels that are not in the run's files, but in another target's.
+impl Run {
+    /// The run's channels that are not in its files, but in another target's.
+    pub fn channels_not_stored(&self) -> &[ChannelInfo] {
+        &self.run_files()[0].reader.channel_columns().not_stored
+    }
+
+    /// The description of a channel, stored or not, by its index: those stored come first.
+    pub fn channel_info(&self, index: usize) -> Option<&ChannelInfo> {
+        self.channels().iter().chain(self.channels_not_stored()).nth(index)
+    }
+
+    /// Checks that a channel is not one whose samples are in another target's files.
+    ///
+    /// # Errors
+    /// [`StorageError::NotStored`].
+    pub fn check_channel_stored(&self, name: &str) -> Result<(), StorageError> {
+        let channel = self.channels_not_stored().iter().find(|channel| channel.name == name);
+        channel.map_or(Ok(()), |channel| Err(self.not_stored("channel", &channel.name)))
+    }
+
+    /// The channel with that index, none if there is none.
+    ///
+    /// # Errors
+    /// [`StorageError::NotStored`].
+    pub fn stored_channel(&self, index: usize) -> Result<Option<Channel<'_>>, StorageError> {
+        let info = self.channel_info(index);
+        info.map_or(Ok(()), |info| self.check_channel_stored(&info.name))?;
+        Ok(self.channel_at(index))
+    }
+}
+
 impl<'a> Channel<'a> {
     pub(crate) fn new(run: &'a Run, info: &'a ChannelInfo) -> Self {
         Self { run, info }

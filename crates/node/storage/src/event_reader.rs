@@ -43,16 +43,7 @@ impl Run {
         source.map_or(Ok(()), |source| Err(self.not_stored("source", &source.name)))
     }
 
-    /// Checks that a channel is not one whose samples are in another target's files.
-    ///
-    /// # Errors
-    /// [`StorageError::NotStored`].
-    pub fn check_channel_stored(&self, name: &str) -> Result<(), StorageError> {
-        let channel = self.channels_not_stored().iter().find(|channel| channel.name == name);
-        channel.map_or(Ok(()), |channel| Err(self.not_stored("channel", &channel.name)))
-    }
-
-    fn not_stored(&self, what: &'static str, name: &str) -> StorageError {
+    pub(crate) fn not_stored(&self, what: &'static str, name: &str) -> StorageError {
         StorageError::NotStored { what, name: name.to_owned(), variant: self.header().variant }
     }
 }

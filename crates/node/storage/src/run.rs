@@ -487,16 +487,6 @@ impl Run {
         &self.files.files[0].reader.channel_columns().channels
     }
 
-    /// The run's channels that are not in its files, but in another target's.
-    pub fn channels_not_stored(&self) -> &[ChannelInfo] {
-        &self.files.files[0].reader.channel_columns().not_stored
-    }
-
-    /// The description of a channel, stored or not, by its index: those stored come first.
-    pub fn channel_info(&self, index: usize) -> Option<&ChannelInfo> {
-        self.channels().iter().chain(self.channels_not_stored()).nth(index)
-    }
-
     /// The channel with that name.
     pub fn channel(&self, name: &str) -> Option<Channel<'_>> {
         let info = self.channels().iter().find(|channel| channel.name == name)?;
@@ -506,16 +496,6 @@ impl Run {
     /// The channel with that index in [`Run::channels`].
     pub fn channel_at(&self, index: usize) -> Option<Channel<'_>> {
         self.channels().get(index).map(|info| Channel::new(self, info))
-    }
-
-    /// The channel with that index, none if there is none.
-    ///
-    /// # Errors
-    /// [`StorageError::NotStored`].
-    pub fn stored_channel(&self, index: usize) -> Result<Option<Channel<'_>>, StorageError> {
-        let info = self.channel_info(index);
-        info.map_or(Ok(()), |info| self.check_channel_stored(&info.name))?;
-        Ok(self.channel_at(index))
     }
 
     /// Reads several channels at once: indices into [`Run::channels`]. Adjacent columns are read
