@@ -116,6 +116,39 @@ pub(crate) fn encode(
     at
 }
 
+/// Where the blocks of a chunk stand that was encoded here.
+pub(crate) fn body(chunk: &[u8]) -> Range<usize> {
+    HEADER_BYTES + 4 * block_count(chunk)..chunk.len()
+}
+
+fn block_count(chunk: &[u8]) -> usize {
+    number(chunk, 4).div_ceil(number(chunk, 8).max(1)) as usize
+}
+
+/// The header and offsets of a chunk that has the blocks of these chunks, encoded here with the
+/// same parameters from consecutive whole blocks.
+pub(crate) fn joined_head<'a>(
+    raw_bytes: usize,
+    chunks: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Vec<u8> {
+    let blocks: usize = chunks.clone().map(block_count).sum();
+    let mut head = Vec::with_capacity(HEADER_BYTES + 4 * blocks);
+    let first = chunks.clone().next().expect("a piece at least");
+    head.extend_from_slice(&first[..HEADER_BYTES]);
+    head[4..8].copy_from_slice(&(raw_bytes as u32).to_le_bytes());
+    let mut at = head.capacity();
+    for chunk in chunks {
+        let body = body(chunk);
+        for block in 0..block_count(chunk) {
+            let offset = number(chunk, HEADER_BYTES + 4 * block) as usize;
+            head.extend_from_slice(&((at + offset - body.start) as u32).to_le_bytes());
+        }
+        at += body.len();
+    }
+    head[12..16].copy_from_slice(&(at as u32).to_le_bytes());
+    head
+}
+
 /// The raw size stated in a chunk.
 pub(crate) fn raw_bytes_of(stored: &[u8]) -> Result<u64, CodecError> {
     if stored.len() < HEADER_BYTES {

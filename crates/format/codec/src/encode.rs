@@ -19,7 +19,7 @@ pub(crate) const LZ4_PREFIX_BYTES: usize = 4;
 /// The limit of the LZ4 format.
 pub(crate) const LZ4_RAW_BYTES_MAX: usize = 0x7e00_0000;
 /// A codec must save one part in this many.
-const SAVING_MIN_DIVISOR: usize = 20;
+pub(crate) const SAVING_MIN_DIVISOR: usize = 20;
 /// Columns below this are simply encoded; above, samples are tried first.
 const TRIAL_RAW_BYTES_MIN: usize = 512 * 1024;
 const SAMPLE_BYTES: usize = 48 * 1024;
@@ -125,7 +125,7 @@ impl ColumnEncoder {
         self.scratch.capacity() + self.filtered.capacity() + self.sample.capacity()
     }
 
-    fn samples_shrink(&mut self, coding: Coding, element: Element, raw: &[u8]) -> bool {
+    pub(crate) fn samples_shrink(&mut self, coding: Coding, element: Element, raw: &[u8]) -> bool {
         if raw.len() < TRIAL_RAW_BYTES_MIN {
             return true;
         }
@@ -153,7 +153,7 @@ impl ColumnEncoder {
 
     /// Leaves the encoded column in the scratch and returns its length, if it could be encoded.
     /// Once `go_on` has returned false, the scratch holds nothing of use.
-    fn encode_all(
+    pub(crate) fn encode_all(
         &mut self,
         go_on: &dyn Fn() -> bool,
         coding: Coding,
@@ -190,7 +190,7 @@ impl ColumnEncoder {
         }
     }
 
-    fn blosc(
+    pub(crate) fn blosc(
         &mut self,
         go_on: &dyn Fn() -> bool,
         (filter, inner): (Filter, Inner),
@@ -210,6 +210,11 @@ impl ColumnEncoder {
             Inner::Zstd => zstd_frame(zstd, go_on, level, block, &mut out[..block.len()]),
         };
         Some(blosc::encode(what, raw, filtered, scratch, compress))
+    }
+
+    /// The encoded bytes.
+    pub(crate) fn scratch(&self, bytes: usize) -> &[u8] {
+        &self.scratch[..bytes]
     }
 
     fn room(&mut self, bytes: usize) {

@@ -41,6 +41,7 @@ mod fuzz;
 mod lz4;
 mod numbers;
 mod packing;
+mod pieces;
 mod sample;
 #[cfg(target_arch = "x86_64")]
 mod squares;
@@ -58,3 +59,4 @@ pub use element::{Element, UnknownElement};
 pub use encode::{ColumnEncoder, Encoded};
 pub use error::CodecError;
 pub use fuzz::fuzz_column;
+pub use pieces::PieceCoding;

@@ -1,14 +1,17 @@
 //! pcodec's standalone files.
 
 use pco::ChunkConfig;
-use pco::data_types::Number;
-use pco::standalone::{DecompressorItem, FileDecompressor, simple_compress_into};
+use pco::data_types::{Number, NumberType};
+use pco::standalone::{DecompressorItem, FileCompressor, FileDecompressor, simple_compress_into};
 
 use crate::element::Element;
 use crate::error::CodecError;
 
 /// Numbers decoded at once; a multiple of pcodec's own batches.
 const PIECE: usize = 16 * 1024;
+
+/// Numbers of a chunk, but for the last ones.
+pub(crate) const CHUNK: usize = pco::DEFAULT_MAX_PAGE_N;
 
 /// A number and its little-endian bytes.
 trait Plain: Number {
@@ -58,9 +61,25 @@ fn encode_of<T: Plain>(config: &ChunkConfig, raw: &[u8], out: &mut Vec<u8>) -> b
     simple_compress_into(&numbers, config, out).is_ok()
 }
 
+/// What stands in front of the chunks of that many numbers.
+pub(crate) fn header(element: Element, count: usize) -> Vec<u8> {
+    let number_type = match element {
+        Element::U16 => Some(NumberType::U16),
+        Element::U32 => Some(NumberType::U32),
+        Element::U64 => Some(NumberType::U64),
+        Element::I16 => Some(NumberType::I16),
+        Element::I32 => Some(NumberType::I32),
+        Element::I64 => Some(NumberType::I64),
+        Element::F32 => Some(NumberType::F32),
+        Element::F64 => Some(NumberType::F64),
+        Element::Bytes | Element::Record(_) | Element::U8 | Element::I8 => None,
+    };
+    let file = FileCompressor::default().with_n_hint(count).with_uniform_type(number_type);
+    file.write_header(Vec::new()).expect("a vector takes every byte")
+}
+
 /// Decodes into exactly the raw bytes.
 pub(crate) fn decode(stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
-    use pco::data_types::NumberType;
     let (file, rest) = FileDecompressor::new(stored).map_err(failed)?;
     match file.peek_number_type_or_termination(rest).map_err(failed)? {
         Some(NumberType::U16) => decode_of::<u16>(&file, rest, out),

@@ -15,12 +15,16 @@ struct Free {
     buffers: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
     bytes_max: usize,
+    /// Bytes of the buffers that are in use, and from where on large columns get none.
+    lent_bytes: usize,
+    lent_bytes_max: usize,
 }
 
 /// A buffer that returns to its [`Buffers`] when it is dropped.
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: Vec<u8>,
+    lent_bytes: usize,
     home: Option<Buffers>,
 }
 
@@ -34,27 +38,49 @@ impl Default for Buffers {
 impl Buffers {
     /// No buffers yet; at most that many bytes will be kept.
     pub fn new(bytes_max: usize) -> Self {
+        Self::lending(bytes_max, usize::MAX)
+    }
+
+    /// As [`Buffers::new`], with a bound for the buffers in use: beyond it, large columns are not
+    /// encoded.
+    pub fn lending(bytes_max: usize, lent_bytes_max: usize) -> Self {
         let buffers = std::array::from_fn(|_| Vec::new());
-        Self(Arc::new(Mutex::new(Free { buffers, bytes: 0, bytes_max })))
+        let free = Free { buffers, bytes: 0, bytes_max, lent_bytes: 0, lent_bytes_max };
+        Self(Arc::new(Mutex::new(free)))
     }
 
     /// A buffer that holds that many bytes without growing. Its contents are meaningless.
     pub fn take(&self, bytes: usize) -> Buffer {
+        self.take_within(bytes, usize::MAX).expect("there is no bound")
+    }
+
+    /// As [`Buffers::take`], unless more would then be in use than was agreed.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<Buffer> {
+        let lent_bytes_max = self.0.lock().lent_bytes_max;
+        self.take_within(bytes, lent_bytes_max)
+    }
+
+    fn take_within(&self, bytes: usize, lent_bytes_max: usize) -> Option<Buffer> {
         let class = class_of(bytes);
         let mut free = self.0.lock();
+        if free.lent_bytes + (1 << class) > lent_bytes_max {
+            return None;
+        }
+        free.lent_bytes += 1 << class;
         let kept = free.buffers[class].pop();
         free.bytes -= kept.as_ref().map_or(0, Vec::capacity);
         drop(free);
-        let allocate = || Vec::with_capacity(bytes.next_power_of_two().max(SMALLEST_BYTES));
-        Buffer { bytes: kept.unwrap_or_else(allocate), home: Some(self.clone()) }
+        let bytes = kept.unwrap_or_else(|| Vec::with_capacity(1 << class));
+        Some(Buffer { bytes, lent_bytes: 1 << class, home: Some(self.clone()) })
     }
 
     /// Takes a buffer back, or frees it if enough are kept.
-    fn give_back(&self, buffer: Vec<u8>) {
+    fn give_back(&self, buffer: Vec<u8>, lent_bytes: usize) {
         let bytes = buffer.capacity();
         // A buffer that was grown or shrunk fits no class.
         let fits = bytes.is_power_of_two() && bytes >= SMALLEST_BYTES;
         let mut free = self.0.lock();
+        free.lent_bytes -= lent_bytes;
         if fits && free.bytes + bytes <= free.bytes_max {
             free.bytes += bytes;
             free.buffers[class_of(bytes)].push(buffer);
@@ -79,7 +105,7 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(home) = &self.home {
-            home.give_back(std::mem::take(&mut self.bytes));
+            home.give_back(std::mem::take(&mut self.bytes), self.lent_bytes);
         }
     }
 }
@@ -114,5 +140,15 @@ mod tests {
         let taken: Vec<_> = (0..10).map(|_| buffers.take(1 << 17)).collect();
         drop(taken);
         assert_eq!(buffers.0.lock().bytes, 2 << 17);
+    }
+
+    #[test]
+    fn large_columns_get_no_more_than_may_be_in_use() {
+        let buffers = Buffers::lending(0, 3 << 17);
+        let mut taken: Vec<_> = (0..3).map_while(|_| buffers.try_take(1 << 17)).collect();
+        assert!(taken.len() == 3 && buffers.try_take(1).is_none());
+        taken.push(buffers.take(1 << 17));
+        taken.drain(..2);
+        assert!(buffers.try_take(1 << 17).is_some());
     }
 }

@@ -3,7 +3,8 @@
 //! The columns of a frame are independent of each other: they are submitted to a pool one after
 //! another, its agents encode as many at a time as there are agents, and they come out in the order
 //! of submission. Work in progress is bounded in bytes, and all memory is reused: once the pool has
-//! seen its largest columns, it allocates nothing.
+//! seen its largest columns, it allocates nothing. A large column is encoded in pieces, by all
+//! agents at once.
 //!
 //! A column gathers its own raw bytes ([`Column`]), and may examine them while they are in the
 //! cache, so trends are computed without reading anything twice.
@@ -26,6 +27,7 @@
 //! ```
 
 mod buffers;
+mod large;
 mod pool;
 mod rule;
 mod work;
@@ -35,6 +37,7 @@ mod tests;
 
 pub use buffers::{Buffer, Buffers};
 pub use catchment_codec::{Coding, Element};
+pub use large::Pieces;
 pub use pool::{Encode, EncoderPool, PoolConfig};
 pub use rule::{Ask, AutoState, Level, Rule};
 pub use work::{Column, Done, Stored, StoredBytes, Worker};

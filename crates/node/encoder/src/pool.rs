@@ -11,13 +11,17 @@ use catchment_agent::{Agent, Waker, Work};
 use parking_lot::Mutex;
 
 use crate::buffers::Buffers;
+use crate::large::Large;
 use crate::rule::{Ask, Level};
-use crate::work::{Column, Done, Worker};
+use crate::work::{Column, Done, Means, Taken, Worker};
 
 /// Raw bytes that an agent takes at a time if columns are small.
 const BATCH_BYTES: usize = 128 << 10;
 /// Columns that an agent takes at a time.
 const BATCH_COLUMNS: usize = 32;
+/// A piece of a large column has one of so many parts of the raw bytes in progress, so that a large
+/// column occupies all agents, and none of them much memory.
+const PIECES_IN_PROGRESS: usize = 8;
 
 /// The size of a pool, and its wakers.
 #[derive(Clone, Debug, Default)]
@@ -46,12 +50,20 @@ pub struct EncoderPool<C: Column> {
 pub struct Encode<C: Column> {
     shared: Arc<Shared<C>>,
     worker: Worker,
-    batch: Vec<(u64, C, Ask)>,
+    batch: Vec<Task<C>>,
+}
+
+/// Work of an agent, for the column of that number.
+enum Task<C: Column> {
+    Column(u64, C, Ask),
+    /// A piece of a large column.
+    Piece(u64, Arc<Large<C>>, usize),
 }
 
 struct Shared<C: Column> {
     state: Mutex<State<C>>,
     buffers: Buffers,
+    piece_bytes: usize,
     encoders: Waker,
     owner: Waker,
     /// The share of the CPUs that is free, as bits of an f32.
@@ -61,7 +73,7 @@ struct Shared<C: Column> {
 }
 
 struct State<C: Column> {
-    waiting: VecDeque<(u64, C, Ask)>,
+    waiting: VecDeque<Task<C>>,
     /// Results in the order of their columns, from number `first` on.
     results: VecDeque<Option<Done<C>>>,
     first: u64,
@@ -88,6 +100,7 @@ impl<C: Column> EncoderPool<C> {
         let shared = Shared {
             state: Mutex::new(state),
             buffers: config.buffers,
+            piece_bytes: (config.bytes_max / PIECES_IN_PROGRESS).max(PIECE_BYTES_MIN),
             encoders: config.encoders,
             owner: config.owner,
             free_cpu_share: AtomicU32::new(1.0_f32.to_bits()),
@@ -138,7 +151,7 @@ impl<C: Column> EncoderPool<C> {
         let number = state.next;
         state.next += 1;
         state.results.push_back(None);
-        state.waiting.push_back((number, column, ask));
+        state.waiting.push_back(Task::Column(number, column, ask));
         drop(state);
         self.shared.encoders.wake();
     }
@@ -193,25 +206,61 @@ impl<C: Column> Agent for Encode<C> {
         }
         let shared = &*self.shared;
         let failure = Failure(shared);
-        let share = f32::from_bits(shared.free_cpu_share.load(Relaxed));
+        let means = Means {
+            free_cpu_share: f32::from_bits(shared.free_cpu_share.load(Relaxed)),
+            go_on: &|| Level::of(shared.level.load(Relaxed)) != Level::None,
+            buffers: &shared.buffers,
+            piece_bytes: shared.piece_bytes,
+        };
         let columns = self.batch.len() as u64;
-        for (number, column, mut ask) in self.batch.drain(..) {
-            ask.level = ask.level.max(Level::of(shared.level.load(Relaxed)));
-            let buffer = |bytes| shared.buffers.take(bytes);
-            let go_on = || Level::of(shared.level.load(Relaxed)) != Level::None;
-            let done = self.worker.encode(column, &ask, share, &go_on, buffer);
-            let mut state = shared.state.lock();
-            let index = (number - state.first) as usize;
-            state.results[index] = Some(done);
-            // The owner waits only for the oldest one.
-            let owner_waits = index == 0 && std::mem::take(&mut state.owner_waits);
-            drop(state);
-            if owner_waits {
-                shared.owner.wake();
+        for task in self.batch.drain(..) {
+            match task {
+                Task::Column(number, column, mut ask) => {
+                    ask.level = ask.level.max(Level::of(shared.level.load(Relaxed)));
+                    match self.worker.encode(column, &ask, &means) {
+                        Taken::Done(done) => shared.put_result(number, done),
+                        Taken::Large(large) => shared.put_pieces(number, large),
+                    }
+                }
+                Task::Piece(number, large, index) => {
+                    self.worker.encode_piece(&large, index, &means);
+                    // The agent that has encoded the last piece has the column.
+                    if let Some(large) = Arc::into_inner(large) {
+                        shared.put_result(number, large.finish());
+                    }
+                }
             }
         }
         std::mem::forget(failure);
         Work::again(columns)
+    }
+}
+
+impl<C: Column> Shared<C> {
+    fn put_result(&self, number: u64, done: Done<C>) {
+        let mut state = self.state.lock();
+        let index = (number - state.first) as usize;
+        state.results[index] = Some(done);
+        // The owner waits only for the oldest one.
+        let owner_waits = index == 0 && std::mem::take(&mut state.owner_waits);
+        drop(state);
+        if owner_waits {
+            self.owner.wake();
+        }
+    }
+
+    /// Has the pieces of a large column encoded before younger columns.
+    fn put_pieces(&self, number: u64, large: Large<C>) {
+        let (count, large) = (large.pieces().count(), Arc::new(large));
+        let mut state = self.state.lock();
+        if state.closed {
+            return;
+        }
+        for index in (0..count).rev() {
+            state.waiting.push_front(Task::Piece(number, Arc::clone(&large), index));
+        }
+        drop((state, large));
+        self.encoders.wake();
     }
 }
 
@@ -227,7 +276,10 @@ impl<C: Column> Encode<C> {
         let mut bytes = 0;
         while bytes < BATCH_BYTES && self.batch.len() < BATCH_COLUMNS {
             let Some(next) = state.waiting.pop_front() else { break };
-            bytes += next.1.raw_bytes();
+            bytes += match &next {
+                Task::Column(_, column, _) => column.raw_bytes(),
+                Task::Piece(_, large, index) => large.pieces().raw(*index).len(),
+            };
             self.batch.push(next);
         }
         let (closed, more) = (state.closed, !state.waiting.is_empty());
@@ -244,6 +296,9 @@ impl<C: Column> std::fmt::Debug for Encode<C> {
         f.debug_struct("Encode").finish_non_exhaustive()
     }
 }
+
+/// Raw bytes of a piece, if little may be in progress.
+const PIECE_BYTES_MIN: usize = 64 << 10;
 
 /// Reports a panicking agent to the owner.
 struct Failure<'a, C: Column>(&'a Shared<C>);

@@ -1,13 +1,18 @@
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 
 use catchment_codec::{Codec, decode_column};
 
 use catchment_agent::Agent;
+use catchment_fixtures::CountingAllocator;
 
 use crate::{
     Ask, Buffers, Coding, Column, Done, Element, Encode, EncoderPool, Level, PoolConfig, Rule,
     Stored,
 };
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// A column in pieces that sums its bytes while they are encoded.
 struct Pieces(Vec<Vec<u8>>);
@@ -45,7 +50,10 @@ struct Rig<C: Column> {
 
 impl<C: Column> Rig<C> {
     fn new(encoders: usize, bytes_max: usize) -> Self {
-        let buffers = Buffers::new(bytes_max);
+        Self::with(encoders, bytes_max, Buffers::new(bytes_max))
+    }
+
+    fn with(encoders: usize, bytes_max: usize, buffers: Buffers) -> Self {
         let pool = EncoderPool::new(PoolConfig { bytes_max, buffers, ..PoolConfig::default() });
         Self { encoders: (0..encoders).map(|_| pool.encoder()).collect(), pool, turn: 0 }
     }
@@ -101,6 +109,14 @@ fn stored_bytes<C: Column>(done: &Done<C>) -> Vec<u8> {
     stored
 }
 
+/// Those of a large column that is stored as it is are only computed where it is copied.
+fn check_checksums<C: Column>(done: &Done<C>, stored: &[u8]) {
+    match done.checksums.get() {
+        Some(checksums) => assert_eq!(checksums.crc32c(), catchment_frame::crc32c(stored)),
+        None => assert!(!done.is_encoded() && stored.len() >= 256 << 10),
+    }
+}
+
 #[test]
 fn columns_come_back_in_their_order_whole_with_their_checksums() {
     for encoders in [1, 3] {
@@ -113,10 +129,7 @@ fn columns_come_back_in_their_order_whole_with_their_checksums() {
                 assert_eq!(done.column, column);
                 let stored = stored_bytes(done);
                 assert_eq!(stored.len(), done.stored_bytes());
-                assert_eq!(
-                    catchment_frame::crc32c(&stored),
-                    done.checksums.get().unwrap().crc32c()
-                );
+                check_checksums(done, &stored);
                 decode_column(done.codec, &stored, column.len() as u64, &mut raw).unwrap();
                 assert_eq!(raw, column);
                 assert!(!done.lowered);
@@ -140,10 +153,7 @@ fn a_column_in_pieces_is_seen_once_whatever_becomes_of_it() {
         rig.pool.put(pieces(), ask(coding, level));
         let done = rig.take().unwrap();
         assert_eq!(done.seen, sum);
-        assert_eq!(
-            catchment_frame::crc32c(&stored_bytes(&done)),
-            done.checksums.get().unwrap().crc32c()
-        );
+        check_checksums(&done, &stored_bytes(&done));
         assert_eq!(done.lowered, level != Level::AsAsked);
     }
 }
@@ -265,4 +275,135 @@ fn agents_of_a_pool_that_is_dropped_with_columns_under_way_end() {
     assert!(!encoders[0].work(0).ended);
     drop(pool);
     assert!(encoders.iter_mut().all(|encoder| encoder.work(0).ended));
+}
+
+/// A large column of 16-bit samples with some noise, in pieces of uneven lengths.
+fn large(bytes: usize, noise_bits: u32) -> Pieces {
+    let mut state = 1_u64;
+    let sample = |n: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((n / 5_000) as u16 ^ (state >> (64 - noise_bits)) as u16).to_le_bytes()
+    };
+    let raw: Vec<u8> = (0..bytes as u32 / 2).flat_map(sample).collect();
+    Pieces(raw.chunks(100_000 - 16 * 7).map(<[u8]>::to_vec).collect())
+}
+
+fn ask_of(rule: Rule) -> Ask {
+    Ask { element: Element::U16, rule, level: Level::AsAsked }
+}
+
+#[test]
+fn a_large_column_is_the_same_for_any_number_of_agents_and_size_of_pieces() {
+    let raw = large(12 << 20, 3).0.concat();
+    let sum: u64 = raw.iter().map(|&byte| u64::from(byte)).sum();
+    for coding in [Coding::BitshuffleLz4, Coding::Lz4, Coding::For, Coding::Pcodec { level: 1 }] {
+        let mut stored = Vec::new();
+        for (encoders, bytes_max) in [(1, 1 << 20), (3, 1 << 20), (2, 8 << 20), (2, 64 << 20)] {
+            let mut rig = Rig::new(encoders, bytes_max);
+            // It comes out in its place, between small ones.
+            rig.pool.put(Pieces(vec![vec![1; 1_000]]), ask_of(Rule::Fixed(coding)));
+            rig.pool.put(large(12 << 20, 3), ask_of(Rule::Fixed(coding)));
+            rig.pool.put(Pieces(vec![vec![2; 1_000]]), ask_of(Rule::Fixed(coding)));
+            assert_eq!(rig.take().map(|done| done.seen), Some(1_000));
+            let done = rig.take().expect("it is encoded");
+            assert_eq!(rig.take().map(|done| done.seen), Some(2_000));
+            assert_eq!(done.seen, sum);
+            assert!(done.is_encoded() && !done.lowered && done.coding == coding);
+            let in_pieces = matches!(done.stored, Stored::Pieces(_));
+            assert_eq!(in_pieces, bytes_max < 64 << 20, "{coding}, {bytes_max}");
+            let bytes = stored_bytes(&done);
+            assert_eq!(bytes.len(), done.stored_bytes());
+            let mut decoded = Vec::new();
+            decode_column(done.codec, &bytes, raw.len() as u64, &mut decoded).expect("decodes");
+            assert!(decoded == raw, "{coding}, {encoders} agents, {bytes_max}");
+            assert!(done.stored_bytes() < raw.len() / 10 * 8, "{coding}: {}", done.stored_bytes());
+            check_checksums(&done, &bytes);
+            stored.push(bytes);
+        }
+        assert!(stored[0] == stored[1], "{coding}: the agents leave no trace");
+        let is_same = stored[0] == stored[3];
+        assert!(is_same || !matches!(coding, Coding::BitshuffleLz4 | Coding::For));
+    }
+}
+
+#[test]
+fn a_large_column_takes_its_result_and_little_more() {
+    let mut rig = Rig::<Pieces>::new(3, 1 << 20);
+    for rule in [Rule::Fixed(Coding::Lz4), Rule::Auto(crate::AutoState::new(Element::U16))] {
+        let mut result_bytes = 0;
+        let column = large(24 << 20, 3);
+        let most = ALLOCATOR.most_bytes(|| {
+            rig.pool.put(column, ask_of(rule));
+            result_bytes = rig.take().expect("it is encoded").memory_bytes();
+        });
+        assert!(most < result_bytes + (4 << 20), "{most}, {result_bytes} of them the result");
+        assert!(result_bytes > 4 << 20);
+    }
+}
+
+#[test]
+fn a_large_column_without_time_or_memory_or_that_does_not_shrink_goes_as_it_is() {
+    let rule = || Rule::Fixed(Coding::BitshuffleZstd { level: 3 });
+    // Noise is met in the samples, or stands only where no sample is taken: those are the first
+    // 64 KiB of each sixteenth.
+    let noise = large(24 << 20, 16);
+    let (mut raw, noisy) = (large(24 << 20, 3).0.concat(), noise.0.concat());
+    for (raw, noisy) in raw.chunks_mut(3 << 19).zip(noisy.chunks(3 << 19)) {
+        raw[64 << 10..].copy_from_slice(&noisy[64 << 10..]);
+    }
+    let hidden = Pieces(raw.chunks(1 << 20).map(<[u8]>::to_vec).collect());
+    for (column, lent_max, level, lowered) in [
+        (large(12 << 20, 3), usize::MAX, Level::None, true),
+        (large(12 << 20, 3), 1 << 20, Level::AsAsked, true),
+        (noise, usize::MAX, Level::AsAsked, false),
+        (hidden, usize::MAX, Level::AsAsked, false),
+    ] {
+        let (raw, seen) =
+            (column.0.concat(), column.0.concat().iter().map(|&b| u64::from(b)).sum::<u64>());
+        let mut rig = Rig::with(2, 1 << 20, Buffers::lending(0, lent_max));
+        rig.pool.put(column, ask_of(rule()));
+        assert!(rig.encoders[0].work(0).done > 0, "it is begun");
+        rig.encoders[1].work(0);
+        rig.pool.set_level(level);
+        let done: Done<Pieces> = rig.take().expect("it comes out");
+        assert!(!done.is_encoded(), "{level:?}, {lent_max}: {}", done.stored_bytes());
+        assert_eq!(done.codec, Codec::None);
+        assert!(done.lowered == lowered && done.seen == seen);
+        assert!(stored_bytes(&done) == raw);
+        // The next one is encoded.
+        drop(done);
+        rig.pool.set_level(Level::AsAsked);
+        rig.pool.put(Pieces(vec![vec![0; 200_000]]), ask_of(rule()));
+        assert!(rig.take().is_some_and(|done| done.is_encoded()));
+    }
+}
+
+/// A column whose bytes cannot be read any more once it is torn.
+struct Torn(Vec<u8>, Arc<AtomicBool>);
+
+impl Column for Torn {
+    type Seen = ();
+
+    fn raw_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn piece(&self, index: usize) -> Option<&[u8]> {
+        assert!(!self.1.load(Relaxed), "it is torn");
+        (index == 0).then_some(&self.0)
+    }
+}
+
+#[test]
+fn an_agent_that_fails_in_a_piece_fails_the_pool() {
+    let Rig { mut pool, mut encoders, .. } = Rig::<Torn>::new(2, 1 << 20);
+    let torn = Arc::new(AtomicBool::new(false));
+    pool.put(Torn(vec![0; 12 << 20], Arc::clone(&torn)), ask_of(Rule::Fixed(Coding::Lz4)));
+    assert!(encoders.iter_mut().all(|encoder| encoder.work(0).done > 0));
+    torn.store(true, Relaxed);
+    let panics = |work: &mut dyn FnMut()| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err()
+    };
+    assert!(panics(&mut || assert!(encoders[1].work(0).done > 0)));
+    assert!(panics(&mut || drop(pool.take())));
 }

@@ -5,16 +5,19 @@ use std::sync::OnceLock;
 use catchment_codec::{Codec, Coding, ColumnEncoder, Encoded};
 use catchment_frame::{BlockChecksums, BlockDigest};
 
-use crate::buffers::Buffer;
+use crate::buffers::{Buffer, Buffers};
+use crate::large::{Large, Pieces};
 use crate::rule::Ask;
 
 /// Raw bytes that are examined and gathered while they are in the cache.
 const PART_BYTES: usize = 64 << 10;
+/// A column of so many pieces is large.
+const PIECES_MIN: usize = 4;
 
-/// The raw bytes of one column.
-pub trait Column: Send {
+/// The raw bytes of one column. Several agents read those of a large one at the same time.
+pub trait Column: Send + Sync {
     /// The result of [`Column::look`].
-    type Seen: Default + Send + std::fmt::Debug;
+    type Seen: Default + Send + Sync + std::fmt::Debug;
 
     /// Prepares the raw bytes, if they are only made when needed; `buffer` supplies memory for
     /// them, with arbitrary contents. It is called before all other methods. Returns false if they
@@ -93,6 +96,8 @@ pub enum Stored {
     Column,
     /// In a buffer of the pool.
     Encoded(Buffer),
+    /// In several buffers: a large column.
+    Pieces(Pieces),
     /// Nowhere: the column could not be made.
     Failed,
 }
@@ -119,7 +124,22 @@ impl<C: Column> Done<C> {
                 None => self.column.raw_bytes(),
             },
             Stored::Encoded(bytes) => bytes.len(),
+            Stored::Pieces(pieces) => pieces.bytes(),
             Stored::Failed => 0,
+        }
+    }
+
+    /// Whether the stored bytes are in buffers of the pool, so that the column's are not needed.
+    pub fn is_encoded(&self) -> bool {
+        matches!(self.stored, Stored::Encoded(_) | Stored::Pieces(_))
+    }
+
+    /// The memory that the stored bytes take.
+    pub fn memory_bytes(&self) -> usize {
+        match &self.stored {
+            Stored::Encoded(buffer) => buffer.capacity(),
+            Stored::Pieces(pieces) => pieces.memory_bytes(),
+            Stored::Column | Stored::Failed => self.stored_bytes(),
         }
     }
 
@@ -131,6 +151,7 @@ impl<C: Column> Done<C> {
                 None => self.column.piece(index),
             },
             Stored::Encoded(bytes) => (index == 0).then_some(bytes),
+            Stored::Pieces(pieces) => pieces.get(index),
             Stored::Failed => None,
         }
     }
@@ -138,8 +159,27 @@ impl<C: Column> Done<C> {
 
 /// One thread's working memory for encoding, worth keeping from one pool to the next.
 pub struct Worker {
-    encoder: ColumnEncoder,
-    gathered: Vec<u8>,
+    pub(crate) encoder: ColumnEncoder,
+    pub(crate) gathered: Vec<u8>,
+}
+
+/// What agents of a pool have in common.
+pub(crate) struct Means<'a> {
+    /// The share of the CPUs that is free, 0 to 1.
+    pub(crate) free_cpu_share: f32,
+    /// When it returns false, columns are stored as they are.
+    pub(crate) go_on: &'a dyn Fn() -> bool,
+    /// Memory for results.
+    pub(crate) buffers: &'a Buffers,
+    /// Raw bytes of a large column that are encoded at a time.
+    pub(crate) piece_bytes: usize,
+}
+
+/// A column that an agent has taken.
+pub(crate) enum Taken<C: Column> {
+    Done(Done<C>),
+    /// Its pieces are to be encoded.
+    Large(Large<C>),
 }
 
 impl Default for Worker {
@@ -160,28 +200,29 @@ impl Worker {
         Self { encoder: ColumnEncoder::new(), gathered: Vec::new() }
     }
 
-    /// Encodes a column. `buffer` supplies memory for the result. When `go_on` returns false, the
-    /// column is stored as it is.
+    /// Encodes a column, or prepares a large one.
     pub(crate) fn encode<C: Column>(
         &mut self,
         mut column: C,
         ask: &Ask,
-        free_cpu_share: f32,
-        go_on: &dyn Fn() -> bool,
-        mut buffer: impl FnMut(usize) -> Buffer,
-    ) -> Done<C> {
+        means: &Means<'_>,
+    ) -> Taken<C> {
+        let &Means { free_cpu_share, go_on, buffers, piece_bytes } = means;
         let mut seen = C::Seen::default();
-        if !column.prepare(&mut buffer) {
-            return Done { stored: Stored::Failed, ..Done::as_it_is(column) };
+        if !column.prepare(&mut |bytes| buffers.take(bytes)) {
+            return Taken::Done(Done { stored: Stored::Failed, ..Done::as_it_is(column) });
         }
         if let Some(StoredBytes { codec, bytes, .. }) = column.stored() {
             let checksums = BlockChecksums::of(bytes).into();
-            return Done { codec, checksums, ..Done::as_it_is(column) };
+            return Taken::Done(Done { codec, checksums, ..Done::as_it_is(column) });
         }
         if ask.is_raw() {
             let lowered = ask.coding(&mut self.encoder, &[], free_cpu_share).1;
             let checksums = look_only(&column, &mut seen).into();
-            return Done { seen, lowered, checksums, ..Done::as_it_is(column) };
+            return Taken::Done(Done { seen, lowered, checksums, ..Done::as_it_is(column) });
+        }
+        if column.raw_bytes() / PIECES_MIN >= piece_bytes {
+            return self.begin(column, ask, means);
         }
         self.gather(&column, &mut seen);
         let raw = whole(&column).unwrap_or(&self.gathered);
@@ -195,12 +236,12 @@ impl Worker {
         let stored = if codec == Codec::None {
             Stored::Column
         } else {
-            let mut bytes = buffer(encoded.stored.len());
+            let mut bytes = buffers.take(encoded.stored.len());
             bytes.clear();
             bytes.extend_from_slice(encoded.stored);
             Stored::Encoded(bytes)
         };
-        Done { column, seen, codec, coding, lowered, checksums, stored }
+        Taken::Done(Done { column, seen, codec, coding, lowered, checksums, stored })
     }
 
     /// Shows the column its bytes, and joins them into one piece unless they are.
@@ -242,7 +283,7 @@ fn whole<C: Column>(column: &C) -> Option<&[u8]> {
 }
 
 /// The raw bytes in parts that fit into the cache.
-fn parts<C: Column>(column: &C) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn parts<C: Column>(column: &C) -> impl Iterator<Item = &[u8]> {
     let pieces = (0..).map_while(|index| column.piece(index));
     pieces.flat_map(|piece| piece.chunks(PART_BYTES))
 }

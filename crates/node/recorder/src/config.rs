@@ -313,12 +313,20 @@ impl RecorderConfig {
         self.memory_bytes.saturating_sub(self.fixed_bytes()) / 4 * 3
     }
 
-    /// Buffers and trends; and, if anything is compressed, the columns in the threads, results
-    /// kept for reuse, and the threads' own memory, which is as much again.
+    /// Buffers and trends, and the memory for encoding.
     fn fixed_bytes(&self) -> u64 {
-        let encode =
-            if self.frame.codings.compresses() { 4 * self.encode_bytes() as u64 } else { 0 };
-        self.buffer_bytes() + encode
+        self.buffer_bytes() + self.encoding_bytes_of(self.memory_bytes)
+    }
+
+    /// If anything is compressed, the columns in the threads, results kept for reuse, and the
+    /// threads' own memory, which is as much again; and the results of long fragments.
+    fn encoding_bytes_of(&self, memory_bytes: u64) -> u64 {
+        match self.frame.codings.compresses() {
+            true => {
+                4 * self.encode_bytes_of(memory_bytes) as u64 + self.long_bytes_of(memory_bytes)
+            }
+            false => 0,
+        }
     }
 
     /// The places that get the run's frames.
@@ -346,12 +354,9 @@ impl RecorderConfig {
     /// The budget that leaves `bytes` bytes beside the fixed parts.
     fn memory_bytes_with(&self, bytes: u64) -> u64 {
         let rest = self.buffer_bytes().saturating_add(bytes);
-        // Encoding gets an eighth of the whole, which is a seventh of the rest.
-        let encode = match self.frame.codings.compresses() {
-            true => 4 * self.encode_bytes_of(rest.saturating_add(rest.div_ceil(7))) as u64,
-            false => 0,
-        };
-        rest.saturating_add(encode)
+        // Encoding gets a quarter of the whole at most: each step finds two bits of it.
+        let step = |whole, _| rest.saturating_add(self.encoding_bytes_of(whole));
+        (0..u64::BITS / 2).fold(rest, step)
     }
 
     /// Raw bytes that may be in the encode threads at once: compression is the default, and must
@@ -373,11 +378,24 @@ impl RecorderConfig {
         }
     }
 
-    /// Raw bytes of the largest column that is compressed. A thread holds a copy of the column and
-    /// the codec's result, for which the budget has no room if one event, or one channel, is far
-    /// larger than a frame of events.
-    pub(crate) fn compressed_bytes_max(&self) -> usize {
-        self.encode_bytes().max(self.frame.bytes.saturating_mul(2) as usize)
+    /// Bytes of encoded columns in use, beyond which large columns are stored as they are: one is
+    /// encoded, one waits for the targets, and one is copied.
+    pub(crate) fn encoded_bytes_max(&self) -> usize {
+        let long = self.long_bytes_of(self.memory_bytes);
+        let column = (2 * self.event_frame_bytes()).max(self.encode_bytes() as u64);
+        long.saturating_add(3 * column) as usize
+    }
+
+    /// Room for encoded columns of fragments that are longer than two frames: two such columns, or
+    /// an eighth of the budget.
+    fn long_bytes_of(&self, memory_bytes: u64) -> u64 {
+        let event = self.build.event_bytes_max.unwrap_or(u64::MAX);
+        let fragments = self.sources.iter().map(|source| source.fragment_bytes_max.min(event));
+        let longest = fragments.max().unwrap_or(0);
+        match longest > self.frame.bytes.saturating_mul(2).max(self.encode.bytes as u64) {
+            true => longest.saturating_mul(2).min(memory_bytes / 8),
+            false => 0,
+        }
     }
 
     /// The share of the sources' chunks: half, if links are configured, too.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::Cut;
-use catchment_encoder::{Buffers, Coding, Column as _, Encode, PoolConfig, Stored};
+use catchment_encoder::{Buffers, Coding, Column as _, Encode, Level, PoolConfig};
 use catchment_frame::{
     ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Schema, stored_space,
 };
@@ -18,8 +18,7 @@ use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
 use catchment_trends::Seconds;
 use catchment_writer::{
-    Allowed, EncodedColumn, EventFrame, EventSource, Frame, FrameEncoder, FrameMaker,
-    FrameUnderWay, Next,
+    EncodedColumn, EventFrame, EventSource, Frame, FrameEncoder, FrameMaker, FrameUnderWay, Next,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
@@ -244,8 +243,6 @@ pub(crate) struct Frames {
     cuts: Receiver<Cut>,
     done: Sender<Cut>,
     encoder: FrameEncoder<ColumnBytes>,
-    /// Raw bytes of the largest column that is encoded.
-    compressed_bytes_max: usize,
     /// By group.
     makers: Vec<Throttled>,
     maker: Arc<FrameMaker>,
@@ -302,7 +299,8 @@ impl Frames {
             Box::new(frames) as Box<dyn CutFrames>
         });
         let bytes_max = config.encode_bytes();
-        let pool = PoolConfig { bytes_max, buffers: Buffers::new(bytes_max), encoders, owner };
+        let buffers = Buffers::lending(bytes_max, config.encoded_bytes_max());
+        let pool = PoolConfig { bytes_max, buffers, encoders, owner };
         let needed = channels.is_some() || config.frame.codings.compresses();
         let encoder = FrameEncoder::new(needed.then_some(pool));
         // The value until it is known.
@@ -317,7 +315,6 @@ impl Frames {
             cuts,
             done,
             encoder,
-            compressed_bytes_max: config.compressed_bytes_max(),
             makers: makers.zip(sources.waiting).map(throttled).collect(),
             ledger: ledger.expect("a column of every schema of a recorder"),
             maker,
@@ -483,12 +480,10 @@ impl Frames {
     fn pass_on(&mut self, current: &mut Current) -> Option<Step> {
         if current.ready.is_none() {
             let maker = &mut self.makers[current.group];
-            let allowed =
-                Allowed { level: maker.throttle.level(), bytes_max: self.compressed_bytes_max };
-            match self.encoder.next(&mut current.columns, allowed) {
+            match self.encoder.next(&mut current.columns, maker.throttle.level()) {
                 Next::Column(mut column) => {
                     current.look_at(&column, &*maker.frames);
-                    if matches!(column.done.stored, Stored::Encoded(_)) {
+                    if column.done.is_encoded() {
                         // Its chunks are needed no more.
                         column.done.column = ColumnBytes::Own(Vec::new());
                     }
@@ -535,9 +530,8 @@ impl Frames {
     /// one before.
     fn end(&mut self) {
         let mut current = self.make(&mut Cut::default());
-        let allowed = Allowed { bytes_max: self.compressed_bytes_max, ..Allowed::ALL };
         let mut columns = Vec::new();
-        while let Next::Column(column) = self.encoder.next(&mut current.columns, allowed) {
+        while let Next::Column(column) = self.encoder.next(&mut current.columns, Level::AsAsked) {
             columns.push(Arc::new(column));
         }
         self.targets.iter_mut().for_each(|target| target.end_run(&current.head, columns.clone()));

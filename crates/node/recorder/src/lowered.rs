@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use catchment_frame::ColumnCoding;
 use catchment_model::units::Bytes;
 
 use crate::budget::SystemMemory;
@@ -28,7 +27,6 @@ impl RecorderConfig {
         }
         lowered.extend(self.lowered_event_frames());
         lowered.extend(self.lowered_duration());
-        lowered.extend(self.lowered_compression());
         lowered.extend(self.lowered_events());
         lowered
     }
@@ -94,34 +92,6 @@ impl RecorderConfig {
              processes when there is no more",
             Bytes(available),
             Bytes(self.memory_bytes)
-        ))
-    }
-
-    /// Whether channels have more bytes in a frame than memory allows to be compressed at once.
-    fn lowered_compression(&self) -> Option<String> {
-        let channels = || self.links.iter().flat_map(|link| &link.channels);
-        let frame_s = self.frame.duration_ns as f64 / 1e9;
-        let whole: f64 = channels().map(bytes_per_s).sum::<f64>() * frame_s;
-        // Frames that are cut at their size hold less of each channel.
-        let covered_s = frame_s * (self.channel_frame_bytes() as f64 / whole.max(1.0)).min(1.0);
-        let most = self.compressed_bytes_max();
-        let compresses = |name: &str| self.frame.codings.of(name) != ColumnCoding::NONE;
-        let mut beyond = channels().filter(|channel| {
-            bytes_per_s(channel) * covered_s > most as f64 && compresses(&channel.name)
-        });
-        let first = beyond.next()?;
-        let more = match beyond.count() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        Some(format!(
-            "encode.bytes: {}{more} will not be compressed, because {} has {} in a frame, and columns of \
-             more than {} are stored as they are (a shorter frame.duration, or more encode.bytes and \
-             memory.budget, would do)",
-            first.name,
-            first.name,
-            Bytes((bytes_per_s(first) * covered_s) as u64),
-            Bytes(most as u64)
         ))
     }
 

@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, FileId, FolderStore, Work};
-use catchment_encoder::Element;
+use catchment_encoder::{Element, Level};
 use catchment_frame::{FrameInfo, FrameKind, encode_ledger_increment};
 use catchment_model::{Entry, Ledger, SourceId};
-use catchment_writer::{Allowed, FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column};
+use catchment_writer::{FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column};
 use crossbeam_channel::TryRecvError;
 
 use crate::config::RecorderConfig;
@@ -317,7 +317,7 @@ fn encode_increments(encoder: &mut FrameEncoder<ColumnBytes>, tag: &FrameTag) ->
     let bytes = ColumnBytes::Own(records);
     let column = FrameColumn::small(form, Element::Bytes, head.small, bytes);
     let mut frame = FrameUnderWay::new(vec![column]);
-    match encoder.next(&mut frame, Allowed::ALL) {
+    match encoder.next(&mut frame, Level::AsAsked) {
         Next::Column(column) => Arc::new(column),
         _ => unreachable!("a small column is encoded at once"),
     }

@@ -372,10 +372,7 @@ impl TargetInput {
 
 /// What a column takes in a queue.
 fn bytes_of(column: &SharedColumn) -> u64 {
-    match &column.done.stored {
-        Stored::Encoded(buffer) => buffer.capacity() as u64,
-        _ => column.done.stored_bytes() as u64,
-    }
+    column.done.memory_bytes() as u64
 }
 
 /// A column with bytes of its own, if its bytes are in chunks.
@@ -398,12 +395,10 @@ pub(crate) fn out_of_chunks(column: &SharedColumn) -> Option<SharedColumn> {
 
 #[cfg(test)]
 mod tests {
-    use catchment_encoder::{Coding, Element};
+    use catchment_encoder::{Coding, Element, Level};
     use catchment_frame::{EventColumns, FrameInfo};
     use catchment_model::{Entry, Ledger};
-    use catchment_writer::{
-        Allowed, FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column,
-    };
+    use catchment_writer::{FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column};
 
     use super::*;
     use crate::config::SourceConfig;
@@ -445,7 +440,7 @@ mod tests {
         let bytes = ColumnBytes::Own(records);
         let column = FrameColumn::small(form, Element::Bytes, Coding::None, bytes);
         let mut frame = FrameUnderWay::new(vec![column]);
-        match FrameEncoder::new(None).next(&mut frame, Allowed::ALL) {
+        match FrameEncoder::new(None).next(&mut frame, Level::AsAsked) {
             Next::Column(column) => Arc::new(column),
             other => panic!("{other:?}"),
         }

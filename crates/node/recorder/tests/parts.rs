@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 
 use catchment_fixtures::wait_while;
+use catchment_frame::ColumnCoding;
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
@@ -102,6 +103,34 @@ fn fragments_of_many_packets_are_built_with_those_of_other_protocols() {
     let expected =
         ["short", "magic", "sum", "part", "fragment_too_long", "fragment_length_changed"];
     assert_eq!(source.malformed_reasons, expected);
+}
+
+#[test]
+fn a_fragment_larger_than_the_memory_for_encoding_is_compressed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.sources.truncate(1);
+    config.frame.codings = "lz4".parse::<ColumnCoding>().unwrap().into();
+    (config.encode.bytes, config.encode.threads) = (1 << 20, 2);
+    let recorder = Recorder::start(config).unwrap();
+    let sockets = support::senders(&recorder);
+    let mut sequence = 0;
+    for number in 0..4 {
+        let datagrams = packets(number, &fragment(number, 3 << 20), PART_BYTES, sequence);
+        sequence += datagrams.len() as u64;
+        send(&recorder, &sockets[0], 0, &datagrams);
+    }
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    assert_eq!(ledger.total()[Entry::BytesCompressionLowered], 0);
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    for (number, sources) in support::fragments(&run) {
+        assert!(sources[&0] == fragment(number, 3 << 20), "event {number}");
+    }
+    let files = std::fs::read_dir(&summary.folder).unwrap().map(|file| file.unwrap());
+    let bytes: u64 = files.map(|file| file.metadata().unwrap().len()).sum();
+    assert!(bytes < 8 << 20, "{bytes} of 12 MiB stored");
 }
 
 #[test]

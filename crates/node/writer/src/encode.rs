@@ -30,21 +30,6 @@ pub struct FrameUnderWay<C: Column> {
     fed: usize,
 }
 
-/// What may be compressed now.
-#[derive(Clone, Copy, Debug)]
-pub struct Allowed {
-    /// How much compression there is time for.
-    pub level: Level,
-    /// Raw bytes of the largest column that is encoded: the memory for encoding grows with the
-    /// column, and larger columns are stored as they are.
-    pub bytes_max: usize,
-}
-
-impl Allowed {
-    /// Everything that is asked for.
-    pub const ALL: Self = Self { level: Level::AsAsked, bytes_max: usize::MAX };
-}
-
 /// A column of a frame, ready to be stored. It is encoded once, however often it is stored.
 #[derive(Debug)]
 pub struct EncodedColumn<C: Column> {
@@ -142,9 +127,10 @@ impl<C: Column> FrameEncoder<C> {
         }
     }
 
-    /// The next column of a frame, once it is encoded.
-    pub fn next(&mut self, frame: &mut FrameUnderWay<C>, allowed: Allowed) -> Next<C> {
-        self.feed(frame, allowed);
+    /// The next column of a frame, once it is encoded. `level` is how much compression there is
+    /// time for.
+    pub fn next(&mut self, frame: &mut FrameUnderWay<C>, level: Level) -> Next<C> {
+        self.feed(frame, level);
         let Some(next) = frame.waiting.front() else { return Next::End };
         let encoded = match (&next.way, &mut self.pool) {
             (Way::Agents, Some(pool)) => match pool.take() {
@@ -171,12 +157,12 @@ impl<C: Column> FrameEncoder<C> {
     }
 
     /// Decides how columns are encoded, and gives as many to the agents as there is room for.
-    fn feed(&mut self, frame: &mut FrameUnderWay<C>, allowed: Allowed) {
+    fn feed(&mut self, frame: &mut FrameUnderWay<C>, level: Level) {
         let level = match &self.pool {
             Some(pool) => {
                 // Also for columns that the agents have not begun.
-                pool.set_level(allowed.level);
-                allowed.level
+                pool.set_level(level);
+                level
             }
             None => Level::None,
         };
@@ -186,13 +172,10 @@ impl<C: Column> FrameEncoder<C> {
                 continue;
             };
             let asked = waiting.ask.compresses();
-            let too_large = column.raw_bytes() > allowed.bytes_max;
-            let level = if too_large { Level::None } else { level };
             let goes_as_it_is = level == Level::None && !column.looks();
             if goes_as_it_is {
-                // Except for a column that is too large, this is decided when its turn comes: there
-                // may be time again.
-                if frame.fed > 0 && !too_large {
+                // This is decided when the column's turn comes: there may be time again.
+                if frame.fed > 0 {
                     return;
                 }
             } else if self.pool.as_ref().is_some_and(|pool| !pool.has_room(column.raw_bytes())) {
@@ -208,7 +191,7 @@ impl<C: Column> FrameEncoder<C> {
                 pool => waiting.way = Way::AsItIs(column, pool.is_some() && asked),
             }
             frame.fed += 1;
-            if goes_as_it_is && !too_large {
+            if goes_as_it_is {
                 return;
             }
         }

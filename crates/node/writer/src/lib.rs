@@ -32,7 +32,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use encode::{Allowed, EncodedColumn, FrameEncoder, FrameUnderWay, Next};
+pub use encode::{EncodedColumn, FrameEncoder, FrameUnderWay, Next};
 pub use file::{FileParts, FrameFile, TOC_ENTRY_BYTES, header_bytes_max};
 pub use files::{Ended, FrameFiles, JobKind};
 pub use frame::{

@@ -14,8 +14,8 @@ use catchment_model::{Entry, Ledger, RunId, SampleRate, SourceId};
 use catchment_ports::{MemoryFiles, MemoryStore, StoreTimes, VirtualClock};
 
 use crate::{
-    Allowed, ChannelColumn, ChannelFrame, ColumnForm, EncodedColumn, EventFrame, EventSource,
-    FileParts, Frame, FrameColumn, FrameEncoder, FrameFile, FrameFiles, FrameMaker, FrameUnderWay,
+    ChannelColumn, ChannelFrame, ColumnForm, EncodedColumn, EventFrame, EventSource, FileParts,
+    Frame, FrameColumn, FrameEncoder, FrameFile, FrameFiles, FrameMaker, FrameUnderWay,
     HeaderOrder, JobKind, Next,
 };
 
@@ -40,8 +40,6 @@ struct Rig {
     stored: MemoryFiles,
     files: FrameFiles<MemoryStore, u64>,
     encoder: FrameEncoder<Vec<u8>>,
-    /// Larger columns are not encoded.
-    compressed_bytes_max: usize,
     recorded: Vec<u64>,
 }
 
@@ -73,8 +71,7 @@ impl Rig {
         files.begin_file(file, header);
         let pool = PoolConfig { bytes_max: 1 << 20, ..PoolConfig::default() };
         let encoder = FrameEncoder::new(Some(pool));
-        let (compressed_bytes_max, recorded) = (usize::MAX, Vec::new());
-        let mut rig = Self { clock, stored, files, encoder, compressed_bytes_max, recorded };
+        let mut rig = Self { clock, stored, files, encoder, recorded: Vec::new() };
         rig.stream_pages();
         rig
     }
@@ -116,10 +113,9 @@ impl Rig {
     fn stream(&mut self, columns: Vec<FrameColumn<Vec<u8>>>, level: Level) -> Vec<u32> {
         let mut agent = self.encoder.agent().expect("there is a pool");
         let mut frame = FrameUnderWay::new(columns);
-        let allowed = Allowed { level, bytes_max: self.compressed_bytes_max };
         let mut lowered = Vec::new();
         loop {
-            match self.encoder.next(&mut frame, allowed) {
+            match self.encoder.next(&mut frame, level) {
                 Next::Column(column) => {
                     lowered.extend(column.done.lowered.then_some(column.form.id));
                     self.append(&column);
@@ -301,22 +297,32 @@ fn without_time_large_columns_go_as_they_are_and_what_was_asked_is_known() {
 }
 
 #[test]
-fn a_column_that_is_too_large_to_be_encoded_goes_as_it_is() {
-    let codec = |bytes_less: u64| {
-        let mut rig = Rig::new(HeaderOrder::Last, 7);
-        let asked = columns(9);
-        rig.compressed_bytes_max = asked[2].bytes.len() - bytes_less as usize;
-        rig.begin(9, asked.len());
-        let lowered = rig.stream(asked, Level::AsAsked);
-        rig.finish(9);
+fn a_large_column_is_encoded_in_pieces_and_read_back() {
+    for order in [HeaderOrder::Last, HeaderOrder::Held] {
+        let mut rig = Rig::new(order, 7);
+        rig.encoder = FrameEncoder::new(Some(PoolConfig { bytes_max: 1, ..PoolConfig::default() }));
+        let raw: Vec<u8> = (0..3_u32 << 20).map(|n| (n / 700) as u8 ^ (n % 7) as u8).collect();
+        let large = |id: u32, coding| FrameColumn {
+            form: ColumnForm::new(id, Dtype::U8, raw.len() as u64),
+            ask: Ask::new(Element::U8, Rule::Fixed(coding)),
+            is_small: false,
+            bytes: raw.clone(),
+        };
+        let codings = [Coding::Lz4, Coding::Zstd { level: 1 }, Coding::For];
+        rig.begin(1, 4);
+        let columns = ids().into_iter().zip(codings).map(|(id, coding)| large(id, coding));
+        assert!(rig.stream(columns.collect(), Level::AsAsked).is_empty());
+        rig.finish(1);
         rig.drain();
-        check(rig.bytes(), &[9]);
         let reader = FileReader::open(rig.bytes()).expect("opens");
-        let entry = reader.find(0, ids()[2]).expect("reads").expect("has it");
-        (entry.codec, lowered)
-    };
-    assert_eq!(codec(0), (Codec::Lz4, vec![]));
-    assert_eq!(codec(1), (Codec::None, vec![ids()[2]]), "it is one byte too large");
+        for (id, codec) in ids().into_iter().zip([Codec::Blosc, Codec::Blosc, Codec::For]) {
+            let mut read = Vec::new();
+            assert!(reader.read(0, id, &mut read).expect("its checksum is right"));
+            assert!(read == raw);
+            let entry = reader.find(0, id).expect("reads").expect("has it");
+            assert!(entry.codec == codec && entry.stored_bytes < raw.len() as u64 / 10 * 9);
+        }
+    }
 }
 
 fn payload_of(dtype: Dtype) -> PayloadType {

@@ -10,7 +10,7 @@ mod word;
 
 use block::{block_bytes_max, decode_block, encode_block};
 use choose::BLOCK_HEADER_BYTES;
-use lanes::BLOCK;
+pub(crate) use lanes::BLOCK;
 use tail::{decode_tail, encode_tail};
 use word::Word;
 
@@ -37,10 +37,7 @@ pub(crate) fn raw_bytes_max(stored_bytes: u64) -> u64 {
 /// Encodes elements of 1, 2, 4 or 8 bytes and returns the encoded length. `out` has room for
 /// [`encoded_bytes_max`].
 pub(crate) fn encode(cpu: Cpu, size: usize, signed: bool, raw: &[u8], out: &mut [u8]) -> usize {
-    out[..HEADER_BYTES].fill(0);
-    out[0] = VERSION;
-    out[1] = size as u8;
-    out[8..16].copy_from_slice(&(raw.len() as u64).to_le_bytes());
+    out[..HEADER_BYTES].copy_from_slice(&header(size, raw.len()));
     let blocks = &mut out[HEADER_BYTES..];
     HEADER_BYTES
         + match size {
@@ -49,6 +46,14 @@ pub(crate) fn encode(cpu: Cpu, size: usize, signed: bool, raw: &[u8], out: &mut 
             4 => encode_on::<u32>(cpu, signed, raw, blocks),
             _ => encode_on::<u64>(cpu, signed, raw, blocks),
         }
+}
+
+/// The header of that many raw bytes.
+pub(crate) fn header(size: usize, raw_bytes: usize) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    (header[0], header[1]) = (VERSION, size as u8);
+    header[8..].copy_from_slice(&(raw_bytes as u64).to_le_bytes());
+    header
 }
 
 /// The raw size stated in an encoded column.

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use catchment_frame::{Codings, Dtype, Pattern};
+use catchment_frame::{Codings, ColumnCoding, Dtype, Pattern};
 use catchment_model::SampleRate;
 
 use super::*;
@@ -61,30 +61,6 @@ fn frames_that_their_own_bound_makes_shorter_are_told_too() {
     assert!(messages.contains("16.8 s instead of 64.0 s, because frame.channel_bytes is 67.1 MB"));
     config.frame.duration_ns = 16_000_000_000;
     assert_eq!(config.lowered(), Vec::<String>::new());
-}
-
-#[test]
-fn channels_that_are_too_large_to_be_compressed_are_told() {
-    let mut config = config(16 << 30);
-    // One of 2.56 MB/s, 164 MB in a frame of 64 s.
-    config.links[0].channels[3].shape = vec![64];
-    let expected = "encode.bytes: X:3 will not be compressed, because X:3 has 164 MB in a frame, and \
-                    columns of more than 67.1 MB are stored as they are (a shorter \
-                    frame.duration, or more encode.bytes and memory.budget, would do)";
-    let told = |config: &RecorderConfig| {
-        let lowered = config.lowered();
-        lowered.into_iter().find(|one| one.starts_with("encode.bytes"))
-    };
-    config.frame.channel_bytes = 1_000 << 20;
-    assert_eq!(told(&config).as_deref(), Some(expected));
-    config.frame.duration_ns = 16_000_000_000;
-    assert_eq!(told(&config), None);
-    config.frame.duration_ns = 64_000_000_000;
-    config.encode.bytes = 200 << 20;
-    assert_eq!(told(&config), None);
-    config.encode.bytes = 1 << 20;
-    config.frame.codings = Codings::new(ColumnCoding::NONE);
-    assert_eq!(told(&config), None);
 }
 
 #[test]

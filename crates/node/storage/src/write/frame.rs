@@ -4,15 +4,13 @@
 use std::time::Duration;
 
 use catchment_agent::Agent;
-use catchment_encoder::{Encode, PoolConfig};
+use catchment_encoder::{Encode, Level, PoolConfig};
 use catchment_frame::{FrameInfo, Origin, TocFlags, stored_space};
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 use catchment_runner::{Idle, Park, Signal};
 use catchment_telemetry::Clock;
 use catchment_trends::Seconds;
-use catchment_writer::{
-    Allowed, Frame, FrameColumn, FrameEncoder, FrameUnderWay, Next, TOC_ENTRY_BYTES,
-};
+use catchment_writer::{Frame, FrameColumn, FrameEncoder, FrameUnderWay, Next, TOC_ENTRY_BYTES};
 
 use super::column::RunColumn;
 use super::output::Output;
@@ -114,8 +112,10 @@ impl EncodeMemory {
         output: &mut Output,
     ) -> Result<Vec<(u32, Seconds)>, StorageError> {
         let bytes: usize = columns.iter().map(|column| column.bytes.bytes_max() as usize).sum();
-        let few = columns.len() < 2 || bytes < ALONE_BYTES_MAX;
-        let threads = if few { 1 } else { self.workers.len().min(columns.len()) };
+        // Columns, or pieces of large ones, that can be encoded at a time.
+        let together = columns.len().max(bytes / (pool_bytes / 4));
+        let few = together < 2 || bytes < ALONE_BYTES_MAX;
+        let threads = if few { 1 } else { self.workers.len().min(together) };
         let (wanted, mut ready) = (Signal::default(), Signal::default());
         let pool = PoolConfig {
             bytes_max: pool_bytes,
@@ -135,7 +135,7 @@ impl EncodeMemory {
                 scope.spawn(move || Idle::default().run(agent, Clock::start(), &mut wanted));
             }
             let streamed = loop {
-                match encoder.next(&mut frame, Allowed::ALL) {
+                match encoder.next(&mut frame, Level::AsAsked) {
                     Next::Column(column) => {
                         if let Err(error) = output.append(&column) {
                             break Err(error);
