@@ -158,6 +158,9 @@ pub trait FolderStore: Store {
     /// and the first of them is not zero.
     fn look(&mut self, file: FileId, written_bytes: u64);
 
+    /// As [`FolderStore::look`], of the free space of a folder in which no file is open.
+    fn look_at(&mut self, folder: &Path);
+
     /// Whether a check is in progress.
     fn is_looking(&self) -> bool;
 

@@ -54,6 +54,8 @@ pub struct FileHeader {
     pub numbering: Numbering,
     /// The variant of the run to which the file belongs: 0 for all sources, unreduced (1.3).
     pub variant: u32,
+    /// The target whose folders hold the run's files together, if there are several (1.3).
+    pub target: Option<String>,
 }
 
 /// The scope of the numbers of a file's frames.
@@ -178,6 +180,7 @@ impl FileHeader {
                 && fixed.used_bytes as u64 + LOCATOR_BYTES <= fixed.header_bytes,
             numbering: metadata.numbering.as_deref().map_or(Numbering::Run, Numbering::of_name),
             variant: metadata.variant,
+            target: metadata.target,
         };
         let rest = HeaderRest { minor: fixed.minor, superseded: metadata.superseded };
         Ok(Decoded { header, rest, schema, first_frame: fixed.header_bytes })
@@ -236,6 +239,8 @@ struct Metadata {
     numbering: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     variant: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
     /// Read, but not written.
     #[serde(default, skip_serializing)]
     superseded: Vec<Superseded>,
@@ -258,6 +263,7 @@ impl Metadata {
             locator: header.locator,
             numbering: header.numbering.name().map(str::to_owned),
             variant: header.variant,
+            target: header.target.clone(),
             superseded: Vec::new(),
             schema: Schema::clone(&header.schema),
         }
@@ -440,6 +446,7 @@ mod tests {
             locator: false,
             numbering: Numbering::Run,
             variant: 0,
+            target: None,
         }
     }
 

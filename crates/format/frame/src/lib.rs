@@ -44,6 +44,7 @@
 //!     locator: false,
 //!     numbering: Numbering::Run,
 //!     variant: 0,
+//!     target: None,
 //! };
 //! let mut file = header.encode();
 //! let mut toc = TocBuilder::new(&file);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use catchment_model::limits::DISK_ALIGN_BYTES;
 use catchment_telemetry::ThreadTimes;
 
-use crate::{DiskError, FaultPlan};
+use crate::{DiskError, FaultPlan, Waker};
 
 /// How writes reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -25,6 +25,8 @@ pub enum EngineChoice {
 pub struct DiskConfig {
     /// Which of several disks of a program it is: the end of the names of its buffers and threads.
     pub name: Option<String>,
+    /// Wakes the thread of another disk, which is that of this one, too.
+    pub beside: Option<Waker>,
     /// Bytes of one buffer: a multiple of 4 KiB, at most 256 MiB.
     pub buffer_bytes: usize,
     /// Buffers in the pool, 2 to 1,024. This is also the maximum number of writes in flight.
@@ -51,6 +53,7 @@ impl Default for DiskConfig {
     fn default() -> Self {
         Self {
             name: None,
+            beside: None,
             buffer_bytes: 4 << 20,
             buffer_count: 8,
             preallocate_bytes: 1 << 30,

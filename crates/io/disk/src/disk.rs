@@ -26,10 +26,10 @@ use crate::error::DiskError;
 use crate::event::{DiskSleeper, Event, Waker};
 use crate::faults::{FaultControl, Faulty, number_of};
 use crate::files::{self, Created};
-use crate::helper::{Helpers, Job, Reply};
+use crate::helper::{self, Helpers, Job, Reply};
 use crate::open_file::{FileState, OpenFile};
 use crate::opening::Opening;
-use crate::room::{Expected, RoomEstimate};
+use crate::room::{Expected, Room, RoomEstimate};
 use crate::slots::{Slot, Slots, Step, Target};
 use crate::stats::DiskStats;
 
@@ -91,7 +91,10 @@ impl Disk {
         descriptors::hold();
         let resource = |what| move |source| DiskError::Resource { what, source };
         let slots = config.buffer_count + SYNCS_MAX;
-        let event = Arc::new(Event::new().map_err(resource("an event"))?);
+        let event = match &config.beside {
+            Some(waker) => waker.event(),
+            None => Arc::new(Event::new().map_err(resource("an event"))?),
+        };
         let fill = Arc::new(FillLevel::new(config.buffers(), config.memory_bytes()));
         let (bytes, count) = (config.buffer_bytes, config.buffer_count);
         let pool = Pool::new(bytes, count, Arc::clone(&fill));
@@ -246,6 +249,31 @@ impl Disk {
         self.helpers.send(Job::Look { file: file.0, expected })?;
         self.room.look();
         Ok(())
+    }
+
+    /// As [`Disk::look`], of the free space of a folder in which no file is open.
+    ///
+    /// # Errors
+    /// The helper has ended.
+    pub fn look_at(&mut self, folder: &Path) -> Result<(), DiskError> {
+        if !self.room.is_looking() {
+            self.helpers.send(Job::LookAt { folder: folder.to_owned() })?;
+            self.room.look();
+        }
+        Ok(())
+    }
+
+    /// Checks the free space of a folder in which files will be made. Blocks until the disk is
+    /// done: for the start of a run. If files are made there later, it must be on the same file
+    /// system.
+    pub fn begin_in(&mut self, folder: &Path) {
+        let (room, device) = helper::look_at(folder, self.faults.as_ref());
+        self.looked_at(room, device);
+    }
+
+    fn looked_at(&mut self, room: Option<Room>, device: Option<u64>) {
+        self.room.looked(room);
+        self.device = self.device.or(device);
     }
 
     /// Whether a check is in progress.
@@ -457,6 +485,7 @@ impl Disk {
                 }
                 self.room.looked(room);
             }
+            Reply::LookedAt { room, device } => self.looked_at(room, device),
             Reply::Finished { file, result, found } => {
                 self.finished((file, found), result, completions);
             }

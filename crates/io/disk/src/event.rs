@@ -18,6 +18,10 @@ impl Waker {
         Self { event }
     }
 
+    pub(crate) fn event(&self) -> Arc<Event> {
+        Arc::clone(&self.event)
+    }
+
     /// Ends the present wait, or otherwise the next one.
     pub fn wake(&self) {
         self.event.signal();
@@ -28,18 +32,28 @@ impl Waker {
 #[derive(Clone, Debug)]
 pub struct DiskSleeper {
     event: Arc<Event>,
-    /// Something may complete without an event.
-    impatient: Arc<AtomicBool>,
+    /// Of each of the thread's disks: something may complete without an event.
+    impatient: Vec<Arc<AtomicBool>>,
 }
 
 impl DiskSleeper {
     pub(crate) fn new(event: Arc<Event>, impatient: Arc<AtomicBool>) -> Self {
-        Self { event, impatient }
+        Self { event, impatient: vec![impatient] }
+    }
+
+    /// Waits for another disk of the thread, too, which was made beside this one.
+    ///
+    /// # Panics
+    /// The disks do not share what wakes them.
+    pub fn add(&mut self, other: Self) {
+        assert!(Arc::ptr_eq(&self.event, &other.event), "disks of one thread");
+        self.impatient.extend(other.impatient);
     }
 
     /// Sleeps until something has completed, until [`Waker::wake`], or until the time is over.
     pub fn sleep(&self, timeout: Duration) {
-        let most = if self.impatient.load(Relaxed) { IMPATIENT } else { timeout };
+        let is_impatient = self.impatient.iter().any(|one| one.load(Relaxed));
+        let most = if is_impatient { IMPATIENT } else { timeout };
         // Whether signalled or not, the caller checks everything again.
         let _signalled = self.event.wait(timeout.min(most));
     }

@@ -6,7 +6,8 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -39,6 +40,10 @@ pub(crate) enum Job {
         file: u64,
         expected: Expected,
     },
+    /// Check the free space of a folder.
+    LookAt {
+        folder: PathBuf,
+    },
     Finish {
         file: u64,
         /// The part of it that must exist.
@@ -57,6 +62,7 @@ pub(crate) enum Reply {
     Opened(Result<Created, DiskError>),
     Preallocated { file: u64, from: u64, result: io::Result<u64> },
     Looked { file: u64, room: Option<Room>, presence: Presence },
+    LookedAt { room: Option<Room>, device: Option<u64> },
     Finished { file: u64, result: io::Result<()>, found: Presence },
     Appended { text: String, result: io::Result<()> },
 }
@@ -98,7 +104,9 @@ impl Helpers {
     /// Passes a job to its thread; never waits.
     pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
         let queue = match job {
-            Job::Open { .. } | Job::Preallocate { .. } | Job::Look { .. } => &self.ahead,
+            Job::Open { .. } | Job::Preallocate { .. } | Job::Look { .. } | Job::LookAt { .. } => {
+                &self.ahead
+            }
             Job::Finish { .. } | Job::Append { .. } => &self.finish,
         };
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok());
@@ -140,6 +148,12 @@ fn work(
     }
 }
 
+/// The free space of a folder, and its file system, as far as they are known.
+pub(crate) fn look_at(folder: &Path, faults: Option<&FaultControl>) -> (Option<Room>, Option<u64>) {
+    let room = Room::of(folder, faults).unwrap_or(None);
+    (room, folder.metadata().ok().map(|found| found.dev()))
+}
+
 fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
     match job {
         Job::Open { new, device, how } => {
@@ -153,6 +167,10 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
             // Unknown if the file system does not report it.
             let room = Room::of_file(&expected.file, faults).unwrap_or(None);
             Reply::Looked { file, room, presence: presence_of(&expected) }
+        }
+        Job::LookAt { folder } => {
+            let (room, device) = look_at(&folder, faults);
+            Reply::LookedAt { room, device }
         }
         Job::Finish { file, expected, end, blocks_bytes } => {
             // Before the end is set, which would restore the length of a truncated file.

@@ -369,6 +369,7 @@ impl Watching {
     fn hours_left(&mut self, moment: &Moment<'_>) -> Option<f64> {
         let free_bytes = moment.disk.as_ref()?.free_bytes;
         let snapshot = moment.snapshot.filter(|_| moment.run.is_some())?;
+        let free_bytes = targets::free_bytes(snapshot).unwrap_or(free_bytes);
         let fault = match &snapshot.state {
             RecorderState::Fault { reason } if fault::is_full(reason) => return Some(0.0),
             state => matches!(state, RecorderState::Fault { .. }),

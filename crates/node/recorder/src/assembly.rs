@@ -13,7 +13,7 @@ use catchment_model::RunId;
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::RecorderConfig;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
-use crate::live::{Live, Observer};
+use crate::live::{Live, LiveTarget, Observer};
 use crate::recorder::RecorderError;
 use crate::wiring::{Bind, Wiring};
 
@@ -37,10 +37,8 @@ pub struct AssemblyParts<S> {
 
 /// Where a target's files are.
 pub struct TargetStore<S> {
-    /// The folder of the run.
-    pub folder: PathBuf,
-    /// The store of its files.
-    pub store: S,
+    /// The folders of the run, with the store of the files in each.
+    pub folders: Vec<(PathBuf, S)>,
     /// The source of their identities.
     pub entropy: Box<dyn Entropy>,
     /// Wakes the target's agent.
@@ -72,12 +70,15 @@ impl Assembly {
         live.paused.store(parts.is_paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let wired = Wiring::of(config, &live, &stop, bind)?;
-        let target = |TargetStore { folder, mut store, entropy, waker }| {
-            let identity = RunIdentity { run, folder, name: name.clone() };
-            let id = create(&mut store, FileMaker::first_path(&identity));
-            TargetPart { waker, files: Some((identity, FirstFile { store, id, entropy })) }
+        let target = |(target, TargetStore { folders, entropy, waker }): (&LiveTarget, _)| {
+            let (folders, mut stores): (_, Vec<S>) = folders.into_iter().unzip();
+            let (name, target) = (name.clone(), target.name.clone());
+            let identity = RunIdentity { run, folders, name, target };
+            let id = create(&mut stores[0], FileMaker::first_path(&identity, 0));
+            let first = FirstFile { stores, disk: 0, id, entropy };
+            TargetPart { waker, files: Some((identity, first)) }
         };
-        let targets = targets.into_iter().map(target).collect();
+        let targets = live.targets.iter().zip(targets).map(target).collect();
         let parts = AgentParts {
             wired,
             live: Arc::clone(&live),

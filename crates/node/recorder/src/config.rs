@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 use crate::budget::SystemMemory;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::sizes::Sizes;
-use crate::target_config::{Place, TargetConfig};
+use crate::target_config::TargetConfig;
 
 /// A recorder: its sources, how it builds, where it writes.
 #[derive(Clone, Debug)]
@@ -341,14 +341,18 @@ impl RecorderConfig {
     /// trends.
     fn buffer_bytes(&self) -> u64 {
         let targets = self.targets();
-        let folders = targets.iter().filter(|target| target.place != Place::None).count();
+        let folders: usize = targets.iter().map(|target| target.place.folders().len()).sum();
         let queues: u64 = targets.iter().map(|target| target.best_effort_bytes(self)).sum();
         let buffers = folders * self.write.buffer_bytes * self.write.buffer_count + queues as usize;
+        // A frame that may have to be copied to another disk is held until it is copied.
+        let several = targets.iter().filter(|target| target.place.folders().len() > 1).count();
+        let channels = if self.links.is_empty() { 0 } else { self.frame.channel_bytes };
+        let held = several * self.frame.bytes.max(channels) as usize;
         let trends = if self.trends { crate::trend_agent::memory_bytes(self) } else { 0 };
         let pausable = self.sources.iter().filter(|source| source.is_pausable());
         let ports: BTreeSet<SocketAddr> = pausable.map(|source| source.address).collect();
         let agents = ports.len().min(self.receive.threads);
-        (buffers + trends + agents * TcpConfig::default().bytes_max()) as u64
+        (buffers + held + trends + agents * TcpConfig::default().bytes_max()) as u64
     }
 
     /// The budget that leaves `bytes` bytes beside the fixed parts.
@@ -607,6 +611,7 @@ fn parked_max(segment_bytes: u64, sources: usize) -> usize {
 pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
     DiskConfig {
         name: None,
+        beside: None,
         buffer_bytes: write.buffer_bytes,
         buffer_count: write.buffer_count,
         preallocate_bytes: write.preallocate_bytes,

@@ -1,17 +1,19 @@
 //! The files of a run: made, named and closed, with a count of what they hold.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catchment_agent::{Entropy, FileId, FolderStore, NewFile, OpenError};
 use catchment_frame::{EntryNames, FileHeader, Schema};
 use catchment_model::RunId;
 use catchment_model::units::Bytes;
-use catchment_writer::{FileParts, FrameFile};
+use catchment_writer::{FileParts, FrameFile, FrameFiles, StoreFile};
 
 use crate::config::RecorderConfig;
+use crate::disks::{Disks, STALL_NS};
 use crate::frames::SourceCounts;
 use crate::live::LiveTarget;
+use crate::target::FrameTag;
 
 /// Bytes of a TOC beside frames: mostly the schema and the configuration.
 const TOC_BYTES_MIN: u64 = 64 << 10;
@@ -19,19 +21,26 @@ const TOC_BYTES_MIN: u64 = 64 << 10;
 /// A file that is being written or closed.
 pub(crate) type OpenFile = FrameFile<Durability>;
 
-/// The identity and the folder of the run.
+/// The identity of the run, and its folders in a target.
 pub(crate) struct RunIdentity {
     pub(crate) run: RunId,
-    pub(crate) folder: PathBuf,
+    pub(crate) folders: Vec<PathBuf>,
     pub(crate) name: String,
+    /// The target's name, which says that files in several folders are of one place.
+    pub(crate) target: String,
 }
 
-/// The folder of the files, and the run's first file, just made.
+/// The stores of the folders, and the run's first file, just made.
 pub(crate) struct FirstFile<S> {
-    pub(crate) store: S,
+    pub(crate) stores: Vec<S>,
+    /// The folder of the file.
+    pub(crate) disk: usize,
     pub(crate) id: FileId,
     pub(crate) entropy: Box<dyn Entropy>,
 }
+
+/// The stores of a target's folders, and the frames in them.
+pub(crate) type Files<S> = FrameFiles<S, FrameTag, Durability>;
 
 /// Recorded fragments of one file, by source: all of them, those that no sync covers yet, and those
 /// that the current sync covers.
@@ -105,7 +114,6 @@ pub(crate) struct FileMaker {
     emulated: bool,
     schema: Arc<Schema>,
     variant: u32,
-    frame_bytes: u64,
     next_index: u32,
     /// The file requested from the store and not yet opened.
     asked: Option<Asked>,
@@ -114,6 +122,9 @@ pub(crate) struct FileMaker {
 /// A file in the making.
 #[derive(Clone)]
 struct Asked {
+    /// The folder, and since when it is requested there.
+    disk: usize,
+    since_ns: u64,
     path: PathBuf,
     index: u32,
     /// The bytes for which the disk must have room.
@@ -141,7 +152,6 @@ impl FileMaker {
             emulated: config.emulated,
             schema,
             variant,
-            frame_bytes: config.frame_bytes_max(),
             next_index: 0,
             asked: None,
         }
@@ -152,92 +162,127 @@ impl FileMaker {
         Arc::ptr_eq(&self.schema, schema)
     }
 
-    /// The path of the run's first file.
-    pub(crate) fn first_path(identity: &RunIdentity) -> PathBuf {
-        path_of(identity, 0)
+    /// The path of the run's first file, in that folder.
+    pub(crate) fn first_path(identity: &RunIdentity, disk: usize) -> PathBuf {
+        path_of(identity, disk, 0)
     }
 
     /// Takes the run's first file, which was made before anything else ran.
-    pub(crate) fn begin_first(&mut self, id: FileId, now_ns: u64) -> Result<Begun, String> {
-        let (path, index) = self.next_path();
-        self.begin(id, Asked { path, index, room_bytes: 0 }, now_ns)
+    pub(crate) fn begin_first(
+        &mut self,
+        StoreFile { store: disk, id }: StoreFile,
+        now_ns: u64,
+    ) -> Result<Begun, String> {
+        let asked = self.next_file(disk, 0, now_ns);
+        self.begin(id, asked, now_ns)
     }
 
     /// Requests the next file ahead of time, once.
-    pub(crate) fn open_ahead<S: FolderStore>(&mut self, store: &mut S) {
-        self.ask(store, 0);
+    pub(crate) fn open_ahead<S: FolderStore>(
+        &mut self,
+        files: &mut Files<S>,
+        disks: &Disks,
+        now_ns: u64,
+    ) {
+        self.ask(files, disks, 0, now_ns);
     }
 
     /// The next file, once it exists: the one requested before, or one requested now. For the
-    /// latter the disk must have room for `room_bytes`; with 0 it is made in any case.
+    /// latter a disk must have room for `room_bytes`; with 0 it is made in any case.
+    ///
+    /// # Errors
+    /// Why it was not made, and in which folder.
     pub(crate) fn next<S: FolderStore>(
         &mut self,
-        store: &mut S,
-        room_bytes: u64,
-        now_ns: u64,
-    ) -> Option<Result<Begun, String>> {
+        files: &mut Files<S>,
+        disks: &Disks,
+        (room_bytes, now_ns): (u64, u64),
+    ) -> Option<Result<Begun, (usize, String)>> {
         if let Some(asked) = &self.asked
             && asked.room_bytes < room_bytes
-            && store.opened_bytes().is_some()
-            && !self.has_ahead(store, room_bytes)
+            && files.store(asked.disk).opened_bytes().is_some()
+            && !self.has_ahead(files, room_bytes)
         {
             // The file was made before room ran short.
-            self.next_index = asked.index;
-            self.discard_ahead(store);
+            self.discard_ahead(files);
         }
-        self.ask(store, room_bytes);
-        let opened = store.take_opened()?;
+        let disk = self.ask(files, disks, room_bytes, now_ns);
+        let opened = files.store(disk).take_opened()?;
         let asked = self.asked.take().expect("what is opened was asked for");
         Some(match opened {
-            Ok(id) => self.begin(id, asked, now_ns),
+            Ok(id) => self.begin(id, asked, now_ns).map_err(|error| (disk, error)),
             // Left over from a file that failed and could not be deleted.
             Err(OpenError::Exists { .. }) if asked.index < u32::MAX => {
-                self.ask(store, room_bytes);
+                self.ask(files, disks, room_bytes, now_ns);
                 return None;
             }
             Err(error) => {
                 self.next_index = asked.index;
-                Err(match error {
+                let reason = match error {
                     OpenError::NoRoom { spare_bytes, room_bytes, .. } => {
-                        self.full(room_bytes, spare_bytes)
+                        full(disks.folder(disk), room_bytes, spare_bytes)
                     }
                     error => error.to_string(),
-                })
+                };
+                Err((disk, reason))
             }
         })
     }
 
-    /// Bytes for which the disk must have room when a file is made after a fault.
-    pub(crate) fn room_bytes(&self) -> u64 {
-        2 * self.frame_bytes + (1 << 20)
+    /// The folder in which a file was requested that should be there by now.
+    pub(crate) fn late_disk<S: FolderStore>(
+        &self,
+        files: &mut Files<S>,
+        now_ns: u64,
+    ) -> Option<usize> {
+        let Asked { disk, since_ns, .. } = *self.asked.as_ref()?;
+        let is_late = now_ns.saturating_sub(since_ns) >= STALL_NS;
+        (is_late && files.store(disk).opened_bytes().is_none()).then_some(disk)
     }
 
-    fn ask<S: FolderStore>(&mut self, store: &mut S, room_bytes: u64) {
-        if self.asked.is_none() {
-            let (path, index) = self.next_path();
-            store.open(NewFile { path: path.clone(), room_bytes });
-            self.asked = Some(Asked { path, index, room_bytes });
+    /// Requests the next file, unless it is requested; returns its folder.
+    fn ask<S: FolderStore>(
+        &mut self,
+        files: &mut Files<S>,
+        disks: &Disks,
+        room_bytes: u64,
+        now_ns: u64,
+    ) -> usize {
+        if let Some(asked) = &self.asked {
+            return asked.disk;
+        }
+        let disk = disks.choose(now_ns);
+        let asked = self.next_file(disk, room_bytes, now_ns);
+        files.store(disk).open(NewFile { path: asked.path.clone(), room_bytes });
+        self.asked = Some(asked);
+        disk
+    }
+
+    /// Whether a file made ahead has blocks for `bytes` bytes behind its header, or is on a disk
+    /// with room for them, if there are several.
+    pub(crate) fn has_ahead<S: FolderStore>(&self, files: &mut Files<S>, bytes: u64) -> bool {
+        let Some(asked) = &self.asked else { return false };
+        let header = (self.text.len() as u64).saturating_add(TOC_BYTES_MIN);
+        let are_several = files.stores() > 1;
+        let store = files.store(asked.disk);
+        let spare = store.spare_bytes().filter(|_| are_several);
+        let has_room = |blocks: u64| blocks.max(spare.unwrap_or(0)) >= bytes.saturating_add(header);
+        store.opened_bytes().is_some_and(has_room)
+    }
+
+    /// Abandons the file made ahead, whose number is free again.
+    pub(crate) fn discard_ahead<S: FolderStore>(&mut self, files: &mut Files<S>) {
+        if let Some(asked) = self.asked.take() {
+            files.store(asked.disk).discard_opened();
+            self.next_index = asked.index;
         }
     }
 
-    /// Whether a file made ahead has blocks for `bytes` bytes behind its header.
-    pub(crate) fn has_ahead<S: FolderStore>(&self, store: &S, bytes: u64) -> bool {
-        let header = (self.text.len() as u64).saturating_add(TOC_BYTES_MIN);
-        store.opened_bytes().is_some_and(|blocks| blocks >= bytes.saturating_add(header))
-    }
-
-    /// Abandons the file made ahead.
-    pub(crate) fn discard_ahead<S: FolderStore>(&mut self, store: &mut S) {
-        store.discard_opened();
-        self.asked = None;
-    }
-
-    /// The message that the disk has no room for `needed` bytes.
-    pub(crate) fn full(&self, needed: u64, spare: u64) -> String {
-        let folder = self.identity.folder.display();
-        let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
-        let (needed, spare) = (Bytes(needed), Bytes(spare));
-        format!("disk full: {folder} has {spare} left for data, {needed} are needed: {error}")
+    /// As [`FileMaker::discard_ahead`], if it is in that folder.
+    pub(crate) fn discard_ahead_in<S: FolderStore>(&mut self, files: &mut Files<S>, disk: usize) {
+        if self.asked.as_ref().is_some_and(|asked| asked.disk == disk) {
+            self.discard_ahead(files);
+        }
     }
 
     /// A file that did not get a header was deleted: the next one takes its number.
@@ -248,17 +293,18 @@ impl FileMaker {
         }
     }
 
-    /// The next file's path, and its number, which is then taken.
-    fn next_path(&mut self) -> (PathBuf, u32) {
+    /// The next file in that folder, whose number is then taken.
+    fn next_file(&mut self, disk: usize, room_bytes: u64, now_ns: u64) -> Asked {
         let index = self.next_index;
         self.next_index += 1;
-        (path_of(&self.identity, index), index)
+        let path = path_of(&self.identity, disk, index);
+        Asked { disk, since_ns: now_ns, path, index, room_bytes }
     }
 
     fn begin(
         &mut self,
         id: FileId,
-        Asked { path, index, .. }: Asked,
+        Asked { disk, path, index, .. }: Asked,
         now_ns: u64,
     ) -> Result<Begun, String> {
         let no_random_bits = |error| format!("cannot get random bits: {error}");
@@ -277,14 +323,24 @@ impl FileMaker {
             locator: true,
             numbering: catchment_frame::Numbering::Run,
             variant: self.variant,
+            target: (self.identity.folders.len() > 1).then(|| self.identity.target.clone()),
         };
         let attached = Durability::new(self.schema.sources.len());
+        let id = StoreFile { store: disk, id };
         let parts = FileParts { id, path, is_listed: true, attached };
         let (file, header) = FrameFile::begin(parts, &header, now_ns);
         Ok(Begun { file, header })
     }
 }
 
-fn path_of(identity: &RunIdentity, index: u32) -> PathBuf {
-    identity.folder.join(format!("{}-{index:05}.catch", identity.name))
+/// The message that a folder's disk has no room for `needed` bytes.
+pub(crate) fn full(folder: &Path, needed: u64, spare: u64) -> String {
+    let folder = folder.display();
+    let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
+    let (needed, spare) = (Bytes(needed), Bytes(spare));
+    format!("disk full: {folder} has {spare} left for data, {needed} are needed: {error}")
+}
+
+fn path_of(identity: &RunIdentity, disk: usize, index: u32) -> PathBuf {
+    identity.folders[disk].join(format!("{}-{index:05}.catch", identity.name))
 }

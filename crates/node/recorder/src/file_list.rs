@@ -1,14 +1,14 @@
 //! The run's list of files, which a helper thread of the store writes. Lines that the disk refuses
 //! wait there and are tried again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::FolderStore;
 use catchment_frame::{FILE_LIST_NAME, FileListLine};
 use catchment_model::RunId;
 
-use crate::file::{OpenFile, RunIdentity};
+use crate::file::OpenFile;
 use crate::target::TargetLedger;
 
 /// How long after a refusal the list is tried again.
@@ -34,9 +34,8 @@ enum Lines {
 }
 
 impl FileList {
-    pub(crate) fn new(identity: &RunIdentity) -> Self {
-        let path = identity.folder.join(FILE_LIST_NAME);
-        Self { path, run: identity.run, files: 0, state: Lines::Written }
+    pub(crate) fn new(run: RunId, folder: &Path) -> Self {
+        Self { path: folder.join(FILE_LIST_NAME), run, files: 0, state: Lines::Written }
     }
 
     /// A file's header is written.
@@ -57,18 +56,18 @@ impl FileList {
         }
     }
 
-    /// Whether the end of the list was written or refused. Lines refused before are written with
-    /// it.
-    pub(crate) fn has_ended<S: FolderStore>(&self, store: &mut S, ledger: &TargetLedger) -> bool {
-        if store.text_under_way() {
-            return false;
+    /// Reports whether the end of the list was written or refused. Lines refused before are written
+    /// with it.
+    pub(crate) fn has_ended<S: FolderStore>(&self, store: &mut S, ledger: &TargetLedger) {
+        let refused = &ledger.of_target().counters.file_list_refused;
+        match (store.take_text_error(), &self.state) {
+            (Some(error), _) => {
+                refused.store(1, Relaxed);
+                ledger.warn_once(format!("the run's list of files is not complete: {error}"));
+            }
+            (None, Lines::Written) => {}
+            (None, _) => refused.store(0, Relaxed),
         }
-        let error = store.take_text_error();
-        ledger.of_target().counters.file_list_refused.store(u64::from(error.is_some()), Relaxed);
-        if let Some(error) = error {
-            ledger.warn_once(format!("the run's list of files is not complete: {error}"));
-        }
-        true
     }
 
     /// Reports that lines are refused, and tries them again.

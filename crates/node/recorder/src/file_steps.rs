@@ -1,5 +1,15 @@
 //! The waits of a run's files, and their answers.
 
+/// How long recording stays in fault before the next file is tried.
+pub(crate) const RETRY_NS: u64 = 1_000_000_000;
+/// How long frames wait for a file that is being made if there is another place for them.
+pub(crate) const OPEN_NS: u64 = 1_000_000_000;
+/// The number of attempts to write the run's last frame, or a file's table of contents.
+pub(crate) const TRIES_MAX: u32 = 3;
+/// The message when the run's last frame could not be written.
+pub(crate) const NOT_WHOLE: &str = "the last counts of the ledger could not be written, so that the last file \
+                         has no table of contents: `catchment repair` closes it";
+
 /// Why a file is being made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
@@ -35,6 +45,18 @@ pub(crate) enum End {
     Closing,
     /// The list of files is being ended.
     Listing,
+}
+
+/// The run's last frame, with the ledger's counts since the one before.
+#[derive(Default)]
+pub(crate) struct LastFrame {
+    /// The number of attempts to write it.
+    pub(crate) tries: u32,
+    /// Whether there was no room for it at the last attempt.
+    pub(crate) is_refused: bool,
+    /// Whether it could not be written. If the frames did not add up to the total in a table of
+    /// contents, that would say that the ledger does not balance.
+    pub(crate) is_missing: bool,
 }
 
 /// The next need of the run's end.

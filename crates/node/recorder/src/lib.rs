@@ -17,14 +17,18 @@ mod channel_frames;
 mod check;
 mod config;
 mod counts;
+mod disks;
 mod file;
+mod file_limits;
 mod file_list;
 mod file_steps;
+mod folders;
 mod frames;
 mod ingest;
 mod intake;
 mod links;
 mod live;
+mod live_folder;
 mod lowered;
 mod nothing;
 mod parts;
@@ -59,6 +63,7 @@ pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{
     Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,
 };
+pub use live_folder::FolderSnapshot;
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
 pub use senders::Stranger;

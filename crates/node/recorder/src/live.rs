@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
 use catchment_disk::DiskStats;
 use catchment_model::units::counted;
@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::config::RecorderConfig;
 use crate::counts::{Counters, Counts};
 use crate::frames::SourceCounts;
+use crate::live_folder::{FolderSnapshot, LiveFolder, ShownFolder};
 use crate::senders::{SenderPair, Stranger};
 use crate::target_config::{Place, TargetConfig, Variant, thread_name};
 
@@ -80,8 +81,7 @@ pub(crate) struct LiveTarget {
     files: Mutex<Vec<PathBuf>>,
     /// Bytes of columns in its queue.
     pub(crate) queue: Arc<FillLevel>,
-    /// The disk of its folder.
-    disk: OnceLock<Arc<DiskStats>>,
+    folders: Vec<LiveFolder>,
     /// Whether the run has ended without it.
     pub(crate) is_left: AtomicBool,
 }
@@ -200,8 +200,8 @@ pub struct TargetSnapshot {
     pub counts: Counts,
     /// Bytes of columns that wait for it.
     pub queue: Fill,
-    /// Bytes in the buffers of its disk, if it has one.
-    pub buffers: Option<Fill>,
+    /// Its folders, if it has any.
+    pub folders: Vec<FolderSnapshot>,
 }
 
 /// How the numbers of a source or link fit those of the others.
@@ -268,15 +268,26 @@ impl LiveTarget {
             state: Mutex::new(State::Recording),
             files: Mutex::default(),
             queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
-            disk: OnceLock::new(),
+            folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
             is_left: AtomicBool::new(false),
         }
     }
 
-    /// Sets the disk of its folder, once.
-    pub(crate) fn set_disk(&self, disk: Arc<DiskStats>) {
-        let is_first = self.disk.set(disk).is_ok();
-        assert!(is_first, "a target has one disk");
+    /// Sets the disk of a folder, once.
+    pub(crate) fn set_disk(&self, folder: usize, disk: Arc<DiskStats>) {
+        self.folders[folder].set_disk(disk);
+    }
+
+    /// Shows what is known of a folder.
+    pub(crate) fn show_folder(&self, folder: usize, shown: ShownFolder) {
+        // Stepped recorders have folders of which the configuration knows nothing.
+        if let Some(folder) = self.folders.get(folder) {
+            folder.show(shown);
+        }
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &Arc<DiskStats>> {
+        self.folders.iter().filter_map(LiveFolder::disk)
     }
 
     /// Counts a frame, by what became of it.
@@ -331,10 +342,10 @@ impl LiveTarget {
     fn snapshot(&self, common: &LiveLedger) -> TargetSnapshot {
         let ledger = self.total(common);
         let (name, required, state) = (self.name.clone(), self.required, self.state.lock().clone());
-        let buffers = self.disk.get().map(|disk| disk.buffers().into());
+        let folders = self.folders.iter().map(LiveFolder::snapshot).collect();
         let (counts, queue, place) =
             (self.counters.read(), (&*self.queue).into(), self.place.clone());
-        TargetSnapshot { name, required, place, state, ledger, counts, queue, buffers }
+        TargetSnapshot { name, required, place, state, ledger, counts, queue, folders }
     }
 }
 
@@ -572,9 +583,9 @@ impl Live {
         let reported = self.reported();
         let fills = self.fills.lock();
         // What is full of another target holds up nothing.
-        let buffers = self.needed().filter_map(|target| Some(target.disk.get()?.buffers()));
+        let buffers = self.needed().flat_map(LiveTarget::disks).map(|disk| disk.buffers());
         let fills = fills.iter().map(|fill| &**fill).chain(buffers).map(Fill::from).collect();
-        let disk = self.needed().find_map(|target| target.disk.get());
+        let disk = self.needed().flat_map(LiveTarget::disks).next();
         let read = |live: &LiveAlignment| Alignment {
             out_of_step: live.out_of_step.load(Relaxed),
             parked_fragments: live.parked_fragments.load(Relaxed),

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use catchment_agent::{Agent, Waker};
-use catchment_disk::{Disk, DiskConfig, DiskError};
+use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
 use catchment_model::{RunId, Utc};
 use catchment_net::{NetError, Readiness};
 use catchment_runner::{
@@ -127,7 +127,8 @@ impl Recorder {
         let wired = Wiring::of(&config, &live, &stop, &mut sockets)?;
         std::fs::create_dir_all(&folder)
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
-        let identity = RunIdentity { run, folder: folder.clone(), name };
+        let (folders, of_run) = (vec![folder.clone()], "local".to_owned());
+        let identity = RunIdentity { run, folders, name, target: of_run };
         let mut targets = Vec::new();
         let mut parks = Vec::new();
         for (number, target) in config.targets().into_iter().enumerate() {
@@ -333,16 +334,17 @@ impl ThreadEvents for Events {
 fn target_part(
     config: &RecorderConfig,
     (number, target): (usize, &TargetConfig),
-    identity: &RunIdentity,
+    of_run: &RunIdentity,
     live: &Arc<Live>,
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let nothing = || {
         let signal = Signal::default();
         (TargetPart { waker: signal.waker(), files: None }, Box::new(signal) as Box<dyn Park>)
     };
-    let Place::Folder(folder) = &target.place else { return Ok(nothing()) };
-    let folder = folder.join(&identity.name);
-    let identity = RunIdentity { run: identity.run, folder, name: identity.name.clone() };
+    let Place::Folders(folders) = &target.place else { return Ok(nothing()) };
+    let name = of_run.name.clone();
+    let folders = folders.iter().map(|folder| folder.join(&name)).collect();
+    let identity = RunIdentity { run: of_run.run, folders, name, target: target.name.clone() };
     let mut disk = disk_config(&config.write);
     (disk.name, disk.threads) = (suffix(number, &target.name), Some(Arc::clone(&live.threads)));
     if target.required {
@@ -356,8 +358,9 @@ fn target_part(
             made_in.send(part)
         {
             // The start has gone on without it.
+            let path = FileMaker::first_path(&identity, first.disk);
             drop(first);
-            let _removed = std::fs::remove_file(FileMaker::first_path(&identity));
+            let _removed = std::fs::remove_file(path);
         }
     };
     std::thread::Builder::new().name("folder".into()).spawn(make).map_err(system("a thread"))?;
@@ -371,21 +374,59 @@ fn target_part(
     Ok(nothing())
 }
 
+/// The disks of a target's folders, and the first file, in the best of them. Folders in which none
+/// can be made are tried again later, unless there is none in which one can.
 fn folder_part(
     disk: DiskConfig,
     identity: RunIdentity,
     (live, number): (&Live, usize),
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
-    let folder = &identity.folder;
-    std::fs::create_dir_all(folder)
-        .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
-    let mut store = open_disk(disk, live)?;
-    let (sleeper, waker) = (store.sleeper(), store.waker());
-    let id = store.create(&FileMaker::first_path(&identity))?;
-    live.targets[number].set_disk(store.stats());
-    let first = FirstFile { store, id, entropy: Box::new(SystemEntropy) };
-    let waker = Waker::new(move || waker.wake());
-    Ok((TargetPart { waker, files: Some((identity, first)) }, Box::new(sleeper)))
+    let target = &live.targets[number];
+    let (mut stores, mut sleeper, mut failed): (Vec<Disk>, Option<DiskSleeper>, _) =
+        (Vec::new(), None, Vec::new());
+    for (folder, path) in identity.folders.iter().enumerate() {
+        let beside = stores.first().map(Disk::waker);
+        let name = match (folder, &disk.name) {
+            (0, name) => name.clone(),
+            (_, None) => Some(folder.to_string()),
+            (_, Some(name)) => Some(format!("{name}-{folder}")),
+        };
+        let mut store = open_disk(DiskConfig { name, beside, ..disk.clone() }, live)?;
+        match &mut sleeper {
+            Some(sleeper) => sleeper.add(store.sleeper()),
+            None => sleeper = Some(store.sleeper()),
+        }
+        match std::fs::create_dir_all(path) {
+            Ok(()) => store.begin_in(path),
+            Err(source) => {
+                failed.push((folder, RecorderError::Folder { folder: path.clone(), source }));
+            }
+        }
+        target.set_disk(folder, store.stats());
+        stores.push(store);
+    }
+    let spare_bytes = |folder: usize| stores[folder].spare_bytes().unwrap_or(0);
+    let mut folders: Vec<usize> = (0..stores.len()).collect();
+    folders.retain(|&folder| failed.iter().all(|(other, _)| *other != folder));
+    // The first one of equals.
+    folders.sort_by_key(|&folder| std::cmp::Reverse(spare_bytes(folder)));
+    for folder in folders {
+        match stores[folder].create(&FileMaker::first_path(&identity, folder)) {
+            Ok(id) => {
+                for (_, error) in failed {
+                    live.warn_once(format!("target {}: {error}", target.name));
+                }
+                let (waker, sleeper) = (stores[0].waker(), sleeper.expect("of the first disk"));
+                let waker = Waker::new(move || waker.wake());
+                let entropy = Box::new(SystemEntropy);
+                let first = FirstFile { stores, disk: folder, id, entropy };
+                let files = Some((identity, first));
+                return Ok((TargetPart { waker, files }, Box::new(sleeper)));
+            }
+            Err(error) => failed.push((folder, error.into())),
+        }
+    }
+    Err(failed.swap_remove(0).1)
 }
 
 /// The disk to which a target's files are written.

@@ -2,69 +2,45 @@
 //! the handling of a disk that is slow, full, broken or gone.
 //!
 //! Frames are copied into the current file by their owner, between [`RunFiles::begin_frame`] and
-//! [`RunFiles::frame_copied`]; the current file does not change in between.
+//! [`RunFiles::frame_copied`]; the current file does not change in between. If its disk stalls
+//! meanwhile and there is another, the owner abandons the frame and offers it again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, FolderStore, Presence};
+use catchment_agent::{Completion, CompletionKind, FileEnd, FolderStore, Presence};
 use catchment_frame::{FrameSummary, Schema, TocFlags};
-use catchment_model::{Ledger, SourceId};
-use catchment_writer::{Ended, FrameFiles, HeaderOrder, JobKind};
+use catchment_writer::{Ended, FrameFiles, HeaderOrder, JobKind, StoreFile};
 
 use crate::config::RecorderConfig;
-use crate::file::{Begun, Durability, FileMaker, FirstFile, OpenFile, RunIdentity, toc_bytes};
-use crate::file_list::FileList;
-use crate::file_steps::{Admission, End, Ending, Look, Opening};
+use crate::file::{Begun, FileMaker, Files, FirstFile, OpenFile, RunIdentity, full, toc_bytes};
+use crate::file_limits::FileLimits;
+use crate::file_steps::{
+    Admission, End, Ending, LastFrame, Look, NOT_WHOLE, OPEN_NS, Opening, RETRY_NS, TRIES_MAX,
+};
+use crate::folders::Folders;
 use crate::frames::FrameHead;
 use crate::live::State;
 use crate::target::{FrameTag, TargetLedger};
 
-/// How long recording stays in fault before the next file is tried.
-const RETRY_NS: u64 = 1_000_000_000;
-/// How long frames wait for a file that is being made if there is another place for them.
-const OPEN_NS: u64 = 1_000_000_000;
-/// The number of attempts to write the run's last frame, or a file's table of contents.
-const TRIES_MAX: u32 = 3;
-/// The message when the run's last frame could not be written.
-const NOT_WHOLE: &str = "the last counts of the ledger could not be written, so that the last file \
-                         has no table of contents: `catchment repair` closes it";
-/// The interval between checks of the disk.
-const LOOK_NS: u64 = 1_000_000_000;
-/// The limit of a file's table of contents while the next file cannot be made, as a multiple of
-/// [`Sizes::toc_bytes_max`](crate::Sizes::toc_bytes_max): it is kept in memory, 512 MiB at most.
-/// That is hours of small frames, time to act on the alarm.
-const TOCS_OF_LAST_FILE: u64 = 8;
-
 /// The files of a run, and the work in progress on them.
 pub(crate) struct RunFiles<S: FolderStore> {
     now_ns: u64,
-    files: FrameFiles<S, FrameTag, Durability>,
+    files: Files<S>,
+    folders: Folders,
     maker: FileMaker,
     /// The next file is being made, since then.
     opening: Option<Opening>,
     opening_ns: u64,
-    look: Look,
     /// The number behind the newest frame.
     sequence: u64,
     /// The file of the newest frame.
     framed: Option<u64>,
     ledger: TargetLedger,
-    frame_bytes: u64,
-    looked_ns: u64,
-    file_bytes_max: u64,
-    toc_bytes_max: u64,
-    file_time_ns: Option<u64>,
+    limits: FileLimits,
     retry_at_ns: u64,
     end: End,
-    /// The number of attempts to write the last frame.
-    last_frames: u32,
-    /// Whether there was no room for it at the last attempt.
-    last_refused: bool,
-    /// Whether the frames hold all counts of the ledger. If they did not add up to the total in a
-    /// table of contents, that would say that the ledger does not balance.
-    is_whole: bool,
-    list: FileList,
+    last: LastFrame,
 }
 
 impl<S: FolderStore> RunFiles<S> {
@@ -80,62 +56,63 @@ impl<S: FolderStore> RunFiles<S> {
         ledger: TargetLedger,
         now_ns: u64,
     ) -> Result<Self, String> {
-        let list = FileList::new(&identity);
         let variant = ledger.of_target().variant.number;
+        let begin = StoreFile { store: first.disk, id: first.id };
         let mut files = Self {
             now_ns,
-            files: FrameFiles::new(first.store, config.write.buffer_bytes, HeaderOrder::Last),
+            files: FrameFiles::new(first.stores, config.write.buffer_bytes, HeaderOrder::Last),
+            folders: Folders::new(config, &identity, now_ns),
             maker: FileMaker::new(config, identity, (schema, variant), first.entropy),
             opening: None,
             opening_ns: 0,
-            look: Look::None,
             sequence: 0,
             framed: None,
             ledger,
-            frame_bytes: config.frame_bytes_max(),
-            looked_ns: 0,
-            file_bytes_max: config.write.file_bytes,
-            toc_bytes_max: config.sizes.toc_bytes_max as u64,
-            file_time_ns: config.write.file_time_ns,
+            limits: FileLimits::of(config),
             retry_at_ns: 0,
             end: End::No,
-            last_frames: 0,
-            last_refused: false,
-            is_whole: true,
-            list,
+            last: LastFrame::default(),
         };
-        let begun = files.maker.begin_first(first.id, now_ns)?;
+        let begun = files.maker.begin_first(begin, now_ns)?;
         files.begin_file(begun);
         Ok(files)
     }
 
     /// The sink of frames.
-    pub(crate) fn sink(&mut self) -> &mut FrameFiles<S, FrameTag, Durability> {
+    pub(crate) fn sink(&mut self) -> &mut Files<S> {
         &mut self.files
     }
 
-    /// Handles the store's completions and submits what was requested of it. Returns the number of
-    /// completions.
+    /// Handles the stores' completions and submits what was requested of them. Returns the number
+    /// of completions.
     pub(crate) fn poll(&mut self, now_ns: u64) -> u64 {
         self.now_ns = now_ns;
         let done = self.files.poll() as u64;
-        let (writes, counters) = (self.files.writes(), &self.ledger.of_target().counters);
-        counters.writes_begun.store(writes.begun, Relaxed);
-        counters.writes_completed.store(writes.completed, Relaxed);
+        self.folders.polled(&mut self.files, &self.ledger, now_ns);
         done
     }
 
     /// Decides about a frame of at most `frame_bytes` bytes. `looked_for` is the file for which the
     /// disk was checked.
-    pub(crate) fn admit(&mut self, frame_bytes: u64, looked_for: &mut Option<FileId>) -> Admission {
+    pub(crate) fn admit(
+        &mut self,
+        frame_bytes: u64,
+        looked_for: &mut Option<StoreFile>,
+    ) -> Admission {
         let overdue = |file: &OpenFile| file.checkpoint_due(self.now_ns, true);
-        if self.files.current.as_ref().is_some_and(overdue) && self.end == End::No {
+        if let Some(file) = self.files.current.as_ref().filter(|file| overdue(file))
+            && self.end == End::No
+        {
             // Frames arrived so fast that one was always being written.
-            if self.files.is_busy() || self.checkpoint_if_due(true) {
+            if self.files.is_busy(file.id.store) || self.checkpoint_if_due(true) {
                 return Admission::Wait;
             }
         }
         if !self.find_room(frame_bytes, looked_for) {
+            return Admission::Wait;
+        }
+        if self.files.current.is_some() && self.files.has_pages_first() {
+            // The header of a file on another disk.
             return Admission::Wait;
         }
         let is_late = self.now_ns.saturating_sub(self.opening_ns) >= OPEN_NS;
@@ -153,27 +130,32 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Begins a frame that was admitted. Returns whether it is the first of its file, and the
-    /// ledger's counts since the target's frame before.
+    /// Begins a frame that was admitted. Returns whether it is the first of its file.
     ///
     /// # Panics
     /// There is no file.
-    pub(crate) fn begin_frame(&mut self, head: &FrameHead) -> (bool, Ledger) {
+    pub(crate) fn begin_frame(&mut self, head: &FrameHead) -> bool {
         let file = self.files.current.as_ref().expect("the frame was admitted");
         debug_assert!(self.maker.writes(&head.schema), "a file has the schema of its frames");
         let begins_file = self.framed != Some(file.file_id);
         self.framed = Some(file.file_id);
         self.sequence = head.info.numbers().1 + 1;
         self.files.begin(head.info, head.columns);
-        (begins_file, self.ledger.begin(head))
+        begins_file
     }
 
     /// A frame was streamed to its end.
     pub(crate) fn frame_copied(&mut self) {
-        let end = self.files.current.as_ref().map_or(0, |file| file.end);
-        if end + 2 * self.frame_bytes >= self.file_bytes_max && !self.is_next_refused() {
-            self.maker.open_ahead(self.files.store());
+        let is_nearly_full = |file| self.limits.is_nearly_full(file);
+        if self.files.current.as_ref().is_some_and(is_nearly_full) && !self.is_next_refused() {
+            self.maker.open_ahead(&mut self.files, &self.folders.disks, self.now_ns);
         }
+    }
+
+    /// Whether the disk of the current file does not respond, and there is another one.
+    pub(crate) fn is_stalled(&self) -> bool {
+        let current = self.files.current.as_ref().filter(|_| self.end == End::No);
+        current.is_some_and(|file| self.folders.disks.must_be_left(file.id.store, self.now_ns))
     }
 
     /// The target's ledger.
@@ -184,37 +166,72 @@ impl<S: FolderStore> RunFiles<S> {
     /// Ensures that the current file can take a frame of that many bytes: if the disk has no room
     /// for it, the file made ahead becomes the current one, or there is none. False while the disk
     /// is being checked, which is done once for each file.
-    fn find_room(&mut self, frame_bytes: u64, looked_for: &mut Option<FileId>) -> bool {
+    fn find_room(&mut self, frame_bytes: u64, looked_for: &mut Option<StoreFile>) -> bool {
         loop {
-            if !self.advance_look() {
+            if !self.folders.advance_look(&mut self.files) {
                 return false;
             }
             let Some(file) = self.files.current.as_ref().filter(|_| self.end == End::No) else {
                 return true;
             };
             let (id, end, toc_bytes) = (file.id, file.end + frame_bytes, toc_bytes(file));
-            let needed = end.saturating_sub(self.files.store().blocks_bytes(id));
-            let spare = self.files.store().spare_bytes();
+            let store = self.files.store(id.store);
+            let needed = end.saturating_sub(store.blocks_bytes(id.id));
+            let spare = store.spare_bytes();
             let Some(spare) = spare.filter(|&spare| needed > 0 && spare < needed + toc_bytes)
             else {
                 return true;
             };
             if looked_for.replace(id) != Some(id) {
                 // The known free space may be old, or count twice what is being written.
-                self.look = Look::Jobs;
+                self.folders.look = Look::Jobs;
                 continue;
             }
             self.files.leave();
-            if !self.use_ahead(frame_bytes) {
-                self.fault(self.maker.full(needed, spare));
-            }
+            let reason = full(self.folders.disks.folder(id.store), needed, spare);
+            self.go_elsewhere(id.store, reason, frame_bytes);
         }
+    }
+
+    /// After the current file was left because of its disk: continues in the file made ahead, or in
+    /// another folder.
+    fn go_elsewhere(&mut self, disk: usize, reason: String, bytes: u64) {
+        let goes_on = self.leave_disk(disk, &reason);
+        if !self.use_ahead(bytes) {
+            self.fault(reason, goes_on);
+        }
+    }
+
+    /// Leaves a disk for the files that follow, if there is another one to go on with.
+    fn leave_disk(&mut self, disk: usize, reason: &str) -> bool {
+        let goes_on = self.folders.disks.leave(disk, reason, self.now_ns);
+        if goes_on {
+            self.maker.discard_ahead_in(&mut self.files, disk);
+            self.ledger.warn_once(format!("{reason}; recording goes on in another folder"));
+            self.folders.show(&mut self.files, &self.ledger);
+        }
+        goes_on
+    }
+
+    /// Leaves the current file if its disk does not respond and there is another. What was
+    /// submitted to it is recorded or fails when the disk responds.
+    fn leave_if_stalled(&mut self) {
+        if !self.is_stalled() {
+            return;
+        }
+        let Some(file) = &self.files.current else { return };
+        let (disk, path) = (file.id.store, file.path.display());
+        let reason = format!("the disk of {path} has completed nothing for a second");
+        self.files.leave();
+        self.opening = None;
+        self.go_elsewhere(disk, reason, self.limits.frame_bytes);
     }
 
     /// Continues in the file made ahead, if it has blocks for that many bytes.
     fn use_ahead(&mut self, bytes: u64) -> bool {
-        if self.maker.has_ahead(self.files.store(), bytes)
-            && let Some(Ok(next)) = self.maker.next(self.files.store(), 0, self.now_ns)
+        if self.maker.has_ahead(&mut self.files, bytes)
+            && let Some(Ok(next)) =
+                self.maker.next(&mut self.files, &self.folders.disks, (0, self.now_ns))
         {
             self.begin_file(next);
         }
@@ -227,79 +244,39 @@ impl<S: FolderStore> RunFiles<S> {
         self.ledger.of_target().counters.next_file_refused.store(0, Relaxed);
         self.ledger.of_target().add_file(file.path.clone());
         self.files.begin_file(file, header);
-    }
-
-    /// Continues the check of the disk for which something waits; true if there is none.
-    fn advance_look(&mut self) -> bool {
-        let current = self.files.current.as_ref();
-        let Some((file, written)) = current.map(|file| (file.id, file.written_bytes())) else {
-            self.look = Look::None;
-            return true;
-        };
-        if self.look == Look::Jobs && !self.files.is_busy() {
-            self.look = Look::Old;
-        }
-        let store = self.files.store();
-        if self.look == Look::Old && !store.is_looking() {
-            store.look(file, written);
-            self.look = Look::Fresh;
-        }
-        if self.look == Look::Fresh && !store.is_looking() {
-            self.look = Look::None;
-        }
-        self.look == Look::None
+        self.folders.show(&mut self.files, &self.ledger);
     }
 
     /// Checks the disk at intervals; leaves a file that is gone or was truncated.
     fn look_if_due(&mut self) {
-        let Some(file) = &self.files.current else { return };
-        let (id, written) = (file.id, file.written_bytes());
-        match self.files.store().presence(id) {
-            Presence::There => {}
-            presence => return self.leave(presence),
+        let current = self.files.current.as_ref().map(|file| file.id);
+        if let Some(StoreFile { store, id }) = current {
+            match self.files.store(store).presence(id) {
+                Presence::There => {}
+                presence => return self.leave(presence),
+            }
         }
-        if self.now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
-            self.looked_ns = self.now_ns;
-            self.files.store().look(id, written);
-        }
+        self.folders.look_if_due(&mut self.files, &self.ledger, self.now_ns);
     }
 
     /// Leaves the current file, which is gone. Fragments recorded in files that were removed or
     /// truncated are lost, and counted; so are fragments that arrive before another file is open.
     fn leave(&mut self, presence: Presence) {
         let Some(mut file) = self.files.current.take() else { return };
-        let reason = self.count_removed(&mut file, presence);
+        let reason = self.ledger.count_removed(&mut file, presence);
+        let disk = file.id.store;
         self.files.closing.push(file);
         self.opening = None;
-        self.fault(reason);
-        match presence {
+        if presence != Presence::Truncated {
+            // The file ahead may have been made in the same folder.
+            let goes_on = self.leave_disk(disk, &reason);
+            self.fault(reason, goes_on);
+            self.maker.discard_ahead_in(&mut self.files, disk);
+        } else {
             // The disk and the folder are in order.
-            Presence::Truncated => self.retry(),
-            // The file ahead was made in the same folder.
-            _ => self.maker.discard_ahead(self.files.store()),
+            self.fault(reason, false);
+            self.retry();
         }
-    }
-
-    /// Counts the fragments recorded in a file that is gone or was truncated, and warns, since
-    /// recording may resume too soon for the fault to be seen. Returns the reason.
-    fn count_removed(&mut self, file: &mut OpenFile, presence: Presence) -> String {
-        (file.failed, file.gone) = (true, true);
-        let path = file.path.display();
-        let reason = match presence {
-            Presence::Removed { .. } => format!("{path} was removed while it was being written"),
-            Presence::Truncated => format!("{path} was truncated while it was being written"),
-            _ => format!("{path} is gone: it was moved, or its disk was unmounted"),
-        };
-        for (source, &own) in (0..).map(SourceId).zip(file.attached.fragments()) {
-            let removed = match presence {
-                Presence::Removed { others: false } => None,
-                Presence::Removed { others: true } | Presence::Truncated => Some(own),
-                Presence::There | Presence::Elsewhere => Some(0),
-            };
-            self.ledger.removed(source, removed);
-        }
-        self.ledger.warn_once(reason.clone());
-        reason
     }
 
     /// Handles the disk's completions, and does what is due.
@@ -309,12 +286,15 @@ impl<S: FolderStore> RunFiles<S> {
         if self.end != End::No {
             return;
         }
-        if self.files.store().sync_due(self.now_ns) {
+        if let Some(disk) = self.files.current.as_ref().map(|file| file.id.store)
+            && self.files.store(disk).sync_due(self.now_ns)
+        {
             self.sync();
         }
+        self.leave_if_stalled();
         self.look_if_due();
         self.switch_if_due();
-        self.list.look_after(self.files.store(), &self.ledger, self.now_ns);
+        self.folders.look_after_lists(&mut self.files, &self.ledger, self.now_ns);
         self.checkpoint_if_due(false);
         let idle = self.files.current.is_none() && self.opening.is_none();
         if idle && self.now_ns >= self.retry_at_ns {
@@ -323,11 +303,12 @@ impl<S: FolderStore> RunFiles<S> {
     }
 
     fn handle_completions(&mut self) {
-        for completion in self.files.take_others() {
+        for (store, completion) in self.files.take_others() {
+            let file = StoreFile { store, id: completion.file };
             match completion.kind {
                 CompletionKind::Write => unreachable!("writes are handled by the jobs"),
-                CompletionKind::Sync => self.synced(&completion),
-                CompletionKind::Finished => self.finished(&completion),
+                CompletionKind::Sync => self.synced(file, &completion),
+                CompletionKind::Finished => self.finished(file, &completion),
             }
         }
         while let Some(ended) = self.files.next_ended() {
@@ -371,8 +352,7 @@ impl<S: FolderStore> RunFiles<S> {
             JobKind::Header => {
                 file.header_recorded = !file.failed;
                 if file.header_recorded {
-                    let (index, file_id) = (file.index, file.file_id);
-                    self.list.begun(self.files.store(), index, file_id);
+                    self.folders.begun(&mut self.files, id);
                 }
             }
             JobKind::Frame(_, tag) if file.failed => {
@@ -398,15 +378,16 @@ impl<S: FolderStore> RunFiles<S> {
                 // Without its TOC the file is like that of a killed writer: readable, and repair
                 // can close it.
                 let end = if error.is_some() { file.recorded_end } else { file_bytes };
-                self.files.store().finish(id, FileEnd::Cut(end));
+                self.files.finish_file(id, FileEnd::Cut(end));
             }
-            JobKind::Abandoned => unreachable!("a recorder streams its frames to their end"),
+            // It is in another file.
+            JobKind::Abandoned => {}
         }
     }
 
     /// Handles a failed write to that file: it gets no more frames, and the frames after the
     /// failure in it are lost.
-    fn fail(&mut self, id: FileId, error: &std::io::Error) {
+    fn fail(&mut self, id: StoreFile, error: &std::io::Error) {
         if self.files.current.as_ref().is_some_and(|file| file.id == id) {
             self.files.leave();
         }
@@ -414,21 +395,30 @@ impl<S: FolderStore> RunFiles<S> {
         if !file.failed {
             file.failed = true;
             let reason = format!("cannot write {}: {error}", file.path.display());
+            let goes_on = self.leave_disk(id.store, &reason);
             if self.files.current.is_none() {
                 // Its blocks are allocated, whatever the state of the disk.
-                self.use_ahead(2 * self.frame_bytes);
+                self.use_ahead(2 * self.limits.frame_bytes);
             }
-            self.fault(reason);
+            self.fault(reason, goes_on);
         }
     }
 
     /// Handles a frame that could not be begun for lack of room.
     pub(crate) fn refused(&mut self, head: &FrameHead) {
-        self.last_refused = self.end == End::LastFrame;
+        self.last.is_refused = self.end == End::LastFrame;
         self.ledger.refused(head);
     }
 
-    fn fault(&mut self, reason: String) {
+    /// Recording is in fault, unless it goes on in another folder, whose file is made now.
+    fn fault(&mut self, reason: String, goes_on: bool) {
+        if goes_on {
+            let is_needed = self.files.current.is_none() && self.opening.is_none();
+            if is_needed && self.end == End::No {
+                self.retry();
+            }
+            return;
+        }
         self.ledger.set_state(State::Fault { reason });
         self.retry_at_ns = self.now_ns + RETRY_NS;
         match self.files.current {
@@ -441,7 +431,11 @@ impl<S: FolderStore> RunFiles<S> {
     /// Requests the next file, if the disk has room for it.
     fn retry(&mut self) {
         // A file without a header will be deleted, and its number be free again.
-        if !self.files.closing.iter().any(|file| file.failed && !file.header_recorded) {
+        let will_be_free = |file: &OpenFile| {
+            let is_stalled = self.folders.disks.is_stalled(file.id.store, self.now_ns);
+            file.failed && !file.header_recorded && !is_stalled
+        };
+        if !self.files.closing.iter().any(will_be_free) {
             self.open(Opening::Retry);
         }
     }
@@ -456,9 +450,14 @@ impl<S: FolderStore> RunFiles<S> {
         let Some(opening) = self.opening else { return };
         let room_bytes = match opening {
             Opening::Next => 0,
-            Opening::Retry => self.maker.room_bytes(),
+            Opening::Retry => self.limits.room_bytes(),
         };
-        let Some(next) = self.maker.next(self.files.store(), room_bytes, self.now_ns) else {
+        if let Some(disk) = self.maker.late_disk(&mut self.files, self.now_ns) {
+            let folder = self.folders.disks.folder(disk).display();
+            self.leave_disk(disk, &format!("{folder} has not made a file within a second"));
+        }
+        let when = (room_bytes, self.now_ns);
+        let Some(next) = self.maker.next(&mut self.files, &self.folders.disks, when) else {
             return;
         };
         self.opening = None;
@@ -469,8 +468,14 @@ impl<S: FolderStore> RunFiles<S> {
                 // An older file may have failed while there was none.
                 self.ledger.set_state(State::Recording);
             }
-            Err(reason) if self.files.current.is_some() => self.go_on(&reason),
-            Err(reason) => self.fault(reason),
+            Err((disk, reason)) => {
+                let goes_on = self.leave_disk(disk, &reason);
+                match self.files.current {
+                    _ if goes_on => self.open(opening),
+                    Some(_) => self.go_on(&reason),
+                    None => self.fault(reason, false),
+                }
+            }
         }
     }
 
@@ -492,8 +497,7 @@ impl<S: FolderStore> RunFiles<S> {
     /// Leaves a file that continues because the next one cannot be made, once its table of contents
     /// takes too much memory.
     fn leave_if_spent(&mut self) {
-        let toc_bytes_max = self.toc_bytes_max.saturating_mul(TOCS_OF_LAST_FILE);
-        let is_spent = |file: &&OpenFile| file.toc_bytes() >= toc_bytes_max;
+        let is_spent = |file: &&OpenFile| self.limits.is_spent(file);
         if self.is_next_refused()
             && let Some(file) = self.files.current.as_ref().filter(is_spent)
         {
@@ -502,7 +506,7 @@ impl<S: FolderStore> RunFiles<S> {
                 file.path.display()
             );
             self.files.leave();
-            self.fault(reason);
+            self.fault(reason, false);
         }
     }
 
@@ -511,12 +515,10 @@ impl<S: FolderStore> RunFiles<S> {
         let Some(file) = self.files.current.as_ref().filter(|_| self.opening.is_none()) else {
             return;
         };
-        let old = self.file_time_ns.is_some_and(|time| self.now_ns - file.opened_ns >= time);
-        let full = file.end + self.frame_bytes > self.file_bytes_max
-            || file.toc_bytes() >= self.toc_bytes_max;
+        let is_over = self.limits.is_over(file, self.now_ns);
         let (is_refused, is_tried) = (self.is_next_refused(), self.now_ns < self.retry_at_ns);
         // A file without frames is not left because of its age alone.
-        if file.has_frames() && (old || full) && !(is_refused && is_tried) {
+        if file.has_frames() && is_over && !(is_refused && is_tried) {
             self.open(if is_refused { Opening::Retry } else { Opening::Next });
         }
     }
@@ -531,14 +533,14 @@ impl<S: FolderStore> RunFiles<S> {
             // Nothing in it can be read, and nothing in it was recorded.
             let end = if file.gone { FileEnd::Cut(0) } else { FileEnd::Delete };
             let id = file.id;
-            self.files.store().finish(id, end);
+            self.files.finish_file(id, end);
             return;
         }
-        if !self.is_whole {
+        if self.last.is_missing {
             // It remains as a killed writer would leave it: readable, and repair can close it.
             let (id, end) = (file.id, FileEnd::Cut(file.recorded_end));
             self.ledger.warn_once(NOT_WHOLE.to_owned());
-            self.files.store().finish(id, end);
+            self.files.finish_file(id, end);
             return;
         }
         let (id, total) = (file.id, self.ledger.total());
@@ -549,15 +551,20 @@ impl<S: FolderStore> RunFiles<S> {
     fn sync(&mut self) {
         let Some(file) = &mut self.files.current else { return };
         let id = file.id;
-        if file.attached.begin_sync() && !self.files.store().sync(id, 0) {
+        if !file.attached.begin_sync() {
+            return;
+        }
+        match self.files.sync(id) {
+            true => self.folders.disks.synced(id.store, 1, 0, self.now_ns),
             // Too many syncs are in progress: the next one covers this one, too.
-            self.files.file(id).attached.sync_refused();
+            false => self.files.file(id).attached.sync_refused(),
         }
     }
 
-    fn synced(&mut self, completion: &Completion) {
+    fn synced(&mut self, id: StoreFile, completion: &Completion) {
+        self.folders.disks.synced(id.store, 0, 1, self.now_ns);
         let mut files = self.files.current.iter_mut().chain(&mut self.files.closing);
-        let Some(file) = files.find(|file| file.id == completion.file) else { return };
+        let Some(file) = files.find(|file| file.id == id) else { return };
         match &completion.result {
             Ok(()) => {
                 let durable = file.attached.sync_done();
@@ -565,26 +572,30 @@ impl<S: FolderStore> RunFiles<S> {
             }
             Err(error) => {
                 let reason = format!("cannot sync {}: {error}", file.path.display());
-                if self.files.current.as_ref().is_some_and(|file| file.id == completion.file) {
+                if self.files.current.as_ref().is_some_and(|file| file.id == id) {
                     self.files.leave();
                 }
-                self.fault(reason);
+                let goes_on = self.leave_disk(id.store, &reason);
+                self.fault(reason, goes_on);
             }
         }
     }
 
-    fn finished(&mut self, completion: &Completion) {
-        let index = self.files.closing.iter().position(|file| file.id == completion.file);
+    fn finished(&mut self, id: StoreFile, completion: &Completion) {
+        let index = self.files.closing.iter().position(|file| file.id == id);
         let mut file = self.files.closing.swap_remove(index.expect("a finished file was closing"));
         if completion.found != Presence::There && file.header_recorded && !file.gone {
             // Since the last check, which was at most a second before the file was left.
-            self.count_removed(&mut file, completion.found);
+            self.ledger.count_removed(&mut file, completion.found);
         }
         match &completion.result {
             Ok(()) => {
                 self.ledger.durable(&file.attached.close_done());
                 if completion.bytes > file.recorded_end {
-                    self.list.closed(self.files.store(), &file, completion.bytes);
+                    self.folders.closed(&mut self.files, &file, completion.bytes);
+                }
+                if !file.failed {
+                    self.folders.disks.closed(id.store);
                 }
                 if !file.header_recorded && !file.gone {
                     self.maker.deleted(&file, self.ledger.of_target());
@@ -598,7 +609,8 @@ impl<S: FolderStore> RunFiles<S> {
             }
             Err(error) => {
                 let reason = format!("cannot close {}: {error}", file.path.display());
-                self.fault(reason);
+                let goes_on = self.leave_disk(id.store, &reason);
+                self.fault(reason, goes_on);
             }
         }
     }
@@ -614,11 +626,11 @@ impl<S: FolderStore> RunFiles<S> {
         match self.end {
             End::No => {
                 // Whether the file was changed since the last check.
-                self.look = Look::Jobs;
+                self.folders.look = Look::Jobs;
                 self.end = End::Looking;
             }
             End::Looking => {
-                if !self.advance_look() {
+                if !self.folders.advance_look(&mut self.files) {
                     return Ending::Wait;
                 }
                 self.look_if_due();
@@ -629,21 +641,21 @@ impl<S: FolderStore> RunFiles<S> {
             }
             End::Opening => {
                 // Frames that still fail are in the increments of the last one.
-                if self.opening.is_some() || self.files.is_busy() {
+                if self.opening.is_some() || self.files.are_busy() {
                     return Ending::Wait;
                 }
-                self.reopen_last();
-                self.last_frames += 1;
+                self.files.reopen_newest();
+                self.last.tries += 1;
                 self.end = End::LastFrame;
                 return Ending::LastFrame;
             }
             End::LastFrame => {
-                if self.files.is_busy() {
+                if self.files.are_busy() {
                     return Ending::Wait;
                 }
                 let carried = self.ledger.carried().total().iter().any(|(_, count)| count > 0);
-                let unrecorded = std::mem::take(&mut self.last_refused) || carried;
-                if unrecorded && self.last_frames < TRIES_MAX {
+                let unrecorded = std::mem::take(&mut self.last.is_refused) || carried;
+                if unrecorded && self.last.tries < TRIES_MAX {
                     // The frame was not recorded: another file is tried.
                     if self.files.current.is_none() {
                         self.retry();
@@ -651,7 +663,7 @@ impl<S: FolderStore> RunFiles<S> {
                     self.end = End::Opening;
                     return Ending::Again;
                 }
-                self.is_whole = !unrecorded;
+                self.last.is_missing = unrecorded;
                 self.files.leave();
                 self.end = End::Closing;
             }
@@ -659,31 +671,16 @@ impl<S: FolderStore> RunFiles<S> {
                 if !self.files.closing.is_empty() {
                     return Ending::Wait;
                 }
-                self.list.end(self.files.store());
+                self.folders.end_lists(&mut self.files);
                 self.end = End::Listing;
             }
             End::Listing => {
-                return match self.list.has_ended(self.files.store(), &self.ledger) {
+                return match self.folders.lists_have_ended(&mut self.files, &self.ledger) {
                     true => Ending::Ended,
                     false => Ending::Wait,
                 };
             }
         }
         Ending::Again
-    }
-
-    /// If there is no next file, the last one gets what can still be written.
-    fn reopen_last(&mut self) {
-        if self.files.current.is_some() {
-            return;
-        }
-        let waiting = |(_, file): &(usize, &OpenFile)| file.header_recorded && !file.toc_begun;
-        // The newest one: its last frame follows all frames of the others.
-        let files = self.files.closing.iter().enumerate().filter(waiting);
-        if let Some((index, _)) = files.max_by_key(|(_, file)| file.index) {
-            let mut file = self.files.closing.remove(index);
-            file.reopen();
-            self.files.current = Some(file);
-        }
     }
 }

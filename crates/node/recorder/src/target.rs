@@ -15,22 +15,28 @@
 //! (docs/decisions/disk-faults.md). Once a second the store checks the free space, and whether the
 //! file is still there and whole.
 //!
+//! A target with several folders leaves the disk of the current file when that disk fails, is full
+//! or does not respond (`disks.rs`). It holds the columns of the frame that is being copied until
+//! all are copied, so that a frame under way goes to a file on another disk, as a whole.
+//!
 //! One frame is under way at a time: *offered*, until a file and room for it are available; then
 //! *copied*, column by column as they come. Last comes a column of the target's own: the ledger's
 //! counts since its frame before. The agent never blocks: it returns, and the store or the frames
 //! agent wakes it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_agent::{Agent, FileId, FolderStore, Work};
+use catchment_agent::{Agent, FolderStore, Presence, Work};
 use catchment_encoder::{Element, Level};
 use catchment_frame::{FrameInfo, FrameKind, encode_ledger_increment};
 use catchment_model::{Entry, Ledger, SourceId};
-use catchment_writer::{FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column};
+use catchment_writer::{FrameColumn, FrameEncoder, FrameUnderWay, Next, StoreFile, ledger_column};
 use crossbeam_channel::TryRecvError;
 
 use crate::config::RecorderConfig;
+use crate::file::OpenFile;
 use crate::file_steps::{Admission, Ending};
 use crate::frames::{FrameHead, SharedColumn, SourceCounts, joined};
 use crate::live::{Live, LiveTarget, State};
@@ -70,27 +76,45 @@ pub(crate) struct Target<S: FolderStore> {
 /// A frame that waits for a file and for room, or is being copied.
 struct CurrentFrame {
     tag: FrameTag,
-    /// The columns of the run's last frame, and of a skipped one, which has none; those of others
-    /// come one by one when it is taken.
-    columns: Option<std::vec::IntoIter<SharedColumn>>,
+    /// Whether it was begun, and its tag has the increment: it is offered again if the disk to
+    /// which it was being copied is left.
+    is_begun: bool,
+    /// What comes before the next item from the queue: all of the run's last frame and of a skipped
+    /// one, and what came already of a frame that is offered again.
+    parts: VecDeque<Item>,
+    /// What was copied, if the frame may have to be copied again.
+    copied: Vec<Item>,
     /// The file for which the disk was checked.
-    looked_for: Option<FileId>,
+    looked_for: Option<StoreFile>,
     /// The column that is being copied.
     column: Option<SharedColumn>,
-    /// Whether that is the last one, or was.
+    /// Whether the frames agent waits for that column to be copied.
+    is_awaited: bool,
+    /// Whether that column is the last one, or was.
     has_ledger: bool,
 }
 
 impl CurrentFrame {
-    fn of(head: Arc<FrameHead>, columns: Option<Vec<SharedColumn>>) -> Self {
+    /// A frame whose columns come one by one when it is taken.
+    fn new(head: Arc<FrameHead>) -> Self {
         let (counts, increment) = (head.counts.clone(), Ledger::new(0));
         Self {
             tag: FrameTag { head, counts, increment },
-            columns: columns.map(Vec::into_iter),
+            is_begun: false,
+            parts: VecDeque::new(),
+            copied: Vec::new(),
             looked_for: None,
             column: None,
+            is_awaited: false,
             has_ledger: false,
         }
+    }
+
+    /// A frame that has these columns.
+    fn whole(head: Arc<FrameHead>, columns: &[SharedColumn]) -> Self {
+        let columns = columns.iter().cloned().map(Item::Column);
+        let parts = columns.chain([Item::End(Arc::default())]).collect();
+        Self { parts, ..Self::new(head) }
     }
 }
 
@@ -123,16 +147,22 @@ impl<S: FolderStore> Target<S> {
 
     /// Takes the next step.
     fn step(&mut self, budget: &mut usize) -> Step {
+        if self.files.is_stalled()
+            && let Some(copying) = self.copying.take()
+        {
+            self.offer_again(copying);
+        }
         if self.copying.is_none() {
             self.files.look_after_disk();
         }
         let wait = Step::Wait(self.now_ns + IDLE_NS);
         if self.files.sink().has_pages() {
-            return match self.files.sink().stream_page(budget) {
-                true => Step::Done,
-                false if *budget == 0 => Step::Budget,
-                false => wait,
-            };
+            match self.files.sink().stream_page(budget) {
+                true => return Step::Done,
+                false if *budget == 0 => return Step::Budget,
+                false if self.files.sink().has_pages_first() => return wait,
+                false => {}
+            }
         }
         if let Some(copying) = self.copying.take() {
             return self.copy(copying, budget);
@@ -142,7 +172,7 @@ impl<S: FolderStore> Target<S> {
         }
         match self.input.next() {
             Ok(Item::Begin(head)) => {
-                self.offered = Some(CurrentFrame::of(head, None));
+                self.offered = Some(CurrentFrame::new(head));
                 Step::Done
             }
             Ok(Item::NotTaken(frames)) => {
@@ -182,16 +212,21 @@ impl<S: FolderStore> Target<S> {
     fn admit(&mut self, mut offered: CurrentFrame) -> bool {
         let head = &offered.tag.head;
         let bytes_max = head.bytes_max + self.frame_header_bytes + INCREMENT_BYTES;
-        let is_last = offered.columns.is_some();
+        let is_answered = head.is_last || offered.is_begun;
         match self.files.admit(bytes_max, &mut offered.looked_for) {
             Admission::Wait => {
                 self.offered = Some(offered);
-                // A checkpoint may have been begun.
+                // A checkpoint, or a file, may have been begun.
                 return self.files.sink().has_pages();
+            }
+            Admission::Refused if offered.is_begun => {
+                self.files.ledger().failed(&offered.tag);
+                // The rest of its columns still comes.
+                self.discards = !matches!(offered.parts.back(), Some(Item::End(_)));
             }
             Admission::Refused => {
                 self.files.refused(head);
-                if !is_last {
+                if !is_answered {
                     self.input.answer(Answer::Refuses);
                     // Its columns come if nobody waits for the answer.
                     self.discards = !self.input.required;
@@ -201,12 +236,11 @@ impl<S: FolderStore> Target<S> {
                 if let Some(skipped) = self.files.ledger().next_skipped(head) {
                     // It comes before the frame that is offered, which has less room by that.
                     self.offered = Some(offered);
-                    let skipped = CurrentFrame::of(Arc::new(skipped), Some(Vec::new()));
-                    self.begins_file |= self.begin(skipped);
+                    self.begins_file |= self.begin(CurrentFrame::whole(Arc::new(skipped), &[]));
                     return true;
                 }
                 let begins_file = self.begin(offered) | std::mem::take(&mut self.begins_file);
-                if !is_last {
+                if !is_answered {
                     self.input.answer(Answer::Takes { begins_file });
                 }
             }
@@ -216,10 +250,36 @@ impl<S: FolderStore> Target<S> {
 
     /// Begins to copy a frame. Returns whether it is the first of its file.
     fn begin(&mut self, mut frame: CurrentFrame) -> bool {
-        let (begins_file, increment) = self.files.begin_frame(&frame.tag.head);
-        frame.tag.increment = increment;
+        let head = &frame.tag.head;
+        let begins_file = self.files.begin_frame(head);
+        if !frame.is_begun {
+            frame.tag.increment = self.files.ledger().begin(head);
+            frame.is_begun = true;
+        }
         self.copying = Some(frame);
         begins_file
+    }
+
+    /// The disk of a frame that is being copied is left: the frame is offered again.
+    fn offer_again(&mut self, copying: CurrentFrame) {
+        self.files.sink().abandon_frame();
+        let CurrentFrame { mut tag, parts, mut copied, column, is_awaited, has_ledger, .. } =
+            copying;
+        if self.offered.is_some() {
+            // It is a skipped frame, which is made again for the frame that is offered.
+            self.files.ledger().failed(&tag);
+            return;
+        }
+        if let Some(column) = column.filter(|_| !has_ledger) {
+            if is_awaited {
+                self.input.copied(Arc::clone(&column));
+            }
+            copied.push(Item::Column(column));
+        }
+        tag.counts.clone_from(&tag.head.counts);
+        let parts = copied.into_iter().chain(parts).collect();
+        let head = Arc::clone(&tag.head);
+        self.offered = Some(CurrentFrame { tag, is_begun: true, parts, ..CurrentFrame::new(head) });
     }
 
     /// Continues to copy a frame.
@@ -249,27 +309,32 @@ impl<S: FolderStore> Target<S> {
             if !column.with_stored(|stored| files.append(stored, budget)) {
                 return if *budget == 0 { Step::Budget } else { wait };
             }
-            let column = frame.column.take();
-            // Nobody waits for a column of the target's own, or of the last frame.
-            if frame.columns.is_none() && !frame.has_ledger {
-                column.into_iter().for_each(|column| self.input.copied(column));
+            if files.stores() > 1 && !frame.has_ledger {
+                frame.copied.push(Item::Column(Arc::clone(column)));
             }
+            let column = frame.column.take().filter(|_| std::mem::take(&mut frame.is_awaited));
+            column.into_iter().for_each(|column| self.input.copied(column));
             return Step::Done;
         }
-        let next = match &mut frame.columns {
-            Some(columns) => columns.next().map_or(Item::End(Arc::default()), Item::Column),
+        let (next, is_awaited) = match frame.parts.pop_front() {
+            Some(part) => (part, false),
             None => match self.input.next() {
-                Ok(next) => next,
+                Ok(next) => (next, true),
                 Err(TryRecvError::Empty) => return wait,
                 // The frames agent panicked: the run ends with the frames written so far.
                 Err(TryRecvError::Disconnected) => return Step::Ended,
             },
         };
         match next {
-            Item::Column(column) => frame.column = Some(column),
+            Item::Column(column) => {
+                (frame.column, frame.is_awaited) = (Some(column), is_awaited);
+            }
             Item::End(lowered) => {
                 for (counts, &bytes) in frame.tag.counts.iter_mut().zip(&*lowered) {
                     counts.lowered += bytes;
+                }
+                if self.files.sink().stores() > 1 {
+                    frame.copied.push(Item::End(lowered));
                 }
                 frame.column = Some(encode_increments(&mut self.encoder, &frame.tag));
                 frame.has_ledger = true;
@@ -284,10 +349,17 @@ impl<S: FolderStore> Target<S> {
     /// The run has ended without this target, whose disk may not answer for hours.
     fn leave_chunks(&mut self) {
         self.input.leave_chunks();
-        if let Some(column) = self.copying.as_mut().and_then(|copying| copying.column.as_mut())
-            && let Some(own) = out_of_chunks(column)
-        {
-            *column = own;
+        for frame in self.copying.iter_mut().chain(&mut self.offered) {
+            let items = frame.copied.iter_mut().chain(&mut frame.parts);
+            let columns = items.filter_map(|item| match item {
+                Item::Column(column) => Some(column),
+                _ => None,
+            });
+            for column in columns.chain(&mut frame.column) {
+                if let Some(own) = out_of_chunks(column) {
+                    *column = own;
+                }
+            }
         }
     }
 
@@ -297,7 +369,7 @@ impl<S: FolderStore> Target<S> {
         let mut records = Vec::new();
         encode_ledger_increment(self.files.ledger().carried(), &mut records);
         if !records.is_empty() {
-            self.offered = Some(CurrentFrame::of(Arc::clone(head), Some(columns.clone())));
+            self.offered = Some(CurrentFrame::whole(Arc::clone(head), columns));
         }
     }
 }
@@ -522,9 +594,31 @@ impl TargetLedger {
         }
     }
 
+    /// Counts the fragments recorded in a file that is gone or was truncated, and warns, since
+    /// recording may resume too soon for the fault to be seen. Returns the reason.
+    pub(crate) fn count_removed(&mut self, file: &mut OpenFile, presence: Presence) -> String {
+        (file.failed, file.gone) = (true, true);
+        let path = file.path.display();
+        let reason = match presence {
+            Presence::Removed { .. } => format!("{path} was removed while it was being written"),
+            Presence::Truncated => format!("{path} was truncated while it was being written"),
+            _ => format!("{path} is gone: it was moved, or its disk was unmounted"),
+        };
+        for (source, &own) in (0..).map(SourceId).zip(file.attached.fragments()) {
+            let removed = match presence {
+                Presence::Removed { others: false } => None,
+                Presence::Removed { others: true } | Presence::Truncated => Some(own),
+                Presence::There | Presence::Elsewhere => Some(0),
+            };
+            self.removed(source, removed);
+        }
+        self.warn_once(reason.clone());
+        reason
+    }
+
     /// Recorded fragments of a source were removed by others: `count`, but for those that were
     /// removed before; all if there is no count.
-    pub(crate) fn removed(&mut self, source: SourceId, count: Option<u64>) {
+    fn removed(&mut self, source: SourceId, count: Option<u64>) {
         let ledger = &self.of_target().ledger;
         let all = ledger.read(source, Entry::FragmentsRecorded)
             - ledger.read(source, Entry::FragmentsRemoved);

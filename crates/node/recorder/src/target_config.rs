@@ -33,29 +33,39 @@ pub struct TargetConfig {
 /// Where a target's frames go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// To files in a folder of the run, in this folder.
-    Folder(PathBuf),
+    /// To files in a folder of the run, in these folders: one file after the other, each in the
+    /// folder that is best when it is begun (`disks.rs`).
+    Folders(Vec<PathBuf>),
     /// Nowhere: they are counted as not taken.
     None,
 }
 
 impl Place {
-    /// The folder, if it is one.
-    pub fn folder(&self) -> Option<&Path> {
+    /// Its folders, if it has any.
+    pub fn folders(&self) -> &[PathBuf] {
         match self {
-            Self::Folder(folder) => Some(folder),
-            Self::None => None,
+            Self::Folders(folders) => folders,
+            Self::None => &[],
         }
+    }
+
+    /// The first of its folders.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folders().first().map(PathBuf::as_path)
     }
 }
 
 impl TargetConfig {
     /// A required folder.
     pub fn folder(name: impl Into<String>, folder: PathBuf) -> Self {
-        let place = Place::Folder(folder);
+        Self::folders(name, vec![folder])
+    }
+
+    /// As [`TargetConfig::folder`], with several folders.
+    pub fn folders(name: impl Into<String>, folders: Vec<PathBuf>) -> Self {
         Self {
             name: name.into(),
-            place,
+            place: Place::Folders(folders),
             sources: None,
             channels: None,
             trends: true,
@@ -64,7 +74,7 @@ impl TargetConfig {
         }
     }
 
-    /// The folder to which its trends are written, if it has any.
+    /// The folder to which its trends are written, if it has any: the first.
     pub(crate) fn trends_folder(&self) -> Option<&Path> {
         self.place.folder().filter(|_| self.trends && self.required)
     }

@@ -6,6 +6,7 @@ mod channels;
 mod connections;
 mod disk_faults;
 mod disk_full;
+mod folders;
 mod gauges;
 mod injected_faults;
 mod links;

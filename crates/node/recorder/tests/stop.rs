@@ -52,8 +52,10 @@ impl Virtual {
             run: RunId([1; 16]),
             name: "run".to_owned(),
             targets: vec![TargetStore {
-                folder: PathBuf::from("run-1"),
-                store: MemoryStore::new((clock.clone(), 1), (count, bytes), times),
+                folders: vec![(
+                    PathBuf::from("run-1"),
+                    MemoryStore::new((clock.clone(), 1), (count, bytes), times),
+                )],
                 entropy: Box::new(Random::new(1)),
                 waker: Waker::default(),
             }],

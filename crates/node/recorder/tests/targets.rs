@@ -406,7 +406,7 @@ fn a_required_target_that_keeps_nothing_says_nothing_of_the_run() {
 
 #[test]
 fn a_best_effort_folder_that_cannot_be_made_is_in_fault_and_costs_the_run_nothing() {
-    let folder = Place::Folder("/proc/no such folder".into());
+    let folder = Place::Folders(vec!["/proc/no such folder".into()]);
     let last = record_100(TargetConfig { place: folder, ..best_effort() });
     assert_eq!(last.ledger.total()[Entry::FragmentsRecorded], 100);
     assert_eq!(last.state, State::Stopped);

@@ -170,7 +170,7 @@ pub(crate) fn alike(files: &[RunFile], one: Location, other: Location) -> bool {
         return false;
     }
     let stored_alike = ![one, other].into_iter().all(|(file, _)| numbers_identify(&files[file]));
-    let own = match files[one.0].folder == files[other.0].folder {
+    let own = match files[one.0].place == files[other.0].place {
         true => None,
         false => files[one.0].header().schema.column(None, &ColumnKind::LedgerIncrement),
     };

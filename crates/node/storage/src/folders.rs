@@ -7,6 +7,10 @@
 //! for one folder each. If a column of that frame turns out to be damaged, reading it is an error
 //! that names the file; the folders given in another order are read in that order.
 //!
+//! A target with several folders has one sequence of files, spread over them: these folders are one
+//! *place*, whose files are read as those of one folder. Its name, in the files' headers, tells.
+//! What is said of folders here holds of places.
+//!
 //! Frames are identified by stream and number, as in files since version 1.3. In other files, only
 //! copies of whole files are recognised.
 //!
@@ -69,13 +73,51 @@ pub(crate) fn join(
 ) -> Result<(), StorageError> {
     files.iter().skip(1).try_for_each(|file| open::check_alike(file, &files[0]))?;
     if files.iter().all(numbers_identify) {
+        join_places(files, problems)?;
         check_numbers(files)?;
         return superseded::refuse(files);
     }
-    files.iter_mut().for_each(|file| file.folder = 0);
+    files.iter_mut().for_each(|file| (file.folder, file.place) = (0, 0));
     problems.retain(|problem| !matches!(problem, FileProblem::Missing { .. }));
     problems.extend(open::put_in_order(files)?);
     Ok(())
+}
+
+/// Puts the files in the order of their places, and those of each place in order.
+///
+/// # Errors
+/// Files of a place that do not belong together; all of them are still there.
+pub(crate) fn join_places(
+    files: &mut Vec<RunFile>,
+    problems: &mut Vec<FileProblem>,
+) -> Result<(), StorageError> {
+    let mut of_targets: HashMap<String, usize> = HashMap::new();
+    for file in files.iter_mut() {
+        file.place = match file.header().target.clone() {
+            Some(target) => *of_targets.entry(target).or_insert(file.folder),
+            None => file.folder,
+        };
+    }
+    files.sort_by_key(|file| (file.place, file.folder));
+    let (mut rest, mut result) = (std::mem::take(files), Ok(()));
+    while let Some(place) = rest.first().map(|file| file.place) {
+        let end = rest.partition_point(|file| file.place == place);
+        let mut of_place: Vec<RunFile> = rest.drain(..end).collect();
+        if of_place.first().map(|file| file.folder) != of_place.last().map(|file| file.folder) {
+            // What one folder lacks may be in another.
+            let target = of_place[0].header().target.clone();
+            problems.retain(|problem| match problem {
+                FileProblem::Missing { target: of, .. } => *of != target,
+                _ => true,
+            });
+            match open::put_in_order(&mut of_place) {
+                Ok(found) => problems.extend(found),
+                Err(error) => result = Err(error),
+            }
+        }
+        files.append(&mut of_place);
+    }
+    result
 }
 
 /// Checks that frames of one number have as many rows in all folders: a run that was written in
@@ -99,8 +141,8 @@ fn check_numbers(files: &[RunFile]) -> Result<(), StorageError> {
 /// A problem of a folder, with its path if there are several.
 pub(crate) fn named(problem: FileProblem, paths: &[PathBuf], path: &Path) -> FileProblem {
     match problem {
-        FileProblem::Missing { index, .. } if paths.len() > 1 => {
-            FileProblem::Missing { index, folder: Some(path.to_owned()) }
+        FileProblem::Missing { index, target, .. } if paths.len() > 1 => {
+            FileProblem::Missing { index, folder: Some(path.to_owned()), target }
         }
         problem => problem,
     }
@@ -115,14 +157,14 @@ pub(crate) fn fullest(files: &[RunFile]) -> usize {
         let rows = files.iter().flat_map(data).map(|(_, info)| info.rows);
         rows.fold(0, u64::saturating_add)
     };
-    let folders = files.chunk_by(|file, next| file.folder == next.folder).map(rows);
+    let folders = files.chunk_by(|file, next| file.place == next.place).map(rows);
     let fuller = |best: (usize, u64), next: (usize, u64)| if next.1 > best.1 { next } else { best };
     folders.enumerate().reduce(fuller).map_or(0, |(folder, _)| folder)
 }
 
-/// Whether the files are of several folders.
+/// Whether the files are of several places.
 pub(crate) fn are_several(files: &[RunFile]) -> bool {
-    files.last().is_some_and(|last| last.folder > 0)
+    files.last().is_some_and(|last| last.place > 0)
 }
 
 /// The frames with rows that are read, in the order of their numbers. Marks those that a folder
@@ -137,7 +179,7 @@ pub(crate) fn locations(files: &mut [RunFile]) -> Vec<Location> {
     all.sort_unstable();
     for pair in all.windows(2) {
         let [(before, (first, _)), (number, (file, index))] = [pair[0], pair[1]];
-        if before == number && files[first].folder == files[file].folder {
+        if before == number && files[first].place == files[file].place {
             files[file].repeated.push(index);
         }
     }
@@ -193,14 +235,16 @@ pub(crate) fn lend(run: &Run, ledger: &mut Ledger, kind: LedgerKind) -> Vec<Prob
     problems
 }
 
-/// Checks that a run was opened from one folder, for operations on a folder's files or its ledger.
+/// Checks that a run was opened from one place, for operations on its files or its ledger.
 ///
 /// # Errors
 /// The operation, and how many folders there are.
 pub(crate) fn check_one(run: &Run, operation: &'static str) -> Result<(), StorageError> {
     match run.paths().len() {
-        1 => Ok(()),
-        folders => Err(StorageError::OneFolder { operation, folders }),
+        folders if are_several(run.run_files()) => {
+            Err(StorageError::OneFolder { operation, folders })
+        }
+        _ => Ok(()),
     }
 }
 

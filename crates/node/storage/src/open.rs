@@ -26,6 +26,8 @@ pub(crate) struct RunFile {
     pub path: PathBuf,
     /// Which of the run's folders it is in.
     pub folder: usize,
+    /// Which of the run's places it belongs to: the folders of one target are one place.
+    pub place: usize,
     pub reader: FileReader<Counted>,
     /// The same file, for hints to the system.
     pub file: Arc<ReadFile>,
@@ -152,6 +154,8 @@ pub enum FileProblem {
         index: u32,
         /// The folder, if several were opened.
         folder: Option<PathBuf>,
+        /// The target that has several folders, in one of which it may be.
+        target: Option<String>,
     },
     /// A file that was made ahead and never begun: empty, or all zeros.
     Blank {
@@ -193,10 +197,13 @@ impl FileProblem {
 impl std::fmt::Display for FileProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Missing { index, folder } => {
+            Self::Missing { index, folder, target } => {
                 write!(f, "file {index} of the run is missing")?;
-                match folder {
-                    Some(folder) => write!(f, " in {}", folder.display()),
+                if let Some(folder) = folder {
+                    write!(f, " in {}", folder.display())?;
+                }
+                match target {
+                    Some(target) => write!(f, "; the target {target} has several folders"),
                     None => Ok(()),
                 }
             }
@@ -272,11 +279,17 @@ pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>,
         copies.map(|(copy, of)| FileProblem::Copy { path: copy.path, of }).collect();
     // An existing but unreadable file does not give its index: it is then named twice.
     let mut expected = 0u32;
+    let target = files.first().and_then(|file| file.header().target.clone());
     for file in files {
         let index = file.header().file_index;
         // Bounded, because anyone can write an index of 32 bits.
         let missing = expected..index.min(expected.saturating_add(MISSING_NAMED_MAX));
-        problems.extend(missing.map(|index| FileProblem::Missing { index, folder: None }));
+        let missing = missing.map(|index| FileProblem::Missing {
+            index,
+            folder: None,
+            target: target.clone(),
+        });
+        problems.extend(missing);
         expected = index.saturating_add(1);
     }
     Ok(problems)
@@ -412,7 +425,17 @@ pub(crate) fn open_file(
                 announce_index(&file, &reader);
             }
             let (spans, repeated, verified) = (Mutex::default(), Vec::new(), HashMap::new());
-            Ok(Ok(RunFile { path, folder: 0, reader, file, locked, spans, repeated, verified }))
+            Ok(Ok(RunFile {
+                path,
+                folder: 0,
+                place: 0,
+                reader,
+                file,
+                locked,
+                spans,
+                repeated,
+                verified,
+            }))
         }
         Err(Ok(problem)) => Ok(Err(problem)),
         Err(Err(error)) => Err(error),
@@ -463,7 +486,7 @@ fn announce_index(file: &ReadFile, reader: &FileReader<Counted>) {
 }
 
 fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
-    let first = &files[0];
+    let Some(first) = files.first() else { return Ok(()) };
     for pair in files.windows(2) {
         let (before, file) = (&pair[0], &pair[1]);
         check_alike(file, first)?;

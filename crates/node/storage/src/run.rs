@@ -133,7 +133,8 @@ impl Run {
         Self::open_folders(&[path], options)
     }
 
-    /// Opens several folders of one run as one: those of its targets, or copies. Each frame is
+    /// Opens several folders of one run as one: those of its targets, or copies. What is said here
+    /// of a folder holds of all those of a target that has several, together. Each frame is
     /// there once, read from the first folder, in the given order, whose index has it. If a column
     /// of it is damaged, reading it is an error that names the file: another folder's is read if
     /// that folder is given first.
@@ -229,9 +230,9 @@ impl Run {
     pub fn lost_data(&self) -> bool {
         let flags = self.files.last().reader.flags();
         let reported = flags.is_some_and(|flags| flags.data_lost);
-        match self.paths().len() {
-            1 => reported || !self.damage().is_empty(),
-            _ => folders::lost_data(self, reported),
+        match folders::are_several(self.run_files()) {
+            false => reported || !self.damage().is_empty(),
+            true => folders::lost_data(self, reported),
         }
     }
 

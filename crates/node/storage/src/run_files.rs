@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::copies::numbers_identify;
 use crate::error::StorageError;
 use crate::folders;
 use crate::open::{self, FileProblem, RunFile};
@@ -25,7 +26,7 @@ pub struct Refreshed {
 pub(crate) struct RunFiles {
     /// At least one.
     pub paths: Vec<PathBuf>,
-    /// At least one of each path, in the order of the paths, then by rising index.
+    /// At least one of each place, in the order of the places, then by rising index.
     pub files: Vec<RunFile>,
     pub problems: Vec<FileProblem>,
     /// Bytes read from all of them.
@@ -38,11 +39,23 @@ impl RunFiles {
     pub(crate) fn open(mut paths: Vec<PathBuf>) -> Result<Self, StorageError> {
         let bytes_read = Arc::default();
         let (mut files, mut problems) = (Vec::new(), Vec::new());
+        let mut empty = None;
         for (folder, path) in paths.iter().enumerate() {
-            let (mut of_folder, its_problems) = open::files(path, &bytes_read)?;
+            let (mut of_folder, its_problems) = match open::files(path, &bytes_read) {
+                Err(error @ StorageError::NoFiles { .. }) => {
+                    empty.get_or_insert(error);
+                    continue;
+                }
+                found => found?,
+            };
             of_folder.iter_mut().for_each(|file| file.folder = folder);
             files.extend(of_folder);
             problems.extend(its_problems.into_iter().map(|one| folders::named(one, &paths, path)));
+        }
+        // A short run may have files in some of its target's folders alone.
+        if let Some(error) = empty.filter(|_| files.iter().all(|one| one.header().target.is_none()))
+        {
+            return Err(error);
         }
         if paths.len() > 1 {
             folders::take_whole(&mut paths, &mut files, &mut problems);
@@ -52,20 +65,20 @@ impl RunFiles {
         Ok(Self { paths, files, problems, bytes_read, ledger_folder })
     }
 
-    /// Each folder's files: at least one.
-    pub(crate) fn folders(&self) -> impl Iterator<Item = (&Path, &[RunFile])> {
-        let folders = self.files.chunk_by(|file, next| file.folder == next.folder);
-        folders.map(|files| (&*self.paths[files[0].folder], files))
+    /// Each place's files, at least one, and the path of the first.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&Path, &[RunFile])> {
+        let places = self.files.chunk_by(|file, next| file.place == next.place);
+        places.map(|files| (&*self.paths[files[0].folder], files))
     }
 
-    /// The files of the folder whose ledger is the run's.
+    /// The files of the place whose ledger is the run's.
     pub(crate) fn of_ledger(&self) -> (&Path, &[RunFile]) {
-        self.folders().nth(self.ledger_folder).expect("it has files")
+        self.places().nth(self.ledger_folder).expect("it has files")
     }
 
-    /// The last file of the folder whose ledger is the run's.
+    /// The last file of the place whose ledger is the run's.
     pub(crate) fn last(&self) -> &RunFile {
-        self.of_ledger().1.last().expect("a folder has a file")
+        self.of_ledger().1.last().expect("a place has a file")
     }
 
     /// Whether the last file marks an orderly end of the run.
@@ -79,7 +92,7 @@ impl RunFiles {
         let refreshed = match paths.as_slice() {
             [path] => refresh_folder(path, files, bytes_read, came)?,
             // Files whose numbers do not identify frames are in no folder's order: none is added.
-            _ if files.last().is_some_and(|last| last.folder == 0) => {
+            _ if !files.iter().all(numbers_identify) => {
                 refresh_files(files, came)?;
                 None
             }
@@ -92,9 +105,17 @@ impl RunFiles {
 
     /// Whether the run has ended, or none of its files is being written.
     pub(crate) fn at_rest(&self) -> Result<bool, StorageError> {
-        for (path, files) in self.folders() {
-            if !folder_at_rest(path, files)? {
-                return Ok(false);
+        let is_folder = |folder: usize| move |file: &&RunFile| file.folder == folder;
+        for (_, files) in self.places() {
+            let ended = |file: &RunFile| file.reader.flags().is_some_and(|flags| flags.run_ended);
+            if files.last().is_some_and(ended) {
+                continue;
+            }
+            for (folder, path) in self.paths.iter().enumerate() {
+                let files: Vec<_> = files.iter().filter(is_folder(folder)).collect();
+                if !folder_at_rest(path, &files)? {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -111,9 +132,9 @@ fn refresh_folders(
 ) -> Result<Vec<FileProblem>, StorageError> {
     let (mut problems, mut result) = (Vec::new(), Ok(()));
     for (folder, path) in paths.iter().enumerate() {
-        let begin = files.partition_point(|file| file.folder < folder);
-        let end = files.partition_point(|file| file.folder <= folder);
-        let mut of_folder: Vec<RunFile> = files.drain(begin..end).collect();
+        let (mut of_folder, others): (Vec<_>, Vec<_>) =
+            files.drain(..).partition(|file| file.folder == folder);
+        *files = others;
         match refresh_folder(path, &mut of_folder, bytes_read, came) {
             Ok(found) => {
                 let found = found.into_iter().flatten();
@@ -122,9 +143,10 @@ fn refresh_folders(
             Err(error) => result = result.and(Err(error)),
         }
         of_folder.iter_mut().for_each(|file| file.folder = folder);
-        files.splice(begin..begin, of_folder);
+        files.extend(of_folder);
     }
-    result.map(|()| problems)
+    let joined = folders::join_places(files, &mut problems);
+    result.and(joined).map(|()| problems)
 }
 
 /// Refreshes the files of one path and adds those that are new in its folder. Returns the folder's
@@ -181,12 +203,9 @@ fn refresh_files(files: &mut [RunFile], came: &mut Refreshed) -> Result<(), Stor
     Ok(())
 }
 
-fn folder_at_rest(path: &Path, files: &[RunFile]) -> Result<bool, StorageError> {
-    let last = files.len() - 1;
-    if files[last].reader.flags().is_some_and(|flags| flags.run_ended) {
-        return Ok(true);
-    }
+fn folder_at_rest(path: &Path, files: &[&RunFile]) -> Result<bool, StorageError> {
     // A recorder begins the next file before it releases the last: in this order none is missed.
+    let last = files.len().saturating_sub(1);
     let mut growing = files.iter().enumerate().filter(|(at, f)| *at == last || !f.reader.closed());
     if growing.any(|(_, file)| open::is_locked(&file.path)) {
         return Ok(false);

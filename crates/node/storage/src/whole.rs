@@ -48,20 +48,22 @@ pub(crate) struct Whole {
 
 impl Whole {
     /// Compares a run's files with its list. Of several folders, each is compared with its own, and
-    /// the extent is that of the folder of the ledger.
+    /// the extent is that of the folder of the ledger's last file.
     pub(crate) fn of(run: &Run) -> Self {
         let (mut problems, mut extent) = (Vec::new(), Extent::default());
-        for (path, files) in run.all_files().folders() {
-            let whole = Self::of_files(run, path, files);
+        let (all, of_ledger) = (run.run_files(), run.all_files().last().folder);
+        for (folder, path) in run.paths().iter().enumerate() {
+            let files: Vec<_> = all.iter().filter(|file| file.folder == folder).collect();
+            let whole = Self::of_files(run, path, &files);
             problems.extend(whole.problems);
-            if path == run.ledger_path() {
+            if folder == of_ledger {
                 extent = whole.extent;
             }
         }
         Self { extent, problems }
     }
 
-    fn of_files(run: &Run, path: &Path, files: &[RunFile]) -> Self {
+    fn of_files(run: &Run, path: &Path, files: &[&RunFile]) -> Self {
         let mut whole = Self::default();
         let is_part = path.is_file();
         let folder = if is_part { path.parent().unwrap_or(Path::new("")) } else { path };
@@ -102,7 +104,7 @@ impl Whole {
 }
 
 /// Files that the list names after the last existing one.
-fn missing_at_end((path, files): (&Path, &[RunFile]), list: &FileList) -> Vec<Problem> {
+fn missing_at_end((path, files): (&Path, &[&RunFile]), list: &FileList) -> Vec<Problem> {
     let there = files.last().map_or(0, |file| file.header().file_index.saturating_add(1));
     let missing = there..list.files_expected();
     let count = missing.len();

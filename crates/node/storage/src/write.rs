@@ -323,6 +323,7 @@ impl RunWriter {
             locator: false,
             numbering: self.run.numbering,
             variant: self.run.variant,
+            target: None,
         };
         self.output.begin_file(path, &header)?;
         self.next_index += 1;

@@ -49,6 +49,7 @@ impl Bytes {
             locator: false,
             numbering: catchment_frame::Numbering::Run,
             variant: 0,
+            target: None,
         }
     }
 

@@ -192,7 +192,8 @@ fn a_copy_of_a_folder_adds_nothing_and_has_what_the_folder_lost() {
         let run = open();
         check_events(&run, 0..24);
         if minor == 3 {
-            let [FileProblem::Missing { index: 0, folder: Some(folder) }] = run.problems() else {
+            let [FileProblem::Missing { index: 0, folder: Some(folder), .. }] = run.problems()
+            else {
                 panic!("{:?}", run.problems());
             };
             assert_eq!((&**folder, run.damage().len()), (made.path(), 1));

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use catchment_agent::FileId;
 use catchment_frame::{
     FileHeader, FrameInfo, FrameLayout, FrameSummary, TocBuilder, TocFlags, encode_locator,
     locator_offset,
 };
 use catchment_model::Ledger;
 
+use crate::files::StoreFile;
 use crate::stored::WrittenFrame;
 
 /// Frames, or time, after which a checkpoint is written, so that an unfinished file is opened
@@ -26,8 +26,8 @@ pub fn header_bytes_max(column_count: usize) -> usize {
 /// One file of a run. `A` is the owner's data for it.
 #[derive(Debug)]
 pub struct FrameFile<A = ()> {
-    /// The store's name of it.
-    pub id: FileId,
+    /// Where it is stored.
+    pub id: StoreFile,
     /// Where it is, or will be when it is closed.
     pub path: PathBuf,
     /// Its number in the run.
@@ -67,8 +67,8 @@ pub struct FrameFile<A = ()> {
 /// The parameters of a new file.
 #[derive(Debug)]
 pub struct FileParts<A = ()> {
-    /// The store's name of it.
-    pub id: FileId,
+    /// Where it is stored.
+    pub id: StoreFile,
     /// Where it is, or will be when it is closed.
     pub path: PathBuf,
     /// Whether it gets a table of contents.

@@ -1,14 +1,14 @@
-//! Frame files in a store.
+//! Frame files in one or several stores.
 //!
 //! The owner decides which file is current and when it is left; this module moves the bytes.
 //! Headers, checkpoints and tables of contents are *pages*, which are streamed in their order
-//! before any frame. Everything streamed is a job; ended jobs are returned to the owner, oldest
-//! first.
+//! before any frame in their store. Everything streamed is a job; ended jobs of a store are
+//! returned to the owner, oldest first. A store that does not respond delays nothing in others.
 
 use std::collections::VecDeque;
 use std::io;
 
-use catchment_agent::{Completion, FileId, Store};
+use catchment_agent::{Completion, FileEnd, FileId, Store};
 use catchment_frame::{BlockDigest, ColumnEntry, FrameInfo, FrameLayout, FrameSummary, TocFlags};
 use catchment_model::Ledger;
 
@@ -22,7 +22,8 @@ pub struct FrameFiles<S: Store, T, A = ()> {
     pub current: Option<FrameFile<A>>,
     /// Files that receive no more frames, until they are finished.
     pub closing: Vec<FrameFile<A>>,
-    jobs: Jobs<S, JobKind<T>>,
+    /// By store.
+    jobs: Vec<Jobs<S, JobKind<T>>>,
     pages: VecDeque<Page<S::Buffer>>,
     layout: FrameLayout,
     frame: Option<UnderWay<S::Buffer>>,
@@ -30,6 +31,15 @@ pub struct FrameFiles<S: Store, T, A = ()> {
     digest: BlockDigest,
     /// The table written behind it, once its stored bytes are copied; empty before.
     table: Vec<u8>,
+}
+
+/// A file of one of the stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreFile {
+    /// The index of the store.
+    pub store: usize,
+    /// The store's name of the file.
+    pub id: FileId,
 }
 
 /// The kind of a job.
@@ -56,7 +66,7 @@ pub enum JobKind<T> {
 #[derive(Debug)]
 pub struct Ended<T> {
     /// Its file.
-    pub file: FileId,
+    pub file: StoreFile,
     /// Its kind.
     pub kind: JobKind<T>,
     /// The first error of its writes.
@@ -65,6 +75,7 @@ pub struct Ended<T> {
 
 /// Bytes of a job other than a frame, and how many of them were streamed.
 struct Page<B> {
+    store: usize,
     stream: Stream<B>,
     bytes: Vec<u8>,
     streamed: usize,
@@ -80,6 +91,7 @@ enum PageKind {
 
 /// The current frame.
 struct UnderWay<B> {
+    store: usize,
     stream: Stream<B>,
     offset: u64,
     /// The position in the column being copied: the piece, and the offset in it; behind the last
@@ -89,12 +101,17 @@ struct UnderWay<B> {
 }
 
 impl<S: Store, T, A> FrameFiles<S, T, A> {
-    /// No files yet. `buffer_bytes` is the size of the store's buffers.
-    pub fn new(store: S, buffer_bytes: usize, order: HeaderOrder) -> Self {
+    /// No files yet. `buffer_bytes` is the size of the stores' buffers.
+    pub fn new(
+        stores: impl IntoIterator<Item = S>,
+        buffer_bytes: usize,
+        order: HeaderOrder,
+    ) -> Self {
+        let jobs = stores.into_iter().map(|store| Jobs::new(store, buffer_bytes, order));
         Self {
             current: None,
             closing: Vec::new(),
-            jobs: Jobs::new(store, buffer_bytes, order),
+            jobs: jobs.collect(),
             pages: VecDeque::new(),
             layout: FrameLayout::begin(FrameInfo::EMPTY, 0),
             frame: None,
@@ -103,52 +120,75 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         }
     }
 
-    /// The store.
-    pub fn store(&mut self) -> &mut S {
-        &mut self.jobs.store
+    /// One of the stores.
+    pub fn store(&mut self, store: usize) -> &mut S {
+        &mut self.jobs[store].store
     }
 
-    /// Handles the store's completions and submits what was requested of it. Returns the number of
-    /// completions.
+    /// The number of stores.
+    pub fn stores(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Handles the stores' completions and submits what was requested of them. Returns the number
+    /// of completions.
     pub fn poll(&mut self) -> usize {
-        self.jobs.poll()
+        self.jobs.iter_mut().map(Jobs::poll).sum()
     }
 
-    /// How many writes were begun, and how many have completed.
-    pub fn writes(&self) -> WriteCounts {
-        self.jobs.writes()
+    /// How many writes to a store were begun, and how many have completed.
+    pub fn writes(&self, store: usize) -> WriteCounts {
+        self.jobs[store].writes()
     }
 
-    /// The completions of syncs and of finished files since the last call.
-    pub fn take_others(&mut self) -> Vec<Completion> {
-        self.jobs.take_others()
+    /// The completions of syncs and of finished files since the last call, with their stores.
+    pub fn take_others(&mut self) -> Vec<(usize, Completion)> {
+        let others = |(store, jobs): (usize, &mut Jobs<S, _>)| {
+            jobs.take_others().into_iter().map(move |completion| (store, completion))
+        };
+        self.jobs.iter_mut().enumerate().flat_map(others).collect()
     }
 
-    /// Whether anything was streamed, or is being streamed, and has not been taken by
+    /// Whether anything was streamed to a store, or is being streamed, and has not been taken by
     /// [`FrameFiles::next_ended`].
-    pub fn is_busy(&self) -> bool {
-        self.jobs.oldest().is_some()
+    pub fn is_busy(&self, store: usize) -> bool {
+        self.jobs[store].oldest().is_some()
+    }
+
+    /// As [`FrameFiles::is_busy`], of any store.
+    pub fn are_busy(&self) -> bool {
+        (0..self.stores()).any(|store| self.is_busy(store))
     }
 
     /// Whether a job of that file has not ended.
-    pub fn is_busy_with(&self, file: FileId) -> bool {
-        self.jobs.any_of(file)
+    pub fn is_busy_with(&self, file: StoreFile) -> bool {
+        self.jobs[file.store].any_of(file.id)
     }
 
-    /// The oldest job, if it has ended.
+    /// The oldest job of a store, if it has ended.
     pub fn next_ended(&mut self) -> Option<Ended<T>> {
-        if !self.jobs.oldest().is_some_and(Job::ended) {
-            return None;
-        }
-        let Job { file, kind, error, .. } = self.jobs.take_oldest()?;
+        let ended = |jobs: &Jobs<S, _>| jobs.oldest().is_some_and(Job::ended);
+        let store = self.jobs.iter().position(ended)?;
+        let Job { file: id, kind, error, .. } = self.jobs[store].take_oldest()?;
+        let file = StoreFile { store, id };
         Some(Ended { file, kind: kind.expect("an ended job"), error })
+    }
+
+    /// As [`Store::sync`].
+    pub fn sync(&mut self, file: StoreFile) -> bool {
+        self.store(file.store).sync(file.id, 0)
+    }
+
+    /// As [`Store::finish`].
+    pub fn finish_file(&mut self, file: StoreFile, end: FileEnd) {
+        self.store(file.store).finish(file.id, end);
     }
 
     /// That file, which receives frames or is being closed.
     ///
     /// # Panics
     /// The file is neither current nor being closed.
-    pub fn file(&mut self, id: FileId) -> &mut FrameFile<A> {
+    pub fn file(&mut self, id: StoreFile) -> &mut FrameFile<A> {
         let mut files = self.current.iter_mut().chain(&mut self.closing);
         files.find(|file| file.id == id).expect("the file is open")
     }
@@ -156,6 +196,22 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     /// Leaves the current file, which receives no more frames.
     pub fn leave(&mut self) {
         self.closing.extend(self.current.take());
+    }
+
+    /// Has the newest file that is being closed and can still be written to receive frames again,
+    /// if there is no current one.
+    pub fn reopen_newest(&mut self) {
+        if self.current.is_some() {
+            return;
+        }
+        let waiting = |(_, file): &(usize, &FrameFile<A>)| file.header_recorded && !file.toc_begun;
+        // Its last frame follows all frames of the others.
+        let files = self.closing.iter().enumerate().filter(waiting);
+        if let Some((index, _)) = files.max_by_key(|(_, file)| file.index) {
+            let mut file = self.closing.remove(index);
+            file.reopen();
+            self.current = Some(file);
+        }
     }
 
     /// Makes a file the current one and writes its header.
@@ -177,14 +233,14 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     }
 
     /// Writes the locator of a checkpoint.
-    pub fn begin_locator(&mut self, id: FileId, checkpoint: &FrameSummary) {
+    pub fn begin_locator(&mut self, id: StoreFile, checkpoint: &FrameSummary) {
         let (offset, locator) = self.file(id).encode_locator(checkpoint);
         self.put_page(id, offset, locator.to_vec(), PageKind::Locator);
     }
 
     /// Writes the table of contents behind the recorded frames of a file that is being closed;
     /// returns the file's size with it.
-    pub fn begin_toc(&mut self, id: FileId, ledger: &Ledger, flags: TocFlags) -> u64 {
+    pub fn begin_toc(&mut self, id: StoreFile, ledger: &Ledger, flags: TocFlags) -> u64 {
         let file = self.file(id);
         let (bytes, start) = (file.encode_toc(ledger, flags), file.recorded_end);
         let file_bytes = start + bytes.len() as u64;
@@ -194,36 +250,55 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         file_bytes
     }
 
-    fn put_page(&mut self, file: FileId, offset: u64, bytes: Vec<u8>, kind: PageKind) {
-        let stream = self.jobs.begin(file, offset);
-        self.pages.push_back(Page { stream, bytes, streamed: 0, kind });
+    fn put_page(&mut self, file: StoreFile, offset: u64, bytes: Vec<u8>, kind: PageKind) {
+        let store = file.store;
+        let stream = self.jobs[store].begin(file.id, offset);
+        self.pages.push_back(Page { store, stream, bytes, streamed: 0, kind });
     }
 
-    /// Whether pages must be streamed before any frame.
+    /// Whether pages wait to be streamed.
     pub fn has_pages(&self) -> bool {
         !self.pages.is_empty()
     }
 
-    /// Streams the oldest page, as far as there are buffers and the budget of bytes lasts; true
-    /// when it is streamed.
+    /// Whether pages must be streamed before a frame in the current file: one thing at a time is
+    /// streamed to a store, whose last buffers two might share and neither complete.
+    pub fn has_pages_first(&self) -> bool {
+        let store = self.current.as_ref().map(|file| file.id.store);
+        self.pages.iter().any(|page| store.is_none_or(|store| page.store == store))
+    }
+
+    /// Streams the oldest page of a store, as far as there are buffers and the budget of bytes
+    /// lasts; if none are free there, of another store. True when a page is streamed.
     pub fn stream_page(&mut self, budget: &mut usize) -> bool {
-        let Some(page) = self.pages.front_mut() else { return true };
-        let rest = &page.bytes[page.streamed..];
-        let now = &rest[..rest.len().min(*budget)];
-        let streamed = self.jobs.append(&mut page.stream, now);
-        page.streamed += streamed;
-        *budget -= streamed;
-        let whole = page.streamed == page.bytes.len();
-        if whole && let Some(Page { stream, kind, .. }) = self.pages.pop_front() {
-            let kind = match kind {
-                PageKind::Header => JobKind::Header,
-                PageKind::Checkpoint(summary) => JobKind::Checkpoint(summary),
-                PageKind::Locator => JobKind::Locator,
-                PageKind::Toc { file_bytes } => JobKind::Toc { file_bytes },
-            };
-            self.jobs.finish(stream, kind);
+        let mut index = 0;
+        while let Some(page) = self.pages.get_mut(index) {
+            let rest = &page.bytes[page.streamed..];
+            let now = &rest[..rest.len().min(*budget)];
+            let (store, jobs) = (page.store, &mut self.jobs[page.store]);
+            let streamed = jobs.append(&mut page.stream, now);
+            page.streamed += streamed;
+            *budget -= streamed;
+            if page.streamed == page.bytes.len()
+                && let Some(Page { stream, kind, .. }) = self.pages.remove(index)
+            {
+                let kind = match kind {
+                    PageKind::Header => JobKind::Header,
+                    PageKind::Checkpoint(summary) => JobKind::Checkpoint(summary),
+                    PageKind::Locator => JobKind::Locator,
+                    PageKind::Toc { file_bytes } => JobKind::Toc { file_bytes },
+                };
+                jobs.finish(stream, kind);
+                return true;
+            }
+            let is_other = |page: &Page<S::Buffer>| page.store != store;
+            let next = self.pages.iter().skip(index + 1).position(is_other);
+            match next.filter(|_| *budget > 0) {
+                Some(next) => index += 1 + next,
+                None => return false,
+            }
         }
-        whole
+        false
     }
 
     /// Begins a frame of at most `columns_max` columns in the current file.
@@ -231,11 +306,12 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     /// # Panics
     /// A frame or a page is in progress, or there is no file: the owner rules that out beforehand.
     pub fn begin(&mut self, info: FrameInfo, columns_max: usize) {
-        assert!(self.frame.is_none() && self.pages.is_empty(), "one thing at a time is streamed");
+        assert!(self.frame.is_none() && !self.has_pages_first(), "one thing at a time is streamed");
         let file = self.current.as_ref().expect("there is a file for the frame");
         self.layout.restart(FrameInfo { file_id: file.file_id, ..info }, columns_max);
-        let (stream, offset) = (self.jobs.begin(file.id, file.end), file.end);
-        self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0 });
+        let StoreFile { store, id } = file.id;
+        let (stream, offset) = (self.jobs[store].begin(id, file.end), file.end);
+        self.frame = Some(UnderWay { store, stream, offset, piece: 0, at: 0 });
         self.digest = BlockDigest::default();
         self.table.clear();
     }
@@ -245,16 +321,17 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     /// room.
     pub fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool {
         let frame = self.frame.as_mut().expect("a frame is under way");
-        let UnderWay { stream, piece, at, .. } = frame;
-        if !self.jobs.pad_to(stream, self.layout.next_offset()) {
+        let UnderWay { store, stream, piece, at, .. } = frame;
+        let jobs = &mut self.jobs[*store];
+        if !jobs.pad_to(stream, self.layout.next_offset()) {
             return false;
         }
         while let Some(bytes) = (column.piece)(*piece) {
             let rest = &bytes[*at..];
             let now = &rest[..rest.len().min(*budget)];
             let copied = match column.checksums.get() {
-                Some(_) => self.jobs.append(stream, now),
-                None => self.jobs.append_checked(stream, now, &mut self.digest),
+                Some(_) => jobs.append(stream, now),
+                None => jobs.append_checked(stream, now, &mut self.digest),
             };
             *budget -= copied;
             *at += copied;
@@ -270,10 +347,10 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
             checksums.encode_table(&mut self.table);
         }
         if !self.table.is_empty() {
-            if !self.jobs.pad_to(stream, self.layout.table_offset(column.stored_bytes)) {
+            if !jobs.pad_to(stream, self.layout.table_offset(column.stored_bytes)) {
                 return false;
             }
-            *at += self.jobs.append(stream, &self.table[*at..]);
+            *at += jobs.append(stream, &self.table[*at..]);
             if *at < self.table.len() {
                 return false;
             }
@@ -291,25 +368,26 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     /// # Errors
     /// The tag, if there is no room yet: the caller calls again.
     pub fn finish(&mut self, tag: T) -> Result<FrameSummary, T> {
-        let Some(UnderWay { mut stream, offset, .. }) = self.frame.take() else {
+        let Some(UnderWay { store, mut stream, offset, .. }) = self.frame.take() else {
             unreachable!("a frame is under way")
         };
-        if !self.jobs.pad_to(&mut stream, self.layout.frame_bytes()) {
-            self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0 });
+        let jobs = &mut self.jobs[store];
+        if !jobs.pad_to(&mut stream, self.layout.frame_bytes()) {
+            self.frame = Some(UnderWay { store, stream, offset, piece: 0, at: 0 });
             return Err(tag);
         }
-        let summary = self.layout.finish(offset, self.jobs.first(&mut stream));
+        let summary = self.layout.finish(offset, jobs.first(&mut stream));
         let file = self.current.as_mut().expect("no file is left while a frame is streamed");
         file.end += summary.frame_bytes;
         let entries = self.layout.entries().to_vec();
-        self.jobs.finish(stream, JobKind::Frame(Box::new(WrittenFrame { summary, entries }), tag));
+        jobs.finish(stream, JobKind::Frame(Box::new(WrittenFrame { summary, entries }), tag));
         Ok(summary)
     }
 
     /// Abandons the current frame; no reader will see it.
     pub fn abandon_frame(&mut self) {
-        if let Some(UnderWay { stream, .. }) = self.frame.take() {
-            self.jobs.abandon(stream, JobKind::Abandoned);
+        if let Some(UnderWay { store, stream, .. }) = self.frame.take() {
+            self.jobs[store].abandon(stream, JobKind::Abandoned);
         }
     }
 

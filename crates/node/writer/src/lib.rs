@@ -34,7 +34,7 @@ mod tests;
 
 pub use encode::{EncodedColumn, FrameEncoder, FrameUnderWay, Next};
 pub use file::{FileParts, FrameFile, TOC_ENTRY_BYTES, header_bytes_max};
-pub use files::{Ended, FrameFiles, JobKind};
+pub use files::{Ended, FrameFiles, JobKind, StoreFile};
 pub use frame::{
     ChannelColumn, ChannelFrame, ColumnForm, EventFrame, EventSource, Frame, FrameColumn,
     FrameMaker, NoColumn, ledger_column,

@@ -16,7 +16,7 @@ use catchment_ports::{MemoryFiles, MemoryStore, StoreTimes, VirtualClock};
 use crate::{
     ChannelColumn, ChannelFrame, ColumnForm, EncodedColumn, EventFrame, EventSource, FileParts,
     Frame, FrameColumn, FrameEncoder, FrameFile, FrameFiles, FrameMaker, FrameUnderWay,
-    HeaderOrder, JobKind, Next,
+    HeaderOrder, JobKind, Next, StoreFile,
 };
 
 const BUFFER_BYTES: usize = 8 << 10;
@@ -64,10 +64,16 @@ impl Rig {
             locator: true,
             numbering: catchment_frame::Numbering::Run,
             variant: 0,
+            target: None,
         };
-        let parts = FileParts { id, path: path.to_owned(), is_listed: true, attached: () };
+        let parts = FileParts {
+            id: StoreFile { store: 0, id },
+            path: path.to_owned(),
+            is_listed: true,
+            attached: (),
+        };
         let (file, header) = FrameFile::begin(parts, &header, 1);
-        let mut files = FrameFiles::new(store, BUFFER_BYTES, order);
+        let mut files = FrameFiles::new([store], BUFFER_BYTES, order);
         files.begin_file(file, header);
         let pool = PoolConfig { bytes_max: 1 << 20, ..PoolConfig::default() };
         let encoder = FrameEncoder::new(Some(pool));
@@ -99,7 +105,7 @@ impl Rig {
     }
 
     fn drain(&mut self) {
-        while self.files.is_busy() {
+        while self.files.is_busy(0) {
             self.pass_time();
         }
     }
@@ -240,7 +246,7 @@ fn a_header_is_written_after_its_columns_and_all_older_frames() {
             last.drain();
             last.bytes()
         };
-        while rig.files.is_busy() {
+        while rig.files.is_busy(0) {
             let bytes = rig.bytes();
             let is_there = |&&(offset, _): &&(usize, usize)| {
                 bytes.get(offset..offset + 8) == Some(&whole[offset..offset + 8])
@@ -258,13 +264,13 @@ fn a_header_is_written_after_its_columns_and_all_older_frames() {
 fn writes_are_counted_when_they_begin_and_when_they_complete() {
     let mut rig = Rig::new(HeaderOrder::Last, 4);
     rig.drain();
-    let before = rig.files.writes();
+    let before = rig.files.writes(0);
     assert_eq!(before.begun, before.completed);
     rig.frame(5);
-    let under_way = rig.files.writes();
+    let under_way = rig.files.writes(0);
     assert!(under_way.begun > under_way.completed);
     rig.drain();
-    let after = rig.files.writes();
+    let after = rig.files.writes(0);
     assert!(after.begun > before.begun);
     assert_eq!(after.begun, after.completed);
 }

@@ -59,9 +59,11 @@ impl MemoryFiles {
         self.0.lock().iter().map(|(path, file)| (path.clone(), file.now())).collect()
     }
 
-    /// Bytes that the files take on their disk.
-    pub fn used_bytes(&self) -> u64 {
-        self.0.lock().values().map(|file| file.end().max(file.allocated_bytes)).sum()
+    /// Bytes that the files in a folder take on their disk.
+    pub fn used_bytes(&self, folder: &Path) -> u64 {
+        let files = self.0.lock();
+        let files = files.iter().filter(|(path, _)| path.starts_with(folder));
+        files.map(|(_, file)| file.end().max(file.allocated_bytes)).sum()
     }
 
     /// The power fails: of what no sync covered, each write is kept whole, lost whole, or kept by

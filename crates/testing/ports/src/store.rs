@@ -139,6 +139,8 @@ pub struct MemoryStore {
     chance: Random,
     times: StoreTimes,
     files: MemoryFiles,
+    /// The folder whose files take the room of this disk, and all of it.
+    disk: (PathBuf, u64),
     watch: StoreWatch,
     buffers: Arc<Mutex<usize>>,
     buffer_bytes: usize,
@@ -148,8 +150,9 @@ pub struct MemoryStore {
     opening: Option<(u64, NewFile)>,
     /// Blocks of the file that was made ahead.
     opened_bytes: Option<u64>,
-    /// A look that is under way: when it ends, at which file, and what was written of that.
-    looking: Option<(u64, usize, u64)>,
+    /// A look that is under way: when it ends, at which file if at one, and what was written of
+    /// that.
+    looking: Option<(u64, Option<usize>, u64)>,
     spare_bytes: Option<u64>,
     text: Option<Text>,
     /// What comes while a text is appended, or was refused, and goes with the next.
@@ -209,6 +212,7 @@ impl MemoryStore {
             chance: Random::new(seed),
             times,
             files: MemoryFiles::default(),
+            disk: (PathBuf::new(), DISK_BYTES),
             watch,
             buffers: Arc::new(Mutex::new(buffer_count)),
             buffer_bytes,
@@ -233,6 +237,12 @@ impl MemoryStore {
         Self { files: files.clone(), ..self }
     }
 
+    /// The same store on a disk of that size, which only files in that folder take room of.
+    #[must_use]
+    pub fn sized(self, folder: &Path, bytes: u64) -> Self {
+        Self { disk: (folder.to_owned(), bytes), ..self }
+    }
+
     /// What was written.
     pub fn files(&self) -> MemoryFiles {
         self.files.clone()
@@ -248,6 +258,9 @@ impl MemoryStore {
         self.files.create(path);
         let allocated_bytes = self.room().min(self.times.allocate_bytes);
         self.files.allocate(path, allocated_bytes);
+        if let Some(spare_bytes) = &mut self.spare_bytes {
+            *spare_bytes = spare_bytes.saturating_sub(allocated_bytes);
+        }
         let path = path.to_owned();
         let (presence, end) = (Presence::There, 0);
         let (write_failed, sync_failed) = (false, false);
@@ -267,7 +280,7 @@ impl MemoryStore {
         let now_ns = self.clock.now_ns();
         match self.watch.faults().full_ns {
             Some((from, until)) if (from..until).contains(&now_ns) => 0,
-            _ => DISK_BYTES.saturating_sub(self.files.used_bytes()),
+            _ => self.disk.1.saturating_sub(self.files.used_bytes(&self.disk.0)),
         }
     }
 
@@ -441,7 +454,9 @@ impl MemoryStore {
         }
         if let Some((_, index, written)) = self.looking.take_if(|look| look.0 <= now_ns) {
             self.spare_bytes = Some(self.room());
-            self.open[index].presence = self.presence_now(index, written);
+            if let Some(index) = index {
+                self.open[index].presence = self.presence_now(index, written);
+            }
         }
         while let Some(text) = self.text.take_if(|text| text.due_ns <= now_ns) {
             if self.happens(StoreFault::TextError, self.watch.faults().text_errors, 0) {
@@ -586,7 +601,15 @@ impl FolderStore for MemoryStore {
     fn look(&mut self, file: FileId, written_bytes: u64) {
         if self.looking.is_none() {
             let due_ns = self.due_ns(self.times.operation_ns_max);
-            self.looking = Some((due_ns, file.0 as usize, written_bytes));
+            self.looking = Some((due_ns, Some(file.0 as usize), written_bytes));
+            self.show_due();
+        }
+    }
+
+    fn look_at(&mut self, _folder: &Path) {
+        if self.looking.is_none() {
+            let due_ns = self.due_ns(self.times.operation_ns_max);
+            self.looking = Some((due_ns, None, 0));
             self.show_due();
         }
     }

@@ -154,6 +154,9 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// The disk of each target.
     pub stores: Vec<StoreTimes>,
+    /// A second disk of the first target, whose files stand in the same folder here, so that what
+    /// holds of a target's files holds of those of both disks.
+    pub second_disk: Option<StoreTimes>,
     /// How many packets the buffers before the recorder hold.
     pub queue_packets: usize,
     /// Whether the run begins between two events.
@@ -223,6 +226,7 @@ impl Plan {
         };
         let network = network(&case);
         let stores = stores(&case);
+        let second_disk = second_disk(&case);
         let queue_packets = match case.faults.has(Fault::SmallBuffer) {
             true => 2 + case.chance("queue").below(60) as usize,
             false => 1 << 20,
@@ -230,7 +234,8 @@ impl Plan {
         let begins_paused = chance.below(4) == 0;
         let links = links(&case);
         let mut config = config(&case, &sources, interval_ns, &mut chance);
-        add_targets(&case, stores.len(), &mut config);
+        let disks = 1 + usize::from(second_disk.is_some());
+        add_targets(&case, (stores.len(), disks), &mut config);
         add_links(&case, &links, &mut config);
         select(&case, &mut config);
         Self {
@@ -242,6 +247,7 @@ impl Plan {
             first_number,
             network,
             stores,
+            second_disk,
             queue_packets,
             begins_paused,
             config,
@@ -390,16 +396,28 @@ fn stores(case: &Case) -> Vec<StoreTimes> {
     vec![first, store(&Case { faults, ..*case }, "second store")]
 }
 
-/// The targets of a run with so many disks. The run does not wait for every second one of the
-/// second ones.
-fn add_targets(case: &Case, count: usize, config: &mut RecorderConfig) {
+/// In every fourth run the first target has two disks, which fail apart.
+fn second_disk(case: &Case) -> Option<StoreTimes> {
+    let mut chance = case.chance("disks");
+    if chance.below(4) > 0 {
+        return None;
+    }
+    let of_second = case.faults.iter().filter(|_| chance.chance(500));
+    let faults = of_second.fold(Faults::NONE, Faults::with);
+    Some(store(&Case { faults, ..*case }, "second disk"))
+}
+
+/// The targets of a run: so many, and so many disks of the first. The run does not wait for every
+/// second one of the second ones.
+fn add_targets(case: &Case, (count, disks): (usize, usize), config: &mut RecorderConfig) {
     let mut chance = case.chance("second target");
     let required = chance.below(2) == 0;
     let queue_bytes = [64 << 10, 512 << 10][chance.index(2)];
     let queue_bytes = Some(queue_bytes.min(config.memory_bytes / 2));
     let second = TargetConfig::folder("second", PathBuf::new());
     let second = TargetConfig { required, queue_bytes, ..second };
-    let targets = [TargetConfig::folder("first", PathBuf::new()), second];
+    let first = TargetConfig::folders("first", vec![PathBuf::new(); disks]);
+    let targets = [first, second];
     let before = config.memory_bytes_min();
     config.targets = targets.into_iter().take(count).collect();
     // Buffers of a second disk.

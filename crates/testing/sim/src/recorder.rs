@@ -177,7 +177,8 @@ pub(crate) struct TargetSlot {
     /// The index of its agent.
     index: u16,
     woken: Arc<AtomicBool>,
-    pub(crate) watch: StoreWatch,
+    /// Of its disks.
+    pub(crate) watches: Vec<StoreWatch>,
 }
 
 impl Slot {
@@ -218,13 +219,19 @@ impl Recorder {
             let seed = plan.case.chance(&format!("life {number}{of}")).next_u64();
             let store = MemoryStore::new((clock.clone(), seed), buffers, times).on(files);
             let (waker, woken) = waker();
-            let watch = store.watch();
             let folder = PathBuf::from(format!("run-{number}{}", of.replace(' ', "-")));
             let entropy = Box::new(plan.case.chance(&format!("entropy {number}{of}")));
-            stores.push(TargetStore { folder, store, entropy, waker });
-            targets.push(TargetSlot { index: 0, woken, watch });
+            let second = plan.second_disk.filter(|_| target == 0).map(|times| {
+                let seed = plan.case.chance(&format!("life {number} of disk 1")).next_u64();
+                MemoryStore::new((clock.clone(), seed), buffers, times).on(files)
+            });
+            let of_disks = [store].into_iter().chain(second).map(|store| (folder.clone(), store));
+            let of_disks: Vec<_> = of_disks.collect();
+            let watches = of_disks.iter().map(|(_, store)| store.watch()).collect();
+            stores.push(TargetStore { folders: of_disks, entropy, waker });
+            targets.push(TargetSlot { index: 0, woken, watches });
         }
-        let folders = stores.iter().map(|store| store.folder.clone()).collect();
+        let folders = stores.iter().map(|store| store.folders[0].0.clone()).collect();
         let parts = AssemblyParts {
             run: RunId([number as u8 + 1; 16]),
             name: "run".to_owned(),
@@ -279,7 +286,8 @@ impl Recorder {
             let slot = self.slots.iter_mut().find(|slot| slot.index == target.index);
             slot.map_or(u64::MAX, |slot| {
                 // The disk's event wakes the target's agent.
-                slot.due_ns = slot.due_ns.min(target.watch.due_ns());
+                let due_ns = target.watches.iter().map(StoreWatch::due_ns).min();
+                slot.due_ns = slot.due_ns.min(due_ns.unwrap_or(u64::MAX));
                 slot.next_ns()
             })
         });

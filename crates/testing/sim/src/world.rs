@@ -535,9 +535,12 @@ impl World<'_> {
 
     fn look_at_disk(&mut self, now_ns: u64) {
         let Some(recorder) = &mut self.recorder else { return };
-        let watches: Vec<_> = recorder.targets.iter().map(|target| target.watch.clone()).collect();
+        let targets = recorder.targets.iter().enumerate();
+        let watches =
+            targets.flat_map(|(target, slot)| slot.watches.iter().map(move |w| (target, w)));
+        let watches: Vec<_> = watches.map(|(target, watch)| (target, watch.clone())).collect();
         let mut is_half_written = false;
-        for watch in &watches {
+        for (_, watch) in &watches {
             for (kind, file, offset, is_done) in watch.take_completed() {
                 is_half_written |= kind == CompletionKind::Write && watch.writes() > 0;
                 let kind = match kind {
@@ -548,8 +551,7 @@ impl World<'_> {
                 self.trace.push(now_ns, Event::Disk(kind, file, offset, is_done));
             }
         }
-        let faults = watches.iter().enumerate();
-        let faults = faults.flat_map(|(target, one)| {
+        let faults = watches.iter().flat_map(|&(target, ref one)| {
             one.take_faults().into_iter().map(move |(fault, file)| (target, fault, file))
         });
         for (target, fault, file) in faults {

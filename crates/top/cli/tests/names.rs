@@ -32,6 +32,7 @@ fn strange_file(folder: &Path, name: &str) {
         locator: false,
         numbering: catchment_frame::Numbering::Run,
         variant: 0,
+        target: None,
     };
     let mut file = header.encode();
     let toc = TocBuilder::new(&file);

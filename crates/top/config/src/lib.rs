@@ -108,8 +108,10 @@ pub fn load_to_record(path: &Path) -> Result<High, ConfigFileError> {
     let located = Located::parse(path, &high.recorder.text)?;
     let targets = high.recorder.targets.iter().enumerate();
     let folders = targets.filter(|(_, target)| target.required);
-    let folders = folders.filter_map(|(index, target)| {
-        Some((format!("targets[{index}].folder"), target.place.folder()?))
+    let folders = folders.flat_map(|(index, target)| {
+        let folders = target.place.folders();
+        let key = if folders.len() > 1 { "folders" } else { "folder" };
+        folders.iter().map(move |folder| (format!("targets[{index}].{key}"), folder.as_path()))
     });
     let own = ("run.folder".to_owned(), high.recorder.folder.as_path());
     let own = high.recorder.targets.is_empty().then_some(own);

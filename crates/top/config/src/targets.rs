@@ -18,6 +18,7 @@ pub(crate) struct TargetLow {
     pub(crate) name: String,
     pub(crate) kind: Option<KindLow>,
     pub(crate) folder: Option<PathBuf>,
+    pub(crate) folders: Option<Vec<PathBuf>>,
     pub(crate) role: Option<RoleLow>,
     pub(crate) sources: Option<Vec<Pattern>>,
     pub(crate) channels: Option<Vec<Pattern>>,
@@ -67,11 +68,14 @@ pub(crate) fn targets(
             let message = format!("expected another name than that of targets[{before}]");
             return Err(located.error(&format!("targets[{index}].name"), message));
         }
-        let is_same =
-            |before: &TargetConfig| before.place != Place::None && before.place == target.place;
-        if let Some(before) = targets.iter().position(is_same) {
+        let folders = target.place.folders();
+        let shares = |before: &TargetConfig| {
+            before.place.folders().iter().any(|folder| folders.contains(folder))
+        };
+        if let Some(before) = targets.iter().position(shares) {
             let message = format!("expected another folder than that of targets[{before}]");
-            return Err(located.error(&format!("targets[{index}].folder"), message));
+            let key = if low.folders.is_some() { "folders" } else { "folder" };
+            return Err(located.error(&format!("targets[{index}].{key}"), message));
         }
         targets.push(target);
     }
@@ -95,17 +99,7 @@ fn target(
     if let Some((expected, got)) = name_fault(&low.name) {
         return Err(located.expected(&key("name"), &expected, &got));
     }
-    let place = match (low.kind, &low.folder) {
-        (Some(KindLow::None), None) => Place::None,
-        (Some(KindLow::None), Some(_)) => {
-            return Err(located.error(&key("folder"), "expected no folder of the kind none"));
-        }
-        (_, Some(folder)) if folder.as_os_str().is_empty() => {
-            return Err(located.error(&key("folder"), NO_FOLDER));
-        }
-        (_, Some(folder)) => Place::Folder(folder.clone()),
-        (_, None) => return Err(located.error(&key("name"), "expected a folder for this target")),
-    };
+    let place = place(located, index, low)?;
     let required = low.role != Some(RoleLow::BestEffort);
     let queue_bytes = low.queue_bytes.map(u64::from);
     if required && queue_bytes.is_some() {
@@ -152,4 +146,33 @@ fn selected<'a, 'b>(
     }
 }
 
+/// Where a target's frames go.
+fn place(located: &Located<'_>, index: usize, low: &TargetLow) -> Result<Place, ConfigFileError> {
+    let error = |name: &str, message: &str| {
+        Err(located.error(&format!("targets[{index}].{name}"), message))
+    };
+    let (name, folders) = match (&low.folder, &low.folders) {
+        (Some(_), Some(_)) => return error("folders", "expected no folders beside a folder"),
+        (Some(folder), None) => ("folder", std::slice::from_ref(folder)),
+        (None, Some(folders)) => ("folders", &folders[..]),
+        (None, None) if low.kind == Some(KindLow::None) => return Ok(Place::None),
+        (None, None) => return error("name", "expected a folder for this target"),
+    };
+    if low.kind == Some(KindLow::None) {
+        return error(name, "expected no folder of the kind none");
+    }
+    if !(1..=FOLDERS_MAX).contains(&folders.len()) {
+        return error(name, "expected 1 to 16 folders");
+    }
+    if folders.iter().any(|folder| folder.as_os_str().is_empty()) {
+        return error(name, NO_FOLDER);
+    }
+    let is_twice = |(index, folder): (usize, &PathBuf)| folders[..index].contains(folder);
+    if folders.iter().enumerate().any(is_twice) {
+        return error(name, "expected each folder once");
+    }
+    Ok(Place::Folders(folders.to_vec()))
+}
+
+const FOLDERS_MAX: usize = 16;
 const NO_FOLDER: &str = "expected a folder, such as \".\" for the present one, got \"\"";

@@ -53,6 +53,7 @@ pub fn header(source_count: u32) -> FileHeader {
         locator: false,
         numbering: catchment_frame::Numbering::Run,
         variant: 0,
+        target: None,
     }
 }
 

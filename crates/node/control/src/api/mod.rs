@@ -17,5 +17,5 @@ pub use requests::{
 };
 pub use state::{
     AlarmCounts, CommandOffer, Device, DeviceList, Disk, Flow, Loss, NodeInfo, Queue, Rates,
-    RunNow, SourceCounts, SourceList, SourceState, State, Target, UnderWay, Verdict,
+    RunNow, SourceCounts, SourceList, SourceState, State, Target, TargetFolder, UnderWay, Verdict,
 };

@@ -204,12 +204,27 @@ pub struct Target {
     pub bytes_written_per_second: f64,
     /// Columns that wait for it; one that is larger than the queue waits alone.
     pub queue: Queue,
-    /// The buffers of its disk; null if it has none.
+    /// The buffers of its disks; null if it has none.
     pub buffers: Option<Queue>,
+    /// Its folders: one of them, if it has any, gets the present file.
+    pub folders: Vec<TargetFolder>,
     /// What became of the fragments of all sources in it, by the ledger's entry, without zeros:
     /// fragments_recorded, fragments_durable, fragments_not_taken (it is best effort and was
     /// behind, or keeps nothing), fragments_discarded_disk (its disk failed), fragments_removed.
     pub ledger: BTreeMap<String, u64>,
+}
+
+/// A folder of a target.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TargetFolder {
+    /// Where each run has a folder of its own.
+    pub path: String,
+    /// Whether frames go to a file there.
+    pub is_current: bool,
+    /// What can still be written there; null if it is not known.
+    pub free_bytes: Option<u64>,
+    /// Why its disk was left; it is tried again later.
+    pub away: Option<String>,
 }
 
 /// A queue or pool.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use catchment_model::Entry;
-use catchment_recorder::{Snapshot, State as RecorderState};
+use catchment_recorder::{Snapshot, State as RecorderState, TargetSnapshot};
 use catchment_watch::{LossGrowth, ReadingTable};
 
 use super::share::of_strangers;
@@ -65,8 +65,10 @@ pub(super) fn read(
         let share = fill.level as f64 / fill.capacity.max(1) as f64;
         table.set_of("queue", &fill.name, "fill", share);
     }
-    for target in targets::several(snapshot).iter().filter(|target| target.required) {
-        let fault = matches!(target.state, RecorderState::Fault { .. });
+    let several = snapshot.targets.len() > 1;
+    let shown = |one: &&TargetSnapshot| one.required && (several || one.folders.len() > 1);
+    for target in snapshot.targets.iter().filter(shown) {
+        let fault = targets::is_faulty(target);
         table.set_of("target", &target.name, "fault", f64::from(fault));
     }
     let since_ns = moment.run.map_or(0, |(_, started)| moment.now_ns.saturating_sub(started));

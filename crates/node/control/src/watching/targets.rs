@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{Fill, Snapshot, State, TargetSnapshot};
+use catchment_recorder::{Fill, FolderSnapshot, Snapshot, State, TargetSnapshot};
 use catchment_watch::{Rates, Run};
 
 use super::{Moment, fault};
@@ -42,7 +42,8 @@ pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
             bytes_written: target.counts.bytes_written,
             bytes_written_per_second: speed.unwrap_or(0.0),
             queue: queue(&target.queue),
-            buffers: target.buffers.as_ref().map(queue),
+            buffers: buffers(target),
+            folders: target.folders.iter().map(folder).collect(),
             ledger: nonzero(&target.ledger.total()),
         }
     };
@@ -60,7 +61,8 @@ pub(super) fn of_source(
     snapshot.into_iter().flat_map(several).filter_map(line).collect()
 }
 
-/// Required targets that cannot write, while the run is recorded in another, in plain words.
+/// Required targets that cannot write, and folders that are not used, while the run is recorded in
+/// another, in plain words.
 pub(super) fn failed(moment: &Moment<'_>) -> Vec<String> {
     let is_recording = matches!(moment.flow, Run::Recording { .. });
     let snapshot = moment.snapshot.filter(|one| is_recording && one.state == State::Recording);
@@ -71,12 +73,58 @@ pub(super) fn failed(moment: &Moment<'_>) -> Vec<String> {
         }
         _ => None,
     };
-    snapshot.into_iter().flat_map(several).filter_map(words).collect()
+    let of_folder = |folder: &FolderSnapshot| {
+        let reason = folder.away.as_ref()?;
+        let path = folder.path.display();
+        Some(format!("{path} is not used: {reason}"))
+    };
+    let folders = snapshot.into_iter().flat_map(|one| &one.targets);
+    let folders = folders.flat_map(|target| &target.folders).filter_map(of_folder);
+    snapshot.into_iter().flat_map(several).filter_map(words).chain(folders).collect()
 }
 
 /// The targets, if there are several: what is to be said of a single one is said of the run.
 pub(super) fn several(snapshot: &Snapshot) -> &[TargetSnapshot] {
     if snapshot.targets.len() > 1 { &snapshot.targets } else { &[] }
+}
+
+/// A folder of a target in the API's form.
+fn folder(folder: &FolderSnapshot) -> api::TargetFolder {
+    api::TargetFolder {
+        path: folder.path.display().to_string(),
+        is_current: folder.is_current,
+        free_bytes: folder.spare_bytes,
+        away: folder.away.clone(),
+    }
+}
+
+/// The buffers of all disks of a target.
+pub(crate) fn buffers(target: &TargetSnapshot) -> Option<api::Queue> {
+    let all = target.folders.iter().filter_map(|folder| folder.buffers.as_ref()).map(queue);
+    all.reduce(|sum, one| api::Queue {
+        level_bytes: sum.level_bytes + one.level_bytes,
+        highest_bytes: sum.highest_bytes + one.highest_bytes,
+        capacity_bytes: sum.capacity_bytes + one.capacity_bytes,
+        ..sum
+    })
+}
+
+/// What can still be written to all folders of the required target that has least, where there
+/// are several targets or folders.
+pub(super) fn free_bytes(snapshot: &Snapshot) -> Option<u64> {
+    let several = snapshot.targets.len() > 1;
+    let shown = |one: &&TargetSnapshot| one.required && (several || one.folders.len() > 1);
+    let free = |target: &TargetSnapshot| {
+        let folders = target.folders.iter().map(|folder| folder.spare_bytes);
+        folders.sum::<Option<u64>>().filter(|_| !target.folders.is_empty())
+    };
+    snapshot.targets.iter().filter(shown).filter_map(free).min()
+}
+
+/// Whether frames of a target are lost, or one of its folders is not used.
+pub(super) fn is_faulty(target: &TargetSnapshot) -> bool {
+    matches!(target.state, State::Fault { .. })
+        || target.folders.iter().any(|folder| folder.away.is_some())
 }
 
 /// A queue or pool in the API's form.

@@ -125,7 +125,7 @@ fn target(name: &str, required: bool) -> TargetSnapshot {
         ledger: Ledger::new(1),
         counts: Counts::default(),
         queue: fill(name),
-        buffers: None,
+        folders: Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use catchment_model::ledger::BAD_DATA;
 use catchment_model::{Entry, Ledger, SourceLedger};
-use catchment_recorder::{State as RecorderState, TargetSnapshot};
+use catchment_recorder::{FolderSnapshot, State as RecorderState, TargetSnapshot};
 use catchment_run::State as NodeState;
 use catchment_telemetry::utc_now;
 use catchment_watch::{Level, is_loss};
@@ -17,7 +17,7 @@ use crate::api;
 use crate::shared::{NodeShared, Shared, View};
 use crate::watching::lost;
 use crate::watching::quantities::known_quantities;
-use crate::watching::targets::OF_TARGET;
+use crate::watching::targets::{OF_TARGET, buffers};
 
 /// A metric.
 struct Metric {
@@ -212,15 +212,37 @@ const METRICS: &[Metric] = metrics! {
         };
     "catchment_target_buffer_bytes", "gauge", "target", "Bytes in a target's disk buffers.",
         |_, view, out| for target in targets(view) {
-            if let Some(buffers) = &target.buffers {
-                out.put(&[("target", &target.name)], buffers.level as f64);
+            if let Some(buffers) = buffers(target) {
+                out.put(&[("target", &target.name)], buffers.level_bytes as f64);
             }
         };
     "catchment_target_buffer_capacity_bytes", "gauge", "target", "The most that they can hold.",
         |_, view, out| for target in targets(view) {
-            if let Some(buffers) = &target.buffers {
-                out.put(&[("target", &target.name)], buffers.capacity as f64);
+            if let Some(buffers) = buffers(target) {
+                out.put(&[("target", &target.name)], buffers.capacity_bytes as f64);
             }
+        };
+    "catchment_target_folder_free_bytes", "gauge", "target, folder",
+        "What can still be written to a folder of a target.",
+        |_, view, out| for (target, folder) in folders(view) {
+            if let Some(bytes) = folder.spare_bytes {
+                let path = folder.path.display().to_string();
+                out.put(&[("target", &target.name), ("folder", &path)], bytes as f64);
+            }
+        };
+    "catchment_target_folder_current", "gauge", "target, folder",
+        "1 for the folder in which a target writes its present file.",
+        |_, view, out| for (target, folder) in folders(view) {
+            let path = folder.path.display().to_string();
+            let labels = [("target", &*target.name), ("folder", &*path)];
+            out.put(&labels, f64::from(folder.is_current));
+        };
+    "catchment_target_folder_away", "gauge", "target, folder",
+        "1 while a folder is not used, because its disk failed, is full or does not respond.",
+        |_, view, out| for (target, folder) in folders(view) {
+            let path = folder.path.display().to_string();
+            let labels = [("target", &*target.name), ("folder", &*path)];
+            out.put(&labels, f64::from(folder.away.is_some()));
         };
     "catchment_queue_bytes", "gauge", "queue", "Bytes in a queue or pool for which the run waits.",
         |_, view, out| for fill in view.snapshot.iter().flat_map(|one| &one.fills) {
@@ -288,6 +310,10 @@ const METRICS: &[Metric] = metrics! {
         "Lines of the log that were not written to stderr, since too many waited.",
         |shared, _, out| out.put(&[], shared.logs.dropped() as f64);
 };
+
+fn folders(view: &View) -> impl Iterator<Item = (&TargetSnapshot, &FolderSnapshot)> {
+    targets(view).flat_map(|target| target.folders.iter().map(move |folder| (target, folder)))
+}
 
 fn targets(view: &View) -> impl Iterator<Item = &TargetSnapshot> {
     view.snapshot.iter().flat_map(|snapshot| &snapshot.targets)

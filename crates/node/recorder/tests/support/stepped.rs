@@ -13,13 +13,14 @@ use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, Snapshot,
     TargetStore,
 };
-use catchment_storage::{AuditReport, Run, audit, verify};
+use catchment_storage::{AuditReport, Run, RunOptions, audit, verify};
 use catchment_wire::hadtu::ByteOrder;
 
 use super::packet;
 
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 pub const MS: u64 = 1_000_000;
+const DISK_BYTES: u64 = 1 << 30;
 /// How long the agents are stepped at most, for something to come about.
 const STEPS_MAX: u64 = 100_000;
 /// Calls of an agent in a millisecond.
@@ -71,11 +72,21 @@ impl Stepped {
         let buffers = (config.write.buffer_count, config.write.buffer_bytes);
         let (mut stores, mut disks) = (Vec::new(), Vec::new());
         let files = MemoryFiles::default();
-        for (number, folder) in (1..).zip([FOLDER, SECOND]).take(config.targets().len()) {
-            let store = MemoryStore::new((clock.clone(), number), buffers, times).on(&files);
-            disks.push(store.watch());
+        for (number, (target, folder)) in (1..).zip(config.targets().iter().zip([FOLDER, SECOND])) {
+            let mut store = |folder: &Path| {
+                let seed = disks.len() as u64 + 1;
+                let store = MemoryStore::new((clock.clone(), seed), buffers, times).on(&files);
+                let store = store.sized(folder, DISK_BYTES);
+                disks.push(store.watch());
+                (folder.to_owned(), store)
+            };
+            // A folder of several has a disk of its own.
+            let folders = match target.place.folders() {
+                [] | [_] => vec![store(folder.as_ref())],
+                several => several.iter().map(|folder| store(folder)).collect(),
+            };
             let (entropy, waker) = (Box::new(Random::new(number + 1)), Waker::default());
-            stores.push(TargetStore { folder: folder.into(), store, entropy, waker });
+            stores.push(TargetStore { folders, entropy, waker });
         }
         let disk = disks[0].clone();
         let parts = AssemblyParts {
@@ -207,15 +218,20 @@ impl Stepped {
 
     /// As [`Stepped::read`], of the target with that folder.
     pub fn read_in(&self, of_target: &str) -> (bool, AuditReport) {
-        let folder = tempfile::tempdir().expect("a folder");
+        self.read_folders(&[of_target])
+    }
+
+    /// As [`Stepped::read`], of several folders together.
+    pub fn read_folders(&self, folders: &[&str]) -> (bool, AuditReport) {
+        let root = tempfile::tempdir().expect("a folder");
+        let paths: Vec<_> = folders.iter().map(|folder| root.path().join(folder)).collect();
+        paths.iter().for_each(|path| std::fs::create_dir_all(path).expect("makes"));
         for (path, bytes) in self.files.all() {
-            if !path.starts_with(of_target) {
-                continue;
+            if folders.iter().any(|folder| path.starts_with(folder)) {
+                std::fs::write(root.path().join(path), bytes).expect("writes");
             }
-            let name = path.file_name().expect("a name");
-            std::fs::write(folder.path().join(name), bytes).expect("writes");
         }
-        let run = Run::open(folder.path()).expect("opens");
+        let run = Run::open_folders(&paths, RunOptions::default()).expect("opens");
         (verify(&run, |_| {}).is_intact(), audit(&run).expect("an audit"))
     }
 }

@@ -8,12 +8,12 @@
 
 use std::path::{Path, PathBuf};
 
-use catchment_agent::{CompletionKind, FileEnd, FileId, Store as _};
+use catchment_agent::{CompletionKind, FileEnd};
 use catchment_disk::{Disk, DiskConfig, DiskError, FILES_MAX, FaultPlan, PageCache};
 use catchment_frame::{ColumnEntry, FileHeader, FrameInfo, FrameSummary, TocFlags};
 use catchment_model::Ledger;
 use catchment_writer::{
-    EncodedColumn, Ended, FileParts, FrameFile, FrameFiles, HeaderOrder, WrittenFrame,
+    EncodedColumn, Ended, FileParts, FrameFile, FrameFiles, HeaderOrder, StoreFile, WrittenFrame,
 };
 
 use super::WriteOptions;
@@ -75,7 +75,7 @@ impl Output {
                 (RunStore::Disk(Box::new(disk)), buffer_bytes, HeaderOrder::Held)
             }
         };
-        let files = FrameFiles::new(store, buffer_bytes, order);
+        let files = FrameFiles::new([store], buffer_bytes, order);
         Ok(Self { files, growing, failed: None, finished: Vec::new(), entries: Vec::new() })
     }
 
@@ -104,7 +104,7 @@ impl Output {
             self.wait_for_room()?;
         }
         let name = self.name_before(&path);
-        let id = self.files.store().create(&name)?;
+        let id = StoreFile { store: 0, id: self.files.store(0).create(&name)? };
         let is_listed = self.growing.as_ref().is_none_or(|growing| growing.listed);
         let parts = FileParts { id, path: path.clone(), is_listed, attached: () };
         let (file, header) = FrameFile::begin(parts, header, header.created_ns);
@@ -157,7 +157,7 @@ impl Output {
             self.poll()?;
             let id = self.file().map(|file| file.id).filter(|_| durable);
             if let Some(id) = id {
-                self.files.store().sync(id, 0);
+                self.files.sync(id);
                 self.poll()?;
             }
         }
@@ -178,7 +178,7 @@ impl Output {
         self.files.leave();
         let file_bytes = self.files.begin_toc(id, ledger, flags);
         let closed = self.stream_pages().and_then(|()| {
-            self.files.store().finish(id, FileEnd::Cut(file_bytes));
+            self.files.finish_file(id, FileEnd::Cut(file_bytes));
             self.poll()
         });
         if closed.is_err() && self.growing.is_some() {
@@ -211,11 +211,11 @@ impl Output {
     }
 
     /// Forgets a growing file, which stays as it is.
-    fn let_go(&mut self, id: FileId) {
+    fn let_go(&mut self, id: StoreFile) {
         self.failed = None;
         self.files.closing.retain(|file| file.id != id);
-        if let RunStore::PageCache(store) = self.files.store() {
-            store.close(id);
+        if let RunStore::PageCache(store) = self.files.store(0) {
+            store.close(id.id);
         }
     }
 
@@ -224,7 +224,7 @@ impl Output {
     pub(super) fn wait(&mut self) -> Result<Vec<PathBuf>, StorageError> {
         self.poll()?;
         while !self.files.closing.is_empty() {
-            self.files.store().sleep();
+            self.files.store(0).sleep();
             self.poll()?;
         }
         Ok(std::mem::take(&mut self.finished))
@@ -233,7 +233,7 @@ impl Output {
     /// Waits until there may be more room.
     pub(super) fn wait_for_room(&mut self) -> Result<(), StorageError> {
         if self.files.poll() == 0 {
-            self.files.store().sleep();
+            self.files.store(0).sleep();
         }
         self.poll()
     }
@@ -256,12 +256,11 @@ impl Output {
                 self.fail(file, error);
             }
         }
-        for completion in self.files.take_others() {
+        for (store, completion) in self.files.take_others() {
+            let file = StoreFile { store, id: completion.file };
             match (completion.kind, completion.result) {
-                (_, Err(error)) => self.fail(completion.file, error),
-                (CompletionKind::Finished, Ok(())) if self.failed.is_none() => {
-                    self.name(completion.file)?;
-                }
+                (_, Err(error)) => self.fail(file, error),
+                (CompletionKind::Finished, Ok(())) if self.failed.is_none() => self.name(file)?,
                 _ => {}
             }
         }
@@ -277,14 +276,14 @@ impl Output {
         }
     }
 
-    fn fail(&mut self, id: FileId, error: std::io::Error) {
+    fn fail(&mut self, id: StoreFile, error: std::io::Error) {
         let mut files = self.files.current.iter().chain(&self.files.closing);
         let path = files.find(|file| file.id == id).map(|file| file.path.clone());
         self.failed.get_or_insert((path.unwrap_or_default(), error));
     }
 
     /// Gives a durable file its final name, and makes the name durable too.
-    fn name(&mut self, id: FileId) -> Result<(), StorageError> {
+    fn name(&mut self, id: StoreFile) -> Result<(), StorageError> {
         let Some(index) = self.files.closing.iter().position(|file| file.id == id) else {
             return Ok(());
         };

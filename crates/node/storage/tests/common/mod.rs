@@ -130,6 +130,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         locator: false,
         numbering: Numbering::Run,
         variant: 0,
+        target: None,
     }
 }
 

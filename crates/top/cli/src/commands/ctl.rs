@@ -258,15 +258,34 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
             grouped(state["loss"]["count"].as_u64().unwrap_or_default())
         ))?;
         // What is to be said of a single one is said of the run.
-        let targets = state["targets"].as_array().filter(|all| all.len() > 1);
+        let targets = state["targets"].as_array();
+        let are_shown = targets.is_some_and(|all| all.len() > 1);
         for target in targets.into_iter().flatten() {
-            out.say(target_line(target))?;
+            let folders = target["folders"].as_array().filter(|all| all.len() > 1);
+            if are_shown || folders.is_some() {
+                out.say(target_line(target))?;
+            }
+            for folder in folders.into_iter().flatten() {
+                out.say(folder_line(folder))?;
+            }
         }
     }
     let some = |what: &str| state[what]["count"].as_u64().unwrap_or_default() > 0;
     let now = ["loss", "heavy_loss", "bad_data", "heavy_bad_data"];
     let is_now = now.iter().any(|level| state["verdict"]["level"] == *level);
     Ok(if some("loss") || some("bad") || is_now { Exit::Loss } else { Exit::Done })
+}
+
+/// One of a target's folders: whether it is written to, and what is free there.
+fn folder_line(folder: &Value) -> String {
+    let path = folder["path"].as_str().unwrap_or_default();
+    let free = folder["free_bytes"].as_u64().map_or("unknown".into(), |b| Bytes(b).to_string());
+    let state = match folder["away"].as_str() {
+        Some(reason) => format!(", not used: {reason}"),
+        None if folder["is_current"] == true => ", written now".into(),
+        None => String::new(),
+    };
+    format!("  {path}: {free} free{state}")
 }
 
 /// A target: its state, its speed, its queue, and what became of fragments in it.

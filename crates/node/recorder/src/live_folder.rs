@@ -1,0 +1,65 @@
+//! The observable state of a target's folders.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use catchment_disk::DiskStats;
+use parking_lot::Mutex;
+
+use crate::live::Fill;
+
+/// The state of one of a target's folders, which its agent writes.
+pub(crate) struct LiveFolder {
+    path: PathBuf,
+    disk: OnceLock<Arc<DiskStats>>,
+    shown: Mutex<ShownFolder>,
+}
+
+/// What a target's agent knows of a folder.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShownFolder {
+    pub(crate) is_current: bool,
+    pub(crate) spare_bytes: Option<u64>,
+    pub(crate) away: Option<String>,
+}
+
+/// One of a target's folders at one moment.
+#[derive(Clone, Debug)]
+pub struct FolderSnapshot {
+    /// The folder, in which the run has a folder of its own.
+    pub path: PathBuf,
+    /// Whether frames go to a file there.
+    pub is_current: bool,
+    /// The space left for data, if it is known.
+    pub spare_bytes: Option<u64>,
+    /// Why its disk was left, if it was.
+    pub away: Option<String>,
+    /// Bytes in the buffers of its disk.
+    pub buffers: Option<Fill>,
+}
+
+impl LiveFolder {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), disk: OnceLock::new(), shown: Mutex::default() }
+    }
+
+    /// Sets its disk, once.
+    pub(crate) fn set_disk(&self, disk: Arc<DiskStats>) {
+        let is_first = self.disk.set(disk).is_ok();
+        assert!(is_first, "a folder has one disk");
+    }
+
+    pub(crate) fn disk(&self) -> Option<&Arc<DiskStats>> {
+        self.disk.get()
+    }
+
+    pub(crate) fn show(&self, shown: ShownFolder) {
+        *self.shown.lock() = shown;
+    }
+
+    pub(crate) fn snapshot(&self) -> FolderSnapshot {
+        let ShownFolder { is_current, spare_bytes, away } = self.shown.lock().clone();
+        let buffers = self.disk.get().map(|disk| disk.buffers().into());
+        FolderSnapshot { path: self.path.clone(), is_current, spare_bytes, away, buffers }
+    }
+}
