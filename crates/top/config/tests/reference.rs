@@ -161,6 +161,7 @@ fn with(path: &str, value: Option<&str>) -> String {
     table.remove(name);
     match (path, value) {
         ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
+        ("targets[].folders", Some(_)) => drop(table.remove("folder")),
         // Only others have a queue of their own.
         ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
         // Only a required folder has trends.
