@@ -242,6 +242,22 @@ fn names_that_a_terminal_would_obey_are_refused_where_they_are_written() {
 }
 
 #[test]
+fn a_target_has_one_folder_or_several_different_ones() {
+    let with = |keys: &str| format!("{TWO}\n[[targets]]\nname = \"disks\"\n{keys}\n");
+    let high = check(Path::new("run.toml"), &with("folders = [\"/a\", \"/b\"]")).unwrap();
+    assert_eq!(high.recorder.targets[0].place.folders(), [Path::new("/a"), Path::new("/b")]);
+    assert_eq!(high.recorder.folder, Path::new("/a"));
+    for (keys, expected) in [
+        ("folder = \"/a\"\nfolders = [\"/b\"]", "expected no folders beside a folder"),
+        ("folders = [\"/a\", \"/b\", \"/a\"]", "expected each folder once"),
+        ("folders = []", "expected 1 to 16 folders"),
+        ("kind = \"none\"\nfolders = [\"/a\"]", "expected no folder of the kind none"),
+    ] {
+        assert!(message(&with(keys)).contains(expected), "{}", message(&with(keys)));
+    }
+}
+
+#[test]
 fn a_run_has_a_folder_and_a_number_that_there_can_be() {
     let run = |line: &str| message(&format!("[run]\n{line}\n{TWO}"));
     assert_eq!(
