@@ -1,10 +1,12 @@
 //! Properties that hold for every input, in one function per decoder: called by the fuzz targets,
 //! and by the tests with the seed corpus and mutated packets.
 
+use crate::event_link::{self, Data};
 use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
 };
 use crate::link;
+use crate::session::{self, Bounds, CONTROL, Control, Fault, HEADER_BYTES, Message, Preamble};
 use crate::{PARTS_MAX, Part, Protocol, Transport};
 
 /// Decodes `data` with a protocol and checks what receivers rely on: either parts lie within the
@@ -119,4 +121,87 @@ pub fn fuzz_link(data: &[u8]) {
     let again = link::Packet::parse(&buffer).expect("an encoded packet is one");
     assert_eq!(again.header(), packet.header());
     assert!(again.entries().eq(packet.entries()));
+}
+
+/// Reads `data` as the bytes of a control connection, behind a preamble or not, and checks the
+/// properties of every message: it is one only when all its bytes are there, and its encoding reads
+/// the same. Returns how many there are.
+///
+/// # Errors
+/// The fault that ends them, which has a name and a sentence.
+///
+/// # Panics
+/// A defect of the parser or the encoder.
+pub fn fuzz_session(data: &[u8]) -> Result<u32, Fault> {
+    fuzz_messages(data, CONTROL, |message, number, buffer| {
+        let Some(control) = Control::read(message)? else { return Ok(()) };
+        let bytes = control.encode(number, buffer);
+        let again = session::parse(&buffer[..bytes], number, CONTROL)?.expect("it is whole");
+        assert_eq!((again.used, Control::read(&again)?), (bytes, Some(control)));
+        Ok(())
+    })
+}
+
+/// Reads `data` as the bytes of a data connection of events, as [`fuzz_session`]. The fragments of
+/// a message fill its body.
+///
+/// # Errors
+/// As [`fuzz_session`].
+///
+/// # Panics
+/// A defect of the parser or the encoder.
+pub fn fuzz_events(data: &[u8]) -> Result<u32, Fault> {
+    let bounds = event_link::bounds(131_064);
+    fuzz_messages(data, bounds, |message, number, buffer| {
+        let Some(data) = Data::read(message)? else { return Ok(()) };
+        if let Data::Fragments(_, records, body) = data {
+            let fragments = event_link::fragments(records, body);
+            let sizes: Vec<usize> = fragments.map(|(_, bytes)| bytes.len()).collect();
+            assert_eq!((sizes.len(), sizes.iter().sum()), (records.len(), body.len()));
+        }
+        let bytes = data.encode(number, buffer);
+        let again = session::parse(&buffer[..bytes], number, bounds)?.expect("it is whole");
+        assert_eq!((again.used, Data::read(&again)?), (bytes, Some(data)));
+        Ok(())
+    })
+}
+
+/// Reads a connection's messages, numbered from the first one's number on. `check` reads each, and
+/// encodes it into a buffer of the same length.
+fn fuzz_messages(
+    data: &[u8],
+    bounds: Bounds,
+    check: impl Fn(&Message<'_>, u32, &mut [u8]) -> Result<(), Fault>,
+) -> Result<u32, Fault> {
+    let preamble = Preamble::parse(data).ok().flatten();
+    let mut rest = data;
+    if let Some(preamble) = preamble {
+        rest = &data[preamble.encode().len()..];
+        assert_eq!(Preamble::parse(&preamble.encode()), Ok(Some(preamble)));
+    }
+    let number = rest.get(12..16).and_then(|bytes| bytes.first_chunk());
+    let first = number.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let mut count = 0;
+    let result = loop {
+        let number = first.wrapping_add(count);
+        let message = match session::parse(rest, number, bounds) {
+            Ok(Some(message)) => message,
+            Ok(None) => break Ok(count),
+            Err(fault) => break Err(fault),
+        };
+        assert!(message.used >= HEADER_BYTES && message.used.is_multiple_of(8));
+        for bytes in [0, HEADER_BYTES, message.used / 2, message.used - 1] {
+            assert!(matches!(session::parse(&rest[..bytes], number, bounds), Ok(None)));
+        }
+        let mut buffer = vec![0xee; message.used];
+        if let Err(fault) = check(&message, number, &mut buffer) {
+            break Err(fault);
+        }
+        rest = &rest[message.used..];
+        count += 1;
+    };
+    if let Err(fault) = &result {
+        assert!(!fault.name().is_empty() && !fault.to_string().is_empty());
+    }
+    result
 }

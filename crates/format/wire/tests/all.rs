@@ -4,4 +4,6 @@ mod hadtu;
 mod link;
 mod malformed_inputs;
 mod malformed_links;
+mod malformed_sessions;
 mod sequence;
+mod session;
