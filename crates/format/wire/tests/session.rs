@@ -2,14 +2,14 @@
 //! from the tables of the specifications, decoded and encoded.
 
 use catchment_wire::event_link::{
-    self, AbandonReason, Data, FragmentRecord, Fragments, Heartbeat, KeyKind, Mark, MarkKind,
-    Presence, SourceGrant, SourceLog, fragments,
+    self, ABANDONED_MAX, AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments,
+    Heartbeat, KeyKind, Mark, MarkKind, Presence, SourceGrant, SourceLog, fragments,
 };
 use catchment_wire::session::{
     Answer, AnswerKind, Attach, Bounds, Bye, ByeReason, CONTROL, Command, Connection, Control,
     Encoder, Fields, Grant, GrantAnswer, Hello, LOGS_MAX, Log, LogPing, LogPositions, Logs,
-    Message, Ping, Positions, Preamble, RECORDS_MAX, Release, RunState, Service, Text, Value,
-    ValueKind, ValueType, Welcome, parse,
+    Message, Ping, Positions, Preamble, RECORDS_MAX, Release, Report, RunState, SEQUENCE_END,
+    Service, TEXT_BYTES_MAX, Text, Value, ValueKind, ValueType, Welcome, parse,
 };
 
 const DATA: Bounds = event_link::bounds(131_064);
@@ -379,4 +379,52 @@ fn a_message_has_as_many_records_as_the_page_says() {
     let Ok(Some(Data::Fragments(_, records, body))) = Data::read(&message) else { panic!() };
     assert_eq!((count, records.len()), (RECORDS_MAX as usize, RECORDS_MAX as usize));
     assert!(fragments(records, body).all(|(_, bytes)| bytes == [7]));
+}
+
+#[test]
+fn messages_and_values_at_their_bounds_are_read() {
+    let mut control = vec![0; 16_384];
+    let value = Value {
+        kind: ValueKind::ALARM,
+        value_type: ValueType::TEXT,
+        flags: 0,
+        log: 0,
+        value: [0; 8],
+        min: [0; 8],
+        max: [0; 8],
+        unit: Text::new("").unwrap(),
+        name: Text::new(&"n".repeat(64)).unwrap(),
+    };
+    let mut encoder = Encoder::begin(&mut control, u32::MAX, &Report {});
+    assert_eq!((0..200).take_while(|_| encoder.push(&value)).count(), 127);
+    let text = "t".repeat(104);
+    assert_eq!(encoder.finish(&text, &[]), 16_384);
+    let message = parse(&control, u32::MAX, CONTROL).unwrap().expect("whole");
+    let Ok(Some(Control::Report(values, got))) = Control::read(&message) else { panic!("report") };
+    assert_eq!((values.len(), got), (127, &*text));
+
+    let mut data = vec![0; 131_064];
+    let last = Fragments { log: 0, sequence: SEQUENCE_END - 1 };
+    let mut encoder = Encoder::begin(&mut data, 0, &last);
+    let record = FragmentRecord { key: u64::MAX, bytes: 131_008, tag: 255, flags: 3, groups: 0 };
+    assert!(encoder.push_short(&record, FRAGMENT_RECORD_BYTES_MIN));
+    assert_eq!(encoder.finish("", &[1; 131_008]), 131_064);
+    let message = parse(&data, 0, DATA).unwrap().expect("whole");
+    assert!(matches!(Data::read(&message), Ok(Some(Data::Fragments(fixed, ..))) if fixed == last));
+
+    let range = Mark {
+        log: 0,
+        kind: MarkKind::Abandoned,
+        reason: AbandonReason::BUSY,
+        sequence: SEQUENCE_END - ABANDONED_MAX,
+        count: ABANDONED_MAX,
+        key: 0,
+        key_last: u64::MAX,
+        flags: 0,
+        run_number: 0,
+    };
+    let text = "x".repeat(TEXT_BYTES_MAX);
+    let used = Data::Mark(range, &text).encode(7, &mut data);
+    let message = parse(&data[..used], 7, DATA).unwrap().expect("whole");
+    assert_eq!(Data::read(&message), Ok(Some(Data::Mark(range, &text))));
 }
