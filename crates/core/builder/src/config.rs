@@ -78,9 +78,9 @@ pub struct BuilderConfig {
     /// Frames are cut at multiples of this key, counted within one cycle of the event numbers, and
     /// where the numbers restart. None: only size and time cut.
     pub frame_keys_multiple: Option<u64>,
-    /// Payload that open events and parked fragments may hold together. Beyond it the oldest events
-    /// that the quorum has passed close, even incomplete ones. Half of it is for fragments that the
-    /// quorum has not passed.
+    /// Payload that open events and parked fragments may hold together, without that of pausable
+    /// sources. Beyond it the oldest events that the quorum has passed close, even incomplete ones.
+    /// Half of it is for fragments that the quorum has not passed.
     pub waiting_bytes_max: u64,
     /// Number of fragments of one source that may be parked.
     pub parked_max: usize,

@@ -575,7 +575,9 @@ impl NumberMatcher {
     }
 
     fn release(&mut self, matched: &mut Matched) {
-        self.events.release(self.now_ns, self.parked.bytes(), &mut self.horizon, matched);
+        let Self { horizon, events, parked, shares, now_ns, .. } = self;
+        let open_bytes_max = shares.open_bytes_max(*now_ns, events, parked, matched);
+        events.release(*now_ns, open_bytes_max, horizon, matched);
     }
 
     /// Bytes of open events and parked fragments.

@@ -80,6 +80,48 @@ fn a_pausable_source_that_is_ahead_loses_nothing_for_want_of_its_share() {
 }
 
 #[test]
+fn what_a_pausable_source_holds_closes_no_event_that_waits_for_another_one() {
+    for pausable in [false, true] {
+        let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+        (config.waiting_bytes_max, config.pausable) = (100_000, vec![pausable, false, false]);
+        let mut rig = Rig::new(config);
+        rig.send_all(0, 0..3, 0..10);
+        rig.poll(0);
+        // Events wait for the last source, which is ten behind, with long fragments of the first.
+        for number in 10..200 {
+            let now = number * MS;
+            let long = rig.fragment(0, number, 40_000);
+            rig.push(now, &[long]);
+            rig.send(now, 1, [number]);
+            rig.send(now, 2, number.checked_sub(10).filter(|&number| number >= 10));
+            rig.poll(now);
+        }
+        rig.finish(S);
+        let overtaken = rig.builder.status().events_overtaken;
+        assert_eq!((overtaken == 0, rig.lost() == 0), (pausable, pausable));
+    }
+}
+
+#[test]
+fn what_a_pausable_source_holds_takes_no_share_of_another_one() {
+    for pausable in [false, true] {
+        let mut config = BuilderConfig::new(vec![SourceRole::Required; 4]);
+        (config.waiting_bytes_max, config.pausable) = (100_000, vec![pausable; 1]);
+        let mut rig = Rig::new(config);
+        rig.send_all(0, 0..4, 0..10);
+        rig.poll(0);
+        // The first two are ahead, the second with less than the half that is for such sources.
+        let long: Vec<_> = (10..30).map(|number| rig.fragment(0, number, 40_000)).collect();
+        rig.push(MS, &long);
+        rig.send(MS, 1, 10..210);
+        rig.poll(MS);
+        rig.send(2 * MS, 1, 210..220);
+        rig.finish(S);
+        assert_eq!(rig.count(1, Entry::FragmentsOutOfRange), if pausable { 0 } else { 10 });
+    }
+}
+
+#[test]
 fn a_dead_source_is_found_silent_while_the_others_are_held() {
     let mut rig = Rig::required(2);
     rig.send_all(0, 0..2, 0..10);

@@ -5,8 +5,7 @@
 //! - all sources have delivered it, and no owned key before it may still come;
 //! - every sender that has a position is past it by more than `reorder_events`: *overtaken*;
 //! - its time-out has passed, and the quorum was past it a time-out ago: *timed out*;
-//! - waiting fragments hold more than `waiting_bytes_max`, and the quorum is past it: *overtaken*
-//!   too;
+//! - waiting fragments hold too much (`shares.rs`), and the quorum is past it: *overtaken* too;
 //! - the run ends.
 //!
 //! Events do not wait for a sender that is silent or out of step, so that a dead one costs one
@@ -49,8 +48,6 @@ pub struct OpenEvents {
 struct Limits {
     timeout_ns: u64,
     reorder_events: u64,
-    /// Bytes of open events and of parked fragments.
-    waiting_bytes_max: u64,
 }
 
 /// Keys of which no source delivered anything, between those of released events.
@@ -75,11 +72,7 @@ impl OpenEvents {
             bytes: 0,
             absent: AbsentKeys::default(),
             closing: Closing::new(config),
-            limits: Limits {
-                timeout_ns: config.timeout_ns,
-                reorder_events: config.reorder_events,
-                waiting_bytes_max: config.waiting_bytes_max,
-            },
+            limits: Limits { timeout_ns: config.timeout_ns, reorder_events: config.reorder_events },
             skips_are_losses: config.skips_are_losses || config.required_voter_count() < 2,
             jumps: 0,
             last_jump: None,
@@ -156,11 +149,11 @@ impl OpenEvents {
         }
     }
 
-    /// Closes the heads that need not wait. `parked_bytes` are those of all parked fragments.
+    /// Closes the heads that need not wait. Open events may hold `open_bytes_max`.
     pub fn release(
         &mut self,
         now_ns: u64,
-        parked_bytes: u64,
+        open_bytes_max: u64,
         horizon: &mut Horizon,
         matched: &mut Matched,
     ) {
@@ -179,7 +172,7 @@ impl OpenEvents {
                 .get_or_insert_with(|| horizon.passed_by_all().saturating_sub(reorder_events));
             let reason = if all && key <= overtaken_below {
                 CloseReason::Complete
-            } else if key < overtaken_below || self.is_squeezed_out(key, parked_bytes, horizon) {
+            } else if key < overtaken_below || self.is_squeezed_out(key, open_bytes_max, horizon) {
                 CloseReason::Overtaken
             } else if opened_before_ns.is_some_and(|before| slot.first_ns <= before) {
                 let below = *timed_out_below.get_or_insert_with(|| horizon.passed_long_ago());
@@ -249,8 +242,8 @@ impl OpenEvents {
     }
 
     /// Whether memory is short and the quorum has passed the event.
-    fn is_squeezed_out(&self, key: u64, parked_bytes: u64, horizon: &mut Horizon) -> bool {
-        self.bytes + parked_bytes > self.limits.waiting_bytes_max && key < horizon.passed()
+    fn is_squeezed_out(&self, key: u64, open_bytes_max: u64, horizon: &mut Horizon) -> bool {
+        self.bytes > open_bytes_max && key < horizon.passed()
     }
 
     fn close_head(

@@ -1,5 +1,6 @@
 //! How much memory each source may use for what others have not reached.
 
+use super::events::OpenEvents;
 use super::horizon::Horizon;
 use super::parked::Parked;
 use crate::{BuilderConfig, Matched};
@@ -11,14 +12,19 @@ const SHARES_PER_TIMEOUT: u64 = 64;
 /// may use half of the waiting memory; a source whose part exceeds what is free of that half is
 /// *full*. A single source ahead therefore gets a quarter of the memory, several get less each, and
 /// the other half is reserved for the sources that the quorum waits for.
+///
+/// What *pausable* sources hold does not count: it takes no memory of the others', since their
+/// receive agents bound it.
 #[derive(Debug)]
 pub struct Shares {
     pub waiting_bytes_max: u64,
-    /// The sources that are never full, since they wait; empty if there are none.
+    /// By source, whether it waits; empty if none does.
     pausable: Vec<bool>,
     interval_ns: u64,
     /// When shares are computed next.
     due_ns: u64,
+    /// When the bytes of pausable sources are summed next.
+    pausable_due_ns: u64,
     some_full: bool,
 }
 
@@ -26,11 +32,43 @@ impl Shares {
     pub fn new(config: &BuilderConfig) -> Self {
         Self {
             waiting_bytes_max: config.waiting_bytes_max,
-            pausable: config.pausable.clone(),
+            pausable: match config.pausable.contains(&true) {
+                true => config.pausable.clone(),
+                false => Vec::new(),
+            },
             interval_ns: config.timeout_ns / SHARES_PER_TIMEOUT,
             due_ns: 0,
+            pausable_due_ns: 0,
             some_full: false,
         }
+    }
+
+    /// How many bytes open events may hold beside the parked fragments before those close that lack
+    /// a source.
+    pub fn open_bytes_max(
+        &mut self,
+        now_ns: u64,
+        events: &OpenEvents,
+        parked: &Parked,
+        matched: &Matched,
+    ) -> u64 {
+        let mut waiting_bytes_max = self.waiting_bytes_max;
+        if events.bytes + parked.bytes() > waiting_bytes_max && !self.pausable.is_empty() {
+            // The sum is over their queues: too slow for each duty cycle. An old one would close
+            // events for what they have brought since.
+            if now_ns < self.pausable_due_ns {
+                return u64::MAX;
+            }
+            self.pausable_due_ns = now_ns.saturating_add(self.interval_ns);
+            let base = events.window.base;
+            let pausable = (0..matched.sources.len()).filter(|&index| self.is_pausable(index));
+            waiting_bytes_max += pausable
+                .map(|index| {
+                    matched.sources[index].bytes_from(base) + parked.bytes_from(index, base)
+                })
+                .sum::<u64>();
+        }
+        waiting_bytes_max.saturating_sub(parked.bytes())
     }
 
     /// Marks the sources that are full. `waiting_bytes` are those of open events and parked
@@ -57,16 +95,21 @@ impl Shares {
         }
         self.due_ns = now_ns.saturating_add(self.interval_ns);
         let passed = horizon.passed();
-        let ahead: Vec<u64> = sources
-            .iter()
-            .enumerate()
-            .map(|(index, source)| source.bytes_from(passed) + parked.bytes_from(index, passed))
-            .collect();
+        let ahead =
+            sources.iter().enumerate().map(|(index, source)| match self.is_pausable(index) {
+                true => 0,
+                false => source.bytes_from(passed) + parked.bytes_from(index, passed),
+            });
+        let ahead: Vec<u64> = ahead.collect();
         let all: u64 = ahead.iter().sum();
         let share = shared_bytes.saturating_sub(all).max(shared_bytes / sources.len() as u64);
         self.some_full = true;
-        for (index, (source, bytes)) in sources.iter_mut().zip(ahead).enumerate() {
-            source.full = bytes > share && !self.pausable.get(index).is_some_and(|&waits| waits);
+        for (source, bytes) in sources.iter_mut().zip(ahead) {
+            source.full = bytes > share;
         }
+    }
+
+    fn is_pausable(&self, index: usize) -> bool {
+        self.pausable.get(index).is_some_and(|&waits| waits)
     }
 }
