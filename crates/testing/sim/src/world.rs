@@ -438,7 +438,8 @@ impl World<'_> {
         self.trace.push(now_ns, Event::Told("the run is ended".to_owned()));
         if let Some(recorder) = &mut self.recorder {
             recorder.assembly.stop();
-            recorder.life.stopped_ns = Some(now_ns);
+            // A recorder that restarts at the run's end may be stopped twice: the first stop counts.
+            recorder.life.stopped_ns.get_or_insert(now_ns);
         }
     }
 
