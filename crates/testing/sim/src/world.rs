@@ -438,7 +438,7 @@ impl World<'_> {
         self.trace.push(now_ns, Event::Told("the run is ended".to_owned()));
         if let Some(recorder) = &mut self.recorder {
             recorder.assembly.stop();
-            // A recorder that restarts at the run's end may be stopped twice: the first stop counts.
+            // A recorder that restarts at the run's end may be stopped twice: the first counts.
             recorder.life.stopped_ns.get_or_insert(now_ns);
         }
     }
