@@ -45,7 +45,10 @@ pub(crate) fn take_whole(
     let is_whole = |file: &RunFile| file.header().variant == 0 || file.header().run != run;
     let whole: BTreeSet<usize> =
         files.iter().filter(|file| is_whole(file)).map(|file| file.folder).collect();
-    if whole.is_empty() || whole.len() == paths.len() {
+    // A folder without files may be one of a target that has several.
+    let left_out: BTreeSet<usize> = files.iter().map(|file| file.folder).collect();
+    let left_out = &left_out - &whole;
+    if whole.is_empty() || left_out.is_empty() {
         return;
     }
     let others = files.chunk_by(|file, next| file.folder == next.folder);
@@ -56,10 +59,10 @@ pub(crate) fn take_whole(
     problems.extend(others);
     files.retain(is_whole);
     for file in files {
-        file.folder = whole.range(..file.folder).count();
+        file.folder -= left_out.range(..file.folder).count();
     }
     let mut folders = 0..;
-    paths.retain(|_| folders.next().is_some_and(|folder| whole.contains(&folder)));
+    paths.retain(|_| folders.next().is_none_or(|folder| !left_out.contains(&folder)));
 }
 
 /// Checks that the files of several folders, those of each in order, are of one run. Files whose

@@ -356,6 +356,23 @@ fn folders_that_grow_are_refreshed_and_each_frame_stays_once() {
 }
 
 #[test]
+fn a_folder_of_a_target_that_has_no_file_yet_is_read_once_it_has_one() {
+    let made = recipe(&[&[3, 4, 2], &[5, 1, 6, 3]]).make();
+    for file in &made.files {
+        change_header(file, 3, |header| header["target"] = json!("disks"));
+    }
+    let (aside, other) = (made.path().join("aside"), tempfile::tempdir().expect("a folder"));
+    std::fs::rename(&made.files[1], &aside).expect("renames");
+    let paths = [other.path(), made.path()];
+    let mut run = Run::open_folders(&paths, RunOptions::default()).expect("opens");
+    check_events(&run, 0..9);
+    std::fs::copy(aside, other.path().join("run-00001.catch")).expect("copies");
+    assert_eq!(run.refresh().expect("reads").files, 1);
+    check_events(&run, 0..24);
+    assert_eq!(run.paths(), paths);
+}
+
+#[test]
 fn channels_are_read_across_folders() {
     let made = Signal { gap: true, ..Signal::default() }.write();
     let copies = [(0, 3), (1, 3)].map(|(first, step)| {
