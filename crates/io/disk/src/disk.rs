@@ -22,6 +22,7 @@ use crate::buffer::{Buffer, Pool};
 use crate::config::DiskConfig;
 use crate::descriptors;
 use crate::engine::{self, Done, Engine};
+use crate::engine::{Slot, Slots, Step, Target};
 use crate::error::DiskError;
 use crate::event::{DiskSleeper, Event, Waker};
 use crate::faults::{FaultControl, Faulty, number_of};
@@ -30,7 +31,6 @@ use crate::helper::{self, Helpers, Job, Reply};
 use crate::open_file::{FileState, OpenFile};
 use crate::opening::Opening;
 use crate::room::{Expected, Room, RoomEstimate};
-use crate::slots::{Slot, Slots, Step, Target};
 use crate::stats::DiskStats;
 
 /// The files and buffers of one writer thread.

@@ -40,9 +40,7 @@ mod port;
 mod portable;
 mod read;
 mod room;
-mod slots;
 mod stats;
-mod uring;
 
 pub use ahead::{lower_io_priority, prefer_huge_pages, release_free_memory};
 pub use aside::append_lines;

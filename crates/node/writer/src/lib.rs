@@ -23,7 +23,6 @@
 //! - *growing*, for little data: header last through the page cache, each frame durable at once.
 
 mod encode;
-mod file;
 mod files;
 mod frame;
 mod jobs;
@@ -33,8 +32,9 @@ mod stored;
 mod tests;
 
 pub use encode::{EncodedColumn, FrameEncoder, FrameUnderWay, Next};
-pub use file::{FileParts, FrameFile, TOC_ENTRY_BYTES, header_bytes_max};
-pub use files::{Ended, FrameFiles, JobKind, StoreFile};
+pub use files::{
+    Ended, FileParts, FrameFile, FrameFiles, JobKind, StoreFile, TOC_ENTRY_BYTES, header_bytes_max,
+};
 pub use frame::{
     ChannelColumn, ChannelFrame, ColumnForm, EventFrame, EventSource, Frame, FrameColumn,
     FrameMaker, NoColumn, ledger_column,
