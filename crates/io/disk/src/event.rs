@@ -32,13 +32,15 @@ impl Waker {
 #[derive(Clone, Debug)]
 pub struct DiskSleeper {
     event: Arc<Event>,
-    /// Of each of the thread's disks: something may complete without an event.
-    impatient: Vec<Arc<AtomicBool>>,
+    /// Something may complete without an event.
+    impatient: Arc<AtomicBool>,
+    /// The same of other disks of the thread.
+    others: Vec<Arc<AtomicBool>>,
 }
 
 impl DiskSleeper {
     pub(crate) fn new(event: Arc<Event>, impatient: Arc<AtomicBool>) -> Self {
-        Self { event, impatient: vec![impatient] }
+        Self { event, impatient, others: Vec::new() }
     }
 
     /// Waits for another disk of the thread, too, which was made beside this one.
@@ -47,12 +49,14 @@ impl DiskSleeper {
     /// The disks do not share what wakes them.
     pub fn add(&mut self, other: Self) {
         assert!(Arc::ptr_eq(&self.event, &other.event), "disks of one thread");
-        self.impatient.extend(other.impatient);
+        self.others.push(other.impatient);
+        self.others.extend(other.others);
     }
 
     /// Sleeps until something has completed, until [`Waker::wake`], or until the time is over.
     pub fn sleep(&self, timeout: Duration) {
-        let is_impatient = self.impatient.iter().any(|one| one.load(Relaxed));
+        let mut all = std::iter::once(&self.impatient).chain(&self.others);
+        let is_impatient = all.any(|one| one.load(Relaxed));
         let most = if is_impatient { IMPATIENT } else { timeout };
         // Whether signalled or not, the caller checks everything again.
         let _signalled = self.event.wait(timeout.min(most));

@@ -196,21 +196,14 @@ impl Plan {
             })
             .collect();
         let sources = if is_long { sources } else { large(&case, sources) };
-        let sources = match sources.iter().all(|source| source.role != SourceRole::Required) {
-            true => sources.into_iter().map(required).collect(),
-            false => sources,
-        };
+        let sources = some_required(sources);
         // Over connections in every second run whose fragments are in parts.
         let in_stream = case.chance("streams").chance(500);
         let of_stream =
             |one: SourcePlan| SourcePlan { in_stream: in_stream && one.in_parts, ..one };
         let sources: Vec<_> = sources.into_iter().map(of_stream).collect();
         let kept = sources.len().min(case.sources_max as usize);
-        let sources: Vec<_> = sources.into_iter().take(kept).collect();
-        let sources = match sources.iter().all(|source| source.role != SourceRole::Required) {
-            true => sources.into_iter().map(required).collect(),
-            false => sources,
-        };
+        let sources = some_required(sources.into_iter().take(kept).collect());
         let events = match (is_long, has_chains) {
             (true, _) => 3_000 + chance.below(2_000),
             (false, true) => 30 + chance.below(60),
@@ -294,6 +287,14 @@ fn large(case: &Case, sources: Vec<SourcePlan>) -> Vec<SourcePlan> {
         false => SourcePlan { payload_bytes_max: 12_000, ..one },
     };
     sources.into_iter().map(large).collect()
+}
+
+/// Of sources that may all be optional, some that are not.
+fn some_required(sources: Vec<SourcePlan>) -> Vec<SourcePlan> {
+    match sources.iter().all(|source| source.role != SourceRole::Required) {
+        true => sources.into_iter().map(required).collect(),
+        false => sources,
+    }
 }
 
 fn required(source: SourcePlan) -> SourcePlan {
