@@ -59,4 +59,5 @@ pub use element::{Element, UnknownElement};
 pub use encode::{ColumnEncoder, Encoded};
 pub use error::CodecError;
 pub use fuzz::fuzz_column;
+pub use packing::BLOCK as FOR_BLOCK;
 pub use pieces::PieceCoding;

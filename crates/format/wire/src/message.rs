@@ -2,12 +2,12 @@
 //! body. docs/spec/session.md, section 3.
 //!
 //! ```text
-//! header                     head                                         body
-//! 0      2     4     8    12 16     18      20     24
-//! |marker|type |head_ |body_|number|fixed_|record_|record_|fixed|records|text|body_bytes|0..7 zeros|
-//! |u16   |u16  |bytes |bytes|u32   |bytes |bytes  |count  |part |       |    |          |          |
-//! |      |     |u32   |u32  |      |u16   |u16    |u32    |     |       |    |          |          |
-//!                                  '-------------- head_bytes ---------------'
+//! header                      head                                        body
+//! |marker|type|head_|body_|number|fixed_|record_|record_|fixed|records|text|body|0..7 zeros|
+//! |      |    |bytes|bytes|      |bytes |bytes  |count  |part |       |    |    |          |
+//! |u16   |u16 |u32  |u32  |u32   |u16   |u16    |u32    |     |       |    |    |          |
+//! 0      2    4     8     12     16     18      20      24
+//!                                '----------------- head_bytes --------------'
 //! ```
 
 use crate::fault::Fault;

@@ -150,20 +150,7 @@ fn mutated_packets_never_break_the_decoder() {
     let mut accepted = 0;
     for _ in 0..200_000 {
         let mut bytes = seeds[random.index(seeds.len())].clone();
-        for _ in 0..random.index(4) {
-            // Half of the changes where the headers are.
-            let bound = if random.index(2) == 0 { bytes.len().min(128) } else { bytes.len() };
-            let at = random.index(bound);
-            bytes[at] = match random.index(4) {
-                0 => 0,
-                1 => 0xff,
-                2 => bytes[at] ^ (1 << random.index(8)),
-                _ => random.next_u64() as u8,
-            };
-        }
-        if random.index(10) == 0 {
-            bytes.truncate(random.index(bytes.len()));
-        }
+        random.damage(&mut bytes, 128);
         fuzz_link(&bytes);
         accepted += u32::from(Packet::parse(&bytes).is_ok());
     }

@@ -157,20 +157,7 @@ fn mutate(target: &str, fuzz: fn(&[u8]) -> Result<u32, Fault>) {
     let (mut accepted, mut refused) = (0, 0);
     for _ in 0..100_000 {
         let mut bytes = seeds[random.index(seeds.len())].clone();
-        for _ in 0..random.index(4) {
-            // Half of the changes where the headers are.
-            let bound = if random.index(2) == 0 { bytes.len().min(64) } else { bytes.len() };
-            let at = random.index(bound);
-            bytes[at] = match random.index(4) {
-                0 => 0,
-                1 => 0xff,
-                2 => bytes[at] ^ (1 << random.index(8)),
-                _ => random.next_u64() as u8,
-            };
-        }
-        if random.index(10) == 0 {
-            bytes.truncate(random.index(bytes.len()));
-        }
+        random.damage(&mut bytes, 64);
         if fuzz(&bytes).is_ok() { accepted += 1 } else { refused += 1 }
     }
     assert!(accepted > 5_000 && refused > 5_000, "{target}: {accepted}, {refused}");

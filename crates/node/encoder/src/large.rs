@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use catchment_codec::{Coding, Element, PieceCoding};
+use catchment_codec::{Coding, Element, FOR_BLOCK, PieceCoding};
 use catchment_frame::BlockDigest;
 use parking_lot::Mutex;
 
@@ -16,10 +16,10 @@ use crate::buffers::Buffer;
 use crate::rule::Ask;
 use crate::work::{Column, Done, Means, Stored, Taken, Worker, parts};
 
-/// Samples: so many, spread over the column, of so many bytes.
+/// Samples of a column: their number, spread over it, and the bytes of each. They are whole blocks
+/// of `for`, which is the only codec whose blocks must begin where they do in the column.
 const SAMPLES: usize = 16;
 const SAMPLE_BYTES: usize = 64 << 10;
-const BLOCK_ELEMENTS: usize = 1_024;
 
 /// A large column while its pieces are encoded.
 pub(crate) struct Large<C: Column> {
@@ -172,7 +172,7 @@ impl<C: Column> Large<C> {
 
 /// Ranges spread over a large column, which begin where blocks of `for` do.
 fn samples(element: Element, raw_bytes: usize) -> impl Iterator<Item = Range<usize>> {
-    let block = BLOCK_ELEMENTS * element.size();
+    let block = FOR_BLOCK * element.size();
     let bytes = SAMPLE_BYTES.max(block) / block * block;
     (0..SAMPLES).map(move |part| {
         let start = raw_bytes / SAMPLES * part / block * block;

@@ -7,8 +7,8 @@ pub(crate) const OPEN_NS: u64 = 1_000_000_000;
 /// The number of attempts to write the run's last frame, or a file's table of contents.
 pub(crate) const TRIES_MAX: u32 = 3;
 /// The message when the run's last frame could not be written.
-pub(crate) const NOT_WHOLE: &str = "the last counts of the ledger could not be written, so that the last file \
-                         has no table of contents: `catchment repair` closes it";
+pub(crate) const NOT_WHOLE: &str = "the last counts of the ledger could not be written, so that \
+    the last file has no table of contents: `catchment repair` closes it";
 
 /// Why a file is being made.
 #[derive(Clone, Copy, PartialEq, Eq)]

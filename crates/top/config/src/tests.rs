@@ -561,7 +561,8 @@ fn a_target_names_channels_of_its_links() {
     for (keys, wrong) in [
         (
             "channels = [\"*\", \"NONE-*\"]",
-            "targets[1].channels: expected patterns of names of channels of the links that it gets, got NONE-*",
+            "targets[1].channels: expected patterns of names of channels of the links that it gets, \
+             got NONE-*",
         ),
         (
             "role = \"best-effort\"\ntrends = true",

@@ -10,7 +10,7 @@ mod word;
 
 use block::{block_bytes_max, decode_block, encode_block};
 use choose::BLOCK_HEADER_BYTES;
-pub(crate) use lanes::BLOCK;
+pub use lanes::BLOCK;
 use tail::{decode_tail, encode_tail};
 use word::Word;
 
