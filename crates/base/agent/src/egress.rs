@@ -10,6 +10,10 @@ pub trait Egress {
     /// `write` is not called, and nothing is sent, while an earlier answer waits for the peer to
     /// read, and at an endpoint that is no open connection: ask again after the next poll.
     fn answer(&mut self, _endpoint: usize, _write: &mut dyn FnMut(&mut Vec<u8>)) {}
+
+    /// Closes a connection. What the system has of the last answer is still sent; the next poll
+    /// hands out nothing of the connection but its end.
+    fn close(&mut self, _endpoint: usize) {}
 }
 
 /// The longest answer.

@@ -98,9 +98,9 @@ pub trait Ingress: Egress + Send {
     /// a bounded share of one poll.
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received;
 
-    /// Closes all connections: calls `f(endpoint, left)` for each that is open, with the bytes that
-    /// arrived and were not taken. Nothing more is received.
-    fn end(&mut self, _f: &mut dyn FnMut(usize, &[u8])) {}
+    /// Calls `f(endpoint, left)` for each open connection, with the bytes that arrived and were not
+    /// taken, and closes it at once if that returns true.
+    fn end(&mut self, _f: &mut dyn FnMut(usize, &[u8]) -> bool) {}
 
     /// Updates the counts of dropped datagrams.
     fn refresh_drops(&mut self) {}

@@ -173,6 +173,20 @@ entries! {
     FragmentsNotTaken = "fragments_not_taken", FragmentsOut;
     /// Bytes of those fragments.
     FragmentBytesNotTaken = "fragment_bytes_not_taken", Note;
+    /// Fragments of a front-end's session whose key does not rise, or has too many bits.
+    FragmentsDiscardedOrder = "fragments_discarded_order", FragmentsLost;
+    /// Fragments of a front-end's session that are longer than its source was granted.
+    FragmentsDiscardedTooLong = "fragments_discarded_too_long", FragmentsLost;
+    /// Fragments that a front-end sent again after a break although they had been taken: dropped by
+    /// their sequence, and in no other entry.
+    FragmentsRepeated = "fragments_repeated", Note;
+    /// Fragments that a front-end made, dropped itself and said so: they never arrived.
+    FragmentsAbandoned = "fragments_abandoned", Note;
+    /// Fragments that a front-end held when its process ended, as far as it had said how many it
+    /// had made: they never arrived.
+    FragmentsLostSender = "fragments_lost_sender", Note;
+    /// Times that a front-end's session went on after a break.
+    LinkResumes = "link_resumes", Note;
 }
 
 impl Entry {

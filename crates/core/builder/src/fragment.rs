@@ -37,6 +37,12 @@ impl Fragment {
         Self { offset, number, bytes, source, tag: 0, flags: 0 }
     }
 
+    /// A note of that kind, which stands between a source's fragments and is none.
+    pub fn note(source: u32, kind: NoteKind, number: u64, value: u64) -> Self {
+        let (tag, flags) = (kind as u8, FragmentFlags::NOTE);
+        Self { tag, flags, ..Self::new(source, number, value, 0) }
+    }
+
     /// Whether its source marked it as broken.
     #[inline]
     pub fn is_flagged(&self) -> bool {
@@ -75,6 +81,18 @@ impl FragmentFlags {
     pub const NEW_SENDER: u8 = 8;
     /// It is not the first of its packet.
     pub const CONTINUES: u8 = 16;
+    /// It is a [`NoteKind`], which never reaches the builder.
+    pub const NOTE: u8 = 32;
+}
+
+/// What stands between the fragments of a source that comes over a session, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum NoteKind {
+    /// The next item is of the session in `number`, and has the sequence in `offset`.
+    Session = 1,
+    /// As many items as `offset` says are no fragments: they were counted out, or are marks.
+    Passed = 2,
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

@@ -46,7 +46,7 @@ pub use config::{
     WINDOW_EVENTS_MIN,
 };
 pub use cutter::{ColumnCut, Cut, Span};
-pub use fragment::{Discard, Fragment, FragmentFlags};
+pub use fragment::{Discard, Fragment, FragmentFlags, NoteKind};
 pub use matched::{Matched, Row};
 pub use matcher::Matcher;
 pub use number::NumberMatcher;

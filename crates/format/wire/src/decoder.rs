@@ -46,6 +46,16 @@ pub enum Transport {
     /// deliver any of them, and fragments name their source by its id. Without room, the connection
     /// is not read, and its sender waits.
     Connections,
+    /// Over sessions (docs/spec/session.md), to a port that sources share. A log of a session names
+    /// its source. Without room, a session's data connection is not read.
+    Sessions,
+}
+
+impl Transport {
+    /// Whether it is over connections, of sessions or not: without room, a sender waits.
+    pub fn is_connections(self) -> bool {
+        self != Self::Datagrams
+    }
 }
 
 /// All reasons that a source counts, by index: its protocol's own, then the receiver's.
@@ -53,8 +63,8 @@ pub enum Transport {
 /// # Panics
 /// More than [`REASONS_MAX`] reasons.
 pub fn all_reasons(own: &[Reason], transport: Transport) -> impl Iterator<Item = Reason> + '_ {
-    assert!(own.len() + RECEIVER_REASONS.len() < REASONS_MAX);
-    let of_connections = (transport == Transport::Connections).then_some(CUT_OFF);
+    assert!(own.len() + RECEIVER_REASONS.len() < REASONS_MAX, "too many reasons");
+    let of_connections = transport.is_connections().then_some(CUT_OFF);
     own.iter().copied().chain(RECEIVER_REASONS).chain(of_connections)
 }
 

@@ -8,15 +8,23 @@
 //! one ended, and a key rises is for the state of the session. Nothing allocates, and no bytes make
 //! anything panic.
 //!
-//! These are encodings alone: no source of a configuration can use them.
+//! [`EventLink`] is the protocol in configurations: over sessions, which receivers keep, or as
+//! datagrams of one source, without session (section 12).
 
 use crate::fields::{bound, closed, fields, open};
 use crate::message::{Type, bound_sequences};
 use crate::session::{
-    Attach, Bounds, Encoder, Fault, Fields, Fixed, Message, RECORDS_MAX, Records, SEQUENCE_END,
+    Attach, Bounds, Encoder, Fault, Fields, Fixed, Message, REASONS, RECORDS_MAX, Records,
+    SEQUENCE_END,
 };
+use crate::{Decoded, Decoder, Part as PartOf, Protocol, Reason, Transport};
 
 pub use crate::session::parse;
+
+/// The protocol's name in configurations and files.
+pub const NAME: &str = "event-link";
+/// Default for the bytes of a source's longest fragment, 1 MiB.
+pub const FRAGMENT_BYTES_DEFAULT: u64 = 1 << 20;
 
 /// The version of the event link that this module has.
 pub const VERSION: u8 = 1;
@@ -344,4 +352,107 @@ pub fn fragments<'a>(
         body = behind;
         Some((record, bytes))
     })
+}
+
+/// The event link as a source's protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct EventLink {
+    transport: Transport,
+}
+
+impl EventLink {
+    /// Over sessions: a sender names its sources, and nothing is lost where a connection breaks.
+    pub const SESSIONS: Self = Self { transport: Transport::Sessions };
+    /// One message in each datagram, of one source.
+    pub const DATAGRAMS: Self = Self { transport: Transport::Datagrams };
+}
+
+impl Protocol for EventLink {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn reasons(&self) -> &[Reason] {
+        &REASONS
+    }
+
+    fn number_bits(&self) -> u32 {
+        48
+    }
+
+    fn fragment_bytes_max(&self) -> u64 {
+        FRAGMENT_BYTES_DEFAULT
+    }
+
+    fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(Datagrams)
+    }
+}
+
+/// Decodes datagrams of one source. They have no number: what is missing is missing from events.
+struct Datagrams;
+
+impl Datagrams {
+    fn read(bytes: &[u8]) -> Result<Data<'_>, Fault> {
+        let length = |expected: usize| {
+            let (field, min, max) = ("a datagram", expected as u64, expected as u64);
+            Fault::Length { field, min, max, got: bytes.len() as u64 }
+        };
+        // A datagram has fewer bytes than the least bound.
+        let bounds = bounds(*crate::session::MESSAGE_BYTES_MAX.start());
+        let message = parse(bytes, 0, bounds)?.ok_or(length(bytes.len() + 1))?;
+        if message.used != bytes.len() {
+            return Err(length(message.used));
+        }
+        match Data::read(&message)? {
+            Some(Data::Attach(_)) | None => Err(Fault::Connection { got: message.kind }),
+            Some(data) => Ok(data),
+        }
+    }
+}
+
+impl Decoder for Datagrams {
+    fn decode(
+        &mut self,
+        _now_ns: u64,
+        bytes: &[u8],
+        parts: &mut Vec<PartOf>,
+    ) -> Result<Decoded, usize> {
+        let data = Self::read(bytes).map_err(|fault| fault.reason())?;
+        let at = |body: &[u8]| (body.as_ptr().addr() - bytes.as_ptr().addr()) as u32;
+        match data {
+            Data::Fragments(_, records, body) => {
+                let mut offset = at(body);
+                parts.extend(records.iter().map(|record| {
+                    let FragmentRecord { key, bytes, tag, flags, .. } = record;
+                    let (number, fragment_bytes) = (key, bytes.into());
+                    let none = PartOf::default();
+                    let part = PartOf { number, fragment_bytes, offset, bytes, tag, flags, ..none };
+                    offset += bytes;
+                    part
+                }));
+            }
+            Data::Part(part, body) => parts.push(PartOf {
+                number: part.key,
+                position: part.position,
+                fragment_bytes: part.fragment_bytes,
+                offset: at(body),
+                bytes: body.len() as u32,
+                tag: part.tag,
+                flags: part.flags,
+                ..PartOf::default()
+            }),
+            Data::Mark(..) | Data::Heartbeat(_) | Data::Attach(_) => {}
+        }
+        Ok(Decoded { used: bytes.len(), ..Decoded::default() })
+    }
+
+    fn explain(&self, bytes: &[u8]) -> String {
+        let fault = Self::read(bytes).err();
+        fault.map_or_else(|| "nothing is wrong with it".to_owned(), |fault| fault.to_string())
+    }
 }

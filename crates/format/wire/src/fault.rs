@@ -1,5 +1,5 @@
-//! Why bytes of a session are not a message: the framing faults of docs/spec/session.md, section 9,
-//! that the bytes alone show.
+//! Why bytes of a session are not a message: the framing faults of docs/spec/session.md, section 9.
+//! The last two are known only where the session is kept; all others are shown by the bytes alone.
 
 use catchment_model::Entry;
 
@@ -110,10 +110,24 @@ pub enum Fault {
         /// Bytes of the whole fragment.
         fragment_bytes: u64,
     },
+    /// The number of a log that the session does not have, or not on this connection.
+    #[error("there is no log {got} on this connection")]
+    UnknownLog {
+        /// The number.
+        got: u32,
+    },
+    /// An item beyond the next one of its log.
+    #[error("the next item of the log has the sequence {expected}, got {got}")]
+    Sequence {
+        /// The sequence of the next item.
+        expected: u64,
+        /// The item's.
+        got: u64,
+    },
 }
 
 /// The reasons for counting, by [`Fault::reason`].
-pub const REASONS: [Reason; 11] = [
+pub const REASONS: [Reason; 13] = [
     Reason { name: "marker", kind: Entry::PacketsMalformedHeader },
     Reason { name: "number", kind: Entry::PacketsMalformedHeader },
     Reason { name: "shape", kind: Entry::PacketsMalformedHeader },
@@ -125,6 +139,8 @@ pub const REASONS: [Reason; 11] = [
     Reason { name: "length", kind: Entry::PacketsMalformedLength },
     Reason { name: "sum", kind: Entry::PacketsMalformedLength },
     Reason { name: "part", kind: Entry::PacketsMalformedFragment },
+    Reason { name: "unknown_log", kind: Entry::PacketsMalformedHeader },
+    Reason { name: "sequence", kind: Entry::PacketsMalformedHeader },
 ];
 
 impl Fault {
@@ -142,6 +158,8 @@ impl Fault {
             Self::Length { .. } => 8,
             Self::Sum { .. } => 9,
             Self::Part { .. } => 10,
+            Self::UnknownLog { .. } => 11,
+            Self::Sequence { .. } => 12,
         }
     }
 

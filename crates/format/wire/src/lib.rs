@@ -27,7 +27,7 @@ pub use decoder::{
 #[doc(hidden)]
 pub use fuzzing::{fuzz_decoder, fuzz_events, fuzz_link, fuzz_packet, fuzz_session};
 
-/// The protocols that a source can use.
-pub fn protocols() -> [Arc<dyn Protocol>; 1] {
-    [Arc::new(hadtu::Hadtu)]
+/// The protocols that a source with an address of its own can use.
+pub fn protocols() -> [Arc<dyn Protocol>; 2] {
+    [Arc::new(hadtu::Hadtu), Arc::new(event_link::EventLink::DATAGRAMS)]
 }

@@ -7,8 +7,6 @@
 //! [`event_link`](crate::event_link)) checks each of its fields against the bounds of its table.
 //! What one message alone cannot show is not checked here: sequences, the numbers of logs, names
 //! and tokens, and what was granted. Nothing allocates, and no bytes make anything panic.
-//!
-//! These are encodings alone: no source of a configuration can use them.
 
 use crate::fields::{bound, closed, fields, open};
 use crate::message::Type;

@@ -198,6 +198,15 @@ impl Connection {
         self.pass_on();
     }
 
+    /// Nothing more is taken of it. Not watched, it is handed out by the next poll.
+    pub fn close(&mut self, epoll: &Epoll) -> io::Result<()> {
+        self.phase = Phase::Ended;
+        match std::mem::take(&mut self.watched) {
+            true => epoll.remove(self.socket.as_fd()),
+            false => Ok(()),
+        }
+    }
+
     /// Passes the rest of an answer to the system. A connection that cannot be answered is ended.
     pub fn flush(&mut self, pass: &mut Pass<'_>) {
         self.pass_on();

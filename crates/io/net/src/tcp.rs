@@ -258,12 +258,27 @@ impl TcpReceiver {
 
 impl Egress for TcpReceiver {
     fn answer(&mut self, endpoint: usize, write: &mut dyn FnMut(&mut Vec<u8>)) {
-        let index = endpoint.checked_sub(self.ports.len());
-        let connection = index.and_then(|index| self.connections.get_mut(index)?.as_mut());
-        if let Some(connection) = connection {
+        if let Some(connection) = open(&mut self.connections, self.ports.len(), endpoint) {
             connection.answer(write);
         }
     }
+
+    fn close(&mut self, endpoint: usize) {
+        if let Some(connection) = open(&mut self.connections, self.ports.len(), endpoint)
+            && let Err(source) = connection.close(&self.epoll)
+        {
+            self.last_error = Some((None, NetError::Epoll { source }));
+        }
+    }
+}
+
+/// The open connection with that number, behind so many ports.
+fn open(
+    connections: &mut [Option<Connection>],
+    ports: usize,
+    endpoint: usize,
+) -> Option<&mut Connection> {
+    connections.get_mut(endpoint.checked_sub(ports)?)?.as_mut()
 }
 
 impl Ingress for TcpReceiver {
@@ -278,12 +293,11 @@ impl Ingress for TcpReceiver {
         received
     }
 
-    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8])) {
+    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8]) -> bool) {
         let ports = self.ports.len();
         for (index, connection) in self.connections.iter_mut().enumerate() {
-            if let Some(connection) = connection.take() {
-                f(ports + index, connection.untaken());
-            }
+            let is_closed = |open: &mut Connection| f(ports + index, open.untaken());
+            drop(connection.take_if(is_closed));
         }
         self.paused = None;
     }

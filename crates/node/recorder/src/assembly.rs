@@ -13,8 +13,10 @@ use catchment_model::RunId;
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::RecorderConfig;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
+use crate::link_positions::LinkPositions;
 use crate::live::{Live, LiveTarget, Observer};
 use crate::recorder::RecorderError;
+use crate::sessions::OfRun;
 use crate::wiring::{Bind, Wiring};
 
 /// The inputs of an [`Assembly`] beside its configuration.
@@ -25,6 +27,8 @@ pub struct AssemblyParts<S> {
     pub name: String,
     /// Where the run's files are, by target.
     pub targets: Vec<TargetStore<S>>,
+    /// Makes a source of random bits.
+    pub entropy: fn() -> Box<dyn Entropy>,
     /// Wakes the agent that makes frames.
     pub frames: Waker,
     /// Wakes the agents that encode.
@@ -65,20 +69,28 @@ impl Assembly {
         create: impl Fn(&mut S, PathBuf) -> FileId,
     ) -> Result<Self, RecorderError> {
         config.check_values()?;
-        let AssemblyParts { run, name, targets, now_ns, .. } = parts;
+        let AssemblyParts { run, now_ns, .. } = parts;
         let live = Arc::new(Live::new(config));
         live.paused.store(parts.is_paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
-        let wired = Wiring::of(config, &live, &stop, bind)?;
+        let positions = Arc::new(LinkPositions::default());
+        let of_run = || OfRun {
+            run,
+            number: config.run_number,
+            epoch: 0,
+            entropy: (parts.entropy)(),
+            positions: Arc::clone(&positions),
+        };
+        let wired = Wiring::of(config, &live, &stop, &of_run, bind)?;
         let target = |(target, TargetStore { folders, entropy, waker }): (&LiveTarget, _)| {
             let (folders, mut stores): (_, Vec<S>) = folders.into_iter().unzip();
-            let (name, target) = (name.clone(), target.name.clone());
+            let (name, target) = (parts.name.clone(), target.name.clone());
             let identity = RunIdentity { run, folders, name, target };
             let id = create(&mut stores[0], FileMaker::first_path(&identity, 0));
             let first = FirstFile { stores, disk: 0, id, entropy };
             TargetPart { waker, files: Some((identity, first)) }
         };
-        let targets = live.targets.iter().zip(targets).map(target).collect();
+        let targets = live.targets.iter().zip(parts.targets).map(target).collect();
         let parts = AgentParts {
             wired,
             live: Arc::clone(&live),

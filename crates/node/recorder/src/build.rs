@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
-use catchment_builder::{Builder, Cut, Discard, Fragment, Jump, Restart, Span, TooLarge};
+use catchment_builder::{
+    Builder, Cut, Discard, Fragment, FragmentFlags, Jump, Restart, Span, TooLarge,
+};
 use catchment_model::SourceId;
 use catchment_model::units::Bytes;
 use catchment_telemetry::FillLevel;
@@ -270,8 +272,10 @@ impl Pipeline {
                     let (lane, _) = self.lanes[fragment.source as usize];
                     self.chunk_use.arrived(&self.pool, lane, offset, bytes);
                 }
-                self.pausable.take(part);
-                self.builder.push(now_ns, part);
+                for run in part.split(|one| one.flags & FragmentFlags::NOTE != 0) {
+                    self.pausable.take(run);
+                    self.builder.push(now_ns, run);
+                }
             }
             chunk.commit_all();
             fill.take((available * size_of::<Fragment>()) as u64);

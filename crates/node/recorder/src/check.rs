@@ -267,15 +267,15 @@ impl RecorderConfig {
     /// protocol and its senders, and other ids. Returns whether one before it has the port.
     fn check_connections(&self, path: &str, index: usize) -> Result<bool, ConfigError> {
         let source = &self.sources[index];
-        if source.protocol.transport() != Transport::Connections {
+        let (protocol, transport) = (source.protocol.name(), source.protocol.transport());
+        if !transport.is_connections() {
             return Ok(false);
         }
-        let protocol = source.protocol.name();
+        let has_id = source.id.is_some() || transport == Transport::Sessions;
         let expected = format_args!("a number: with protocol {protocol:?}, fragments carry it");
-        require(source.id.is_some(), &format!("{path}.id"), expected, "none")?;
+        require(has_id, &format!("{path}.id"), expected, "none")?;
         let shares = |other: &&SourceConfig| {
-            let transport = other.protocol.transport();
-            (other.address, transport) == (source.address, Transport::Connections)
+            other.protocol.transport().is_connections() && other.address == source.address
         };
         let before = self.sources[..index].iter().filter(shares);
         let mut shared = false;
@@ -286,7 +286,8 @@ impl RecorderConfig {
             let expected = format_args!("the networks of {name}, which shares the port");
             require(*from == source.from, &key("from"), expected, "others")?;
             let expected = format_args!("an id other than that of {name} on the same port");
-            require(*id != source.id, &key("id"), expected, source.id.unwrap_or(0))?;
+            let is_other = *id != source.id || transport == Transport::Sessions;
+            require(is_other, &key("id"), expected, source.id.unwrap_or(0))?;
             shared = true;
         }
         Ok(shared)

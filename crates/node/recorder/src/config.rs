@@ -34,6 +34,8 @@ pub struct RecorderConfig {
     pub run_number: u64,
     /// The sources; their order gives them their numbers.
     pub sources: Vec<SourceConfig>,
+    /// Whether front-ends may connect from beyond this machine without protection.
+    pub without_protection: bool,
     /// The links that bring channels; they are numbered behind the sources.
     pub links: Vec<LinkConfig>,
     /// How datagrams are received.
@@ -102,7 +104,7 @@ impl SourceConfig {
 
     /// Whether it waits where there is no room: on a connection, and not with datagrams.
     pub(crate) fn is_pausable(&self) -> bool {
-        self.protocol.transport() == Transport::Connections
+        self.protocol.transport().is_connections()
     }
 }
 
@@ -293,6 +295,7 @@ impl RecorderConfig {
             targets: Vec::new(),
             run_number: 1,
             sources,
+            without_protection: false,
             links: Vec::new(),
             receive: ReceiveConfig::default(),
             build: BuildConfig::default(),
@@ -352,7 +355,16 @@ impl RecorderConfig {
         let pausable = self.sources.iter().filter(|source| source.is_pausable());
         let ports: BTreeSet<SocketAddr> = pausable.map(|source| source.address).collect();
         let agents = ports.len().min(self.receive.threads);
-        (buffers + held + trends + agents * TcpConfig::default().bytes_max()) as u64
+        (buffers + held + trends + agents * self.tcp_config().bytes_max()) as u64
+    }
+
+    /// How connections are received: those of sessions, two for each source, beside others.
+    pub(crate) fn tcp_config(&self) -> TcpConfig {
+        let of_sessions =
+            |source: &&SourceConfig| source.protocol.transport() == Transport::Sessions;
+        let default = TcpConfig::default();
+        let sessions = self.sources.iter().filter(of_sessions).count();
+        TcpConfig { connections_max: default.connections_max + 2 * sessions, ..default }
     }
 
     /// The budget that leaves `bytes` bytes beside the fixed parts.

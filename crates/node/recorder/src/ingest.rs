@@ -39,7 +39,8 @@ pub(crate) struct Ingest {
     batch_fragments: usize,
     /// Fragments of a source that waits which may be in no event.
     waiting_max: u32,
-    ring: Producer<Fragment>,
+    /// None once the last descriptor was passed on.
+    ring: Option<Producer<Fragment>>,
     ring_fill: Arc<FillLevel>,
     pool: Arc<ChunkPool>,
     held: Arc<Held>,
@@ -106,7 +107,7 @@ impl Ingest {
             batch: Vec::with_capacity(memory.batch_fragments + PARTS_MAX),
             batch_fragments: memory.batch_fragments,
             waiting_max: memory.waiting_max,
-            ring,
+            ring: Some(ring),
             ring_fill,
             pool,
             held,
@@ -242,18 +243,24 @@ impl Ingest {
     /// all were passed on. The counts go first: nothing is recorded before it was received.
     pub(crate) fn pass_on(&mut self) -> bool {
         self.flush_counts();
-        let room = self.ring.slots().min(self.batch.len());
+        let Some(ring) = &mut self.ring else { return true };
+        let room = ring.slots().min(self.batch.len());
         if room > 0
-            && let Ok(chunk) = self.ring.write_chunk_uninit(room)
+            && let Ok(chunk) = ring.write_chunk_uninit(room)
         {
             chunk.fill_from_iter(self.batch.drain(..room));
             self.ring_fill.put((room * size_of::<Fragment>()) as u64);
         }
-        if self.ring.is_abandoned() {
+        if ring.is_abandoned() {
             // The build agent has failed; that is reported elsewhere.
             self.batch.clear();
         }
         self.batch.is_empty()
+    }
+
+    /// Tells the build agent that all descriptors were passed on.
+    pub(crate) fn end(&mut self) {
+        self.ring = None;
     }
 
     fn flush_counts(&mut self) {
@@ -277,7 +284,8 @@ impl Ingest {
 
     /// Whether the builder has taken all descriptors and waits for nothing.
     pub(crate) fn is_settled(&self) -> bool {
-        self.ring.slots() == self.ring.buffer().capacity() && self.live.settled.load(Acquire)
+        let is_taken = |ring: &Producer<Fragment>| ring.slots() == ring.buffer().capacity();
+        self.ring.as_ref().is_none_or(is_taken) && self.live.settled.load(Acquire)
     }
 
     /// Whether no further arrival belongs to the run.

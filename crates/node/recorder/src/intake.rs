@@ -23,6 +23,7 @@ use crate::config::SourceConfig;
 use crate::ingest::{Ingest, Refused};
 use crate::parts::{Arrived, NoRoom, Parts};
 use crate::senders::Senders;
+use crate::sessions::{OfRun, Sessions};
 
 /// How often unfinished fragments are checked, as a fraction of the time-out.
 const LOOKS_PER_TIMEOUT: u64 = 8;
@@ -32,8 +33,11 @@ pub(crate) struct Intake {
     ingest: Ingest,
     /// By port.
     ports: Vec<SenderConfig>,
-    /// By endpoint: of each datagram port one, and behind the ports of each open connection.
+    /// By endpoint: of each datagram port one, and behind the ports of each open connection that is
+    /// of no session.
     senders: Vec<Option<Sender>>,
+    /// The ports that take sessions.
+    listeners: Vec<(usize, Sessions)>,
     /// The contents of the current message.
     parts: Vec<Part>,
     timeout_ns: u64,
@@ -58,6 +62,8 @@ pub(crate) struct SenderConfig {
 pub(crate) struct SenderSource {
     /// Its number in the ledger.
     pub(crate) number: SourceId,
+    /// Its name, by which a session delivers it.
+    pub(crate) name: String,
     /// The warning about big-endian fragments, if they matter; it is issued once.
     pub(crate) if_big_endian: Option<String>,
 }
@@ -80,7 +86,7 @@ pub(crate) struct Destination {
 
 impl SenderConfig {
     pub(crate) fn is_connection(&self) -> bool {
-        self.protocol.transport() == Transport::Connections
+        self.protocol.transport().is_connections()
     }
 
     /// Bytes of the longest fragment of any of its sources.
@@ -501,10 +507,18 @@ impl Sender {
 impl Intake {
     /// For the senders of these ports. A fragment of datagrams is abandoned when none of its parts
     /// has arrived for the time-out.
-    pub(crate) fn new(ingest: Ingest, mut ports: Vec<SenderConfig>, timeout_ns: u64) -> Self {
-        let mut accounts = 0;
-        for port in &mut ports {
+    pub(crate) fn new(
+        ingest: Ingest,
+        mut ports: Vec<SenderConfig>,
+        timeout_ns: u64,
+        of_run: &dyn Fn() -> OfRun,
+    ) -> Self {
+        let (mut accounts, mut listeners) = (0, Vec::new());
+        for (number, port) in ports.iter_mut().enumerate() {
             port.lanes.iter_mut().for_each(|lane| lane.account += accounts);
+            if port.protocol.transport() == Transport::Sessions {
+                listeners.push((number, Sessions::new(port, accounts, of_run())));
+            }
             accounts += port.sources.len() as u32;
         }
         let sender =
@@ -512,6 +526,7 @@ impl Intake {
         Self {
             ingest,
             senders: ports.iter().map(sender).collect(),
+            listeners,
             ports,
             parts: Vec::with_capacity(PARTS_MAX),
             timeout_ns,
@@ -538,6 +553,9 @@ impl Intake {
 
     /// That port has accepted a connection.
     pub(crate) fn open(&mut self, endpoint: usize, port: usize) {
+        if let Some((_, sessions)) = self.listeners.iter_mut().find(|(number, _)| *number == port) {
+            return sessions.open(endpoint);
+        }
         if self.senders.len() <= endpoint {
             self.senders.resize_with(endpoint + 1, || None);
         }
@@ -546,7 +564,10 @@ impl Intake {
 
     /// Takes the next message of a connection.
     pub(crate) fn message(&mut self, endpoint: usize, bytes: &[u8]) -> Flow {
-        let Self { ingest, senders, parts, .. } = self;
+        let Self { ingest, senders, listeners, parts, .. } = self;
+        if let Some((_, sessions)) = listeners.iter_mut().find(|(_, one)| one.has(endpoint)) {
+            return sessions.message(ingest, endpoint, bytes);
+        }
         match senders.get_mut(endpoint).and_then(Option::as_mut) {
             Some(sender) if !sender.is_refused => sender.take_message(ingest, parts, bytes),
             _ => Flow::Refused,
@@ -555,7 +576,10 @@ impl Intake {
 
     /// A connection has ended, and these bytes of it were not taken.
     pub(crate) fn close(&mut self, endpoint: usize, left: &[u8]) {
-        let Self { ingest, senders, parts, .. } = self;
+        let Self { ingest, senders, listeners, parts, .. } = self;
+        if let Some((_, sessions)) = listeners.iter_mut().find(|(_, one)| one.has(endpoint)) {
+            return sessions.close(ingest, endpoint);
+        }
         let Some(sender) = senders.get_mut(endpoint) else { return };
         if let Some(mut sender) = sender.take() {
             sender.discard(ingest, parts, left);
@@ -566,6 +590,9 @@ impl Intake {
     /// Answers the senders of connections.
     pub(crate) fn answer(&mut self, egress: &mut (impl Egress + ?Sized)) {
         let now_ns = self.ingest.now_ns();
+        for (_, sessions) in &mut self.listeners {
+            sessions.answer(&mut self.ingest, egress);
+        }
         let connections = self.senders.iter_mut().enumerate().skip(self.ports.len());
         for (endpoint, sender) in connections {
             let Some(sender) = sender.as_mut().filter(|sender| !sender.is_refused) else {
@@ -575,6 +602,21 @@ impl Intake {
             let is_held = held.used > 0;
             egress.answer(endpoint, &mut |answer| decoder.answer(now_ns, is_held, answer));
         }
+    }
+
+    /// Whether there is room for the next message of that endpoint. Control connections need none.
+    #[inline]
+    pub(crate) fn has_room(&self, endpoint: usize) -> bool {
+        let is_control = || {
+            let mut listeners = self.listeners.iter();
+            listeners.any(|(_, one)| one.has(endpoint) && !one.is_data(endpoint))
+        };
+        self.ingest.has_room() || is_control()
+    }
+
+    /// Whether an endpoint is a connection of a session: without room, it waits alone.
+    pub(crate) fn is_of_session(&self, endpoint: usize) -> bool {
+        self.listeners.iter().any(|(_, one)| one.has(endpoint))
     }
 
     /// From now on, datagrams at that port are from another address than before, whether or not
@@ -625,9 +667,25 @@ impl Intake {
         }
     }
 
+    /// Whether senders come over sessions.
+    pub(crate) fn has_sessions(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// Whether all that sessions delivered is durable, and their senders know it.
+    pub(crate) fn are_sessions_settled(&self) -> bool {
+        self.listeners.iter().all(|(_, sessions)| sessions.is_settled())
+    }
+
+    /// The next answers are the last.
+    pub(crate) fn say_bye(&mut self) {
+        self.listeners.iter_mut().for_each(|(_, sessions)| sessions.say_bye());
+    }
+
     /// No further message will arrive.
     pub(crate) fn end(&mut self) {
-        let Self { ingest, senders, parts, .. } = self;
+        let Self { ingest, senders, listeners, parts, .. } = self;
+        listeners.iter_mut().for_each(|(_, sessions)| sessions.end(ingest));
         for sender in senders.iter_mut().flatten() {
             sender.discard(ingest, parts, &[]);
             sender.end(ingest);

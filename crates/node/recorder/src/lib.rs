@@ -9,6 +9,7 @@
 //! Payload is copied twice: from the receive buffer into its source's chunk, and from there into an
 //! aligned disk buffer. Everything between handles descriptors.
 
+mod admission;
 mod agents;
 mod assembly;
 mod budget;
@@ -26,6 +27,9 @@ mod folders;
 mod frames;
 mod ingest;
 mod intake;
+mod link_log;
+mod link_positions;
+mod link_session;
 mod links;
 mod live;
 mod live_folder;
@@ -42,6 +46,7 @@ mod run_gate;
 mod schema;
 mod selection;
 mod senders;
+mod sessions;
 mod sizes;
 mod slices;
 mod sockets;

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use catchment_model::units::Bytes;
+use catchment_wire::Transport;
 
 use crate::budget::SystemMemory;
-use crate::config::RecorderConfig;
+use crate::config::{RecorderConfig, SourceConfig};
 use crate::links::ChannelConfig;
 
 impl RecorderConfig {
@@ -51,7 +52,21 @@ impl RecorderConfig {
         self.memory_short(&SystemMemory::now())
             .into_iter()
             .chain(self.codings_reordered())
+            .chain(self.listens_unprotected())
             .collect()
+    }
+
+    /// The listener of front-ends that everybody on the network can reach.
+    fn listens_unprotected(&self) -> Option<String> {
+        let is_reached = |source: &&SourceConfig| {
+            source.protocol.transport() == Transport::Sessions && !source.address.ip().is_loopback()
+        };
+        let source = self.sources.iter().find(is_reached).filter(|_| self.without_protection)?;
+        Some(format!(
+            "front-ends connect to {} without protection: everybody on the network can deliver \
+             data as any source",
+            source.address
+        ))
     }
 
     /// Columns to which another rule applies now than under the order until version 0.1, in which

@@ -30,6 +30,8 @@ const DRAIN_QUIET_NS: u64 = 50_000_000;
 const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
 /// How long sources that continue to send can delay the stop.
 const DRAIN_MAX_NS: u64 = 1_500_000_000;
+/// How long senders of sessions are told what is durable after the last descriptor.
+const ANSWERED_WITHIN_NS: u64 = 10_000_000_000;
 
 /// Receives from its share of the endpoints.
 pub(crate) struct Receive {
@@ -60,6 +62,10 @@ enum Stage {
     },
     /// Only descriptors remain to be passed on.
     PassingOn,
+    /// All are passed on; senders of sessions are told what is durable.
+    Answering {
+        until_ns: u64,
+    },
 }
 
 impl Receive {
@@ -80,13 +86,15 @@ impl Receive {
     /// Takes what has arrived, as far as there is room for its descriptors. Also returns how many
     /// pieces came from permitted senders.
     fn take(&mut self) -> (Received, u64) {
-        let Self { intake, allowed, senders, .. } = self;
+        let Self { intake, allowed, senders, stage, .. } = self;
+        let is_over = matches!(stage, Stage::Answering { .. });
         let mut accepted = 0;
         let received = self.ingress.poll(&mut |Arrival { endpoint, sender, piece }| {
-            if !intake.ingest().has_room() {
-                return Flow::Paused;
+            if !intake.has_room(endpoint) {
+                return if intake.is_of_session(endpoint) { Flow::Held } else { Flow::Paused };
             }
             match piece {
+                Piece::Datagram(_) if is_over => {}
                 Piece::Datagram(bytes) if allowed[endpoint].allows(sender) => {
                     accepted += 1;
                     if senders[endpoint] != sender {
@@ -145,6 +153,19 @@ impl Receive {
         Stage::Draining { since_ns, quiet_ns }
     }
 
+    /// Tells senders of sessions what is durable, until all is, or will not be in time.
+    fn answer(&mut self, now_ns: u64, until_ns: u64) -> Work {
+        let (received, _) = self.take();
+        self.intake.answer(&mut *self.ingress);
+        self.intake.ingest().pass_on();
+        if now_ns < until_ns && !self.intake.are_sessions_settled() {
+            return Work::until(received.arrivals, now_ns + STOPPING_NS);
+        }
+        self.intake.say_bye();
+        self.intake.answer(&mut *self.ingress);
+        Work::ended()
+    }
+
     /// Whether reception ends, whatever still arrives. The stop was at `since_ns`.
     fn is_over(&mut self, now_ns: u64, since_ns: u64) -> bool {
         now_ns - since_ns >= DRAIN_MAX_NS || self.intake.ingest().is_past_end()
@@ -153,14 +174,21 @@ impl Receive {
 
 impl Agent for Receive {
     /// Receives until a stop is requested and the endpoints are empty, or have not become empty in
-    /// time. Dropping the agent, and with it the ring's end, tells the build agent.
+    /// time. The end of the ring tells the build agent.
     fn work(&mut self, now_ns: u64) -> Work {
         self.intake.begin_cycle(now_ns);
-        if self.stage == Stage::PassingOn {
-            return match self.intake.ingest().pass_on() {
-                true => Work::ended(),
-                false => Work::blocked_until(1, now_ns + NO_ROOM_NS),
-            };
+        match self.stage {
+            Stage::PassingOn if !self.intake.ingest().pass_on() => {
+                return Work::blocked_until(1, now_ns + NO_ROOM_NS);
+            }
+            Stage::PassingOn if !self.intake.has_sessions() => return Work::ended(),
+            Stage::PassingOn => {
+                self.intake.ingest().end();
+                self.stage = Stage::Answering { until_ns: now_ns + ANSWERED_WITHIN_NS };
+                return Work::again(1);
+            }
+            Stage::Answering { until_ns } => return self.answer(now_ns, until_ns),
+            _ => {}
         }
         // No later datagram reports the last drops of an endpoint.
         let mut last = matches!(self.stage, Stage::Last { .. });
@@ -187,8 +215,15 @@ impl Agent for Receive {
         }
         if last {
             let Self { ingress, intake, .. } = self;
-            // What has arrived of connections and was not taken is counted.
-            ingress.end(&mut |endpoint, left| intake.close(endpoint, left));
+            // What has arrived of connections and was not taken is counted; but sessions go on in
+            // the next run with what was not.
+            ingress.end(&mut |endpoint, left| {
+                let is_closed = !intake.is_of_session(endpoint);
+                if is_closed {
+                    intake.close(endpoint, left);
+                }
+                is_closed
+            });
             intake.end();
             self.stage = Stage::PassingOn;
             return Work::again(1);
@@ -199,7 +234,7 @@ impl Agent for Receive {
             _ if held => Work::until(arrivals, now_ns + NO_ROOM_NS),
             Stage::Receiving => Work::until(arrivals, now_ns + IDLE_NS),
             Stage::Draining { .. } => Work::until(arrivals, now_ns + STOPPING_NS),
-            Stage::Last { .. } | Stage::PassingOn => Work::again(1),
+            Stage::Last { .. } | Stage::PassingOn | Stage::Answering { .. } => Work::again(1),
         }
     }
 }

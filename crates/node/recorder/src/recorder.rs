@@ -23,7 +23,9 @@ use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
 use crate::counts::Counts;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
+use crate::link_positions::LinkPositions;
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};
+use crate::sessions::OfRun;
 use crate::sockets::Sockets;
 use crate::target_config::{Place, TargetConfig, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
@@ -124,7 +126,15 @@ impl Recorder {
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let mut sockets = Sockets::new(&config, &live);
-        let wired = Wiring::of(&config, &live, &stop, &mut sockets)?;
+        let positions = Arc::new(LinkPositions::default());
+        let of_run = || OfRun {
+            run,
+            number: config.run_number,
+            epoch: 0,
+            entropy: Box::new(SystemEntropy),
+            positions: Arc::clone(&positions),
+        };
+        let wired = Wiring::of(&config, &live, &stop, &of_run, &mut sockets)?;
         std::fs::create_dir_all(&folder)
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
         let (folders, of_run) = (vec![folder.clone()], "local".to_owned());

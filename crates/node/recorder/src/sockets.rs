@@ -16,6 +16,7 @@ use crate::wiring::{Bind, Endpoint};
 pub(crate) struct Sockets {
     live: Arc<Live>,
     buffer_bytes: usize,
+    tcp: TcpConfig,
     /// The target addresses of sources and links, in the ledger's order.
     pub(crate) addresses: Vec<SocketAddr>,
     /// Bytes of their buffers; 0 of sources on connections.
@@ -32,6 +33,7 @@ impl Sockets {
         Self {
             live: Arc::clone(live),
             buffer_bytes: config.receive.socket_buffer_bytes,
+            tcp: config.tcp_config(),
             addresses: vec![SocketAddr::from(([0, 0, 0, 0], 0)); count],
             granted_bytes: vec![0; count],
             readiness: Vec::new(),
@@ -71,7 +73,7 @@ impl Sockets {
         own: &[usize],
     ) -> Result<TcpReceiver, RecorderError> {
         let addresses: Vec<_> = own.iter().map(|&port| ports[port].address).collect();
-        let receiver = TcpReceiver::bind(&addresses, TcpConfig::default())?;
+        let receiver = TcpReceiver::bind(&addresses, self.tcp.clone())?;
         for (index, &port) in own.iter().enumerate() {
             for &number in &ports[port].numbers {
                 self.addresses[number] = receiver.local_addr(index);
@@ -83,12 +85,9 @@ impl Sockets {
 
 impl Bind for Sockets {
     fn bind(&mut self, ports: &[Endpoint<'_>]) -> Result<Box<dyn Ingress>, RecorderError> {
-        let of = |transport| -> Vec<usize> {
-            let has = |&port: &usize| ports[port].transport == transport;
-            (0..ports.len()).filter(has).collect()
-        };
-        let (datagram_ports, connection_ports) =
-            (of(Transport::Datagrams), of(Transport::Connections));
+        let is_datagrams = |&port: &usize| ports[port].transport == Transport::Datagrams;
+        let (datagram_ports, connection_ports): (Vec<usize>, Vec<usize>) =
+            (0..ports.len()).partition(is_datagrams);
         let udp = self.bind_datagrams(ports, &datagram_ports)?;
         if connection_ports.is_empty() {
             self.readiness.push(udp.readiness());
@@ -158,6 +157,13 @@ impl Egress for MixedIngress {
             self.tcp.answer(endpoint - others, write);
         }
     }
+
+    fn close(&mut self, endpoint: usize) {
+        let others = self.datagram_ports.len();
+        if endpoint >= others + self.connection_ports.len() {
+            self.tcp.close(endpoint - others);
+        }
+    }
 }
 
 impl Ingress for MixedIngress {
@@ -186,7 +192,7 @@ impl Ingress for MixedIngress {
         }
     }
 
-    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8])) {
+    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8]) -> bool) {
         let (ports, others) = (&self.connection_ports, self.datagram_ports.len());
         self.tcp.end(&mut |endpoint, left| f(number(ports, others, endpoint), left));
     }

@@ -25,6 +25,7 @@ use crate::pool::{ChunkPool, ChunkUse, Held};
 use crate::receive::AllowList;
 use crate::receive::Receive;
 use crate::recorder::RecorderError;
+use crate::sessions::OfRun;
 use crate::sizes::Sizes;
 
 /// All that the agents need, before they run.
@@ -77,6 +78,7 @@ struct Parts<'a> {
     config: &'a RecorderConfig,
     live: &'a Arc<Live>,
     stop: &'a Arc<AtomicBool>,
+    of_run: &'a dyn Fn() -> OfRun,
 }
 
 impl Wiring {
@@ -85,6 +87,7 @@ impl Wiring {
         config: &RecorderConfig,
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
+        of_run: &dyn Fn() -> OfRun,
         bind: &mut impl Bind,
     ) -> Result<Self, RecorderError> {
         let mut wiring = Self {
@@ -93,7 +96,7 @@ impl Wiring {
             pools: Pools::default(),
             channels: None,
         };
-        let parts = Parts { config, live, stop };
+        let parts = Parts { config, live, stop, of_run };
         if !config.sources.is_empty() {
             wiring.pools.events = Some(wiring.group(&parts, bind, event_sources(config))?);
         }
@@ -147,7 +150,7 @@ impl Wiring {
             let ingest = Ingest::new(accounts, chunk_lanes, producer, fill, &memory);
             let timeout_ns = parts.config.build.timeout_ns;
             let senders = own().map(|index| senders[index].clone()).collect();
-            let intake = Intake::new(ingest, senders, timeout_ns);
+            let intake = Intake::new(ingest, senders, timeout_ns, parts.of_run);
             let ingress = bind.bind(&endpoints)?;
             let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
             let receive = Receive::new(ingress, intake, allowed, parts.stop, timeout_ns);
@@ -184,7 +187,7 @@ fn event_sources(config: &RecorderConfig) -> Group<'_> {
     for (number, source) in (0_u32..).zip(&config.sources) {
         let transport = source.protocol.transport();
         let shared = endpoints.iter().position(|port| {
-            transport == Transport::Connections
+            transport.is_connections()
                 && (port.transport, port.address) == (transport, source.address)
         });
         let port = shared.unwrap_or(endpoints.len());
@@ -215,7 +218,8 @@ fn event_sources(config: &RecorderConfig) -> Group<'_> {
             fragment_bytes_max: config.fragment_bytes_max(source),
         });
         let if_big_endian = if_big_endian(source);
-        sender.sources.push(SenderSource { number: SourceId(number), if_big_endian });
+        let (number, name) = (SourceId(number), source.name.clone());
+        sender.sources.push(SenderSource { number, name, if_big_endian });
     }
     let sources = 0..config.sources.len() as u32;
     Group {
@@ -254,7 +258,11 @@ fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[
             fragment_bytes_max: protocol.fragment_bytes_max(),
         };
         SenderConfig {
-            sources: vec![SenderSource { number: number(index), if_big_endian: None }],
+            sources: vec![SenderSource {
+                number: number(index),
+                name: link.name.clone(),
+                if_big_endian: None,
+            }],
             tells_strangers: false,
             lanes: own().map(destination).collect(),
             protocol: Arc::new(protocol),

@@ -14,6 +14,7 @@ mod memory;
 mod parts;
 mod pause;
 mod samples;
+mod sessions;
 mod stepped;
 mod stop;
 mod strangers;

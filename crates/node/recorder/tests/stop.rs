@@ -59,6 +59,7 @@ impl Virtual {
                 entropy: Box::new(Random::new(1)),
                 waker: Waker::default(),
             }],
+            entropy: || Box::new(Random::new(9)),
             frames: Waker::default(),
             encoders: Waker::default(),
             is_paused: false,

@@ -260,15 +260,26 @@ impl Connection {
     }
 }
 
+impl QueueIngress {
+    /// The open connection with that number.
+    fn open<'a>(&self, state: &'a mut State, endpoint: usize) -> Option<&'a mut Connection> {
+        let mut open = state.connections.iter_mut().filter(|one| !one.is_closed);
+        open.find(|one| self.ports.contains(&one.port) && one.endpoint == Some(endpoint))
+    }
+}
+
 impl Egress for QueueIngress {
     fn answer(&mut self, endpoint: usize, write: &mut dyn FnMut(&mut Vec<u8>)) {
         let mut state = self.queues.0.lock();
-        let mut open = state.connections.iter_mut().filter(|one| !one.is_closed);
-        let is_it = |one: &&mut Connection| {
-            self.ports.contains(&one.port) && one.endpoint == Some(endpoint)
-        };
-        if let Some(connection) = open.find(is_it).filter(|one| one.answers.is_empty()) {
+        let connection = self.open(&mut state, endpoint);
+        if let Some(connection) = connection.filter(|one| one.answers.is_empty()) {
             write(&mut connection.answers);
+        }
+    }
+
+    fn close(&mut self, endpoint: usize) {
+        if let Some(connection) = self.open(&mut self.queues.0.lock(), endpoint) {
+            connection.refuse();
         }
     }
 }
@@ -292,14 +303,15 @@ impl Ingress for QueueIngress {
         received
     }
 
-    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8])) {
+    fn end(&mut self, f: &mut dyn FnMut(usize, &[u8]) -> bool) {
         let mut state = self.queues.0.lock();
         for connection in state.connections.iter_mut().filter(|one| !one.is_closed) {
             if let Some(endpoint) = connection.endpoint
                 && self.ports.contains(&connection.port)
             {
-                f(endpoint, &connection.bytes);
-                (connection.has_ended, connection.is_closed) = (true, true);
+                let is_closed = f(endpoint, &connection.bytes);
+                connection.has_ended |= is_closed;
+                connection.is_closed = is_closed;
             }
         }
     }

@@ -216,6 +216,7 @@ fn recorder(
         // Channels and the recorder's counters have trends unless the file says otherwise.
         trends: low.trends.enabled.unwrap_or(true),
         links,
+        without_protection: low.listen.iter().any(|listen| listen.without_protection),
         write: low.write.clone(),
         ..new
     }

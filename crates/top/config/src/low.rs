@@ -31,6 +31,7 @@ pub(crate) struct Low {
     pub(crate) codecs: Vec<CodecRuleLow>,
     pub(crate) trends: TrendsLow,
     pub(crate) targets: Vec<TargetLow>,
+    pub(crate) listen: Vec<ListenLow>,
     pub(crate) sources: Vec<SourceLow>,
     pub(crate) source_groups: Vec<SourceGroupLow>,
     pub(crate) links: Vec<LinkLow>,
@@ -59,12 +60,29 @@ pub(crate) struct TrendsLow {
     pub(crate) enabled: Option<bool>,
 }
 
+/// Where front-ends connect.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ListenLow {
+    pub(crate) address: Option<Address>,
+    pub(crate) from: Option<Vec<Network>>,
+    pub(crate) without_protection: bool,
+}
+
+/// How a source that has no address of its own is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ViaLow {
+    Link,
+}
+
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceLow {
     pub(crate) name: String,
     pub(crate) group: Option<String>,
-    pub(crate) address: Address,
+    pub(crate) via: Option<ViaLow>,
+    pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) protocol: Option<String>,
     pub(crate) fragment_bytes_max: Option<Size>,
@@ -80,7 +98,8 @@ pub(crate) struct SourceLow {
 pub(crate) struct SourceGroupLow {
     pub(crate) group: String,
     pub(crate) count: u32,
-    pub(crate) address: Address,
+    pub(crate) via: Option<ViaLow>,
+    pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) protocol: Option<String>,
     pub(crate) fragment_bytes_max: Option<Size>,

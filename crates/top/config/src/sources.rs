@@ -1,18 +1,19 @@
 //! The sources of a file: single ones, and groups written out.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use catchment_model::limits::SOURCES_MAX;
 use catchment_model::units::Size;
 use catchment_net::Network;
 use catchment_recorder::SourceConfig;
+use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu::{self, Hadtu};
 use catchment_wire::{Protocol, protocols};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Low, SourceGroupLow};
+use crate::low::{Address, ListenLow, Low, SourceGroupLow, SourceLow, ViaLow};
 
 /// All sources of the file, each with a name and a port of its own, and the keys of the tables that
 /// they are written in.
@@ -21,16 +22,18 @@ pub(crate) fn sources(
     low: &Low,
 ) -> Result<(Vec<SourceConfig>, Vec<String>), ConfigFileError> {
     let mut sources = Vec::new();
+    let listener = listener(located, &low.listen)?;
     for (index, source) in low.sources.iter().enumerate() {
         let path = format!("sources[{index}].payload");
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
         let path = format!("sources[{index}]");
-        let from = senders(located, &path, source.from.as_deref())?;
-        let protocol = protocol(located, &path, source.protocol.as_deref())?;
+        let SourceLow { via, address, from, protocol, .. } = source;
+        let written = Written { via: *via, address: *address, from, protocol };
+        let Inlet { address, from, protocol } = inlet(located, &path, &written, &listener)?;
         sources.push(SourceConfig {
             name: source.name.clone(),
             group: source.group.clone().unwrap_or_else(|| "sources".into()),
-            address: source.address.0,
+            address,
             from,
             id: sub_event_ids(located, &path, "sub_event_id", source.sub_event_id, &protocol, 1)?,
             fragment_bytes_max: longest(source.fragment_bytes_max.as_ref(), &*protocol),
@@ -43,7 +46,7 @@ pub(crate) fn sources(
     let mut origins: Vec<String> = (0..singles).map(|index| format!("sources[{index}]")).collect();
     for (index, group) in low.source_groups.iter().enumerate() {
         let path = format!("source_groups[{index}]");
-        expand(located, &path, group, &mut sources)?;
+        expand(located, &path, group, &listener, &mut sources)?;
         origins.resize(sources.len(), path);
     }
     if sources.is_empty() && low.links.is_empty() {
@@ -58,6 +61,7 @@ fn expand(
     located: &Located<'_>,
     path: &str,
     group: &SourceGroupLow,
+    listener: &Option<Inlet>,
     sources: &mut Vec<SourceConfig>,
 ) -> Result<(), ConfigFileError> {
     let error = |key: &str, message: String| Err(located.error(&format!("{path}.{key}"), message));
@@ -70,8 +74,10 @@ fn expand(
     let payload_path = format!("{path}.payload");
     let payload = group.payload.as_ref().map(|low| links::payload(located, &payload_path, low));
     let payload = payload.transpose()?;
-    let from = senders(located, path, group.from.as_deref())?;
-    let protocol = protocol(located, path, group.protocol.as_deref())?;
+    let SourceGroupLow { via, address, from, protocol, .. } = group;
+    let written = Written { via: *via, address: *address, from, protocol };
+    let Inlet { address: first, from, protocol } = inlet(located, path, &written, listener)?;
+    let step = |index| if via.is_some() { Some(first) } else { counted_up(first, index) };
     let (key, first_id) = ("first_sub_event_id", group.first_sub_event_id);
     let first_id = sub_event_ids(located, path, key, first_id, &protocol, count)?;
     for index in 0..count {
@@ -79,9 +85,8 @@ fn expand(
             let expected = "expected one place for the number such as \"hades-{:03}\"";
             return error("name", format!("{expected}, got {pattern:?}"));
         };
-        let Some(address) = counted_up(group.address.0, index) else {
-            let got = group.address.0;
-            return error("address", format!("expected {count} ports up from here, got {got}"));
+        let Some(address) = step(index) else {
+            return error("address", format!("expected {count} ports up from here, got {first}"));
         };
         sources.push(SourceConfig {
             name,
@@ -96,6 +101,73 @@ fn expand(
         });
     }
     Ok(())
+}
+
+/// Where a source's data arrive, who may send them, and how they are written.
+#[derive(Clone)]
+struct Inlet {
+    address: SocketAddr,
+    from: Vec<Network>,
+    protocol: Arc<dyn Protocol>,
+}
+
+/// What a table of sources says of that.
+struct Written<'a> {
+    via: Option<ViaLow>,
+    address: Option<Address>,
+    from: &'a Option<Vec<Network>>,
+    protocol: &'a Option<String>,
+}
+
+/// Where front-ends connect, if the file says so.
+fn listener(located: &Located<'_>, listen: &[ListenLow]) -> Result<Option<Inlet>, ConfigFileError> {
+    let low = match listen {
+        [] => return Ok(None),
+        [low] => low,
+        [_, second @ ..] => {
+            let message = format!("expected one listener, got {} more", second.len());
+            return Err(located.error("listen[1]", message));
+        }
+    };
+    let address = low.address.map_or(LISTEN_DEFAULT, |address| address.0);
+    if !address.ip().is_loopback() && !low.without_protection {
+        let message = format!(
+            "expected a loopback address, or without_protection = true where everybody on the \
+             network may send, got {address}"
+        );
+        return Err(located.error("listen[0].address", message));
+    }
+    let from = senders(located, "listen[0]", low.from.as_deref())?;
+    Ok(Some(Inlet { address, from, protocol: Arc::new(EventLink::SESSIONS) }))
+}
+
+/// The inlet of the sources of a table at `path`.
+fn inlet(
+    located: &Located<'_>,
+    path: &str,
+    written: &Written<'_>,
+    listener: &Option<Inlet>,
+) -> Result<Inlet, ConfigFileError> {
+    let error = |key: &str, message: &str| Err(located.error(&format!("{path}.{key}"), message));
+    let Some(ViaLow::Link) = written.via else {
+        let Some(address) = written.address else {
+            return error("address", "expected an address, or via = \"link\"");
+        };
+        let from = senders(located, path, written.from.as_deref())?;
+        let protocol = protocol(located, path, written.protocol.as_deref())?;
+        return Ok(Inlet { address: address.0, from, protocol });
+    };
+    match listener {
+        None => error("via", "expected [[listen]], where front-ends connect, got none"),
+        _ if written.address.is_some() => {
+            error("address", "expected no address: the source is delivered by a front-end")
+        }
+        _ if written.from.is_some() => error("from", "expected it in [[listen]]"),
+        _ if written.protocol.is_some() => {
+            error("protocol", "expected no protocol: the source is delivered by a front-end")
+        }
+        Some(listener) => Ok(listener.clone()),
+    }
 }
 
 /// The networks that a source may send from; `path` is that of its table.
@@ -113,6 +185,9 @@ pub(crate) fn senders(
         low => Ok(low.unwrap_or_default().to_vec()),
     }
 }
+
+/// Where front-ends connect unless the file says otherwise.
+const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7_100);
 
 /// The protocol of that name, `hadtu` where there is none; `path` is that of the source's table.
 fn protocol(

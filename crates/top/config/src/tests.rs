@@ -273,6 +273,39 @@ fn a_run_has_a_folder_and_a_number_that_there_can_be() {
 }
 
 #[test]
+fn sources_of_front_ends_share_the_listener() {
+    let file = |listen: &str, keys: &str| {
+        format!(
+            "[[listen]]\n{listen}\n[[sources]]\nname = \"camera\"\nvia = \"link\"\n{keys}\n\
+             [[source_groups]]\ngroup = \"crate\"\ncount = 3\nvia = \"link\"\n"
+        )
+    };
+    let high = check(Path::new("run.toml"), &file("", "")).unwrap();
+    let listener = "127.0.0.1:7100".parse().unwrap();
+    let sources = high.recorder.sources;
+    assert!(sources.len() == 4 && sources.iter().all(|source| source.address == listener));
+    assert_eq!((&*sources[3].name, sources[3].protocol.name()), ("crate-002", "event-link"));
+    let open = "address = \"0.0.0.0:7100\"";
+    assert!(
+        check(Path::new("run.toml"), &file(&format!("{open}\nwithout_protection = true"), ""))
+            .is_ok()
+    );
+    for (listen, keys, expected) in [
+        (open, "", "listen[0].address: expected a loopback address, or without_protection"),
+        ("[[listen]]", "", "listen[1]: expected one listener, got 1 more"),
+        ("", "address = \"127.0.0.1:1\"", "sources[0].address: expected no address"),
+        ("", "from = [\"127.0.0.0/8\"]", "sources[0].from: expected it in [[listen]]"),
+        ("", "protocol = \"hadtu\"", "sources[0].protocol: expected no protocol"),
+        ("", "sub_event_id = 1", "sources[0].sub_event_id: expected no such key"),
+    ] {
+        let message = message(&file(listen, keys));
+        assert!(message.contains(expected), "{message}");
+    }
+    let alone = message("[[sources]]\nname = \"a\"\nvia = \"link\"\n");
+    assert!(alone.contains("sources[0].via: expected [[listen]]"), "{alone}");
+}
+
+#[test]
 fn what_is_missing_is_named() {
     assert_eq!(
         message(""),
@@ -280,7 +313,7 @@ fn what_is_missing_is_named() {
     );
     assert_eq!(
         message("[[sources]]\nname = \"a\"\n"),
-        "run.toml:1:1: the key \"address\" is missing here"
+        "run.toml:1:1: sources[0].address: expected an address, or via = \"link\""
     );
     assert!(message("[run\n").starts_with("run.toml:1:"));
 }

@@ -43,6 +43,7 @@ role = "best-effort"
 [[targets]]
 name = "more"
 folder = "more"
+[[listen]]
 [[sources]]
 name = "a"
 address = "127.0.0.1:0"
@@ -138,6 +139,19 @@ fn with(path: &str, value: Option<&str>) -> String {
     if path == "run.folder" {
         document.remove("targets");
     }
+    if path.starts_with("listen[]") {
+        // It is that of sources which no emulator has.
+        document.remove("emulator");
+        document.remove("sources");
+        let source = "[[sources]]\nname = \"camera\"\nvia = \"link\"\n";
+        document.extend(
+            source
+                .parse::<DocumentMut>()
+                .unwrap()
+                .iter()
+                .map(|(key, item)| (key.to_owned(), item.clone())),
+        );
+    }
     let (within, name) = path.rsplit_once('.').unwrap_or(("", path));
     let mut table: &mut dyn toml_edit::TableLike = document.as_table_mut();
     for part in within.split('.').filter(|part| !part.is_empty()) {
@@ -162,6 +176,17 @@ fn with(path: &str, value: Option<&str>) -> String {
     match (path, value) {
         ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
         ("targets[].folders", Some(_)) => drop(table.remove("folder")),
+        ("sources[].via" | "source_groups[].via", Some("\"link\"")) => {
+            // Such a source has no port, and its packets no ids.
+            for key in ["address", "sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
+        ("sources[].protocol" | "source_groups[].protocol", Some("\"event-link\"")) => {
+            for key in ["sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
         // Only others have a queue of their own.
         ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
         // Only a required folder has trends.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 pub mod detector;
+pub mod front_end;
 pub mod links;
 pub mod stepped;
 

@@ -93,6 +93,7 @@ impl Stepped {
             run: RunId([7; 16]),
             name: "run".to_owned(),
             targets: stores,
+            entropy: || Box::new(Random::new(9)),
             frames: Waker::default(),
             encoders: Waker::default(),
             is_paused: false,

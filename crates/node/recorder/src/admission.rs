@@ -1,0 +1,268 @@
+//! How a session opens: a hello with the table of its logs, and what is granted.
+
+use catchment_model::{Entry, RunId, SourceId};
+use catchment_wire::event_link::{KeyKind, SourceGrant, SourceLog};
+use catchment_wire::session::{
+    ByeReason, Fault, Fields, Grant, GrantAnswer, Hello, Log as LogRecord, NONE, Records, RunState,
+    Welcome,
+};
+
+use crate::ingest::Ingest;
+use crate::intake::{Destination, SenderConfig};
+use crate::link_log::{Log, WHOLE_BITS};
+use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
+use crate::sessions::Sessions;
+
+/// Interval of pings, and the silence after which a side closes.
+const PING_MS: u32 = 500;
+const SILENCE_MS: u32 = 2_500;
+/// The widths of keys that wrap, in bits.
+const KEY_BITS: std::ops::RangeInclusive<u8> = 16..=48;
+
+/// A source that may come.
+pub(crate) struct Source {
+    name: String,
+    pub(crate) number: SourceId,
+    pub(crate) destination: Destination,
+    /// The session and the log that deliver it.
+    pub(crate) log: Option<(usize, usize)>,
+}
+
+impl Source {
+    /// The source of a destination of a listener.
+    pub(crate) fn new(config: &SenderConfig, destination: Destination, first: u32) -> Self {
+        let source = &config.sources[(destination.account - first) as usize];
+        let (name, number) = (source.name.clone(), source.number);
+        Self { name, number, destination, log: None }
+    }
+}
+
+/// A hello, and the logs that it has described.
+pub(crate) struct Opening {
+    hello: Hello,
+    logs: Vec<(LogRecord, SourceLog)>,
+}
+
+impl Opening {
+    pub(crate) fn new(hello: Hello) -> Self {
+        Self { hello, logs: Vec::new() }
+    }
+
+    /// Takes the next records of the table.
+    pub(crate) fn take(&mut self, records: Records<'_, LogRecord>) -> Result<(), Fault> {
+        for record in records.iter() {
+            let count = self.logs.len() as u32;
+            if record.log != count || count == self.hello.log_count {
+                return Err(Fault::UnknownLog { got: record.log });
+            }
+            let (got, max) = (record.connection.into(), self.hello.data_connections.into());
+            if got >= max {
+                return Err(Fault::Bound { field: "connection", min: 0, max: max - 1, got });
+            }
+            self.logs.push((record, SourceLog::read(&record.service)?));
+        }
+        Ok(())
+    }
+
+    /// Whether all logs are described.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.logs.len() == self.hello.log_count as usize
+    }
+
+    /// The name of the source of a log.
+    fn source_name(&self, log: &LogRecord) -> String {
+        match (self.hello.name.as_str(), log.name.as_str()) {
+            (sender, "") => sender.to_owned(),
+            (sender, log) => format!("{sender}/{log}"),
+        }
+    }
+
+    /// Whether what the sender holds belongs to another run.
+    fn is_of_other_run(&self, run: RunId) -> bool {
+        ![[0; 16], run.0].contains(&self.hello.run)
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.logs.iter().map(|(log, _)| self.source_name(log))
+    }
+}
+
+impl Sessions {
+    /// Admits a session: a new one, or one that goes on after a break. Returns its index.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) fn admission(
+        &mut self,
+        ingest: &mut Ingest,
+        opening: &Opening,
+    ) -> Result<usize, Ended> {
+        let hello = &opening.hello;
+        let name = hello.name.as_str();
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/".contains(letter);
+        if name.is_empty() || !name.chars().all(is_letter) {
+            let text = "a name has letters, digits and -_.:/".to_owned();
+            return Err(Ended::new(ByeReason::NAME, 0, 0, text));
+        }
+        let known = self.sessions.iter().position(|session| session.name == name);
+        let index = match known {
+            Some(index) if self.sessions[index].number == hello.session => {
+                self.resume(ingest, index, opening)?;
+                index
+            }
+            Some(index) if self.sessions[index].control.is_some() => {
+                let text = format!("another session of {name} is heard");
+                return Err(Ended::new(ByeReason::NAME_IN_USE, 1_000, 0, text));
+            }
+            known => self.begin(ingest, known, opening)?,
+        };
+        self.welcome(index, opening)?;
+        Ok(index)
+    }
+
+    /// A session goes on after a break.
+    fn resume(
+        &mut self,
+        ingest: &mut Ingest,
+        index: usize,
+        opening: &Opening,
+    ) -> Result<(), Ended> {
+        self.detach(ingest, index);
+        let session = &mut self.sessions[index];
+        let is_same = session.names.iter().cloned().eq(opening.names());
+        let fits = |(log, (record, _)): (&Log, &(LogRecord, SourceLog))| {
+            log.destination.is_none() || (record.first..=record.made).contains(&log.taken)
+        };
+        if !is_same || !session.logs.iter().zip(&opening.logs).all(fits) {
+            let text = "its logs are not those of this session: begin another one".to_owned();
+            return Err(Ended::new(ByeReason::MALFORMED, 0, 0, text));
+        }
+        for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
+            (log.connection, log.made) = (record.connection, record.made);
+            if let Some(destination) = log.destination {
+                ingest.count(destination.account as usize, Entry::LinkResumes, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a session, in the place of an earlier one of its name if there was one.
+    fn begin(
+        &mut self,
+        ingest: &mut Ingest,
+        known: Option<usize>,
+        opening: &Opening,
+    ) -> Result<usize, Ended> {
+        let index = known.unwrap_or(self.sessions.len());
+        let mut logs = Vec::with_capacity(opening.logs.len());
+        let mut unknown = None;
+        for (number, (record, source_log)) in opening.logs.iter().enumerate() {
+            let name = opening.source_name(record);
+            let source = self.sources.iter_mut().find(|source| source.name == name);
+            let is_free = |source: &Source| source.log.is_none_or(|(session, _)| session == index);
+            let log = match source {
+                Some(source) if is_free(source) && may_join(source_log) => {
+                    source.log = Some((index, number));
+                    join(opening.is_of_other_run(self.of_run.run), (record, source_log), source)
+                }
+                source => {
+                    unknown = source.is_none().then_some(name).or(unknown);
+                    Log::new(None, (record.connection, record.made), 0, WHOLE_BITS)
+                }
+            };
+            logs.push(log);
+        }
+        if logs.iter().all(|log| log.destination.is_none()) {
+            let text = match unknown {
+                Some(name) => format!("this recorder expects no source {name:?} over links"),
+                None => "none of its sources can join".to_owned(),
+            };
+            return Err(Ended::new(ByeReason::NAME, 0, 0, text));
+        }
+        if let Some(former) = known.map(|index| &self.sessions[index]) {
+            former.count_lost(ingest);
+        }
+        let session = Session::new(&opening.hello, opening.names().collect(), logs);
+        session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));
+        match self.sessions.get_mut(index) {
+            Some(former) => *former = session,
+            None => self.sessions.push(session),
+        }
+        Ok(index)
+    }
+
+    /// Makes the answer to a hello.
+    fn welcome(&mut self, index: usize, opening: &Opening) -> Result<(), Ended> {
+        let mut ticket = [0; 16];
+        for half in ticket.chunks_exact_mut(8) {
+            let bits = self.of_run.entropy.random_u64().map_err(|error| {
+                Ended::new(ByeReason::LATER, 1_000, 0, format!("no random bits: {error}"))
+            })?;
+            half.copy_from_slice(&bits.to_le_bytes());
+        }
+        let Self { of_run, sources, sessions, .. } = self;
+        let (hello, session) = (&opening.hello, &mut sessions[index]);
+        let is_of_other_run = opening.is_of_other_run(of_run.run);
+        let grants = session.logs.iter().enumerate().map(|(number, log)| {
+            let source = sources.iter().find(|source| source.log == Some((index, number)));
+            let answer = match log.destination {
+                None => GrantAnswer::Refused,
+                Some(_) if is_of_other_run && log.taken == log.made => GrantAnswer::RunEnded,
+                Some(_) => GrantAnswer::Joins,
+            };
+            let is_refused = answer == GrantAnswer::Refused;
+            let mut service = [0; 32];
+            SourceGrant { fragment_bytes_max: log.fragment_bytes_max }.write(&mut service);
+            Grant {
+                log: number as u32,
+                answer,
+                reason: if is_refused { ByeReason::NAME } else { ByeReason::DONE },
+                next: log.taken,
+                durable: log.durable,
+                source: source.map_or(NONE, |source| source.number.0),
+                service,
+            }
+        });
+        session.grants = grants.collect();
+        session.said = session.logs.iter().map(|log| (log.taken, log.durable)).collect();
+        session.ticket = ticket;
+        session.data = vec![None; hello.data_connections.into()];
+        session.welcome = Some(Welcome {
+            session: hello.session,
+            run: of_run.run.0,
+            ticket,
+            run_number: of_run.number,
+            stream: 0,
+            epoch: of_run.epoch,
+            state: RunState::Recording,
+            features: 0,
+            command: hello.command,
+            ping_ms: PING_MS,
+            silence_ms: SILENCE_MS,
+            skew_bytes: 0,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            log_count: hello.log_count,
+        });
+        Ok(())
+    }
+}
+
+/// The log of a source that joins the run. What its sender holds of another run is not this one's.
+fn join(
+    is_of_other_run: bool,
+    (record, source_log): (&LogRecord, &SourceLog),
+    source: &Source,
+) -> Log {
+    let next = if is_of_other_run { record.made } else { record.first };
+    let most = source_log.fragment_bytes_max.min(source.destination.fragment_bytes_max);
+    let at = (record.connection, next);
+    let mut log = Log::new(Some(source.destination), at, most, source_log.key_bits);
+    log.made = record.made;
+    log
+}
+
+/// Whether a source's keys are such as the builder has.
+fn may_join(log: &SourceLog) -> bool {
+    let has_bits = log.key_bits == WHOLE_BITS || KEY_BITS.contains(&log.key_bits);
+    log.key_kind == KeyKind::Number && has_bits
+}

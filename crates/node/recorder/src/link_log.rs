@@ -1,0 +1,353 @@
+//! A log of a session: the items of one source, in their order and without gaps
+//! (docs/spec/event-link.md).
+//!
+//! Repeats are dropped by their sequence before anything else sees them. Fragments go to chunks as
+//! those of other protocols do; what is no fragment for the builder passes the ring as a note, so
+//! that the build agent knows the sequence of each fragment.
+
+use std::ops::ControlFlow;
+
+use catchment_builder::{Fragment, FragmentFlags, NoteKind};
+use catchment_model::Entry;
+use catchment_wire::PartFlags;
+use catchment_wire::event_link::{
+    FragmentRecord, Fragments, Heartbeat, Mark, MarkKind, Part, fragments,
+};
+use catchment_wire::session::{Fault, Records};
+
+use crate::ingest::Ingest;
+use crate::intake::Destination;
+use crate::pool::Chunk;
+
+/// The end of whole keys.
+const KEY_END: u64 = 1 << 62;
+/// The width of keys that do not wrap, in bits.
+pub(crate) const WHOLE_BITS: u8 = 64;
+
+/// What became of a message of items: it was taken, or what is left of it waits for memory.
+pub(crate) type Taken = ControlFlow<()>;
+const TAKEN: Taken = ControlFlow::Continue(());
+const HELD: Taken = ControlFlow::Break(());
+
+/// The items of one source, as far as they have come.
+pub(crate) struct Log {
+    /// Where its fragments go; none if the log was refused.
+    pub(crate) destination: Option<Destination>,
+    /// The data connection that carries it.
+    pub(crate) connection: u16,
+    /// The sequence of the next item: all items below are in memory.
+    pub(crate) taken: u64,
+    /// All items below are durable.
+    pub(crate) durable: u64,
+    /// The items that its sender has made, as far as it has said so.
+    pub(crate) made: u64,
+    /// Bytes of the longest fragment that was granted.
+    pub(crate) fragment_bytes_max: u64,
+    keys: Keys,
+    /// The fragment of which parts have come.
+    open: Option<Open>,
+}
+
+/// A fragment that comes in parts.
+struct Open {
+    part: Part,
+    /// Where the next part begins, in bytes.
+    position: u64,
+    /// None if the fragment is a content fault: its parts are dropped as they come.
+    chunks: Option<Vec<Chunk>>,
+}
+
+/// The keys of a source, which rise.
+#[derive(Clone, Copy)]
+struct Keys {
+    bits: u8,
+    /// The last key, unwrapped; none before the first one of a numbering.
+    last: Option<u64>,
+}
+
+impl Keys {
+    /// The key, unwrapped, if it rises.
+    fn rise(self, key: u64) -> Option<u64> {
+        if self.bits == WHOLE_BITS {
+            return (key < KEY_END && self.last.is_none_or(|last| key > last)).then_some(key);
+        }
+        let cycle = 1_u64 << self.bits;
+        let Some(last) = self.last else { return (key < cycle).then_some(key) };
+        let rise = key.wrapping_sub(last) & (cycle - 1);
+        let key = (key < cycle && (1..cycle / 2).contains(&rise)).then(|| last + rise);
+        key.filter(|&key| key < KEY_END)
+    }
+}
+
+impl Log {
+    /// A log whose next item has the sequence `next`, with keys of so many bits.
+    pub(crate) fn new(
+        destination: Option<Destination>,
+        (connection, next): (u16, u64),
+        fragment_bytes_max: u64,
+        key_bits: u8,
+    ) -> Self {
+        let keys = Keys { bits: key_bits, last: None };
+        let (taken, durable, made) = (next, next, next);
+        Self { destination, connection, taken, durable, made, fragment_bytes_max, keys, open: None }
+    }
+
+    /// Says to the build agent that the next fragment of the source is of that session.
+    pub(crate) fn begin(&self, ingest: &mut Ingest, session: u64) {
+        self.note(ingest, NoteKind::Session, session, self.taken);
+    }
+
+    /// The connection has ended: a fragment of which parts are missing begins again.
+    pub(crate) fn interrupt(&mut self, ingest: &mut Ingest) {
+        if let (Some(Open { chunks: Some(mut chunks), .. }), Some(destination)) =
+            (self.open.take(), self.destination)
+        {
+            ingest.give_back_chain(destination.account as usize, &mut chunks);
+        }
+    }
+
+    /// How many of `count` items from `sequence` on were taken before.
+    fn repeats(&self, sequence: u64, count: u64) -> Result<u64, Fault> {
+        match self.taken.checked_sub(sequence) {
+            Some(behind) => Ok(behind.min(count)),
+            None => Err(Fault::Sequence { expected: self.taken, got: sequence }),
+        }
+    }
+
+    /// Takes the fragments of a message, of which some may have been taken before: those of a
+    /// repeat, or, if the message was held, those for which there was memory.
+    pub(crate) fn take_fragments(
+        &mut self,
+        ingest: &mut Ingest,
+        destination: Destination,
+        (message, records, body): (&Fragments, Records<'_, FragmentRecord>, &[u8]),
+        was_held: bool,
+    ) -> Result<Taken, Fault> {
+        let count = records.len() as u64;
+        let skipped = self.repeats(message.sequence, count)?;
+        if self.open.is_some() && skipped < count {
+            return Err(self.not_continued());
+        }
+        if !was_held {
+            ingest.count(destination.account as usize, Entry::FragmentsRepeated, skipped);
+        }
+        let mut continues = 0;
+        for (record, bytes) in fragments(records, body).skip(skipped as usize) {
+            if self.take_fragment(ingest, destination, (&record, bytes), continues).is_break() {
+                return Ok(HELD);
+            }
+            continues = FragmentFlags::CONTINUES;
+        }
+        Ok(TAKEN)
+    }
+
+    fn take_fragment(
+        &mut self,
+        ingest: &mut Ingest,
+        destination: Destination,
+        (record, bytes): (&FragmentRecord, &[u8]),
+        flags: u8,
+    ) -> Taken {
+        let account = destination.account as usize;
+        let Some(key) = self.keys.rise(record.key) else {
+            self.drop_item(ingest, account, Entry::FragmentsDiscardedOrder, bytes.len() as u64);
+            return TAKEN;
+        };
+        if bytes.len() as u64 > self.fragment_bytes_max {
+            self.keys.last = Some(key);
+            self.drop_item(ingest, account, Entry::FragmentsDiscardedTooLong, bytes.len() as u64);
+            return TAKEN;
+        }
+        if !ingest.has_place(account) {
+            return HELD;
+        }
+        let chunk = destination.chunk as usize;
+        let stored = match bytes.len() {
+            // An empty fragment is recorded as such, and takes no memory.
+            0 => Some(0),
+            length if length > ingest.pool().chunk_bytes() => store_long(ingest, account, bytes),
+            _ => ingest.store(account, chunk, bytes, destination.align as usize),
+        };
+        let Some(offset) = stored else { return HELD };
+        let flags = flags | sender_flags(record.flags);
+        let fragment = Fragment::new(destination.source, key, offset, record.bytes);
+        self.describe(ingest, account, Fragment { tag: record.tag, flags, ..fragment });
+        TAKEN
+    }
+
+    /// Takes a part of a fragment.
+    pub(crate) fn take_part(
+        &mut self,
+        ingest: &mut Ingest,
+        destination: Destination,
+        (part, bytes): (&Part, &[u8]),
+        was_held: bool,
+    ) -> Result<Taken, Fault> {
+        let account = destination.account as usize;
+        let is_last = part.position + bytes.len() as u64 == part.fragment_bytes;
+        if self.repeats(part.sequence, 1)? == 1 {
+            if !was_held && is_last {
+                ingest.count(account, Entry::FragmentsRepeated, 1);
+            }
+            return Ok(TAKEN);
+        }
+        if self.open.is_none() {
+            if part.position > 0 {
+                return Err(self.not_continued());
+            }
+            match self.open_fragment(ingest, account, part) {
+                Some(open) => self.open = Some(open),
+                None => return Ok(HELD),
+            }
+        }
+        let Some(open) = &mut self.open else { return Ok(HELD) };
+        let first = Part { position: part.position, ..open.part };
+        if first != *part || open.position != part.position {
+            return Err(self.not_continued());
+        }
+        if let Some(chunks) = &open.chunks {
+            ingest.pool().put_part(chunks, part.position, bytes);
+        }
+        open.position += bytes.len() as u64;
+        if is_last && let Some(Open { chunks, .. }) = self.open.take() {
+            self.finish_fragment(ingest, destination, part, chunks);
+        }
+        Ok(TAKEN)
+    }
+
+    /// Takes memory for all of a fragment; none if there is too little now.
+    fn open_fragment(&self, ingest: &mut Ingest, account: usize, part: &Part) -> Option<Open> {
+        let is_fault =
+            self.keys.rise(part.key).is_none() || part.fragment_bytes > self.fragment_bytes_max;
+        let open = |chunks| Some(Open { part: *part, position: 0, chunks });
+        if is_fault {
+            return open(None);
+        }
+        let mut chunks = Vec::new();
+        let has_room = ingest.has_place(account)
+            && ingest.take_chain(account, part.fragment_bytes, &mut chunks);
+        if has_room { open(Some(chunks)) } else { None }
+    }
+
+    fn finish_fragment(
+        &mut self,
+        ingest: &mut Ingest,
+        destination: Destination,
+        part: &Part,
+        chunks: Option<Vec<Chunk>>,
+    ) {
+        let account = destination.account as usize;
+        match (self.keys.rise(part.key), chunks) {
+            (Some(key), Some(mut chunks)) => {
+                let offset = ingest.pool().link(&mut chunks);
+                // At most 1,920 MiB.
+                let bytes = part.fragment_bytes as u32;
+                let flags = sender_flags(part.flags);
+                let fragment = Fragment::new(destination.source, key, offset, bytes);
+                self.describe(ingest, account, Fragment { tag: part.tag, flags, ..fragment });
+            }
+            (key, _) => {
+                let reason = match key {
+                    Some(_) => Entry::FragmentsDiscardedTooLong,
+                    None => Entry::FragmentsDiscardedOrder,
+                };
+                self.keys.last = key.or(self.keys.last);
+                self.drop_item(ingest, account, reason, part.fragment_bytes);
+            }
+        }
+    }
+
+    /// Takes a mark.
+    pub(crate) fn take_mark(
+        &mut self,
+        ingest: &mut Ingest,
+        destination: Destination,
+        mark: &Mark,
+    ) -> Result<(), Fault> {
+        let new = mark.count - self.repeats(mark.sequence, mark.count)?;
+        if new == 0 {
+            return Ok(());
+        }
+        if self.open.is_some() {
+            return Err(self.not_continued());
+        }
+        let has_keys = mark.flags & Mark::KEYS != 0;
+        match mark.kind {
+            MarkKind::Abandoned => {
+                ingest.count(destination.account as usize, Entry::FragmentsAbandoned, new);
+                if let Some(last) = self.keys.rise(mark.key_last).filter(|_| has_keys) {
+                    self.keys.last = Some(last);
+                }
+            }
+            MarkKind::Numbering => self.keys.last = None,
+            MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
+        }
+        self.pass(ingest, new);
+        Ok(())
+    }
+
+    /// Takes a heartbeat.
+    pub(crate) fn take_heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), Fault> {
+        self.repeats(heartbeat.sequence, 0).map(drop)
+    }
+
+    #[inline]
+    fn describe(&mut self, ingest: &mut Ingest, account: usize, fragment: Fragment) {
+        let counts = ingest.counts(account);
+        counts[Entry::FragmentsReceived] += 1;
+        counts[Entry::FragmentBytesReceived] += u64::from(fragment.bytes);
+        self.keys.last = Some(fragment.number);
+        self.taken += 1;
+        ingest.describe_waiting(account, fragment);
+    }
+
+    /// Counts a fragment that costs itself and not its connection.
+    #[cold]
+    fn drop_item(&mut self, ingest: &mut Ingest, account: usize, reason: Entry, bytes: u64) {
+        let counts = ingest.counts(account);
+        counts[Entry::FragmentsReceived] += 1;
+        counts[Entry::FragmentBytesReceived] += bytes;
+        counts[reason] += 1;
+        self.pass(ingest, 1);
+    }
+
+    /// Passes items that are no fragments for the builder.
+    #[cold]
+    fn pass(&mut self, ingest: &mut Ingest, count: u64) {
+        self.note(ingest, NoteKind::Passed, 0, count);
+        self.taken += count;
+    }
+
+    fn note(&self, ingest: &mut Ingest, kind: NoteKind, number: u64, value: u64) {
+        if let Some(destination) = self.destination {
+            ingest.describe(Fragment::note(destination.source, kind, number, value));
+        }
+    }
+
+    /// A fragment in parts is not continued where it ended.
+    #[cold]
+    fn not_continued(&self) -> Fault {
+        let (position, bytes, fragment_bytes) = match &self.open {
+            Some(open) => (open.position, 0, open.part.fragment_bytes),
+            None => (0, 0, 0),
+        };
+        Fault::Part { position, bytes, fragment_bytes }
+    }
+}
+
+/// Stores a fragment that is longer than a chunk; none if there is no memory.
+#[cold]
+fn store_long(ingest: &mut Ingest, account: usize, bytes: &[u8]) -> Option<u64> {
+    let mut chunks = Vec::new();
+    if !ingest.take_chain(account, bytes.len() as u64, &mut chunks) {
+        return None;
+    }
+    ingest.pool().put_part(&chunks, 0, bytes);
+    Some(ingest.pool().link(&mut chunks))
+}
+
+/// The flags of a descriptor: an item is taken once.
+fn sender_flags(flags: u8) -> u8 {
+    let error = flags & PartFlags::SENDER_ERROR != 0;
+    FragmentFlags::SENT_ONCE | if error { FragmentFlags::SENDER_ERROR } else { 0 }
+}

@@ -1,0 +1,325 @@
+//! One session of a front-end: its logs, and what is to be said to it.
+
+use catchment_agent::ANSWER_BYTES_MAX;
+use catchment_model::Entry;
+use catchment_wire::event_link::Data;
+use catchment_wire::session::{
+    Bye, ByeReason, CONTROL_BYTES_MAX, Encoder, Fault, Grant, Grants, Hello, LogPing, LogPositions,
+    Ping, Positions, Records, Welcome,
+};
+
+use crate::ingest::Ingest;
+use crate::link_log::{Log, Taken};
+use crate::sessions::POSITIONS_EVERY_NS;
+
+/// Bytes of the longest message of items, less than those of a connection's buffer.
+pub(crate) const MESSAGE_BYTES_MAX: u32 = 131_064;
+/// The records of one message of grants, and of positions.
+const GRANTS_MAX: usize = 255;
+const POSITIONS_MAX: usize = 675;
+
+/// A session. It outlives its connections.
+pub(crate) struct Session {
+    pub(crate) name: String,
+    /// The number that its sender drew.
+    pub(crate) number: u64,
+    /// What its data connections must show.
+    pub(crate) ticket: [u8; 16],
+    pub(crate) logs: Vec<Log>,
+    /// The names of the logs, by which a resume is known.
+    pub(crate) names: Vec<String>,
+    /// Its connections, by endpoint.
+    pub(crate) control: Option<usize>,
+    pub(crate) data: Vec<Option<usize>>,
+    /// The account of what belongs to no log alone.
+    pub(crate) account: usize,
+    /// What is to be said of its opening: the welcome, and the grants that follow it.
+    pub(crate) welcome: Option<Welcome>,
+    pub(crate) grants: Vec<Grant>,
+    /// Why it ends; said last.
+    pub(crate) ended: Option<Ended>,
+    /// The ping that was not answered; 0: none.
+    pub(crate) cookie: u64,
+    /// By log, the positions that were said last.
+    pub(crate) said: Vec<(u64, u64)>,
+    pub(crate) positions_due_ns: u64,
+}
+
+/// Why a session or a connection ends.
+pub(crate) struct Ended {
+    /// Said unless the connection is closed without a word.
+    word: Option<Bye>,
+    text: String,
+}
+
+impl Ended {
+    pub(crate) fn new(reason: ByeReason, retry_ms: u32, detail: u64, text: String) -> Self {
+        Self { word: Some(Bye { reason, retry_ms, detail }), text }
+    }
+
+    pub(crate) fn silently() -> Self {
+        Self { word: None, text: String::new() }
+    }
+
+    pub(crate) fn done() -> Self {
+        Self::new(ByeReason::DONE, 0, 0, String::new())
+    }
+
+    pub(crate) fn in_order() -> Self {
+        Self::new(ByeReason::ENDING, 1_000, 0, "the run has ended".to_owned())
+    }
+
+    pub(crate) fn too_many(what: &str, most: u32) -> Self {
+        let text = format!("a session has at most {most} {what}");
+        Self::new(ByeReason::TOO_MANY, 1_000, most.into(), text)
+    }
+
+    pub(crate) fn silent(ns: u64) -> Self {
+        let ms = ns / 1_000_000;
+        Self::new(ByeReason::SILENT, 1, ms, format!("nothing came for {ms} ms"))
+    }
+
+    pub(crate) fn malformed(message: u32, fault: &Fault) -> Self {
+        Self::new(ByeReason::MALFORMED, 1_000, message.into(), fault.to_string())
+    }
+
+    /// Appends it as the last message of its side.
+    pub(crate) fn say(&self, written: &mut u32, answer: &mut Vec<u8>) {
+        if let Some(bye) = &self.word {
+            append(answer, written, |out, number| {
+                Encoder::begin(out, number, bye).finish(&self.text, &[])
+            });
+        }
+    }
+}
+
+/// Appends one message to what is said on control.
+fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8], u32) -> usize) {
+    let begin = answer.len();
+    answer.resize(begin + CONTROL_BYTES_MAX as usize, 0);
+    let bytes = encode(&mut answer[begin..], *written);
+    answer.truncate(begin + bytes);
+    *written = written.wrapping_add(1);
+}
+
+impl Session {
+    /// A session that was admitted, and has no connection yet.
+    pub(crate) fn new(hello: &Hello, names: Vec<String>, logs: Vec<Log>) -> Self {
+        let destinations = logs.iter().filter_map(|log| log.destination);
+        let account = destinations.map(|one| one.account as usize).min().unwrap_or(0);
+        Self {
+            name: hello.name.as_str().to_owned(),
+            number: hello.session,
+            ticket: [0; 16],
+            logs,
+            names,
+            control: None,
+            data: Vec::new(),
+            account,
+            welcome: None,
+            grants: Vec::new(),
+            ended: None,
+            cookie: 0,
+            said: Vec::new(),
+            positions_due_ns: 0,
+        }
+    }
+
+    /// Counts what its sender held when its process ended, as far as that is known.
+    pub(crate) fn count_lost(&self, ingest: &mut Ingest) {
+        for log in &self.logs {
+            if let Some(destination) = log.destination {
+                let lost = log.made.saturating_sub(log.taken);
+                ingest.count(destination.account as usize, Entry::FragmentsLostSender, lost);
+            }
+        }
+    }
+
+    /// Takes all its connections from it.
+    pub(crate) fn take_endpoints(&mut self) -> Vec<usize> {
+        (self.welcome, self.ended, self.cookie) = (None, None, 0);
+        self.grants.clear();
+        let data = self.data.iter_mut().filter_map(Option::take);
+        data.chain(self.control.take()).collect()
+    }
+
+    /// Its connections break: what was not taken completely comes again.
+    pub(crate) fn interrupt(&mut self, ingest: &mut Ingest) {
+        for log in &mut self.logs {
+            log.interrupt(ingest);
+            if let Some(destination) = log.destination {
+                ingest.set_held(destination.account as usize, false);
+            }
+        }
+    }
+
+    /// Where what a data connection brought is counted if it belongs to no log.
+    pub(crate) fn account_of(&self, connection: Option<u16>) -> usize {
+        let mut logs = self.logs.iter().filter(|log| Some(log.connection) == connection);
+        let destination = logs.find_map(|log| log.destination);
+        destination.map_or(self.account, |destination| destination.account as usize)
+    }
+
+    /// A data connection is held, or no longer: all its sources wait with it.
+    pub(crate) fn set_held(&self, ingest: &Ingest, connection: u16, is_held: bool) {
+        let logs = self.logs.iter().filter(|log| log.connection == connection);
+        let destinations = logs.filter_map(|log| log.destination);
+        destinations.for_each(|one| ingest.set_held(one.account as usize, is_held));
+    }
+
+    /// Takes the items of a message of `used` bytes, of which some may have been taken when it was
+    /// held.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        ingest: &mut Ingest,
+        connection: u16,
+        data: &Data<'_>,
+        (used, was_held): (usize, bool),
+    ) -> Result<Taken, Fault> {
+        let log = match *data {
+            Data::Fragments(ref message, ..) => message.log,
+            Data::Part(ref part, _) => part.log,
+            Data::Mark(ref mark, _) => mark.log,
+            Data::Heartbeat(records) => {
+                for heartbeat in records.iter() {
+                    self.log(heartbeat.log, connection)?.take_heartbeat(&heartbeat)?;
+                }
+                return Ok(Taken::Continue(()));
+            }
+            Data::Attach(_) => return Ok(Taken::Continue(())),
+        };
+        let log = self.log(log, connection)?;
+        let Some(destination) = log.destination else { return Err(Fault::UnknownLog { got: 0 }) };
+        let taken = match *data {
+            Data::Fragments(ref message, records, body) => {
+                log.take_fragments(ingest, destination, (message, records, body), was_held)?
+            }
+            Data::Part(ref part, body) => {
+                log.take_part(ingest, destination, (part, body), was_held)?
+            }
+            Data::Mark(ref mark, _) => {
+                log.take_mark(ingest, destination, mark)?;
+                Taken::Continue(())
+            }
+            Data::Heartbeat(_) | Data::Attach(_) => Taken::Continue(()),
+        };
+        if taken.is_continue() {
+            let counts = ingest.counts(destination.account as usize);
+            counts[Entry::PacketsReceived] += 1;
+            counts[Entry::PacketBytesReceived] += used as u64;
+            counts[Entry::PacketsAccepted] += 1;
+        }
+        Ok(taken)
+    }
+
+    /// The log with that number, if it is on that connection and was not refused.
+    #[inline]
+    fn log(&mut self, number: u32, connection: u16) -> Result<&mut Log, Fault> {
+        let log = self.logs.get_mut(number as usize);
+        let log = log.filter(|log| log.connection == connection && log.destination.is_some());
+        log.ok_or(Fault::UnknownLog { got: number })
+    }
+
+    /// Takes a ping.
+    pub(crate) fn pinged(&mut self, ping: &Ping, logs: Records<'_, LogPing>) -> Result<(), Fault> {
+        for LogPing { log, made, .. } in logs.iter() {
+            let fault = Fault::UnknownLog { got: log };
+            let log = self.logs.get_mut(log as usize).ok_or(fault)?;
+            log.made = log.made.max(made);
+        }
+        self.cookie = ping.cookie;
+        Ok(())
+    }
+
+    /// All items of a log below `durable` are.
+    pub(crate) fn decided(&mut self, log: usize, session: u64, durable: u64) {
+        let is_own = session == self.number;
+        if let Some(log) = self.logs.get_mut(log).filter(|_| is_own) {
+            log.durable = durable.min(log.taken).max(log.durable);
+        }
+    }
+
+    /// Whether its sender knows that all is durable, or cannot be told.
+    pub(crate) fn is_settled(&self) -> bool {
+        let is_told = |(log, &(_, durable)): (&Log, &(u64, u64))| durable == log.taken;
+        self.control.is_none() || self.logs.iter().zip(&self.said).all(is_told)
+    }
+
+    /// Whether there is something to be said.
+    #[inline]
+    pub(crate) fn has_word(&mut self, now_ns: u64) -> bool {
+        let is_due = now_ns >= self.positions_due_ns;
+        if is_due {
+            self.positions_due_ns = now_ns + POSITIONS_EVERY_NS;
+        }
+        self.welcome.is_some()
+            || !self.grants.is_empty()
+            || self.cookie != 0
+            || self.ended.is_some()
+            || is_due && self.has_moved()
+    }
+
+    fn has_moved(&self) -> bool {
+        let positions = self.logs.iter().map(|log| (log.taken, log.durable));
+        positions.ne(self.said.iter().copied())
+    }
+
+    /// Appends what is to be said, as much as one answer holds. Returns whether that was the last.
+    pub(crate) fn say(
+        &mut self,
+        (epoch, received, unread): (u32, [u64; 16], u16),
+        written: &mut u32,
+        answer: &mut Vec<u8>,
+    ) -> bool {
+        if let Some(welcome) = self.welcome.take() {
+            append(answer, written, |out, number| {
+                Encoder::begin(out, number, &welcome).finish("", &[])
+            });
+        }
+        while !self.grants.is_empty() && has_room(answer) {
+            let now = self.grants.len().min(GRANTS_MAX);
+            append(answer, written, |out, number| {
+                let mut message = Encoder::begin(out, number, &Grants {});
+                self.grants.drain(..now).for_each(|grant| assert!(message.push(&grant), "fits"));
+                message.finish("", &[])
+            });
+        }
+        if !self.grants.is_empty() {
+            return false;
+        }
+        while has_room(answer) && (self.cookie != 0 || self.has_moved()) {
+            let cookie = std::mem::take(&mut self.cookie);
+            let positions = Positions { cookie, epoch, unread, received };
+            append(answer, written, |out, number| self.positions(out, number, &positions));
+        }
+        match self.ended.take() {
+            Some(ended) if has_room(answer) => {
+                ended.say(written, answer);
+                true
+            }
+            ended => {
+                self.ended = ended;
+                false
+            }
+        }
+    }
+
+    /// A message with the positions that have moved, as many as it holds.
+    fn positions(&mut self, out: &mut [u8], number: u32, positions: &Positions) -> usize {
+        let mut message = Encoder::begin(out, number, positions);
+        let logs = (0..).zip(&self.logs).zip(&mut self.said);
+        let moved = logs.filter(|((_, log), said)| **said != (log.taken, log.durable));
+        for ((number, log), said) in moved.take(POSITIONS_MAX) {
+            let Log { taken, durable, .. } = *log;
+            assert!(message.push(&LogPositions { log: number, flags: 0, taken, durable }), "fits");
+            *said = (taken, durable);
+        }
+        message.finish("", &[])
+    }
+}
+
+/// Whether an answer holds another message.
+fn has_room(answer: &[u8]) -> bool {
+    answer.len() + CONTROL_BYTES_MAX as usize <= ANSWER_BYTES_MAX
+}

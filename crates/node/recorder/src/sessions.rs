@@ -1,0 +1,526 @@
+//! The sessions of a listener (docs/spec/session.md): senders come and go with their connections,
+//! and a session stays until its run ends.
+//!
+//! All connections of a session are read by one thread. Its control connection is always read; a
+//! data connection is held while there is no memory for its next item. What is to be said on
+//! control is state until the system takes it: nothing queues.
+//!
+//! Limits: those of section 10 of the specification. A name has one session at a time, which is
+//! kept if one of its logs is a source: there are no more sessions than sources.
+
+use std::sync::Arc;
+
+use catchment_agent::{Egress, Entropy, Flow};
+use catchment_model::RunId;
+use catchment_wire::event_link::{self, Data};
+use catchment_wire::session::{
+    Attach, CONTROL, Connection as Line, Control, DATA_CONNECTIONS_MAX, Fault, Fields, LOGS_MAX,
+    Preamble, REASONS, Service, VERSION, parse,
+};
+
+use crate::admission::{Opening, Source};
+use crate::ingest::{Ingest, Refused};
+use crate::intake::SenderConfig;
+use crate::link_log::Taken;
+use crate::link_positions::LinkPositions;
+use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
+
+/// How often connections are looked at for silence, and the most of a time without a look that
+/// counts as silence: a thread that was held up closes nobody for it.
+const LOOK_EVERY_NS: u64 = 50_000_000;
+const LOOK_COUNTS_NS: u64 = 250_000_000;
+/// Silence after which a session is closed, and the time that opening a connection may take.
+const SILENCE_NS: u64 = 2_500_000_000;
+const OPENING_NS: u64 = 3_000_000_000;
+/// How often positions are said, if they have changed.
+pub(crate) const POSITIONS_EVERY_NS: u64 = 10_000_000;
+/// Connections that have not said who they are.
+const STRANGERS_MAX: usize = 64;
+
+/// The sessions of one listener.
+pub(crate) struct Sessions {
+    pub(crate) of_run: OfRun,
+    /// The sources that may come.
+    pub(crate) sources: Vec<Source>,
+    pub(crate) sessions: Vec<Session>,
+    /// By endpoint.
+    connections: Vec<Option<Connection>>,
+    /// The connections that are to be closed, by endpoint.
+    closing: Vec<usize>,
+    looked_ns: u64,
+    read_due_ns: u64,
+    is_ending: bool,
+}
+
+/// What sessions know of their run.
+pub(crate) struct OfRun {
+    pub(crate) run: RunId,
+    pub(crate) number: u64,
+    pub(crate) epoch: u32,
+    pub(crate) entropy: Box<dyn Entropy>,
+    /// What is durable.
+    pub(crate) positions: Arc<LinkPositions>,
+}
+
+/// A connection to the listener.
+#[derive(Default)]
+struct Connection {
+    kind: Kind,
+    /// The session that it belongs to.
+    session: Option<usize>,
+    /// Messages that it has brought, and that it was given.
+    read: u32,
+    written: u32,
+    /// Bytes that were taken of it.
+    bytes: u64,
+    silent_ns: u64,
+    /// Whether its next message waits for memory.
+    is_held: bool,
+    /// The answer to its preamble, until that is said.
+    preamble: Option<Preamble>,
+    opening: Option<Box<Opening>>,
+    /// Why it is refused; it is closed when that was said.
+    refusal: Option<Ended>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Kind {
+    /// Its preamble has not come.
+    #[default]
+    New,
+    Control,
+    /// With its number, once it is attached.
+    Data(Option<u16>),
+    /// Nothing more is taken of it.
+    Over,
+}
+
+impl Connection {
+    /// Its number among the data connections of its session.
+    fn number(&self) -> Option<u16> {
+        match self.kind {
+            Kind::Data(number) => number,
+            _ => None,
+        }
+    }
+
+    fn is_stranger(&self) -> bool {
+        self.session.is_none() && self.kind != Kind::Over
+    }
+}
+
+impl Sessions {
+    /// For the sources of a port, of whose accounts that is the first.
+    pub(crate) fn new(config: &SenderConfig, first: u32, of_run: OfRun) -> Self {
+        let sources = config.lanes.iter().map(|&lane| Source::new(config, lane, first)).collect();
+        let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
+        let (looked_ns, read_due_ns, is_ending) = (0, 0, false);
+        Self { of_run, sources, sessions, connections, closing, looked_ns, read_due_ns, is_ending }
+    }
+
+    /// Whether that endpoint is a connection of this listener.
+    #[inline]
+    pub(crate) fn has(&self, endpoint: usize) -> bool {
+        self.connections.get(endpoint).is_some_and(Option::is_some)
+    }
+
+    /// Whether that endpoint carries items.
+    #[inline]
+    pub(crate) fn is_data(&self, endpoint: usize) -> bool {
+        let connection = self.connections.get(endpoint).and_then(Option::as_ref);
+        connection.is_some_and(|one| matches!(one.kind, Kind::Data(_)))
+    }
+
+    /// A connection was opened.
+    pub(crate) fn open(&mut self, endpoint: usize) {
+        if self.connections.len() <= endpoint {
+            self.connections.resize_with(endpoint + 1, || None);
+        }
+        let strangers = self.connections.iter().enumerate();
+        let strangers =
+            strangers.filter(|(_, one)| one.as_ref().is_some_and(Connection::is_stranger));
+        if strangers.clone().count() >= STRANGERS_MAX {
+            let oldest = strangers.max_by_key(|(_, one)| one.as_ref().map(|one| one.silent_ns));
+            self.closing.extend(oldest.map(|(endpoint, _)| endpoint));
+        }
+        self.connections[endpoint] = Some(Connection::default());
+    }
+
+    /// A connection has ended: all of its session end with it.
+    pub(crate) fn close(&mut self, ingest: &mut Ingest, endpoint: usize) {
+        let connection = self.connections.get_mut(endpoint).and_then(Option::take);
+        if let Some(session) = connection.and_then(|one| one.session) {
+            self.detach(ingest, session);
+        }
+    }
+
+    /// Ends all connections of a session. What is in its logs stays.
+    pub(crate) fn detach(&mut self, ingest: &mut Ingest, index: usize) {
+        let session = &mut self.sessions[index];
+        session.interrupt(ingest);
+        for endpoint in session.take_endpoints() {
+            if let Some(connection) = &mut self.connections[endpoint] {
+                (connection.session, connection.kind) = (None, Kind::Over);
+                self.closing.push(endpoint);
+            }
+        }
+    }
+
+    /// Takes the next message of a connection.
+    pub(crate) fn message(&mut self, ingest: &mut Ingest, endpoint: usize, bytes: &[u8]) -> Flow {
+        let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
+        if connection.refusal.is_some() || self.is_ending && connection.kind != Kind::Control {
+            return Flow::Held;
+        }
+        let result = match connection.kind {
+            Kind::New => self.take_preamble(endpoint, bytes),
+            Kind::Control => self.take_control(ingest, endpoint, bytes),
+            Kind::Data(number) => self.take_data(ingest, endpoint, number, bytes),
+            Kind::Over => return Flow::Refused,
+        };
+        let flow = result.unwrap_or_else(|fault| {
+            self.refuse_message(ingest, endpoint, &fault, bytes);
+            Flow::Held
+        });
+        if let (Flow::Used(used), Some(connection)) = (flow, &mut self.connections[endpoint]) {
+            connection.bytes += used as u64;
+            connection.silent_ns = 0;
+        }
+        flow
+    }
+
+    fn take_preamble(&mut self, endpoint: usize, bytes: &[u8]) -> Result<Flow, Fault> {
+        let Some(connection) = &mut self.connections[endpoint] else { return Ok(Flow::Refused) };
+        let Some(preamble) = Preamble::parse(bytes)? else { return Ok(Flow::Short) };
+        if preamble.service != Service::Events {
+            return Err(Fault::Kind { field: "service", got: preamble.service as u64 });
+        }
+        let session = agreed(preamble.session_min, preamble.session_max, VERSION);
+        let service = agreed(preamble.service_min, preamble.service_max, event_link::VERSION);
+        match preamble.connection {
+            Line::Control => {
+                connection.kind = Kind::Control;
+                if session.0 == 0 || service.0 == 0 {
+                    connection.refusal = Some(Ended::silently());
+                }
+                let (session_min, session_max) = session;
+                let (service_min, service_max) = service;
+                connection.preamble = Some(Preamble {
+                    session_min,
+                    session_max,
+                    service_min,
+                    service_max,
+                    ..preamble
+                });
+            }
+            Line::Data => connection.kind = Kind::Data(None),
+        }
+        Ok(Flow::Used(<Preamble as Fields>::BYTES))
+    }
+
+    fn take_control(
+        &mut self,
+        ingest: &mut Ingest,
+        endpoint: usize,
+        bytes: &[u8],
+    ) -> Result<Flow, Fault> {
+        let Some(connection) = &mut self.connections[endpoint] else { return Ok(Flow::Refused) };
+        let Some(message) = parse(bytes, connection.read, CONTROL)? else { return Ok(Flow::Short) };
+        let control = Control::read(&message)?;
+        connection.read = connection.read.wrapping_add(1);
+        let session = connection.session;
+        match (control, session) {
+            (None, _) => {}
+            (Some(Control::Hello(hello, _)), None) if connection.opening.is_none() => match hello {
+                _ if hello.log_count > LOGS_MAX => {
+                    connection.refusal = Some(Ended::too_many("logs", LOGS_MAX));
+                }
+                _ if hello.data_connections > DATA_CONNECTIONS_MAX => {
+                    let most = DATA_CONNECTIONS_MAX.into();
+                    connection.refusal = Some(Ended::too_many("data connections", most));
+                }
+                _ => connection.opening = Some(Box::new(Opening::new(hello))),
+            },
+            (Some(Control::Logs(logs)), None) => {
+                let got = message.kind;
+                let mut opening = connection.opening.take().ok_or(Fault::Connection { got })?;
+                opening.take(logs)?;
+                match opening.is_complete() {
+                    true => self.admit(ingest, endpoint, *opening),
+                    false => connection.opening = Some(opening),
+                }
+            }
+            (Some(Control::Ping(ping, logs)), Some(session)) => {
+                self.sessions[session].pinged(&ping, logs)?;
+            }
+            // Nobody gives commands yet; what is reported is not shown.
+            (Some(Control::Answer(..) | Control::Report(..)), Some(_)) => {}
+            (Some(Control::Bye(..)), Some(session)) => {
+                self.sessions[session].ended.get_or_insert(Ended::done());
+            }
+            (Some(_), _) => return Err(Fault::Connection { got: message.kind }),
+        }
+        Ok(Flow::Used(message.used))
+    }
+
+    /// Admits a session, or says why not.
+    fn admit(&mut self, ingest: &mut Ingest, endpoint: usize, opening: Opening) {
+        let admitted = self.admission(ingest, &opening);
+        let Some(connection) = &mut self.connections[endpoint] else { return };
+        match admitted {
+            Ok(index) => {
+                connection.session = Some(index);
+                self.sessions[index].control = Some(endpoint);
+            }
+            Err(refusal) => connection.refusal = Some(refusal),
+        }
+    }
+
+    fn take_data(
+        &mut self,
+        ingest: &mut Ingest,
+        endpoint: usize,
+        number: Option<u16>,
+        bytes: &[u8],
+    ) -> Result<Flow, Fault> {
+        let Some(connection) = &mut self.connections[endpoint] else { return Ok(Flow::Refused) };
+        let bounds = event_link::bounds(MESSAGE_BYTES_MAX);
+        let Some(message) = parse(bytes, connection.read, bounds)? else { return Ok(Flow::Short) };
+        let used = message.used;
+        let data = Data::read(&message)?;
+        let (index, number) = match (connection.session.zip(number), data) {
+            (None, Some(Data::Attach(attach))) => {
+                connection.read = 1;
+                return Ok(self.attach(ingest, endpoint, &attach, used));
+            }
+            (Some(attached), data) if !matches!(data, Some(Data::Attach(_))) => attached,
+            _ => return Err(Fault::Connection { got: message.kind }),
+        };
+        let was_held = connection.is_held;
+        let session = &mut self.sessions[index];
+        let taken = match data {
+            Some(data) => session.take(ingest, number, &data, (used, was_held))?,
+            None => Taken::Continue(()),
+        };
+        connection.is_held = taken.is_break();
+        if connection.is_held != was_held {
+            session.set_held(ingest, number, connection.is_held);
+        }
+        if connection.is_held {
+            connection.silent_ns = 0;
+            return Ok(Flow::Held);
+        }
+        connection.read = connection.read.wrapping_add(1);
+        Ok(Flow::Used(used))
+    }
+
+    /// A data connection says whose it is. One with a wrong ticket, or a second one of its number,
+    /// is closed alone.
+    fn attach(
+        &mut self,
+        ingest: &mut Ingest,
+        endpoint: usize,
+        attach: &Attach,
+        used: usize,
+    ) -> Flow {
+        let sessions = self.sessions.iter_mut().enumerate();
+        let mut of_ticket = sessions.filter(|(_, one)| {
+            one.control.is_some() && one.number == attach.session && one.ticket == attach.ticket
+        });
+        let found = of_ticket.find_map(|(index, session)| {
+            let free = session.data.get_mut(usize::from(attach.connection))?;
+            free.is_none().then(|| *free = Some(endpoint)).map(|()| index)
+        });
+        let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
+        match found {
+            Some(index) => {
+                connection.session = Some(index);
+                connection.kind = Kind::Data(Some(attach.connection));
+                Flow::Used(used)
+            }
+            None => {
+                ingest.reject(self.sources[0].destination.account as usize, None, used);
+                connection.kind = Kind::Over;
+                Flow::Refused
+            }
+        }
+    }
+
+    /// A framing fault: nothing of the message is taken, and its session ends.
+    #[cold]
+    fn refuse_message(
+        &mut self,
+        ingest: &mut Ingest,
+        endpoint: usize,
+        fault: &Fault,
+        bytes: &[u8],
+    ) {
+        let Some(connection) = &mut self.connections[endpoint] else { return };
+        let (index, number) = (fault.reason(), connection.read);
+        let session = connection.session;
+        let account = match session {
+            Some(session) => self.sessions[session].account_of(connection.number()),
+            None => self.sources[0].destination.account as usize,
+        };
+        let shown = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX as usize)];
+        ingest.received(account, shown);
+        let refused = Refused { index, reason: REASONS[index] };
+        ingest.malformed(account, refused, || fault.to_string(), shown);
+        match session {
+            Some(session) => {
+                self.sessions[session].ended = Some(Ended::malformed(number, fault));
+            }
+            // Bytes that begin no connection get no answer.
+            None if connection.kind == Kind::New => connection.refusal = Some(Ended::silently()),
+            None => connection.refusal = Some(Ended::malformed(number, fault)),
+        }
+    }
+}
+
+impl Sessions {
+    /// Says what there is to be said, and closes what is to be closed. Called once a cycle.
+    pub(crate) fn answer(&mut self, ingest: &mut Ingest, egress: &mut (impl Egress + ?Sized)) {
+        let now_ns = ingest.now_ns();
+        if now_ns >= self.read_due_ns {
+            self.read_due_ns = now_ns + POSITIONS_EVERY_NS;
+            let Self { of_run, sessions, sources, .. } = self;
+            of_run.positions.read(&mut |source, session, durable| {
+                let owner = sources.iter().find(|one| one.number == source);
+                if let Some((index, log)) = owner.and_then(|one| one.log) {
+                    sessions[index].decided(log, session, durable);
+                }
+            });
+        }
+        if now_ns.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
+            self.look(ingest);
+        }
+        for endpoint in 0..self.connections.len() {
+            self.answer_one(ingest, egress, endpoint);
+        }
+        for endpoint in self.closing.drain(..) {
+            egress.close(endpoint);
+        }
+    }
+
+    #[inline]
+    fn answer_one(
+        &mut self,
+        ingest: &mut Ingest,
+        egress: &mut (impl Egress + ?Sized),
+        endpoint: usize,
+    ) {
+        let Some(connection) = &mut self.connections[endpoint] else { return };
+        let session = connection.session;
+        if connection.kind != Kind::Control {
+            if connection.refusal.is_some() {
+                connection.kind = Kind::Over;
+                self.closing.push(endpoint);
+            }
+            return;
+        }
+        let now_ns = ingest.now_ns();
+        let has_session_word =
+            session.is_some_and(|session| self.sessions[session].has_word(now_ns));
+        let has_word = connection.preamble.is_some() || connection.refusal.is_some();
+        if !has_word && !has_session_word {
+            return;
+        }
+        let (received, unread) = match session {
+            Some(session) => self.read_bytes(session),
+            None => ([0; 16], 0),
+        };
+        let (mut is_over, epoch) = (false, self.of_run.epoch);
+        let Some(connection) = &mut self.connections[endpoint] else { return };
+        egress.answer(endpoint, &mut |answer| {
+            if let Some(preamble) = connection.preamble.take() {
+                answer.extend_from_slice(&preamble.encode());
+            }
+            let written = &mut connection.written;
+            if let Some(session) = session {
+                let read = (epoch, received, unread);
+                is_over = self.sessions[session].say(read, written, answer);
+            }
+            if let Some(refusal) = connection.refusal.take() {
+                refusal.say(written, answer);
+                is_over = true;
+            }
+        });
+        match (is_over, session) {
+            (false, _) => {}
+            (true, Some(session)) => self.detach(ingest, session),
+            (true, None) => {
+                connection.kind = Kind::Over;
+                self.closing.push(endpoint);
+            }
+        }
+    }
+
+    /// The bytes that were taken of each data connection of a session, and the bits of those that
+    /// are not read.
+    fn read_bytes(&self, session: usize) -> ([u64; 16], u16) {
+        let (mut received, mut unread) = ([0; 16], 0);
+        for (number, endpoint) in self.sessions[session].data.iter().enumerate() {
+            let connection = endpoint.and_then(|endpoint| self.connections[endpoint].as_ref());
+            if let Some(connection) = connection {
+                received[number] = connection.bytes;
+                unread |= u16::from(connection.is_held || self.is_ending) << number;
+            }
+        }
+        (received, unread)
+    }
+
+    /// Closes what has been silent for too long.
+    #[cold]
+    fn look(&mut self, ingest: &mut Ingest) {
+        let now_ns = ingest.now_ns();
+        let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
+        self.looked_ns = now_ns;
+        for endpoint in 0..self.connections.len() {
+            let Some(connection) = &mut self.connections[endpoint] else { continue };
+            if connection.is_held || self.is_ending && connection.kind != Kind::Control {
+                continue;
+            }
+            connection.silent_ns += passed_ns;
+            match connection.session {
+                Some(session) if connection.silent_ns >= SILENCE_NS => {
+                    let ended = Ended::silent(connection.silent_ns);
+                    self.sessions[session].ended.get_or_insert(ended);
+                    if connection.silent_ns >= SILENCE_NS + OPENING_NS {
+                        // It does not even take the last word.
+                        self.detach(ingest, session);
+                    }
+                }
+                None if connection.silent_ns >= OPENING_NS => {
+                    connection.kind = Kind::Over;
+                    self.closing.push(endpoint);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The run has ended, and nothing more is taken of it.
+    pub(crate) fn end(&mut self, ingest: &mut Ingest) {
+        self.is_ending = true;
+        for session in &mut self.sessions {
+            session.interrupt(ingest);
+        }
+    }
+
+    /// Whether all that was taken is known to be durable, and its senders know it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.sessions.iter().all(Session::is_settled)
+    }
+
+    /// Ends all sessions in order.
+    pub(crate) fn say_bye(&mut self) {
+        for session in &mut self.sessions {
+            session.ended.get_or_insert(Ended::in_order());
+        }
+    }
+}
+
+/// The version that both have, of a range and the only one here; none: 0, and what this has.
+fn agreed(min: u8, max: u8, own: u8) -> (u8, u8) {
+    if (min..=max).contains(&own) { (own, own) } else { (0, own) }
+}

@@ -1,0 +1,259 @@
+//! Front-ends over sessions: what they deliver is whole in the file, whatever breaks, and what they
+//! must not say costs them no more than the specification says.
+
+use std::io::Read as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use catchment_fixtures::wait_while;
+use catchment_model::{Entry, Ledger};
+use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
+use catchment_storage::{Run, Verdict, audit};
+use catchment_wire::event_link::EventLink;
+use catchment_wire::session::{ByeReason, GrantAnswer};
+
+use crate::support;
+use crate::support::front_end::{FrontEnd, Opening, attached, fragments};
+
+const LOGS: [(&str, u64, u64); 3] = [("a", 0, 0), ("b", 0, 0), ("c", 0, 0)];
+
+/// The sources `camera/a`, `camera/b` and `camera/c`.
+fn config(folder: &Path) -> RecorderConfig {
+    let mut config = support::config(folder, 1);
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let source = |(name, ..): &(&str, u64, u64)| SourceConfig {
+        protocol: Arc::new(EventLink::SESSIONS),
+        fragment_bytes_max: 3 << 20,
+        ..SourceConfig::new(format!("camera/{name}"), address)
+    };
+    config.sources = LOGS.iter().map(source).collect();
+    // Nothing is given up while a busy machine looks elsewhere.
+    config.build.timeout_ns = 3_600_000_000_000;
+    config
+}
+
+fn opening<'a>(session: u64, logs: &'a [(&'a str, u64, u64)]) -> Opening<'a> {
+    Opening { name: "camera", session, run: [0; 16], logs, key_bits: 64 }
+}
+
+fn connect(recorder: &Recorder, opening: &Opening<'_>) -> FrontEnd {
+    let address = recorder.addresses()[0];
+    let mut front_end = FrontEnd::connect(address, opening);
+    front_end.attach(address);
+    front_end
+}
+
+fn fragment(log: u32, key: u64) -> Vec<u8> {
+    let bytes = [10, 70_000, 0, 333][(key + u64::from(log)) as usize % 4];
+    (0..bytes).map(|byte| (byte as u64 / 3 + key + u64::from(log)) as u8).collect()
+}
+
+/// Sends the fragments of these keys of all logs, whose sequences are the keys.
+fn send(front_end: &mut FrontEnd, keys: std::ops::Range<u64>) {
+    for key in keys {
+        for log in 0..3 {
+            front_end.send(log, key, &[(key, &fragment(log, key))]);
+        }
+    }
+}
+
+fn end(recorder: Recorder) -> (RunSummary, Ledger) {
+    let summary = recorder.stop().unwrap();
+    let ledger = summary.last.ledger.clone();
+    assert!(ledger.balance().holds(), "{:?}", ledger.balance());
+    (summary, ledger)
+}
+
+/// The file has the fragments of all logs and of these keys, and nothing else.
+fn check(summary: &RunSummary, keys: std::ops::Range<u64>, verdict: Verdict) {
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(audit(&run).unwrap().verdict, verdict);
+    let events = support::fragments(&run);
+    assert!(events.keys().copied().eq(keys), "{:?}", events.keys());
+    for (key, of_sources) in events {
+        for log in 0..3 {
+            assert!(of_sources[&log] == fragment(log, key), "event {key}, log {log}");
+        }
+    }
+}
+
+#[test]
+fn what_a_front_end_delivers_is_in_the_file_and_is_said_to_be_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    let welcome = front_end.welcome.unwrap();
+    assert_eq!((welcome.session, welcome.run), (7, recorder.run().0));
+    let granted: Vec<_> = front_end.grants.iter().map(|one| (one.answer, one.source)).collect();
+    assert_eq!(granted, [0, 1, 2].map(|source| (GrantAnswer::Joins, source)));
+    send(&mut front_end, 0..50);
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 50));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    assert_eq!(ledger.sources[0][Entry::PacketsAccepted], 50);
+    check(&summary, 0..50, Verdict::Balanced);
+    assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+}
+
+#[test]
+fn many_fragments_in_one_message_and_one_in_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    let small: Vec<u8> = (0..100).collect();
+    let many: Vec<(u64, &[u8])> = (0..1_000).map(|key| (key, &small[..])).collect();
+    let long: Vec<u8> = (0..3 << 20).map(|byte: u32| (byte / 7) as u8).collect();
+    for log in 0..3 {
+        front_end.send(log, 0, &many);
+        front_end.send_parts(log, 1_000, 1_000, &long, 100_000);
+        front_end.send(log, 1_001, &[(1_001, &[]), (1_002, &[1])]);
+    }
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 1_003));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    let events = support::fragments(&Run::open(&summary.folder).unwrap());
+    assert_eq!(events.len(), 1_003);
+    for log in 0..3 {
+        assert!(events[&999][&log] == small && events[&1_000][&log] == long);
+        assert!(events[&1_001][&log].is_empty() && events[&1_002][&log] == [1]);
+    }
+}
+
+#[test]
+fn a_session_goes_on_where_it_was_and_repeats_are_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    send(&mut front_end, 0..20);
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 20));
+    // A part of a fragment, and a part of a message: both begin again.
+    let bytes = fragment(0, 20);
+    let half = fragments(front_end.next_message(), 0, 20, &[(20, &bytes)]);
+    front_end.send_bytes(&half[..half.len() / 2]);
+    drop(front_end);
+    let held = LOGS.map(|(name, ..)| (name, 15, 30));
+    let mut front_end = connect(&recorder, &opening(7, &held));
+    let next: Vec<u64> = front_end.grants.iter().map(|one| one.next).collect();
+    assert_eq!(next, [20; 3]);
+    // It sends what it need not send, too.
+    send(&mut front_end, 18..30);
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 30));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    let of_source = &ledger.sources[0];
+    assert_eq!((of_source[Entry::FragmentsRepeated], of_source[Entry::LinkResumes]), (2, 1));
+    check(&summary, 0..30, Verdict::Balanced);
+}
+
+#[test]
+fn a_malformed_message_ends_the_session_and_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    send(&mut front_end, 0..10);
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 10));
+    // The sequence after the next.
+    front_end.send(1, 11, &[(11, &[1])]);
+    let (bye, text) = front_end.read_bye();
+    assert_eq!((bye.reason, bye.retry_ms), (ByeReason::MALFORMED, 1_000));
+    assert!(text.contains("sequence 10, got 11"), "{text}");
+    let held = LOGS.map(|(name, ..)| (name, 10, 20));
+    let mut front_end = connect(&recorder, &opening(7, &held));
+    send(&mut front_end, 10..20);
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 20));
+    let (summary, ledger) = end(recorder);
+    let malformed: u64 = ledger.sources.iter().map(|one| one[Entry::PacketsMalformedHeader]).sum();
+    assert_eq!(malformed, 1);
+    check(&summary, 0..20, Verdict::DataLost);
+}
+
+#[test]
+fn a_key_that_does_not_rise_costs_its_fragment_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    send(&mut front_end, 0..5);
+    let long = vec![0; (3 << 20) + 8];
+    for log in 0..3 {
+        front_end.send(log, 5, &[(4, &[1]), (1 << 62, &[2])]);
+        front_end.send_parts(log, 7, 5, &long, 100_000);
+    }
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 8));
+    for key in 6..10 {
+        (0..3).for_each(|log| front_end.send(log, key + 2, &[(key, &fragment(log, key))]));
+    }
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 12));
+    let (summary, ledger) = end(recorder);
+    let of_source = &ledger.sources[2];
+    assert_eq!(of_source[Entry::FragmentsDiscardedOrder], 2);
+    assert_eq!(of_source[Entry::FragmentsDiscardedTooLong], 1);
+    assert_eq!(of_source[Entry::FragmentsReceived], 12);
+    let events = support::fragments(&Run::open(&summary.folder).unwrap());
+    assert!(events.keys().copied().eq((0..5).chain(6..10)));
+}
+
+#[test]
+fn strangers_are_told_why_and_harm_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let address = recorder.addresses()[0];
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    send(&mut front_end, 0..10);
+    let refused = |opening: &Opening<'_>| {
+        let mut other = FrontEnd::connect(address, opening);
+        let (bye, text) = other.read_bye();
+        (bye.reason, text)
+    };
+    let other = Opening { name: "wheel", ..opening(8, &[("", 0, 0)]) };
+    let (reason, text) = refused(&other);
+    assert_eq!(reason, ByeReason::NAME);
+    assert!(text.contains("\"wheel\""), "{text}");
+    assert_eq!(refused(&opening(8, &LOGS)).0, ByeReason::NAME_IN_USE);
+    assert_eq!(refused(&Opening { name: "a b", ..opening(9, &LOGS) }).0, ByeReason::NAME);
+    // Another ticket, and a second connection of the same number.
+    let welcome = front_end.welcome.unwrap();
+    for ticket in [[9; 16], welcome.ticket] {
+        let mut rest = Vec::new();
+        let _reset = attached(address, 7, ticket).read_to_end(&mut rest);
+        assert!(rest.is_empty());
+    }
+    // Bytes that are no session's.
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let _reset = stream.read_to_end(&mut Vec::new());
+    send(&mut front_end, 10..20);
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 20));
+    let (summary, ledger) = end(recorder);
+    assert_eq!(ledger.sources[0][Entry::PacketsRefused], 2);
+    assert_eq!(ledger.sources[0][Entry::PacketsMalformedHeader], 1);
+    check(&summary, 0..20, Verdict::DataLost);
+}
+
+#[test]
+fn a_front_end_whose_process_died_begins_another_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    send(&mut front_end, 0..10);
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 10));
+    drop(front_end);
+    let is_heard = |reason| reason == Some(ByeReason::NAME_IN_USE);
+    let mut front_end = FrontEnd::connect(recorder.addresses()[0], &opening(8, &LOGS));
+    // Until its end is noticed.
+    wait_while(|| {
+        let was_heard = is_heard(front_end.bye.as_ref().map(|(bye, _)| bye.reason));
+        if was_heard {
+            front_end = FrontEnd::connect(recorder.addresses()[0], &opening(8, &LOGS));
+        }
+        was_heard
+    });
+    front_end.attach(recorder.addresses()[0]);
+    for key in 10..20 {
+        (0..3).for_each(|log| front_end.send(log, key - 10, &[(key, &fragment(log, key))]));
+    }
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 10));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    check(&summary, 0..20, Verdict::Balanced);
+}

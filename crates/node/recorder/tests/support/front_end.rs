@@ -1,0 +1,272 @@
+//! A front-end that says what a test tells it to, byte by byte as in docs/spec/session.md.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use catchment_wire::event_link::{
+    self, Data, FragmentRecord, Fragments, KeyKind, Part, Presence, SourceLog,
+};
+use catchment_wire::session::{
+    Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Connection, Control, Encoder, Fields, Grant, Hello,
+    Log, LogPositions, Logs, Ping, Preamble, Records, Release, Service, Text, Welcome, parse,
+};
+
+/// A control connection, and the data connection of its session.
+pub struct FrontEnd {
+    control: TcpStream,
+    data: Option<TcpStream>,
+    /// Bytes of control that were received and not read.
+    received: Vec<u8>,
+    /// Messages read and written of control, and written of data.
+    read: u32,
+    written: u32,
+    items: u32,
+    cookie: u64,
+    pub welcome: Option<Welcome>,
+    pub grants: Vec<Grant>,
+    /// By log, what was said last.
+    pub positions: Vec<LogPositions>,
+    pub bye: Option<(Bye, String)>,
+}
+
+/// What a hello says.
+pub struct Opening<'a> {
+    pub name: &'a str,
+    pub session: u64,
+    pub run: [u8; 16],
+    /// By log: its name, `first` and `made`.
+    pub logs: &'a [(&'a str, u64, u64)],
+    pub key_bits: u8,
+}
+
+pub fn preamble(connection: Connection) -> [u8; 16] {
+    let (service, versions) = (Service::Events, (1, 1));
+    Preamble {
+        session_min: versions.0,
+        session_max: versions.1,
+        service,
+        service_min: versions.0,
+        service_max: versions.1,
+        connection,
+    }
+    .encode()
+}
+
+/// One message of whole fragments: keys and bytes.
+pub fn fragments(number: u32, log: u32, sequence: u64, items: &[(u64, &[u8])]) -> Vec<u8> {
+    let body: Vec<u8> = items.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
+    let mut out = vec![0; body.len() + 64 + items.len() * 24];
+    let mut message = Encoder::begin(&mut out, number, &Fragments { log, sequence });
+    for &(key, bytes) in items {
+        let bytes = bytes.len() as u32;
+        let record = FragmentRecord { key, bytes, tag: 1, flags: 0, groups: 0 };
+        assert!(message.push_short(&record, event_link::FRAGMENT_RECORD_BYTES_MIN));
+    }
+    let bytes = message.finish("", &body);
+    out.truncate(bytes);
+    out
+}
+
+/// The messages of one fragment in parts of so many bytes.
+pub fn parts(number: u32, log: u32, sequence: u64, key: u64, bytes: &[u8], each: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    for (index, part) in bytes.chunks(each).enumerate() {
+        let mut out = vec![0; part.len() + 128];
+        let position = (index * each) as u64;
+        let fragment_bytes = bytes.len() as u64;
+        let (tag, flags, groups) = (1, 0, 0);
+        let head = Part { log, tag, flags, sequence, key, groups, position, fragment_bytes };
+        let length = Data::Part(head, part).encode(number + index as u32, &mut out);
+        all.extend_from_slice(&out[..length]);
+    }
+    all
+}
+
+impl FrontEnd {
+    /// Connects and says hello. What is answered is read until grants or a bye have come.
+    pub fn connect(address: SocketAddr, opening: &Opening<'_>) -> Self {
+        let control = TcpStream::connect(address).unwrap();
+        let mut front_end = Self {
+            control,
+            data: None,
+            received: Vec::new(),
+            read: 0,
+            written: 0,
+            items: 0,
+            cookie: 0,
+            welcome: None,
+            grants: Vec::new(),
+            positions: Vec::new(),
+            bye: None,
+        };
+        front_end.hello(opening);
+        let mut answer = [0; 16];
+        front_end.control.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, preamble(Connection::Control));
+        let count = opening.logs.len();
+        front_end.read_until(|one| one.grants.len() == count || one.bye.is_some());
+        front_end
+    }
+
+    fn hello(&mut self, opening: &Opening<'_>) {
+        let mut bytes = vec![0; CONTROL_BYTES_MAX as usize];
+        let hello = Hello {
+            session: opening.session,
+            run: opening.run,
+            features: 0,
+            buffer_bytes: 1 << 26,
+            skew_bytes: 0,
+            buffer_ms: 0,
+            log_count: opening.logs.len() as u32,
+            data_connections: 1,
+            release: Release::Durable,
+            flags: 0,
+            command: 0,
+            name: Text::new(opening.name).unwrap(),
+            program: Text::new("test").unwrap(),
+        };
+        let length = Encoder::begin(&mut bytes, 0, &hello).finish("", &[]);
+        let mut all = preamble(Connection::Control).to_vec();
+        all.extend_from_slice(&bytes[..length]);
+        let mut message = Encoder::begin(&mut bytes, 1, &Logs {});
+        for (log, &(name, first, made)) in (0..).zip(opening.logs) {
+            let mut service = [0; 40];
+            SourceLog {
+                fragment_bytes_max: 3 << 20,
+                groups: 0,
+                flags: 0,
+                key_kind: KeyKind::Number,
+                key_bits: opening.key_bits,
+                presence: Presence::Configured,
+                dtype: 0,
+                begin: u64::MAX,
+            }
+            .write(&mut service);
+            let name = Text::new(name).unwrap();
+            assert!(message.push(&Log { log, connection: 0, first, made, service, name }));
+        }
+        let length = message.finish("", &[]);
+        all.extend_from_slice(&bytes[..length]);
+        self.written = 2;
+        self.control.write_all(&all).unwrap();
+    }
+
+    /// Attaches a data connection.
+    pub fn attach(&mut self, address: SocketAddr) {
+        let welcome = self.welcome.expect("it was welcomed");
+        self.data = Some(attached(address, welcome.session, welcome.ticket));
+        self.items = 1;
+    }
+
+    /// Sends whole fragments of a log.
+    pub fn send(&mut self, log: u32, sequence: u64, items: &[(u64, &[u8])]) {
+        let bytes = fragments(self.items, log, sequence, items);
+        self.items += 1;
+        self.send_bytes(&bytes);
+    }
+
+    /// Sends a fragment in parts.
+    pub fn send_parts(&mut self, log: u32, sequence: u64, key: u64, bytes: &[u8], each: usize) {
+        let messages = parts(self.items, log, sequence, key, bytes, each);
+        self.items += bytes.len().div_ceil(each) as u32;
+        self.send_bytes(&messages);
+    }
+
+    /// Sends bytes on the data connection as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.data.as_ref().expect("it is attached").write_all(bytes).unwrap();
+    }
+
+    /// The number of the next message on the data connection.
+    pub fn next_message(&self) -> u32 {
+        self.items
+    }
+
+    /// Sends a ping, and reads until it is answered.
+    pub fn ping(&mut self) {
+        self.cookie += 1;
+        let mut out = [0; 64];
+        let ping = Ping { cookie: self.cookie };
+        let length = Encoder::begin(&mut out, self.written, &ping).finish("", &[]);
+        self.written += 1;
+        self.control.write_all(&out[..length]).unwrap();
+        let cookie = self.cookie;
+        self.read_until(|one| one.cookie > cookie);
+    }
+
+    /// Pings until what was said is so.
+    pub fn ping_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        while !is_so(self) {
+            self.ping();
+        }
+    }
+
+    /// Reads until something is so.
+    pub fn read_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        while !is_so(self) {
+            match parse(&self.received, self.read, CONTROL).unwrap() {
+                Some(message) => {
+                    let used = message.used;
+                    match Control::read(&message).unwrap().unwrap() {
+                        Control::Welcome(welcome) => self.welcome = Some(welcome),
+                        Control::Grants(grants) => self.grants.extend(grants.iter()),
+                        Control::Positions(positions, logs) => {
+                            if positions.cookie == self.cookie && self.cookie > 0 {
+                                self.cookie += 1;
+                            }
+                            keep(&mut self.positions, logs);
+                        }
+                        Control::Bye(bye, text) => self.bye = Some((bye, text.to_owned())),
+                        other => panic!("{other:?}"),
+                    }
+                    self.read += 1;
+                    self.received.drain(..used);
+                }
+                None => {
+                    let mut bytes = [0; 4_096];
+                    let count = self.control.read(&mut bytes).unwrap();
+                    assert!(count > 0, "control ended");
+                    self.received.extend_from_slice(&bytes[..count]);
+                }
+            }
+        }
+    }
+
+    /// Reads to the end, which a bye precedes.
+    pub fn read_bye(&mut self) -> (Bye, String) {
+        self.read_until(|one| one.bye.is_some());
+        let mut rest = Vec::new();
+        let _reset = self.control.read_to_end(&mut rest);
+        self.bye.clone().unwrap()
+    }
+
+    /// What was said to be taken of a log.
+    pub fn taken(&self, log: u32) -> u64 {
+        let mut logs = self.positions.iter();
+        logs.find(|one| one.log == log).map_or(0, |one| one.taken)
+    }
+
+    /// What was said to be durable of a log.
+    pub fn durable(&self, log: u32) -> u64 {
+        let mut logs = self.positions.iter();
+        logs.find(|one| one.log == log).map_or(0, |one| one.durable)
+    }
+}
+
+fn keep(positions: &mut Vec<LogPositions>, logs: Records<'_, LogPositions>) {
+    for log in logs.iter() {
+        positions.retain(|one| one.log != log.log);
+        positions.push(log);
+    }
+}
+
+/// A data connection that says that it is a session's.
+pub fn attached(address: SocketAddr, session: u64, ticket: [u8; 16]) -> TcpStream {
+    let mut data = TcpStream::connect(address).unwrap();
+    let mut out = [0; 64];
+    let attach = Attach { session, ticket, connection: 0 };
+    let length = Data::Attach(attach).encode(0, &mut out);
+    data.write_all(&preamble(Connection::Data)).unwrap();
+    data.write_all(&out[..length]).unwrap();
+    data
+}
