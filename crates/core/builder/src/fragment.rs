@@ -43,6 +43,12 @@ impl Fragment {
         self.flags & FragmentFlags::SENDER_ERROR != 0
     }
 
+    /// Whether it is a note for who pushes fragments, and none itself.
+    #[inline]
+    pub fn is_note(&self) -> bool {
+        self.flags & FragmentFlags::NOTE != 0
+    }
+
     /// Which of two senders to its source's port it came from.
     #[inline]
     pub(crate) fn is_of_other_sender(&self) -> bool {
@@ -75,6 +81,9 @@ impl FragmentFlags {
     pub const NEW_SENDER: u8 = 8;
     /// It is not the first of its packet.
     pub const CONTINUES: u8 = 16;
+    /// It is no fragment but a note that goes with the fragments of its source, in their order. A
+    /// note is not pushed.
+    pub const NOTE: u8 = 32;
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

@@ -81,6 +81,8 @@ pub struct SourceConfig {
     pub role: SourceRole,
     /// The contents of its fragments, if known.
     pub payload: Option<PayloadType>,
+    /// Whether it delivers over the event link, so that positions of its log are recorded.
+    pub is_link: bool,
 }
 
 impl SourceConfig {
@@ -97,6 +99,7 @@ impl SourceConfig {
             from: Vec::new(),
             role: SourceRole::Required,
             payload: None,
+            is_link: false,
         }
     }
 
@@ -558,6 +561,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
         pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
+        positions: config.sources.iter().any(|source| source.is_link),
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn sources(
             protocol,
             role: source.role,
             payload: payload.transpose()?,
+            is_link: false,
         });
     }
     let singles = sources.len();
@@ -93,6 +94,7 @@ fn expand(
             fragment_bytes_max: longest(group.fragment_bytes_max.as_ref(), &*protocol),
             role: group.role,
             payload: payload.clone(),
+            is_link: false,
         });
     }
     Ok(())
