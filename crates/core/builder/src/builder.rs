@@ -137,6 +137,32 @@ impl<M: Matcher> Builder<M> {
         self.matcher.parked(source)
     }
 
+    /// How many of a source's fragments were pushed before the first that is undecided: it was
+    /// discarded by no call so far, and is in no cut. If all are decided, how many were pushed.
+    /// Where the keys of a source do not rise it may be one before that. It never falls.
+    ///
+    /// # Panics
+    /// The settings do not ask for positions.
+    pub fn first_undecided(&self, source: usize) -> u64 {
+        let undecided = &self.matched.undecided[source];
+        let of_queues = [undecided.accepted.first(), self.matcher.first_parked(source)];
+        of_queues.into_iter().flatten().min().unwrap_or(undecided.pushed)
+    }
+
+    /// One above the key of a source's newest fragment that was cut or dropped with its row; 0
+    /// before the first.
+    ///
+    /// # Panics
+    /// The settings do not ask for positions.
+    pub fn decided_key(&self, source: usize) -> u64 {
+        self.matched.undecided[source].decided_key
+    }
+
+    /// The key below which all events were cut or dropped.
+    pub fn closed_key(&self) -> u64 {
+        self.matched.closed_key
+    }
+
     /// The state and the totals. It allocates, so it is not for every duty cycle.
     pub fn status(&self) -> BuilderStatus {
         let mut status = self.matcher.status(&self.matched);

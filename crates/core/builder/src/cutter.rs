@@ -26,8 +26,6 @@ pub struct Cut {
     pub columns: Vec<ColumnCut>,
     /// Bytes of all columns' payload.
     pub payload_bytes: u64,
-    /// Which of several builders it comes from, for their owner, who sets it.
-    pub group: usize,
     /// Whether nothing comes after it.
     pub end_of_run: bool,
 }
@@ -184,6 +182,9 @@ impl Cut {
             self.keys.push(row.key);
             self.times_ns.push(row.first_ns);
             self.flags.push(row.flags);
+        }
+        if let Some(last) = taken.count.checked_sub(1) {
+            matched.close(matched.rows[last].key);
         }
         let mut tags = EventTags::of(&self.keys, &self.flags, &matched.sources);
         let mut fragments = 0;

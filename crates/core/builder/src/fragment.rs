@@ -49,6 +49,12 @@ impl Fragment {
         self.flags & FragmentFlags::SENDER_ERROR != 0
     }
 
+    /// Whether it is a note for who pushes fragments, and none itself.
+    #[inline]
+    pub fn is_note(&self) -> bool {
+        self.flags & FragmentFlags::NOTE != 0
+    }
+
     /// Which of two senders to its source's port it came from.
     #[inline]
     pub(crate) fn is_of_other_sender(&self) -> bool {

@@ -38,6 +38,7 @@ mod owned;
 mod status;
 mod tags;
 mod tally;
+mod undecided;
 mod wanted;
 
 pub use builder::Builder;

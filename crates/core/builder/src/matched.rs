@@ -16,6 +16,7 @@ use std::ops::Range;
 use catchment_model::{CloseReason, Entry, EventFlags, SourceId};
 
 use crate::tally::Tally;
+use crate::undecided::Undecided;
 use crate::{
     BuilderConfig, BuilderStatus, Discard, Fragment, FragmentFlags, IncompletePolicy, SourceRole,
     TooLarge,
@@ -40,6 +41,10 @@ pub struct Matched {
     /// The same of skipped events.
     skipped_uncounted: u64,
     fragments_of_no_source: u64,
+    /// By source; empty if the settings do not ask for positions.
+    pub(crate) undecided: Vec<Undecided>,
+    /// The key below which all events were cut or dropped.
+    pub(crate) closed_key: u64,
 }
 
 /// Fragments of a source that fit nowhere, and that another sender than its own sent, since its own
@@ -84,6 +89,11 @@ impl Matched {
             absent_uncounted: 0,
             skipped_uncounted: 0,
             fragments_of_no_source: 0,
+            undecided: match config.positions {
+                true => config.sources.iter().map(|_| Undecided::default()).collect(),
+                false => Vec::new(),
+            },
+            closed_key: 0,
         }
     }
 
@@ -92,6 +102,9 @@ impl Matched {
     pub fn usable(&mut self, run: &[Fragment]) -> Option<usize> {
         let first = run.first()?;
         let index = first.source as usize;
+        if let Some(undecided) = self.undecided.get_mut(index) {
+            undecided.pushed += run.len() as u64;
+        }
         match self.sources.get_mut(index) {
             Some(source) if source.enabled => {
                 source.replace_sender(first);
@@ -112,12 +125,48 @@ impl Matched {
         None
     }
 
+    /// The ordinal of the first of the last fragments of the run that [`usable`](Self::usable) was
+    /// asked about; 0 if the settings do not ask for positions.
+    #[inline]
+    pub fn first_ordinal(&self, index: usize, rest: &[Fragment]) -> u64 {
+        self.undecided.get(index).map_or(0, |undecided| undecided.pushed - rest.len() as u64)
+    }
+
     /// Appends an accepted fragment to the queue of its source. The key must be beyond those of all
     /// rows.
     #[inline]
-    pub fn append(&mut self, index: usize, key: u64, fragment: &Fragment) {
-        self.sources[index].append(key, fragment);
+    pub fn append(&mut self, index: usize, key: u64, fragment: &Fragment, ordinal: u64) {
+        let source = &mut self.sources[index];
+        source.append(key, fragment);
         self.fragment_count += 1;
+        let Some(Undecided { accepted, .. }) = self.undecided.get_mut(index) else { return };
+        match std::mem::take(&mut source.inserted) {
+            false => accepted.put_last(ordinal, 1),
+            true => accepted.put_at(source.place_of(key), ordinal),
+        }
+    }
+
+    /// Counts fragments that were appended to a source's queue, with consecutive ordinals.
+    #[inline]
+    pub(crate) fn appended(&mut self, index: usize, ordinal: u64, count: u64) {
+        self.fragment_count += count;
+        let Some(Undecided { accepted, .. }) = self.undecided.get_mut(index) else { return };
+        match std::mem::take(&mut self.sources[index].inserted) {
+            false => accepted.put_last(ordinal, count),
+            true => accepted.put_mixed(ordinal, count),
+        }
+    }
+
+    /// The events up to `key` are cut or dropped, and their fragments leave the queues.
+    pub(crate) fn close(&mut self, key: u64) {
+        self.closed_key = key + 1;
+        for (undecided, source) in self.undecided.iter_mut().zip(&self.sources) {
+            let count = source.accepted.partition_point(|accepted| accepted.key <= key);
+            if let Some(last) = count.checked_sub(1) {
+                undecided.accepted.take(count as u64);
+                undecided.decided_key = source.accepted[last].key + 1;
+            }
+        }
     }
 
     /// Appends the row of an event that closed at `now_ns`. Its key must be beyond those of all
@@ -302,6 +351,8 @@ pub struct Source {
     other_sender: bool,
     /// Which of the two last took the place of one that is gone.
     new_sender: bool,
+    /// Whether a fragment was put before others in its queue since this was last false.
+    pub inserted: bool,
 }
 
 const _: () = assert!(size_of::<Source>() == 64);
@@ -317,6 +368,7 @@ impl Source {
             full: false,
             other_sender: false,
             new_sender: false,
+            inserted: false,
             reached: 0,
             skipped: 0..0,
             accepted: VecDeque::with_capacity(if enabled { ACCEPTED_AT_START } else { 0 }),
@@ -390,10 +442,16 @@ impl Source {
         }
     }
 
+    /// How many of its accepted fragments have a lower key.
+    fn place_of(&self, key: u64) -> usize {
+        self.accepted.partition_point(|other| other.key < key)
+    }
+
     // Shifts those after it.
     #[cold]
     fn insert_reordered(&mut self, key: u64, fragment: &Fragment) {
-        let at = self.accepted.partition_point(|other| other.key < key);
+        self.inserted = true;
+        let at = self.place_of(key);
         self.accepted.insert(at, Accepted::of(key, fragment));
     }
 }

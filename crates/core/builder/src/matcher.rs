@@ -10,6 +10,9 @@ use crate::{BuilderStatus, Fragment, Matched};
 /// rule that matches by time knows the key only then. All fragments of an event are appended before
 /// its row. Discarded fragments and the ledger's increments go the same way.
 ///
+/// The *ordinal* of a fragment is the number of its source's fragments that were pushed before it.
+/// A matcher that keeps a fragment keeps its ordinal, which [`Matched::append`] needs.
+///
 /// It knows nothing of frames. Its memory is bounded: it closes no further events while
 /// [`Matched::row_count`] says that rows pile up.
 pub trait Matcher {
@@ -45,6 +48,10 @@ pub trait Matcher {
 
     /// How many fragments of a source are in no event yet.
     fn parked(&self, source: usize) -> usize;
+
+    /// An ordinal that none of a source's fragments in no event is below; none if there are none.
+    /// Only if the settings ask for positions.
+    fn first_parked(&self, source: usize) -> Option<u64>;
 
     /// The matcher's part of the status: all but the released events, their bytes, and the
     /// fragments in `matched`, which the builder adds. `fragments_held` counts only fragments that

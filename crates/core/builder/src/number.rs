@@ -25,11 +25,11 @@ mod shares;
 
 use catchment_model::{CloseReason, Entry};
 
-use self::claim::{Likeness, Repetition};
-use self::events::OpenEvents;
+use self::claim::Repetition;
+use self::events::{Known, OpenEvents};
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
 use self::numbers::KEY_END;
-use self::parked::{Ahead, Parked};
+use self::parked::{Ahead, Held, Parked};
 use self::shares::Shares;
 use crate::matched::Source;
 use crate::{
@@ -54,15 +54,6 @@ pub struct NumberMatcher {
     now_ns: u64,
     restarts_followed: u64,
     last_restart: Option<Restart>,
-}
-
-/// A fragment whose source and key are known.
-#[derive(Clone, Copy, Debug)]
-struct Known<'a> {
-    index: usize,
-    key: u64,
-    arrived_ns: u64,
-    fragment: &'a Fragment,
 }
 
 impl NumberMatcher {
@@ -93,7 +84,8 @@ impl NumberMatcher {
             };
             rest = &rest[done..];
             if let Some((first, after)) = rest.split_first() {
-                self.push_slow(index, first, matched);
+                let ordinal = matched.first_ordinal(index, rest);
+                self.push_slow(index, ordinal, first, matched);
                 rest = after;
             }
         }
@@ -156,7 +148,7 @@ impl NumberMatcher {
             }
             let has_claims = horizon.receive(voter, (newest, previous), *now_ns);
             events.bytes += bytes;
-            matched.fragment_count += done as u64;
+            matched.appended(index, matched.first_ordinal(index, run), done as u64);
             if reordered > 0 {
                 matched.count(index, Entry::FragmentsReordered, reordered);
             }
@@ -170,19 +162,27 @@ impl NumberMatcher {
     /// Takes a fragment that is not near the position of its sender, outside the window, or a
     /// duplicate.
     #[cold]
-    fn push_slow(&mut self, index: usize, fragment: &Fragment, matched: &mut Matched) {
+    fn push_slow(
+        &mut self,
+        index: usize,
+        ordinal: u64,
+        fragment: &Fragment,
+        matched: &mut Matched,
+    ) {
         let voter = matched.sources[index].voter();
         self.horizon.mark_alive(voter);
-        if self.take_near_position(index, fragment, matched) {
+        if self.take_near_position(index, ordinal, fragment, matched) {
             return;
         }
         let (number, arrived_ns) = (fragment.number, self.now_ns);
+        let known = |key| Known { index, key, ordinal, arrived_ns, fragment };
         if let Some(key) = self.events.new_key_near_quorum(index, number, &mut self.horizon) {
             // The quorum is there, so the sender has returned.
             self.place_at(voter, key, number, matched);
-            return self.take_in_share(&Known { index, key, arrived_ns, fragment }, matched);
+            return self.take_in_share(&known(key), matched);
         }
-        let likeness = self.likeness(index, voter, fragment);
+        let (position, rules) = (self.horizon.last_position(voter), self.horizon.rules());
+        let likeness = self.events.likeness(index, fragment, position, rules);
         let claimed = self.horizon.claim(voter, number, likeness, self.now_ns);
         let numbers = self.horizon.rules().numbers;
         let key_of = || self.events.window.key_of(number, numbers);
@@ -191,41 +191,9 @@ impl NumberMatcher {
         match ahead.flatten().filter(|&key| key >= passed && claimed.settled) {
             Some(key) if !self.events.seen.contains(index, key) => {
                 self.place_at(voter, key, number, matched);
-                self.take_in_share(&Known { index, key, arrived_ns, fragment }, matched);
+                self.take_in_share(&known(key), matched);
             }
-            _ => self.hold(index, claimed.id, fragment, matched),
-        }
-    }
-
-    /// What a fragment that is not near the position of its sender may be, other than the first of
-    /// a new position: as far as its sender's last position in this epoch and the closed events
-    /// show.
-    fn likeness(&self, index: usize, voter: usize, fragment: &Fragment) -> Likeness {
-        let Rules { numbers, near, .. } = self.horizon.rules();
-        let OpenEvents { window, seen, .. } = &self.events;
-        let Some(position) = self.horizon.last_position(voter) else {
-            // Its first fragments may be late, too, or from before the start of the run.
-            let behind = window.base.saturating_sub(numbers.near(window.newest, fragment.number));
-            return match (1..=near).contains(&behind) {
-                true => Likeness::Late,
-                false => Likeness::Foreign,
-            };
-        };
-        let step = numbers.offset(position, fragment.number);
-        let key = position.wrapping_add_signed(step);
-        let back = step.unsigned_abs();
-        // Behind all that is remembered of events.
-        let far = window.base.saturating_sub(key) > window.events();
-        match step > 0 {
-            _ if key >= KEY_END => Likeness::Foreign,
-            true if far && back > near => Likeness::Behind,
-            true if key < window.base => Likeness::Late,
-            true => Likeness::Foreign,
-            false if seen.contains(index, key) => Likeness::of_repeated(fragment.flags),
-            false if back > near => Likeness::Foreign,
-            false if far => Likeness::of_repeated(fragment.flags),
-            false if self.events.was_numbered(key) => Likeness::Late,
-            false => Likeness::Repeated,
+            _ => self.hold(index, claimed.id, ordinal, fragment, matched),
         }
     }
 
@@ -234,6 +202,7 @@ impl NumberMatcher {
     fn take_near_position(
         &mut self,
         index: usize,
+        ordinal: u64,
         fragment: &Fragment,
         matched: &mut Matched,
     ) -> bool {
@@ -261,7 +230,7 @@ impl NumberMatcher {
             self.refute(voter, matched);
         }
         let arrived_ns = self.now_ns;
-        self.take_in_share(&Known { index, key, arrived_ns, fragment }, matched);
+        self.take_in_share(&Known { index, key, ordinal, arrived_ns, fragment }, matched);
         true
     }
 
@@ -297,12 +266,12 @@ impl NumberMatcher {
 
     /// Takes a fragment whose key is known.
     fn take(&mut self, known: &Known<'_>, matched: &mut Matched) {
-        let &Known { index, key, arrived_ns, fragment } = known;
+        let &Known { index, key, ordinal, arrived_ns, fragment } = known;
         if key < KEY_END && !self.events.owned.has(key) {
             matched.discard(index, fragment, Entry::FragmentsNotOwned);
         } else if self.events.is_new(index, key) {
             matched.reach(index, key);
-            self.events.accept(index, key, fragment, arrived_ns, matched);
+            self.events.accept(known, matched);
         } else if key >= self.events.window.end() && key < u64::MAX / 2 {
             matched.reach(index, key);
             // Keys that the quorum has passed are beyond the window only while rows wait to be cut:
@@ -315,20 +284,28 @@ impl NumberMatcher {
                 };
                 return matched.discard(index, fragment, reason);
             }
-            self.parked.park_ahead(index, Ahead { key, arrived_ns, fragment: *fragment });
+            self.parked.park_ahead(index, Ahead { key, ordinal, arrived_ns, fragment: *fragment });
         } else {
             matched.discard(index, fragment, self.events.unused(index, key, fragment));
         }
     }
 
     /// Holds a fragment until its claim is decided.
-    fn hold(&mut self, index: usize, claim: u32, fragment: &Fragment, matched: &mut Matched) {
+    fn hold(
+        &mut self,
+        index: usize,
+        claim: u32,
+        ordinal: u64,
+        fragment: &Fragment,
+        matched: &mut Matched,
+    ) {
         if matched.sources[index].full || !self.parked.has_room(index) {
             return matched.discard(index, fragment, Entry::FragmentsOutOfRange);
         }
         let hold_ns = HOLD_TIMEOUTS * self.horizon.rules().timeout_ns;
+        let (arrived_ns, fragment, order) = (self.now_ns, *fragment, 0);
         let expires_ns = self.horizon.active_ns() + hold_ns;
-        self.parked.hold(index, claim, fragment, self.now_ns, expires_ns);
+        self.parked.hold(index, Held { claim, ordinal, arrived_ns, expires_ns, fragment, order });
     }
 
     /// Discards a held fragment whose key was never decided. It is counted as it would be at the
@@ -417,12 +394,13 @@ impl NumberMatcher {
         let end = self.events.window.end();
         for index in 0..matched.sources.len() {
             while let Some(ahead) = self.parked.pop_ahead_below(index, end) {
-                let Ahead { key, arrived_ns, fragment } = ahead;
+                let Ahead { key, ordinal, arrived_ns, ref fragment } = ahead;
                 if self.events.is_new(index, key) {
-                    self.events.accept(index, key, &fragment, arrived_ns, matched);
+                    let known = Known { index, key, ordinal, arrived_ns, fragment };
+                    self.events.accept(&known, matched);
                 } else {
-                    let reason = self.events.unused(index, key, &fragment);
-                    matched.discard(index, &fragment, reason);
+                    let reason = self.events.unused(index, key, fragment);
+                    matched.discard(index, fragment, reason);
                 }
             }
         }
@@ -438,15 +416,17 @@ impl NumberMatcher {
             let voter = matched.sources[index].voter();
             let latest = horizon.latest_claim(voter);
             parked.try_held(index, latest, tried_max, |held| {
-                let number = held.fragment.number;
+                let Held { ordinal, arrived_ns, ref fragment, .. } = *held;
+                let number = fragment.number;
                 let Some(key) = events.new_key_near_quorum(index, number, horizon) else {
                     return false;
                 };
                 if events.owned.has(key) {
                     matched.reach(index, key);
-                    events.accept(index, key, &held.fragment, held.arrived_ns, matched);
+                    let known = Known { index, key, ordinal, arrived_ns, fragment };
+                    events.accept(&known, matched);
                 } else {
-                    matched.discard(index, &held.fragment, Entry::FragmentsNotOwned);
+                    matched.discard(index, fragment, Entry::FragmentsNotOwned);
                 }
                 true
             });
@@ -464,8 +444,8 @@ impl NumberMatcher {
         let numbers = self.horizon.rules().numbers;
         for (index, held) in self.parked.take_claims(claims) {
             let key = key.wrapping_add_signed(numbers.offset(number, held.fragment.number));
-            let (arrived_ns, fragment) = (held.arrived_ns, &held.fragment);
-            self.take(&Known { index, key, arrived_ns, fragment }, matched);
+            let Held { ordinal, arrived_ns, ref fragment, .. } = held;
+            self.take(&Known { index, key, ordinal, arrived_ns, fragment }, matched);
         }
     }
 
@@ -664,6 +644,10 @@ impl Matcher for NumberMatcher {
 
     fn parked(&self, source: usize) -> usize {
         self.parked.count_of(source)
+    }
+
+    fn first_parked(&self, source: usize) -> Option<u64> {
+        self.parked.first_ordinal(source)
     }
 
     fn status(&self, matched: &Matched) -> BuilderStatus {

@@ -8,6 +8,7 @@ mod jumps;
 mod matcher;
 mod model;
 mod owned;
+mod positions;
 mod quorum;
 mod repetition;
 mod support;

@@ -34,7 +34,7 @@ impl ByTime {
         let present = || fragments.iter().flatten();
         let key = present().map(|fragment| fragment.number).min().expect("one opened it");
         for fragment in present() {
-            matched.append(fragment.source as usize, key, fragment);
+            matched.append(fragment.source as usize, key, fragment, 0);
         }
         let bytes = present().map(|fragment| u64::from(fragment.bytes)).sum();
         matched.release(Row { key, first_ns, bytes, flags: 0, dropped: None }, self.now_ns);
@@ -94,6 +94,10 @@ impl Matcher for ByTime {
 
     fn parked(&self, _source: usize) -> usize {
         0
+    }
+
+    fn first_parked(&self, _source: usize) -> Option<u64> {
+        None
     }
 
     fn is_drained(&mut self) -> bool {

@@ -40,6 +40,7 @@ fn read_all<R: ReadAt>(file: &FileReader<R>) {
     let mut bytes = Vec::new();
     let _ = file.ledger();
     let _ = file.ledger_at_checkpoint();
+    let _ = file.listed_positions();
     let _ = file.verify_index();
     for frame in 0..file.frames().len().min(FRAMES_MAX) {
         let spans = file.spans(frame).unwrap_or_default();
@@ -56,6 +57,7 @@ fn read_all<R: ReadAt>(file: &FileReader<R>) {
                 assert!(rows(entry), "runs are the column's rows");
             }
         }
+        let _ = file.positions(frame);
         let _ = frame_ledger(file, frame);
         let _ = verify_frame(file, frame);
     }

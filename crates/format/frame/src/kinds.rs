@@ -218,6 +218,8 @@ pub enum ColumnKind {
     Channel,
     /// The gaps of a frame's channels, records of 24 bytes.
     ChannelSpans,
+    /// How far sources were decided, records of 24 bytes.
+    SourcePositions,
     /// A kind of a later version, by its name.
     Unknown(String),
 }
@@ -225,7 +227,7 @@ pub enum ColumnKind {
 impl ColumnKind {
     /// The kinds known to this version, with name and element type; for payload and channels the
     /// schema may give another type.
-    pub const KNOWN: [(Self, &'static str, Dtype); 9] = [
+    pub const KNOWN: [(Self, &'static str, Dtype); 10] = [
         (Self::EventKey, "event_key", Dtype::U64),
         (Self::EventTime, "event_time", Dtype::U64),
         (Self::EventFlags, "event_flags", Dtype::U32),
@@ -235,6 +237,7 @@ impl ColumnKind {
         (Self::LedgerIncrement, "ledger_increment", Dtype::Record),
         (Self::Channel, "channel", Dtype::F64),
         (Self::ChannelSpans, "channel_spans", Dtype::Record),
+        (Self::SourcePositions, "source_positions", Dtype::Record),
     ];
 
     /// The name in the schema.

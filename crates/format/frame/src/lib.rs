@@ -117,6 +117,7 @@ mod ledger;
 mod lists;
 mod locator;
 mod pattern;
+mod positions;
 mod read_at;
 mod reader;
 mod repair;
@@ -160,6 +161,7 @@ pub use ledger::{
 pub use lists::FrameEntry;
 pub use locator::{encode_locator, locator_offset};
 pub use pattern::{Pattern, PatternError};
+pub use positions::{Position, Positions, SESSIONS_MAX, decode_positions, encode_positions};
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};
 pub use repair::{Closing, RepairPlan, repair, sequences_missing};
 pub use schema::{Schema, SourceInfo};

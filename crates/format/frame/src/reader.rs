@@ -19,9 +19,10 @@ use crate::events::EventColumns;
 use crate::frame::{ColumnEntry, FrameSummary};
 use crate::frame_index::FrameIndex;
 use crate::header::{Decoded, FileHeader, HeaderRest};
-use crate::kinds::FrameKind;
+use crate::kinds::{ColumnKind, FrameKind};
 use crate::known::{KnownSchema, KnownSchemas};
 use crate::lists::FrameEntry;
+use crate::positions::{Position, decode_positions};
 use crate::read_at::ReadAt;
 use crate::stored::{StoredColumn, read_frame_header};
 use crate::toc::{MINOR_WITHOUT_POSITIONS, TocFlags, trailer};
@@ -494,6 +495,32 @@ impl<R: ReadAt> FileReader<R> {
         }
         decode_spans(&bytes)
             .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))
+    }
+
+    /// The positions of sources that a frame states.
+    ///
+    /// # Errors
+    /// If the column of positions cannot be read.
+    pub fn positions(&self, frame: usize) -> Result<Vec<Position>, FrameError> {
+        let mut bytes = Vec::new();
+        let column = self.header.schema.column(None, &ColumnKind::SourcePositions);
+        let Some(column) = column else { return Ok(Vec::new()) };
+        self.read(frame, column, &mut bytes)?;
+        decode_positions(&bytes)
+            .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))
+    }
+
+    /// The newest positions of the run's sources, from the TOC or the newest checkpoint, and how
+    /// many frames these list. `None` if they do not have them: frames may.
+    ///
+    /// # Errors
+    /// If that column cannot be read.
+    pub fn listed_positions(&self) -> Result<Option<(usize, Vec<Position>)>, FrameError> {
+        let Some(toc) = self.index.toc().or(self.index.newest_checkpoint()) else {
+            return Ok(None);
+        };
+        let positions = toc.positions(&self.reader)?;
+        Ok(positions.map(|positions| (self.index.listed_count(), positions)))
     }
 
     /// The TOC, or the checkpoints by which the file was opened, and the reader for them.

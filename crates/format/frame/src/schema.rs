@@ -149,6 +149,13 @@ impl Schema {
         Ok(self)
     }
 
+    /// This schema with a column of the sources' positions behind all others.
+    #[must_use]
+    pub fn with_positions(mut self) -> Self {
+        self.add(ColumnInfo::new(0, ColumnKind::SourcePositions, Dtype::Record));
+        self
+    }
+
     /// This schema with the type of a source's fragments.
     ///
     /// # Errors
@@ -192,7 +199,7 @@ impl Schema {
 
     /// Whether frames can state how far each source was decided.
     pub(crate) fn has_positions(&self) -> bool {
-        self.columns.iter().any(|column| column.kind.name() == "source_positions")
+        self.columns.iter().any(|column| column.kind == ColumnKind::SourcePositions)
     }
 
     /// Checks ids and references.

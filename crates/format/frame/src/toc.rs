@@ -1,9 +1,10 @@
 //! Writing the table of contents and the trailer.
 //!
 //! The TOC is a frame whose columns are: 1 the frames, 2 the blocks of the column index, 3 the
-//! column index, 4 one list per column, 5 the ledger's total, 6 a copy of the file header. Finding
-//! a column needs 1, 2, one block of 3 and one list of 4. A checkpoint has the same columns except
-//! the last, for the frames since the previous checkpoint.
+//! column index, 4 one list per column, 5 the ledger's total, 6 a copy of the file header, 7 the
+//! newest positions of sources, if there are any. Finding a column needs 1, 2, one block of 3 and
+//! one list of 4. A checkpoint has the same columns except 6, for the frames since the previous
+//! checkpoint.
 
 use catchment_codec::{Codec, ColumnEncoder, Element};
 use catchment_model::Ledger;
@@ -15,6 +16,7 @@ use crate::header::Decoded;
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{RECORD_BYTES, encode_ledger_total};
 use crate::lists::{ListPacker, Lists, add_frame};
+use crate::positions::{POSITION_BYTES, Positions, encode_positions};
 use crate::{BLOCK_BYTES, VERSION_MAJOR, VERSION_MINOR};
 
 /// How a file was closed, as stated in its TOC.
@@ -67,6 +69,8 @@ pub struct TocBuilder {
     variant: u32,
     /// The minor version in its trailer.
     minor: u16,
+    /// Records of the newest positions.
+    positions: Vec<u8>,
     frames: Vec<FrameSummary>,
     lists: Lists,
     /// The number of frames in checkpoints.
@@ -98,6 +102,7 @@ impl TocBuilder {
             file_id: header.file_id,
             variant: header.variant,
             minor,
+            positions: Vec::new(),
             frames: Vec::new(),
             lists: Lists::new(),
             checkpointed: 0,
@@ -117,6 +122,14 @@ impl TocBuilder {
         let index = self.frames.len() as u32;
         self.frames.push(summary);
         add_frame(&mut self.lists, index, columns);
+    }
+
+    /// Sets the newest positions of the run's sources: up to the frame added last, and not beyond.
+    /// Without it, readers find them in the frames.
+    pub fn set_positions(&mut self, positions: &Positions) {
+        self.minor = VERSION_MINOR;
+        self.positions.clear();
+        encode_positions(positions.records(), &mut self.positions);
     }
 
     /// The frames so far.
@@ -177,7 +190,8 @@ impl TocBuilder {
         let ledger_stored = ledger_encoder.encode(Codec::Lz4, Element::Bytes, &ledger);
         let header_stored = header_encoder.encode(Codec::Lz4, Element::Bytes, &self.file_header);
         let header_bytes = self.file_header.len();
-        let columns: [(ColumnEntry, &[u8]); 6] = [
+        let is_toc = info.kind == FrameKind::Toc;
+        let mut columns: Vec<(ColumnEntry, &[u8])> = vec![
             (record(FRAMES, &frames, frames.len() / frame_record_bytes), &frames),
             (record(INDEX_BLOCKS, &blocks, blocks.len() / BLOCK_RECORD_BYTES), &blocks),
             (record(INDEX, &index, index.len() / INDEX_RECORD_BYTES), &index),
@@ -186,16 +200,18 @@ impl TocBuilder {
                 entry(LEDGER, ledger_stored.codec, ledger.len(), ledger.len() / RECORD_BYTES),
                 ledger_stored.stored,
             ),
-            (
-                entry(FILE_HEADER, header_stored.codec, header_bytes, header_bytes),
-                header_stored.stored,
-            ),
         ];
-        let is_toc = info.kind == FrameKind::Toc;
-        let previous = if is_toc { 0 } else { self.checkpoint };
         // A checkpoint needs no copy of the file header, through which it is found.
-        let count = if is_toc { columns.len() } else { columns.len() - 1 };
-        let (bytes, summary, _) = write_frame_behind(info, previous, offset, &columns[..count]);
+        if is_toc {
+            let header = entry(FILE_HEADER, header_stored.codec, header_bytes, header_bytes);
+            columns.push((header, header_stored.stored));
+        }
+        if !self.positions.is_empty() {
+            let rows = self.positions.len() / POSITION_BYTES;
+            columns.push((record(POSITIONS, &self.positions, rows), &self.positions));
+        }
+        let previous = if is_toc { 0 } else { self.checkpoint };
+        let (bytes, summary, _) = write_frame_behind(info, previous, offset, &columns);
         (bytes, summary)
     }
 
@@ -340,7 +356,7 @@ pub(crate) const INDEX: u32 = 3;
 pub(crate) const LISTS: u32 = 4;
 pub(crate) const LEDGER: u32 = 5;
 pub(crate) const FILE_HEADER: u32 = 6;
-/// The newest positions of sources, which this version does not write.
+/// The newest positions of sources.
 pub(crate) const POSITIONS: u32 = 7;
 /// The highest minor version whose tables have no column of positions.
 pub(crate) const MINOR_WITHOUT_POSITIONS: u16 = 2;

@@ -14,6 +14,7 @@ use crate::header::FileHeader;
 use crate::kinds::FrameKind;
 use crate::ledger::{EntryNames, decode_ledger};
 use crate::lists::{FrameEntry, ListRecord};
+use crate::positions::{Position, decode_positions};
 use crate::read_at::{Ahead, ReadAt, read_exact};
 use crate::stored::{StoredColumn, check_entry, read_frame_header};
 use crate::toc::{
@@ -226,6 +227,20 @@ impl Toc {
     /// Whether it has the positions of sources.
     pub(crate) fn has_positions(&self) -> bool {
         self.entry(POSITIONS).is_ok()
+    }
+
+    /// The newest positions of sources; none if it does not have them.
+    pub(crate) fn positions<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+    ) -> Result<Option<Vec<Position>>, FrameError> {
+        if !self.has_positions() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        self.read_column(reader, POSITIONS, &mut bytes)?;
+        let problem = |problem| FrameError::column(self.frame, POSITIONS, problem);
+        decode_positions(&bytes).map(Some).map_err(problem)
     }
 
     /// The ledger's total.

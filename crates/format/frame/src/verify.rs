@@ -100,6 +100,7 @@ pub(crate) fn check_frame<R: ReadAt>(
     });
     let (ledger, contradictions) = frame_ledger(file, frame);
     add_new(&mut problems, contradictions);
+    add_new(&mut problems, file.positions(frame).err());
     problems.extend(bad_tables);
     (ledger, problems)
 }

@@ -13,7 +13,6 @@ use catchment_model::RunId;
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::RecorderConfig;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
-use crate::link_positions::LinkPositions;
 use crate::live::{Live, LiveTarget, Observer};
 use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
@@ -73,13 +72,12 @@ impl Assembly {
         let live = Arc::new(Live::new(config));
         live.paused.store(parts.is_paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
-        let positions = Arc::new(LinkPositions::default());
         let of_run = || OfRun {
             run,
             number: config.run_number,
             epoch: 0,
             entropy: (parts.entropy)(),
-            positions: Arc::clone(&positions),
+            live: Arc::clone(&live),
         };
         let wired = Wiring::of(config, &live, &stop, &of_run, bind)?;
         let target = |(target, TargetStore { folders, entropy, waker }): (&LiveTarget, _)| {

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
-use catchment_builder::{
-    Builder, Cut, Discard, Fragment, FragmentFlags, Jump, Restart, Span, TooLarge,
-};
+use catchment_builder::{Builder, Cut, Discard, Fragment, Jump, Restart, Span, TooLarge};
 use catchment_model::SourceId;
 use catchment_model::units::Bytes;
 use catchment_telemetry::FillLevel;
@@ -25,6 +23,7 @@ use rtrb::Consumer;
 use crate::live::{Alignment, Live};
 use crate::pool::{ChunkPool, ChunkUse, Held, is_chain};
 use crate::run_gate::RunGate;
+use crate::tape::{SourcePosition, Tape};
 
 /// The time to the next cycle when there was no work. Descriptors gather meanwhile, which makes the
 /// cycle cheaper.
@@ -36,6 +35,19 @@ const STATUS_INTERVAL_NS: u64 = 100_000_000;
 
 /// Descriptors from one receive agent, and how full their ring is.
 pub(crate) type Ring = (Consumer<Fragment>, Arc<FillLevel>);
+
+/// A cut on its way to the frames agent.
+#[derive(Debug, Default)]
+pub(crate) struct FrameCut {
+    /// It has no rows if it is for positions alone.
+    pub(crate) cut: Cut,
+    /// The pipeline that it comes from.
+    pub(crate) group: usize,
+    /// Those that have moved since the cut before.
+    pub(crate) positions: Vec<SourcePosition>,
+    /// The key below which all events are in this cut or an earlier one, or were dropped.
+    pub(crate) closed_key: u64,
+}
 
 /// What a pipeline builds, for displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +85,9 @@ pub(crate) struct Build {
     pub(crate) gate: RunGate,
     pub(crate) pipelines: Vec<Pipeline>,
     /// Cuts on their way to the frames agent; none once the last has been passed on.
-    pub(crate) frames: Option<Sender<Cut>>,
+    pub(crate) frames: Option<Sender<FrameCut>>,
     /// Cuts that the frames agent has turned into frames, whose memory is reused.
-    pub(crate) done: Receiver<Cut>,
+    pub(crate) done: Receiver<FrameCut>,
     /// Wakes the frames agent.
     pub(crate) waker: Waker,
     pub(crate) status_due_ns: u64,
@@ -89,12 +101,13 @@ pub(crate) struct Pipeline {
     pub(crate) rings: Vec<Ring>,
     pub(crate) chunk_use: ChunkUse,
     pub(crate) pausable: Pausable,
+    pub(crate) tape: Tape,
     pub(crate) pool: Arc<ChunkPool>,
     /// The lane of chunks and the source of the ledger for each of the builder's sources.
     pub(crate) lanes: Vec<(u32, SourceId)>,
     /// Payload bytes between the builder and the targets.
     pub(crate) waiting_fill: Arc<FillLevel>,
-    pub(crate) waiting: VecDeque<Cut>,
+    pub(crate) waiting: VecDeque<FrameCut>,
     pub(crate) reuse: Vec<Cut>,
     /// The ranges that frames have released, while they are processed.
     pub(crate) released: Vec<Span>,
@@ -209,8 +222,8 @@ impl Build {
 
     fn take_back(&mut self) -> usize {
         let mut taken = 0;
-        while let Ok(cut) = self.done.try_recv() {
-            let pipeline = &mut self.pipelines[cut.group];
+        while let Ok(FrameCut { cut, group, .. }) = self.done.try_recv() {
+            let pipeline = &mut self.pipelines[group];
             if pipeline.reuse.len() < REUSE_MAX {
                 pipeline.reuse.push(cut);
             }
@@ -238,11 +251,23 @@ impl Pipeline {
             self.account(live, discarded);
             resolve_chains(&mut cut, &self.pool);
             self.waiting_fill.put(cut.payload_bytes);
-            self.waiting.push_back(cut);
+            let positions = self.tape.cut(now_ns, &self.builder);
+            self.wait_with(cut, positions);
             work += 1;
         }
         self.account(live, discarded);
+        let positions = self.tape.cut_alone(now_ns, self.finished, &self.builder);
+        if !positions.is_empty() {
+            self.wait_with(Cut::default(), positions);
+            work += 1;
+        }
         work
+    }
+
+    /// A cut waits for the frames agent. All that its positions say was counted before.
+    fn wait_with(&mut self, cut: Cut, positions: Vec<SourcePosition>) {
+        let closed_key = self.builder.closed_key();
+        self.waiting.push_back(FrameCut { cut, group: 0, positions, closed_key });
     }
 
     /// Whether all sources that are sending, or were sending when the last of them fell silent,
@@ -272,9 +297,11 @@ impl Pipeline {
                     let (lane, _) = self.lanes[fragment.source as usize];
                     self.chunk_use.arrived(&self.pool, lane, offset, bytes);
                 }
-                for run in part.split(|one| one.flags & FragmentFlags::NOTE != 0) {
-                    self.pausable.take(run);
-                    self.builder.push(now_ns, run);
+                let mut rest = part;
+                while !rest.is_empty() {
+                    let fragments = self.tape.take(&mut rest);
+                    self.pausable.take(fragments);
+                    self.builder.push(now_ns, fragments);
                 }
             }
             chunk.commit_all();
@@ -296,10 +323,10 @@ impl Pipeline {
         }
     }
 
-    fn pass_on(&mut self, group: usize, frames: &Sender<Cut>) -> usize {
+    fn pass_on(&mut self, group: usize, frames: &Sender<FrameCut>) -> usize {
         let mut passed = 0;
         while let Some(cut) = self.waiting.pop_front() {
-            match frames.try_send(Cut { group, ..cut }) {
+            match frames.try_send(FrameCut { group, ..cut }) {
                 Ok(()) => passed += 1,
                 Err(TrySendError::Full(cut)) => {
                     self.waiting.push_front(cut);

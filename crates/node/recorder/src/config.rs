@@ -102,6 +102,11 @@ impl SourceConfig {
         }
     }
 
+    /// Whether a front-end delivers it over a session, so that positions of its log are recorded.
+    pub(crate) fn is_link(&self) -> bool {
+        self.protocol.transport() == Transport::Sessions
+    }
+
     /// Whether it waits where there is no room: on a connection, and not with datagrams.
     pub(crate) fn is_pausable(&self) -> bool {
         self.protocol.transport().is_connections()
@@ -360,10 +365,8 @@ impl RecorderConfig {
 
     /// How connections are received: those of sessions, two for each source, beside others.
     pub(crate) fn tcp_config(&self) -> TcpConfig {
-        let of_sessions =
-            |source: &&SourceConfig| source.protocol.transport() == Transport::Sessions;
         let default = TcpConfig::default();
-        let sessions = self.sources.iter().filter(of_sessions).count();
+        let sessions = self.sources.iter().filter(|source| source.is_link()).count();
         TcpConfig { connections_max: default.connections_max + 2 * sessions, ..default }
     }
 
@@ -570,6 +573,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
         pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
+        positions: config.sources.iter().any(SourceConfig::is_link),
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
     }
 }

@@ -49,15 +49,20 @@ pub(crate) struct Durability {
     fragments: Vec<u64>,
     not_durable: Vec<u64>,
     syncing: Option<Vec<u64>>,
+    /// Whether a frame was recorded since the last sync began that is to be synced even without
+    /// fragments.
+    is_due: bool,
 }
 
 impl Durability {
     fn new(sources: usize) -> Self {
-        Self { fragments: vec![0; sources], not_durable: vec![0; sources], syncing: None }
+        let none = vec![0; sources];
+        Self { fragments: none.clone(), not_durable: none, syncing: None, is_due: false }
     }
 
-    /// A frame's writes have completed.
-    pub(crate) fn recorded(&mut self, counts: &[SourceCounts]) {
+    /// A frame's writes have completed. With `is_due` it is synced even without fragments.
+    pub(crate) fn recorded(&mut self, counts: &[SourceCounts], is_due: bool) {
+        self.is_due |= is_due;
         let sums = self.not_durable.iter_mut().zip(&mut self.fragments);
         for ((not_durable, all), counts) in sums.zip(counts) {
             *not_durable += counts.fragments;
@@ -73,15 +78,18 @@ impl Durability {
     /// Moves the recorded fragments to the sync that is about to begin. False if there are none, or
     /// a sync is in progress.
     pub(crate) fn begin_sync(&mut self) -> bool {
-        if self.syncing.is_some() || self.not_durable.iter().all(|&count| count == 0) {
+        let is_due = self.is_due || self.not_durable.iter().any(|&count| count > 0);
+        if self.syncing.is_some() || !is_due {
             return false;
         }
+        self.is_due = false;
         let none = vec![0; self.not_durable.len()];
         self.syncing = Some(std::mem::replace(&mut self.not_durable, none));
         true
     }
 
     pub(crate) fn sync_refused(&mut self) {
+        self.is_due = true;
         for (sum, count) in self.not_durable.iter_mut().zip(self.syncing.take().unwrap_or_default())
         {
             *sum += count;

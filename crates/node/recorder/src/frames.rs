@@ -12,7 +12,8 @@ use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::Cut;
 use catchment_encoder::{Buffers, Coding, Column as _, Encode, Level, PoolConfig};
 use catchment_frame::{
-    ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Schema, stored_space,
+    ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Position, Positions, Schema,
+    stored_space,
 };
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
@@ -22,10 +23,12 @@ use catchment_writer::{
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
+use crate::build::FrameCut;
 use crate::channel_frames::ChannelFrames;
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::live::Live;
 use crate::pool::{ChunkBytes, ChunkPool, ColumnBytes};
+use crate::tape::SourcePosition;
 use crate::target_queue::{Admitted, TargetQueue};
 use crate::throttle::CompressionThrottle;
 use crate::trend_agent::{FrameSeconds, TrendFeed};
@@ -53,8 +56,8 @@ pub(crate) struct Sources {
 pub(crate) struct FramesParts {
     pub(crate) schema: Arc<Schema>,
     /// Cuts arrive from the build agent, and their memory returns to it.
-    pub(crate) cuts: Receiver<Cut>,
-    pub(crate) done: Sender<Cut>,
+    pub(crate) cuts: Receiver<FrameCut>,
+    pub(crate) done: Sender<FrameCut>,
     pub(crate) sources: Sources,
     pub(crate) queues: Vec<TargetQueue>,
     /// Wakes one of the encode agents, and this one.
@@ -144,12 +147,12 @@ pub(crate) struct FrameHead {
     pub(crate) schema: Arc<Schema>,
     /// Its header. The file is set by each target.
     pub(crate) info: FrameInfo,
-    /// Its columns, with that of the increments.
+    /// Its columns, with those that each target adds.
     pub(crate) columns: usize,
     /// The most bytes that its columns take, except for the little by which compression can enlarge
     /// them.
     pub(crate) bytes_max: u64,
-    /// What is known of each column but that of the increments; empty if all targets get all.
+    /// What is known of each column but those that each target adds; empty if all targets get all.
     pub(crate) list: Vec<ColumnHead>,
     /// By source, as far as they are known before its columns are encoded.
     pub(crate) counts: Vec<SourceCounts>,
@@ -159,8 +162,12 @@ pub(crate) struct FrameHead {
     pub(crate) keys: u64,
     /// The ledger's counts since the frame before, but for those of targets.
     pub(crate) increment: Ledger,
-    /// The column of increments, which each target adds, and how that is encoded.
+    /// Positions of link sources that have moved since the frame before.
+    pub(crate) positions: Arc<[Position]>,
+    /// The columns of increments and of positions, if the run has these, which each target adds,
+    /// and how they are encoded.
     pub(crate) ledger: u32,
+    pub(crate) position_column: Option<u32>,
     pub(crate) small: Coding,
     /// Whether it is the run's last one, which has no rows.
     pub(crate) is_last: bool,
@@ -171,8 +178,13 @@ impl FrameHead {
     pub(crate) fn as_skipped(&self) -> Self {
         let rows = if self.info.kind == FrameKind::SKIPPED { self.info.rows } else { 1 };
         let info = FrameInfo { kind: FrameKind::SKIPPED, rows, ..self.info };
-        let list = Vec::new();
-        Self { info, columns: 1, bytes_max: 0, list, keys: 0, is_last: false, ..self.clone() }
+        let (list, columns) = (Vec::new(), self.columns_of_target());
+        Self { info, columns, bytes_max: 0, list, keys: 0, is_last: false, ..self.clone() }
+    }
+
+    /// How many columns each target adds.
+    pub(crate) fn columns_of_target(&self) -> usize {
+        1 + usize::from(self.position_column.is_some())
     }
 
     /// Has a skipped frame stand for the next frame, too, with its counts and increments.
@@ -185,6 +197,12 @@ impl FrameHead {
             sum.missing += more.missing;
         }
         self.increment.add(&next.increment);
+        if !next.positions.is_empty() {
+            let mut both = Positions::default();
+            both.add(&self.positions);
+            both.add(&next.positions);
+            self.positions = both.records().into();
+        }
     }
 }
 
@@ -240,13 +258,16 @@ struct Current {
 pub(crate) struct Frames {
     now_ns: u64,
     live: Arc<Live>,
-    cuts: Receiver<Cut>,
-    done: Sender<Cut>,
+    cuts: Receiver<FrameCut>,
+    done: Sender<FrameCut>,
     encoder: FrameEncoder<ColumnBytes>,
     /// By group.
     makers: Vec<Throttled>,
     maker: Arc<FrameMaker>,
     ledger: u32,
+    position_column: Option<u32>,
+    /// The newest closed key and number of settled frames that a frame has.
+    stated: [Position; 2],
     trends: Option<TrendFeed>,
     /// The last frame's values of its channels' seconds.
     seconds: Option<FrameSeconds>,
@@ -317,6 +338,8 @@ impl Frames {
             encoder,
             makers: makers.zip(sources.waiting).map(throttled).collect(),
             ledger: ledger.expect("a column of every schema of a recorder"),
+            position_column: schema.column(None, &ColumnKind::SourcePositions),
+            stated: [Position::CLOSED, Position::SYNCED].map(|what| Position::of_run(what, 0)),
             maker,
             trends: sources.trends,
             seconds: None,
@@ -380,15 +403,18 @@ impl Frames {
     }
 
     /// Makes a frame from a cut; only the cut's memory remains.
-    fn make(&mut self, cut: &mut Cut) -> Current {
-        let counts = self.count(cut);
+    fn make(&mut self, frame_cut: &mut FrameCut) -> Current {
+        let positions = self.positions(frame_cut);
+        let FrameCut { cut, group, .. } = frame_cut;
+        let group = *group;
+        let counts = self.count(group, cut);
         let of_columns = cut
             .columns
             .iter()
             .filter(|_| self.lists)
             .map(|column| ChannelCounts { bytes: column.payload_bytes, missing: column.missing });
         let channels: Arc<[ChannelCounts]> = of_columns.collect();
-        let (group, keys, payload_bytes) = (cut.group, cut.keys.len() as u64, cut.payload_bytes);
+        let (keys, payload_bytes) = (cut.keys.len() as u64, cut.payload_bytes);
         let maker = &mut self.makers[group].frames;
         let Frame { info, columns } = maker.frame(cut);
         let info = FrameInfo { sequence: self.sequence, ..info };
@@ -404,14 +430,16 @@ impl Frames {
         let head = FrameHead {
             schema: Arc::clone(self.maker.schema()),
             info,
-            columns: columns.len() + 1,
+            columns: columns.len() + 1 + usize::from(self.position_column.is_some()),
             bytes_max: heads.clone().map(|column| column.bytes_max).sum(),
             list: if self.lists { heads.collect() } else { Vec::new() },
             counts,
             channels: if info.kind == FrameKind::Channels { channels } else { Arc::default() },
             keys,
             increment,
+            positions,
             ledger: self.ledger,
+            position_column: self.position_column,
             small: maker.small_coding(),
             is_last: false,
         };
@@ -427,11 +455,36 @@ impl Frames {
         }
     }
 
+    /// The positions that a frame states, of the next number.
+    fn positions(&mut self, cut: &FrameCut) -> Arc<[Position]> {
+        if self.position_column.is_none() {
+            return Arc::default();
+        }
+        let of_source = |&SourcePosition { source, session, decided, key }: &SourcePosition| {
+            let record = |what, position| Position { source: source.0, what, session, position };
+            let key = (key > 0).then(|| record(Position::KEY, key));
+            [Some(record(Position::LINK, decided)), key].into_iter().flatten()
+        };
+        let mut positions: Vec<Position> = cut.positions.iter().flat_map(of_source).collect();
+        let live = &self.live.link_positions;
+        if self.stated[0].position < cut.closed_key {
+            let now = [cut.closed_key, live.frames_settled()];
+            for (stated, now) in self.stated.iter_mut().zip(now) {
+                if stated.position < now {
+                    stated.position = now;
+                    positions.push(*stated);
+                }
+            }
+        }
+        live.made(self.sequence + 1, &positions);
+        positions.into()
+    }
+
     /// What a frame has and lacks of each source and link.
-    fn count(&self, cut: &Cut) -> Vec<SourceCounts> {
+    fn count(&self, group: usize, cut: &Cut) -> Vec<SourceCounts> {
         let mut counts = vec![SourceCounts::default(); self.counted.sources.len()];
         for (index, column) in cut.columns.iter().enumerate() {
-            let counts = &mut counts[self.makers[cut.group].frames.source_of(index)];
+            let counts = &mut counts[self.makers[group].frames.source_of(index)];
             counts.fragments += column.fragments;
             counts.bytes += column.payload_bytes;
             counts.missing += column.missing;
@@ -529,12 +582,13 @@ impl Frames {
     /// Gives the targets the run's last frame, which has no rows and the ledger's counts since the
     /// one before.
     fn end(&mut self) {
-        let mut current = self.make(&mut Cut::default());
+        let mut current = self.make(&mut FrameCut::default());
         let mut columns = Vec::new();
         while let Next::Column(column) = self.encoder.next(&mut current.columns, Level::AsAsked) {
             columns.push(Arc::new(column));
         }
         self.targets.iter_mut().for_each(|target| target.end_run(&current.head, columns.clone()));
+        self.live.link_positions.made_all();
         self.has_ended = true;
     }
 }

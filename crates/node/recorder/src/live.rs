@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::config::RecorderConfig;
 use crate::counts::{Counters, Counts};
 use crate::frames::SourceCounts;
+use crate::link_positions::LinkPositions;
 use crate::live_folder::{FolderSnapshot, LiveFolder, ShownFolder};
 use crate::senders::{SenderPair, Stranger};
 use crate::target_config::{Place, TargetConfig, Variant, thread_name};
@@ -45,6 +46,7 @@ pub(crate) struct Live {
     pub(crate) threads: Arc<ThreadTimes>,
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
+    pub(crate) link_positions: LinkPositions,
     // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
     /// Whether events that begin now are discarded because the run is paused.
@@ -365,6 +367,7 @@ impl Live {
             threads: Arc::default(),
             fills: Mutex::default(),
             counters: Counters::default(),
+            link_positions: LinkPositions::new(config),
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
             settled: AtomicBool::new(false),

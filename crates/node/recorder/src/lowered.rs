@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use catchment_model::units::Bytes;
-use catchment_wire::Transport;
 
 use crate::budget::SystemMemory;
 use crate::config::{RecorderConfig, SourceConfig};
@@ -58,9 +57,8 @@ impl RecorderConfig {
 
     /// The listener of front-ends that everybody on the network can reach.
     fn listens_unprotected(&self) -> Option<String> {
-        let is_reached = |source: &&SourceConfig| {
-            source.protocol.transport() == Transport::Sessions && !source.address.ip().is_loopback()
-        };
+        let is_reached =
+            |source: &&SourceConfig| source.is_link() && !source.address.ip().is_loopback();
         let source = self.sources.iter().find(is_reached).filter(|_| self.without_protection)?;
         Some(format!(
             "front-ends connect to {} without protection: everybody on the network can deliver \

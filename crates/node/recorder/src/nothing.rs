@@ -1,5 +1,5 @@
 //! A target that keeps nothing: it counts frames as not taken. It shows what a node can build, and
-//! replaces a best-effort folder that could not be made.
+//! replaces a best-effort folder that could not be made. What it gets is as durable as it will be.
 
 use catchment_agent::{Agent, Work};
 use crossbeam_channel::TryRecvError;
@@ -24,12 +24,17 @@ impl Agent for Nothing {
             match self.input.next() {
                 Ok(Item::Begin(head)) => {
                     self.ledger.of_target().count(&head.counts, SourceCounts::of_not_taken);
+                    self.ledger.settle(|one| one.kept_nowhere(&head));
                     self.input.answer(Answer::Takes { begins_file: false });
                 }
                 Ok(Item::Column(column)) => self.input.copied(column),
-                Ok(Item::NotTaken(_) | Item::End(_) | Item::Last(..)) => {}
+                Ok(Item::NotTaken(head)) => self.ledger.settle(|one| one.kept_nowhere(&head)),
+                Ok(Item::End(_) | Item::Last(..)) => {}
                 Err(TryRecvError::Empty) => return Work::until(done, now_ns + IDLE_NS),
-                Err(TryRecvError::Disconnected) => return Work::ended(),
+                Err(TryRecvError::Disconnected) => {
+                    self.ledger.settle(|one| one.end());
+                    return Work::ended();
+                }
             }
             done += 1;
         }

@@ -23,7 +23,6 @@ use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
 use crate::counts::Counts;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
-use crate::link_positions::LinkPositions;
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};
 use crate::sessions::OfRun;
 use crate::sockets::Sockets;
@@ -126,13 +125,12 @@ impl Recorder {
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let mut sockets = Sockets::new(&config, &live);
-        let positions = Arc::new(LinkPositions::default());
         let of_run = || OfRun {
             run,
             number: config.run_number,
             epoch: 0,
             entropy: Box::new(SystemEntropy),
-            positions: Arc::clone(&positions),
+            live: Arc::clone(&live),
         };
         let wired = Wiring::of(&config, &live, &stop, &of_run, &mut sockets)?;
         std::fs::create_dir_all(&folder)

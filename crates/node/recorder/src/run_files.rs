@@ -331,13 +331,14 @@ impl<S: FolderStore> RunFiles<S> {
     /// Writes a checkpoint if one is due and all frames have been written: it lists all frames
     /// before it. True if it was begun.
     fn checkpoint_if_due(&mut self, late: bool) -> bool {
-        let Some(file) = self.files.current.as_ref().filter(|_| self.end == End::No) else {
+        let Some(file) = self.files.current.as_mut().filter(|_| self.end == End::No) else {
             return false;
         };
         let at_rest = file.end == file.recorded_end;
         if !at_rest || !file.checkpoint_due(self.now_ns, late) {
             return false;
         }
+        self.ledger.settle(|one| one.state_in(file));
         self.files.begin_checkpoint(self.sequence, &self.ledger.total(), self.now_ns);
         true
     }
@@ -360,7 +361,8 @@ impl<S: FolderStore> RunFiles<S> {
             }
             JobKind::Frame(written, tag) => {
                 file.recorded(&written);
-                file.attached.recorded(&tag.counts);
+                file.attached.recorded(&tag.counts, self.ledger.has_links());
+                self.ledger.settle(|one| one.recorded(&tag.begun, id, file.index));
                 let FrameSummary { info, frame_bytes, .. } = written.summary;
                 self.ledger.recorded(&tag, &info, frame_bytes);
             }
@@ -543,6 +545,7 @@ impl<S: FolderStore> RunFiles<S> {
             self.files.finish_file(id, end);
             return;
         }
+        self.ledger.settle(|one| one.state_in(file));
         let (id, total) = (file.id, self.ledger.total());
         let flags = TocFlags { run_ended: is_ending, ..TocFlags::of_total(&total) };
         self.files.begin_toc(id, &total, flags);
@@ -555,7 +558,10 @@ impl<S: FolderStore> RunFiles<S> {
             return;
         }
         match self.files.sync(id) {
-            true => self.folders.disks.synced(id.store, 1, 0, self.now_ns),
+            true => {
+                self.folders.disks.synced(id.store, 1, 0, self.now_ns);
+                self.ledger.settle(|one| one.sync_begun(id));
+            }
             // Too many syncs are in progress: the next one covers this one, too.
             false => self.files.file(id).attached.sync_refused(),
         }
@@ -569,6 +575,7 @@ impl<S: FolderStore> RunFiles<S> {
             Ok(()) => {
                 let durable = file.attached.sync_done();
                 self.ledger.durable(&durable);
+                self.ledger.settle(|one| one.synced(id));
             }
             Err(error) => {
                 let reason = format!("cannot sync {}: {error}", file.path.display());
@@ -588,9 +595,11 @@ impl<S: FolderStore> RunFiles<S> {
             // Since the last check, which was at most a second before the file was left.
             self.ledger.count_removed(&mut file, completion.found);
         }
+        self.ledger.settle(|one| one.file_ended(file.index));
         match &completion.result {
             Ok(()) => {
                 self.ledger.durable(&file.attached.close_done());
+                self.ledger.settle(|one| one.closed(id));
                 if completion.bytes > file.recorded_end {
                     self.folders.closed(&mut self.files, &file, completion.bytes);
                 }
@@ -653,7 +662,8 @@ impl<S: FolderStore> RunFiles<S> {
                 if self.files.are_busy() {
                     return Ending::Wait;
                 }
-                let carried = self.ledger.carried().total().iter().any(|(_, count)| count > 0);
+                let carried = self.ledger.carried().total().iter().any(|(_, count)| count > 0)
+                    || self.ledger.has_positions();
                 let unrecorded = std::mem::take(&mut self.last.is_refused) || carried;
                 if unrecorded && self.last.tries < TRIES_MAX {
                     // The frame was not recorded: another file is tried.

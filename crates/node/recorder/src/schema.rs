@@ -37,8 +37,13 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
                 .map_err(|error| refused("sources.payload", &error))?;
         }
     }
+    let has_positions = config.sources.iter().any(SourceConfig::is_link);
+    let with_positions = |schema: Schema| match has_positions {
+        true => schema.with_positions(),
+        false => schema,
+    };
     if config.links.is_empty() {
-        return Ok(schema);
+        return Ok(with_positions(schema));
     }
     let mut channels = Vec::new();
     for (id, link) in (schema.sources.len() as u32..).zip(&config.links) {
@@ -54,7 +59,8 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
         });
         channels.extend(channels_of(link, id));
     }
-    schema.with_channels(channels).map_err(|error| refused("links.channels", &error))
+    let schema = schema.with_channels(channels);
+    schema.map(with_positions).map_err(|error| refused("links.channels", &error))
 }
 
 fn channels_of(link: &LinkConfig, source: u32) -> impl Iterator<Item = ChannelInfo> + '_ {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use catchment_encoder::Done;
 use catchment_frame::{
-    ChannelColumns, ColumnKind, FrameInfo, FrameKind, Origin, Schema, select_spans,
+    ChannelColumns, ColumnKind, FrameInfo, FrameKind, Origin, Position, Schema, select_spans,
 };
 use catchment_writer::{ColumnForm, EncodedColumn};
 
@@ -89,7 +89,7 @@ impl Selection {
         let mut own = FrameHead::clone(head);
         own.schema = Arc::clone(&self.schema);
         own.list.retain(|column| self.has_column(column.id));
-        own.columns = own.list.len() + 1;
+        own.columns = own.list.len() + own.columns_of_target();
         own.bytes_max = own.list.iter().map(|column| column.bytes_max).sum();
         self.variant.mask(&mut own.counts);
         for &(position, link) in &self.left_out {
@@ -98,6 +98,8 @@ impl Selection {
             own.counts[link].missing -= missing;
         }
         self.variant.mask(&mut own.increment.sources);
+        let has = |one: &&Position| self.variant.has(one.source as usize) || one.session == 0;
+        own.positions = own.positions.iter().filter(has).copied().collect();
         let samples = own.list.iter().filter(|column| Some(column.id) != self.spans);
         let rows = match head.info.kind {
             FrameKind::Channels => samples.map(|column| column.rows).sum(),

@@ -22,8 +22,8 @@ use crate::admission::{Opening, Source};
 use crate::ingest::{Ingest, Refused};
 use crate::intake::SenderConfig;
 use crate::link_log::Taken;
-use crate::link_positions::LinkPositions;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
+use crate::live::Live;
 
 /// How often connections are looked at for silence, and the most of a time without a look that
 /// counts as silence: a thread that was held up closes nobody for it.
@@ -59,7 +59,7 @@ pub(crate) struct OfRun {
     pub(crate) epoch: u32,
     pub(crate) entropy: Box<dyn Entropy>,
     /// What is durable.
-    pub(crate) positions: Arc<LinkPositions>,
+    pub(crate) live: Arc<Live>,
 }
 
 /// A connection to the listener.
@@ -384,7 +384,7 @@ impl Sessions {
         if now_ns >= self.read_due_ns {
             self.read_due_ns = now_ns + POSITIONS_EVERY_NS;
             let Self { of_run, sessions, sources, .. } = self;
-            of_run.positions.read(&mut |source, session, durable| {
+            of_run.live.link_positions.read(&mut |source, session, durable| {
                 let owner = sources.iter().find(|one| one.number == source);
                 if let Some((index, log)) = owner.and_then(|one| one.log) {
                     sessions[index].decided(log, session, durable);
@@ -509,7 +509,7 @@ impl Sessions {
 
     /// Whether all that was taken is known to be durable, and its senders know it.
     pub(crate) fn is_settled(&self) -> bool {
-        self.sessions.iter().all(Session::is_settled)
+        self.of_run.live.link_positions.are_final() && self.sessions.iter().all(Session::is_settled)
     }
 
     /// Ends all sessions in order.

@@ -32,7 +32,9 @@ use catchment_agent::{Agent, FolderStore, Presence, Work};
 use catchment_encoder::{Element, Level};
 use catchment_frame::{FrameInfo, FrameKind, encode_ledger_increment};
 use catchment_model::{Entry, Ledger, SourceId};
-use catchment_writer::{FrameColumn, FrameEncoder, FrameUnderWay, Next, StoreFile, ledger_column};
+use catchment_writer::{
+    FrameColumn, FrameEncoder, FrameUnderWay, Next, StoreFile, ledger_column, position_column,
+};
 use crossbeam_channel::TryRecvError;
 
 use crate::config::RecorderConfig;
@@ -42,6 +44,7 @@ use crate::frames::{FrameHead, SharedColumn, SourceCounts, joined};
 use crate::live::{Live, LiveTarget, State};
 use crate::pool::ColumnBytes;
 use crate::run_files::RunFiles;
+use crate::settlement::{BegunFrame, Settlement};
 use crate::target_queue::{Answer, Item, TargetInput, out_of_chunks};
 
 /// The longest time to the next cycle while nothing happens.
@@ -90,8 +93,10 @@ struct CurrentFrame {
     column: Option<SharedColumn>,
     /// Whether the frames agent waits for that column to be copied.
     is_awaited: bool,
-    /// Whether that column is the last one, or was.
-    has_ledger: bool,
+    /// Whether that column is one of the target's own, or was.
+    has_own: bool,
+    /// The target's own columns that follow, the next one last.
+    own: Vec<SharedColumn>,
 }
 
 impl CurrentFrame {
@@ -99,14 +104,15 @@ impl CurrentFrame {
     fn new(head: Arc<FrameHead>) -> Self {
         let (counts, increment) = (head.counts.clone(), Ledger::new(0));
         Self {
-            tag: FrameTag { head, counts, increment },
+            tag: FrameTag { head, counts, increment, begun: BegunFrame::default() },
             is_begun: false,
             parts: VecDeque::new(),
             copied: Vec::new(),
             looked_for: None,
             column: None,
             is_awaited: false,
-            has_ledger: false,
+            has_own: false,
+            own: Vec::new(),
         }
     }
 
@@ -211,7 +217,8 @@ impl<S: FolderStore> Target<S> {
     /// to wait.
     fn admit(&mut self, mut offered: CurrentFrame) -> bool {
         let head = &offered.tag.head;
-        let bytes_max = head.bytes_max + self.frame_header_bytes + INCREMENT_BYTES;
+        let own_bytes = INCREMENT_BYTES + size_of_val(&*head.positions) as u64;
+        let bytes_max = head.bytes_max + self.frame_header_bytes + own_bytes;
         let is_answered = head.is_last || offered.is_begun;
         match self.files.admit(bytes_max, &mut offered.looked_for) {
             Admission::Wait => {
@@ -254,6 +261,7 @@ impl<S: FolderStore> Target<S> {
         let begins_file = self.files.begin_frame(head);
         if !frame.is_begun {
             frame.tag.increment = self.files.ledger().begin(head);
+            frame.tag.begun = self.files.ledger().begin_positions(head);
             frame.is_begun = true;
         }
         self.copying = Some(frame);
@@ -263,14 +271,13 @@ impl<S: FolderStore> Target<S> {
     /// The disk of a frame that is being copied is left: the frame is offered again.
     fn offer_again(&mut self, copying: CurrentFrame) {
         self.files.sink().abandon_frame();
-        let CurrentFrame { mut tag, parts, mut copied, column, is_awaited, has_ledger, .. } =
-            copying;
+        let CurrentFrame { mut tag, parts, mut copied, column, is_awaited, has_own, .. } = copying;
         if self.offered.is_some() {
             // It is a skipped frame, which is made again for the frame that is offered.
             self.files.ledger().failed(&tag);
             return;
         }
-        if let Some(column) = column.filter(|_| !has_ledger) {
+        if let Some(column) = column.filter(|_| !has_own) {
             if is_awaited {
                 self.input.copied(Arc::clone(&column));
             }
@@ -284,7 +291,10 @@ impl<S: FolderStore> Target<S> {
 
     /// Continues to copy a frame.
     fn copy(&mut self, mut frame: CurrentFrame, budget: &mut usize) -> Step {
-        if frame.has_ledger && frame.column.is_none() {
+        if frame.has_own && frame.column.is_none() {
+            frame.column = frame.own.pop();
+        }
+        if frame.has_own && frame.column.is_none() {
             return match self.files.sink().finish(frame.tag) {
                 Ok(_) => {
                     self.files.frame_copied();
@@ -309,7 +319,7 @@ impl<S: FolderStore> Target<S> {
             if !column.with_stored(|stored| files.append(stored, budget)) {
                 return if *budget == 0 { Step::Budget } else { wait };
             }
-            if files.stores() > 1 && !frame.has_ledger {
+            if files.stores() > 1 && !frame.has_own {
                 frame.copied.push(Item::Column(Arc::clone(column)));
             }
             let column = frame.column.take().filter(|_| std::mem::take(&mut frame.is_awaited));
@@ -336,8 +346,8 @@ impl<S: FolderStore> Target<S> {
                 if self.files.sink().stores() > 1 {
                     frame.copied.push(Item::End(lowered));
                 }
-                frame.column = Some(encode_increments(&mut self.encoder, &frame.tag));
-                frame.has_ledger = true;
+                frame.own = encode_own(&mut self.encoder, &frame.tag);
+                (frame.column, frame.has_own) = (frame.own.pop(), true);
             }
             Item::Begin(_) | Item::NotTaken(_) | Item::Last(..) => {
                 unreachable!("frames end before others begin")
@@ -367,16 +377,18 @@ impl<S: FolderStore> Target<S> {
     fn offer_last(&mut self) {
         let Some((head, columns)) = &self.last else { return };
         let mut records = Vec::new();
-        encode_ledger_increment(self.files.ledger().carried(), &mut records);
-        if !records.is_empty() {
+        let ledger = self.files.ledger();
+        encode_ledger_increment(ledger.carried(), &mut records);
+        if !records.is_empty() || ledger.has_positions() {
             self.offered = Some(CurrentFrame::whole(Arc::clone(head), columns));
         }
     }
 }
 
-/// The column of increments, which depends on the columns before it.
-fn encode_increments(encoder: &mut FrameEncoder<ColumnBytes>, tag: &FrameTag) -> SharedColumn {
-    let FrameTag { head, counts, increment } = tag;
+/// The columns that depend on the frames before it, the first one last: increments, and positions
+/// of sources if there are any.
+fn encode_own(encoder: &mut FrameEncoder<ColumnBytes>, tag: &FrameTag) -> Vec<SharedColumn> {
+    let FrameTag { head, counts, increment, begun } = tag;
     let mut own = Ledger::new(counts.len());
     for (own, counts) in own.sources.iter_mut().zip(counts) {
         counts.of_frame().into_iter().for_each(|(entry, count)| own[entry] = count);
@@ -385,14 +397,17 @@ fn encode_increments(encoder: &mut FrameEncoder<ColumnBytes>, tag: &FrameTag) ->
             counts.of_recorded().into_iter().for_each(|(entry, count)| own[entry] = count);
         }
     }
-    let (form, records) = ledger_column(head.ledger, increment, &own);
-    let bytes = ColumnBytes::Own(records);
-    let column = FrameColumn::small(form, Element::Bytes, head.small, bytes);
-    let mut frame = FrameUnderWay::new(vec![column]);
-    match encoder.next(&mut frame, Level::AsAsked) {
-        Next::Column(column) => Arc::new(column),
-        _ => unreachable!("a small column is encoded at once"),
-    }
+    let has_positions = head.position_column.filter(|_| !begun.positions.is_empty());
+    let positions = has_positions.map(|id| position_column(id, &begun.positions));
+    let column = |(form, records)| {
+        let bytes = ColumnBytes::Own(records);
+        let column = FrameColumn::small(form, Element::Bytes, head.small, bytes);
+        match encoder.next(&mut FrameUnderWay::new(vec![column]), Level::AsAsked) {
+            Next::Column(column) => Arc::new(column),
+            _ => unreachable!("a small column is encoded at once"),
+        }
+    };
+    positions.into_iter().chain([ledger_column(head.ledger, increment, &own)]).map(column).collect()
 }
 
 impl<S: FolderStore> Agent for Target<S> {
@@ -414,7 +429,10 @@ impl<S: FolderStore> Agent for Target<S> {
                     }
                 }
                 Step::Budget => return Work::again(done + 1),
-                Step::Ended => return Work::ended(),
+                Step::Ended => {
+                    self.files.ledger().settle(|one| one.end());
+                    return Work::ended();
+                }
                 Step::Wait(until_ns) => {
                     // Submits the work accepted since the last call.
                     return match self.files.poll(now_ns) {
@@ -435,6 +453,7 @@ pub(crate) struct FrameTag {
     pub(crate) counts: Vec<SourceCounts>,
     /// The ledger's counts since the target's frame before.
     pub(crate) increment: Ledger,
+    pub(crate) begun: BegunFrame,
 }
 
 /// The ledger of one target, and the increments that its next frame must carry.
@@ -453,13 +472,16 @@ pub(crate) struct TargetLedger {
     /// Frames that were not recorded, since the last one that was begun: neighbours together, as a
     /// skipped frame has them.
     missing: Vec<FrameInfo>,
+    /// If there are link sources.
+    settlement: Option<Settlement>,
 }
 
 impl TargetLedger {
     /// Of the target with that number.
     pub(crate) fn new(live: &Arc<Live>, target: usize) -> Self {
         let carried = Ledger::new(live.ledger.source_count());
-        Self { live: Arc::clone(live), target, carried, missing: Vec::new() }
+        let settlement = Settlement::of(live, target);
+        Self { live: Arc::clone(live), target, carried, missing: Vec::new(), settlement }
     }
 
     pub(crate) fn of_target(&self) -> &LiveTarget {
@@ -502,11 +524,24 @@ impl TargetLedger {
         increment
     }
 
+    /// The positions that a frame has which is begun: its own, and those that no frame has.
+    pub(crate) fn begin_positions(&mut self, head: &FrameHead) -> BegunFrame {
+        let settlement = self.settlement.as_mut();
+        settlement.map_or_else(BegunFrame::default, |one| one.begin(&head.info, &head.positions))
+    }
+
+    /// Whether positions of sources are in no frame of the target.
+    pub(crate) fn has_positions(&self) -> bool {
+        self.settlement.as_ref().is_some_and(Settlement::has_carried)
+    }
+
     /// Carries the increment of the run's last frame; returns the frame without it.
     pub(crate) fn carry(&mut self, head: &FrameHead) -> Arc<FrameHead> {
         self.carried.add(&head.increment);
+        self.settle(|one| one.carry(&head.positions));
         let increment = Ledger::new(self.carried.sources.len());
-        Arc::new(FrameHead { increment, is_last: true, ..head.clone() })
+        let positions = Arc::default();
+        Arc::new(FrameHead { increment, positions, is_last: true, ..head.clone() })
     }
 
     /// A frame is in a file.
@@ -535,6 +570,7 @@ impl TargetLedger {
     pub(crate) fn not_taken(&mut self, skipped: &FrameHead) {
         self.carried.add(&skipped.increment);
         self.is_missing(skipped);
+        self.settle(|one| one.missing(&skipped.info, &skipped.positions));
         for (carried, counts) in self.carried.sources.iter_mut().zip(&skipped.counts) {
             counts.of_not_taken().into_iter().for_each(|(entry, count)| carried[entry] += count);
         }
@@ -543,6 +579,7 @@ impl TargetLedger {
     /// A frame failed after it was begun.
     pub(crate) fn failed(&mut self, tag: &FrameTag) {
         self.carried.add(&tag.increment);
+        self.settle(|one| one.failed(&tag.begun));
         self.is_missing(&tag.head);
         self.discarded(&tag.head);
     }
@@ -550,6 +587,9 @@ impl TargetLedger {
     /// A frame was not begun, for lack of a place.
     pub(crate) fn refused(&mut self, head: &FrameHead) {
         self.carried.add(&head.increment);
+        if !head.is_last {
+            self.settle(|one| one.missing(&head.info, &head.positions));
+        }
         self.is_missing(head);
         self.discarded(head);
     }
@@ -576,7 +616,8 @@ impl TargetLedger {
         let counts = vec![SourceCounts::default(); head.counts.len()];
         let increment = Ledger::new(head.counts.len());
         let is_just_before = info.sequence + info.rows == head.info.sequence;
-        is_just_before.then(|| FrameHead { info, counts, increment, ..head.as_skipped() })
+        let skipped = FrameHead { positions: Arc::default(), ..head.as_skipped() };
+        is_just_before.then_some(FrameHead { info, counts, increment, ..skipped })
     }
 
     fn discarded(&mut self, head: &FrameHead) {
@@ -592,6 +633,16 @@ impl TargetLedger {
         for (source, &count) in (0..).map(SourceId).zip(fragments) {
             self.of_target().ledger.add(source, Entry::FragmentsDurable, count);
         }
+    }
+
+    /// Whether there are link sources.
+    pub(crate) fn has_links(&self) -> bool {
+        self.settlement.is_some()
+    }
+
+    /// Does something with the settlement of frames, if there are link sources.
+    pub(crate) fn settle(&mut self, act: impl FnOnce(&mut Settlement)) {
+        self.settlement.as_mut().map(act);
     }
 
     /// Counts the fragments recorded in a file that is gone or was truncated, and warns, since
@@ -611,6 +662,9 @@ impl TargetLedger {
                 Presence::There | Presence::Elsewhere => Some(0),
             };
             self.removed(source, removed);
+        }
+        if matches!(presence, Presence::Removed { .. } | Presence::Truncated) {
+            self.settle(|one| one.removed(file.id, file.index));
         }
         self.warn_once(reason.clone());
         reason

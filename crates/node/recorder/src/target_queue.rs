@@ -429,6 +429,8 @@ mod tests {
             counts: vec![SourceCounts { fragments: 3, ..SourceCounts::default() }],
             keys: 3,
             increment: Ledger::new(1),
+            positions: Arc::default(),
+            position_column: None,
             small: Coding::None,
             is_last: false,
         };

@@ -27,6 +27,7 @@ use crate::receive::Receive;
 use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
 use crate::sizes::Sizes;
+use crate::tape::Tape;
 
 /// All that the agents need, before they run.
 pub(crate) struct Wiring {
@@ -339,6 +340,7 @@ impl Parts<'_> {
         Ok(Pipeline {
             kind,
             pausable: Pausable::new(&builder.pausable, Arc::clone(&memory.held)),
+            tape: Tape::new(builder.sources.len(), builder.positions, builder.frame_time_ns),
             builder: Builder::new(builder)?,
             rings,
             chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),

@@ -94,6 +94,7 @@ fn what_a_front_end_delivers_is_in_the_file_and_is_said_to_be_taken() {
     assert_eq!(ledger.sources[0][Entry::PacketsAccepted], 50);
     check(&summary, 0..50, Verdict::Balanced);
     assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+    assert_eq!([0, 1, 2].map(|log| front_end.durable(log)), [50; 3]);
 }
 
 #[test]

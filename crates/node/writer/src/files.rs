@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use catchment_agent::{Completion, FileEnd, FileId, Store};
 use catchment_frame::{
-    BlockDigest, ColumnEntry, FileHeader, FrameInfo, FrameLayout, FrameSummary, TocBuilder,
-    TocFlags, encode_locator, locator_offset,
+    BlockDigest, ColumnEntry, FileHeader, FrameInfo, FrameLayout, FrameSummary, Positions,
+    TocBuilder, TocFlags, encode_locator, locator_offset,
 };
 use catchment_model::Ledger;
 
@@ -536,6 +536,14 @@ impl<A> FrameFile<A> {
     pub fn reopen(&mut self) {
         self.failed = false;
         self.end = self.recorded_end;
+    }
+
+    /// Sets the newest positions of the run's sources for the next table: up to its last recorded
+    /// frame.
+    pub fn set_positions(&mut self, positions: &Positions) {
+        if let Some(toc) = &mut self.toc {
+            toc.set_positions(positions);
+        }
     }
 
     /// Whether a checkpoint is due; with `late`, whether it is long overdue.

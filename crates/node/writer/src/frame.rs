@@ -11,17 +11,18 @@ use std::sync::Arc;
 use catchment_codec::Coding;
 use catchment_encoder::{Ask, Column, Element, Rule};
 use catchment_frame::{
-    ColumnCoding, ColumnInfo, ColumnKind, Dtype, EventColumns, FrameInfo, FrameKind, Schema, Span,
-    encode_ledger_increment, encode_ledger_total, encode_spans,
+    ColumnCoding, ColumnInfo, ColumnKind, Dtype, EventColumns, FrameInfo, FrameKind, Position,
+    Schema, Span, encode_ledger_increment, encode_ledger_total, encode_positions, encode_spans,
 };
 use catchment_model::{Ledger, SourceId};
 
-/// Columns of a frame beside those of sources: keys, times, flags, the ledger's increments.
-const EVENT_COLUMNS: usize = 4;
+/// Columns of a frame beside those of sources: keys, times, flags, the ledger's increments,
+/// positions of sources.
+const EVENT_COLUMNS: usize = 5;
 /// Columns of every source: lengths, validity, payload.
 const SOURCE_COLUMNS: usize = 3;
-/// Columns of a frame beside the channels: gaps, the ledger's increments.
-const CHANNEL_COLUMNS: usize = 2;
+/// Columns of a frame beside the channels: gaps, the ledger's increments, positions of sources.
+const CHANNEL_COLUMNS: usize = 3;
 /// Bytes of a ledger's record, and of a gap's.
 const LEDGER_RECORD_BYTES: usize = 16;
 const SPAN_BYTES: usize = 24;
@@ -349,6 +350,13 @@ pub fn ledger_column(id: u32, increment: &Ledger, own: &Ledger) -> (ColumnForm, 
     encode_ledger_total(own, &mut records);
     let rows = (records.len() / LEDGER_RECORD_BYTES) as u64;
     (ColumnForm::new(id, Dtype::Record, rows), records)
+}
+
+/// The column with that id that holds the positions of sources.
+pub fn position_column(id: u32, positions: &[Position]) -> (ColumnForm, Vec<u8>) {
+    let mut records = Vec::new();
+    encode_positions(positions, &mut records);
+    (ColumnForm::new(id, Dtype::Record, positions.len() as u64), records)
 }
 
 fn present(id: Option<u32>, kind: &ColumnKind) -> Result<u32, NoColumn> {

@@ -37,7 +37,7 @@ pub use files::{
 };
 pub use frame::{
     ChannelColumn, ChannelFrame, ColumnForm, EventFrame, EventSource, Frame, FrameColumn,
-    FrameMaker, NoColumn, ledger_column,
+    FrameMaker, NoColumn, ledger_column, position_column,
 };
 pub use jobs::{HeaderOrder, WriteCounts};
 pub use stored::{StoredColumn, WrittenFrame};

@@ -16,11 +16,22 @@ use std::ops::Range;
 
 use catchment_model::{CloseReason, Entry, EventFlags};
 
-use super::horizon::Horizon;
-use super::numbers::Numbers;
+use super::claim::Likeness;
+use super::horizon::{Horizon, Rules};
+use super::numbers::{KEY_END, Numbers};
 use crate::matched::{Closing, ClosingEvent};
 use crate::wanted::Wanted;
 use crate::{BuilderConfig, BuilderStatus, Fragment, Jump, Matched, OwnedKeys, SourceRole};
+
+/// A fragment whose source and key are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    pub index: usize,
+    pub key: u64,
+    pub ordinal: u64,
+    pub arrived_ns: u64,
+    pub fragment: &'a Fragment,
+}
 
 /// The window of open events, which fragments they have, and which are wanted.
 #[derive(Debug)]
@@ -91,6 +102,43 @@ impl OpenEvents {
         (self.absent.numbered_from..self.window.base).contains(&key)
     }
 
+    /// What a fragment that is not near the position of its sender may be, other than the first of
+    /// a new position: as far as its sender's last position in this epoch, if it had one, and the
+    /// closed events show.
+    pub fn likeness(
+        &self,
+        index: usize,
+        fragment: &Fragment,
+        position: Option<u64>,
+        Rules { numbers, near, .. }: Rules,
+    ) -> Likeness {
+        let Self { window, seen, .. } = self;
+        let Some(position) = position else {
+            // Its first fragments may be late, too, or from before the start of the run.
+            let behind = window.base.saturating_sub(numbers.near(window.newest, fragment.number));
+            return match (1..=near).contains(&behind) {
+                true => Likeness::Late,
+                false => Likeness::Foreign,
+            };
+        };
+        let step = numbers.offset(position, fragment.number);
+        let key = position.wrapping_add_signed(step);
+        let back = step.unsigned_abs();
+        // Behind all that is remembered of events.
+        let far = window.base.saturating_sub(key) > window.events();
+        match step > 0 {
+            _ if key >= KEY_END => Likeness::Foreign,
+            true if far && back > near => Likeness::Behind,
+            true if key < window.base => Likeness::Late,
+            true => Likeness::Foreign,
+            false if seen.contains(index, key) => Likeness::of_repeated(fragment.flags),
+            false if back > near => Likeness::Foreign,
+            false if far => Likeness::of_repeated(fragment.flags),
+            false if self.was_numbered(key) => Likeness::Late,
+            false => Likeness::Repeated,
+        }
+    }
+
     /// The key of a number that is in the window and that its source has not delivered, if it is
     /// near enough to the quorum to be accepted at once.
     pub fn new_key_near_quorum(
@@ -117,19 +165,13 @@ impl OpenEvents {
     }
 
     /// Accepts a fragment whose key [is new](Self::is_new) and owned.
-    pub fn accept(
-        &mut self,
-        index: usize,
-        key: u64,
-        fragment: &Fragment,
-        arrived_ns: u64,
-        matched: &mut Matched,
-    ) {
+    pub fn accept(&mut self, known: &Known<'_>, matched: &mut Matched) {
+        let &Known { index, key, ordinal, arrived_ns, fragment } = known;
         let new = self.seen.insert(index, key);
         assert!(new, "a fragment is accepted once");
         let weight = weight(matched.sources[index].required);
         self.window.add(key, fragment, weight, arrived_ns);
-        matched.append(index, key, fragment);
+        matched.append(index, key, fragment, ordinal);
         self.bytes += u64::from(fragment.bytes);
     }
 

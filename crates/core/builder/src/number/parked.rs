@@ -13,12 +13,14 @@ use std::collections::VecDeque;
 
 use super::horizon::Quorum;
 use super::numbers::Numbers;
+use crate::undecided::Ordinals;
 use crate::{BuilderConfig, Fragment};
 
 /// A fragment beyond the window, of a sender that is ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
     pub key: u64,
+    pub ordinal: u64,
     pub arrived_ns: u64,
     pub fragment: Fragment,
 }
@@ -28,12 +30,13 @@ pub struct Ahead {
 pub struct Held {
     /// The claim.
     pub claim: u32,
+    pub ordinal: u64,
     pub arrived_ns: u64,
     /// When it is given up, in active time.
     pub expires_ns: u64,
     pub fragment: Fragment,
-    /// Its rank among all fragments ever held.
-    order: u64,
+    /// Its rank among all fragments ever held, which [`Parked::hold`] sets.
+    pub order: u64,
 }
 
 /// The parked fragments of all sources.
@@ -56,6 +59,8 @@ struct ParkedSource {
     voter: usize,
     /// Beyond the window, by ascending key.
     ahead: VecDeque<Ahead>,
+    /// Of these.
+    ordinals: Ordinals,
     /// Held under claims, in the order of arrival.
     held: VecDeque<Held>,
     /// Index of the held one that is tried next.
@@ -68,7 +73,8 @@ impl Parked {
         let sources = (0..config.sources.len()).map(|index| {
             let voter = config.voter_of(index);
             sources_of[voter].push(index as u32);
-            ParkedSource { voter, ahead: VecDeque::new(), held: VecDeque::new(), tried: 0 }
+            let (ahead, ordinals) = (VecDeque::new(), Ordinals::default());
+            ParkedSource { voter, ahead, ordinals, held: VecDeque::new(), tried: 0 }
         });
         Self {
             sources: sources.collect(),
@@ -131,41 +137,47 @@ impl Parked {
         self.sources.iter().filter_map(|source| source.ahead.front()).map(|ahead| ahead.key).min()
     }
 
+    /// An ordinal that no parked fragment of a source is below; none if it has none.
+    pub fn first_ordinal(&self, index: usize) -> Option<u64> {
+        let source = &self.sources[index];
+        // Fragments are held as they come, and in that order.
+        let held = source.held.front().map(|held| held.ordinal);
+        [source.ordinals.first(), held].into_iter().flatten().min()
+    }
+
     /// Parks a fragment beyond the window, in key order.
     pub fn park_ahead(&mut self, index: usize, ahead: Ahead) {
         self.enter(&ahead.fragment);
-        let queue = &mut self.sources[index].ahead;
+        let ParkedSource { ahead: queue, ordinals, .. } = &mut self.sources[index];
         let at = match queue.back() {
             Some(newest) if newest.key > ahead.key => {
                 queue.partition_point(|other| other.key <= ahead.key)
             }
             _ => queue.len(),
         };
+        match at == queue.len() {
+            true => ordinals.put_last(ahead.ordinal, 1),
+            false => ordinals.put_at(at, ahead.ordinal),
+        }
         queue.insert(at, ahead);
     }
 
     /// Removes and returns the lowest of a source's fragments beyond the window, if its key is
     /// below `end`.
     pub fn pop_ahead_below(&mut self, index: usize, end: u64) -> Option<Ahead> {
-        let ahead = self.sources[index].ahead.pop_front_if(|ahead| ahead.key < end)?;
+        let source = &mut self.sources[index];
+        let ahead = source.ahead.pop_front_if(|ahead| ahead.key < end)?;
+        source.ordinals.take(1);
         self.leave(&ahead.fragment);
         Some(ahead)
     }
 
-    /// Holds a fragment of a claim until `expires_ns` of active time.
-    pub fn hold(
-        &mut self,
-        index: usize,
-        claim: u32,
-        fragment: &Fragment,
-        arrived_ns: u64,
-        expires_ns: u64,
-    ) {
-        self.enter(fragment);
+    /// Holds a fragment of a claim until it expires.
+    pub fn hold(&mut self, index: usize, held: Held) {
+        self.enter(&held.fragment);
         let order = self.held_ever;
         self.held_ever += 1;
-        let held = Held { claim, order, arrived_ns, expires_ns, fragment: *fragment };
-        self.sources[index].held.push_back(held);
+        self.sources[index].held.push_back(Held { order, ..held });
     }
 
     /// Removes and returns the oldest held fragment of a source, if `is_due`.

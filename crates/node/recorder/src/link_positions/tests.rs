@@ -1,0 +1,432 @@
+//! Positions of link sources through all agents behind the rings, stepped in virtual time: notes
+//! and fragments go into a ring as a receive agent puts them there, and files are in memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use catchment_agent::{Agent, Ingress, Waker};
+use catchment_builder::{Fragment, NoteKind};
+use catchment_fixtures::Random;
+use catchment_frame::{FileReader, FrameKind, Position};
+use catchment_model::{Entry, RunId, SourceId};
+use catchment_ports::{
+    MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFaults, StoreTimes, StoreWatch,
+    VirtualClock,
+};
+use catchment_telemetry::FillLevel;
+use catchment_wire::event_link::EventLink;
+use catchment_wire::hadtu::Hadtu;
+use rtrb::{Producer, RingBuffer};
+
+use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
+use crate::config::{RecorderConfig, SourceConfig};
+use crate::file::{FileMaker, FirstFile, RunIdentity};
+use crate::live::Live;
+use crate::recorder::RecorderError;
+use crate::sessions::OfRun;
+use crate::target_config::{Place, TargetConfig};
+use crate::wiring::{Bind, Endpoint, Wiring};
+
+const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
+const MS: u64 = 1_000_000;
+const FRAME_MS: u64 = 20;
+const SYNC_MS: u64 = 50;
+const STEPS_MAX: u64 = 20_000;
+const SOURCES: u32 = 2;
+/// What a source's session is called.
+const SESSION: u64 = 0x5eed_0000;
+
+struct NoSockets(Queues);
+
+impl Bind for NoSockets {
+    fn bind(&mut self, _ports: &[Endpoint<'_>]) -> Result<Box<dyn Ingress>, RecorderError> {
+        Ok(Box::new(QueueIngress::new(&self.0, Vec::new(), 64)))
+    }
+}
+
+/// A log as its sender has it.
+#[derive(Clone, Copy, Default)]
+struct Log {
+    session: u64,
+    made: u64,
+}
+
+struct Rig {
+    clock: VirtualClock,
+    agents: Vec<Box<dyn Agent>>,
+    live: Arc<Live>,
+    ring: Option<Producer<Fragment>>,
+    files: MemoryFiles,
+    disks: Vec<StoreWatch>,
+    logs: [Log; SOURCES as usize],
+    key: u64,
+    /// By source: what was durable when it was last looked at.
+    durable: [(u64, u64); SOURCES as usize],
+}
+
+/// Link sources, in so many required folders.
+fn config(folders: usize) -> RecorderConfig {
+    let source = |number: u32| SourceConfig {
+        protocol: Arc::new(EventLink::SESSIONS),
+        ..SourceConfig::new(format!("link-{number}"), ([127, 0, 0, 1], 0).into())
+    };
+    let mut config = RecorderConfig::new("run".into(), (0..SOURCES).map(source).collect());
+    config.memory_bytes = 256 << 20;
+    config.frame.time_ns = FRAME_MS * MS;
+    config.write.sync_interval_ns = SYNC_MS * MS;
+    config.write.buffer_bytes = 64 << 10;
+    config.write.preallocate_bytes = 256 << 10;
+    config.build.timeout_ns = 100 * MS;
+    let target = |number: usize| TargetConfig::folder(format!("t{number}"), folder(number));
+    config.targets = (0..folders).map(target).collect();
+    config
+}
+
+fn folder(number: usize) -> PathBuf {
+    format!("run-{number}").into()
+}
+
+impl Rig {
+    fn begin(config: &RecorderConfig) -> Self {
+        let clock = VirtualClock::at(BEGIN_NS);
+        let live = Arc::new(Live::new(config));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut bind = NoSockets(Queues::default());
+        let of_run = || OfRun {
+            run: RunId([1; 16]),
+            number: 1,
+            epoch: 0,
+            entropy: Box::new(Random::new(1)),
+            live: Arc::clone(&live),
+        };
+        let mut wired = Wiring::of(config, &live, &stop, &of_run, &mut bind).expect("it is wired");
+        // The test is the receive agent.
+        wired.receives.clear();
+        let (ring, consumer) = RingBuffer::new(1 << 16);
+        wired.pipelines[0].rings = vec![(consumer, Arc::new(FillLevel::new("ring", 1 << 24)))];
+        let times = StoreTimes {
+            operation_ns_max: MS,
+            open_ns_max: 2 * MS,
+            allocate_bytes: config.write.preallocate_bytes,
+            sync_interval_ns: config.write.sync_interval_ns,
+            ..StoreTimes::default()
+        };
+        let buffers = (config.write.buffer_count, config.write.buffer_bytes);
+        let (files, mut disks) = (MemoryFiles::default(), Vec::new());
+        let part = |(number, target): (usize, &TargetConfig)| {
+            let waker = Waker::default();
+            if target.place == Place::None {
+                return TargetPart { waker, files: None };
+            }
+            let store = MemoryStore::new((clock.clone(), number as u64 + 1), buffers, times);
+            let mut store = store.on(&files).sized(&folder(number), 1 << 30);
+            disks.push(store.watch());
+            let (folders, name) = (vec![folder(number)], "run".to_owned());
+            let target = target.name.clone();
+            let identity = RunIdentity { run: RunId([7; 16]), folders, name, target };
+            let id = store.create(&FileMaker::first_path(&identity, 0));
+            let entropy = Box::new(Random::new(number as u64 + 9));
+            let first = FirstFile { stores: vec![store], disk: 0, id, entropy };
+            TargetPart { waker, files: Some((identity, first)) }
+        };
+        let targets = config.targets().iter().enumerate().map(part).collect();
+        let live_of_agents = Arc::clone(&live);
+        let (trends, wakers) = (None, Wakers::default());
+        let parts = AgentParts { wired, live: live_of_agents, stop, targets, trends, wakers };
+        let Agents { build, frames, encoders, targets, .. } =
+            Agents::new(config, parts, BEGIN_NS).expect("agents");
+        let mut agents: Vec<Box<dyn Agent>> = vec![Box::new(build), Box::new(frames)];
+        agents.extend(targets.into_iter().map(|(_, agent)| agent));
+        agents.extend(encoders.into_iter().map(|agent| Box::new(agent) as Box<dyn Agent>));
+        Self {
+            clock,
+            agents,
+            live,
+            ring: Some(ring),
+            files,
+            disks,
+            logs: Default::default(),
+            key: 0,
+            durable: Default::default(),
+        }
+    }
+
+    fn put(&mut self, one: Fragment) {
+        self.ring.as_mut().expect("the run goes on").push(one).expect("the ring has room");
+    }
+
+    /// A session of a source begins with an item of that sequence.
+    fn attach(&mut self, source: u32, session: u64, sequence: u64) {
+        self.logs[source as usize] = Log { session, made: sequence };
+        self.put(Fragment::note(source, NoteKind::Session, session, sequence));
+    }
+
+    /// Marks of a source.
+    fn pass(&mut self, source: u32, count: u64) {
+        self.logs[source as usize].made += count;
+        self.put(Fragment::note(source, NoteKind::Passed, 0, count));
+    }
+
+    fn send_one(&mut self, source: u32, key: u64) {
+        self.live.ledger.add(SourceId(source), Entry::FragmentsReceived, 1);
+        self.logs[source as usize].made += 1;
+        self.put(Fragment::new(source, key, 0, 0));
+    }
+
+    /// Events of all sources, one each millisecond.
+    fn send(&mut self, events: u64) {
+        for _ in 0..events {
+            (0..SOURCES).for_each(|source| self.send_one(source, self.key));
+            self.key += 1;
+            self.step();
+        }
+    }
+
+    /// A millisecond passes. What is durable never falls, and is no more than was made.
+    fn step(&mut self) {
+        self.clock.advance_to(self.clock.now_ns() + MS);
+        let now_ns = self.clock.now_ns();
+        for _ in 0..4 {
+            self.agents.retain_mut(|agent| !agent.work(now_ns).ended);
+        }
+        let Self { live, logs, durable, .. } = self;
+        live.link_positions.read(&mut |source, session, position| {
+            let (log, before) = (logs[source.index()], &mut durable[source.index()]);
+            assert!(before.0 != session || before.1 <= position, "{before:?}, {position}");
+            assert!(log.session != session || position <= log.made, "{position}");
+            *before = (session, position);
+        });
+    }
+
+    fn pass_ms(&mut self, milliseconds: u64) {
+        (0..milliseconds).for_each(|_| self.step());
+    }
+
+    /// Steps until all that was made is durable.
+    fn until_durable(&mut self) {
+        for _ in 0..STEPS_MAX {
+            let all = self.logs.map(|log| (log.session, log.made));
+            if self.durable == all {
+                return;
+            }
+            self.step();
+        }
+        panic!("{:?} is durable", self.durable);
+    }
+
+    fn end(&mut self) {
+        self.ring = None;
+        for _ in 0..STEPS_MAX {
+            if self.agents.is_empty() {
+                break;
+            }
+            let links = &self.live.link_positions;
+            assert!(!links.has_links() || !links.are_final());
+            self.step();
+        }
+        assert!(self.agents.is_empty() && self.live.link_positions.are_final());
+        self.step();
+        let balance = self.live.total().balance();
+        assert!(balance.holds() && balance.fragments_in_flight == 0, "{balance:?}");
+    }
+
+    /// The files of a folder, in their order, without those that were never begun.
+    fn files_in(&self, number: usize) -> Vec<FileReader<Vec<u8>>> {
+        let is_file = |path: &Path| {
+            path.starts_with(folder(number)) && path.extension() == Some("catch".as_ref())
+        };
+        let files = self.files.all().into_iter().filter(|(path, _)| is_file(path));
+        files.filter_map(|(_, bytes)| FileReader::open(bytes).ok()).collect()
+    }
+}
+
+/// By frame of these files: whether it has rows, and the positions of logs that it states. No
+/// position falls, and tables have the newest.
+fn stated(files: &[FileReader<Vec<u8>>]) -> Vec<(bool, Vec<Position>)> {
+    let (mut all, mut newest) = (Vec::new(), catchment_frame::Positions::default());
+    for file in files {
+        assert!(file.closed());
+        for (index, frame) in file.frames().iter().enumerate() {
+            let positions = file.positions(index).expect("positions");
+            let mut with = newest.clone();
+            with.add(&positions);
+            let kept = |one: &&Position| with.records().contains(one);
+            assert!(positions.iter().all(|one| kept(&one)), "no position falls");
+            newest = with;
+            let links = positions.into_iter().filter(|one| one.what == Position::LINK);
+            let has_rows = frame.info.rows > 0 && frame.info.kind == FrameKind::Events;
+            all.push((has_rows, links.collect()));
+        }
+        let (frames, listed) = file.listed_positions().expect("reads").expect("column 7");
+        assert_eq!((frames, &listed[..]), (file.frames().len(), newest.records()));
+        assert!(file.verify_index().is_empty());
+    }
+    all
+}
+
+const ALWAYS: u64 = 1_000_000;
+
+#[test]
+fn each_frame_states_what_it_decides_and_tables_state_the_newest() {
+    let mut config = config(1);
+    config.write.file_time_ns = Some(300 * MS);
+    let mut rig = Rig::begin(&config);
+    rig.attach(0, SESSION, 100);
+    rig.attach(1, SESSION + 1, 0);
+    rig.pass(0, 3);
+    rig.send(1_000);
+    rig.until_durable();
+    rig.end();
+    let files = rig.files_in(0);
+    assert!(files.len() > 2);
+    let (mut rows, frames) = (0, stated(&files));
+    let counts = files.iter().flat_map(|file| file.frames().iter().map(|frame| frame.info.rows));
+    for ((_, positions), count) in frames.iter().zip(counts) {
+        rows += count;
+        for &Position { source, session, position, .. } in positions {
+            assert_eq!(session, SESSION + u64::from(source));
+            assert_eq!(position, if source == 0 { 103 + rows } else { rows });
+        }
+    }
+    assert_eq!(rows, 1_000);
+}
+
+#[test]
+fn positions_alone_are_a_frame_without_rows() {
+    let mut rig = Rig::begin(&config(1));
+    rig.attach(0, SESSION, 7);
+    rig.attach(1, SESSION, 0);
+    rig.until_durable();
+    rig.pass_ms(10 * FRAME_MS);
+    rig.pass(0, 5);
+    rig.until_durable();
+    assert_eq!(rig.durable[0], (SESSION, 12));
+    rig.end();
+    let frames = stated(&rig.files_in(0));
+    // The logs as they were attached, then the marks; nothing while nothing moved.
+    assert!(frames.len() == 2 && frames.iter().all(|(has_rows, _)| !has_rows), "{frames:?}");
+    assert_eq!(frames[0].1.len(), 2);
+}
+
+#[test]
+fn without_link_sources_nothing_states_positions() {
+    let mut config = config(1);
+    config.sources.iter_mut().for_each(|source| source.protocol = Arc::new(Hadtu));
+    let mut rig = Rig::begin(&config);
+    rig.send(100);
+    rig.end();
+    for file in rig.files_in(0) {
+        assert_eq!(file.listed_positions().expect("reads"), None);
+        assert_eq!(file.header().schema.columns.len(), 4 + 3 * SOURCES as usize);
+        assert!(file.frames().iter().all(|frame| frame.info.rows > 0));
+    }
+}
+
+#[test]
+fn what_is_durable_is_so_in_each_required_target() {
+    let mut rig = Rig::begin(&config(2));
+    rig.attach(0, SESSION, 0);
+    rig.attach(1, SESSION, 0);
+    rig.send(200);
+    let faults =
+        StoreFaults { write_errors: ALWAYS, open_errors: ALWAYS, ..StoreFaults::default() };
+    rig.disks[1].set_faults(faults);
+    rig.send(300);
+    let during = rig.durable;
+    rig.send(300);
+    assert_eq!((rig.durable, rig.logs[0].made), (during, 800));
+    assert!((100..=250).contains(&during[0].1), "{during:?}");
+    // The folder that could not be written has counted out what it lacks.
+    rig.disks[1].set_faults(StoreFaults::default());
+    rig.pass_ms(1_500);
+    rig.send(100);
+    rig.until_durable();
+    rig.end();
+    let frames = [0, 1].map(|number| stated(&rig.files_in(number)));
+    let last = frames.map(|all| all.into_iter().rev().find(|(_, links)| !links.is_empty()));
+    assert_eq!(last[0], last[1]);
+}
+
+#[test]
+fn a_new_session_counts_once_the_old_one_is_decided() {
+    let mut rig = Rig::begin(&config(1));
+    rig.attach(0, SESSION, 0);
+    rig.attach(1, SESSION, 0);
+    rig.send(100);
+    rig.until_durable();
+    // Events wait for the other source.
+    let key = rig.key;
+    (key..key + 10).for_each(|key| rig.send_one(0, key));
+    rig.attach(0, SESSION + 9, 40);
+    (key + 10..key + 20).for_each(|key| rig.send_one(0, key));
+    rig.pass_ms(60);
+    assert_eq!(rig.durable[0], (SESSION, 100));
+    (key..key + 5).for_each(|key| rig.send_one(1, key));
+    rig.pass_ms(80);
+    assert_eq!(rig.durable[0], (SESSION, 105));
+    (key + 5..key + 20).for_each(|key| rig.send_one(1, key));
+    rig.until_durable();
+    assert_eq!(rig.durable[0], (SESSION + 9, 50));
+    rig.end();
+    let frames = stated(&rig.files_in(0));
+    let of_old = frames.iter().flat_map(|(_, links)| links).filter(|one| one.source == 0);
+    let of_old = of_old.filter(|one| one.session == SESSION).map(|one| one.position).max();
+    assert_eq!(of_old, Some(110));
+}
+
+#[test]
+fn after_a_crash_the_files_have_all_that_was_said_to_be_durable() {
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let mut config = config(1);
+        config.write.file_time_ns = (seed % 2 == 0).then_some(150 * MS);
+        let mut rig = Rig::begin(&config);
+        rig.attach(0, SESSION, 0);
+        rig.attach(1, SESSION, 0);
+        if seed % 3 == 0 {
+            let write_errors = 5 + random.below(20);
+            rig.disks[0].set_faults(StoreFaults { write_errors, ..StoreFaults::default() });
+        }
+        for _ in 0..random.below(12) {
+            rig.send(random.below(60));
+            let sources = 1 + random.below(u64::from(SOURCES)) as u32;
+            (0..sources).for_each(|source| rig.send_one(source, rig.key));
+            rig.key += 1;
+            rig.pass(random.below(2) as u32, 1);
+            rig.pass_ms(random.below(40));
+        }
+        rig.files.crash(&mut random);
+        let mut newest = [0; SOURCES as usize];
+        for file in rig.files_in(0) {
+            for frame in 0..file.frames().len() {
+                let positions = file.positions(frame).expect("positions");
+                for one in positions.iter().filter(|one| one.what == Position::LINK) {
+                    newest[one.source as usize] = one.position;
+                }
+            }
+        }
+        for (durable, newest) in rig.durable.iter().zip(newest) {
+            assert!(
+                durable.1 <= newest,
+                "seed {seed}: {durable:?} was said, the files have {newest}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_no_required_folder_gets_is_durable_once_it_is_decided() {
+    let mut config = config(2);
+    // One required target keeps nothing; the other source's data go to a best-effort folder alone.
+    (config.targets[0].place, config.targets[0].sources) =
+        (Place::None, Some(vec!["link-0".into()]));
+    config.targets[1].required = false;
+    let mut rig = Rig::begin(&config);
+    rig.disks[0].set_faults(StoreFaults { write_errors: ALWAYS, ..StoreFaults::default() });
+    rig.attach(0, SESSION, 0);
+    rig.attach(1, SESSION, 0);
+    rig.send(100);
+    rig.pass_ms(2 * FRAME_MS);
+    assert_eq!(rig.durable, [(SESSION, 100); 2]);
+}
