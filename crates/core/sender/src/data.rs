@@ -8,7 +8,7 @@ use catchment_wire::session::{
 };
 
 use crate::keys::Order;
-use crate::log::{Log, Outgoing};
+use crate::log::{Limit, Log, Outgoing};
 use crate::opening::Agreed;
 use crate::session::Slices;
 
@@ -81,13 +81,13 @@ impl DataConnection {
         self.message = if may_promise && self.has_promise(logs) {
             self.promises_ns = now_ns;
             Some(self.heartbeat(logs, true))
-        } else if let Some(log) = self.next_log(logs, agreed.skew_bytes) {
-            let max = agreed.message_bytes_max;
-            logs[log as usize].compose(self.number, max, &mut self.head)
-        } else if is_due {
-            Some(self.heartbeat(logs, false))
         } else {
-            None
+            let max = agreed.message_bytes_max;
+            let next = self.next_log(logs, agreed.skew_bytes);
+            let items = next.and_then(|(log, limit)| {
+                logs[log as usize].compose(self.number, max, &limit, &mut self.head)
+            });
+            items.or_else(|| is_due.then(|| self.heartbeat(logs, false)))
         };
         if let Some(message) = &self.message {
             self.message_ns = now_ns;
@@ -165,22 +165,27 @@ impl DataConnection {
         self.logs.iter().any(|&log| logs[log as usize].has_promise())
     }
 
-    /// The log that sends next: what it has is lowest, and no other log that is waited for may
-    /// still bring something lower.
-    fn next_log(&self, logs: &[Log], skew_bytes: u64) -> Option<u32> {
+    /// The log that sends next, and how far: what it has is lowest, and no other log that is waited
+    /// for may still bring something lower, but for the skew.
+    fn next_log(&self, logs: &[Log], skew_bytes: u64) -> Option<(u32, Limit)> {
         let of = |log: &u32| &logs[*log as usize];
         if let [only] = self.logs[..] {
-            return of(&only).next_order().map(|_| only);
+            return of(&only).next_order().map(|_| (only, Limit::NONE));
         }
         if let Some(within) = self.logs.iter().find(|log| of(log).is_within()) {
-            return Some(*within);
+            return Some((*within, Limit::NONE));
         }
         let unsent = self.logs.iter().filter_map(|log| Some((of(log).next_order()?, *log)));
-        let (order, log) = unsent.min()?;
-        let lowest = self.logs.iter().filter_map(|log| of(log).awaited()).min();
-        let may_send = lowest
-            .is_none_or(|lowest| order <= lowest || self.skew.ahead_bytes(lowest) <= skew_bytes);
-        may_send.then_some(log)
+        let (_, log) = unsent.clone().min()?;
+        let others = unsent.filter(|(_, other)| *other != log).map(|(order, _)| order);
+        let awaited = self.logs.iter().filter_map(|log| of(log).awaited()).min();
+        let ahead_bytes = awaited.map_or(0, |awaited| self.skew.ahead_bytes(awaited));
+        let limit = Limit {
+            unsent: others.min().unwrap_or(Order::MAX),
+            awaited: awaited.unwrap_or(Order::MAX),
+            ahead_bytes: skew_bytes.saturating_sub(ahead_bytes),
+        };
+        Some((log, limit))
     }
 
     /// A heartbeat with what logs promise, of those that have sent everything.

@@ -21,6 +21,10 @@ pub(crate) struct Order {
     pub key: u64,
 }
 
+impl Order {
+    pub const MAX: Self = Self { numbering: u32::MAX, key: u64::MAX };
+}
+
 impl Keys {
     pub fn new(config: &SourceConfig) -> Self {
         let (kind, bits) = (config.key_kind, config.key_bits.into());

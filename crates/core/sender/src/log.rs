@@ -43,6 +43,26 @@ pub(crate) struct Outgoing {
     pub order: Order,
 }
 
+/// How far a log may send that shares its connection with others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// Where another log has something to send.
+    pub unsent: Order,
+    /// What another log may still bring that has nothing to send, and how many bytes may go ahead
+    /// of that.
+    pub awaited: Order,
+    pub ahead_bytes: u64,
+}
+
+impl Limit {
+    pub const NONE: Self = Self { unsent: Order::MAX, awaited: Order::MAX, ahead_bytes: u64::MAX };
+
+    /// Whether an item may go, which adds up to so many bytes with those before it.
+    fn admits(&self, order: Order, bytes: u64) -> bool {
+        order <= self.unsent && (order <= self.awaited || bytes <= self.ahead_bytes)
+    }
+}
+
 impl Outgoing {
     /// All bytes of the message, padding included.
     pub fn bytes(&self) -> usize {
@@ -143,6 +163,7 @@ impl Log {
         &mut self,
         number: u32,
         message_bytes_max: usize,
+        limit: &Limit,
         head: &mut [u8],
     ) -> Option<Outgoing> {
         if self.is_refused {
@@ -154,6 +175,9 @@ impl Log {
         };
         let mut state = self.source.state();
         let first = unsent(&state).next()?;
+        if !limit.admits(first.order(), (record_bytes + first.bytes as usize) as u64) {
+            return None;
+        }
         let (log, position) = (self.number, first.position);
         let (count, composed) = match &first.item {
             Item::Fragment { tag, flags, groups } => {
@@ -165,7 +189,7 @@ impl Log {
                     let mut encoder =
                         Encoder::begin(head, number, &Fragments { log, sequence: first.sequence });
                     let room = message_bytes_max - FRAGMENTS_BYTES;
-                    fill(&state, &mut encoder, record_bytes, room, position)
+                    fill(&state, &mut encoder, record_bytes, room, limit)
                         .finish(encoder, log, position)
                 } else {
                     let part = Part {
@@ -268,7 +292,7 @@ fn fill(
     encoder: &mut Encoder<'_>,
     record_bytes: usize,
     room: usize,
-    position: u64,
+    limit: &Limit,
 ) -> Filled {
     let mut filled = Filled::default();
     for entry in unsent(state) {
@@ -278,11 +302,11 @@ fn fill(
         let record = FragmentRecord { key: entry.key, bytes: entry.bytes, tag, flags, groups };
         if head_bytes + bytes.next_multiple_of(8) > room
             || entry.bytes as usize > PARTS_FROM_BYTES
+            || !limit.admits(entry.order(), (head_bytes + bytes) as u64)
             || !encoder.push_short(&record, record_bytes)
         {
             break;
         }
-        debug_assert_eq!(entry.position, position + filled.bytes as u64, "bytes are contiguous");
         let count = filled.count + 1;
         filled = Filled { count, bytes, end: entry.end(), order: entry.order() };
     }

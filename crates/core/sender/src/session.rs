@@ -222,6 +222,8 @@ impl SenderSession {
         match self.phase {
             Phase::Away { .. } | Phase::Ended => {}
             Phase::Closing { ends: true, .. } => self.end(None),
+            // The reason of our own `bye` tells more.
+            Phase::Closing { ends: false, .. } => self.leave(now_ns),
             _ => self.break_off(now_ns, why, None),
         }
     }
@@ -233,7 +235,7 @@ impl SenderSession {
     /// The fault, for a log.
     pub fn received(&mut self, now_ns: u64, mut bytes: &[u8]) -> Result<(), Fault> {
         self.silent_ns = 0;
-        while !bytes.is_empty() && self.is_connected() {
+        while !bytes.is_empty() && self.is_read() {
             let mut inbox = std::mem::take(&mut self.inbox);
             let taken = inbox.take(bytes);
             let handled = self.handle(now_ns, &mut inbox);
@@ -245,7 +247,7 @@ impl SenderSession {
                 self.phase = Phase::Closing { until_ns: now_ns + CLOSING_NS, ends: false };
                 return Err(fault);
             }
-            if self.is_connected() {
+            if self.is_read() {
                 self.inbox = inbox;
             }
             bytes = &bytes[taken..];
@@ -305,8 +307,7 @@ impl SenderSession {
                 if ends && now_ns >= until_ns {
                     self.end(None);
                 } else if !ends && (self.outbox.is_flushed() || now_ns >= until_ns) {
-                    let why = self.why.clone();
-                    self.break_off(now_ns, why.as_deref().unwrap_or_default(), None);
+                    self.leave(now_ns);
                 }
             }
             _ => {}
@@ -366,6 +367,12 @@ impl SenderSession {
         }
     }
 
+    /// A `bye` was said.
+    fn leave(&mut self, now_ns: u64) {
+        let why = self.why.take();
+        self.break_off(now_ns, why.as_deref().unwrap_or_default(), None);
+    }
+
     /// All connections end, and the session goes on after a wait.
     fn break_off(&mut self, now_ns: u64, why: &str, wait_ns: Option<u64>) {
         let wait_ns = wait_ns.unwrap_or_else(|| self.retry.next_ns());
@@ -393,8 +400,13 @@ impl SenderSession {
         self.data.iter_mut().for_each(DataConnection::reset);
     }
 
-    fn is_connected(&self) -> bool {
-        matches!(self.phase, Phase::Opening { .. } | Phase::Open | Phase::Closing { .. })
+    /// Whether what comes is looked at: after a fault no border in it can be trusted.
+    fn is_read(&self) -> bool {
+        match self.phase {
+            Phase::Opening { .. } | Phase::Open => true,
+            Phase::Closing { ends, .. } => ends,
+            Phase::Away { .. } | Phase::Connecting | Phase::Ended => false,
+        }
     }
 
     /// Makes the control messages that are due.
@@ -439,7 +451,7 @@ impl SenderSession {
 
     /// Takes everything that is whole.
     fn handle(&mut self, now_ns: u64, inbox: &mut Inbox) -> Result<(), Fault> {
-        while self.is_connected() {
+        while self.is_read() {
             let Some(incoming) = inbox.next()? else { return Ok(()) };
             if matches!(self.phase, Phase::Closing { .. }) {
                 if let Incoming::Message(Control::Bye(..)) = incoming {

@@ -33,8 +33,12 @@ pub struct TestRecorder {
     pub refusal: Option<(Bye, String)>,
     /// What grants answer, where a source is named here.
     pub answers: BTreeMap<String, (GrantAnswer, ByeReason)>,
+    /// Positions name so many items more than it took: a defect that a sender must notice.
+    pub overstates: u64,
     /// What senders did wrong.
     pub faults: Vec<String>,
+    /// Fragments as they came: the number of the log, and the key.
+    pub arrived: Vec<(u32, u64)>,
     /// Answers of senders: number, answer, text.
     pub commands: Vec<(u64, AnswerKind, String)>,
     connections: BTreeMap<usize, Peer>,
@@ -135,7 +139,9 @@ impl Default for TestRecorder {
             is_held: false,
             refusal: None,
             answers: BTreeMap::new(),
+            overstates: 0,
             faults: Vec::new(),
+            arrived: Vec::new(),
             commands: Vec::new(),
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -254,23 +260,38 @@ impl TestRecorder {
 
     /// Gives each session a command, and returns its number.
     pub fn command(&mut self, kind: u16, run_number: u64, settings: &[Value]) -> u64 {
-        let mut number = 0;
-        let run = self.run;
-        let mut sends = Vec::new();
-        for session in self.sessions.values_mut() {
-            session.command += 1;
-            number = session.command;
-            sends.extend(session.control.map(|control| (control, number)));
-        }
-        for (control, number) in sends {
+        let (run, mut last) = (self.run, 0);
+        let controls: Vec<(usize, u64)> = (self.sessions.values_mut())
+            .filter_map(|session| {
+                session.command += 1;
+                Some((session.control?, session.command))
+            })
+            .collect();
+        for (control, number) in controls {
+            last = number;
             let command = Command { number, run, run_number, kind };
-            self.send(control, |number, out| {
-                let mut encoder = Encoder::begin(out, number, &command);
-                assert!(settings.iter().all(|value| encoder.push(value)), "settings fit");
-                encoder.finish("", &[])
-            });
+            self.send_command(control, &command, settings);
         }
-        number
+        last
+    }
+
+    /// Gives each session the number of its last command again.
+    pub fn repeat_command(&mut self) {
+        let (run, run_number, kind) = (self.run, 42, 0);
+        let sessions = self.sessions.values();
+        let controls: Vec<(usize, u64)> =
+            sessions.filter_map(|session| Some((session.control?, session.command))).collect();
+        for (control, number) in controls {
+            self.send_command(control, &Command { number, run, run_number, kind }, &[]);
+        }
+    }
+
+    fn send_command(&mut self, control: usize, command: &Command, settings: &[Value]) {
+        self.send(control, |number, out| {
+            let mut encoder = Encoder::begin(out, number, command);
+            assert!(settings.iter().all(|value| encoder.push(value)), "settings fit");
+            encoder.finish("", &[])
+        });
     }
 
     /// All logs that it ever saw, by session and number.
@@ -337,6 +358,9 @@ impl TestRecorder {
                 let at_once = self.is_durable_at_once;
                 let session = self.sessions.get_mut(&number).ok_or("an unknown session")?;
                 session.take(connection, &data)?;
+                if let Data::Fragments(fixed, records, _) = data {
+                    self.arrived.extend(records.iter().map(|record| (fixed.log, record.key)));
+                }
                 for log in session.logs.iter_mut().filter(|_| at_once) {
                     log.durable = log.taken;
                 }
@@ -482,7 +506,8 @@ impl TestRecorder {
         let positions = Positions { cookie, epoch: self.epoch, unread, received };
         let logs: Vec<LogPositions> = (session.logs.iter().enumerate())
             .map(|(index, log)| {
-                let (log, taken, durable) = (index as u32, log.taken, log.durable);
+                let more = self.overstates;
+                let (log, taken, durable) = (index as u32, log.taken + more, log.durable + more);
                 LogPositions { log, flags: 0, taken, durable }
             })
             .collect();
