@@ -1,0 +1,63 @@
+//! Addresses of recorders: `catchment+tcp://HOST[:PORT]`.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+
+use crate::Error;
+
+/// Where a recorder listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub url: String,
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    pub fn parse(url: &str) -> Result<Self, Error> {
+        let none = || Error::Address { url: url.to_owned() };
+        if url.starts_with("catchment://") {
+            return Err(Error::Tls { url: url.to_owned() });
+        }
+        let rest = url.strip_prefix("catchment+tcp://").ok_or_else(none)?;
+        // An address of IP version 6 stands in brackets.
+        let host_end = rest.rfind(']').map_or(0, |bracket| bracket + 1);
+        let (host, port) = match rest[host_end..].rfind(':') {
+            Some(colon) => {
+                let colon = host_end + colon;
+                (&rest[..colon], rest[colon + 1..].parse().map_err(|_| none())?)
+            }
+            None => (rest, PORT),
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if host.is_empty() || host.contains(['/', '@', '[', ']']) {
+            return Err(none());
+        }
+        Ok(Self { url: url.to_owned(), host: host.to_owned(), port })
+    }
+
+    /// All addresses of the host, asked for now.
+    pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+    }
+}
+
+const PORT: u16 = 7100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_host_and_maybe_a_port() {
+        let parsed = |url: &str| Address::parse(url).ok().map(|it| (it.host, it.port));
+        assert_eq!(parsed("catchment+tcp://daq1"), Some(("daq1".to_owned(), 7100)));
+        assert_eq!(parsed("catchment+tcp://daq1:7"), Some(("daq1".to_owned(), 7)));
+        assert_eq!(parsed("catchment+tcp://[::1]:7"), Some(("::1".to_owned(), 7)));
+        assert_eq!(parsed("catchment+tcp://[::1]"), Some(("::1".to_owned(), 7100)));
+        for url in ["daq1:7100", "catchment+tcp://", "catchment+tcp://a:b", "catchment+tcp://a/b"] {
+            assert!(matches!(Address::parse(url), Err(Error::Address { .. })), "{url}");
+        }
+        assert!(matches!(Address::parse("catchment://daq1"), Err(Error::Tls { .. })));
+    }
+}

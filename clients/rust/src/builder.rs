@@ -1,0 +1,155 @@
+//! How a front-end is made, where its defaults are not what is wanted.
+
+use std::time::Duration;
+
+use catchment_sender::{RunCommand, SenderConfig, SourceConfig};
+use catchment_wire::session::Release;
+
+use crate::address::Address;
+use crate::{Error, Frontend};
+
+/// What a front-end does when the recorder commands: agrees, or refuses with a reason. It runs on a
+/// thread of its own, and may take its time.
+pub type Callbacks = Box<dyn FnMut(&RunCommand) -> Result<(), String> + Send>;
+
+/// A front-end that is not connected yet.
+pub struct Builder {
+    url: String,
+    index: Option<u32>,
+    config: SenderConfig,
+    wait: Duration,
+    callbacks: Option<Callbacks>,
+    sends_token_in_clear: bool,
+}
+
+impl Frontend {
+    /// A front-end `name` at a recorder, to be made by [`Builder::connect`].
+    pub fn builder(url: &str, name: &str) -> Builder {
+        let program = concat!("catchment-frontend ", env!("CARGO_PKG_VERSION")).to_owned();
+        let config = SenderConfig { name: name.to_owned(), program, ..SenderConfig::default() };
+        Builder {
+            url: url.to_owned(),
+            index: None,
+            config,
+            wait: CONNECT_WAIT,
+            callbacks: None,
+            sends_token_in_clear: false,
+        }
+    }
+
+    /// Connects a front-end with one source, which has the front-end's name.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    pub fn connect(url: &str, name: &str) -> Result<Self, Error> {
+        Self::builder(url, name).connect()
+    }
+}
+
+impl Builder {
+    /// Adds a source, called `NAME/SOURCE`. Without any, there is one with the front-end's name.
+    #[must_use]
+    pub fn source(self, name: &str) -> Self {
+        self.source_of(SourceConfig { name: name.to_owned(), ..SourceConfig::default() })
+    }
+
+    /// Adds a source with all that it has.
+    #[must_use]
+    pub fn source_of(mut self, source: SourceConfig) -> Self {
+        self.config.sources.push(source);
+        self
+    }
+
+    /// This is the `index`-th copy of the program: its name ends in `-INDEX`.
+    #[must_use]
+    pub fn index(self, index: u32) -> Self {
+        Self { index: Some(index), ..self }
+    }
+
+    /// Bytes of all rings together; 64 MiB unless set.
+    #[must_use]
+    pub fn buffer(mut self, bytes: u64) -> Self {
+        self.config.buffer_bytes = bytes;
+        self
+    }
+
+    /// Bytes of the longest fragment of each source that is added so far, or of the only one; 1 MiB
+    /// unless set.
+    #[must_use]
+    pub fn fragment_bytes_max(mut self, bytes: u64) -> Self {
+        if self.config.sources.is_empty() {
+            self.config.sources.push(SourceConfig::default());
+        }
+        for source in &mut self.config.sources {
+            source.fragment_bytes_max = bytes;
+        }
+        self
+    }
+
+    /// When fragments leave the ring: when they are durable, unless set. What is released when it
+    /// is taken is lost if the recorder dies before it is durable.
+    #[must_use]
+    pub fn release(mut self, release: Release) -> Self {
+        self.config.release = release;
+        self
+    }
+
+    /// The token that admits the front-end. In the clear it is sent to this machine only.
+    #[must_use]
+    pub fn token(mut self, token: &str) -> Self {
+        self.config.token = token.to_owned();
+        self
+    }
+
+    /// The token may be sent in the clear to any machine: for a network that is trusted.
+    #[must_use]
+    pub fn send_token_in_clear(self) -> Self {
+        Self { sends_token_in_clear: true, ..self }
+    }
+
+    /// What is done when the recorder commands. Without it, everything is agreed to.
+    #[must_use]
+    pub fn callbacks(mut self, callbacks: Callbacks) -> Self {
+        self.config.has_callbacks = true;
+        Self { callbacks: Some(callbacks), ..self }
+    }
+
+    /// How long [`connect`](Self::connect) waits for the recorder; 10 s unless set. With no time it
+    /// returns at once: fragments wait in the ring until the recorder is there.
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
+    /// Takes the memory, starts the client's thread, and waits until the recorder admits the
+    /// front-end.
+    ///
+    /// # Errors
+    /// An address or a configuration that is wrong, a recorder that refuses, or none within the
+    /// time.
+    pub fn connect(self) -> Result<Frontend, Error> {
+        let Self { url, index, mut config, wait, callbacks, sends_token_in_clear } = self;
+        let address = Address::parse(&url)?;
+        if let Some(index) = index {
+            config.name = format!("{}-{index}", config.name);
+        }
+        if config.sources.is_empty() {
+            config.sources.push(SourceConfig::default());
+        }
+        let sends_token = sends_token_in_clear || config.token.is_empty();
+        Frontend::start(address, config, callbacks, sends_token, wait)
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { url, config, wait, .. } = self;
+        f.debug_struct("Builder")
+            .field("url", url)
+            .field("name", &config.name)
+            .field("wait", wait)
+            .finish_non_exhaustive()
+    }
+}
+
+const CONNECT_WAIT: Duration = Duration::from_secs(10);

@@ -1,0 +1,56 @@
+//! What can go wrong for a front-end.
+
+use std::io;
+
+use catchment_sender::{ConfigError, PushError};
+
+/// Why a front-end cannot be made, or a fragment not be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address that is none.
+    #[error("{url:?} is no address of a recorder: write catchment+tcp://HOST[:PORT]")]
+    Address {
+        /// What was given.
+        url: String,
+    },
+    /// TLS, which this version does not have.
+    #[error("{url:?} asks for TLS, which this client does not have yet: write catchment+tcp://")]
+    Tls {
+        /// What was given.
+        url: String,
+    },
+    /// A front-end that no recorder would admit.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The recorder did not admit the front-end within the time given.
+    #[error("no recorder at {url}: {why}")]
+    NotConnected {
+        /// Its address.
+        url: String,
+        /// What was tried last.
+        why: String,
+    },
+    /// A fragment that can never be sent.
+    #[error(transparent)]
+    Push(#[from] PushError),
+    /// The front-end, or the source, has ended.
+    #[error("nothing more can be sent: {why}")]
+    Ended {
+        /// Why.
+        why: String,
+    },
+    /// No source has this name.
+    #[error("the front-end has no source {name:?}")]
+    NoSource {
+        /// What was asked for.
+        name: String,
+    },
+    /// What the system refused: a thread, random numbers, a descriptor.
+    #[error("the system refuses {what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,174 @@
+//! Commands of the recorder: each is done once, and its answer repeated when it is asked again.
+
+use catchment_wire::event_link::{CommandKind, MarkKind};
+use catchment_wire::session::{Answer, AnswerKind, Command, Control, Records, Value, ValueType};
+
+use crate::control::Outbox;
+use crate::log::Log;
+use crate::source::{MarkItem, Push};
+use crate::step::RunCommand;
+
+/// The last command, and what became of it.
+#[derive(Default)]
+pub(crate) struct Commands {
+    /// Its number; 0: there was none.
+    pub last: u64,
+    /// It waits for the caller's answer.
+    open: Option<RunCommand>,
+    answer: Option<(AnswerKind, String)>,
+    /// The answer is to be sent.
+    is_due: bool,
+    /// When *working* is to be said again.
+    working_ns: u64,
+    /// Marks that wait for room in their logs. The answer waits for them.
+    marks: Vec<(u32, MarkItem)>,
+    /// The run that logs have begun and not ended.
+    begun: Option<u64>,
+}
+
+impl Commands {
+    /// Takes a command, and returns it if it is new and to be done.
+    pub fn take(
+        &mut self,
+        now_ns: u64,
+        command: &Command,
+        settings: &Records<'_, Value>,
+        text: &str,
+    ) -> Option<RunCommand> {
+        if command.number < self.last {
+            return None;
+        }
+        if command.number == self.last {
+            self.is_due = self.answer.is_some();
+            return None;
+        }
+        self.last = command.number;
+        (self.open, self.answer, self.is_due) = (None, None, false);
+        let refuse = |commands: &mut Self, why: &str| {
+            commands.answer = Some((AnswerKind::Refused, why.to_owned()));
+            commands.is_due = true;
+        };
+        if CommandKind(command.kind).name().is_none() {
+            refuse(self, "the sender does not know this command");
+            return None;
+        }
+        if !self.marks.is_empty() {
+            refuse(self, "the marks of the command before wait for room");
+            return None;
+        }
+        let settings = settings.iter().map(|value| {
+            (value.name.as_str().to_owned(), setting_text(&value, text).unwrap_or_default())
+        });
+        let Command { number, kind, run_number, .. } = *command;
+        let command = RunCommand { number, kind, run_number, settings: settings.collect() };
+        self.open = Some(command.clone());
+        self.working_ns = now_ns + WORKING_NS;
+        Some(command)
+    }
+
+    /// Takes the answer to the command that is open; another one's is too late, and ignored.
+    pub fn answer(&mut self, number: u64, kind: AnswerKind, text: &str, logs: &mut [Log]) {
+        let Some(command) = self.open.take_if(|command| command.number == number) else { return };
+        if matches!(kind, AnswerKind::Agreed | AnswerKind::Done) {
+            self.mark(&command, logs);
+        }
+        let end = text.floor_char_boundary(TEXT_BYTES);
+        let text = text[..end].replace('\0', " ");
+        (self.answer, self.is_due) = (Some((kind, text)), true);
+    }
+
+    /// The marks by which logs say that a run begins for them, or ends; each once.
+    pub fn mark_run(&mut self, kind: MarkKind, run_number: u64, logs: &mut [Log]) {
+        let begun = (kind == MarkKind::Begin).then_some(run_number);
+        if self.begun == begun {
+            return;
+        }
+        self.begun = begun;
+        for log in logs.iter().filter(|log| log.source.config().marks) {
+            let text = String::new();
+            self.marks.push((log.number, MarkItem { kind, key_last: None, run_number, text }));
+        }
+        self.insert(logs);
+    }
+
+    /// Has *working* said each second, and marks put into logs that had no room for them.
+    pub fn work(&mut self, now_ns: u64, logs: &mut [Log]) {
+        if !self.marks.is_empty() {
+            self.insert(logs);
+        }
+        if self.open.is_some() && now_ns >= self.working_ns {
+            self.working_ns = now_ns + WORKING_NS;
+            self.is_due = true;
+        }
+    }
+
+    /// When it has to be called again.
+    pub fn wake_at_ns(&self, now_ns: u64) -> u64 {
+        let working = if self.open.is_some() { self.working_ns } else { u64::MAX };
+        if self.marks.is_empty() { working } else { working.min(now_ns + MARKS_AGAIN_NS) }
+    }
+
+    /// Puts what is due to be said into the outbox.
+    pub fn fill(&mut self, outbox: &mut Outbox) {
+        if !self.is_due || !self.marks.is_empty() {
+            return;
+        }
+        self.is_due = false;
+        let number = self.last;
+        match &self.answer {
+            Some((answer, text)) => {
+                outbox.send(&Control::Answer(Answer { number, answer: *answer }, text));
+            }
+            None => {
+                outbox.send(&Control::Answer(Answer { number, answer: AnswerKind::Working }, ""));
+            }
+        }
+    }
+
+    /// What a command that is agreed to leaves in the logs.
+    fn mark(&mut self, command: &RunCommand, logs: &mut [Log]) {
+        match CommandKind(command.kind) {
+            CommandKind::START => self.mark_run(MarkKind::Begin, command.run_number, logs),
+            CommandKind::STOP => self.mark_run(MarkKind::End, command.run_number, logs),
+            CommandKind::SET => {
+                for log in logs.iter() {
+                    for (name, value) in &command.settings {
+                        let (kind, key_last) = (MarkKind::Setting, None);
+                        let text = format!("{name}={value}");
+                        let text = text[..text.floor_char_boundary(TEXT_BYTES)].to_owned();
+                        let mark = MarkItem { kind, key_last, run_number: 0, text };
+                        self.marks.push((log.number, mark));
+                    }
+                }
+                self.insert(logs);
+            }
+            _ => {}
+        }
+    }
+
+    fn insert(&mut self, logs: &mut [Log]) {
+        self.marks.retain(|(log, mark)| {
+            logs[*log as usize].source.mark(None, mark.clone()) == Push::Full
+        });
+    }
+}
+
+/// A setting's value as text; `None` for a type that this version does not know.
+fn setting_text(value: &Value, text: &str) -> Option<String> {
+    let bytes = value.value;
+    Some(match value.value_type {
+        ValueType::BOOL => (bytes[0] != 0).to_string(),
+        ValueType::I64 => i64::from_le_bytes(bytes).to_string(),
+        ValueType::U64 => u64::from_le_bytes(bytes).to_string(),
+        ValueType::F64 => f64::from_le_bytes(bytes).to_string(),
+        ValueType::TEXT => text.to_owned(),
+        _ => return None,
+    })
+}
+
+/// A command that is not answered is said to be worked at so often.
+const WORKING_NS: u64 = 1_000_000_000;
+/// Marks without room are tried again so often.
+const MARKS_AGAIN_NS: u64 = 10_000_000;
+/// Bytes of a text.
+const TEXT_BYTES: usize = 1_024;

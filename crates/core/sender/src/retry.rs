@@ -1,0 +1,35 @@
+//! How long to wait before connecting again: 100 ms, then twice as long each time, up to 1 s, each
+//! wait drawn between half and all of it.
+
+/// The waits since the session was open.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    wait_ns: u64,
+    random: u64,
+}
+
+impl Retry {
+    pub fn new(seed: u64) -> Self {
+        Self { wait_ns: FIRST_NS, random: seed }
+    }
+
+    /// The next wait.
+    pub fn next_ns(&mut self) -> u64 {
+        let wait_ns = self.wait_ns;
+        self.wait_ns = (2 * wait_ns).min(LONGEST_NS);
+        // SplitMix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.random;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        wait_ns / 2 + (bits ^ (bits >> 31)) % (wait_ns / 2 + 1)
+    }
+
+    /// The session is open.
+    pub fn reset(&mut self) {
+        self.wait_ns = FIRST_NS;
+    }
+}
+
+const FIRST_NS: u64 = 100_000_000;
+const LONGEST_NS: u64 = 1_000_000_000;
