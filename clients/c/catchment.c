@@ -1929,6 +1929,7 @@ static void service_connections(catchment *c, uint64_t now) {
             struct iovec part = {core->out + core->out_sent, core->out_bytes - core->out_sent};
             (void)give(&c->control, &part, 1);
         }
+        core->out_sent = core->out_bytes = 0;
         socket_close(&c->control);
         for (uint32_t i = 0; i < core->link_count; i++) socket_close(&c->links[i]);
         c->generation = core->generation;

@@ -6,6 +6,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,9 +175,21 @@ static void obey(catchment *c, const char *line) {
     }
 }
 
+/* Without a service thread, its work goes on until there is a line. */
+static void await_line(catchment *c) {
+    struct pollfd input = {0, POLLIN, 0};
+    while (options.no_thread && poll(&input, 1, 0) == 0) (void)catchment_poll(c, 5);
+}
+
+static int is_line(catchment *c, char *line, int bytes) {
+    await_line(c);
+    return fgets(line, bytes, stdin) != NULL;
+}
+
 int main(int count, char **arguments) {
     char line[256];
     if (count < 3) return 2;
+    setvbuf(stdin, NULL, _IONBF, 0);
     for (int i = 3; i < count; i++) read_option(arguments[i]);
     options.sources = sources;
     options.program = "driver 1.0";
@@ -185,7 +198,7 @@ int main(int count, char **arguments) {
     catchment *c = catchment_connect(arguments[1], arguments[2], &options);
     print_result(c ? 0 : CATCHMENT_ENDED);
     fflush(stdout);
-    while (c && fgets(line, sizeof line, stdin)) {
+    while (c && is_line(c, line, sizeof line)) {
         line[strcspn(line, "\n")] = 0;
         if (!strncmp(line, "close", 5)) {
             int64_t unconfirmed = catchment_close(c, atoi(line + 5));

@@ -12,6 +12,7 @@ One thread reads all sockets. Calls of a test take its lock, and so come between
 sender does against a rule is in `faults`, and its connections are closed.
 """
 
+import bisect
 import selectors
 import socket
 import struct
@@ -116,6 +117,7 @@ class Session:
     logs: list[Log] = field(default_factory=list)
     log_count: int = 0
     data_connections: int = 0
+    skew_bytes: int = 0
     opened: int = 0
     answers: list[tuple[int, int, str]] = field(default_factory=list)
     reports: list[tuple[int, str, bytes, str]] = field(default_factory=list)  # kind, name, value
@@ -137,6 +139,8 @@ class Connection:
     ticket: bytes = b""
     is_dead: bool = False  # half-open: neither read nor answered, and not closed
     is_parked: bool = False  # held, and so not in the selector
+    item_bytes: int = 0
+    keys: list[tuple[int, int]] = field(default_factory=list)  # each new highest key; bytes up to it
 
 
 class Recorder:
@@ -160,6 +164,8 @@ class Recorder:
         self.refused_logs: dict[str, int] = {}
         self.actions: list[tuple[int, Callable[[], None]]] = []
         self.taken = 0
+        self.pings = 0
+        self.key_skew_bytes_max = 0
         self.positions_at = 0.0
         self.is_changed = False
         self.is_stopping = False
@@ -205,6 +211,11 @@ class Recorder:
             while not until():
                 assert not self.faults, self.faults
                 self.changed.wait(0.01)
+
+    def wait_pings(self, count: int) -> None:
+        """Waits until the sender has said so many times more that it lives."""
+        until = self.pings + count
+        self.wait(lambda: self.pings >= until)
 
     def check(self) -> None:
         with self.lock:
@@ -355,8 +366,11 @@ class Recorder:
         for log in session.logs if session else []:
             log.part = None
 
+    def _is_read(self, connection: Connection) -> bool:
+        return connection in self.connections and not connection.is_dead
+
     def _read(self, connection: Connection) -> None:
-        if connection.is_dead or connection not in self.connections:
+        if not self._is_read(connection):
             return
         if connection.kind == 2 and self.is_held:
             self._leave_unread(connection)
@@ -436,7 +450,7 @@ class Recorder:
             need(preamble[13] in {1, 2} and preamble[14:] == b"\0\0", "preamble", preamble.hex())
             del connection.buffer[:16]
             connection.kind = preamble[13]
-        while connection in self.connections and len(connection.buffer) >= 24:
+        while self._is_read(connection) and len(connection.buffer) >= 24:
             if connection.kind == 2 and self.is_held:
                 return
             marker, kind, head_bytes, body_bytes, number = struct.unpack_from(
@@ -485,6 +499,7 @@ class Recorder:
     def _hello(self, connection: Connection, fixed: bytes, token: str) -> None:
         number, run = struct.unpack_from("<Q16s", fixed, 8)
         log_count, connections, release = struct.unpack_from("<IHB", fixed, 60)
+        (session_skew,) = struct.unpack_from("<Q", fixed, 48)
         (command,) = struct.unpack_from("<Q", fixed, 72)
         name = fixed[80:144].rstrip(b"\0").decode()
         need(number != 0 and release in {1, 2} and 1 <= connections <= 16, "hello", number, release)
@@ -494,6 +509,7 @@ class Recorder:
         session.release, session.token, session.run, session.command = release, token, run, command
         session.program = fixed[144:176].rstrip(b"\0").decode()
         session.log_count, session.data_connections = log_count, connections
+        session.skew_bytes = session_skew
         connection.socket.sendall(MAGIC + b"\1" * 6 + bytes(2))
 
     def _describe(self, connection: Connection, session: Session, records: list[bytes]) -> None:
@@ -525,7 +541,7 @@ class Recorder:
         connection.ticket = struct.pack("<QQ", session.number, session.opened)
         fixed = struct.pack("<Q16s16sQIIH6xQQIIQII", session.number, self.run, connection.ticket,
                             self.run_number, 0, self.epoch, self.state, 0, session.command, 500,
-                            2500, 0, self.message_bytes_max, session.log_count)  # fmt: skip
+                            2500, session.skew_bytes, self.message_bytes_max, session.log_count)  # fmt: skip
         self._send(connection, WELCOME, fixed)
         grants = b""
         for number, log in enumerate(session.logs):
@@ -571,6 +587,7 @@ class Recorder:
                 number, _, made, _ = struct.unpack_from("<IIQQ", record)
                 need(made >= session.logs[number].expected, "made", made)
                 session.logs[number].made = made
+            self.pings += 1
             self._tell_positions(struct.unpack_from("<Q", fixed, 8)[0])
         elif kind == ANSWER:
             session.answers.append((*struct.unpack_from("<QH", fixed, 8), text))
@@ -624,8 +641,20 @@ class Recorder:
             data = body[at : at + size]
             at += size
             item = Item(sequence + index, key, data, tag=tag, flags=flags, groups=groups)
+            self._order(connection, key, size)
             if not self._item(connection, log, item):
                 return
+
+    def _order(self, connection: Connection, key: int, size: int) -> None:
+        """Measures the bytes between a fragment and the first one before it of a higher key."""
+        keys = connection.keys
+        higher = bisect.bisect_right(keys, (key, NONE))
+        if higher < len(keys):
+            skew = connection.item_bytes - keys[higher][1]
+            self.key_skew_bytes_max = max(self.key_skew_bytes_max, skew)
+        connection.item_bytes += size
+        if not keys or key > keys[-1][0]:
+            keys.append((key, connection.item_bytes))
 
     def _part(
         self, connection: Connection, session: Session, fixed: bytes, body: bytes
@@ -671,4 +700,4 @@ class Recorder:
         self.is_changed = True
         while self.actions and self.taken >= self.actions[0][0]:
             self.actions.pop(0)[1]()
-        return connection in self.connections and not connection.is_dead
+        return self._is_read(connection)
