@@ -1263,6 +1263,7 @@ static void link_sent(struct link *link, size_t bytes) {
     link->written += bytes;
     for (int i = 0; i < 3; i++) {
         size_t taken = min64(bytes, link->left[i].bytes);
+        if (!taken) continue;
         link->left[i].at += taken;
         link->left[i].bytes -= taken;
         bytes -= taken;

@@ -3,7 +3,7 @@
 #include "catchment.h"
 
 int main(int count, char **arguments) {
-    static unsigned short image[512 * 512];
+    static unsigned short image[256 * 256];
     catchment *c = catchment_connect(count > 1 ? arguments[1] : "catchment+tcp://127.0.0.1:7100",
                                      "camera", NULL);
     for (uint64_t key = 0; c && key < 1000; key++) {

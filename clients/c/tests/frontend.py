@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+
 from recorder import Item, Log
 
 HERE = Path(__file__).parent

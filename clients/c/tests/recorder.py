@@ -1,7 +1,7 @@
 """A recorder for tests of front-ends, in any language: session.md and event-link.md over sockets.
 
-It is written from the specifications, plainly, and shares no code with a client. It takes what comes
-and keeps it, with the sequence of each item; a test tells it what to do wrong, and when:
+It is written from the specifications, plainly, and shares no code with a client. It takes what
+comes and keeps it, with the sequence of each item; a test tells it what to do wrong, and when:
 
     with Recorder() as recorder:
         recorder.after(57, recorder.cut)      # when 57 items were taken
@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 MAGIC = b"\x89CTSL\r\n\x1a"
@@ -140,7 +139,9 @@ class Connection:
     is_dead: bool = False  # half-open: neither read nor answered, and not closed
     is_parked: bool = False  # held, and so not in the selector
     item_bytes: int = 0
-    keys: list[tuple[int, int]] = field(default_factory=list)  # each new highest key; bytes up to it
+    keys: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # each new highest key; bytes up to it
 
 
 class Recorder:
@@ -178,12 +179,7 @@ class Recorder:
         self.thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self.lock:
             self.is_stopping = True
         self.thread.join()
@@ -212,14 +208,21 @@ class Recorder:
                 assert not self.faults, self.faults
                 self.changed.wait(0.01)
 
+    def wait_taken(self, count: int) -> None:
+        """Waits until so many items were taken."""
+        self.wait(lambda: self.taken >= count)
+
+    def wait_opened(self, count: int) -> None:
+        """Waits until the newest session was opened so often."""
+        self.wait(lambda: self.session.opened >= count)
+
     def wait_pings(self, count: int) -> None:
         """Waits until the sender has said so many times more that it lives."""
         until = self.pings + count
         self.wait(lambda: self.pings >= until)
 
     def check(self) -> None:
-        with self.lock:
-            assert self.faults == []
+        assert self.faults == []
 
     def after(self, items: int, action: Callable[[], None]) -> None:
         """Has an action done when so many items have been taken, and not one more."""
@@ -265,10 +268,7 @@ class Recorder:
 
     def up(self) -> None:
         with self.lock:
-            listener = socket.socket()
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", self.port))
-            listener.listen()
+            listener = socket.create_server(("127.0.0.1", self.port))
             listener.setblocking(False)
             self.port = listener.getsockname()[1]
             self.listener = listener
@@ -424,7 +424,7 @@ class Recorder:
         self.is_changed, self.positions_at = False, time.monotonic()
         for control in [one for one in self.connections if one.kind == 1 and not one.is_dead]:
             session = control.session
-            if session is None or session.opened == 0 or len(session.logs) < session.log_count:
+            if session is None or not control.ticket:  # not welcome yet
                 continue
             received = [0] * 16
             for data in self.connections:
@@ -453,9 +453,8 @@ class Recorder:
         while self._is_read(connection) and len(connection.buffer) >= 24:
             if connection.kind == 2 and self.is_held:
                 return
-            marker, kind, head_bytes, body_bytes, number = struct.unpack_from(
-                "<HHIII", connection.buffer
-            )
+            header = struct.unpack_from("<HHIII", connection.buffer)
+            marker, kind, head_bytes, body_bytes, number = header
             total = 16 + head_bytes + body_bytes + -body_bytes % 8
             need(marker == 0x4CC7, "marker", marker)
             need(number == connection.number, "number", number, "expected", connection.number)
@@ -470,7 +469,9 @@ class Recorder:
             message = bytes(connection.buffer[:total])
             del connection.buffer[:total]
             connection.number += 1
-            self._message(connection, kind, message[16 : 16 + head_bytes], message[16 + head_bytes :])
+            body = message[16 + head_bytes :][:body_bytes]
+            need(not any(message[16 + head_bytes + body_bytes :]), "padding")
+            self._message(connection, kind, message[16 : 16 + head_bytes], body)
 
     def _message(self, connection: Connection, kind: int, head: bytes, body: bytes) -> None:
         fixed_bytes, record_bytes, count = struct.unpack_from("<HHI", head)
@@ -494,12 +495,13 @@ class Recorder:
         elif kind == ATTACH:
             self._attach(connection, fixed)
         elif connection.session:
-            self._in_session(connection, connection.session, kind, fixed, records, text.decode(), body)
+            self._in_session(
+                connection, connection.session, kind, fixed, records, text.decode(), body
+            )
 
     def _hello(self, connection: Connection, fixed: bytes, token: str) -> None:
         number, run = struct.unpack_from("<Q16s", fixed, 8)
         log_count, connections, release = struct.unpack_from("<IHB", fixed, 60)
-        (session_skew,) = struct.unpack_from("<Q", fixed, 48)
         (command,) = struct.unpack_from("<Q", fixed, 72)
         name = fixed[80:144].rstrip(b"\0").decode()
         need(number != 0 and release in {1, 2} and 1 <= connections <= 16, "hello", number, release)
@@ -509,11 +511,11 @@ class Recorder:
         session.release, session.token, session.run, session.command = release, token, run, command
         session.program = fixed[144:176].rstrip(b"\0").decode()
         session.log_count, session.data_connections = log_count, connections
-        session.skew_bytes = session_skew
+        (session.skew_bytes,) = struct.unpack_from("<Q", fixed, 48)
         connection.socket.sendall(MAGIC + b"\1" * 6 + bytes(2))
 
     def _describe(self, connection: Connection, session: Session, records: list[bytes]) -> None:
-        connection.index = 0 if connection.index < 0 else connection.index
+        connection.index = max(connection.index, 0)
         for record in records:
             log, on, _, first, made, most, _ = struct.unpack_from("<IHHQQQQ", record)
             (begin,) = struct.unpack_from("<Q", record, 48)
@@ -539,22 +541,21 @@ class Recorder:
             return
         session.opened += 1
         connection.ticket = struct.pack("<QQ", session.number, session.opened)
-        fixed = struct.pack("<Q16s16sQIIH6xQQIIQII", session.number, self.run, connection.ticket,
-                            self.run_number, 0, self.epoch, self.state, 0, session.command, 500,
-                            2500, session.skew_bytes, self.message_bytes_max, session.log_count)  # fmt: skip
+        fixed = struct.pack("<Q16s16s", session.number, self.run, connection.ticket)
+        fixed += struct.pack("<Q", self.run_number)
+        fixed += struct.pack("<IIH6xQQ", 0, self.epoch, self.state, 0, session.command)
+        fixed += struct.pack("<IIQ", 500, 2500, session.skew_bytes)
+        fixed += struct.pack("<II", self.message_bytes_max, session.log_count)
         self._send(connection, WELCOME, fixed)
         grants = b""
         for number, log in enumerate(session.logs):
             log.answer = RUN_ENDED if self.is_run_ended and log.first < log.made else JOINS
             if log.answer == RUN_ENDED:
-                log.durable = log.expected
-                next_, durable, log.expected = log.made, log.durable, log.made
-            else:
-                next_, durable = log.expected, log.durable
+                log.durable, log.expected = log.expected, log.made
             reason = self.refused_logs.get(log.name, 0)
             log.answer = REFUSED if reason else log.answer
-            grants += struct.pack("<IHHQQIIQ24x", number, log.answer, reason, next_, durable,
-                                  number, 0, log.fragment_bytes_max)  # fmt: skip
+            grants += struct.pack("<IHHQ", number, log.answer, reason, log.expected)
+            grants += struct.pack("<QIIQ24x", log.durable, number, 0, log.fragment_bytes_max)
         for at in range(0, len(grants), 64 * 255):
             self._send(connection, GRANTS, bytes(0), grants[at : at + 64 * 255], 64)
         self.is_run_ended = False
@@ -632,8 +633,7 @@ class Recorder:
         log = self._log(connection, session, number)
         need(log.part is None, "fragments between parts")
         sizes = [struct.unpack_from("<I", record, 8)[0] for record in records]
-        need(sum(sizes) + -sum(sizes) % 8 == len(body), "sum", sum(sizes), len(body))
-        need(not any(body[sum(sizes) :]), "padding")
+        need(sum(sizes) == len(body), "sum", sum(sizes), len(body))
         at = 0
         for index, (record, size) in enumerate(zip(records, sizes, strict=True)):
             key, _, tag, flags = struct.unpack_from("<QIBB", record)
@@ -656,9 +656,7 @@ class Recorder:
         if not keys or key > keys[-1][0]:
             keys.append((key, connection.item_bytes))
 
-    def _part(
-        self, connection: Connection, session: Session, fixed: bytes, body: bytes
-    ) -> None:
+    def _part(self, connection: Connection, session: Session, fixed: bytes, body: bytes) -> None:
         number, tag, flags = struct.unpack_from("<IBB", fixed, 8)
         sequence, key, groups, position, whole = struct.unpack_from("<QQQQQ", fixed, 16)
         log = self._log(connection, session, number)
@@ -668,18 +666,17 @@ class Recorder:
             part = log.part = Item(sequence, key, tag=tag, flags=flags, groups=groups)
         need(part.sequence == sequence and part.key == key, "part of another fragment")
         need(position == len(part.data), "part at", position, "expected", len(part.data))
-        left = whole - position
-        data = body[: min(left, len(body))]
-        need(len(body) - len(data) < 8 and len(data) % 4096 == 0 or len(data) == left, "part", left)
-        part.data += data
-        if len(part.data) == whole:
+        is_last = position + len(body) == whole
+        need(is_last or (position + len(body) < whole and len(body) % 4096 == 0), "part")
+        part.data += body
+        if is_last:
             log.part = None
             self._item(connection, log, part)
 
     def _mark(self, connection: Connection, session: Session, fixed: bytes, text: str) -> None:
         number, kind, reason, sequence, count = struct.unpack_from("<IHHQQ", fixed, 8)
         key, key_last, flags, _, run_number = struct.unpack_from("<QQIIQ", fixed, 32)
-        need(1 <= kind <= 5 and count >= 1 and (count == 1 or kind == ABANDONED), "mark", kind, count)
+        need(1 <= kind <= 5 and 1 <= count <= (2**40 if kind == ABANDONED else 1), "mark", kind)
         log = self._log(connection, session, number)
         need(log.part is None, "mark between parts")
         mark = Item(sequence, key, kind=kind, count=count, reason=reason, text=text)
