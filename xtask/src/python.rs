@@ -12,7 +12,7 @@ use crate::repository::Repository;
 const REQUIREMENTS: [&str; 2] = ["xtask/requirements.txt", "bench/requirements.txt"];
 
 /// Python's sources, for the formatter and the linter.
-const SOURCES: [&str; 4] = ["crates/top/python", "bench", "packaging", "docs/spec"];
+const SOURCES: [&str; 5] = ["crates/top/python", "bench", "clients", "packaging", "docs/spec"];
 
 /// The environment `.venv` in the repository.
 pub struct Python<'a> {

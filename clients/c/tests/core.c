@@ -1,0 +1,552 @@
+/* The core of the C client without sockets: it writes the golden messages of the specification, reads
+ * those of a recorder, and refuses malformed ones. `core GOLDEN` takes the folder
+ * crates/format/wire/tests/golden; it prints what differs.
+ */
+#include "../catchment.c"
+
+static int failures;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                         \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+/* --- The golden files. -------------------------------------------------------------------------- */
+
+struct bytes {
+    size_t count;
+    uint8_t at[65536];
+};
+
+static FILE *open_golden(const char *folder, const char *name) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s.hex", folder, name);
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        printf("no file %s\n", path);
+        exit(1);
+    }
+    return file;
+}
+
+static void add_hex(struct bytes *bytes, const char *line) {
+    unsigned value;
+    for (; sscanf(line, "%2x", &value) == 1 && bytes->count < sizeof bytes->at; line += 2)
+        bytes->at[bytes->count++] = (uint8_t)value;
+}
+
+/* The bytes of the n-th section "## WHO" of a file: all, or its message `only`, a preamble included. */
+static struct bytes golden(const char *folder, const char *name, const char *who, int nth, int only) {
+    static struct bytes bytes;
+    char line[512];
+    int is_here = 0, message = -1;
+    FILE *file = open_golden(folder, name);
+    bytes.count = 0;
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!strncmp(line, "## ", 3)) is_here = !strcmp(line + 3, who) && nth-- == 0;
+        else if (line[0] == '#') message += is_here;
+        else if (is_here && (only < 0 || message == only)) add_hex(&bytes, line);
+    }
+    fclose(file);
+    CHECK(bytes.count);
+    return bytes;
+}
+
+static void check_same(const char *what, const uint8_t *got, size_t got_bytes,
+                       struct bytes wanted) {
+    size_t at = 0;
+    while (at < got_bytes && at < wanted.count && got[at] == wanted.at[at]) at++;
+    if (at == got_bytes && at == wanted.count) return;
+    printf("%s: %zu bytes, expected %zu; they differ at %zu: %02x, expected %02x\n", what, got_bytes,
+           wanted.count, at, at < got_bytes ? got[at] : 0u, at < wanted.count ? wanted.at[at] : 0u);
+    failures++;
+}
+
+/* --- A session that is the golden one's. ------------------------------------------------------- */
+
+static struct core *made_core(const char *token, uint32_t count) {
+    struct catchment_source sources[2] = {
+        {.name = "", .fragment_bytes_max = 1 << 20, .flags = CATCHMENT_MARKS, .dtype = 2},
+        {.name = "b", .fragment_bytes_max = 1 << 20, .flags = CATCHMENT_REFERENCE}};
+    struct catchment_options options = {.sources = sources, .source_count = count, .token = token,
+                                        .program = "example 1.0", .buffer_ms = 640};
+    struct core *core = calloc(1, sizeof *core);
+    if (!core || core_make(core, "camera", &options) != CATCHMENT_ACCEPTED) {
+        printf("%s\n", last_error);
+        exit(1);
+    }
+    core->session = 0x5EED000000000007;
+    core->random = 1;
+    return core;
+}
+
+static void drop_core(struct core *core) {
+    core_free(core);
+    free(core);
+}
+
+static void put_fragment(struct core *core, int source, uint64_t key, const char *text, uint8_t tag,
+                         uint8_t flags, uint64_t groups) {
+    struct catchment_fragment fragment = {.key = key, .tag = tag, .flags = flags, .groups = groups};
+    struct log *log = &core->logs[source];
+    CHECK(core_reserve(core, log, &key, strlen(text)) == CATCHMENT_ACCEPTED);
+    memcpy(log->ring + log->reserved_at % log->ring_bytes, text, strlen(text));
+    CHECK(core_commit(log, &fragment, strlen(text)) == CATCHMENT_ACCEPTED);
+}
+
+/* Begins the log of a session that has been going on for a while. */
+static void set_made(struct core *core, int source, uint64_t made) {
+    struct log *log = &core->logs[source];
+    log->made = log->taken = log->durable = log->sent = made;
+}
+
+/* Takes what a data connection would send, into `out`. */
+static size_t transmit(struct core *core, uint32_t number, uint64_t now, uint8_t *out) {
+    struct link *link = &core->links[number];
+    size_t bytes = 0;
+    while (link_next(core, link, now))
+        for (int i = 0; i < 3; i++) {
+            size_t part = link->left[i].bytes;
+            if (part) memcpy(out + bytes, link->left[i].at, part);
+            link_sent(link, part);
+            bytes += part;
+        }
+    return bytes;
+}
+
+static void open_control(struct core *core, uint64_t now) {
+    (void)core_work(core, now);
+    CHECK(core->state == CONNECTING);
+    core_control_opened(core);
+}
+
+static void open_links(struct core *core, uint64_t now) {
+    for (uint32_t i = 0; i < core->link_count; i++) link_opened(&core->links[i], now);
+}
+
+/* --- What is written. ----------------------------------------------------------------------------- */
+
+static void hello_is_the_golden_one(const char *folder) {
+    struct core *core = made_core("catchment_0123abcd", 1);
+    open_control(core, 1);
+    check_same("hello", core->out, core->out_bytes, golden(folder, "hello", "sender, control", 0, -1));
+    struct bytes welcome = golden(folder, "hello", "recorder, control", 0, -1);
+    /* Byte by byte, since a stream has no borders. */
+    for (size_t i = 0; i < welcome.count; i++) {
+        CHECK(core->state == OPENING);
+        core_received(core, 2, welcome.at + i, 1);
+    }
+    CHECK(core->state == OPEN && core->run_number == 42 && core->run[0] == 0x10);
+    CHECK(core->ticket[0] == 0xA0 && core->message_bytes_max == 131064);
+    CHECK(core->ping_ns == 500 * MS && core->silence_ns == 2500 * MS && core->run_state == 2);
+    CHECK(core->logs[0].granted_bytes == 1 << 20);
+    drop_core(core);
+}
+
+static void fragments_are_the_golden_ones(const char *folder) {
+    static uint8_t out[4096];
+    struct core *core = made_core("", 1);
+    core->message_bytes_max = 131064;
+    core->logs[0].granted_bytes = 1 << 20;
+    set_made(core, 0, 1000);
+    put_fragment(core, 0, 17, "hello", 0, 0, 0);
+    put_fragment(core, 0, 18, "", 0, 0, 0);
+    put_fragment(core, 0, 20, "abcd", 2, CATCHMENT_BROKEN, 0);
+    core->links[0].number = 7;
+    core->ping_ns = NONE;
+    size_t bytes = transmit(core, 0, 1, out);
+    check_same("fragments", out, bytes, golden(folder, "fragments", "sender, data 0", 0, -1));
+    drop_core(core);
+}
+
+/* The golden resume: a recorder that repairs, then one with a higher epoch, which goes on within what
+ * is held; what is durable there is not sent again. */
+static void a_resume_is_the_golden_one(const char *folder) {
+    static uint8_t out[4096];
+    struct core *core = made_core("", 1);
+    struct log *log = &core->logs[0];
+    log->granted_bytes = 1 << 20;
+    for (int i = 0; i < 16; i++) core->run[i] = log->begun_run[i] = (uint8_t)(0x10 + i);
+    core->command.number = 2;
+    log->begin = 0;
+    set_made(core, 0, 1000);
+    put_fragment(core, 0, 17, "hello", 0, 0, 0);
+    put_fragment(core, 0, 18, "", 0, 0, 0);
+    put_fragment(core, 0, 20, "abcd", 2, CATCHMENT_BROKEN, 0);
+    put_fragment(core, 0, 21, "xyz", 0, 0, 0);
+    struct bytes hello = golden(folder, "resume", "sender, control, first attempt", 0, -1);
+    open_control(core, 1);
+    check_same("resume: hello", core->out, core->out_bytes, hello);
+    struct bytes later = golden(folder, "resume", "recorder, control", 0, -1);
+    core_received(core, 2, later.at, later.count);
+    CHECK(core->state == WAITING && core->connect_at == 2 + 200 * MS);
+    CHECK(!strcmp(core->why, "the recorder said: later (7): repairing run 42"));
+    CHECK(core_work(core, 2 + 199 * MS) == core->connect_at && core->state == WAITING);
+    open_control(core, 2 + 200 * MS);
+    check_same("resume: hello again", core->out, core->out_bytes, hello);
+    core->out_bytes = 0;
+    struct bytes welcome = golden(folder, "resume", "recorder, control", 1, -1);
+    core_received(core, 300 * MS, welcome.at, welcome.count);
+    CHECK(core->state == OPEN && core->epoch == 1 && log->taken == 1002 && log->durable == 1002);
+    CHECK(log_first(log) == 1002);
+    open_links(core, 300 * MS);
+    size_t bytes = transmit(core, 0, 301 * MS, out);
+    check_same("resume: data", out, bytes, golden(folder, "resume", "sender, data 0", 0, -1));
+    (void)core_work(core, 800 * MS);
+    check_same("resume: ping", core->out, core->out_bytes,
+               golden(folder, "resume", "sender, control", 0, -1));
+    struct bytes taken = golden(folder, "resume", "recorder, control", 2, -1);
+    core_received(core, 801 * MS, taken.at, taken.count);
+    CHECK(log->taken == 1004 && log->durable == 1002 && !core_is_drained(core));
+    CHECK(core->links[0].received == core->links[0].written && core_unconfirmed(core) == 2);
+    taken = golden(folder, "resume", "recorder, control, when the frame is on disk", 0, -1);
+    core_received(core, 802 * MS, taken.at, taken.count);
+    CHECK(log->durable == 1004 && core_is_drained(core) && core_unconfirmed(core) == 0);
+    CHECK(core->state == OPEN && log->counts.sent_again == 0);
+    drop_core(core);
+}
+
+/* What is left of a link's message, compared with message `index` of the golden file of all others. */
+static void check_link(const char *folder, const char *what, struct link *link, int index) {
+    static uint8_t out[16384];
+    size_t bytes = 0;
+    for (int i = 0; i < 3; i++) {
+        if (link->left[i].bytes) memcpy(out + bytes, link->left[i].at, link->left[i].bytes);
+        bytes += link->left[i].bytes;
+        link->left[i].bytes = 0;
+    }
+    check_same(what, out, bytes, golden(folder, "others", "sender, data 0", 0, index));
+}
+
+/* Its order of messages is not one that a client chooses, so each is made by itself. */
+static void data_messages_are_the_golden_ones(const char *folder) {
+    struct core *core = made_core("", 2);
+    struct link *link = &core->links[0];
+    struct log *log = &core->logs[0], *other = &core->logs[1];
+    struct catchment_fragment fragment = {.key = 7, .tag = 2, .flags = 2, .groups = 2};
+    core->link_count = 1; /* both logs are on the first connection */
+    core->skew_bytes = 1 << 20;
+    link->log_count = 2;
+    link->number = 2;
+    core->message_bytes_max = 131064;
+    log->granted_bytes = other->granted_bytes = 1 << 20;
+    build_heartbeat(core, link, 1);
+    check_link(folder, "heartbeat without records", link, 0);
+    set_made(core, 0, 1012);
+    set_made(core, 1, 12);
+    CHECK(core_low_water(log, 40, 1) == CATCHMENT_ACCEPTED);
+    CHECK(core_low_water(other, CATCHMENT_NO_KEY, 0) == CATCHMENT_ACCEPTED);
+    build_heartbeat(core, link, 2);
+    check_link(folder, "heartbeat", link, 1);
+    log->has_floor = log->is_idle = log->has_low_water = 0;
+    set_made(core, 0, 1002);
+    log->flags = CATCHMENT_REFERENCE;
+    put_fragment(core, 0, 5, "xy", 1, 0, 5);
+    put_fragment(core, 0, 6, "", 1, 0, 1);
+    build_items(core, link, log);
+    check_link(folder, "fragments with groups", link, 2);
+    CHECK(core_reserve(core, other, &fragment.key, 4100) == CATCHMENT_ACCEPTED);
+    for (int i = 0; i < 4096; i++) other->ring[i] = (uint8_t)i;
+    memcpy(other->ring + 4096, "last", 4);
+    CHECK(core_commit(other, &fragment, 4100) == CATCHMENT_ACCEPTED);
+    core->message_bytes_max = HEADER_BYTES + 56 + 4096;
+    build_items(core, link, other);
+    check_link(folder, "part", link, 3);
+    core->message_bytes_max = 131064;
+    build_part(core, link, other, log_entry(other, other->unsent));
+    check_link(folder, "last part", link, 4);
+    log->has_floor = 1;
+    log->floor = 1;
+    log->begin_run = log->end_run = 42;
+    log->must_begin = 1;
+    log_settle(core, log);
+    CHECK(log->begin == 1004);
+    build_items(core, link, log);
+    check_link(folder, "begin", link, 5);
+    log->made = 1006;
+    log->floor = 31;
+    log->must_end = 1;
+    log_settle(core, log);
+    build_items(core, link, log);
+    check_link(folder, "end", link, 6);
+    CHECK(core_abandon(log, 1, 31, 31, CATCHMENT_BUFFER) == CATCHMENT_ACCEPTED);
+    CHECK(core_abandon(log, 2, 32, 33, CATCHMENT_BUFFER) == CATCHMENT_ACCEPTED);
+    build_items(core, link, log);
+    check_link(folder, "abandoned, two ranges joined", link, 7);
+    CHECK(core_mark(core, log, CATCHMENT_NUMBERING, 0, NULL) == CATCHMENT_ACCEPTED);
+    build_items(core, link, log);
+    check_link(folder, "numbering", link, 8);
+    CHECK(core_mark(core, log, CATCHMENT_SETTING, CATCHMENT_NO_KEY, "gain=5") == CATCHMENT_ACCEPTED);
+    build_items(core, link, log);
+    check_link(folder, "setting", link, 9);
+    drop_core(core);
+}
+
+static void check_control(const char *folder, const char *what, struct core *core, int index) {
+    check_same(what, core->out, core->out_bytes,
+               golden(folder, "others", "sender, control", 0, index));
+    core->out_bytes = 0;
+}
+
+static void control_messages_are_the_golden_ones(const char *folder) {
+    struct report rate = {.kind = 1, .type = 3, .value = 12345, .unit = "1/s", .name = "triggers"};
+    struct report gain = {.kind = 2, .type = 3, .flags = 2, .log = UINT32_MAX, .value = 5, .min = 1,
+                          .max = 9, .unit = "dB", .name = "gain"};
+    struct catchment_report hot = {.kind = 3, .type = 5, .is_raised = 1, .name = "hot",
+                                   .text = "61 \xC2\xB0" "C"};
+    struct core *core = made_core("", 1);
+    core->state = OPEN;
+    core->out_number = 3;
+    core->command.number = 3;
+    encode_answer(core, REFUSED, "no trigger: hv is off");
+    check_control(folder, "refusal", core, 0);
+    core->command.number = 4;
+    encode_answer(core, DONE, "");
+    check_control(folder, "done", core, 1);
+    uint8_t *record = message_begin(core->out, REPORT, core->out_number++, 8) + 8;
+    encode_record(record, &rate);
+    encode_record(record + 128, &gain);
+    core->out_bytes = message_end(core->out, 128, 2, NULL, 0, 0);
+    check_control(folder, "report of two records", core, 2);
+    CHECK(core_take_report(core, &hot) == CATCHMENT_ACCEPTED);
+    core_report(core, 1);
+    check_control(folder, "alarm", core, 3);
+    core->cookie = 1;
+    core->logs[0].pinged_flags = 2; /* nothing has changed */
+    encode_ping(core);
+    check_control(folder, "ping", core, 4);
+    core_bye(core, BYE_DONE, 3, "");
+    check_control(folder, "bye", core, 5);
+    drop_core(core);
+}
+
+/* --- What is read. -------------------------------------------------------------------------------- */
+
+static void commands_and_positions_are_read(const char *folder) {
+    struct core *core = made_core("", 1);
+    struct bytes commands = golden(folder, "others", "recorder, control", 0, -1);
+    struct command *command = &core->command;
+    core->state = OPEN;
+    core->has_preamble = 1;
+    core->in_number = 4;
+    core_received(core, 1, commands.at, HEADER_BYTES + get32(commands.at + 4));
+    CHECK(command->number == 3 && command->state == COMMAND_CALL && command->kind == 2);
+    CHECK(command->run_number == 42 && command->run[15] == 0x1F && command->setting_count == 0);
+    size_t first = HEADER_BYTES + get32(commands.at + 4);
+    core_received(core, 1, commands.at + first, commands.count - first);
+    CHECK(command->number == 4 && command->kind == COMMAND_SET && command->setting_count == 2);
+    CHECK(!strcmp(command->settings[0].name, "gain") && !strcmp(command->settings[0].value, "5"));
+    CHECK(!strcmp(command->settings[1].name, "note") && !*command->settings[1].value);
+    struct bytes positions = golden(folder, "others", "recorder, control", 1, -1);
+    core->links[0].still_ns = 5;
+    core_received(core, 1, positions.at, positions.count);
+    CHECK(core->state == OPEN && core->epoch == 1 && core->links[0].still_ns == 0);
+    /* Longer parts than version 1 has are read, and a type with bit 15 is skipped. */
+    struct bytes later = golden(folder, "others", "recorder, control, of a later minor version", 0, -1);
+    struct message message;
+    CHECK(!strcmp(parse(later.at, later.count, 7, &message), "connection")); /* a sender's message */
+    CHECK(message.record_bytes == 32 && get64(message.records + 8) == 1004);
+    core->in_number = 8;
+    core_received(core, 1, later.at + message.used, later.count - message.used);
+    CHECK(core->state == OPEN && core->in_number == 9 && core->in_bytes == 0);
+    drop_core(core);
+}
+
+/* What a recorder must not send is a fault by its name. What only a sender sends is one in any case. */
+static void check_malformed(const char *fault, const char *says, const struct bytes *bytes) {
+    struct message message;
+    struct core *core = made_core("", 1);
+    core->session = 1;
+    const char *got = parse(bytes->at, bytes->count, 0, &message);
+    int is_ours = message.type && message.type->is_received;
+    core->state = OPEN;
+    if (!got && is_ours && message.used) {
+        switch (message.type->number) {
+        case WELCOME: got = on_welcome(core, 1, &message); break;
+        case GRANTS: core->is_welcome = 1; got = on_grants(core, 1, &message); break;
+        case POSITIONS: got = on_positions(core, &message); break;
+        case COMMAND: got = on_command(core, &message); break;
+        default: got = on_bye(core, 1, &message);
+        }
+    }
+    int is_senders = message.type && !is_ours && got && !strcmp(got, "connection");
+    if (!got || (strcmp(got, fault) && !is_senders)) {
+        printf("%s: \"%s\", expected \"%s\"\n", says, got ? got : "no fault", fault);
+        failures++;
+    }
+    /* It is a fault of the connection as well, and none of it is taken. */
+    core->state = OPEN;
+    core->has_preamble = 1;
+    core_received(core, 1, bytes->at, bytes->count);
+    CHECK(core->state == WAITING && core->faults == 1 && get16(core->out + 2) == BYE);
+    drop_core(core);
+}
+
+static void malformed_messages_are_refused(const char *folder) {
+    static struct bytes bytes;
+    char line[512], fault[32] = "", says[256] = "";
+    int cases = 0, is_last = 0;
+    FILE *file = open_golden(folder, "malformed");
+    while (!is_last) {
+        is_last = !fgets(line, sizeof line, file);
+        if (!is_last && line[0] != '#') {
+            add_hex(&bytes, line);
+            continue;
+        }
+        if (*fault) check_malformed(fault, says, &bytes);
+        cases += *fault != 0;
+        bytes.count = 0;
+        fault[0] = 0;
+        (void)sscanf(is_last ? "" : line, "# control, %31[^:]: %255[^\n]", fault, says);
+    }
+    fclose(file);
+    CHECK(cases > 50);
+}
+
+/* --- Histories. ----------------------------------------------------------------------------------- */
+
+static uint64_t random_state = 1;
+
+static uint64_t draw(uint64_t below) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % below;
+}
+
+/* A recorder with one log: where it stands, by the rules of the specification. */
+struct peer {
+    uint64_t expected, part_bytes, fragments, ranges;
+};
+
+/* Byte i of a fragment with a key. */
+static uint8_t content(uint64_t key, uint64_t i) { return (uint8_t)(key * 31 + i); }
+
+static void take_item(struct peer *peer, uint64_t sequence, uint64_t count) {
+    CHECK(sequence <= peer->expected);
+    if (sequence + count > peer->expected) peer->expected = sequence + count;
+}
+
+/* Takes a whole message that starts at `at`. */
+static void take_message(struct peer *peer, const uint8_t *at) {
+    const uint8_t *fixed = at + HEADER_BYTES, *record = fixed + get16(fixed);
+    const uint8_t *body = fixed + get32(at + 4);
+    uint64_t sequence = get64(fixed + 16), key = get64(fixed + 24);
+    if (get16(at + 2) == FRAGMENTS) {
+        for (uint32_t i = 0; i < get32(fixed + 4); i++, record += get16(fixed + 2)) {
+            uint32_t bytes = get32(record + 8);
+            for (uint32_t j = 0; j < bytes; j++) CHECK(body[j] == content(get64(record), j));
+            peer->fragments += sequence + i >= peer->expected;
+            take_item(peer, sequence + i, 1);
+            body += bytes;
+        }
+    } else if (get16(at + 2) == PART) {
+        uint64_t position = get64(fixed + 40), bytes = get32(at + 8);
+        CHECK(position == peer->part_bytes);
+        for (uint64_t j = 0; j < bytes; j++) CHECK(body[j] == content(key, position + j));
+        peer->part_bytes = position + bytes == get64(fixed + 48) ? 0 : position + bytes;
+        peer->fragments += !peer->part_bytes && sequence >= peer->expected;
+        if (!peer->part_bytes) take_item(peer, sequence, 1);
+    } else if (get16(at + 2) == MARK) {
+        peer->ranges += get64(fixed + 24);
+        take_item(peer, sequence, get64(fixed + 24));
+    }
+}
+
+/* Sends some messages of a link, whole. */
+static void pass_messages(struct core *core, struct peer *peer, uint64_t now, uint64_t most) {
+    static uint8_t out[1 << 18];
+    struct link *link = &core->links[0];
+    for (; most && link_next(core, link, now); most--) {
+        size_t bytes = 0;
+        for (int i = 0; i < 3; i++) {
+            if (link->left[i].bytes) memcpy(out + bytes, link->left[i].at, link->left[i].bytes);
+            bytes += link->left[i].bytes;
+        }
+        size_t skipped = memcmp(out, MAGIC, 8) ? 0 : PREAMBLE_BYTES;
+        CHECK(bytes - skipped <= core->message_bytes_max);
+        take_message(peer, out + skipped);
+        link_sent(link, bytes);
+    }
+}
+
+/* A ring of 64 KiB through many rounds: fragments of any length, copied or in place, ranges, breaks
+ * after which the recorder goes on anywhere between what is durable and what it took. */
+static void all_items_arrive_whatever_breaks(void) {
+    struct catchment_source source = {.name = "", .fragment_bytes_max = 40000};
+    struct catchment_options options = {.sources = &source, .source_count = 1, .buffer = 1 << 16};
+    struct core *core = calloc(1, sizeof *core);
+    struct peer peer = {0};
+    uint64_t key = 0, made = 0, full = 0;
+    if (!core || core_make(core, "camera", &options) != CATCHMENT_ACCEPTED) exit(1);
+    struct log *log = &core->logs[0];
+    core->message_bytes_max = 8192;
+    core->ping_ns = MS;
+    core->state = OPEN;
+    log->granted_bytes = 40000;
+    open_links(core, 1);
+    for (int step = 0; step < 200000; step++) {
+        uint64_t bytes = draw(4) ? draw(200) : draw(40000), what = draw(20);
+        struct catchment_fragment fragment = {.key = key};
+        if (what < 12) {
+            int in_place = draw(4) == 0;
+            int result = core_reserve(core, log, in_place ? NULL : &key, bytes);
+            CHECK(result == CATCHMENT_ACCEPTED || result == CATCHMENT_FULL);
+            full += result == CATCHMENT_FULL;
+            if (result != CATCHMENT_ACCEPTED) continue;
+            uint8_t *at = log->ring + log->reserved_at % log->ring_bytes;
+            CHECK(!in_place || log->reserved_at % 8 == 0);
+            if (in_place) bytes = draw(bytes + 1);
+            for (uint64_t i = 0; i < bytes; i++) at[i] = content(key, i);
+            CHECK(core_commit(log, &fragment, bytes) == CATCHMENT_ACCEPTED);
+            key += 1 + draw(3);
+            made++;
+        } else if (what == 12) {
+            uint64_t count = 1 + draw(5);
+            int result = core_abandon(log, count, key, key + count - 1, CATCHMENT_BUSY);
+            CHECK(result == CATCHMENT_ACCEPTED || result == CATCHMENT_FULL);
+            if (result == CATCHMENT_ACCEPTED) key += count;
+        } else if (what < 17) {
+            pass_messages(core, &peer, (uint64_t)step, 1 + draw(8));
+        } else if (what < 19) {
+            uint64_t durable = log->durable + draw(peer.expected - log->durable + 1);
+            log->durable = durable;
+            (void)log_release(log, durable);
+        } else if (draw(10) == 0) {
+            uint8_t record[64] = {0}, described[128];
+            uint64_t next = log->durable + draw(peer.expected - log->durable + 1);
+            encode_log(described, log);
+            put16(record + 4, 1);
+            put64(record + 8, max64(next, log->hello_first));
+            put64(record + 16, log->durable);
+            put64(record + 32, 40000);
+            CHECK(on_grant(core, log, record) == NULL);
+            open_links(core, (uint64_t)step);
+            peer.part_bytes = 0;
+        }
+        CHECK(log->tail <= log->unsent && log->unsent <= log->head);
+        CHECK(log->head_at - log->tail_at <= log->ring_bytes);
+    }
+    pass_messages(core, &peer, 1, NONE);
+    CHECK(peer.expected == log->made && peer.fragments == made && full > 100);
+    drop_core(core);
+}
+
+int main(int count, char **arguments) {
+    if (count < 2) return 2;
+    const char *folder = arguments[1];
+    setvbuf(stdout, NULL, _IONBF, 0);
+    hello_is_the_golden_one(folder);
+    fragments_are_the_golden_ones(folder);
+    a_resume_is_the_golden_one(folder);
+    data_messages_are_the_golden_ones(folder);
+    control_messages_are_the_golden_ones(folder);
+    commands_and_positions_are_read(folder);
+    malformed_messages_are_refused(folder);
+    all_items_arrive_whatever_breaks();
+    return failures != 0;
+}
