@@ -14,6 +14,7 @@ use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFaults, StoreTimes, StoreWatch,
     VirtualClock,
 };
+use catchment_storage::{Run, Verdict, audit, verify};
 use catchment_telemetry::FillLevel;
 use rtrb::{Producer, RingBuffer};
 
@@ -232,6 +233,20 @@ impl Rig {
     }
 }
 
+/// Whether a folder's run is whole and balances, as a reader finds it.
+fn assert_balanced(rig: &Rig, number: usize, verdict: Verdict) {
+    let root = tempfile::tempdir().expect("a folder");
+    for (path, bytes) in rig.files.all() {
+        std::fs::create_dir_all(root.path().join(folder(number))).expect("makes");
+        if path.starts_with(folder(number)) {
+            std::fs::write(root.path().join(path), bytes).expect("writes");
+        }
+    }
+    let run = Run::open(root.path().join(folder(number))).expect("opens");
+    let (report, audit) = (verify(&run, |_| {}), audit(&run).expect("an audit"));
+    assert!(report.is_intact() && audit.verdict == verdict, "{report:?} {audit:?}");
+}
+
 /// By frame of these files: whether it has rows, and the positions of logs that it states. No
 /// position falls, and tables have the newest.
 fn stated(files: &[FileReader<Vec<u8>>]) -> Vec<(bool, Vec<Position>)> {
@@ -281,6 +296,7 @@ fn each_frame_states_what_it_decides_and_tables_state_the_newest() {
         }
     }
     assert_eq!(rows, 1_000);
+    assert_balanced(&rig, 0, Verdict::Balanced);
 }
 
 #[test]
@@ -298,6 +314,7 @@ fn positions_alone_are_a_frame_without_rows() {
     // The logs as they were attached, then the marks; nothing while nothing moved.
     assert!(frames.len() == 2 && frames.iter().all(|(has_rows, _)| !has_rows), "{frames:?}");
     assert_eq!(frames[0].1.len(), 2);
+    assert_balanced(&rig, 0, Verdict::Balanced);
 }
 
 #[test]
@@ -337,6 +354,8 @@ fn what_is_durable_is_so_in_each_required_target() {
     let frames = [0, 1].map(|number| stated(&rig.files_in(number)));
     let last = frames.map(|all| all.into_iter().rev().find(|(_, links)| !links.is_empty()));
     assert_eq!(last[0], last[1]);
+    assert_balanced(&rig, 0, Verdict::Balanced);
+    assert_balanced(&rig, 1, Verdict::DataLost);
 }
 
 #[test]
