@@ -1,5 +1,5 @@
-//! Golden files of version 1.3: columns with checksums by block, whole and damaged, and features
-//! specified for later: skipped frames, unknown columns and flags, a qualified codec. The
+//! Golden files of version 1.3: columns with checksums by block, whole and damaged, positions of
+//! sources, and features specified for later: unknown columns and flags, a qualified codec. The
 //! descriptions beside them contain the results of readers of 1.3, and those of 1.2. They are
 //! written by `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test all golden_v1_3`,
 //! until the version is released.
@@ -14,8 +14,9 @@ use catchment_codec::Coding;
 use catchment_frame::{
     BLOCK_CHECKSUMS, BlockChecksums, ChannelColumns, ChannelInfo, Codec, ColumnEntry, ColumnInfo,
     ColumnKind, ColumnProblem, Dtype, FileHeader, FileReader, FrameError, FrameInfo, FrameKind,
-    FrameSummary, Origin, ReadAt, SampleRun, Schema, StoredColumn, TocBuilder, TocFlags, crc32c,
-    frame_ledger, repair, sequences_missing, verify_frame, write_frame,
+    FrameSummary, Origin, Position, Positions, ReadAt, SampleRun, Schema, StoredColumn, TocBuilder,
+    TocFlags, crc32c, encode_positions, frame_ledger, repair, sequences_missing, verify_frame,
+    write_frame,
 };
 use catchment_model::{Entry, Ledger, SampleRate};
 use common::channels::{FIRST_NS, FRAME_NS, Samples, channel_frame};
@@ -129,6 +130,7 @@ fn goldens() -> Vec<(&'static str, Vec<u8>, Value)> {
         damaged(),
         not_stored(),
         reserved(),
+        positions(),
     ]
 }
 
@@ -382,6 +384,84 @@ fn reserved() -> (&'static str, Vec<u8>, Value) {
     ("reserved", file, described)
 }
 
+/// Of each frame: source, what, session and position.
+const STATED: [&[(u32, u16, u64, u64)]; 3] = [
+    &[(0, 0, 0x5eed, 100), (2, 0, 9, 4), (2, 2, 9, 41), (0, 3, 0, 41)],
+    // A session that another one follows.
+    &[(2, 0, 9, 7), (2, 0, 10, 1), (2, 2, 10, 44), (0, 3, 0, 44), (0, 4, 0, 1)],
+    // Without rows. What this version does not know is passed over.
+    &[(0, 0, 0x5eed, 105), (1, 77, 3, u64::MAX)],
+];
+
+fn stated(frame: usize) -> Vec<Position> {
+    let record = |&(source, what, session, position): &(u32, u16, u64, u64)| Position {
+        source,
+        what,
+        session,
+        position,
+    };
+    STATED[frame].iter().map(record).collect()
+}
+
+fn newest(frames: usize) -> Positions {
+    let mut newest = Positions::default();
+    (0..frames).for_each(|frame| newest.add(&stated(frame)));
+    newest
+}
+
+/// Positions of sources in frames, in a checkpoint behind the second one, and in the TOC.
+fn positions() -> (&'static str, Vec<u8>, Value) {
+    let mut model = some_model(17, 3, 4, Codec::None);
+    model.header.schema = Schema::clone(&model.header.schema).with_positions().into();
+    model.header.locator = true;
+    let column = model.header.schema.column(None, &ColumnKind::SourcePositions).expect("there");
+    let (mut file, ledger) = (model.header.encode(), Ledger::new(3));
+    let mut toc = TocBuilder::new(&file);
+    for (index, frame) in model.frames.iter().enumerate() {
+        let mut columns = frame.encode(&model.header.schema);
+        let (file_id, sequence) = (model.header.file_id, index as u64);
+        let mut info = FrameInfo { file_id, sequence, ..FrameInfo::EMPTY };
+        match index {
+            2 => columns.clear(),
+            _ => {
+                (info.time_first_ns, info.time_last_ns) = frame.times;
+                (info.key_first, info.key_last) = frame.keys;
+                info.rows = frame.rows;
+            }
+        }
+        let mut records = Vec::new();
+        encode_positions(&stated(index), &mut records);
+        let (rows, raw_bytes) = (stated(index).len() as u64, records.len() as u64);
+        let form = model.frames[0].encode(&model.header.schema)[0].0;
+        let (id, dtype, codec) = (column, Dtype::Record, Codec::None);
+        columns.push((ColumnEntry { id, dtype, codec, rows, raw_bytes, ..form }, records));
+        let columns: Vec<_> = columns.iter().map(|(entry, b)| (*entry, b.as_slice())).collect();
+        let (bytes, summary, entries) = write_frame(info, file.len() as u64, &columns);
+        toc.add_frame(summary, &entries);
+        file.extend_from_slice(&bytes);
+        if index == 1 {
+            toc.set_positions(&newest(2));
+            let checkpoint = common::add_checkpoint(&mut file, &mut toc, 2, &ledger);
+            common::write_locator(&mut file, &model.header, 1, Some(&checkpoint));
+        }
+    }
+    toc.set_positions(&newest(3));
+    let tail = toc.finish(file.len() as u64, &ledger, TocFlags::default());
+    file.extend_from_slice(&tail);
+    let record = |one: &Position| json!([one.source, one.what, one.session, one.position]);
+    let records = |all: &[Position]| all.iter().map(record).collect::<Vec<_>>();
+    let described = json!({
+        "about": "positions of sources (source, what, session, position) in two frames of events, \
+                  one without rows, and column 7 of a checkpoint behind the second and of the TOC",
+        "closed": true,
+        "frames": (0..3).map(|frame| records(&stated(frame))).collect::<Vec<_>>(),
+        "checkpoint": records(newest(2).records()),
+        "toc": records(newest(3).records()),
+        "of_1_2": "the same, without positions",
+    });
+    ("positions", file, described)
+}
+
 /// Columns with unknown flags, followed by columns of later kinds.
 fn with_later_columns(
     mut columns: Vec<(ColumnEntry, Vec<u8>)>,
@@ -564,4 +644,45 @@ fn golden_reserved_parts_are_passed_over_and_qualified_columns_refused() {
     let total = ledger.total();
     assert!(problems.is_empty() && total[Entry::FragmentsReceived] == 23, "{total:?}");
     assert_eq!((total[Entry::FragmentsRecorded], total[Entry::FragmentsMissing]), (0, 0));
+}
+
+#[test]
+fn golden_positions_are_in_frames_and_the_newest_in_checkpoint_and_toc() {
+    let (bytes, beside) = read_golden("positions");
+    let records = |described: &Value| -> Vec<Position> {
+        let described = described.as_array().expect("records").iter();
+        let number = |one: &Value, at: usize| one[at].as_u64().expect("a number");
+        let record = |one: &Value| Position {
+            source: number(one, 0) as u32,
+            what: number(one, 1) as u16,
+            session: number(one, 2),
+            position: number(one, 3),
+        };
+        described.map(record).collect()
+    };
+    let of_frames: Vec<_> = (0..3).map(|frame| records(&beside["frames"][frame])).collect();
+    let read = |file: &FileReader<Vec<u8>>| -> Vec<_> {
+        (0..3).map(|frame| file.positions(frame).expect("positions")).collect()
+    };
+    let file = FileReader::open(bytes.clone()).expect("opens");
+    assert_eq!(read(&file), of_frames);
+    let listed = |file: &FileReader<Vec<u8>>| file.listed_positions().expect("reads");
+    assert_eq!(listed(&file), Some((3, records(&beside["toc"]))));
+    assert!((0..3).all(|frame| verify_frame(&file, frame).is_empty()));
+    let minor_of =
+        |file: &[u8]| u16::from_le_bytes([file[file.len() - 4_086], file[file.len() - 4_085]]);
+    assert_eq!(minor_of(&bytes), 3);
+    // As a killed writer leaves it: up to the checkpoint, then frame by frame.
+    let last = file.frames()[2];
+    let unclosed = bytes[..(last.offset + last.frame_bytes) as usize].to_vec();
+    let file = FileReader::open(unclosed.clone()).expect("opens");
+    assert_eq!(listed(&file), Some((2, records(&beside["checkpoint"]))));
+    assert_eq!(read(&file), of_frames);
+    // A table made by `repair` leaves them to the frames, and says so by its version.
+    let closing = repair(&unclosed, None).expect("can be repaired").closing.expect("a TOC");
+    let mut repaired = unclosed[..closing.offset as usize].to_vec();
+    repaired.extend_from_slice(&closing.bytes);
+    assert_eq!(minor_of(&repaired), 2);
+    let file = FileReader::open(repaired).expect("opens");
+    assert_eq!((file.closed(), listed(&file), read(&file)), (true, None, of_frames));
 }

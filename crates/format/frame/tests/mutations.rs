@@ -8,7 +8,7 @@ use std::path::Path;
 use catchment_fixtures::Random;
 use catchment_frame::{FileReader, crc32c, fuzz_file};
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "v1.0/events-raw",
     "v1.0/events-lz4-missing",
     "v1.0/events-unclosed",
@@ -18,6 +18,7 @@ const NAMES: [&str; 10] = [
     "v1.1/typed-shuffle-lz4",
     "v1.1/unfinished",
     "v1.3/blocks-lz4",
+    "v1.3/positions",
     "v1.3/reserved",
 ];
 
