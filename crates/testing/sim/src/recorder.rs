@@ -269,7 +269,6 @@ impl Recorder {
             assembly,
             queues,
             of_source,
-            entropy: || Box::new(Random::new(9)),
             frames,
             encoders: first_encoder..first_encoder + encoder_count as u16,
             frames_woken,
