@@ -13,6 +13,7 @@ use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
 use catchment_net::{Network, TcpConfig};
+use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu::Hadtu;
 use catchment_wire::{Protocol, Transport, all_reasons, link};
 use serde::{Deserialize, Deserializer};
@@ -99,6 +100,16 @@ impl SourceConfig {
             from: Vec::new(),
             role: SourceRole::Required,
             payload: None,
+        }
+    }
+
+    /// A required source that a front-end delivers over a session to that address.
+    pub fn over_session(name: impl Into<String>, address: SocketAddr) -> Self {
+        let protocol = EventLink::SESSIONS;
+        Self {
+            fragment_bytes_max: protocol.fragment_bytes_max(),
+            protocol: Arc::new(protocol),
+            ..Self::new(name, address)
         }
     }
 
@@ -363,6 +374,11 @@ impl RecorderConfig {
         (buffers + held + trends + agents * self.tcp_config().bytes_max()) as u64
     }
 
+    /// Whether front-ends deliver over sessions.
+    pub fn has_front_ends(&self) -> bool {
+        self.sources.iter().any(SourceConfig::is_link)
+    }
+
     /// How connections are received: those of sessions, two for each source, beside others.
     pub(crate) fn tcp_config(&self) -> TcpConfig {
         let default = TcpConfig::default();
@@ -573,7 +589,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
         pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
-        positions: config.sources.iter().any(SourceConfig::is_link),
+        positions: config.has_front_ends(),
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
     }
 }
@@ -609,6 +625,13 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
         ..BuilderConfig::new(vec![SourceRole::Required; lanes])
     }
 }
+
+/// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, and what
+/// was written is synced this often: a front-end holds its fragments until they are durable, and a
+/// ring of 64 MiB is to last at a rate of a gigabyte per second (docs/decisions/event-link.md).
+pub const LINK_FRAME_BYTES: u64 = 8 << 20;
+/// See [`LINK_FRAME_BYTES`].
+pub const LINK_SYNC_NS: u64 = 20_000_000;
 
 /// The number of frames of channels that their memory holds: one being filled, one being encoded,
 /// and room for two.

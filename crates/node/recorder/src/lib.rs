@@ -62,8 +62,8 @@ mod wiring;
 pub use assembly::{Assembly, AssemblyParts, TargetStore};
 pub use budget::SystemMemory;
 pub use config::{
-    BuildConfig, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
-    SourceConfig, WriteConfig,
+    BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS,
+    ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
 };
 pub use counts::Counts;
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};

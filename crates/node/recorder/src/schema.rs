@@ -37,7 +37,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
                 .map_err(|error| refused("sources.payload", &error))?;
         }
     }
-    let has_positions = config.sources.iter().any(SourceConfig::is_link);
+    let has_positions = config.has_front_ends();
     let with_positions = |schema: Schema| match has_positions {
         true => schema.with_positions(),
         false => schema,

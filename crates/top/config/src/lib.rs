@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::{
-    ConfigError, FrameConfig, LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
+    ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkConfig, RecorderConfig,
+    SourceConfig, SystemMemory, TargetConfig,
 };
 
 pub use catchment_model::units::{Size, Time};
@@ -199,6 +200,14 @@ fn recorder(
     text: &str,
 ) -> RecorderConfig {
     let new = RecorderConfig::new(folder, sources);
+    let (mut frame, mut write) = (low.frame.clone(), low.write.clone());
+    let front_ends = new.has_front_ends();
+    if front_ends && !located.has("frame", "bytes") {
+        frame.bytes = LINK_FRAME_BYTES;
+    }
+    if front_ends && !located.has("write", "sync_interval") {
+        write.sync_interval_ns = LINK_SYNC_NS;
+    }
     let mut build = low.build.clone();
     if !located.has("build", "reorder_events") {
         // As usual, or as much as the window allows.
@@ -211,13 +220,13 @@ fn recorder(
         memory_bytes: low.memory.budget.map_or(new.memory_bytes, u64::from),
         receive: low.receive.clone(),
         build,
-        frame: FrameConfig { codings: links::codings(low), ..low.frame.clone() },
+        frame: FrameConfig { codings: links::codings(low), ..frame },
         encode: low.encode.clone(),
         // Channels and the recorder's counters have trends unless the file says otherwise.
         trends: low.trends.enabled.unwrap_or(true),
         links,
         without_protection: low.listen.iter().any(|listen| listen.without_protection),
-        write: low.write.clone(),
+        write,
         ..new
     }
 }
