@@ -275,6 +275,15 @@ impl SourceHandle {
         self.wait_for_room(|| self.source.push(fragment))
     }
 
+    /// As [`send_fragment`](Self::send_fragment), but waits at most for a time. Returns whether the
+    /// fragment was accepted.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_within(&self, fragment: Fragment<'_>, time: Duration) -> Result<bool, Error> {
+        self.wait_until(Some(Instant::now() + time), || self.source.push(fragment))
+    }
+
     /// Appends a fragment if there is room.
     ///
     /// # Errors
@@ -339,23 +348,30 @@ impl SourceHandle {
     }
 
     fn wait_for_room(&self, push: impl Fn() -> Result<Push, PushError>) -> Result<(), Error> {
+        self.wait_until(None, push).map(|_accepted| ())
+    }
+
+    /// Tries until there is room, or the deadline is there: then it is false.
+    fn wait_until(
+        &self,
+        deadline: Option<Instant>,
+        push: impl Fn() -> Result<Push, PushError>,
+    ) -> Result<bool, Error> {
         let mut pushed = push()?;
         self.shared.wake();
         if pushed == Push::Full {
-            let waited = self.shared.wait(None, || match push() {
+            let waited = self.shared.wait(deadline, || match push() {
                 Ok(Push::Full) => None,
                 pushed => Some(pushed),
             });
-            // Without a deadline it waits until there is something.
-            pushed = waited.unwrap_or(Ok(Push::Ended))?;
+            let Some(waited) = waited else { return Ok(false) };
+            pushed = waited?;
             self.shared.wake();
         }
-        match pushed {
-            Push::Accepted => Ok(()),
-            Push::Full | Push::Ended => {
-                let why = self.source.end_reason().unwrap_or_else(|| "it has ended".into());
-                Err(Error::Ended { why: why.to_string() })
-            }
+        if pushed == Push::Accepted {
+            return Ok(true);
         }
+        let why = self.source.end_reason().unwrap_or_else(|| "it has ended".into());
+        Err(Error::Ended { why: why.to_string() })
     }
 }

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 pyo3::import_exception!(catchment._errors, CatalogError);
 pyo3::import_exception!(catchment._errors, CatchmentError);
 pyo3::import_exception!(catchment._errors, FileError);
+pyo3::import_exception!(catchment._errors, FrontendError);
 pyo3::import_exception!(catchment._errors, RunClosedError);
 pyo3::import_exception!(catchment._errors, UnknownChannelError);
 pyo3::import_exception!(catchment._errors, UnknownEventError);
@@ -77,6 +78,17 @@ pub(crate) fn catalog_error(error: catchment_catalog::CatalogError) -> PyErr {
             Some((path, source)) => os_error(path, source),
             None => CatalogError::new_err(text(&error)),
         },
+    }
+}
+
+/// The same for a front-end. What the caller gave wrongly is a `ValueError`.
+pub(crate) fn frontend_error(error: catchment_frontend::Error) -> PyErr {
+    use catchment_frontend::Error;
+    match error {
+        Error::Push(_) | Error::Address { .. } | Error::Tls { .. } | Error::Config(_) => {
+            PyValueError::new_err(text(&error))
+        }
+        _ => FrontendError::new_err(text(&error)),
     }
 }
 

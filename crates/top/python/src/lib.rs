@@ -3,9 +3,9 @@
 //! `run.rs` is a run, `opened.rs` what all that is made of it reads from, `sources.rs`,
 //! `events.rs`, `frames.rs` and `fragments.rs` what it holds, `channels.rs` its channels,
 //! `ledger.rs` its ledger; `follow.rs` hands out the frames of a run that is written; `catalog.rs`
-//! is the catalogue of runs; `keys.rs` takes what Python puts into brackets, `times.rs` converts
-//! times; `views.rs` is the one place where memory becomes a numpy array. The interpreter's lock is
-//! released while files are read and columns decompressed.
+//! is the catalogue of runs; `frontend.rs` sends to a recorder; `keys.rs` takes what Python puts
+//! into brackets, `times.rs` converts times; `views.rs` is the one place where memory becomes a
+//! numpy array. The interpreter's lock is released while files are read and columns decompressed.
 
 mod catalog;
 mod channels;
@@ -15,6 +15,7 @@ mod events;
 mod follow;
 mod fragments;
 mod frames;
+mod frontend;
 mod keys;
 mod ledger;
 mod opened;
@@ -50,6 +51,8 @@ mod _native {
     use crate::fragments::Fragments;
     #[pymodule_export]
     use crate::frames::{Frame, Frames};
+    #[pymodule_export]
+    use crate::frontend::{FrontendLink, TestRecorder};
     #[pymodule_export]
     use crate::ledger::{Counts, RunLedger};
     #[pymodule_export]

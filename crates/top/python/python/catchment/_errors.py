@@ -45,5 +45,20 @@ class GapError(CatchmentError, ValueError):
     """
 
 
+class FrontendError(CatchmentError):
+    """A front-end that is not admitted, or that has ended."""
+
+
+class NotConfirmedError(FrontendError):
+    """A front-end was closed before everything was durable.
+
+    `count` is how many fragments, marks and abandoned fragments are not confirmed.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} items are not confirmed by the recorder")
+        self.count = count
+
+
 class DamageWarning(UserWarning):
     """Something that is missing or cannot be read is left out of a result."""
