@@ -97,4 +97,7 @@ pub struct Discard {
     pub bytes: u32,
     /// Why, by the ledger's entry that counts it.
     pub reason: Entry,
+    /// How many of its source's fragments were pushed before it, if the settings ask for the
+    /// source's positions; otherwise, and where it was dropped with its row, 0.
+    pub ordinal: u64,
 }
