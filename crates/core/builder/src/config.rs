@@ -88,9 +88,11 @@ pub struct BuilderConfig {
     /// never discarded for want of its share of the waiting memory: who receives them asks
     /// [`Builder::parked`](crate::Builder::parked), and takes no more.
     pub pausable: Vec<bool>,
-    /// Whether the fragments of each source are counted as they are pushed, so that the first one
-    /// is known that is undecided ([`Builder::first_undecided`](crate::Builder::first_undecided)).
-    pub positions: bool,
+    /// Whether a source's positions are asked for
+    /// ([`Builder::first_undecided`](crate::Builder::first_undecided)), by number; empty: of none.
+    /// If they are, absent and skipped events are counted when the next row is cut, and otherwise
+    /// when its event closes.
+    pub positions: Vec<bool>,
 }
 
 impl BuilderConfig {
@@ -116,7 +118,7 @@ impl BuilderConfig {
             waiting_bytes_max: 1 << 30,
             parked_max: 262_144,
             pausable: Vec::new(),
-            positions: false,
+            positions: Vec::new(),
         }
     }
 

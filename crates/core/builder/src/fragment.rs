@@ -43,6 +43,13 @@ impl Fragment {
         Self { tag, flags, ..Self::new(source, number, value, 0) }
     }
 
+    /// The note that so many items of a source's log are no fragments for the builder. They are
+    /// counted by that entry if they are fragments.
+    pub fn passed(source: u32, count: u64, reason: Option<Entry>) -> Self {
+        let number = reason.map_or(0, |reason| 1 + reason as u64);
+        Self::note(source, NoteKind::Passed, number, count)
+    }
+
     /// Whether its source marked it as broken.
     #[inline]
     pub fn is_flagged(&self) -> bool {
@@ -97,7 +104,8 @@ impl FragmentFlags {
 pub enum NoteKind {
     /// The next item is of the session in `number`, and has the sequence in `offset`.
     Session = 1,
-    /// As many items as `offset` says are no fragments: they were counted out, or are marks.
+    /// As many items as `offset` says are none for the builder: fragments that are counted by the
+    /// entry before the number, or, with 0, marks and ranges.
     Passed = 2,
 }
 
@@ -112,4 +120,7 @@ pub struct Discard {
     pub bytes: u32,
     /// Why, by the ledger's entry that counts it.
     pub reason: Entry,
+    /// How many of its source's fragments were pushed before it, if the settings ask for the
+    /// source's positions; otherwise, and where it was dropped with its row, 0.
+    pub ordinal: u64,
 }

@@ -43,6 +43,8 @@ pub struct Matched {
     fragments_of_no_source: u64,
     /// By source; empty if the settings do not ask for positions.
     pub(crate) undecided: Vec<Undecided>,
+    /// If they do: absent and skipped events, by the key of the row before which they are.
+    absences: VecDeque<(u64, [u64; 2])>,
     /// The key below which all events were cut or dropped.
     pub(crate) closed_key: u64,
 }
@@ -89,10 +91,11 @@ impl Matched {
             absent_uncounted: 0,
             skipped_uncounted: 0,
             fragments_of_no_source: 0,
-            undecided: match config.positions {
+            undecided: match config.positions.contains(&true) {
                 true => config.sources.iter().map(|_| Undecided::default()).collect(),
                 false => Vec::new(),
             },
+            absences: VecDeque::new(),
             closed_key: 0,
         }
     }
@@ -114,9 +117,11 @@ impl Matched {
                 }
                 return Some(index);
             }
-            Some(_) => run.iter().for_each(|fragment| {
-                self.discard(index, fragment, Entry::FragmentsDiscardedDisabled);
-            }),
+            Some(_) => {
+                (self.first_ordinal(index, run)..).zip(run).for_each(|(ordinal, fragment)| {
+                    self.discard(index, ordinal, fragment, Entry::FragmentsDiscardedDisabled);
+                })
+            }
             None => {
                 self.fragments_of_no_source += run.len() as u64;
                 run.iter().for_each(|fragment| self.tally.discard_of_no_source(fragment));
@@ -160,6 +165,11 @@ impl Matched {
     /// The events up to `key` are cut or dropped, and their fragments leave the queues.
     pub(crate) fn close(&mut self, key: u64) {
         self.closed_key = key + 1;
+        while let Some((_, [absent, skipped])) = self.absences.pop_front_if(|(row, _)| *row <= key)
+        {
+            self.absent_uncounted += absent;
+            self.skipped_uncounted += skipped;
+        }
         for (undecided, source) in self.undecided.iter_mut().zip(&self.sources) {
             let count = source.accepted.partition_point(|accepted| accepted.key <= key);
             if let Some(last) = count.checked_sub(1) {
@@ -179,6 +189,11 @@ impl Matched {
             self.rows_since_ns = now_ns;
         }
         self.released_bytes += row.bytes;
+        if !self.undecided.is_empty() && self.absent_uncounted + self.skipped_uncounted > 0 {
+            // They are counted with the row.
+            let counts = [&mut self.absent_uncounted, &mut self.skipped_uncounted];
+            self.absences.push_back((row.key, counts.map(std::mem::take)));
+        }
         self.rows.push_back(row);
     }
 
@@ -196,7 +211,9 @@ impl Matched {
     /// Counts and notes a fragment that is not used. One that is too far from all events, or too
     /// late, is no loss of its source if another sender sent it than what fits: it is counted when
     /// the source's own sender is heard again, or another one has taken its place.
-    pub fn discard(&mut self, index: usize, fragment: &Fragment, reason: Entry) {
+    pub fn discard(&mut self, index: usize, ordinal: u64, fragment: &Fragment, reason: Entry) {
+        let &Fragment { offset, bytes, .. } = fragment;
+        let discard = Discard { source: SourceId(index as u32), offset, bytes, reason, ordinal };
         let kind = FITS_NOWHERE.iter().position(|&entry| entry == reason);
         match kind.filter(|_| self.sources[index].is_foreign(fragment)) {
             Some(kind) => {
@@ -207,9 +224,9 @@ impl Matched {
                 let unsettled = &mut self.unsettled[index];
                 unsettled.other_sender = other_sender;
                 unsettled.counts[kind] += 1;
-                self.tally.note(index, fragment.offset, fragment.bytes, reason);
+                self.tally.note(discard);
             }
-            None => self.tally.discard(index, fragment.offset, fragment.bytes, reason),
+            None => self.tally.discard(discard),
         }
     }
 
@@ -266,7 +283,9 @@ impl Matched {
             let drop = rows.next_if(|(key, _)| *key == accepted.key);
             if let Some((_, reason)) = drop {
                 found += 1;
-                tally.discard(index, accepted.offset, accepted.bytes, reason);
+                let (source, ordinal) = (SourceId(index as u32), 0);
+                let &Accepted { offset, bytes, .. } = accepted;
+                tally.discard(Discard { source, offset, bytes, reason, ordinal });
             }
             drop.is_none()
         });

@@ -240,7 +240,7 @@ impl NumberMatcher {
     fn refute(&mut self, voter: usize, matched: &mut Matched) {
         for (claim, repetition) in self.horizon.refute(voter) {
             for (index, held) in self.parked.pop_newest_of_claim(voter, claim) {
-                self.give_up(index, repetition, &held.fragment, matched);
+                self.give_up(index, repetition, &held, matched);
             }
         }
     }
@@ -259,7 +259,7 @@ impl NumberMatcher {
     fn take_in_share(&mut self, known: &Known<'_>, matched: &mut Matched) {
         let full = matched.sources[known.index].full && self.events.owned.has(known.key);
         if full && known.key >= self.horizon.passed() {
-            return matched.discard(known.index, known.fragment, Entry::FragmentsOutOfRange);
+            return known.discard(Entry::FragmentsOutOfRange, matched);
         }
         self.take(known, matched);
     }
@@ -268,7 +268,7 @@ impl NumberMatcher {
     fn take(&mut self, known: &Known<'_>, matched: &mut Matched) {
         let &Known { index, key, ordinal, arrived_ns, fragment } = known;
         if key < KEY_END && !self.events.owned.has(key) {
-            matched.discard(index, fragment, Entry::FragmentsNotOwned);
+            known.discard(Entry::FragmentsNotOwned, matched);
         } else if self.events.is_new(index, key) {
             matched.reach(index, key);
             self.events.accept(known, matched);
@@ -282,11 +282,11 @@ impl NumberMatcher {
                     true => Entry::FragmentsDiscardedMemory,
                     false => Entry::FragmentsOutOfRange,
                 };
-                return matched.discard(index, fragment, reason);
+                return known.discard(reason, matched);
             }
             self.parked.park_ahead(index, Ahead { key, ordinal, arrived_ns, fragment: *fragment });
         } else {
-            matched.discard(index, fragment, self.events.unused(index, key, fragment));
+            known.discard(self.events.unused(index, key, fragment), matched);
         }
     }
 
@@ -300,7 +300,7 @@ impl NumberMatcher {
         matched: &mut Matched,
     ) {
         if matched.sources[index].full || !self.parked.has_room(index) {
-            return matched.discard(index, fragment, Entry::FragmentsOutOfRange);
+            return matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
         }
         let hold_ns = HOLD_TIMEOUTS * self.horizon.rules().timeout_ns;
         let (arrived_ns, fragment, order) = (self.now_ns, *fragment, 0);
@@ -310,13 +310,8 @@ impl NumberMatcher {
 
     /// Discards a held fragment whose key was never decided. It is counted as it would be at the
     /// position of its sender.
-    fn give_up(
-        &self,
-        index: usize,
-        repetition: Repetition,
-        fragment: &Fragment,
-        matched: &mut Matched,
-    ) {
+    fn give_up(&self, index: usize, repetition: Repetition, held: &Held, matched: &mut Matched) {
+        let Held { ordinal, ref fragment, .. } = *held;
         let position = self.horizon.last_position(matched.sources[index].voter());
         let position = position.unwrap_or(self.events.window.newest);
         let key = self.horizon.rules().numbers.near(position, fragment.number);
@@ -325,7 +320,7 @@ impl NumberMatcher {
             (Entry::FragmentsDuplicate, Repetition::Restart) => Entry::FragmentsOutOfRange,
             (reason, _) => reason,
         };
-        matched.discard(index, fragment, reason);
+        matched.discard(index, ordinal, fragment, reason);
     }
 
     /// Handles parked fragments. At the end of the run they no longer wait. Returns whether a
@@ -395,12 +390,10 @@ impl NumberMatcher {
         for index in 0..matched.sources.len() {
             while let Some(ahead) = self.parked.pop_ahead_below(index, end) {
                 let Ahead { key, ordinal, arrived_ns, ref fragment } = ahead;
-                if self.events.is_new(index, key) {
-                    let known = Known { index, key, ordinal, arrived_ns, fragment };
-                    self.events.accept(&known, matched);
-                } else {
-                    let reason = self.events.unused(index, key, fragment);
-                    matched.discard(index, fragment, reason);
+                let known = Known { index, key, ordinal, arrived_ns, fragment };
+                match self.events.is_new(index, key) {
+                    true => self.events.accept(&known, matched),
+                    false => known.discard(self.events.unused(index, key, fragment), matched),
                 }
             }
         }
@@ -421,12 +414,12 @@ impl NumberMatcher {
                 let Some(key) = events.new_key_near_quorum(index, number, horizon) else {
                     return false;
                 };
+                let known = Known { index, key, ordinal, arrived_ns, fragment };
                 if events.owned.has(key) {
                     matched.reach(index, key);
-                    let known = Known { index, key, ordinal, arrived_ns, fragment };
                     events.accept(&known, matched);
                 } else {
-                    matched.discard(index, fragment, Entry::FragmentsNotOwned);
+                    known.discard(Entry::FragmentsNotOwned, matched);
                 }
                 true
             });
@@ -461,7 +454,7 @@ impl NumberMatcher {
         let voter = matched.sources[index].voter();
         while let Some(held) = self.parked.pop_oldest_held(index, |held| is_due(held.expires_ns)) {
             let repetition = self.horizon.repetition(voter, held.claim);
-            self.give_up(index, repetition, &held.fragment, matched);
+            self.give_up(index, repetition, &held, matched);
         }
     }
 
@@ -524,7 +517,7 @@ impl NumberMatcher {
             });
             for held in repeated {
                 let repetition = self.horizon.repetition(voter, held.claim);
-                self.give_up(index, repetition, &held.fragment, matched);
+                self.give_up(index, repetition, &held, matched);
             }
         }
     }
@@ -617,7 +610,8 @@ impl Matcher for NumberMatcher {
         for index in 0..matched.sources.len() {
             self.give_up_held(index, |_| true, matched);
             while let Some(ahead) = self.parked.pop_ahead_below(index, u64::MAX) {
-                matched.discard(index, &ahead.fragment, Entry::FragmentsOutOfRange);
+                let Ahead { ordinal, ref fragment, .. } = ahead;
+                matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
             }
         }
     }

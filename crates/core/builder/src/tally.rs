@@ -37,21 +37,22 @@ impl Tally {
     }
 
     /// Counts a fragment that is not used, and notes it.
-    pub fn discard(&mut self, source: usize, offset: u64, bytes: u32, reason: Entry) {
-        self.add(source, reason, 1);
-        self.note(source, offset, bytes, reason);
+    pub fn discard(&mut self, discard: Discard) {
+        self.add(discard.source.index(), discard.reason, 1);
+        self.note(discard);
     }
 
     /// Notes a fragment that is not used, and is counted later.
-    pub fn note(&mut self, source: usize, offset: u64, bytes: u32, reason: Entry) {
-        self.discards.push(Discard { source: SourceId(source as u32), offset, bytes, reason });
+    pub fn note(&mut self, discard: Discard) {
+        self.discards.push(discard);
     }
 
     /// Notes a fragment that names no source.
     pub fn discard_of_no_source(&mut self, fragment: &Fragment) {
         let &Fragment { offset, source, bytes, .. } = fragment;
         let reason = Entry::FragmentsUnknownSource;
-        self.discards.push(Discard { source: SourceId(source.into()), offset, bytes, reason });
+        let (source, ordinal) = (SourceId(source.into()), 0);
+        self.discards.push(Discard { source, offset, bytes, reason, ordinal });
     }
 
     /// Moves the discarded fragments to `into`'s end.

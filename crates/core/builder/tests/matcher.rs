@@ -44,14 +44,14 @@ impl ByTime {
     fn place(&mut self, index: usize, fragment: &Fragment, matched: &mut Matched) {
         let time = fragment.number;
         if time < self.closed_below {
-            return matched.discard(index, fragment, Entry::FragmentsLate);
+            return matched.discard(index, 0, fragment, Entry::FragmentsLate);
         }
         let near = time.saturating_sub(WINDOW)..=time + WINDOW;
         let known = self.open.range(near).next().map(|(&opened, _)| opened);
         let (first_ns, fragments) = (self.now_ns, vec![None; self.source_count]);
         let open = self.open.entry(known.unwrap_or(time)).or_insert(Open { first_ns, fragments });
         if open.fragments[index].is_some() {
-            return matched.discard(index, fragment, Entry::FragmentsDuplicate);
+            return matched.discard(index, 0, fragment, Entry::FragmentsDuplicate);
         }
         open.fragments[index] = Some(*fragment);
     }

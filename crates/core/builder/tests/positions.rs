@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::support;
 use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole};
 use catchment_fixtures::Random;
+use catchment_model::Entry;
 use support::{MS, Rig, S};
 
 #[test]
@@ -25,7 +26,7 @@ fn where_numbers_restart_no_undecided_fragment_is_passed() {
 #[test]
 fn a_fragment_that_is_discarded_behind_a_waiting_one_decides_nothing_before_it() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-    (config.positions, config.frame_bytes, config.parked_max) = (true, 1, 20);
+    (config.positions, config.frame_bytes, config.parked_max) = (vec![true; 2], 1, 20);
     (config.window_events, config.reorder_events) = (256, 16);
     let mut rig = Rig::new(config);
     rig.send_all(0, 0..2, 0..10);
@@ -77,7 +78,7 @@ impl History {
         let mut random = Random::new(seed);
         let count = 1 + random.below(5) as usize;
         let mut config = BuilderConfig::new(vec![SourceRole::Required; count]);
-        (config.number_bits, config.positions) = (16, true);
+        (config.number_bits, config.positions) = (16, vec![true; count]);
         (config.window_events, config.reorder_events) = (256, 1 + random.below(60));
         config.frame_bytes = 1 + random.below(20_000);
         config.parked_max = 1 + random.below(400) as usize;
@@ -169,7 +170,12 @@ impl History {
         self.rig.builder.discarded(&mut self.rig.discards);
         for discard in &self.rig.discards[self.discards_seen..] {
             let log = &mut self.sources[discard.source.index()];
-            assert!(log.undecided.remove(&discard.offset).is_some(), "discarded once");
+            let ordinal = log.undecided.remove(&discard.offset).expect("discarded once");
+            let of_row = matches!(
+                discard.reason,
+                Entry::FragmentsDiscardedIncomplete | Entry::FragmentsDiscardedPaused
+            );
+            assert!(discard.ordinal == ordinal || of_row && discard.ordinal == 0);
         }
         self.discards_seen = self.rig.discards.len();
         let last_key = self.rig.rows.last_key_value().map(|(&key, _)| key);

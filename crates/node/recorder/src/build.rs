@@ -23,7 +23,7 @@ use rtrb::Consumer;
 use crate::live::{Alignment, Live};
 use crate::pool::{ChunkPool, ChunkUse, Held, is_chain};
 use crate::run_gate::RunGate;
-use crate::tape::{SourcePosition, Tape};
+use crate::tape::{Decided, Tape};
 
 /// The time to the next cycle when there was no work. Descriptors gather meanwhile, which makes the
 /// cycle cheaper.
@@ -43,8 +43,8 @@ pub(crate) struct FrameCut {
     pub(crate) cut: Cut,
     /// The pipeline that it comes from.
     pub(crate) group: usize,
-    /// Those that have moved since the cut before.
-    pub(crate) positions: Vec<SourcePosition>,
+    /// What it decides of link sources.
+    pub(crate) decided: Decided,
     /// The key below which all events are in this cut or an earlier one, or were dropped.
     pub(crate) closed_key: u64,
 }
@@ -251,23 +251,23 @@ impl Pipeline {
             self.account(live, discarded);
             resolve_chains(&mut cut, &self.pool);
             self.waiting_fill.put(cut.payload_bytes);
-            let positions = self.tape.cut(now_ns, &self.builder);
-            self.wait_with(cut, positions);
+            let decided = self.tape.cut(now_ns, &self.builder, &cut);
+            self.wait_with(cut, decided);
             work += 1;
         }
         self.account(live, discarded);
-        let positions = self.tape.cut_alone(now_ns, self.finished, &self.builder);
-        if !positions.is_empty() {
-            self.wait_with(Cut::default(), positions);
+        let decided = self.tape.cut_alone(now_ns, self.finished, &self.builder);
+        if !decided.is_empty() {
+            self.wait_with(Cut::default(), decided);
             work += 1;
         }
         work
     }
 
-    /// A cut waits for the frames agent. All that its positions say was counted before.
-    fn wait_with(&mut self, cut: Cut, positions: Vec<SourcePosition>) {
+    /// A cut waits for the frames agent.
+    fn wait_with(&mut self, cut: Cut, decided: Decided) {
         let closed_key = self.builder.closed_key();
-        self.waiting.push_back(FrameCut { cut, group: 0, positions, closed_key });
+        self.waiting.push_back(FrameCut { cut, group: 0, decided, closed_key });
     }
 
     /// Whether all sources that are sending, or were sending when the last of them fell silent,
@@ -311,14 +311,18 @@ impl Pipeline {
         taken
     }
 
-    /// Adds the builder's counts to the ledger, and frees the payload that it discarded.
+    /// Adds the builder's counts to the ledger, but for those of link sources that go with a cut,
+    /// and frees the payload that it discarded.
     fn account(&mut self, live: &Live, discarded: &mut Vec<Discard>) {
-        let lanes = &self.lanes;
+        let Self { lanes, tape, .. } = self;
         self.builder.counts(|lane, entry, count| {
-            live.ledger.add(lanes[lane.index()].1, entry, count);
+            if !tape.keep(lane.index(), entry, count) {
+                live.ledger.add(lanes[lane.index()].1, entry, count);
+            }
         });
         self.builder.discarded(discarded);
         for discard in discarded.drain(..) {
+            self.tape.discarded(&discard);
             self.chunk_use.done(&self.pool, discard.offset, u64::from(discard.bytes));
         }
     }

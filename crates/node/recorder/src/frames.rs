@@ -28,7 +28,7 @@ use crate::channel_frames::ChannelFrames;
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::live::Live;
 use crate::pool::{ChunkBytes, ChunkPool, ColumnBytes};
-use crate::tape::SourcePosition;
+use crate::tape::{SourceCount, SourcePosition};
 use crate::target_queue::{Admitted, TargetQueue};
 use crate::throttle::CompressionThrottle;
 use crate::trend_agent::{FrameSeconds, TrendFeed};
@@ -405,7 +405,11 @@ impl Frames {
     /// Makes a frame from a cut; only the cut's memory remains.
     fn make(&mut self, frame_cut: &mut FrameCut) -> Current {
         let positions = self.positions(frame_cut);
-        let FrameCut { cut, group, .. } = frame_cut;
+        let FrameCut { cut, group, decided, .. } = frame_cut;
+        // Before the snapshot: they are this frame's increments.
+        for SourceCount { source, entry, count } in decided.counts.drain(..) {
+            self.live.ledger.add(source, entry, count);
+        }
         let group = *group;
         let counts = self.count(group, cut);
         let of_columns = cut
@@ -465,7 +469,8 @@ impl Frames {
             let key = (key > 0).then(|| record(Position::KEY, key));
             [Some(record(Position::LINK, decided)), key].into_iter().flatten()
         };
-        let mut positions: Vec<Position> = cut.positions.iter().flat_map(of_source).collect();
+        let mut positions: Vec<Position> =
+            cut.decided.positions.iter().flat_map(of_source).collect();
         let live = &self.live.link_positions;
         if self.stated[0].position < cut.closed_key {
             let now = [cut.closed_key, live.frames_settled()];

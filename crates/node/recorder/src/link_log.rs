@@ -94,7 +94,10 @@ impl Log {
 
     /// Says to the build agent that the next fragment of the source is of that session.
     pub(crate) fn begin(&self, ingest: &mut Ingest, session: u64) {
-        self.note(ingest, NoteKind::Session, session, self.taken);
+        if let Some(destination) = self.destination {
+            let (source, kind) = (destination.source, NoteKind::Session);
+            ingest.describe(Fragment::note(source, kind, session, self.taken));
+        }
     }
 
     /// The connection has ended: a fragment of which parts are missing begins again.
@@ -150,12 +153,12 @@ impl Log {
     ) -> Taken {
         let account = destination.account as usize;
         let Some(key) = self.keys.rise(record.key) else {
-            self.drop_item(ingest, account, Entry::FragmentsDiscardedOrder, bytes.len() as u64);
+            self.drop_item(ingest, Entry::FragmentsDiscardedOrder);
             return TAKEN;
         };
         if bytes.len() as u64 > self.fragment_bytes_max {
             self.keys.last = Some(key);
-            self.drop_item(ingest, account, Entry::FragmentsDiscardedTooLong, bytes.len() as u64);
+            self.drop_item(ingest, Entry::FragmentsDiscardedTooLong);
             return TAKEN;
         }
         if !ingest.has_place(account) {
@@ -252,7 +255,7 @@ impl Log {
                     None => Entry::FragmentsDiscardedOrder,
                 };
                 self.keys.last = key.or(self.keys.last);
-                self.drop_item(ingest, account, reason, part.fragment_bytes);
+                self.drop_item(ingest, reason);
             }
         }
     }
@@ -282,7 +285,7 @@ impl Log {
             MarkKind::Numbering => self.keys.last = None,
             MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
         }
-        self.pass(ingest, new);
+        self.pass(ingest, new, None);
         Ok(())
     }
 
@@ -291,11 +294,9 @@ impl Log {
         self.repeats(heartbeat.sequence, 0).map(drop)
     }
 
+    /// Passes a fragment on. It is counted when a frame decides it (`tape.rs`).
     #[inline]
     fn describe(&mut self, ingest: &mut Ingest, account: usize, fragment: Fragment) {
-        let counts = ingest.counts(account);
-        counts[Entry::FragmentsReceived] += 1;
-        counts[Entry::FragmentBytesReceived] += u64::from(fragment.bytes);
         self.keys.last = Some(fragment.number);
         self.taken += 1;
         ingest.describe_waiting(account, fragment);
@@ -303,25 +304,17 @@ impl Log {
 
     /// Counts a fragment that costs itself and not its connection.
     #[cold]
-    fn drop_item(&mut self, ingest: &mut Ingest, account: usize, reason: Entry, bytes: u64) {
-        let counts = ingest.counts(account);
-        counts[Entry::FragmentsReceived] += 1;
-        counts[Entry::FragmentBytesReceived] += bytes;
-        counts[reason] += 1;
-        self.pass(ingest, 1);
+    fn drop_item(&mut self, ingest: &mut Ingest, reason: Entry) {
+        self.pass(ingest, 1, Some(reason));
     }
 
-    /// Passes items that are no fragments for the builder.
+    /// Passes items that are none for the builder.
     #[cold]
-    fn pass(&mut self, ingest: &mut Ingest, count: u64) {
-        self.note(ingest, NoteKind::Passed, 0, count);
-        self.taken += count;
-    }
-
-    fn note(&self, ingest: &mut Ingest, kind: NoteKind, number: u64, value: u64) {
+    fn pass(&mut self, ingest: &mut Ingest, count: u64, reason: Option<Entry>) {
         if let Some(destination) = self.destination {
-            ingest.describe(Fragment::note(destination.source, kind, number, value));
+            ingest.describe(Fragment::passed(destination.source, count, reason));
         }
+        self.taken += count;
     }
 
     /// A fragment in parts is not continued where it ended.

@@ -12,13 +12,20 @@
 //! pieces                | 7: from 100               | 7: from 105     | 9: from 0
 //! ```
 //!
+//! The tape also keeps the ledger's counts of link sources until a cut decides them: increments of
+//! a frame count what it decides, and nothing that waits, so that the sums over the frames up to
+//! any frame balance. A fragment that is counted out ahead of undecided ones is counted once the
+//! position has passed it: after a crash its sender sends it again. Receipts are among these
+//! counts, so that receive agents do not count fragments of link sources.
+//!
 //! A piece ends with the next one, so that dense logs have one. There are at most as many as
 //! fragments from the first undecided one on, and one more.
 
 use std::collections::VecDeque;
 
-use catchment_builder::{Builder, Fragment, NoteKind};
-use catchment_model::SourceId;
+use catchment_builder::{Builder, Cut, Discard, Fragment, NoteKind};
+use catchment_model::ledger::Role;
+use catchment_model::{Entry, SourceId};
 
 /// How long to the next look where no position has moved since the last frame.
 const LOOK_NS: u64 = 10_000_000;
@@ -32,6 +39,29 @@ pub(crate) struct SourcePosition {
     pub(crate) decided: u64,
     /// One above the source's highest key that was decided; 0 before the first.
     pub(crate) key: u64,
+}
+
+/// What is decided with a cut.
+#[derive(Debug, Default)]
+pub(crate) struct Decided {
+    /// Positions that have moved since the cut before.
+    pub(crate) positions: Vec<SourcePosition>,
+    /// Counts of link sources, which are in no ledger yet.
+    pub(crate) counts: Vec<SourceCount>,
+}
+
+/// A count of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceCount {
+    pub(crate) source: SourceId,
+    pub(crate) entry: Entry,
+    pub(crate) count: u64,
+}
+
+impl Decided {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.positions.is_empty() && self.counts.is_empty()
+    }
 }
 
 /// The logs of a builder's sources.
@@ -54,6 +84,21 @@ struct Log {
     end: u64,
     /// The session and the position in the newest cut that has one.
     last: Option<(u64, u64)>,
+    /// Whether it is that of a link source.
+    is_link: bool,
+    /// What no cut has decided: fragments that were counted out, and other counts.
+    out: Vec<Out>,
+    counts: Vec<(Entry, u64)>,
+}
+
+/// Fragments that were counted out.
+#[derive(Debug)]
+struct Out {
+    reason: Entry,
+    count: u64,
+    bytes: u64,
+    /// They are passed once all fragments before this one are decided.
+    until: u64,
 }
 
 /// Consecutive fragments with consecutive sequences.
@@ -69,11 +114,11 @@ struct Piece {
 }
 
 impl Tape {
-    /// For a builder of so many sources, of which some are link sources, or none.
-    pub(crate) fn new(source_count: usize, has_links: bool, frame_time_ns: u64) -> Self {
-        let count = if has_links { source_count } else { 0 };
-        let logs = (0..count).map(|_| Log::default()).collect();
-        Self { logs, frame_time_ns, due_ns: 0 }
+    /// For a builder's sources, of which these are link sources; empty: none are.
+    pub(crate) fn new(links: &[bool], frame_time_ns: u64) -> Self {
+        let count = if links.contains(&true) { links.len() } else { 0 };
+        let logs = links[..count].iter().map(|&is_link| Log { is_link, ..Log::default() });
+        Self { logs: logs.collect(), frame_time_ns, due_ns: 0 }
     }
 
     /// Takes the notes at the beginning of `rest` and the fragments up to the next note, and
@@ -100,46 +145,75 @@ impl Tape {
         let Some(log) = self.logs.get_mut(usize::from(note.source)) else { return };
         match note.tag {
             tag if tag == NoteKind::Session as u8 => log.begin(note.number, note.offset),
-            tag if tag == NoteKind::Passed as u8 => log.pass(note.offset),
+            tag if tag == NoteKind::Passed as u8 => {
+                log.pass(note.offset);
+                let entry =
+                    note.number.checked_sub(1).and_then(|entry| usize::try_from(entry).ok());
+                if let Some(&reason) = entry.and_then(|entry| Entry::ALL.get(entry)) {
+                    let (count, bytes, until) = (note.offset, 0, log.pushed);
+                    log.count_out(Out { reason, count, bytes, until });
+                }
+            }
             _ => debug_assert!(false, "a note of kind {}", note.tag),
         }
     }
 
-    /// The positions that have moved, with a frame that was just cut.
-    pub(crate) fn cut(&mut self, now_ns: u64, builder: &Builder) -> Vec<SourcePosition> {
-        self.due_ns = now_ns.saturating_add(self.frame_time_ns);
-        self.moved(builder)
-    }
-
-    /// The positions for which a frame without rows is due: no frame was cut for its time, or none
-    /// will be since the run has ended. Empty if there is none.
-    pub(crate) fn cut_alone(
-        &mut self,
-        now_ns: u64,
-        has_ended: bool,
-        builder: &Builder,
-    ) -> Vec<SourcePosition> {
-        if self.logs.is_empty() || !(has_ended || now_ns >= self.due_ns) {
-            return Vec::new();
-        }
-        let moved = self.moved(builder);
-        let next_ns = if moved.is_empty() { LOOK_NS } else { self.frame_time_ns };
-        self.due_ns = now_ns.saturating_add(next_ns);
-        moved
-    }
-
-    fn moved(&mut self, builder: &Builder) -> Vec<SourcePosition> {
-        let mut positions = Vec::new();
-        for (index, log) in self.logs.iter_mut().enumerate() {
-            if log.pieces.is_empty() {
-                continue;
+    /// Keeps a count of a source until a cut decides it; returns whether it does.
+    pub(crate) fn keep(&mut self, source: usize, entry: Entry, count: u64) -> bool {
+        let Some(log) = self.logs.get_mut(source).filter(|log| log.is_link) else { return false };
+        match entry {
+            Entry::FragmentsMissingUnrecorded | Entry::FragmentsSkipped => {
+                log.counts.push((entry, count));
+                true
             }
+            // Each of these fragments is discarded by itself.
+            _ => matches!(entry.role(), Role::FragmentsOut | Role::FragmentsLost),
+        }
+    }
+
+    /// A fragment was discarded.
+    pub(crate) fn discarded(&mut self, discard: &Discard) {
+        if let Some(log) = self.logs.get_mut(discard.source.index()).filter(|log| log.is_link) {
+            let (reason, bytes, until) =
+                (discard.reason, discard.bytes.into(), discard.ordinal + 1);
+            log.count_out(Out { reason, count: 1, bytes, until });
+        }
+    }
+
+    /// What is decided with a frame that was just cut.
+    pub(crate) fn cut(&mut self, now_ns: u64, builder: &Builder, cut: &Cut) -> Decided {
+        self.due_ns = now_ns.saturating_add(self.frame_time_ns);
+        self.decide(builder, Some(cut))
+    }
+
+    /// What is decided without a frame: one without rows is due, since none was cut for its time,
+    /// or none will be because the run has ended. Empty if there is nothing.
+    pub(crate) fn cut_alone(&mut self, now_ns: u64, has_ended: bool, builder: &Builder) -> Decided {
+        if self.logs.is_empty() || !(has_ended || now_ns >= self.due_ns) {
+            return Decided::default();
+        }
+        let decided = self.decide(builder, None);
+        let next_ns = if decided.is_empty() { LOOK_NS } else { self.frame_time_ns };
+        self.due_ns = now_ns.saturating_add(next_ns);
+        decided
+    }
+
+    fn decide(&mut self, builder: &Builder, cut: Option<&Cut>) -> Decided {
+        let mut decided = Decided::default();
+        for (index, log) in self.logs.iter_mut().enumerate().filter(|(_, log)| log.is_link) {
             let (source, key) = (SourceId(index as u32), builder.decided_key(index));
-            log.decide(builder.first_undecided(index), |session, decided| {
-                positions.push(SourcePosition { source, session, decided, key });
+            let first_undecided = builder.first_undecided(index);
+            log.decide(first_undecided, |session, position| {
+                let moved = SourcePosition { source, session, decided: position, key };
+                decided.positions.push(moved);
+            });
+            let column = cut.map(|cut| &cut.columns[index]);
+            let recorded = column.map_or((0, 0), |column| (column.fragments, column.payload_bytes));
+            log.take_counts(first_undecided, recorded, |entry, count| {
+                decided.counts.push(SourceCount { source, entry, count });
             });
         }
-        positions
+        decided
     }
 }
 
@@ -178,6 +252,38 @@ impl Log {
             self.pieces.push_back(Piece { first, session, sequence, end_before: self.end });
         }
         self.end = sequence;
+    }
+
+    fn count_out(&mut self, out: Out) {
+        match self.out.last_mut() {
+            Some(last)
+                if last.reason == out.reason
+                    && (last.until..=last.until + 1).contains(&out.until) =>
+            {
+                last.count += out.count;
+                last.bytes += out.bytes;
+                last.until = out.until;
+            }
+            _ => self.out.push(out),
+        }
+    }
+
+    /// Hands the counts of what is decided to `add`: fragments in the cut, with their bytes, those
+    /// that were counted out, and other counts.
+    fn take_counts(
+        &mut self,
+        first_undecided: u64,
+        (mut fragments, mut bytes): (u64, u64),
+        mut add: impl FnMut(Entry, u64),
+    ) {
+        for out in self.out.extract_if(.., |out| out.until <= first_undecided) {
+            (fragments, bytes) = (fragments + out.count, bytes + out.bytes);
+            add(out.reason, out.count);
+        }
+        let received =
+            [(Entry::FragmentsReceived, fragments), (Entry::FragmentBytesReceived, bytes)];
+        let counts = received.into_iter().chain(self.counts.drain(..));
+        counts.filter(|(_, count)| *count > 0).for_each(|(entry, count)| add(entry, count));
     }
 
     /// All fragments before that one are decided. Hands each position that moved to `tell`, that of
@@ -298,13 +404,13 @@ mod tests {
 
     #[test]
     fn a_dense_log_is_one_piece_and_notes_are_no_fragments() {
-        let mut tape = Tape::new(2, true, 1);
+        let mut tape = Tape::new(&[false, true], 1);
         let source = SourceId(1);
         let fragment = |number| Fragment::new(1, number, 0, 0);
         let note = |kind, number, value| Fragment::note(source.0, kind, number, value);
-        let mut ring = vec![note(NoteKind::Session, 7, 100), note(NoteKind::Passed, 0, 2)];
+        let mut ring = vec![note(NoteKind::Session, 7, 100), Fragment::passed(source.0, 2, None)];
         ring.extend((0..1_000).map(fragment));
-        ring.push(note(NoteKind::Passed, 0, 1));
+        ring.push(Fragment::passed(source.0, 1, None));
         ring.extend([fragment(1_000), Fragment::new(0, 5, 0, 0)]);
         let mut rest = &ring[..];
         let mut taken = Vec::new();

@@ -340,7 +340,7 @@ impl Parts<'_> {
         Ok(Pipeline {
             kind,
             pausable: Pausable::new(&builder.pausable, Arc::clone(&memory.held)),
-            tape: Tape::new(builder.sources.len(), builder.positions, builder.frame_time_ns),
+            tape: Tape::new(&builder.positions, builder.frame_time_ns),
             builder: Builder::new(builder)?,
             rings,
             chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),

@@ -33,6 +33,13 @@ pub struct Known<'a> {
     pub fragment: &'a Fragment,
 }
 
+impl Known<'_> {
+    /// Counts and notes it as one that is not used.
+    pub fn discard(&self, reason: Entry, matched: &mut Matched) {
+        matched.discard(self.index, self.ordinal, self.fragment, reason);
+    }
+}
+
 /// The window of open events, which fragments they have, and which are wanted.
 #[derive(Debug)]
 pub struct OpenEvents {

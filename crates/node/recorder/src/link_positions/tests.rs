@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use catchment_agent::{Agent, Ingress, Waker};
-use catchment_builder::{Fragment, NoteKind};
+use catchment_builder::{Fragment, IncompletePolicy, NoteKind};
 use catchment_fixtures::Random;
-use catchment_frame::{FileReader, FrameKind, Position};
-use catchment_model::{Entry, RunId, SourceId};
+use catchment_frame::{FileReader, FrameKind, Position, frame_ledger};
+use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFaults, StoreTimes, StoreWatch,
     VirtualClock,
@@ -60,10 +60,10 @@ struct Rig {
     ring: Option<Producer<Fragment>>,
     files: MemoryFiles,
     disks: Vec<StoreWatch>,
-    logs: [Log; SOURCES as usize],
+    logs: Vec<Log>,
     key: u64,
     /// By source: what was durable when it was last looked at.
-    durable: [(u64, u64); SOURCES as usize],
+    durable: Vec<(u64, u64)>,
 }
 
 /// Link sources, in so many required folders.
@@ -152,9 +152,9 @@ impl Rig {
             ring: Some(ring),
             files,
             disks,
-            logs: Default::default(),
+            logs: vec![Log::default(); config.sources.len()],
             key: 0,
-            durable: Default::default(),
+            durable: vec![(0, 0); config.sources.len()],
         }
     }
 
@@ -171,11 +171,13 @@ impl Rig {
     /// Marks of a source.
     fn pass(&mut self, source: u32, count: u64) {
         self.logs[source as usize].made += count;
-        self.put(Fragment::note(source, NoteKind::Passed, 0, count));
+        self.put(Fragment::passed(source, count, None));
     }
 
     fn send_one(&mut self, source: u32, key: u64) {
-        self.live.ledger.add(SourceId(source), Entry::FragmentsReceived, 1);
+        if !self.live.link_positions.has_links() {
+            self.live.ledger.add(SourceId(source), Entry::FragmentsReceived, 1);
+        }
         self.logs[source as usize].made += 1;
         self.put(Fragment::new(source, key, 0, 0));
     }
@@ -183,7 +185,7 @@ impl Rig {
     /// Events of all sources, one each millisecond.
     fn send(&mut self, events: u64) {
         for _ in 0..events {
-            (0..SOURCES).for_each(|source| self.send_one(source, self.key));
+            (0..self.logs.len() as u32).for_each(|source| self.send_one(source, self.key));
             self.key += 1;
             self.step();
         }
@@ -212,13 +214,17 @@ impl Rig {
     /// Steps until all that was made is durable.
     fn until_durable(&mut self) {
         for _ in 0..STEPS_MAX {
-            let all = self.logs.map(|log| (log.session, log.made));
-            if self.durable == all {
+            if self.durable == self.made() {
                 return;
             }
             self.step();
         }
         panic!("{:?} is durable", self.durable);
+    }
+
+    /// By source: the session, and what was made in it.
+    fn made(&self) -> Vec<(u64, u64)> {
+        self.logs.iter().map(|log| (log.session, log.made)).collect()
     }
 
     fn end(&mut self) {
@@ -355,9 +361,9 @@ fn what_is_durable_is_so_in_each_required_target() {
         StoreFaults { write_errors: ALWAYS, open_errors: ALWAYS, ..StoreFaults::default() };
     rig.disks[1].set_faults(faults);
     rig.send(300);
-    let during = rig.durable;
+    let during = rig.durable.clone();
     rig.send(300);
-    assert_eq!((rig.durable, rig.logs[0].made), (during, 800));
+    assert_eq!((&rig.durable, rig.logs[0].made), (&during, 800));
     assert!((100..=250).contains(&during[0].1), "{during:?}");
     // The folder that could not be written has counted out what it lacks.
     rig.disks[1].set_faults(StoreFaults::default());
@@ -453,4 +459,72 @@ fn what_no_required_folder_gets_is_durable_once_it_is_decided() {
     rig.send(100);
     rig.pass_ms(2 * FRAME_MS);
     assert_eq!(rig.durable, [(SESSION, 100); 2]);
+}
+
+#[test]
+fn the_increments_of_the_frames_so_far_balance_behind_each_frame() {
+    let mut late = 0;
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let mut config = config(1);
+        if seed % 2 == 0 {
+            config.build.incomplete = IncompletePolicy::Drop;
+        }
+        config.sources.push(SourceConfig { name: "link-2".into(), ..config.sources[0].clone() });
+        let mut rig = Rig::begin(&config);
+        (0..3).for_each(|source| rig.attach(source, SESSION, 0));
+        // Of the keys before the first one it is not known that they were numbered.
+        rig.send(1);
+        let mut faults = 0;
+        for _ in 0..30 {
+            rig.send(random.below(30));
+            // The last source is behind, sometimes for longer than events wait.
+            let keys = rig.key..rig.key + random.below(40);
+            for key in keys.clone() {
+                (0..2).for_each(|source| rig.send_one(source, key));
+                if random.below(8) == 0 {
+                    rig.logs[0].made += 1;
+                    rig.put(Fragment::passed(0, 1, Some(Entry::FragmentsDiscardedUnfinished)));
+                    faults += 1;
+                }
+            }
+            rig.pass_ms(random.below(300));
+            keys.clone().filter(|_| random.below(5) > 0).for_each(|key| rig.send_one(2, key));
+            // Keys that no source delivers.
+            rig.key = keys.end + random.below(3);
+        }
+        rig.end();
+        assert_eq!(rig.durable, rig.made());
+        let (mut sum, mut closed) = (Ledger::new(config.sources.len()), 0);
+        for file in rig.files_in(0) {
+            for frame in 0..file.frames().len() {
+                let (own, problems) = frame_ledger(&file, frame);
+                sum.add(&own);
+                assert!(problems.is_empty());
+                let balance = sum.balance();
+                assert_eq!(balance.fragments_in_flight, 0, "seed {seed}, frame {frame}: {sum:?}");
+                let stated = file.positions(frame).expect("positions").into_iter();
+                let stated = stated.filter(|one| one.what == Position::CLOSED);
+                closed = stated.map(|one| one.position).max().unwrap_or(closed);
+                for source in &sum.sources {
+                    let keys = [
+                        Entry::FragmentsRecorded,
+                        Entry::FragmentsDiscardedIncomplete,
+                        Entry::FragmentsMissing,
+                        Entry::FragmentsMissingUnrecorded,
+                    ];
+                    let keys: u64 = keys.iter().map(|&entry| source[entry]).sum();
+                    assert_eq!(keys, closed, "seed {seed}, frame {frame}: {source:?}");
+                }
+            }
+        }
+        let total = sum.total();
+        assert_eq!(
+            total[Entry::FragmentsReceived],
+            rig.logs.iter().map(|log| log.made).sum::<u64>()
+        );
+        assert_eq!(total[Entry::FragmentsDiscardedUnfinished], faults);
+        late += total[Entry::FragmentsLate];
+    }
+    assert!(late > 100, "{late}");
 }
