@@ -23,6 +23,7 @@ mod ligo_recording;
 mod ligo_space;
 mod limits;
 mod machine;
+mod midas_dummy;
 mod point;
 mod python;
 mod recording;
@@ -69,6 +70,8 @@ enum Name {
     LigoRecord,
     /// hades-90 to one folder, to two, and to none
     Targets,
+    /// A front-end to disk over the event link, until its fragments are durable
+    MidasDummy,
     /// How soon the API answers while the node records as much as it can without loss
     Control,
 }
@@ -134,6 +137,7 @@ pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         Name::Codecs => codecs::run(&mut bench),
         Name::LigoRecord => ligo_record::run(&mut bench),
         Name::Targets => targets::run(&mut bench),
+        Name::MidasDummy => midas_dummy::run(&mut bench),
         Name::Control => control::run(&mut bench),
     };
     bench.bar.finish_and_clear();

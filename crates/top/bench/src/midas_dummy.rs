@@ -1,0 +1,337 @@
+//! A front-end that sends as fast as it can, as MIDAS' dummy front-end does, to a recorder on the
+//! same machine; and how long a fragment takes until it is durable.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use catchment_frame::{ColumnCoding, Dtype, PayloadType};
+use catchment_frontend::{Frontend, SourceHandle};
+use catchment_recorder::{
+    LINK_FRAME_BYTES, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary, SourceConfig,
+};
+use catchment_telemetry::{ThreadTime, cpu_shares};
+use serde::Serialize;
+
+use crate::Bench;
+use crate::limits::direct_write;
+use crate::report::{Report, Section, bytes, met, table};
+use crate::search::{median, middle, percentile};
+
+/// Bytes of a fragment, and what MIDAS 2022 reached with it, in GB/s.
+const SIZES: [(usize, f64); 4] =
+    [(1_000, 0.29), (10_000, 0.72), (100_000, 0.88), (1_000_000, 0.90)];
+/// The rate of reference 000's dummy front-end to disk, in bytes per second.
+const REFERENCE: f64 = 700e6;
+/// Fragments that differ, so that not all come from a cache.
+const DIFFERENT: usize = 64;
+/// Of the sender and of the receiver of bytes alone.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Fragments as they are.
+const RAW: ColumnCoding = ColumnCoding::NONE;
+/// More than the ring, and soon populated.
+const MEMORY_BYTES: u64 = 512 << 20;
+/// How often it is looked whether a fragment is durable.
+const LOOK: Duration = Duration::from_micros(200);
+/// What the front-end may still need when its time is over.
+const CLOSE_WITHIN: Duration = Duration::from_secs(60);
+
+/// One run of a front-end.
+#[derive(Clone, Debug, Serialize)]
+struct Sent {
+    fragment_bytes: usize,
+    coding: String,
+    fragments: u64,
+    /// From the first fragment until all were durable.
+    bytes_per_second: f64,
+    /// Bytes of fragments for each byte in the files.
+    ratio: f64,
+    /// Core-seconds per gigabyte.
+    front_end: f64,
+    recorder: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Delay {
+    bytes_per_second: f64,
+    median_ms: f64,
+    p99_ms: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Figures {
+    tcp: f64,
+    direct_write: f64,
+    raw: Vec<Sent>,
+    adc: Vec<Sent>,
+    delays: Vec<Delay>,
+}
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
+    let rates = bench.rounds("TCP loopback", |bench| tcp(bench.seconds().min(2.0)))?;
+    let tcp = median(rates);
+    let direct_write = direct_write(bench)?.bytes_per_second;
+    let mut figures =
+        Figures { tcp, direct_write, raw: Vec::new(), adc: Vec::new(), delays: Vec::new() };
+    for (fragment_bytes, _) in SIZES {
+        for coding in [RAW, ColumnCoding::Auto] {
+            let what = format!("{fragment_bytes} bytes, {coding}");
+            let rounds = bench.rounds(&what, |bench| send(bench, fragment_bytes, coding))?;
+            let middle = middle(rounds, |sent| sent.bytes_per_second);
+            match coding {
+                RAW => figures.raw.push(middle),
+                _ => figures.adc.push(middle),
+            }
+        }
+    }
+    for share in [0.05, 0.5, 0.8] {
+        let most = figures.raw[1].bytes_per_second;
+        bench.now(format!("until durable, {share} of the highest rate"))?;
+        figures.delays.push(delay(bench, share * most)?);
+    }
+    let sections = vec![raw(bench, &figures), adc(bench, &figures), delays(&figures)];
+    Report::new("midas-dummy", bench, sections, &figures)
+}
+
+/// Bytes per second from one thread to another through a connection of this machine.
+fn tcp(seconds: f64) -> anyhow::Result<f64> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut sender = TcpStream::connect(listener.local_addr()?)?;
+    let (mut receiver, _) = listener.accept()?;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        let sent = scope.spawn(move || -> std::io::Result<()> {
+            let block = vec![7; BLOCK_BYTES];
+            while !stop.load(Relaxed) {
+                sender.write_all(&block)?;
+            }
+            Ok(())
+        });
+        let (mut block, mut received, begin) = (vec![0; BLOCK_BYTES], 0, Instant::now());
+        while begin.elapsed().as_secs_f64() < seconds {
+            received += receiver.read(&mut block)?;
+        }
+        let rate = received as f64 / begin.elapsed().as_secs_f64();
+        stop.store(true, Relaxed);
+        drop(receiver);
+        // It ends by itself, or because nobody reads.
+        let _ended = sent.join();
+        Ok(rate)
+    })
+}
+
+/// A recorder of one front-end, and the front-end.
+struct Pair {
+    recorder: Recorder,
+    front_end: Frontend,
+}
+
+impl Pair {
+    fn begin(bench: &Bench<'_>, coding: ColumnCoding) -> anyhow::Result<Self> {
+        let address: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let (shape, fields) = (Vec::new(), Vec::new());
+        let payload = PayloadType { dtype: Dtype::I16, shape, skip: 0, record_bytes: 0, fields };
+        let source = SourceConfig {
+            fragment_bytes_max: 2 << 20,
+            payload: Some(payload),
+            ..SourceConfig::over_session("dummy", address)
+        };
+        let mut config = RecorderConfig::new(bench.scratch.clone(), vec![source]);
+        config.frame.bytes = LINK_FRAME_BYTES;
+        config.frame.codings = coding.into();
+        config.write.sync_interval_ns = LINK_SYNC_NS;
+        config.memory_bytes = MEMORY_BYTES;
+        if bench.quick {
+            config.frame.time_ns = 50_000_000;
+        }
+        let recorder = Recorder::start(config)?;
+        let url = format!("catchment+tcp://{}", recorder.addresses()[0]);
+        let front_end = Frontend::builder(&url, "dummy").fragment_bytes_max(2 << 20).connect()?;
+        Ok(Self { recorder, front_end })
+    }
+
+    /// Ends both; the books must balance, and nothing be lost.
+    fn end(self, bench: &mut Bench<'_>, what: &str) -> anyhow::Result<RunSummary> {
+        let closed = self.front_end.close(CLOSE_WITHIN);
+        let summary = self.recorder.stop().context("the recorder did not stop in order")?;
+        let balance = summary.last.ledger.balance();
+        if !closed.is_confirmed() || !balance.holds() || balance.lost_data() {
+            bench.broken.push(format!("{what}: {closed:?}, {balance:?}"));
+        }
+        std::fs::remove_dir_all(&summary.folder)?;
+        Ok(summary)
+    }
+}
+
+/// Samples of a slow pulse with noise, as an ADC gives them.
+fn samples(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let noise = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // Four uniform numbers are nearly a normal one.
+        (0..4).map(|part| ((*state >> (16 * part)) & 0x1f) as i16).sum::<i16>() - 62
+    };
+    let sample = |index: usize, state: &mut u64| {
+        let pulse = 2_000.0 * (-((index % 1_000) as f64) / 150.0).exp();
+        (200 + pulse as i16 + noise(state)).to_le_bytes()
+    };
+    (0..bytes.div_ceil(2)).flat_map(|index| sample(index, &mut state)).take(bytes).collect()
+}
+
+fn send(
+    bench: &mut Bench<'_>,
+    fragment_bytes: usize,
+    coding: ColumnCoding,
+) -> anyhow::Result<Sent> {
+    let fragments: Vec<Vec<u8>> =
+        (0..DIFFERENT as u64).map(|seed| samples(fragment_bytes, seed)).collect();
+    let pair = Pair::begin(bench, coding)?;
+    let threads = || pair.recorder.snapshot().threads;
+    let (first, process, begin) = (threads(), process_seconds(), Instant::now());
+    let mut key = 0;
+    while begin.elapsed().as_secs_f64() < bench.seconds() && !bench.stop.asked() {
+        for fragment in &fragments {
+            pair.front_end.send(key, fragment)?;
+            key += 1;
+        }
+    }
+    let source = &pair.front_end.sources()[0];
+    while source.status().durable < key && begin.elapsed() < CLOSE_WITHIN {
+        std::thread::sleep(LOOK);
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let recorder = core_seconds(&first, &threads(), seconds);
+    let all = process_seconds() - process;
+    let what = format!("{fragment_bytes} bytes, {coding}");
+    let summary = pair.end(bench, &what)?;
+    let sent = key as f64 * fragment_bytes as f64;
+    Ok(Sent {
+        fragment_bytes,
+        coding: coding.to_string(),
+        fragments: key,
+        bytes_per_second: sent / seconds,
+        ratio: sent / summary.last.counts.bytes_written.max(1) as f64,
+        front_end: (all - recorder).max(0.0) / sent * 1e9,
+        recorder: recorder / sent * 1e9,
+    })
+}
+
+/// How long fragments of 10 kB take from `send` until they are durable, at that rate.
+fn delay(bench: &mut Bench<'_>, rate: f64) -> anyhow::Result<Delay> {
+    const BYTES: usize = 10_000;
+    let fragment = samples(BYTES, 1);
+    let pair = Pair::begin(bench, RAW)?;
+    let count = (rate * bench.seconds() / BYTES as f64) as u64;
+    let source = &pair.front_end.sources()[0];
+    let begin = Instant::now();
+    let (sent, known) = std::thread::scope(|scope| {
+        let known = scope.spawn(|| durable_at(source, begin, count));
+        let mut sent = Vec::with_capacity(count as usize);
+        for key in 0..count {
+            let due = key as f64 * BYTES as f64 / rate;
+            while begin.elapsed().as_secs_f64() < due {
+                std::thread::sleep(LOOK);
+            }
+            sent.push(begin.elapsed().as_secs_f64());
+            pair.front_end.send(key, &fragment)?;
+        }
+        anyhow::Ok((sent, known.join().unwrap_or_default()))
+    })?;
+    let bytes_per_second = count as f64 * BYTES as f64 / begin.elapsed().as_secs_f64();
+    pair.end(bench, "until durable")?;
+    let delays = || sent.iter().zip(&known).map(|(sent, known)| (known - sent) * 1e3);
+    Ok(Delay { bytes_per_second, median_ms: median(delays()), p99_ms: percentile(99.0, delays()) })
+}
+
+/// When each fragment was seen to be durable.
+fn durable_at(source: &SourceHandle, begin: Instant, count: u64) -> Vec<f64> {
+    let mut known = Vec::with_capacity(count as usize);
+    while (known.len() as u64) < count && begin.elapsed() < CLOSE_WITHIN {
+        let durable = source.status().durable.min(count);
+        known.resize(durable as usize, begin.elapsed().as_secs_f64());
+        std::thread::sleep(LOOK);
+    }
+    known
+}
+
+fn core_seconds(first: &[ThreadTime], last: &[ThreadTime], seconds: f64) -> f64 {
+    cpu_shares(first, last, seconds).iter().map(|(_, percent)| percent / 100.0 * seconds).sum()
+}
+
+/// Core-seconds of this process.
+fn process_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock of the process writes one timespec.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    if result == 0 { time.tv_sec as f64 + time.tv_nsec as f64 / 1e9 } else { 0.0 }
+}
+
+fn rows(figures: &[Sent]) -> impl Iterator<Item = (&Sent, f64)> {
+    figures.iter().zip(SIZES).map(|(sent, (_, midas))| (sent, midas))
+}
+
+fn raw(bench: &Bench<'_>, figures: &Figures) -> Section {
+    let limit = figures.tcp.min(figures.direct_write);
+    let share = |sent: &Sent| sent.bytes_per_second / limit;
+    // Half of what is asked from 10 kB on.
+    let asked = |sent: &Sent| if sent.fragment_bytes < 10_000 { 0.4 } else { 0.8 };
+    let table = table(
+        rows(&figures.raw),
+        &[
+            ("fragment", &|(sent, _)| bytes(sent.fragment_bytes as f64)),
+            ("bytes/s", &|(sent, _)| bytes(sent.bytes_per_second)),
+            ("share", &|(sent, _)| format!("{:.2}", share(sent))),
+            ("asked", &|(sent, _)| {
+                format!("{:.1} {}", asked(sent), met(bench.quick, share(sent) >= asked(sent)))
+            }),
+            ("front-end", &|(sent, _)| format!("{:.2}", sent.front_end)),
+            ("recorder", &|(sent, _)| format!("{:.2}", sent.recorder)),
+            ("MIDAS 2022", &|(_, midas)| format!("{midas} GB")),
+        ],
+    );
+    Section::new("A front-end to disk, until durable", table)
+        .note(format!("TCP loopback: {}/s.", bytes(figures.tcp)))
+        .note(format!("Direct write alone: {}/s.", bytes(figures.direct_write)))
+        .note(format!(
+            "One front-end with a ring of 64 MiB that keeps each fragment until it is durable; both \
+             on this machine. Share: of the smaller of TCP loopback and direct write. Front-end and \
+             recorder: core-seconds per GB. MIDAS 2022: its logger at 82 to 92 % of a core; \
+             reference 000 had {}/s.",
+            bytes(REFERENCE)
+        ))
+}
+
+fn adc(bench: &Bench<'_>, figures: &Figures) -> Section {
+    let is_met = |sent: &Sent| sent.bytes_per_second >= 0.7e9 && sent.ratio >= 1.66;
+    let table = table(
+        rows(&figures.adc),
+        &[
+            ("fragment", &|(sent, _)| bytes(sent.fragment_bytes as f64)),
+            ("bytes/s", &|(sent, _)| bytes(sent.bytes_per_second)),
+            ("ratio", &|(sent, _)| format!("{:.2}", sent.ratio)),
+            ("0.7 GB/s at 1.66", &|(sent, _)| met(bench.quick, is_met(sent))),
+            ("front-end", &|(sent, _)| format!("{:.2}", sent.front_end)),
+            ("recorder", &|(sent, _)| format!("{:.2}", sent.recorder)),
+        ],
+    );
+    Section::new("ADC samples, codec \"auto\"", table)
+        .note("MIDAS LZ4: 0.15 to 0.23 GB/s at 1.66. Asked where \"none\" reaches 1.2 GB/s.")
+}
+
+fn delays(figures: &Figures) -> Section {
+    let table = table(
+        &figures.delays,
+        &[
+            ("bytes/s", &|delay| bytes(delay.bytes_per_second)),
+            ("median", &|delay| format!("{:.1} ms", delay.median_ms)),
+            ("99 %", &|delay| format!("{:.1} ms", delay.p99_ms)),
+        ],
+    );
+    Section::new("From send until durable", table).note(
+        "Fragments of 10 kB. At a low rate a frame is cut by its time (frame.time, 1 s), at a high \
+         one by its bytes.",
+    )
+}
