@@ -173,27 +173,31 @@ impl Service {
             }
             self.accept(&mut state.recorder);
             let pace = state.pace;
-            let mut descriptors = vec![
-                interest(shared.waker.descriptor(), false),
-                interest(self.listener.as_raw_fd(), false),
-            ];
             let recorder = &mut state.recorder;
+            let is_read = |recorder: &TestRecorder, id| !(recorder.is_held && recorder.is_data(id));
             self.sockets.retain(|id, socket| {
-                let is_read = !(recorder.is_held && recorder.is_data(*id));
                 let bytes = pace.unwrap_or(READ_BYTES).min(READ_BYTES);
-                let is_alive = serve(recorder, *id, socket, is_read, &mut buffer[..bytes]);
-                if is_alive {
-                    let has_more = recorder.outgoing(*id).is_some_and(|out| !out.is_empty());
-                    let mut descriptor = interest(socket.as_raw_fd(), has_more);
-                    if !is_read || pace.is_some() {
-                        descriptor.events &= !libc::POLLIN;
-                    }
-                    descriptors.push(descriptor);
-                } else {
+                let bytes = bytes.min(recorder.read_bytes_max(*id));
+                let reads = is_read(recorder, *id);
+                let is_alive = serve(recorder, *id, socket, reads, &mut buffer[..bytes]);
+                if !is_alive {
                     recorder.closed(*id);
                 }
                 is_alive
             });
+            // What one connection brought may have answers on another: all are asked afterwards.
+            let mut descriptors = vec![
+                interest(shared.waker.descriptor(), false),
+                interest(self.listener.as_raw_fd(), false),
+            ];
+            for (id, socket) in &self.sockets {
+                let has_more = recorder.outgoing(*id).is_some_and(|out| !out.is_empty());
+                let mut descriptor = interest(socket.as_raw_fd(), has_more);
+                if pace.is_some() || !is_read(recorder, *id) {
+                    descriptor.events &= !libc::POLLIN;
+                }
+                descriptors.push(descriptor);
+            }
             drop(state);
             shared.changed.notify_all();
             let timeout = if pace.is_some() { PACE } else { WAIT };

@@ -212,6 +212,16 @@ impl TestRecorder {
         matches!(role, Some(Role::NewData | Role::Data(..)))
     }
 
+    /// How much of a connection to read at a time at most: no more than its preamble before it is
+    /// known what it is, since a data connection may be held.
+    pub fn read_bytes_max(&self, connection: usize) -> usize {
+        let peer = self.connections.get(&connection);
+        match peer.filter(|peer| matches!(peer.role, Role::New)) {
+            Some(peer) => Preamble::BYTES - peer.inbox.len(),
+            None => usize::MAX,
+        }
+    }
+
     /// Closes all connections at once.
     pub fn cut(&mut self) {
         for peer in self.connections.values_mut() {
