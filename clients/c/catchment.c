@@ -9,10 +9,10 @@
  * Time is an argument in ns, bytes come and go by address, so that a test can replay all of it. The
  * second half has the sockets, the service thread and the public functions.
  *
- * What holds: memory is taken in catchment_connect alone. One mutex guards the core; no copy of more
- * than COPY_LOCKED_BYTES and no system call is made under it, but the one that wakes the service
- * thread when it sleeps. Links and sockets belong to the service thread. No number of the recorder is
- * used before it is checked.
+ * What holds: memory is taken in catchment_connect alone. One mutex guards the core; no copy of
+ * more than COPY_LOCKED_BYTES is made under it, and no system call but those that wake a thread,
+ * open and close sockets, and send control messages, which never block. Links and sockets belong
+ * to the service thread. No number of the recorder is used before it is checked.
  */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -118,7 +118,7 @@ static uint64_t min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static uint64_t max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* --- Bytes: little-endian numbers, messages, text. ------------------------------------------- */
+/* --- Bytes: little-endian numbers, messages, text. -------------------------------------------- */
 
 static void put16(uint8_t *at, uint64_t value) {
     at[0] = (uint8_t)value;
@@ -214,9 +214,15 @@ struct type {
 };
 
 static const struct type TYPES[] = {
-    {HELLO, 176, 0, 0, 0, 1, 0},      {WELCOME, 112, 0, 0, 0, 0, 1}, {PING, 16, 24, 0, 681, 0, 0},
-    {POSITIONS, 152, 24, 0, 675, 0, 1}, {COMMAND, 48, 128, 0, 64, 1, 1}, {ANSWER, 24, 0, 0, 0, 1, 0},
-    {REPORT, 8, 128, 1, 127, 1, 0},   {BYE, 24, 0, 0, 0, 1, 1},      {LOGS, 8, 128, 1, 127, 0, 0},
+    {HELLO, 176, 0, 0, 0, 1, 0},
+    {WELCOME, 112, 0, 0, 0, 0, 1},
+    {PING, 16, 24, 0, 681, 0, 0},
+    {POSITIONS, 152, 24, 0, 675, 0, 1},
+    {COMMAND, 48, 128, 0, 64, 1, 1},
+    {ANSWER, 24, 0, 0, 0, 1, 0},
+    {REPORT, 8, 128, 1, 127, 1, 0},
+    {BYE, 24, 0, 0, 0, 1, 1},
+    {LOGS, 8, 128, 1, 127, 0, 0},
     {GRANTS, 8, 64, 1, 255, 0, 1},
 };
 
@@ -293,8 +299,8 @@ struct entry {
 enum { GAP_NONE, GAP_TO_8, GAP_TO_BEGIN };
 enum { RESERVED_NOT, RESERVED_BY_LIBRARY, RESERVED_BY_CALLER };
 
-/* A source: its two rings, and where each step of its items stands. Indices and positions count from
- * the session's begin; what is behind the mask or the size is where they lie.
+/* A source: its two rings, and where each step of its items stands. Indices and positions count
+ * from the session's begin; what is behind the mask or the size is where they lie.
  *
  *     tail <= unsent <= head       entries: kept until durable; given to the socket; all
  *     tail_at <= unsent_at <= head_at   ends of the bytes of the entries before these
@@ -422,7 +428,7 @@ struct core {
     uint64_t report_credit, credit_at, counts_at, counts_log;
 };
 
-/* --- The core: logs. --------------------------------------------------------------------------- */
+/* --- The core: logs. -------------------------------------------------------------------------- */
 
 static struct entry *log_entry(const struct log *log, uint64_t index) {
     return &log->entries[index & log->mask];
@@ -626,7 +632,7 @@ static void core_end(struct core *core, const char *text) {
     core->state = ENDED;
 }
 
-/* All connections end, and the sender connects again: after `retry_ms`, or with 0 by its own count. */
+/* All connections end, and the sender connects again: after `retry_ms`, or with 0 by its count. */
 static void core_break(struct core *core, uint64_t now, uint32_t retry_ms, const char *text) {
     uint64_t wait = min64(100 * MS << min64(core->failures, 4), 1000 * MS);
     core_say(core, "%s", text);
@@ -801,7 +807,7 @@ static void core_report_counts(struct core *core) {
     core->out_bytes += message_end(out, 128, count, NULL, 0, 0);
 }
 
-/* --- The core: what it hears on control. ------------------------------------------------------- */
+/* --- The core: what it hears on control. ------------------------------------------------------ */
 
 static const char *on_welcome(struct core *core, uint64_t now, const struct message *message) {
     static const uint8_t NO_RUN[16] = {0};
@@ -945,7 +951,7 @@ static void setting_text(struct setting *setting, const uint8_t *record, const s
     double number;
     memcpy(&number, &bits, sizeof number);
     switch (record[1]) {
-    case CATCHMENT_BOOL: snprintf(setting->value, size, "%s", bits & 0xFF ? "true" : "false"); break;
+    case CATCHMENT_BOOL: snprintf(setting->value, size, bits & 0xFF ? "true" : "false"); break;
     case CATCHMENT_I64: snprintf(setting->value, size, "%lld", (long long)(int64_t)bits); break;
     case CATCHMENT_U64: snprintf(setting->value, size, "%llu", (unsigned long long)bits); break;
     case CATCHMENT_F64: snprintf(setting->value, size, "%.17g", number); break;
@@ -1057,7 +1063,7 @@ static void core_received(struct core *core, uint64_t now, const uint8_t *bytes,
     }
 }
 
-/* --- The core: what it sends on data connections. ---------------------------------------------- */
+/* --- The core: what it sends on data connections. --------------------------------------------- */
 
 static void link_head(struct link *link, size_t bytes) {
     link->left[0].at = link->head;
@@ -1243,7 +1249,7 @@ static int link_has_low_water(const struct core *core, const struct link *link) 
     return 0;
 }
 
-/* Makes the next message of a connection if there is none under way. Returns whether `left` has one. */
+/* Makes the next message of a connection if none is under way. Returns whether `left` has one. */
 static int link_next(struct core *core, struct link *link, uint64_t now) {
     struct log *log;
     if (link->left[0].bytes + link->left[1].bytes + link->left[2].bytes) return 1;
@@ -1270,7 +1276,7 @@ static void link_sent(struct link *link, size_t bytes) {
     }
 }
 
-/* --- The core: its connections and its time. --------------------------------------------------- */
+/* --- The core: its connections and its time. -------------------------------------------------- */
 
 static void core_control_opened(struct core *core) {
     core->in_bytes = core->out_bytes = core->out_sent = 0;
@@ -1365,7 +1371,7 @@ static uint64_t core_work(struct core *core, uint64_t now) {
         break;
     case CONNECTING:
     case OPENING:
-        if (now >= core->deadline) core_break(core, now, 0, "the recorder did not answer within 3 s");
+        if (now >= core->deadline) core_break(core, now, 0, "the recorder gave no answer in 3 s");
         else core_describe(core);
         break;
     case OPEN: core_live(core, now, passed); break;
@@ -1437,7 +1443,8 @@ static void core_answer(struct core *core, const char *refusal) {
         struct log *log = &core->logs[i];
         int is_marked = (log->flags & CATCHMENT_MARKS) != 0;
         if (is_set) log->settings_at = 0;
-        if (command->kind == CATCHMENT_START && is_marked && memcmp(log->begun_run, core->run, 16)) {
+        int is_new = memcmp(log->begun_run, command->run, 16) != 0;
+        if (command->kind == CATCHMENT_START && is_marked && is_new) {
             memcpy(log->begun_run, command->run, 16);
             log->begin_run = command->run_number;
             log->must_begin = 1;
@@ -1450,7 +1457,7 @@ static void core_answer(struct core *core, const char *refusal) {
     }
 }
 
-/* --- The core: what callers do. ---------------------------------------------------------------- */
+/* --- The core: what callers do. --------------------------------------------------------------- */
 
 /* Whether a source can take something. */
 static int core_check(struct core *core, int source, struct log **log) {
@@ -1490,7 +1497,8 @@ static int core_reserve(struct core *core, struct log *log, const uint64_t *key,
 static int core_commit(struct log *log, const struct catchment_fragment *fragment, uint64_t bytes) {
     uint64_t key;
     if (!log_unwrap(log, fragment->key, &key)) return log_refuse_key(log, fragment->key);
-    struct entry *entry = log_append(log, FRAGMENT, key, fragment->groups, log->reserved_at, bytes, 1);
+    uint64_t at = log->reserved_at;
+    struct entry *entry = log_append(log, FRAGMENT, key, fragment->groups, at, bytes, 1);
     entry->tag = fragment->tag;
     entry->flags = fragment->flags;
     log_raise(log, key);
@@ -1572,8 +1580,8 @@ static int core_take_report(struct core *core, const struct catchment_report *gi
     if (given->kind < 1 || given->kind > 4 || given->type < 1 || given->type > 5
         || !is_name(name, "-_.") || !is_sentence(text) || !is_sentence(unit) || strlen(unit) > 32
         || given->source < -1 || given->source >= (int)core->log_count)
-        return fail(CATCHMENT_REFUSED, "report \"%s\": a kind, type, source, name, unit or text that "
-                    "none may have", name);
+        return fail(CATCHMENT_REFUSED,
+                    "report \"%s\": no such kind, type or source, or no name, unit or text", name);
     uint32_t log = given->source < 0 ? UINT32_MAX : (uint32_t)given->source;
     for (uint32_t i = 0; i < REPORTS_MAX; i++) {
         struct report *used = &core->reports[i];
@@ -1600,7 +1608,7 @@ static int core_take_report(struct core *core, const struct catchment_report *gi
     return CATCHMENT_ACCEPTED;
 }
 
-/* --- The core: how it is made. ----------------------------------------------------------------- */
+/* --- The core: how it is made. ---------------------------------------------------------------- */
 
 static void core_free(struct core *core) {
     for (uint32_t i = 0; core->logs && i < core->log_count; i++) {
@@ -1628,8 +1636,9 @@ static int log_make(struct log *log, const struct catchment_source *source, uint
     if (*name && !is_name(name, "-_.:/"))
         return fail(CATCHMENT_REFUSED, "\"%s\" is no name of a source", name);
     if (log->fragment_bytes_max > FRAGMENT_BYTES_MAX || log->ring_bytes < log->fragment_bytes_max)
-        return fail(CATCHMENT_REFUSED, "source \"%s\": fragments of up to %llu bytes in a ring of %llu",
-                    name, (unsigned long long)log->fragment_bytes_max,
+        return fail(CATCHMENT_REFUSED,
+                    "source \"%s\": fragments of up to %llu bytes in a ring of %llu", name,
+                    (unsigned long long)log->fragment_bytes_max,
                     (unsigned long long)log->ring_bytes);
     if (log->key_bits != 64 && (log->key_bits < 16 || log->key_bits > 48))
         return fail(CATCHMENT_REFUSED, "source \"%s\": key_bits is 16 to 48, or 64", name);
@@ -1679,7 +1688,7 @@ static int core_make(struct core *core, const char *name, const struct catchment
         core->links[log->link].log_count++;
         for (uint32_t j = 0; j < i; j++)
             if (!strcmp(sources[i].name ? sources[i].name : "", core->logs[j].name))
-                return fail(CATCHMENT_REFUSED, "two sources have the name \"%s\"", core->logs[j].name);
+                return fail(CATCHMENT_REFUSED, "two sources are named \"%s\"", core->logs[j].name);
         int made = log_make(log, &sources[i], buffer / count);
         if (made != CATCHMENT_ACCEPTED) return made;
         core->buffer_bytes += log->ring_bytes;
@@ -1694,12 +1703,12 @@ static int core_make(struct core *core, const char *name, const struct catchment
     if (count > LINKS_MAX) core->skew_wanted = options->skew ? options->skew : MIB;
     for (uint32_t i = 0; i < core->link_count; i++)
         if (!(core->links[i].head = malloc(DATA_HEAD_BYTES + 64)))
-            return fail(CATCHMENT_REFUSED, "no memory for %u connections", (unsigned)core->link_count);
+            return fail(CATCHMENT_REFUSED, "no memory for connections");
     if (core->skew_wanted > SKEW_BYTES_MAX) return fail(CATCHMENT_REFUSED, "a skew above 1 GiB");
     return CATCHMENT_ACCEPTED;
 }
 
-/* --- Sockets, and the service thread. ---------------------------------------------------------- */
+/* --- Sockets, and the service thread. --------------------------------------------------------- */
 
 struct socket {
     int fd; /* -1: none */
@@ -1858,7 +1867,7 @@ static void control_connected(catchment *c, uint64_t now) {
     }
     c->control.is_connecting = 0;
     if (*c->core.token && !c->token_in_clear && !is_loopback(&c->peer)) {
-        core_end(&c->core, "a token is not sent over a network in the clear, unless token_in_clear is set");
+        core_end(&c->core, "no token goes over a network in the clear, but by token_in_clear");
         return;
     }
     core_control_opened(&c->core);
@@ -1892,8 +1901,8 @@ static void control_send(catchment *c, uint64_t now) {
     }
 }
 
-/* Sends on a data connection until its socket is full, nothing is left (returns 0), or it is time to
- * look at control (1). Bytes of the rings go to the socket without the lock. */
+/* Sends on a data connection until its socket is full, nothing is left (returns 0), or it is time
+ * to look at control (1). Bytes of the rings go to the socket without the lock. */
 static int link_send(catchment *c, uint32_t number, uint64_t now) {
     struct link *link = &c->core.links[number];
     struct socket *to = &c->links[number];
@@ -1904,7 +1913,8 @@ static int link_send(catchment *c, uint32_t number, uint64_t now) {
         if (!link_next(&c->core, link, now)) return 0;
         for (int i = 0; i < 3; i++)
             if (link->left[i].bytes)
-                parts[count++] = (struct iovec){(void *)(uintptr_t)link->left[i].at, link->left[i].bytes};
+                parts[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)link->left[i].at,
+                                                .iov_len = link->left[i].bytes};
         unlock(c);
         ssize_t taken = give(to, parts, count);
         lock(c);
@@ -1950,7 +1960,7 @@ static void service_command(catchment *c) {
     char why[CATCHMENT_WHY_BYTES] = "";
     int result = CATCHMENT_AGREED;
     if (command->state != COMMAND_CALL) return;
-    command->state = COMMAND_LATER; /* so that catchment_answer may come before the callback returns */
+    command->state = COMMAND_LATER; /* catchment_answer may come before the callback returns */
     command->working_at = c->core.polled_at + 1000 * MS;
     uint64_t number = command->number;
     unlock(c);
@@ -2011,7 +2021,8 @@ static void link_polled(catchment *c, uint32_t number, int events, uint64_t now)
     if (events & POLLOUT) socket->is_blocked = 0;
     if (!(events & (POLLIN | POLLERR | POLLHUP))) return;
     ssize_t count = recv(socket->fd, bytes, sizeof bytes, 0);
-    if (count > 0 || (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) return;
+    if (count > 0) return; /* a recorder says nothing here, and what it says means nothing */
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
     c->core.links[number].is_open = 0;
     socket_close(socket);
     core_link_closed(&c->core, now, "the recorder closed a data connection");
@@ -2107,9 +2118,11 @@ static void wait_for_change(catchment *c, uint64_t until) {
     service(c, (int)min64(until > now ? (until - now + MS - 1) / MS : 0, 50));
 }
 
-static uint64_t deadline(int wait_ms) { return wait_ms < 0 ? NONE : clock_ns() + (uint64_t)wait_ms * MS; }
+static uint64_t deadline(int wait_ms) {
+    return wait_ms < 0 ? NONE : clock_ns() + (uint64_t)wait_ms * MS;
+}
 
-/* --- The public functions. --------------------------------------------------------------------- */
+/* --- The public functions. -------------------------------------------------------------------- */
 
 const char *catchment_error(void) { return last_error; }
 
@@ -2247,7 +2260,8 @@ int64_t catchment_close(catchment *c, int wait_ms) {
     return (int64_t)unconfirmed;
 }
 
-/* Begins a call for a source: nobody else is copying into its ring. Takes the lock, and keeps it. */
+/* Begins a call for a source: nobody else is copying into its ring. Takes the lock, and keeps
+ * it. */
 static int enter(catchment *c, int source, struct log **log) {
     lock(c);
     for (;;) {

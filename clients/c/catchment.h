@@ -9,12 +9,13 @@
  * A fragment is copied into the ring of its source and leaves it when the recorder has said that it
  * is durable. A service thread sends, keeps the session alive, and resumes it after a break.
  *
- * All functions may be called from any thread, but catchment_close, behind which the handle is gone.
- * Calls for one source take effect in some order; a place that catchment_reserve gave belongs to one
- * caller until catchment_commit. Memory is taken in catchment_connect alone.
+ * All functions may be called from any thread, but catchment_close, behind which the handle is
+ * gone. Calls for one source take effect in some order; a place that catchment_reserve gave
+ * belongs to one caller until catchment_commit. Memory is taken in catchment_connect alone.
  *
  * With CATCHMENT_NO_THREADS defined there is no service thread, and the one thread of the program
- * calls catchment_poll at least each 200 ms. The protocol is docs/spec/session.md and event-link.md.
+ * calls catchment_poll at least each 200 ms. The protocol is docs/spec/session.md and
+ * event-link.md.
  */
 #ifndef CATCHMENT_H
 #define CATCHMENT_H
@@ -72,7 +73,7 @@ struct catchment_source {
     uint64_t groups;             /* bit i: takes part in events of group i (in all events) */
     uint32_t flags;              /* CATCHMENT_REFERENCE, CATCHMENT_MARKS */
     uint8_t key_kind;            /* (CATCHMENT_NUMBER) */
-    uint8_t key_bits;            /* 16 to 48: keys wrap at that width; (64: whole keys, below 2^62) */
+    uint8_t key_bits;            /* 16 to 48: keys wrap at that width; (64: whole, below 2^62) */
     uint8_t presence;            /* (as the recorder's configuration says) */
     uint8_t dtype;               /* number of a dtype of frame-file.md, section 4 (not known) */
 };
@@ -89,9 +90,10 @@ struct catchment_fragment {
 enum { CATCHMENT_AGREED = 0, CATCHMENT_LATER = 1 };
 
 /* Callbacks. Each is optional, runs on the service thread (or in catchment_poll), and may call all
- * functions but those that wait. It returns CATCHMENT_AGREED, or CATCHMENT_LATER if catchment_answer
- * will be called, or another number to refuse, with a sentence in `why`, of CATCHMENT_WHY_BYTES. One
- * that needs more than a second returns CATCHMENT_LATER: meanwhile nothing is sent. */
+ * functions but those that wait. It returns CATCHMENT_AGREED, or CATCHMENT_LATER if
+ * catchment_answer will be called, or another number to refuse, with a sentence in `why`, of
+ * CATCHMENT_WHY_BYTES. One that needs more than a second returns CATCHMENT_LATER: meanwhile
+ * nothing is sent. */
 struct catchment_calls {
     int (*command)(void *user, int kind, uint64_t run_number, char *why);
     int (*set)(void *user, const char *name, const char *value, char *why);
@@ -167,7 +169,8 @@ int catchment_commit(catchment *c, int source, const struct catchment_fragment *
                      size_t bytes) CATCHMENT_CHECKED;
 
 /* Says that `count` fragments were made and never entered the ring, the lowest and highest of their
- * keys, or CATCHMENT_NO_KEY twice. Never waits; CATCHMENT_FULL after other reasons in short turns. */
+ * keys, or CATCHMENT_NO_KEY twice. Never waits; CATCHMENT_FULL after other reasons in short
+ * turns. */
 int catchment_abandon(catchment *c, int source, uint64_t count, uint64_t key, uint64_t key_last,
                       int reason) CATCHMENT_CHECKED;
 
@@ -177,13 +180,13 @@ int catchment_abandon(catchment *c, int source, uint64_t count, uint64_t key, ui
 int catchment_low_water(catchment *c, int source, uint64_t key, int is_idle) CATCHMENT_CHECKED;
 
 /* A mark behind the last fragment. CATCHMENT_NUMBERING: keys begin again, at `key`.
- * CATCHMENT_SETTING: `text` is "name=value". CATCHMENT_BEGIN, CATCHMENT_END: first and last key of the
- * run; the library inserts these itself for a source with CATCHMENT_MARKS. */
+ * CATCHMENT_SETTING: `text` is "name=value". CATCHMENT_BEGIN, CATCHMENT_END: first and last key
+ * of the run; the library inserts these itself for a source with CATCHMENT_MARKS. */
 int catchment_mark(catchment *c, int source, int kind, uint64_t key,
                    const char *text) CATCHMENT_CHECKED;
 
-/* Shown by the recorder. A report replaces an unsent one of its kind and name; alarms wait, at most 64.
- * catchment_status is one line of text about the whole front-end. */
+/* Shown by the recorder. A report replaces an unsent one of its kind and name; alarms wait, at
+ * most 64. catchment_status is one line of text about the whole front-end. */
 int catchment_report(catchment *c, const struct catchment_report *report);
 int catchment_status(catchment *c, const char *text);
 

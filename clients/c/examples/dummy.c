@@ -1,10 +1,11 @@
-/* A front-end that sends as fast as it is asked, as the dummy front-end of MIDAS does, and says what
- * it cost:
+/* A front-end that sends as fast as it is asked, as the dummy front-end of MIDAS does, and says
+ * what it cost:
  *
  *     dummy URL [--bytes 10000] [--rate 0] [--sources 1] [--seconds 5] [--index 0] [--buffer 64]
  *
- * --rate is fragments per second of each source, 0: as many as can be; --buffer is in MiB. Keys count
- * from the time of day, in 1/rate s or us, so that a second start goes on above the first one.
+ * --rate is fragments per second of each source, 0: as many as can be; --buffer is in MiB. Keys
+ * count from the time of day, in 1/rate s or us, so that a second start goes on above the first
+ * one.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -87,8 +88,9 @@ int main(int count, char **arguments) {
     double passed = seconds_of(CLOCK_MONOTONIC) - begin;
     double fragments = (double)made * source_count, megabytes = fragments * (double)bytes / 1e6;
     used = cpu_seconds() - used;
-    printf("%.0f fragments of %zu bytes in %.2f s, until all was durable: %.0f fragments/s, %.1f MB/s; "
-           "%.2f CPU s, %.2f core-s per GB; %" PRId64 " not confirmed\n", fragments, bytes, passed,
+    printf("%.0f fragments of %zu bytes in %.2f s, until all was durable: %.0f fragments/s, "
+           "%.1f MB/s; %.2f CPU s, %.2f core-s per GB; %" PRId64 " not confirmed\n", fragments, bytes,
+           passed,
            fragments / passed, megabytes / passed, used, megabytes > 0 ? 1e3 * used / megabytes : 0,
            unconfirmed);
     free(sources);

@@ -1,4 +1,4 @@
-/* The smallest front-end: cc hello.c catchment.c -lpthread && ./a.out catchment+tcp://127.0.0.1:7100 */
+/* The smallest front-end: cc hello.c catchment.c -lpthread && ./a.out catchment+tcp://daq1:7100 */
 #include <stdio.h>
 #include "catchment.h"
 

@@ -1,5 +1,5 @@
-/* The core of the C client without sockets: it writes the golden messages of the specification, reads
- * those of a recorder, and refuses malformed ones. `core GOLDEN` takes the folder
+/* The core of the C client without sockets: it writes the golden messages of the specification,
+ * reads those of a recorder, and refuses malformed ones. `core GOLDEN` takes the folder
  * crates/format/wire/tests/golden; it prints what differs.
  */
 #include "../catchment.c"
@@ -14,7 +14,7 @@ static int failures;
         }                                                                                          \
     } while (0)
 
-/* --- The golden files. -------------------------------------------------------------------------- */
+/* --- The golden files. ------------------------------------------------------------------------ */
 
 struct bytes {
     size_t count;
@@ -38,8 +38,10 @@ static void add_hex(struct bytes *bytes, const char *line) {
         bytes->at[bytes->count++] = (uint8_t)value;
 }
 
-/* The bytes of the n-th section "## WHO" of a file: all, or its message `only`, a preamble included. */
-static struct bytes golden(const char *folder, const char *name, const char *who, int nth, int only) {
+/* The bytes of the n-th section "## WHO" of a file: all, or its message `only`, a preamble
+ * included. */
+static struct bytes golden(const char *folder, const char *name, const char *who, int nth,
+                           int only) {
     static struct bytes bytes;
     char line[512];
     int is_here = 0, message = -1;
@@ -61,12 +63,13 @@ static void check_same(const char *what, const uint8_t *got, size_t got_bytes,
     size_t at = 0;
     while (at < got_bytes && at < wanted.count && got[at] == wanted.at[at]) at++;
     if (at == got_bytes && at == wanted.count) return;
-    printf("%s: %zu bytes, expected %zu; they differ at %zu: %02x, expected %02x\n", what, got_bytes,
-           wanted.count, at, at < got_bytes ? got[at] : 0u, at < wanted.count ? wanted.at[at] : 0u);
+    printf("%s: %zu bytes, expected %zu; they differ at %zu: %02x, expected %02x\n", what,
+           got_bytes, wanted.count, at, at < got_bytes ? got[at] : 0u,
+           at < wanted.count ? wanted.at[at] : 0u);
     failures++;
 }
 
-/* --- A session that is the golden one's. ------------------------------------------------------- */
+/* --- A session that is the golden one's. ------------------------------------------------------ */
 
 static struct core *made_core(const char *token, uint32_t count) {
     struct catchment_source sources[2] = {
@@ -128,12 +131,13 @@ static void open_links(struct core *core, uint64_t now) {
     for (uint32_t i = 0; i < core->link_count; i++) link_opened(&core->links[i], now);
 }
 
-/* --- What is written. ----------------------------------------------------------------------------- */
+/* --- What is written. ------------------------------------------------------------------------- */
 
 static void hello_is_the_golden_one(const char *folder) {
     struct core *core = made_core("catchment_0123abcd", 1);
     open_control(core, 1);
-    check_same("hello", core->out, core->out_bytes, golden(folder, "hello", "sender, control", 0, -1));
+    check_same("hello", core->out, core->out_bytes,
+               golden(folder, "hello", "sender, control", 0, -1));
     struct bytes welcome = golden(folder, "hello", "recorder, control", 0, -1);
     /* Byte by byte, since a stream has no borders. */
     for (size_t i = 0; i < welcome.count; i++) {
@@ -163,8 +167,8 @@ static void fragments_are_the_golden_ones(const char *folder) {
     drop_core(core);
 }
 
-/* The golden resume: a recorder that repairs, then one with a higher epoch, which goes on within what
- * is held; what is durable there is not sent again. */
+/* The golden resume: a recorder that repairs, then one with a higher epoch, which goes on within
+ * what is held; what is durable there is not sent again. */
 static void a_resume_is_the_golden_one(const char *folder) {
     static uint8_t out[4096];
     struct core *core = made_core("", 1);
@@ -204,13 +208,20 @@ static void a_resume_is_the_golden_one(const char *folder) {
     CHECK(log->taken == 1004 && log->durable == 1002 && !core_is_drained(core));
     CHECK(core->links[0].received == core->links[0].written && core_unconfirmed(core) == 2);
     taken = golden(folder, "resume", "recorder, control, when the frame is on disk", 0, -1);
+    /* What a recorder of an earlier epoch says of positions holds no more. */
+    put32(taken.at + HEADER_BYTES + 16, 0);
+    core_received(core, 802 * MS, taken.at, taken.count);
+    CHECK(core->state == OPEN && log->durable == 1002 && core->epoch == 1);
+    put32(taken.at + 12, 4);
+    put32(taken.at + HEADER_BYTES + 16, 1);
     core_received(core, 802 * MS, taken.at, taken.count);
     CHECK(log->durable == 1004 && core_is_drained(core) && core_unconfirmed(core) == 0);
     CHECK(core->state == OPEN && log->counts.sent_again == 0);
     drop_core(core);
 }
 
-/* What is left of a link's message, compared with message `index` of the golden file of all others. */
+/* What is left of a link's message, compared with message `index` of the golden file of all
+ * others. */
 static void check_link(const char *folder, const char *what, struct link *link, int index) {
     static uint8_t out[16384];
     size_t bytes = 0;
@@ -280,7 +291,7 @@ static void data_messages_are_the_golden_ones(const char *folder) {
     CHECK(core_mark(core, log, CATCHMENT_NUMBERING, 0, NULL) == CATCHMENT_ACCEPTED);
     build_items(core, link, log);
     check_link(folder, "numbering", link, 8);
-    CHECK(core_mark(core, log, CATCHMENT_SETTING, CATCHMENT_NO_KEY, "gain=5") == CATCHMENT_ACCEPTED);
+    CHECK(core_mark(core, log, CATCHMENT_SETTING, NONE, "gain=5") == CATCHMENT_ACCEPTED);
     build_items(core, link, log);
     check_link(folder, "setting", link, 9);
     drop_core(core);
@@ -324,7 +335,7 @@ static void control_messages_are_the_golden_ones(const char *folder) {
     drop_core(core);
 }
 
-/* --- What is read. -------------------------------------------------------------------------------- */
+/* --- What is read. ---------------------------------------------------------------------------- */
 
 static void commands_and_positions_are_read(const char *folder) {
     struct core *core = made_core("", 1);
@@ -346,9 +357,11 @@ static void commands_and_positions_are_read(const char *folder) {
     core_received(core, 1, positions.at, positions.count);
     CHECK(core->state == OPEN && core->epoch == 1 && core->links[0].still_ns == 0);
     /* Longer parts than version 1 has are read, and a type with bit 15 is skipped. */
-    struct bytes later = golden(folder, "others", "recorder, control, of a later minor version", 0, -1);
+    struct bytes later = golden(folder, "others",
+                                "recorder, control, of a later minor version", 0, -1);
     struct message message;
-    CHECK(!strcmp(parse(later.at, later.count, 7, &message), "connection")); /* a sender's message */
+    const char *fault = parse(later.at, later.count, 7, &message);
+    CHECK(!strcmp(fault, "connection")); /* it is a sender's message */
     CHECK(message.record_bytes == 32 && get64(message.records + 8) == 1004);
     core->in_number = 8;
     core_received(core, 1, later.at + message.used, later.count - message.used);
@@ -356,7 +369,8 @@ static void commands_and_positions_are_read(const char *folder) {
     drop_core(core);
 }
 
-/* What a recorder must not send is a fault by its name. What only a sender sends is one in any case. */
+/* What a recorder must not send is a fault by its name. What only a sender sends is one in any
+ * case. */
 static void check_malformed(const char *fault, const char *says, const struct bytes *bytes) {
     struct message message;
     struct core *core = made_core("", 1);
@@ -407,7 +421,7 @@ static void malformed_messages_are_refused(const char *folder) {
     CHECK(cases > 50);
 }
 
-/* --- Histories. ----------------------------------------------------------------------------------- */
+/* --- Histories. ------------------------------------------------------------------------------- */
 
 static uint64_t random_state = 1;
 
@@ -492,6 +506,8 @@ static void all_items_arrive_whatever_breaks(void) {
     for (int step = 0; step < 200000; step++) {
         uint64_t bytes = draw(4) ? draw(200) : draw(40000), what = draw(20);
         struct catchment_fragment fragment = {.key = key};
+        uint64_t to_end = log->ring_bytes - log->head_at % log->ring_bytes;
+        if (to_end <= 40000 && draw(8) == 0) bytes = to_end; /* the next one lies at the begin */
         if (what < 12) {
             int in_place = draw(4) == 0;
             int result = core_reserve(core, log, in_place ? NULL : &key, bytes);

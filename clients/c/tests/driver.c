@@ -1,5 +1,5 @@
-/* A front-end that does what lines on its standard input say, and answers each by a line of JSON, so
- * that one script of faults tests clients in any language.
+/* A front-end that does what lines on its standard input say, and answers each by a line of JSON,
+ * so that one script of faults tests clients in any language.
  *
  *     driver URL NAME [sources=a,b] [buffer=N] [release=2] [bytes_max=N] [thread=0] [...]
  */
@@ -113,7 +113,7 @@ static void print_counts(catchment *c, int source) {
 static void await_durable(catchment *c, int source, uint64_t position) {
     struct catchment_counts counts = {0};
     const struct timespec millisecond = {0, 1000000};
-    while (catchment_counts(c, source, &counts) == CATCHMENT_ACCEPTED && counts.durable < position) {
+    while (catchment_counts(c, source, &counts) == 0 && counts.durable < position) {
         (void)catchment_poll(c, 1);
         nanosleep(&millisecond, NULL);
     }
@@ -123,7 +123,8 @@ static void obey(catchment *c, const char *line) {
     char how[32] = "", text[128] = "";
     unsigned long long a = 0, b = 0, d = 0;
     int source = 0, read = sscanf(line, "%31s %d %llu %llu %llu", how, &source, &a, &b, &d);
-    if (!strcmp(how, "send") || !strcmp(how, "try") || !strcmp(how, "put") || !strcmp(how, "reserve")) {
+    if (!strcmp(how, "send") || !strcmp(how, "try") || !strcmp(how, "put")
+        || !strcmp(how, "reserve")) {
         int result = CATCHMENT_ACCEPTED;
         unsigned long long done = 0;
         for (; done < a && result == CATCHMENT_ACCEPTED; done++)

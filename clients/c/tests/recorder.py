@@ -83,7 +83,6 @@ class Log:
     begin: int
     expected: int = 0
     durable: int = 0
-    repeats: int = 0
     items: list[Item] = field(default_factory=list)
     part: Item | None = None
     low_waters: list[tuple[int, int, bool]] = field(default_factory=list)  # sequence, key, idle
@@ -155,21 +154,16 @@ class Recorder:
         self.sessions: dict[tuple[str, int], Session] = {}
         self.faults: list[str] = []
         self.refusals: list[tuple[int, int, str]] = []
-        self.run, self.run_number, self.state = bytes(range(16)), 42, 2
-        self.epoch = 0
+        self.run, self.run_number, self.state, self.epoch = bytes(range(16)), 42, 2, 0
         self.message_bytes_max = 131_064
         self.is_durable_at_once = True
-        self.is_held = False
+        self.is_held = self.is_run_ended = False
         self.read_bytes = 1 << 18
-        self.is_run_ended = False
         self.refused_logs: dict[str, int] = {}
         self.actions: list[tuple[int, Callable[[], None]]] = []
-        self.taken = 0
-        self.pings = 0
-        self.key_skew_bytes_max = 0
+        self.taken = self.pings = self.key_skew_bytes_max = 0
         self.positions_at = 0.0
-        self.is_changed = False
-        self.is_stopping = False
+        self.is_changed = self.is_stopping = False
         self.port = 0
         self.listener: socket.socket | None = None
         self.up()
@@ -180,8 +174,7 @@ class Recorder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.is_stopping = True
+        self.is_stopping = True
         self.thread.join()
         self.down()
         self.selector.close()
@@ -319,29 +312,34 @@ class Recorder:
         """Sends bytes on control as they are; a test of what a sender refuses."""
         with self.lock:
             for connection in [one for one in self.connections if one.kind == 1]:
-                connection.socket.sendall(data)
+                self._send_bytes(connection, data)
 
     # Sockets. -----------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        while True:
+        while not self.is_stopping:
             ready = self.selector.select(0.002)
             with self.changed:
-                if self.is_stopping:
-                    return
-                for key, _ in ready:
-                    if key.fileobj is self.listener and self.listener:
-                        self._accept(self.listener)
-                    elif isinstance(key.data, Connection):
-                        self._read(key.data)
-                if self.is_changed and time.monotonic() >= self.positions_at + 0.01:
-                    self._tell_positions()
+                try:
+                    self._serve_ready([key for key, _ in ready])
+                except Exception as error:  # or a test would wait for ever
+                    self.faults.append(repr(error))
+                    raise
                 self.changed.notify_all()
+
+    def _serve_ready(self, ready: list[selectors.SelectorKey]) -> None:
+        for key in ready:
+            if key.fileobj is self.listener and self.listener:
+                self._accept(self.listener)
+            elif isinstance(key.data, Connection):
+                self._read(key.data)
+        if self.is_changed and time.monotonic() >= self.positions_at + 0.01:
+            self._tell_positions()
 
     def _accept(self, listener: socket.socket) -> None:
         try:
             accepted, _ = listener.accept()
-        except BlockingIOError:
+        except OSError:
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -412,8 +410,11 @@ class Recorder:
         head += bytes(-len(head) % 8)
         header = struct.pack("<HHIII", 0x4CC7, kind, len(head), 0, connection.sent)
         connection.sent += 1
+        self._send_bytes(connection, header + head)
+
+    def _send_bytes(self, connection: Connection, data: bytes) -> None:
         try:
-            connection.socket.sendall(header + head)
+            connection.socket.sendall(data)
         except OSError:
             self._close(connection)
 
@@ -512,7 +513,7 @@ class Recorder:
         session.program = fixed[144:176].rstrip(b"\0").decode()
         session.log_count, session.data_connections = log_count, connections
         (session.skew_bytes,) = struct.unpack_from("<Q", fixed, 48)
-        connection.socket.sendall(MAGIC + b"\1" * 6 + bytes(2))
+        self._send_bytes(connection, MAGIC + b"\1" * 6 + bytes(2))
 
     def _describe(self, connection: Connection, session: Session, records: list[bytes]) -> None:
         connection.index = max(connection.index, 0)
@@ -687,7 +688,6 @@ class Recorder:
         """Takes an item, unless it is a repeat. Returns whether the connection goes on."""
         need(item.sequence <= log.expected, "sequence", item.sequence, "expected", log.expected)
         if item.sequence + item.count <= log.expected:
-            log.repeats += 1
             return True
         item.count -= log.expected - item.sequence
         item.sequence = log.expected

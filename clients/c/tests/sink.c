@@ -1,6 +1,6 @@
-/* A recorder that discards what it reads and says at once that it is durable: what a client alone can
- * do. Reads headers, and passes over bodies. `sink PORT [HOLD_MS]`: positions each so many ms (10).
- * It serves one session, and ends with it.
+/* A recorder that discards what it reads and says at once that it is durable: what a client alone
+ * can do. Reads headers, and passes over bodies. `sink PORT [HOLD_MS]`: positions each so many ms
+ * (10). It serves one session, and ends with it.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -67,7 +67,8 @@ static void positions(uint64_t cookie) {
     uint8_t out[16384] = {0};
     put(out + 24, cookie, 8);
     for (int i = 0; i < LINKS; i++)
-        if (links[i].fd >= 0 && links[i].kind == 2) put(out + 40 + 8 * links[i].index, links[i].read, 8);
+        if (links[i].fd >= 0 && links[i].kind == 2)
+            put(out + 40 + 8 * links[i].index, links[i].read, 8);
     for (uint32_t i = 0; i < log_count; i++) {
         put(out + 168 + 24 * i, i, 4);
         put(out + 176 + 24 * i, expected[i], 8);
@@ -104,7 +105,7 @@ static void welcome(void) {
 /* One message of which at least the head is there; the body is passed over. */
 static void message(struct link *link, const uint8_t *at) {
     unsigned type = (unsigned)get(at + 2, 2);
-    size_t fixed = get(at + 16, 2), record = get(at + 18, 2), count = get(at + 20, 4);
+    size_t count = get(at + 20, 4);
     if (type == 1) {
         session = get(at + 24, 8);
         log_count = (uint32_t)get(at + 76, 4);
@@ -127,8 +128,6 @@ static void message(struct link *link, const uint8_t *at) {
     } else if (type == 34) {
         expected[get(at + 24, 4)] = get(at + 32, 8) + get(at + 40, 8);
     }
-    (void)fixed;
-    (void)record;
 }
 
 static void take(struct link *link) {
@@ -175,7 +174,8 @@ int main(int count, char **arguments) {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons((uint16_t)(count > 1 ? atoi(arguments[1]) : 7100));
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 64)) return 1;
+    if (bind(listener, (struct sockaddr *)&address, sizeof address)) return 1;
+    if (listen(listener, 64)) return 1;
     for (int i = 0; i < LINKS; i++) links[i].fd = -1;
     for (;;) {
         struct pollfd polled[LINKS + 1] = {{listener, POLLIN, 0}};
