@@ -14,7 +14,8 @@ use catchment_net::{Network, check_cpu};
 use catchment_wire::Transport;
 
 use crate::budget::SystemMemory;
-use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config, disk_config};
+use crate::builder_config::builder_config;
+use crate::config::{ConfigError, RecorderConfig, SourceConfig, disk_config};
 use crate::links::check_links;
 use crate::target_config::{Place, Variant};
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catchment_builder::{BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
+use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
@@ -574,61 +574,9 @@ impl RecorderConfig {
     }
 }
 
-/// The builder's part of the configuration.
-pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
-    let segment_bytes = config.segment_bytes();
-    BuilderConfig {
-        number_bits: number_bits(&config.sources),
-        timeout_ns: config.build.timeout_ns,
-        window_events: config.build.window_events,
-        reorder_events: config.build.reorder_events,
-        incomplete: config.build.incomplete,
-        event_bytes_max: config.event_bytes_max(),
-        waiting_bytes_max: (segment_bytes / 4).max(config.two_events_bytes(segment_bytes)),
-        parked_max: parked_max(segment_bytes, config.sources.len()),
-        frame_bytes: config.event_frame_bytes(),
-        frame_time_ns: config.frame.time_ns,
-        pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
-        positions: config.sources.iter().map(SourceConfig::is_link).collect(),
-        ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
-    }
-}
-
-/// The bits in which the event numbers of all sources can be compared: those of the shortest.
-fn number_bits(sources: &[SourceConfig]) -> u32 {
-    let bits = sources.iter().map(|source| source.protocol.number_bits()).min();
-    bits.unwrap_or(NUMBER_BITS_MAX).min(NUMBER_BITS_MAX)
-}
-
-/// The configuration of the builder of channels, whose keys are slices. The window is at least as
-/// long as the memory for waiting fragments lasts.
-pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
-    let lanes = config.links.iter().map(|link| link.channels.len()).sum();
-    let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
-    // A link votes on the time, not each of its channels.
-    let channels = |(link, one): (u32, &LinkConfig)| std::iter::repeat_n(link, one.channels.len());
-    BuilderConfig {
-        number_bits: crate::slices::SLICE_BITS,
-        voters: (0..).zip(&config.links).flat_map(channels).collect(),
-        number_back_max: crate::slices::back_max(slice_ns, config.sizes.link_window_slices),
-        timeout_ns: config.build.timeout_ns,
-        window_events: config.sizes.link_window_slices,
-        reorder_events: LINK_REORDER_SLICES,
-        skips_are_losses: true,
-        incomplete: IncompletePolicy::Keep,
-        waiting_bytes_max: config.link_segment_bytes() / 4,
-        parked_max: parked_max(config.link_segment_bytes(), lanes),
-        frame_bytes: config.channel_frame_bytes(),
-        // Fragments left by a dead link are written, too.
-        frame_time_ns: config.frame.duration_ns.saturating_add(config.frame.duration_ns / 4),
-        frame_keys_multiple: Some(config.frame_slices()),
-        ..BuilderConfig::new(vec![SourceRole::Required; lanes])
-    }
-}
-
-/// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, and what
-/// was written is synced this often: a front-end holds its fragments until they are durable, and a
-/// ring of 64 MiB is to last at a rate of a gigabyte per second (docs/decisions/event-link.md).
+/// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, and
+/// what was written is synced this often: a front-end holds its fragments until they are durable,
+/// and a ring of 64 MiB is to last at a gigabyte per second (docs/decisions/event-link.md).
 pub const LINK_FRAME_BYTES: u64 = 8 << 20;
 /// See [`LINK_FRAME_BYTES`].
 pub const LINK_SYNC_NS: u64 = 20_000_000;
@@ -639,13 +587,6 @@ const CHANNEL_FRAMES: u64 = 4;
 /// The number of frames of events that their memory holds: with half of them waiting, nothing is
 /// compressed.
 const EVENT_FRAMES: u64 = 8;
-/// How many descriptors of one source may be parked: if all sources park at once, their descriptors
-/// take a sixteenth of the memory that their payload may take.
-fn parked_max(segment_bytes: u64, sources: usize) -> usize {
-    let each = segment_bytes / (sources.max(1) as u64 * 1_024);
-    each.clamp(1 << 10, 1 << 18) as usize
-}
-
 /// The disk's part of the configuration.
 pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
     DiskConfig {
@@ -662,9 +603,6 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
         faults: write.faults.clone(),
     }
 }
-
-/// How many slices behind its newest one a channel's part may arrive and still be waited for.
-const LINK_REORDER_SLICES: u64 = 2;
 
 /// One coding for all columns, if a file names one; its rules are added.
 fn one_coding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Codings, D::Error> {
@@ -695,7 +633,7 @@ mod tests {
             assert!(refused.is_none_or(|text| text.contains("take 36.9 GB")));
         }
         assert_eq!(config.segment_bytes() >> 20, 2 * 16 * 1_100);
-        let builder = builder_config(&config);
+        let builder = crate::builder_config::builder_config(&config);
         assert_eq!(builder.waiting_bytes_max >> 20, 2 * 16 * 1_100);
         assert_eq!(builder.event_bytes_max, config.segment_bytes() / 4);
         // If no event may be that large, no fragment may be.

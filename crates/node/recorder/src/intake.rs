@@ -19,7 +19,6 @@ use catchment_wire::{
     CUT_OFF, Decoded, Decoder, PARTS_MAX, Part, PartFlags, Protocol, RECEIVER_REASONS, Transport,
 };
 
-use crate::config::SourceConfig;
 use crate::ingest::{Ingest, Refused};
 use crate::parts::{Arrived, NoRoom, Parts};
 use crate::senders::Senders;
@@ -691,18 +690,4 @@ impl Intake {
             sender.end(ingest);
         }
     }
-}
-
-/// The warning for a source that sends big-endian fragments; none if no number has several bytes.
-pub(crate) fn if_big_endian(source: &SourceConfig) -> Option<String> {
-    let payload = source.payload.as_ref()?;
-    let of_fields = payload.fields.iter().map(|field| field.dtype);
-    let mut dtypes = std::iter::once(payload.dtype).chain(of_fields);
-    let dtype = dtypes.find(|dtype| dtype.bits().is_some_and(|bits| bits > 8))?;
-    Some(format!(
-        "source {}: its fragments are big-endian, but its payload is read as little-endian: \
-         the bytes of each {} come out in the wrong order",
-        source.name,
-        dtype.name()
-    ))
 }

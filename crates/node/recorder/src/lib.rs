@@ -14,6 +14,7 @@ mod agents;
 mod assembly;
 mod budget;
 mod build;
+mod builder_config;
 mod channel_frames;
 mod check;
 mod config;

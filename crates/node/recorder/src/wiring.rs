@@ -16,9 +16,10 @@ use catchment_wire::{Protocol as _, Transport};
 use rtrb::{Producer, RingBuffer};
 
 use crate::build::{Kind, Pausable, Pipeline, Ring};
-use crate::config::{RecorderConfig, builder_config, link_builder_config};
+use crate::builder_config::{builder_config, link_builder_config};
+use crate::config::{RecorderConfig, SourceConfig};
 use crate::ingest::{Ingest, SourceMemory};
-use crate::intake::{Destination, Intake, SenderConfig, SenderSource, if_big_endian};
+use crate::intake::{Destination, Intake, SenderConfig, SenderSource};
 use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
@@ -358,4 +359,18 @@ impl Parts<'_> {
             cycle_fragments: self.config.sizes.cycle_fragments,
         })
     }
+}
+
+/// The warning for a source that sends big-endian fragments; none if no number has several bytes.
+fn if_big_endian(source: &SourceConfig) -> Option<String> {
+    let payload = source.payload.as_ref()?;
+    let of_fields = payload.fields.iter().map(|field| field.dtype);
+    let mut dtypes = std::iter::once(payload.dtype).chain(of_fields);
+    let dtype = dtypes.find(|dtype| dtype.bits().is_some_and(|bits| bits > 8))?;
+    Some(format!(
+        "source {}: its fragments are big-endian, but its payload is read as little-endian: \
+         the bytes of each {} come out in the wrong order",
+        source.name,
+        dtype.name()
+    ))
 }

@@ -207,9 +207,8 @@ impl Recorder {
         clock: &VirtualClock,
         files: &MemoryFiles,
     ) -> Result<Self, String> {
-        let (queues, now_ns) = (Queues::default(), clock.now_ns());
+        let (queues, now_ns, packets_max) = (Queues::default(), clock.now_ns(), plan.queue_packets);
         let (of_source, of_agent) = (BTreeMap::new(), Vec::new());
-        let packets_max = plan.queue_packets;
         let mut bound = Bound { queues: &queues, packets_max, of_source, of_agent };
         let buffers = (plan.config.write.buffer_count, plan.config.write.buffer_bytes);
         let ((frames, frames_woken), (encoders, encoders_woken)) = (waker(), waker());

@@ -5,6 +5,7 @@ mod convert;
 mod damaged;
 mod ends;
 mod follow;
+mod front_ends;
 mod guide;
 mod gwf;
 mod hang_up;

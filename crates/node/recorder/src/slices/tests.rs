@@ -8,7 +8,8 @@ use catchment_frame::Dtype;
 use catchment_model::{Entry, Ledger, SampleRate};
 
 use super::{back_max, slice_of};
-use crate::config::{RecorderConfig, link_builder_config};
+use crate::builder_config::link_builder_config;
+use crate::config::RecorderConfig;
 use crate::links::{ChannelConfig, LinkConfig};
 
 const MS: u64 = 1_000_000;

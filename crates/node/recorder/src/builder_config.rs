@@ -1,0 +1,68 @@
+//! The builders' part of a recorder's configuration.
+
+use catchment_builder::{BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
+
+use crate::config::{RecorderConfig, SourceConfig};
+use crate::links::LinkConfig;
+
+/// The builder's part of the configuration.
+pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
+    let segment_bytes = config.segment_bytes();
+    BuilderConfig {
+        number_bits: number_bits(&config.sources),
+        timeout_ns: config.build.timeout_ns,
+        window_events: config.build.window_events,
+        reorder_events: config.build.reorder_events,
+        incomplete: config.build.incomplete,
+        event_bytes_max: config.event_bytes_max(),
+        waiting_bytes_max: (segment_bytes / 4).max(config.two_events_bytes(segment_bytes)),
+        parked_max: parked_max(segment_bytes, config.sources.len()),
+        frame_bytes: config.event_frame_bytes(),
+        frame_time_ns: config.frame.time_ns,
+        pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
+        positions: config.sources.iter().map(SourceConfig::is_link).collect(),
+        ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
+    }
+}
+
+/// The bits in which the event numbers of all sources can be compared: those of the shortest.
+fn number_bits(sources: &[SourceConfig]) -> u32 {
+    let bits = sources.iter().map(|source| source.protocol.number_bits()).min();
+    bits.unwrap_or(NUMBER_BITS_MAX).min(NUMBER_BITS_MAX)
+}
+
+/// The configuration of the builder of channels, whose keys are slices. The window is at least as
+/// long as the memory for waiting fragments lasts.
+pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
+    let lanes = config.links.iter().map(|link| link.channels.len()).sum();
+    let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
+    // A link votes on the time, not each of its channels.
+    let channels = |(link, one): (u32, &LinkConfig)| std::iter::repeat_n(link, one.channels.len());
+    BuilderConfig {
+        number_bits: crate::slices::SLICE_BITS,
+        voters: (0..).zip(&config.links).flat_map(channels).collect(),
+        number_back_max: crate::slices::back_max(slice_ns, config.sizes.link_window_slices),
+        timeout_ns: config.build.timeout_ns,
+        window_events: config.sizes.link_window_slices,
+        reorder_events: LINK_REORDER_SLICES,
+        skips_are_losses: true,
+        incomplete: IncompletePolicy::Keep,
+        waiting_bytes_max: config.link_segment_bytes() / 4,
+        parked_max: parked_max(config.link_segment_bytes(), lanes),
+        frame_bytes: config.channel_frame_bytes(),
+        // Fragments left by a dead link are written, too.
+        frame_time_ns: config.frame.duration_ns.saturating_add(config.frame.duration_ns / 4),
+        frame_keys_multiple: Some(config.frame_slices()),
+        ..BuilderConfig::new(vec![SourceRole::Required; lanes])
+    }
+}
+
+/// How many descriptors of one source may be parked: if all sources park at once, their descriptors
+/// take a sixteenth of the memory that their payload may take.
+fn parked_max(segment_bytes: u64, sources: usize) -> usize {
+    let each = segment_bytes / (sources.max(1) as u64 * 1_024);
+    each.clamp(1 << 10, 1 << 18) as usize
+}
+
+/// How many slices behind its newest one a channel's part may arrive and still be waited for.
+const LINK_REORDER_SLICES: u64 = 2;
