@@ -105,8 +105,8 @@ impl Matched {
     pub fn usable(&mut self, run: &[Fragment]) -> Option<usize> {
         let first = run.first()?;
         let index = first.source as usize;
-        if let Some(undecided) = self.undecided.get_mut(index) {
-            undecided.pushed += run.len() as u64;
+        if self.has_positions() {
+            self.note_pushed(index, run.len());
         }
         match self.sources.get_mut(index) {
             Some(source) if source.enabled => {
@@ -130,6 +130,19 @@ impl Matched {
         None
     }
 
+    /// Whether the settings ask for positions.
+    #[inline]
+    pub(crate) fn has_positions(&self) -> bool {
+        !self.undecided.is_empty()
+    }
+
+    #[inline(never)]
+    fn note_pushed(&mut self, index: usize, count: usize) {
+        if let Some(undecided) = self.undecided.get_mut(index) {
+            undecided.pushed += count as u64;
+        }
+    }
+
     /// The ordinal of the first of the last fragments of the run that [`usable`](Self::usable) was
     /// asked about; 0 if the settings do not ask for positions.
     #[inline]
@@ -151,11 +164,11 @@ impl Matched {
         }
     }
 
-    /// Counts fragments that were appended to a source's queue, with consecutive ordinals.
-    #[inline]
-    pub(crate) fn appended(&mut self, index: usize, ordinal: u64, count: u64) {
-        self.fragment_count += count;
-        let Some(Undecided { accepted, .. }) = self.undecided.get_mut(index) else { return };
+    /// Notes fragments that were appended to a source's queue, with consecutive ordinals, if the
+    /// settings ask for positions.
+    #[inline(never)]
+    pub(crate) fn note_appended(&mut self, index: usize, ordinal: u64, count: u64) {
+        let Undecided { accepted, .. } = &mut self.undecided[index];
         match std::mem::take(&mut self.sources[index].inserted) {
             false => accepted.put_last(ordinal, count),
             true => accepted.put_mixed(ordinal, count),
@@ -189,7 +202,7 @@ impl Matched {
             self.rows_since_ns = now_ns;
         }
         self.released_bytes += row.bytes;
-        if !self.undecided.is_empty() && self.absent_uncounted + self.skipped_uncounted > 0 {
+        if self.has_positions() && self.absent_uncounted + self.skipped_uncounted > 0 {
             // They are counted with the row.
             let counts = [&mut self.absent_uncounted, &mut self.skipped_uncounted];
             self.absences.push_back((row.key, counts.map(std::mem::take)));

@@ -148,7 +148,10 @@ impl NumberMatcher {
             }
             let has_claims = horizon.receive(voter, (newest, previous), *now_ns);
             events.bytes += bytes;
-            matched.appended(index, matched.first_ordinal(index, run), done as u64);
+            matched.fragment_count += done as u64;
+            if matched.has_positions() {
+                matched.note_appended(index, matched.first_ordinal(index, run), done as u64);
+            }
             if reordered > 0 {
                 matched.count(index, Entry::FragmentsReordered, reordered);
             }

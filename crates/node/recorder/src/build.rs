@@ -45,8 +45,6 @@ pub(crate) struct FrameCut {
     pub(crate) group: usize,
     /// What it decides of link sources.
     pub(crate) decided: Decided,
-    /// The key below which all events are in this cut or an earlier one, or were dropped.
-    pub(crate) closed_key: u64,
 }
 
 /// What a pipeline builds, for displays.
@@ -252,22 +250,17 @@ impl Pipeline {
             resolve_chains(&mut cut, &self.pool);
             self.waiting_fill.put(cut.payload_bytes);
             let decided = self.tape.cut(now_ns, &self.builder, &cut);
-            self.wait_with(cut, decided);
+            self.waiting.push_back(FrameCut { cut, group: 0, decided });
             work += 1;
         }
         self.account(live, discarded);
         let decided = self.tape.cut_alone(now_ns, self.finished, &self.builder);
         if !decided.is_empty() {
-            self.wait_with(Cut::default(), decided);
+            let cut = Cut::default();
+            self.waiting.push_back(FrameCut { cut, group: 0, decided });
             work += 1;
         }
         work
-    }
-
-    /// A cut waits for the frames agent.
-    fn wait_with(&mut self, cut: Cut, decided: Decided) {
-        let closed_key = self.builder.closed_key();
-        self.waiting.push_back(FrameCut { cut, group: 0, decided, closed_key });
     }
 
     /// Whether all sources that are sending, or were sending when the last of them fell silent,

@@ -472,8 +472,8 @@ impl Frames {
         let mut positions: Vec<Position> =
             cut.decided.positions.iter().flat_map(of_source).collect();
         let live = &self.live.link_positions;
-        if self.stated[0].position < cut.closed_key {
-            let now = [cut.closed_key, live.frames_settled()];
+        if self.stated[0].position < cut.decided.closed_key {
+            let now = [cut.decided.closed_key, live.frames_settled()];
             for (stated, now) in self.stated.iter_mut().zip(now) {
                 if stated.position < now {
                     stated.position = now;

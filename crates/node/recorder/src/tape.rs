@@ -48,6 +48,9 @@ pub(crate) struct Decided {
     pub(crate) positions: Vec<SourcePosition>,
     /// Counts of link sources, which are in no ledger yet.
     pub(crate) counts: Vec<SourceCount>,
+    /// The key below which all events are in this cut or an earlier one, or were dropped; 0 if the
+    /// builder has no link sources.
+    pub(crate) closed_key: u64,
 }
 
 /// A count of the ledger.
@@ -200,6 +203,9 @@ impl Tape {
 
     fn decide(&mut self, builder: &Builder, cut: Option<&Cut>) -> Decided {
         let mut decided = Decided::default();
+        if !self.logs.is_empty() {
+            decided.closed_key = builder.closed_key();
+        }
         for (index, log) in self.logs.iter_mut().enumerate().filter(|(_, log)| log.is_link) {
             let (source, key) = (SourceId(index as u32), builder.decided_key(index));
             let first_undecided = builder.first_undecided(index);

@@ -528,3 +528,27 @@ fn the_increments_of_the_frames_so_far_balance_behind_each_frame() {
     }
     assert!(late > 100, "{late}");
 }
+
+#[test]
+fn a_target_that_gets_one_source_states_and_holds_up_that_one_alone() {
+    let mut config = config(2);
+    config.targets[1].sources = Some(vec!["link-1".into()]);
+    let mut rig = Rig::begin(&config);
+    rig.attach(0, SESSION, 0);
+    rig.attach(1, SESSION, 0);
+    rig.send(100);
+    let faults =
+        StoreFaults { write_errors: ALWAYS, open_errors: ALWAYS, ..StoreFaults::default() };
+    rig.disks[1].set_faults(faults);
+    rig.send(400);
+    assert!(rig.durable[0].1 > 300 && rig.durable[1].1 < 150, "{:?}", rig.durable);
+    rig.disks[1].set_faults(StoreFaults::default());
+    rig.pass_ms(1_500);
+    rig.send(100);
+    rig.until_durable();
+    rig.end();
+    let own = stated(&rig.files_in(1));
+    let mut links = own.iter().flat_map(|(_, links)| links).peekable();
+    assert!(links.peek().is_some() && links.all(|one| one.source == 1));
+    assert!(stated(&rig.files_in(0)).iter().any(|(_, links)| links.len() == 2));
+}
