@@ -157,6 +157,12 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_bad_sender: "fragments marked broken by their sender",
   fragments_with_holes: "fragments of which a part is missing",
   fragments_foreign: "fragments of a stranger",
+  fragments_discarded_order: "discarded: key does not rise",
+  fragments_discarded_too_long: "discarded: fragment too long",
+  fragments_repeated: "fragments sent again and dropped",
+  fragments_abandoned: "fragments dropped by the front-end",
+  fragments_lost_sender: "fragments lost in a front-end that died",
+  link_resumes: "breaks of the front-end's connection",
   numbering_restarts: "restarts of the numbering",
   bytes_compression_lowered: "bytes compressed less than asked for",
 };
@@ -166,7 +172,7 @@ export const entryWords = (entry: string): string =>
 
 /** Entries that mean that something sent is in no file. */
 const LOSS =
-  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|removed|discarded_(memory|disk|incomplete|unfinished)))/;
+  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|removed|abandoned|lost|discarded_(memory|disk|incomplete|unfinished|order|too_long)))/;
 
 export const isLoss = (entry: string): boolean => LOSS.test(entry);
 
