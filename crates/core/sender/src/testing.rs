@@ -5,14 +5,18 @@
 //! It is for the tests of front-ends and of this crate, and checks all that a recorder must check
 //! of a session: order of messages, sequences, numbers of logs, parts, skew excepted.
 
+mod taken;
+
 use std::collections::BTreeMap;
 
-use catchment_wire::event_link::{self, Data, MarkKind, Part, SourceGrant, SourceLog};
+use catchment_wire::event_link::{self, Data, SourceGrant, SourceLog};
 use catchment_wire::session::{
     self as wire, AnswerKind, Bye, ByeReason, CONTROL, Command, Control, Encoder, Fields, Grant,
     GrantAnswer, Grants, Hello, Log, LogPositions, Positions, Preamble, RunState, Value, Welcome,
     parse,
 };
+
+pub use taken::{Taken, TakenLog};
 
 /// A recorder for tests. Connections have numbers that the caller chooses.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub struct TestRecorder {
     pub is_durable_at_once: bool,
     /// Data connections are not read; the caller passes nothing of them on.
     pub is_held: bool,
+    /// It does not say that it holds them: a defect that a sender must notice.
+    pub hides_held: bool,
     /// Every hello is answered by this.
     pub refusal: Option<(Bye, String)>,
     /// What grants answer, where a source is named here.
@@ -44,57 +50,6 @@ pub struct TestRecorder {
     connections: BTreeMap<usize, Peer>,
     sessions: BTreeMap<u64, Session>,
     tickets: u8,
-}
-
-/// What it took.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// A fragment, whole.
-    Fragment {
-        /// Its key.
-        key: u64,
-        /// Its bytes.
-        bytes: Vec<u8>,
-        /// Its tag.
-        tag: u8,
-        /// Its flags.
-        flags: u8,
-        /// The groups that it names.
-        groups: u64,
-    },
-    /// A mark, with its text.
-    Mark {
-        /// What it says.
-        kind: MarkKind,
-        /// Sequences that it takes.
-        count: u64,
-        /// Its keys.
-        keys: (u64, u64),
-        /// Its text.
-        text: String,
-    },
-}
-
-/// One source's log as the recorder has it.
-#[derive(Clone, Debug, Default)]
-pub struct TakenLog {
-    /// Of the source.
-    pub name: String,
-    /// Position: items below are taken.
-    pub taken: u64,
-    /// Position: items below are durable.
-    pub durable: u64,
-    /// What was taken: the first sequence of each item, and the item.
-    pub items: Vec<(u64, Taken)>,
-    /// Items that came again, and were dropped.
-    pub repeated: u64,
-    /// What was promised last: low-water key, and whether it is idle.
-    pub promised: Option<(Option<u64>, bool)>,
-    /// What the last ping said: items so far, flags.
-    pub pinged: Option<(u64, u32)>,
-    connection: u16,
-    fragment_bytes_max: u64,
-    part: Option<(Part, Vec<u8>)>,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +92,7 @@ impl Default for TestRecorder {
             message_bytes_max: 131_064,
             is_durable_at_once: true,
             is_held: false,
+            hides_held: false,
             refusal: None,
             answers: BTreeMap::new(),
             overstates: 0,
@@ -512,7 +468,7 @@ impl TestRecorder {
             id.and_then(|id| self.connections.get(&id)).map_or(0, |peer| peer.bytes)
         };
         let received = session.data.map(bytes);
-        let unread = if self.is_held { u16::MAX } else { 0 };
+        let unread = if self.is_held && !self.hides_held { u16::MAX } else { 0 };
         let positions = Positions { cookie, epoch: self.epoch, unread, received };
         let logs: Vec<LogPositions> = (session.logs.iter().enumerate())
             .map(|(index, log)| {
@@ -643,56 +599,6 @@ impl Session {
             .filter(|found| found.connection == connection)
             .ok_or_else(|| format!("log {log} is not on data connection {connection}"))
     }
-}
-
-impl TakenLog {
-    /// The keys and bytes of its fragments.
-    pub fn fragments(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.items.iter().filter_map(|(_, taken)| match taken {
-            Taken::Fragment { key, bytes, .. } => Some((*key, bytes.as_slice())),
-            Taken::Mark { .. } => None,
-        })
-    }
-
-    fn push(&mut self, sequence: u64, count: u64, taken: Taken) -> Result<(), String> {
-        let end = sequence + count;
-        if end <= self.taken {
-            self.repeated += 1;
-            return Ok(());
-        }
-        if sequence > self.taken {
-            return Err(format!("{}: item {sequence} after {}", self.name, self.taken));
-        }
-        if self.part.is_some() {
-            return Err(format!("{}: an item between parts", self.name));
-        }
-        self.items.push((sequence, taken));
-        self.taken = end;
-        Ok(())
-    }
-
-    fn part(&mut self, part: &Part, body: &[u8]) -> Result<(), String> {
-        let mut bytes = match self.part.take() {
-            None if part.position == 0 => Vec::new(),
-            Some((first, bytes)) if is_next(&first, part, bytes.len()) => bytes,
-            other => return Err(format!("{}: {part:?} behind {other:?}", self.name)),
-        };
-        bytes.extend_from_slice(body);
-        if (bytes.len() as u64) < part.fragment_bytes {
-            if part.sequence > self.taken {
-                return Err(format!("{}: part {} after {}", self.name, part.sequence, self.taken));
-            }
-            self.part = Some((*part, bytes));
-            return Ok(());
-        }
-        let Part { sequence, key, tag, flags, groups, .. } = *part;
-        self.push(sequence, 1, Taken::Fragment { key, bytes, tag, flags, groups })
-    }
-}
-
-fn is_next(first: &Part, part: &Part, bytes: usize) -> bool {
-    let expected = Part { position: bytes as u64, ..*first };
-    *part == expected
 }
 
 /// Positions wait as state while so much is not sent.

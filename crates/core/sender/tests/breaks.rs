@@ -226,6 +226,12 @@ fn a_connection_that_is_held_lives_and_one_that_is_not_read_is_left() {
     wire.recorder.is_held = false;
     wire.settle();
     assert_eq!(wire.sender.unconfirmed(), 0);
+    (wire.recorder.is_held, wire.recorder.hides_held) = (true, true);
+    wire.push(0, 2, &[0; 50_000]);
+    wire.pass_time(2_499 * MS);
+    assert_eq!(wire.connects, 1);
+    wire.pass_time(SECOND);
+    assert_eq!(wire.connects, 2);
 }
 
 #[test]

@@ -140,14 +140,15 @@ pub(crate) struct RunStatus {
 impl Active {
     /// A run that begins now.
     pub(crate) fn of(recorder: &Recorder, number: u64) -> Self {
-        let granted = recorder.granted_socket_bytes().iter().copied().min();
+        // Sources of connections share no buffer that is asked for at the start.
+        let granted = recorder.granted_socket_bytes().iter().copied().filter(|&bytes| bytes > 0);
         Self {
             observer: recorder.observer(),
             number,
             id: recorder.run().to_string(),
             folder: recorder.folder().to_owned(),
             addresses: recorder.addresses().to_vec(),
-            granted_bytes_min: granted.unwrap_or(0),
+            granted_bytes_min: granted.min().unwrap_or(0),
             started_ns: utc_now().0,
             who: String::new(),
             comment: String::new(),

@@ -128,8 +128,10 @@ pub struct OpenRun {
     pub folder: PathBuf,
     /// The observer of its recorder.
     pub observer: Observer,
-    /// Bytes of the smallest socket buffer that the system granted.
+    /// Bytes of the smallest socket buffer that the system granted; 0 if none was asked for.
     pub granted_bytes_min: usize,
+    /// Where each source and each link is received.
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// The result of a node.
@@ -260,8 +262,8 @@ impl Node {
     /// The run that is armed or recorded.
     pub fn open_run(&self) -> Option<OpenRun> {
         let active = self.run_status.active().filter(|active| !active.ended)?;
-        let Active { number, folder, observer, granted_bytes_min, .. } = active;
-        Some(OpenRun { number, folder, observer, granted_bytes_min })
+        let Active { number, folder, observer, granted_bytes_min, addresses, .. } = active;
+        Some(OpenRun { number, folder, observer, granted_bytes_min, addresses })
     }
 
     /// The outcome of starting the first run, if the settings require one; `None` while it is in

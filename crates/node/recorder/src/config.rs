@@ -114,7 +114,7 @@ impl SourceConfig {
     }
 
     /// Whether a front-end delivers it over a session, so that positions of its log are recorded.
-    pub(crate) fn is_link(&self) -> bool {
+    pub fn is_link(&self) -> bool {
         self.protocol.transport() == Transport::Sessions
     }
 

@@ -147,9 +147,6 @@ impl Session {
     pub(crate) fn interrupt(&mut self, ingest: &mut Ingest) {
         for log in &mut self.logs {
             log.interrupt(ingest);
-            if let Some(destination) = log.destination {
-                ingest.set_held(destination.account as usize, false);
-            }
         }
     }
 
@@ -185,6 +182,7 @@ impl Session {
                 for heartbeat in records.iter() {
                     self.log(heartbeat.log, connection)?.take_heartbeat(&heartbeat)?;
                 }
+                self.heard(ingest, connection);
                 return Ok(Taken::Continue(()));
             }
             Data::Attach(_) => return Ok(Taken::Continue(())),
@@ -211,6 +209,17 @@ impl Session {
             counts[Entry::PacketsAccepted] += 1;
         }
         Ok(taken)
+    }
+
+    /// A message without items says that all sources of its connection are there: one that has
+    /// nothing to send is not silent.
+    fn heard(&self, ingest: &mut Ingest, connection: u16) {
+        let logs = self.logs.iter().filter(|log| log.connection == connection);
+        for destination in logs.filter_map(|log| log.destination) {
+            let counts = ingest.counts(destination.account as usize);
+            counts[Entry::PacketsReceived] += 1;
+            counts[Entry::PacketsAccepted] += 1;
+        }
     }
 
     /// The log with that number, if it is on that connection and was not refused.

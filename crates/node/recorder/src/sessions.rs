@@ -104,6 +104,14 @@ impl Connection {
         }
     }
 
+    /// It is held no longer, and its sources with it.
+    fn release(&mut self, ingest: &Ingest, session: &Session) {
+        if let Some(number) = self.number().filter(|_| self.is_held) {
+            session.set_held(ingest, number, false);
+        }
+        self.is_held = false;
+    }
+
     fn is_stranger(&self) -> bool {
         self.session.is_none() && self.kind != Kind::Over
     }
@@ -148,8 +156,11 @@ impl Sessions {
 
     /// A connection has ended: all of its session end with it.
     pub(crate) fn close(&mut self, ingest: &mut Ingest, endpoint: usize) {
-        let connection = self.connections.get_mut(endpoint).and_then(Option::take);
-        if let Some(session) = connection.and_then(|one| one.session) {
+        let Some(mut connection) = self.connections.get_mut(endpoint).and_then(Option::take) else {
+            return;
+        };
+        if let Some(session) = connection.session {
+            connection.release(ingest, &self.sessions[session]);
             self.detach(ingest, session);
         }
     }
@@ -160,6 +171,7 @@ impl Sessions {
         session.interrupt(ingest);
         for endpoint in session.take_endpoints() {
             if let Some(connection) = &mut self.connections[endpoint] {
+                connection.release(ingest, session);
                 (connection.session, connection.kind) = (None, Kind::Over);
                 self.closing.push(endpoint);
             }
@@ -184,7 +196,10 @@ impl Sessions {
         });
         if let (Flow::Used(used), Some(connection)) = (flow, &mut self.connections[endpoint]) {
             connection.bytes += used as u64;
-            connection.silent_ns = 0;
+            // Opening has one time for all its messages.
+            if connection.session.is_some() {
+                connection.silent_ns = 0;
+            }
         }
         flow
     }

@@ -258,3 +258,39 @@ fn a_front_end_whose_process_died_begins_another_session() {
     assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
     check(&summary, 0..20, Verdict::Balanced);
 }
+
+#[test]
+fn a_connection_that_ends_while_it_is_held_waits_for_nothing_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    // One source waits for the others, and has memory for a few of its fragments.
+    config.memory_bytes = config.memory_bytes_min();
+    let recorder = Recorder::start(config).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    let long = vec![5; 100_000];
+    let mut sent = 0;
+    // Until more waits than is on its way.
+    while sent - front_end.taken(0) < 20 {
+        front_end.send(0, sent, &[(sent, &long)]);
+        sent += 1;
+        front_end.ping();
+    }
+    drop(front_end);
+    let held = [("a", 0, sent), ("b", 0, sent), ("c", 0, sent)];
+    let mut front_end = connect(&recorder, &opening(7, &held));
+    let next = front_end.grants[0].next;
+    assert!(next < sent && front_end.grants[1].next == 0);
+    // Those that the others wait for come first now.
+    for key in 0..sent {
+        (1..3).for_each(|log| front_end.send(log, key, &[(key, &[log as u8])]));
+    }
+    for key in next..sent {
+        front_end.send(0, key, &[(key, &long)]);
+    }
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == sent));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    let events = support::fragments(&Run::open(&summary.folder).unwrap());
+    assert_eq!(events.len() as u64, sent);
+    assert!(events.values().all(|of_sources| of_sources[&0] == long && of_sources[&2] == [2]));
+}

@@ -11,7 +11,7 @@ use catchment_control::{Configuration, Ended, Node, OpenRun, Settings};
 use catchment_emulator::EmulatorReport;
 use catchment_model::units::{Bytes, counted};
 use catchment_model::{Balance, SourceId};
-use catchment_recorder::{RecorderConfig, RunSummary, Snapshot, State};
+use catchment_recorder::{RecorderConfig, RunSummary, Snapshot, SourceConfig, State};
 use catchment_telemetry::cpu_shares;
 
 use crate::view::{Moment, Subject, View, groups, trend_warnings};
@@ -315,9 +315,15 @@ fn announce(
     let channels = config.links.iter().map(|link| link.channels.len()).sum();
     let (what, folder) = (senders_and_channels(senders, channels), run.folder.display());
     out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
-    let least = Bytes(sockets.granted_bytes_min as u64);
-    let asked = Bytes(sockets.asked_bytes as u64);
-    out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
+    if sockets.granted_bytes_min > 0 {
+        let least = Bytes(sockets.granted_bytes_min as u64);
+        let asked = Bytes(sockets.asked_bytes as u64);
+        out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
+    }
+    let front_end = config.sources.iter().position(SourceConfig::is_link);
+    if let Some(address) = front_end.and_then(|source| run.addresses.get(source)) {
+        out.say(format_args!("Front-ends connect to {address}."))?;
+    }
     for lowered in config.lowered() {
         out.say(format_args!("Lowered: {lowered}."))?;
     }

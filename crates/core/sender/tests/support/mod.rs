@@ -27,8 +27,13 @@ pub(crate) struct Wire {
     /// How often a control connection was made.
     pub connects: usize,
     connections: BTreeMap<Connection, usize>,
+    /// What sockets took of data connections that are held.
+    unread: BTreeMap<usize, Vec<u8>>,
     next: usize,
 }
+
+/// What a socket takes that nobody reads.
+const SOCKET_BYTES: usize = 20_000;
 
 /// A sender `camera` with these sources.
 pub(crate) fn config(sources: Vec<SourceConfig>) -> SenderConfig {
@@ -53,6 +58,7 @@ impl Wire {
             actions: Vec::new(),
             connects: 0,
             connections: BTreeMap::new(),
+            unread: BTreeMap::new(),
             next: 0,
         }
     }
@@ -122,13 +128,24 @@ impl Wire {
             }
             let is_held = self.recorder.is_held && matches!(connection, Connection::Data(_));
             // A socket that is full is still asked.
-            let max = if self.is_silent || is_held { 0 } else { self.bytes_max(0) };
+            let unread = self.unread.get(&id).map_or(0, Vec::len);
+            let max = match (self.is_silent, is_held) {
+                (true, _) => 0,
+                (false, true) => SOCKET_BYTES - unread,
+                (false, false) => self.bytes_max(0),
+            };
             let slices = self.sender.transmit(self.now_ns, connection).0;
             let bytes: Vec<u8> = slices.into_iter().flatten().copied().take(max).collect();
-            self.pass_bytes(0, bytes.len());
             self.sender.sent(connection, bytes.len());
             has_passed |= !bytes.is_empty();
-            self.recorder.received(id, &bytes);
+            if is_held {
+                self.unread.entry(id).or_default().extend(bytes);
+            } else {
+                self.pass_bytes(0, bytes.len());
+                let unread = self.unread.remove(&id).unwrap_or_default();
+                self.recorder.received(id, &unread);
+                self.recorder.received(id, &bytes);
+            }
             if self.is_silent {
                 continue;
             }

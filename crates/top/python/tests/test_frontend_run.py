@@ -1,0 +1,76 @@
+"""From a front-end in Python to a recorder, its files, and arrays in Python again."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import catchment
+from catchment import frontend
+
+CONFIG = """
+[memory]
+budget = "512 MiB"
+[write]
+buffer_bytes = "256 KiB"
+preallocate_bytes = "1 MiB"
+[frame]
+time = "100 ms"
+[[listen]]
+address = "127.0.0.1:0"
+[[sources]]
+name = "camera/left"
+via = "link"
+payload = { dtype = "u16", shape = [16, 16] }
+[[sources]]
+name = "camera/right"
+via = "link"
+payload = { dtype = "f64" }
+"""
+EVENTS = 500
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record what a front-end of two sources sends."""
+    root = tmp_path_factory.mktemp("frontend")
+    (root / "run.toml").write_text(CONFIG)
+    command = [sys.executable, "-m", "catchment", "run", "run.toml", "--events", str(EVENTS)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as recorder:
+        assert recorder.stdout is not None
+        line = next(line for line in recorder.stdout if line.startswith("Front-ends connect to"))
+        url = f"catchment+tcp://{line.split()[-1].rstrip('.')}"
+        with frontend.connect(url, "camera", sources=["left", "right"]) as camera:
+            for key in range(EVENTS):
+                camera["left"].send(key, image(key))
+                camera["right"].send(key, wave(key))
+        recorder.stdout.read()
+    assert recorder.returncode == 0
+    return next((root / "runs").glob("run-*"))
+
+
+def image(key: int) -> np.ndarray:
+    return (np.arange(256, dtype=np.uint16).reshape(16, 16) + key).astype(np.uint16)
+
+
+def wave(key: int) -> np.ndarray:
+    return np.sin(np.arange(key % 50) + key)
+
+
+def test_what_was_sent_is_read_back(run: Path) -> None:
+    with catchment.open(run) as recorded:
+        assert [source.name for source in recorded.sources] == ["camera/left", "camera/right"]
+        assert len(recorded.events) == EVENTS
+        left, right = recorded["camera/left"], recorded["camera/right"]
+        images = left.fragments(0, EVENTS).array
+        assert np.array_equal(images, np.stack([image(key) for key in range(EVENTS)]))
+        for key in range(EVENTS):
+            fragment = right.event(key)
+            assert fragment is not None
+            assert np.array_equal(fragment.view(np.float64), wave(key))
+        ledger = recorded.ledger.total
+        assert ledger["fragments_recorded"] == ledger["fragments_received"] == 2 * EVENTS
+    report = catchment.audit(run)
+    assert (report.verdict, report.problems) == ("balanced", ())
