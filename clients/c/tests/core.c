@@ -421,6 +421,48 @@ static void malformed_messages_are_refused(const char *folder) {
     CHECK(cases > 50);
 }
 
+/* --- Addresses. ------------------------------------------------------------------------------- */
+
+static void check_url(const char *url, const char *host, const char *port) {
+    static catchment c;
+    memset(&c, 0, sizeof c);
+    int is_read = read_url(&c, url) == CATCHMENT_ACCEPTED;
+    if (is_read == (host != NULL) && (!host || (!strcmp(c.host, host) && !strcmp(c.port, port))))
+        return;
+    printf("%s: host \"%s\", port \"%s\", %d\n", url, c.host, c.port, is_read);
+    failures++;
+}
+
+static void addresses_are_read(void) {
+    check_url("catchment+tcp://daq1", "daq1", "7100");
+    check_url("catchment+tcp://daq1.example.org:71", "daq1.example.org", "71");
+    check_url("catchment+tcp://10.0.0.1:65535", "10.0.0.1", "65535");
+    check_url("catchment+tcp://[fe80::1%eth0]:71", "fe80::1%eth0", "71");
+    check_url("catchment+tcp://[::1]", "::1", "7100");
+    static const char *const WRONG[] = {
+        "catchment://daq1", "daq1:7100", "catchment+tcp://", "catchment+tcp://:7100",
+        "catchment+tcp://[::1", "catchment+tcp://[::1]x", "catchment+tcp://daq1:",
+        "catchment+tcp://daq1:port", "catchment+tcp://daq1:123456"};
+    for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) check_url(WRONG[i], NULL, NULL);
+}
+
+/* A token goes in the clear to these alone. */
+static void loopback_is_known(void) {
+    static const struct {
+        const char *text;
+        int is_loopback;
+    } ADDRESSES[] = {{"127.0.0.1", 1}, {"127.9.9.9", 1}, {"128.0.0.1", 0}, {"10.0.0.127", 0},
+                     {"::1", 1}, {"::ffff:127.0.0.1", 1}, {"::2", 0}, {"::ffff:10.0.0.1", 0}};
+    for (size_t i = 0; i < sizeof ADDRESSES / sizeof ADDRESSES[0]; i++) {
+        struct addrinfo hints = {.ai_flags = AI_NUMERICHOST}, *found = NULL;
+        struct sockaddr_storage address = {0};
+        CHECK(getaddrinfo(ADDRESSES[i].text, "1", &hints, &found) == 0);
+        memcpy(&address, found->ai_addr, found->ai_addrlen);
+        freeaddrinfo(found);
+        CHECK(is_loopback(&address) == ADDRESSES[i].is_loopback);
+    }
+}
+
 /* --- Histories. ------------------------------------------------------------------------------- */
 
 static uint64_t random_state = 1;
@@ -563,6 +605,8 @@ int main(int count, char **arguments) {
     control_messages_are_the_golden_ones(folder);
     commands_and_positions_are_read(folder);
     malformed_messages_are_refused(folder);
+    addresses_are_read();
+    loopback_is_known();
     all_items_arrive_whatever_breaks();
     return failures != 0;
 }
