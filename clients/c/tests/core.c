@@ -421,6 +421,55 @@ static void malformed_messages_are_refused(const char *folder) {
     CHECK(cases > 50);
 }
 
+/* --- Silence. --------------------------------------------------------------------------------- */
+
+/* Passes time in steps of 100 ms until a session breaks; returns how long that took, in ms. */
+static uint64_t until_break(struct core *core, uint64_t *now, int is_unread) {
+    uint64_t from = *now;
+    while (core->state == OPEN && *now < from + 20000 * MS) {
+        static uint8_t positions[HEADER_BYTES + 152];
+        *now += 100 * MS;
+        (void)message_begin(positions, POSITIONS, core->in_number, 152);
+        (void)message_end(positions, 0, 0, NULL, 0, 0);
+        put16(positions + HEADER_BYTES + 20, is_unread ? 1 : 0);
+        if (is_unread >= 0) core_received(core, *now, positions, sizeof positions);
+        (void)core_work(core, *now);
+        core->out_sent = core->out_bytes = 0;
+    }
+    return (*now - from) / MS;
+}
+
+static void open_session(struct core *core, uint64_t *now, const char *folder) {
+    struct bytes welcome = golden(folder, "hello", "recorder, control", 0, -1);
+    while (core->state != CONNECTING) (void)core_work(core, *now += 100 * MS);
+    core_control_opened(core);
+    core_received(core, *now, welcome.at, welcome.count);
+    CHECK(core->state == OPEN);
+}
+
+/* A recorder that is silent, or does not read and does not say so, is left after 2.5 s; one that
+ * holds is not. What was counted before a break counts for nothing behind it. */
+static void silence_is_counted_for_each_connection_alone(const char *folder) {
+    static uint8_t out[4096];
+    struct core *core = made_core("", 1);
+    uint64_t now = 1;
+    for (int turn = 0; turn < 3; turn++) {
+        open_session(core, &now, folder);
+        open_links(core, now);
+        CHECK(until_break(core, &now, -1) == 2500);
+        CHECK(!strcmp(core->why, "the recorder is silent"));
+        open_session(core, &now, folder);
+        open_links(core, now);
+        (void)transmit(core, 0, now, out);
+        CHECK(until_break(core, &now, 1) == 20000); /* held */
+        CHECK(until_break(core, &now, 0) == 2400); /* 100 ms went since it was last said */
+        CHECK(!strcmp(core->why, "the recorder does not read a data connection"));
+        open_session(core, &now, folder); /* and no data connection */
+        CHECK(until_break(core, &now, 0) == 3000);
+    }
+    drop_core(core);
+}
+
 /* --- Addresses. ------------------------------------------------------------------------------- */
 
 static void check_url(const char *url, const char *host, const char *port) {
@@ -605,6 +654,7 @@ int main(int count, char **arguments) {
     control_messages_are_the_golden_ones(folder);
     commands_and_positions_are_read(folder);
     malformed_messages_are_refused(folder);
+    silence_is_counted_for_each_connection_alone(folder);
     addresses_are_read();
     loopback_is_known();
     all_items_arrive_whatever_breaks();
