@@ -1326,7 +1326,8 @@ static void core_live(struct core *core, uint64_t now, uint64_t passed) {
     }
     for (uint32_t i = 0; i < core->link_count; i++) {
         struct link *link = &core->links[i];
-        if (!link->is_open && now >= core->deadline) {
+        if (!link->is_open) { /* what it counts is of the session's connections before */
+            if (now < core->deadline) continue;
             core_break(core, now, 0, "no data connection within 3 s");
             return;
         }

@@ -144,7 +144,8 @@ struct catchment_report {
 
 /* Opens a session, and waits until the recorder has admitted it. `url` is
  * catchment+tcp://HOST[:PORT]; HOST is a name, an IPv4 address or an IPv6 address in brackets.
- * Returns NULL if that fails within connect_ms, or a source is refused. */
+ * Returns NULL if that does not succeed within connect_ms (and the time that a look-up of the name
+ * under way still takes), or at once if the session or a source is refused for good. */
 catchment *catchment_connect(const char *url, const char *name,
                              const struct catchment_options *options) CATCHMENT_CHECKED;
 

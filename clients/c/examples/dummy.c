@@ -89,10 +89,9 @@ int main(int count, char **arguments) {
     double fragments = (double)made * source_count, megabytes = fragments * (double)bytes / 1e6;
     used = cpu_seconds() - used;
     printf("%.0f fragments of %zu bytes in %.2f s, until all was durable: %.0f fragments/s, "
-           "%.1f MB/s; %.2f CPU s, %.2f core-s per GB; %" PRId64 " not confirmed\n", fragments, bytes,
-           passed,
-           fragments / passed, megabytes / passed, used, megabytes > 0 ? 1e3 * used / megabytes : 0,
-           unconfirmed);
+           "%.1f MB/s; %.2f CPU s, %.2f core-s per GB; %" PRId64 " not confirmed\n",
+           fragments, bytes, passed, fragments / passed, megabytes / passed, used,
+           megabytes > 0 ? 1e3 * used / megabytes : 0, unconfirmed);
     free(sources);
     free(names);
     free(data);

@@ -421,6 +421,97 @@ static void malformed_messages_are_refused(const char *folder) {
     CHECK(cases > 50);
 }
 
+/* --- Silence. --------------------------------------------------------------------------------- */
+
+/* Passes time in steps of 100 ms until a session breaks; returns how long that took, in ms. */
+static uint64_t until_break(struct core *core, uint64_t *now, int is_unread) {
+    uint64_t from = *now;
+    while (core->state == OPEN && *now < from + 20000 * MS) {
+        static uint8_t positions[HEADER_BYTES + 152];
+        *now += 100 * MS;
+        (void)message_begin(positions, POSITIONS, core->in_number, 152);
+        (void)message_end(positions, 0, 0, NULL, 0, 0);
+        put16(positions + HEADER_BYTES + 20, is_unread ? 1 : 0);
+        if (is_unread >= 0) core_received(core, *now, positions, sizeof positions);
+        (void)core_work(core, *now);
+        core->out_sent = core->out_bytes = 0;
+    }
+    return (*now - from) / MS;
+}
+
+static void open_session(struct core *core, uint64_t *now, const char *folder) {
+    struct bytes welcome = golden(folder, "hello", "recorder, control", 0, -1);
+    while (core->state != CONNECTING) (void)core_work(core, *now += 100 * MS);
+    core_control_opened(core);
+    core_received(core, *now, welcome.at, welcome.count);
+    CHECK(core->state == OPEN);
+}
+
+/* A recorder that is silent, or does not read and does not say so, is left after 2.5 s; one that
+ * holds is not. What was counted before a break counts for nothing behind it. */
+static void silence_is_counted_for_each_connection_alone(const char *folder) {
+    static uint8_t out[4096];
+    struct core *core = made_core("", 1);
+    uint64_t now = 1;
+    for (int turn = 0; turn < 3; turn++) {
+        open_session(core, &now, folder);
+        open_links(core, now);
+        CHECK(until_break(core, &now, -1) == 2500);
+        CHECK(!strcmp(core->why, "the recorder is silent"));
+        open_session(core, &now, folder);
+        open_links(core, now);
+        (void)transmit(core, 0, now, out);
+        CHECK(until_break(core, &now, 1) == 20000); /* held */
+        CHECK(until_break(core, &now, 0) == 2400); /* 100 ms went since it was last said */
+        CHECK(!strcmp(core->why, "the recorder does not read a data connection"));
+        open_session(core, &now, folder); /* and no data connection */
+        CHECK(until_break(core, &now, 0) == 3000);
+    }
+    drop_core(core);
+}
+
+/* --- Addresses. ------------------------------------------------------------------------------- */
+
+static void check_url(const char *url, const char *host, const char *port) {
+    static catchment c;
+    memset(&c, 0, sizeof c);
+    int is_read = read_url(&c, url) == CATCHMENT_ACCEPTED;
+    if (is_read == (host != NULL) && (!host || (!strcmp(c.host, host) && !strcmp(c.port, port))))
+        return;
+    printf("%s: host \"%s\", port \"%s\", %d\n", url, c.host, c.port, is_read);
+    failures++;
+}
+
+static void addresses_are_read(void) {
+    check_url("catchment+tcp://daq1", "daq1", "7100");
+    check_url("catchment+tcp://daq1.example.org:71", "daq1.example.org", "71");
+    check_url("catchment+tcp://10.0.0.1:65535", "10.0.0.1", "65535");
+    check_url("catchment+tcp://[fe80::1%eth0]:71", "fe80::1%eth0", "71");
+    check_url("catchment+tcp://[::1]", "::1", "7100");
+    static const char *const WRONG[] = {
+        "catchment://daq1", "daq1:7100", "catchment+tcp://", "catchment+tcp://:7100",
+        "catchment+tcp://[::1", "catchment+tcp://[::1]x", "catchment+tcp://daq1:",
+        "catchment+tcp://daq1:port", "catchment+tcp://daq1:123456"};
+    for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) check_url(WRONG[i], NULL, NULL);
+}
+
+/* A token goes in the clear to these alone. */
+static void loopback_is_known(void) {
+    static const struct {
+        const char *text;
+        int is_loopback;
+    } ADDRESSES[] = {{"127.0.0.1", 1}, {"127.9.9.9", 1}, {"128.0.0.1", 0}, {"10.0.0.127", 0},
+                     {"::1", 1}, {"::ffff:127.0.0.1", 1}, {"::2", 0}, {"::ffff:10.0.0.1", 0}};
+    for (size_t i = 0; i < sizeof ADDRESSES / sizeof ADDRESSES[0]; i++) {
+        struct addrinfo hints = {.ai_flags = AI_NUMERICHOST}, *found = NULL;
+        struct sockaddr_storage address = {0};
+        CHECK(getaddrinfo(ADDRESSES[i].text, "1", &hints, &found) == 0);
+        memcpy(&address, found->ai_addr, found->ai_addrlen);
+        freeaddrinfo(found);
+        CHECK(is_loopback(&address) == ADDRESSES[i].is_loopback);
+    }
+}
+
 /* --- Histories. ------------------------------------------------------------------------------- */
 
 static uint64_t random_state = 1;
@@ -563,6 +654,9 @@ int main(int count, char **arguments) {
     control_messages_are_the_golden_ones(folder);
     commands_and_positions_are_read(folder);
     malformed_messages_are_refused(folder);
+    silence_is_counted_for_each_connection_alone(folder);
+    addresses_are_read();
+    loopback_is_known();
     all_items_arrive_whatever_breaks();
     return failures != 0;
 }

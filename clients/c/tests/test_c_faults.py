@@ -377,6 +377,35 @@ def test_sources_of_one_connection_come_in_the_order_of_their_keys(driver: Path)
         assert recorder.key_skew_bytes_max <= 10_000
 
 
+def test_a_source_of_a_shared_connection_that_is_silent_bounds_the_others(driver: Path) -> None:
+    names = [f"s{number}" for number in range(17)]  # the last one shares the first connection
+    with (
+        Recorder() as recorder,
+        FrontEnd(driver, recorder.url, sources=",".join(names), skew=10_000).opened() as camera,
+    ):
+        assert camera.do("send 0 200 1000")["sent"] == 200
+        recorder.wait_pings(2)
+        assert 0 < recorder.taken < 20
+        assert camera.do("low 16 150 0")["result"] == 0
+        recorder.wait_taken(150)
+        recorder.wait_pings(2)
+        assert recorder.taken < 170
+        assert camera.do("low 16 150 1")["result"] == 0  # idle
+        recorder.wait_taken(200)
+        assert camera.close() == 0
+        check_fragments(recorder.log("s0"), 0, [1000] * 200)
+        recorder.check()
+
+
+def test_a_recorder_is_found_by_name(driver: Path) -> None:
+    with Recorder() as recorder:
+        url = recorder.url.replace("127.0.0.1", "localhost")
+        with FrontEnd(driver, url, sources="a").opened() as camera:
+            assert camera.do("send 0 10 10")["sent"] == 10
+            assert camera.close() == 0
+        check_fragments(recorder.log("a"), 0, [10] * 10)
+
+
 def test_commands_are_answered_and_make_marks(driver: Path, thread: int) -> None:
     with Recorder() as recorder:
         recorder.state = 0
@@ -386,12 +415,9 @@ def test_commands_are_answered_and_make_marks(driver: Path, thread: int) -> None
         ).opened() as camera:
             recorder.run = b"a new run to come"[:16]
 
-            def command(number: int, kind: int, *more: object) -> None:
-                recorder.command(number, kind, *more)  # type: ignore[arg-type]
-                while not any(answer[0] == number for answer in recorder.session.answers):
-                    camera.do("counts 0")
-                    camera.do("durable 0 0")
-                    camera.do("low 0 0 1" if number < 3 else "low 1 0 1")
+            def command(number: int, kind: int) -> None:
+                recorder.command(number, kind)
+                recorder.wait(lambda: any(one[0] == number for one in recorder.session.answers))
 
             command(1, 1)
             command(2, 2)
