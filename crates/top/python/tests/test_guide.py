@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from catchment import frontend
 from fixtures import REPOSITORY, Node, Recorded, catchment_command
 
 # 2026-11-21T06:00:37 TAI, where the guide's range of a channel begins.
@@ -68,6 +69,15 @@ def test_the_guides_block_about_a_node_runs_as_printed(node: Node, tmp_path: Pat
     assert address in block
     # The state of the first moments is what it is.
     assert run_block(block.replace(address, node.url), tmp_path).endswith(" 3\n")
+
+
+def test_the_guides_front_end_sends_as_printed(tmp_path: Path) -> None:
+    [block] = blocks("docs/guide/frontend.md")
+    address = "catchment+tcp://127.0.0.1:7100"
+    assert address in block
+    recorder = frontend.TestRecorder()
+    run_block(block.replace(address, recorder.url), tmp_path)
+    assert [key for key, _ in recorder.taken("camera")] == list(range(1000))
 
 
 def test_the_readmes_block_reads_the_run_of_its_ten_minutes(tmp_path: Path) -> None:
