@@ -27,6 +27,9 @@ pub enum EmulatorError {
     /// Its sockets could not be made, or its CPU was not available.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// A front-end that the recorder does not take, or not any more.
+    #[error(transparent)]
+    Frontend(#[from] catchment_frontend::Error),
     /// The system refused a thread.
     #[error("a thread: {0}")]
     Thread(std::io::Error),

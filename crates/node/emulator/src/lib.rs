@@ -7,11 +7,15 @@
 //!
 //! [`LinkEmulator`] does the same for continuous channels, whose samples are a pure function of
 //! seed, channel and sample number ([`ChannelContent`]).
+//!
+//! [`DummyConfig`]: front-ends that send fragments over the event link, as fast as they are taken
+//! ([`DummyContent`]).
 
 mod channel_content;
 mod channels;
 mod config;
 mod content;
+mod dummy;
 mod emulator;
 mod faults;
 mod link_config;
@@ -26,6 +30,7 @@ pub use channel_content::ChannelContent;
 pub use channels::{EmulatedChannel, channel_preset, ligo_1000};
 pub use config::{ConfigError, EmulatedSource, EmulatorConfig, Faults, hades_90, preset};
 pub use content::{Content, mix};
+pub use dummy::{DummyConfig, DummyContent, DummyReport};
 pub use emulator::{Emulator, EmulatorError};
 pub use link_config::{EmulatedLink, LinkEmulatorConfig};
 pub use link_emulator::LinkEmulator;

@@ -8,11 +8,12 @@ use catchment_net::pin_to_cpu;
 use catchment_runner::{Idle, Sleep};
 use catchment_telemetry::{Clock, ThreadTime, ThreadTimes};
 
+use crate::dummy;
 use crate::pace::{Pace, Schedule};
 use crate::sender::{Sender, Traffic};
 use crate::{
-    Emulator, EmulatorConfig, EmulatorError, EmulatorLive, EmulatorReport, LinkEmulator,
-    LinkEmulatorConfig, LinkEmulatorReport,
+    DummyConfig, DummyReport, Emulator, EmulatorConfig, EmulatorError, EmulatorLive,
+    EmulatorReport, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport,
 };
 
 /// An emulator of sources or of links that sends from its own thread.
@@ -53,6 +54,17 @@ impl EmulatorThread<LinkEmulatorReport> {
     pub fn start_links(config: LinkEmulatorConfig) -> Result<Self, EmulatorError> {
         let emulator = LinkEmulator::new(config)?;
         Self::spawn("emulate-links", move |stop, live| emulator.run(stop, live))
+    }
+}
+
+impl EmulatorThread<DummyReport> {
+    /// Starts front-ends, each with a thread of its own beside this one, which is named
+    /// `emulate-dummies`.
+    ///
+    /// # Errors
+    /// The system refused a thread.
+    pub fn start_dummies(config: DummyConfig) -> Result<Self, EmulatorError> {
+        Self::spawn("emulate-dummies", move |stop, live| dummy::run(&config, stop, live))
     }
 }
 

@@ -2,5 +2,6 @@
 
 mod channel_content;
 mod content;
+mod dummy;
 mod emulator;
 mod link_emulator;

@@ -62,6 +62,10 @@ fn bad_usage_ends_with_2_and_says_what_was_expected() {
             "a packet has room for",
         ),
         (vec!["emulate", "hades-90", "--to", "[::1]:9", "--multiple", "3"], "are for channels"),
+        (vec!["emulate", "midas-dumy"], "did you mean midas-dummy?"),
+        (vec!["emulate", "midas-dummy"], "expected --to IP:PORT"),
+        (vec!["emulate", "midas-dummy", "--links", "3"], "--links is not for front-ends"),
+        (vec!["emulate", "hades-90", "--bytes", "3 kB"], "are for midas-dummy"),
         (vec!["bench", "everything"], "limits"),
         (vec!["run", "missing.toml"], "missing.toml: cannot be read"),
     ] {

@@ -33,6 +33,7 @@ fn workspace(folder: &str, dependencies: &[(&str, bool)]) -> Vec<String> {
         "crates/format/frame",
         "crates/base/model",
         "crates/testing/sim",
+        "clients/rust",
         "xtask",
     ] {
         if other != folder {
@@ -64,6 +65,14 @@ fn upward_dependency_is_found() {
 fn core_and_io_may_not_see_each_other() {
     assert_eq!(workspace("crates/core/builder", &[("catchment-net", false)]).len(), 1);
     assert_eq!(workspace("crates/io/net", &[("catchment-builder", false)]).len(), 1);
+}
+
+#[test]
+fn clients_stand_between_nodes_and_core() {
+    assert!(workspace("clients/rust", &[("catchment-builder", false)]).is_empty());
+    assert!(workspace("crates/node/emulator", &[("catchment-rust", false)]).is_empty());
+    assert_eq!(workspace("clients/rust", &[("catchment-recorder", false)]).len(), 1);
+    assert_eq!(workspace("crates/core/builder", &[("catchment-rust", false)]).len(), 1);
 }
 
 #[test]

@@ -16,17 +16,18 @@ use catchment_model::near_matches;
 use catchment_model::units::{Bytes, Count, grouped};
 use catchment_session::{Fault, seconds};
 
-use super::emulate_links;
 use super::generate::Multiple;
+use super::{emulate_dummies, emulate_links};
 
-/// Emulates the sources or channel links of a configuration file or a preset.
+/// Emulates the sources or channel links of a configuration file or a preset, or front-ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A configuration file with an [emulator] section or with links, or a preset: hades-90,
-    /// ligo-1000
+    /// ligo-1000, midas-dummy
     #[arg(value_name = "CONFIG|PRESET")]
     pub(super) what: String,
-    /// Target of the first source or link; the others use the following ports
+    /// Target of the first source or link; the others use the following ports. Of front-ends, where
+    /// the recorder listens
     #[arg(long, value_name = "IP:PORT")]
     pub(super) to: Option<Address>,
     /// Channels: how many times faster than real time, a number or max
@@ -38,6 +39,12 @@ pub(crate) struct Arguments {
     /// Channels: the time of data that is sent together
     #[arg(long, value_name = "TIME")]
     pub(super) slice: Option<Time>,
+    /// Front-ends: how many, 1 unless given
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(super) front_ends: Option<u32>,
+    /// Front-ends: bytes of each fragment, 10 kB unless given
+    #[arg(long, value_name = "SIZE")]
+    pub(super) bytes: Option<Size>,
     /// Events per second: "4 kHz", 4000, or max
     #[arg(long)]
     pub(super) rate: Option<Rate>,
@@ -66,6 +73,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    if arguments.what == emulate_dummies::NAME {
+        return emulate_dummies::run(&arguments, out);
+    }
+    if arguments.front_ends.is_some() || arguments.bytes.is_some() {
+        anyhow::bail!(UsageError("--front-ends and --bytes are for midas-dummy".into()));
+    }
     let config = match configure(&arguments)? {
         Emulated::Sources(config) => config,
         Emulated::Links(config) => return emulate_links::run(config, &arguments, out),
@@ -125,12 +138,12 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
         names = preset_names(&sources);
         EmulatorConfig { sources, rate_hz: Some(RATE_HZ_DEFAULT), ..EmulatorConfig::default() }
     } else {
-        let known = ["hades-90", "ligo-1000"];
+        let known = ["hades-90", "ligo-1000", emulate_dummies::NAME];
         let near = near_matches(&arguments.what, &known).join("");
         let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
         let what = &arguments.what;
         anyhow::bail!(UsageError(format!(
-            "expected a file or a preset (hades-90, ligo-1000), got {what:?}{hint}"
+            "expected a file or a preset (hades-90, ligo-1000, midas-dummy), got {what:?}{hint}"
         )));
     };
     if arguments.multiple.is_some() || arguments.links.is_some() || arguments.slice.is_some() {

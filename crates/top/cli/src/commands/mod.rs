@@ -5,6 +5,7 @@ pub(crate) mod catalog;
 pub(crate) mod convert;
 pub(crate) mod ctl;
 pub(crate) mod emulate;
+mod emulate_dummies;
 mod emulate_links;
 pub(crate) mod generate;
 pub(crate) mod inspect;
