@@ -1434,7 +1434,7 @@ static void core_answer(struct core *core, const char *refusal) {
     encode_answer(core, command->answer, command->why);
     if (refusal) return;
     if (command->kind == CATCHMENT_PAUSE) core->is_paused = core->stops_in_pause;
-    if (command->kind == CATCHMENT_CONTINUE) core->is_paused = 0;
+    else if (command->kind != CATCHMENT_PREPARE && !is_set) core->is_paused = 0;
     if (command->kind == CATCHMENT_START || command->kind == CATCHMENT_PREPARE) {
         memcpy(core->run, command->run, 16);
         core->run_number = command->run_number;

@@ -442,6 +442,32 @@ def test_commands_are_answered_and_make_marks(driver: Path, thread: int) -> None
         recorder.check()
 
 
+def test_a_front_end_that_stops_in_a_pause_sends_nothing_meanwhile(driver: Path) -> None:
+    with (
+        Recorder() as recorder,
+        FrontEnd(driver, recorder.url, sources="a", flags=2, stops=1).opened() as camera,
+    ):
+
+        def command(number: int, kind: int) -> None:
+            recorder.command(number, kind)
+            recorder.wait(lambda: (number, 4, "") in recorder.session.answers)
+
+        recorder.wait_taken(1)  # the mark begin
+        command(1, 3)
+        assert camera.do("send 0 5 100")["sent"] == 5
+        recorder.wait_pings(2)
+        assert recorder.taken == 1
+        command(2, 4)
+        recorder.wait_taken(6)
+        command(3, 3)
+        assert camera.do("send 0 5 100")["sent"] == 5
+        command(4, 5)  # the run's end lets go what is held
+        recorder.wait_taken(12)
+        assert [item.kind for item in recorder.log("a").items] == [BEGIN] + [0] * 10 + [END]
+        assert camera.close() == 0
+        recorder.check()
+
+
 def test_a_setting_comes_back_as_a_mark(driver: Path) -> None:
     record = bytes([2, 3, 2, 0]) + b"\xff" * 4 + (5).to_bytes(8, "little") + bytes(48) + b"gain"
     note = bytes([2, 5, 2, 0]) + b"\xff" * 4 + bytes(56) + b"note"
