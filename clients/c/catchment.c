@@ -1264,6 +1264,13 @@ static int link_next(struct core *core, struct link *link, uint64_t now) {
     return 1;
 }
 
+/* When a connection has something to send, if its socket takes it; NONE: it has not. */
+static uint64_t link_due_at(struct core *core, struct link *link, uint64_t now) {
+    if (core->state != OPEN || !link->is_open) return NONE;
+    if (!core->is_paused && link_choose(core, link)) return now;
+    return link_has_low_water(core, link) ? max64(now, link->heartbeat_at + LOW_WATER_NS) : NONE;
+}
+
 /* The socket took so many bytes. */
 static void link_sent(struct link *link, size_t bytes) {
     link->written += bytes;
@@ -1359,7 +1366,7 @@ static void core_live(struct core *core, uint64_t now, uint64_t passed) {
     core_report(core, now);
 }
 
-/* Does what time asks for. Returns when to be called again. */
+/* Does what time asks for. Returns when to be called again, if no connection has more to send. */
 static uint64_t core_work(struct core *core, uint64_t now) {
     uint64_t passed = min64(now - core->polled_at, POLLED_NS_MAX);
     core->polled_at = now;
@@ -1383,11 +1390,7 @@ static uint64_t core_work(struct core *core, uint64_t now) {
     }
     if (core->state == WAITING) return core->connect_at;
     uint64_t wake_at = now + POLL_NS;
-    for (uint32_t i = 0; i < core->link_count && core->state == OPEN; i++)
-        if (core->links[i].is_open && link_has_low_water(core, &core->links[i]))
-            wake_at = min64(wake_at, max64(now, core->links[i].heartbeat_at + LOW_WATER_NS));
-    if (core->state == OPEN) wake_at = min64(wake_at, max64(now, core->ping_at));
-    return wake_at;
+    return core->state == OPEN ? min64(wake_at, max64(now, core->ping_at)) : wake_at;
 }
 
 /* Fragments that no recorder confirmed. */
@@ -1431,7 +1434,7 @@ static void core_answer(struct core *core, const char *refusal) {
     encode_answer(core, command->answer, command->why);
     if (refusal) return;
     if (command->kind == CATCHMENT_PAUSE) core->is_paused = core->stops_in_pause;
-    if (command->kind == CATCHMENT_CONTINUE) core->is_paused = 0;
+    else if (command->kind != CATCHMENT_PREPARE && !is_set) core->is_paused = 0;
     if (command->kind == CATCHMENT_START || command->kind == CATCHMENT_PREPARE) {
         memcpy(core->run, command->run, 16);
         core->run_number = command->run_number;
@@ -2044,6 +2047,11 @@ static void service(catchment *c, int wait_ms) {
     if (core->is_changed) tell(c);
     if (core->break_at) wake_at = min64(wake_at, core->break_at);
     if (core->state == WAITING) wake_at = core->connect_at;
+    /* Callers may have made more while another connection was being served. */
+    for (uint32_t i = 0; i < core->link_count; i++) {
+        uint64_t due_at = c->links[i].is_blocked ? NONE : link_due_at(core, &core->links[i], now);
+        wake_at = min64(wake_at, due_at);
+    }
     nfds_t count = 0;
     polled[count++] = (struct pollfd){c->wake[0], POLLIN, 0};
     int is_full = c->control.is_connecting || core->out_sent < core->out_bytes;

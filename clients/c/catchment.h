@@ -170,8 +170,8 @@ int catchment_commit(catchment *c, int source, const struct catchment_fragment *
                      size_t bytes) CATCHMENT_CHECKED;
 
 /* Says that `count` fragments were made and never entered the ring, the lowest and highest of their
- * keys, or CATCHMENT_NO_KEY twice. Never waits; CATCHMENT_FULL after other reasons in short
- * turns. */
+ * keys, or CATCHMENT_NO_KEY twice. It needs no room, and does not wait: ranges of one reason are
+ * joined. CATCHMENT_FULL: dozens of ranges with other reasons between them are unconfirmed. */
 int catchment_abandon(catchment *c, int source, uint64_t count, uint64_t key, uint64_t key_last,
                       int reason) CATCHMENT_CHECKED;
 

@@ -108,6 +108,19 @@ def test_the_smallest_front_end_has_20_lines_and_delivers(made: Path) -> None:
         recorder.check()
 
 
+def test_the_guide_shows_the_smallest_front_end_and_compiles(tmp_path: Path) -> None:
+    page = (CLIENT.parent.parent / "docs/guide/frontend.md").read_text()
+    hello, options = [part.split("```\n")[0] for part in page.split("```c\n")[1:]]
+    example = (CLIENT / "examples/hello.c").read_text()
+    assert hello == example.split("*/\n", 1)[1]
+    source = tmp_path / "options.c"
+    head = (
+        '#include <stdlib.h>\n#include "catchment.h"\ncatchment *f(void);\ncatchment *f(void) {\n'
+    )
+    source.write_text(f"{head}{options}return c;\n}}\n")
+    compiled(tmp_path, "options.o", str(source), flags=["-c"])
+
+
 def test_the_dummy_front_end_says_what_it_cost(made: Path) -> None:
     with Recorder() as recorder:
         options = {"bytes": 3000, "rate": 500, "sources": 20, "seconds": 0.5, "index": 2}

@@ -130,7 +130,7 @@ def test_a_refusal_for_good_is_told_in_its_words(driver: Path) -> None:
             assert camera.do("send 0 5 10")["sent"] == 5
             recorder.wait_taken(10)
             recorder.say_bye(12, 0, "another front-end has this name")
-            while (answer := camera.do("key 0 1000000 10"))["result"] == 0:
+            while (answer := camera.do("key 0 1000000 10"))["result"] != -2:
                 pass
             assert answer["error"].endswith("superseded (12): another front-end has this name")
             assert camera.close() >= 5
@@ -439,6 +439,32 @@ def test_commands_are_answered_and_make_marks(driver: Path, thread: int) -> None
             begin, end = recorder.log("a").items[0], recorder.log("a").items[-1]
             assert (begin.run_number, end.run_number, end.key_last) == (42, 42, 4)
             assert [item.kind for item in recorder.log("b").items] == [BEGIN, END]
+        recorder.check()
+
+
+def test_a_front_end_that_stops_in_a_pause_sends_nothing_meanwhile(driver: Path) -> None:
+    with (
+        Recorder() as recorder,
+        FrontEnd(driver, recorder.url, sources="a", flags=2, stops=1).opened() as camera,
+    ):
+
+        def command(number: int, kind: int) -> None:
+            recorder.command(number, kind)
+            recorder.wait(lambda: (number, 4, "") in recorder.session.answers)
+
+        recorder.wait_taken(1)  # the mark begin
+        command(1, 3)
+        assert camera.do("send 0 5 100")["sent"] == 5
+        recorder.wait_pings(2)
+        assert recorder.taken == 1
+        command(2, 4)
+        recorder.wait_taken(6)
+        command(3, 3)
+        assert camera.do("send 0 5 100")["sent"] == 5
+        command(4, 5)  # the run's end lets go what is held
+        recorder.wait_taken(12)
+        assert [item.kind for item in recorder.log("a").items] == [BEGIN] + [0] * 10 + [END]
+        assert camera.close() == 0
         recorder.check()
 
 
