@@ -650,10 +650,11 @@ impl Intake {
         self.ingest.is_settled() && senders.all(|sender| sender.unfinished.is_empty())
     }
 
-    /// Begins a cycle at that time.
-    pub(crate) fn begin_cycle(&mut self, now_ns: u64) {
-        let Self { ingest, senders, timeout_ns, look_due_ns, .. } = self;
+    /// Begins a cycle at that time, of a run that may be about to end.
+    pub(crate) fn begin_cycle(&mut self, now_ns: u64, is_stopping: bool) {
+        let Self { ingest, senders, listeners, timeout_ns, look_due_ns, .. } = self;
         ingest.begin_cycle(now_ns);
+        listeners.iter_mut().for_each(|(_, sessions)| sessions.begin_cycle(now_ns, is_stopping));
         if now_ns < *look_due_ns {
             return;
         }
@@ -664,6 +665,12 @@ impl Intake {
             sender.addresses.follow(now_ns, *timeout_ns);
             sender.show_senders(ingest, now_ns);
         }
+    }
+
+    /// Whether what an endpoint brings waits for the run, or for the next one.
+    pub(crate) fn is_outside_run(&self, endpoint: usize) -> bool {
+        let mut listeners = self.listeners.iter();
+        listeners.any(|(_, one)| one.has(endpoint) && one.is_outside_run())
     }
 
     /// Whether senders come over sessions.

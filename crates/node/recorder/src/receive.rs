@@ -113,7 +113,8 @@ impl Receive {
                 }
                 Piece::Bytes(bytes) => {
                     let flow = intake.message(endpoint, bytes);
-                    accepted += u64::from(matches!(flow, Flow::Used(_) | Flow::Held));
+                    let is_held = flow == Flow::Held && !intake.is_outside_run(endpoint);
+                    accepted += u64::from(is_held || matches!(flow, Flow::Used(_)));
                     return flow;
                 }
                 Piece::Closed { left } => intake.close(endpoint, left),
@@ -176,7 +177,7 @@ impl Agent for Receive {
     /// Receives until a stop is requested and the endpoints are empty, or have not become empty in
     /// time. The end of the ring tells the build agent.
     fn work(&mut self, now_ns: u64) -> Work {
-        self.intake.begin_cycle(now_ns);
+        self.intake.begin_cycle(now_ns, self.stop.load(Relaxed));
         match self.stage {
             Stage::PassingOn if !self.intake.ingest().pass_on() => {
                 return Work::blocked_until(1, now_ns + NO_ROOM_NS);

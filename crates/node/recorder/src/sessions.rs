@@ -9,6 +9,7 @@
 //! kept if one of its logs is a source: there are no more sessions than sources.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use catchment_agent::{Egress, Entropy, Flow};
 use catchment_model::RunId;
@@ -32,6 +33,10 @@ const LOOK_COUNTS_NS: u64 = 250_000_000;
 /// Silence after which a session is closed, and the time that opening a connection may take.
 const SILENCE_NS: u64 = 2_500_000_000;
 const OPENING_NS: u64 = 3_000_000_000;
+/// A run that has not begun by then waits for its start.
+const BEGINS_WITHIN_NS: u64 = 5_000_000_000;
+/// How long after a stop data are taken: less than events belong to the run (`run_gate.rs`).
+const TAKEN_WITHIN_NS: u64 = 150_000_000;
 /// How often positions are said, if they have changed.
 pub(crate) const POSITIONS_EVERY_NS: u64 = 10_000_000;
 /// Connections that have not said who they are.
@@ -49,7 +54,34 @@ pub(crate) struct Sessions {
     closing: Vec<usize>,
     looked_ns: u64,
     read_due_ns: u64,
-    is_ending: bool,
+    window: Window,
+}
+
+/// Whether data are taken. What comes in the moments before a run begins, and behind its end, is
+/// not: it would be in no file, and its sender be told that it is durable. In a pause, and while a
+/// run that is armed waits for its start, data are taken and discarded.
+#[derive(Default)]
+struct Window {
+    is_open: bool,
+    /// Whether the run has begun, and since when the listener waits for that.
+    has_begun: bool,
+    since_ns: Option<u64>,
+    /// Since when the run is to end, and whether the last datum was taken.
+    stopping_ns: Option<u64>,
+    has_ended: bool,
+}
+
+impl Window {
+    fn look(&mut self, now_ns: u64, is_stopping: bool, live: &Live) {
+        let is_recording = live.recording.load(Acquire);
+        self.has_begun |= is_recording;
+        let waited_ns = now_ns - *self.since_ns.get_or_insert(now_ns);
+        let begins = !self.has_begun && waited_ns < BEGINS_WITHIN_NS || live.begin.load(Relaxed);
+        let is_outside = !is_recording && (begins || !live.paused.load(Relaxed));
+        let stopping_ns = is_stopping.then(|| *self.stopping_ns.get_or_insert(now_ns));
+        let is_late = stopping_ns.is_some_and(|since_ns| now_ns - since_ns >= TAKEN_WITHIN_NS);
+        self.is_open = !is_outside && !is_late && !self.has_ended;
+    }
 }
 
 /// What sessions know of their run.
@@ -122,8 +154,18 @@ impl Sessions {
     pub(crate) fn new(config: &SenderConfig, first: u32, of_run: OfRun) -> Self {
         let sources = config.lanes.iter().map(|&lane| Source::new(config, lane, first)).collect();
         let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
-        let (looked_ns, read_due_ns, is_ending) = (0, 0, false);
-        Self { of_run, sources, sessions, connections, closing, looked_ns, read_due_ns, is_ending }
+        let (looked_ns, read_due_ns, window) = (0, 0, Window::default());
+        Self { of_run, sources, sessions, connections, closing, looked_ns, read_due_ns, window }
+    }
+
+    /// A cycle begins.
+    pub(crate) fn begin_cycle(&mut self, now_ns: u64, is_stopping: bool) {
+        self.window.look(now_ns, is_stopping, &self.of_run.live);
+    }
+
+    /// Whether data wait for the run, or for the next one.
+    pub(crate) fn is_outside_run(&self) -> bool {
+        !self.window.is_open
     }
 
     /// Whether that endpoint is a connection of this listener.
@@ -181,7 +223,8 @@ impl Sessions {
     /// Takes the next message of a connection.
     pub(crate) fn message(&mut self, ingest: &mut Ingest, endpoint: usize, bytes: &[u8]) -> Flow {
         let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
-        if connection.refusal.is_some() || self.is_ending && connection.kind != Kind::Control {
+        let is_unread = !self.window.is_open && connection.kind != Kind::Control;
+        if connection.refusal.is_some() || is_unread {
             return Flow::Held;
         }
         let result = match connection.kind {
@@ -478,7 +521,7 @@ impl Sessions {
             let connection = endpoint.and_then(|endpoint| self.connections[endpoint].as_ref());
             if let Some(connection) = connection {
                 received[number] = connection.bytes;
-                unread |= u16::from(connection.is_held || self.is_ending) << number;
+                unread |= u16::from(connection.is_held || !self.window.is_open) << number;
             }
         }
         (received, unread)
@@ -492,7 +535,8 @@ impl Sessions {
         self.looked_ns = now_ns;
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
-            if connection.is_held || self.is_ending && connection.kind != Kind::Control {
+            let is_unread = !self.window.is_open && connection.kind != Kind::Control;
+            if connection.is_held || is_unread {
                 continue;
             }
             connection.silent_ns += passed_ns;
@@ -516,7 +560,7 @@ impl Sessions {
 
     /// The run has ended, and nothing more is taken of it.
     pub(crate) fn end(&mut self, ingest: &mut Ingest) {
-        self.is_ending = true;
+        (self.window.has_ended, self.window.is_open) = (true, false);
         for session in &mut self.sessions {
             session.interrupt(ingest);
         }

@@ -294,3 +294,29 @@ fn a_connection_that_ends_while_it_is_held_waits_for_nothing_any_more() {
     assert_eq!(events.len() as u64, sent);
     assert!(events.values().all(|of_sources| of_sources[&0] == long && of_sources[&2] == [2]));
 }
+
+#[test]
+fn what_is_sent_while_a_run_begins_is_recorded_and_behind_its_end_it_is_not_confirmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start_paused(config(folder.path())).unwrap();
+    let mut front_end = std::thread::scope(|scope| {
+        scope.spawn(|| recorder.begin_between_events());
+        let mut front_end = connect(&recorder, &opening(7, &LOGS));
+        send(&mut front_end, 0..20);
+        front_end
+    });
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 20));
+    let ended = std::thread::spawn(move || end(recorder));
+    // One log goes on sending, and is told of nothing that is in no file.
+    let mut key = 20;
+    while front_end.bye.is_none() && front_end.try_send(&[(key, &fragment(0, key))]) {
+        key += 1;
+        front_end.read_what_came();
+    }
+    let (summary, ledger) = ended.join().unwrap();
+    front_end.read_bye();
+    assert_eq!(ledger.sources[0][Entry::FragmentsDiscardedPaused], 0);
+    let run = Run::open(&summary.folder).unwrap();
+    let recorded = support::fragments(&run).values().filter(|event| event.contains_key(&0)).count();
+    assert_eq!(front_end.durable(0), recorded as u64);
+}

@@ -165,6 +165,27 @@ impl FrontEnd {
         self.send_bytes(&bytes);
     }
 
+    /// Sends whole fragments of log 0, whose sequences are the keys, unless the connection is gone
+    /// or takes nothing more.
+    pub fn try_send(&mut self, items: &[(u64, &[u8])]) -> bool {
+        let bytes = fragments(self.items, 0, items[0].0, items);
+        self.items += 1;
+        let data = self.data.as_mut().expect("it is attached");
+        data.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+        data.write_all(&bytes).is_ok()
+    }
+
+    /// Reads what has come on control.
+    pub fn read_what_came(&mut self) {
+        self.control.set_nonblocking(true).unwrap();
+        let mut bytes = [0; 4_096];
+        while let Ok(count @ 1..) = self.control.read(&mut bytes) {
+            self.received.extend_from_slice(&bytes[..count]);
+        }
+        self.control.set_nonblocking(false).unwrap();
+        while self.read_one() {}
+    }
+
     /// Sends a fragment in parts.
     pub fn send_parts(&mut self, log: u32, sequence: u64, key: u64, bytes: &[u8], each: usize) {
         let messages = parts(self.items, log, sequence, key, bytes, each);
@@ -204,32 +225,36 @@ impl FrontEnd {
     /// Reads until something is so.
     pub fn read_until(&mut self, is_so: impl Fn(&Self) -> bool) {
         while !is_so(self) {
-            match parse(&self.received, self.read, CONTROL).unwrap() {
-                Some(message) => {
-                    let used = message.used;
-                    match Control::read(&message).unwrap().unwrap() {
-                        Control::Welcome(welcome) => self.welcome = Some(welcome),
-                        Control::Grants(grants) => self.grants.extend(grants.iter()),
-                        Control::Positions(positions, logs) => {
-                            if positions.cookie == self.cookie && self.cookie > 0 {
-                                self.cookie += 1;
-                            }
-                            keep(&mut self.positions, logs);
-                        }
-                        Control::Bye(bye, text) => self.bye = Some((bye, text.to_owned())),
-                        other => panic!("{other:?}"),
-                    }
-                    self.read += 1;
-                    self.received.drain(..used);
-                }
-                None => {
-                    let mut bytes = [0; 4_096];
-                    let count = self.control.read(&mut bytes).unwrap();
-                    assert!(count > 0, "control ended");
-                    self.received.extend_from_slice(&bytes[..count]);
-                }
+            if !self.read_one() {
+                let mut bytes = [0; 4_096];
+                let count = self.control.read(&mut bytes).unwrap();
+                assert!(count > 0, "control ended");
+                self.received.extend_from_slice(&bytes[..count]);
             }
         }
+    }
+
+    /// Reads a message that was received, if there is one.
+    fn read_one(&mut self) -> bool {
+        let Some(message) = parse(&self.received, self.read, CONTROL).unwrap() else {
+            return false;
+        };
+        let used = message.used;
+        match Control::read(&message).unwrap().unwrap() {
+            Control::Welcome(welcome) => self.welcome = Some(welcome),
+            Control::Grants(grants) => self.grants.extend(grants.iter()),
+            Control::Positions(positions, logs) => {
+                if positions.cookie == self.cookie && self.cookie > 0 {
+                    self.cookie += 1;
+                }
+                keep(&mut self.positions, logs);
+            }
+            Control::Bye(bye, text) => self.bye = Some((bye, text.to_owned())),
+            other => panic!("{other:?}"),
+        }
+        self.read += 1;
+        self.received.drain(..used);
+        true
     }
 
     /// Reads to the end, which a bye precedes.
