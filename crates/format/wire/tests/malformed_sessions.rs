@@ -46,12 +46,11 @@ fn each_malformed_message_has_its_fault() {
         assert_eq!(fault.name(), expected, "{says}: {fault}");
         named.insert(expected);
     }
-    assert!(
-        named
-            .iter()
-            .map(String::as_str)
-            .eq(REASONS.iter().map(|reason| reason.name).collect::<BTreeSet<_>>())
-    );
+    // Only a session knows its logs, and what comes next in them.
+    let of_sessions = ["unknown_log", "sequence"];
+    let of_bytes = REASONS.iter().map(|reason| reason.name);
+    let of_bytes: BTreeSet<_> = of_bytes.filter(|name| !of_sessions.contains(name)).collect();
+    assert!(named.iter().map(String::as_str).eq(of_bytes));
 }
 
 /// A length that lies is refused by the bytes of header and shape, so that nobody waits for it.

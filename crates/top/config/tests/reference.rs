@@ -139,6 +139,10 @@ fn with(path: &str, value: Option<&str>) -> String {
     if path == "run.folder" {
         document.remove("targets");
     }
+    if value.is_some_and(|value| ["\"link\"", "\"event-link\""].contains(&value)) {
+        // No emulator sends that.
+        document.remove("emulator");
+    }
     if path.starts_with("listen[]") {
         // It is that of sources which no emulator has.
         document.remove("emulator");
