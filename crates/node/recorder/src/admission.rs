@@ -21,7 +21,7 @@ const KEY_BITS: std::ops::RangeInclusive<u8> = 16..=48;
 
 /// A source that may come.
 pub(crate) struct Source {
-    name: String,
+    pub(crate) name: String,
     pub(crate) number: SourceId,
     pub(crate) destination: Destination,
     /// The session and the log that deliver it.
@@ -158,7 +158,7 @@ impl Sessions {
         let mut unknown = None;
         for (number, (record, source_log)) in opening.logs.iter().enumerate() {
             let name = opening.source_name(record);
-            let source = self.sources.iter_mut().find(|source| source.name == name);
+            let source = self.by_name.get(&name).map(|&source| &mut self.sources[source]);
             let is_free = |source: &Source| source.log.is_none_or(|(session, _)| session == index);
             let log = match source {
                 Some(source) if is_free(source) && may_join(source_log) => {
@@ -200,11 +200,10 @@ impl Sessions {
             })?;
             half.copy_from_slice(&bits.to_le_bytes());
         }
-        let Self { of_run, sources, sessions, .. } = self;
+        let Self { of_run, sessions, .. } = self;
         let (hello, session) = (&opening.hello, &mut sessions[index]);
         let is_of_other_run = opening.is_of_other_run(of_run.run);
         let grants = session.logs.iter().enumerate().map(|(number, log)| {
-            let source = sources.iter().find(|source| source.log == Some((index, number)));
             let answer = match log.destination {
                 None => GrantAnswer::Refused,
                 Some(_) if is_of_other_run && log.taken == log.made => GrantAnswer::RunEnded,
@@ -219,7 +218,7 @@ impl Sessions {
                 reason: if is_refused { ByeReason::NAME } else { ByeReason::DONE },
                 next: log.taken,
                 durable: log.durable,
-                source: source.map_or(NONE, |source| source.number.0),
+                source: log.destination.map_or(NONE, |one| one.source),
                 service,
             }
         });

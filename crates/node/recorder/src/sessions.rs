@@ -8,6 +8,7 @@
 //! Limits: those of section 10 of the specification. A name has one session at a time, which is
 //! kept if one of its logs is a source: there are no more sessions than sources.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -21,7 +22,7 @@ use catchment_wire::session::{
 
 use crate::admission::{Opening, Source};
 use crate::ingest::{Ingest, Refused};
-use crate::intake::SenderConfig;
+use crate::intake::{Destination, SenderConfig};
 use crate::link_log::Taken;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::live::Live;
@@ -45,8 +46,9 @@ const STRANGERS_MAX: usize = 64;
 /// The sessions of one listener.
 pub(crate) struct Sessions {
     pub(crate) of_run: OfRun,
-    /// The sources that may come.
+    /// The sources that may come, by number; and their indices, by name.
     pub(crate) sources: Vec<Source>,
+    pub(crate) by_name: BTreeMap<String, usize>,
     pub(crate) sessions: Vec<Session>,
     /// By endpoint.
     connections: Vec<Option<Connection>>,
@@ -152,10 +154,24 @@ impl Connection {
 impl Sessions {
     /// For the sources of a port, of whose accounts that is the first.
     pub(crate) fn new(config: &SenderConfig, first: u32, of_run: OfRun) -> Self {
-        let sources = config.lanes.iter().map(|&lane| Source::new(config, lane, first)).collect();
+        let source = |&lane: &Destination| Source::new(config, lane, first);
+        let mut sources: Vec<Source> = config.lanes.iter().map(source).collect();
+        sources.sort_unstable_by_key(|source| source.number);
+        let names = sources.iter().map(|source| source.name.clone());
+        let by_name = names.zip(0..).collect();
         let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
         let (looked_ns, read_due_ns, window) = (0, 0, Window::default());
-        Self { of_run, sources, sessions, connections, closing, looked_ns, read_due_ns, window }
+        Self {
+            of_run,
+            sources,
+            by_name,
+            sessions,
+            connections,
+            closing,
+            looked_ns,
+            read_due_ns,
+            window,
+        }
     }
 
     /// A cycle begins.
@@ -443,8 +459,8 @@ impl Sessions {
             self.read_due_ns = now_ns + POSITIONS_EVERY_NS;
             let Self { of_run, sessions, sources, .. } = self;
             of_run.live.link_positions.read(&mut |source, session, durable| {
-                let owner = sources.iter().find(|one| one.number == source);
-                if let Some((index, log)) = owner.and_then(|one| one.log) {
+                let owner = sources.binary_search_by_key(&source, |one| one.number);
+                if let Some((index, log)) = owner.ok().and_then(|owner| sources[owner].log) {
                     sessions[index].decided(log, session, durable);
                 }
             });
