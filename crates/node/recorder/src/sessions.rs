@@ -71,8 +71,9 @@ struct Connection {
     /// Messages that it has brought, and that it was given.
     read: u32,
     written: u32,
-    /// Bytes that were taken of it.
+    /// Bytes that were taken of it, and those that have come of its next message.
     bytes: u64,
+    begun: u64,
     silent_ns: u64,
     /// Whether its next message waits for memory.
     is_held: bool,
@@ -102,6 +103,14 @@ impl Connection {
             Kind::Data(number) => number,
             _ => None,
         }
+    }
+
+    /// So many bytes of its next message have come. A long message on a slow network is no silence.
+    fn has_more(&mut self, begun: u64) {
+        if begun > self.begun && self.session.is_some() {
+            self.silent_ns = 0;
+        }
+        self.begun = begun;
     }
 
     fn is_stranger(&self) -> bool {
@@ -182,9 +191,13 @@ impl Sessions {
             self.refuse_message(ingest, endpoint, &fault, bytes);
             Flow::Held
         });
-        if let (Flow::Used(used), Some(connection)) = (flow, &mut self.connections[endpoint]) {
-            connection.bytes += used as u64;
-            connection.silent_ns = 0;
+        match (flow, &mut self.connections[endpoint]) {
+            (Flow::Used(used), Some(connection)) => {
+                connection.bytes += used as u64;
+                (connection.begun, connection.silent_ns) = (0, 0);
+            }
+            (Flow::Short, Some(connection)) => connection.has_more(bytes.len() as u64),
+            _ => {}
         }
         flow
     }
@@ -455,14 +468,14 @@ impl Sessions {
         }
     }
 
-    /// The bytes that were taken of each data connection of a session, and the bits of those that
+    /// The bytes that were read of each data connection of a session, and the bits of those that
     /// are not read.
     fn read_bytes(&self, session: usize) -> ([u64; 16], u16) {
         let (mut received, mut unread) = ([0; 16], 0);
         for (number, endpoint) in self.sessions[session].data.iter().enumerate() {
             let connection = endpoint.and_then(|endpoint| self.connections[endpoint].as_ref());
             if let Some(connection) = connection {
-                received[number] = connection.bytes;
+                received[number] = connection.bytes + connection.begun;
                 unread |= u16::from(connection.is_held || self.is_ending) << number;
             }
         }
