@@ -37,6 +37,8 @@ pub struct SenderSession {
     phase: Phase,
     opening: Opening,
     agreed: Agreed,
+    /// The run that held items belong to: that of the last welcome of which all grants came.
+    run: [u8; 16],
     commands: Commands,
     retry: Retry,
     actions: VecDeque<Action>,
@@ -124,6 +126,7 @@ impl SenderSession {
             phase: Phase::Away { until_ns: 0 },
             opening: Opening::new(count),
             agreed: Agreed::default(),
+            run: [0; 16],
             commands,
             retry: Retry::new(seed),
             actions: VecDeque::new(),
@@ -413,8 +416,8 @@ impl SenderSession {
     fn fill(&mut self, now_ns: u64) {
         match self.phase {
             Phase::Opening { .. } => {
-                let Self { config, session, logs, data, agreed, commands, .. } = self;
-                let hello = || hello(config, *session, agreed.run, commands.last, logs, data.len());
+                let Self { config, session, logs, data, run, commands, .. } = self;
+                let hello = || hello(config, *session, *run, commands.last, logs, data.len());
                 self.opening.describe(&mut self.outbox, config, logs, hello);
             }
             Phase::Open => {
@@ -504,6 +507,7 @@ impl SenderSession {
                 {
                     // Another run's stream has epochs of its own.
                     (self.agreed.run, self.agreed.epoch) = (command.run, 0);
+                    self.run = command.run;
                 }
                 if self.config.has_callbacks {
                     self.actions.push_back(Action::Command(taken));
@@ -546,6 +550,7 @@ impl SenderSession {
     /// All logs are answered.
     fn open(&mut self, now_ns: u64) {
         self.phase = Phase::Open;
+        self.run = self.agreed.run;
         self.why = None;
         self.retry.reset();
         self.pings.next_ns = now_ns + self.agreed.ping_ns;

@@ -130,6 +130,7 @@ impl Sessions {
         self.detach(ingest, index);
         let session = &mut self.sessions[index];
         let is_same = session.names.iter().cloned().eq(opening.names());
+        let is_of_other_run = opening.is_of_other_run(self.of_run.run);
         let fits = |(log, (record, _)): (&Log, &(LogRecord, SourceLog))| {
             log.destination.is_none() || (record.first..=record.made).contains(&log.taken)
         };
@@ -139,6 +140,9 @@ impl Sessions {
         }
         for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
             (log.connection, log.made) = (record.connection, record.made);
+            if is_of_other_run {
+                log.pass_over(ingest, opening.hello.session);
+            }
             if let Some(destination) = log.destination {
                 ingest.count(destination.account as usize, Entry::LinkResumes, 1);
             }
@@ -203,7 +207,8 @@ impl Sessions {
         let Self { of_run, sessions, .. } = self;
         let (hello, session) = (&opening.hello, &mut sessions[index]);
         let is_of_other_run = opening.is_of_other_run(of_run.run);
-        let grants = session.logs.iter().enumerate().map(|(number, log)| {
+        let logs = session.logs.iter().zip(&opening.logs).enumerate();
+        let grants = logs.map(|(number, (log, (record, _)))| {
             let answer = match log.destination {
                 None => GrantAnswer::Refused,
                 Some(_) if is_of_other_run && log.taken == log.made => GrantAnswer::RunEnded,
@@ -217,7 +222,11 @@ impl Sessions {
                 answer,
                 reason: if is_refused { ByeReason::NAME } else { ByeReason::DONE },
                 next: log.taken,
-                durable: log.durable,
+                // What the files of another run have is not known.
+                durable: match answer {
+                    GrantAnswer::RunEnded => record.first,
+                    _ => log.durable,
+                },
                 source: log.destination.map_or(NONE, |one| one.source),
                 service,
             }

@@ -100,6 +100,15 @@ impl Log {
         }
     }
 
+    /// Its sender has never heard of this run, and holds items of another one: they are none of
+    /// this run, and nothing is taken of them.
+    pub(crate) fn pass_over(&mut self, ingest: &mut Ingest, session: u64) {
+        if self.taken < self.made {
+            (self.taken, self.durable) = (self.made, self.made);
+            self.begin(ingest, session);
+        }
+    }
+
     /// The connection has ended: a fragment of which parts are missing begins again.
     pub(crate) fn interrupt(&mut self, ingest: &mut Ingest) {
         if let (Some(Open { chunks: Some(mut chunks), .. }), Some(destination)) =

@@ -105,8 +105,9 @@ struct Connection {
     /// Messages that it has brought, and that it was given.
     read: u32,
     written: u32,
-    /// Bytes that were taken of it.
+    /// Bytes that were taken of it, and those that have come of its next message.
     bytes: u64,
+    begun: u64,
     silent_ns: u64,
     /// Whether its next message waits for memory.
     is_held: bool,
@@ -144,6 +145,14 @@ impl Connection {
             session.set_held(ingest, number, false);
         }
         self.is_held = false;
+    }
+
+    /// So many bytes of its next message have come. A long message on a slow network is no silence.
+    fn has_more(&mut self, begun: u64) {
+        if begun > self.begun && self.session.is_some() {
+            self.silent_ns = 0;
+        }
+        self.begun = begun;
     }
 
     fn is_stranger(&self) -> bool {
@@ -253,12 +262,17 @@ impl Sessions {
             self.refuse_message(ingest, endpoint, &fault, bytes);
             Flow::Held
         });
-        if let (Flow::Used(used), Some(connection)) = (flow, &mut self.connections[endpoint]) {
-            connection.bytes += used as u64;
-            // Opening has one time for all its messages.
-            if connection.session.is_some() {
-                connection.silent_ns = 0;
+        match (flow, &mut self.connections[endpoint]) {
+            (Flow::Used(used), Some(connection)) => {
+                connection.bytes += used as u64;
+                connection.begun = 0;
+                // Opening has one time for all its messages.
+                if connection.session.is_some() {
+                    connection.silent_ns = 0;
+                }
             }
+            (Flow::Short, Some(connection)) => connection.has_more(bytes.len() as u64),
+            _ => {}
         }
         flow
     }
@@ -529,14 +543,14 @@ impl Sessions {
         }
     }
 
-    /// The bytes that were taken of each data connection of a session, and the bits of those that
+    /// The bytes that were read of each data connection of a session, and the bits of those that
     /// are not read.
     fn read_bytes(&self, session: usize) -> ([u64; 16], u16) {
         let (mut received, mut unread) = ([0; 16], 0);
         for (number, endpoint) in self.sessions[session].data.iter().enumerate() {
             let connection = endpoint.and_then(|endpoint| self.connections[endpoint].as_ref());
             if let Some(connection) = connection {
-                received[number] = connection.bytes;
+                received[number] = connection.bytes + connection.begun;
                 unread |= u16::from(connection.is_held || !self.window.is_open) << number;
             }
         }

@@ -148,6 +148,47 @@ fn a_session_goes_on_where_it_was_and_repeats_are_dropped() {
 }
 
 #[test]
+fn what_is_held_of_another_run_is_given_up_and_was_not_said_to_be_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    // The second hello comes from a sender that has not read the answer to the first one.
+    for made in [10, 12] {
+        let held = LOGS.map(|(name, ..)| (name, 3, made));
+        let opening = Opening { run: [9; 16], ..opening(7, &held) };
+        let mut front_end = FrontEnd::connect(recorder.addresses()[0], &opening);
+        for grant in &front_end.grants {
+            let said = (grant.answer, grant.next, grant.durable);
+            assert_eq!(said, (GrantAnswer::RunEnded, made, 3));
+        }
+        if made == 12 {
+            front_end.attach(recorder.addresses()[0]);
+            send(&mut front_end, 12..20);
+            front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 20));
+        }
+    }
+    let (summary, ledger) = end(recorder);
+    assert_eq!(ledger.sources[0][Entry::FragmentsReceived], 8);
+    check(&summary, 12..20, Verdict::Balanced);
+}
+
+#[test]
+fn bytes_of_a_message_that_is_not_whole_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    let message = fragments(front_end.next_message(), 0, 0, &[(0, &[7; 50_000])]);
+    let half = &message[..message.len() / 2];
+    front_end.send_bytes(half);
+    // The preamble and the attach come before it.
+    front_end.ping_until(|one| one.data_read == 16 + 56 + half.len() as u64);
+    front_end.send_bytes(&message[half.len()..]);
+    front_end.ping_until(|one| one.taken(0) == 1);
+    assert_eq!(front_end.data_read, 16 + 56 + message.len() as u64);
+    let (_, ledger) = end(recorder);
+    assert_eq!(ledger.sources[0][Entry::FragmentsReceived], 1);
+}
+
+#[test]
 fn a_malformed_message_ends_the_session_and_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::start(config(folder.path())).unwrap();

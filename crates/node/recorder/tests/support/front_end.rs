@@ -26,6 +26,8 @@ pub struct FrontEnd {
     pub grants: Vec<Grant>,
     /// By log, what was said last.
     pub positions: Vec<LogPositions>,
+    /// Bytes of its data connection that were said to be read.
+    pub data_read: u64,
     pub bye: Option<(Bye, String)>,
 }
 
@@ -97,6 +99,7 @@ impl FrontEnd {
             welcome: None,
             grants: Vec::new(),
             positions: Vec::new(),
+            data_read: 0,
             bye: None,
         };
         front_end.hello(opening);
@@ -247,6 +250,7 @@ impl FrontEnd {
                 if positions.cookie == self.cookie && self.cookie > 0 {
                     self.cookie += 1;
                 }
+                self.data_read = positions.received[0];
                 keep(&mut self.positions, logs);
             }
             Control::Bye(bye, text) => self.bye = Some((bye, text.to_owned())),
