@@ -102,6 +102,12 @@ pub trait Ingress: Egress + Send {
     /// taken, and closes it at once if that returns true.
     fn end(&mut self, _f: &mut dyn FnMut(usize, &[u8]) -> bool) {}
 
+    /// Whether no peer may still be reading its last answer. A connection that was answered is left
+    /// in order: until its peer has closed it, for a second at most.
+    fn has_left(&self) -> bool {
+        true
+    }
+
     /// Updates the counts of dropped datagrams.
     fn refresh_drops(&mut self) {}
 

@@ -207,6 +207,15 @@ impl Connection {
         }
     }
 
+    /// The socket of one that was answered, whose peer may still be reading. Closed with bytes in it
+    /// that nobody has read, it would be reset, and the peer lose the answer.
+    pub fn leave(self) -> Option<TcpStream> {
+        let is_answered = self.answer.capacity() > 0 && self.unanswerable.is_none();
+        let socket = Some(self.socket).filter(|_| is_answered)?;
+        socket.shutdown(std::net::Shutdown::Write).ok()?;
+        Some(socket)
+    }
+
     /// Passes the rest of an answer to the system. A connection that cannot be answered is ended.
     pub fn flush(&mut self, pass: &mut Pass<'_>) {
         self.pass_on();

@@ -14,10 +14,12 @@
 //! not wake for it. The same holds for a port that cannot take a connection (no descriptor is left,
 //! say). Both are tried at every poll.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
 
 use catchment_agent::{Arrival, Egress, Flow, Ingress, Received, STREAM_BYTES_MIN};
 
@@ -65,6 +67,8 @@ pub struct TcpReceiver {
     connections: Vec<Option<Connection>>,
     // The connection whose piece the sink had no room for, by its index.
     paused: Option<usize>,
+    // Connections that are over but for their peers, and until when.
+    leaving: VecDeque<(TcpStream, Instant)>,
     epoll: Epoll,
     config: TcpConfig,
     last_error: Option<(Option<usize>, NetError)>,
@@ -99,7 +103,8 @@ impl TcpReceiver {
             ports.push(port);
         }
         let (connections, paused, last_error) = (Vec::new(), None, None);
-        Ok(Self { ports, connections, paused, epoll, config, last_error })
+        let leaving = VecDeque::new();
+        Ok(Self { ports, connections, paused, leaving, epoll, config, last_error })
     }
 
     /// The address at which port `port` takes connections, its port resolved if it was 0.
@@ -128,8 +133,25 @@ impl TcpReceiver {
         self.epoll.readiness()
     }
 
+    /// Reads what peers still send that are being left, until they have closed.
+    fn leave(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let (now, mut bytes) = (Instant::now(), [0; 4_096]);
+        self.leaving.retain_mut(|(socket, until)| {
+            let result = socket.read(&mut bytes);
+            let is_open = match result {
+                Ok(count) => count > 0,
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+            };
+            is_open && now < *until
+        });
+    }
+
     /// Hands out everything that is due, until the sink has no more room.
     fn pass(&mut self, pass: &mut Pass<'_>) -> ControlFlow<()> {
+        self.leave();
         for connection in self.connections.iter_mut().flatten() {
             connection.flush(pass);
         }
@@ -249,7 +271,12 @@ impl TcpReceiver {
             }
             Stop::Closed => {
                 connection.watch(false, &self.epoll, pass);
-                self.connections[index] = None;
+                if let Some(socket) = self.connections[index].take().and_then(Connection::leave) {
+                    self.leaving.push_back((socket, Instant::now() + LEFT_WITHIN));
+                    if self.leaving.len() > self.config.connections_max {
+                        self.leaving.pop_front();
+                    }
+                }
             }
         }
         ControlFlow::Continue(())
@@ -300,6 +327,10 @@ impl Ingress for TcpReceiver {
             drop(connection.take_if(is_closed));
         }
         self.paused = None;
+    }
+
+    fn has_left(&self) -> bool {
+        self.leaving.is_empty()
     }
 
     fn take_error(&mut self) -> Option<(Option<usize>, String)> {
@@ -374,6 +405,9 @@ impl Port {
         pass.error = Some((Some(number), error));
     }
 }
+
+/// How long a peer may take to close a connection that is over.
+const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Connections that one port takes in one pass.
 const ACCEPTS_PER_PASS: usize = 16;

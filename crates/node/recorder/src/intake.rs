@@ -673,19 +673,9 @@ impl Intake {
         listeners.any(|(_, one)| one.has(endpoint) && one.is_outside_run())
     }
 
-    /// Whether senders come over sessions.
-    pub(crate) fn has_sessions(&self) -> bool {
-        !self.listeners.is_empty()
-    }
-
-    /// Whether all that sessions delivered is durable, and their senders know it.
-    pub(crate) fn are_sessions_settled(&self) -> bool {
-        self.listeners.iter().all(|(_, sessions)| sessions.is_settled())
-    }
-
-    /// The next answers are the last.
-    pub(crate) fn say_bye(&mut self) {
-        self.listeners.iter_mut().for_each(|(_, sessions)| sessions.say_bye());
+    /// The sessions of each listener.
+    pub(crate) fn sessions(&mut self) -> impl Iterator<Item = &mut Sessions> {
+        self.listeners.iter_mut().map(|(_, sessions)| sessions)
     }
 
     /// No further message will arrive.

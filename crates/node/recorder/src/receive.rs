@@ -13,6 +13,7 @@ use catchment_model::Entry;
 use catchment_net::Network;
 
 use crate::intake::Intake;
+use crate::sessions::Sessions;
 
 /// The longest time to the next cycle while nothing arrives; the agent notices a stop within this
 /// time.
@@ -30,6 +31,8 @@ const DRAIN_QUIET_NS: u64 = 50_000_000;
 const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
 /// How long sources that continue to send can delay the stop.
 const DRAIN_MAX_NS: u64 = 1_500_000_000;
+/// How long senders of sessions may take to read that it is over.
+const LEFT_WITHIN_NS: u64 = 1_500_000_000;
 /// How long senders of sessions are told what is durable after the last descriptor.
 const ANSWERED_WITHIN_NS: u64 = 10_000_000_000;
 
@@ -66,6 +69,10 @@ enum Stage {
     Answering {
         until_ns: u64,
     },
+    /// They are told that it is over.
+    Leaving {
+        until_ns: u64,
+    },
 }
 
 impl Receive {
@@ -87,7 +94,7 @@ impl Receive {
     /// pieces came from permitted senders.
     fn take(&mut self) -> (Received, u64) {
         let Self { intake, allowed, senders, stage, .. } = self;
-        let is_over = matches!(stage, Stage::Answering { .. });
+        let is_over = matches!(stage, Stage::Answering { .. } | Stage::Leaving { .. });
         let mut accepted = 0;
         let received = self.ingress.poll(&mut |Arrival { endpoint, sender, piece }| {
             if !intake.has_room(endpoint) {
@@ -159,12 +166,26 @@ impl Receive {
         let (received, _) = self.take();
         self.intake.answer(&mut *self.ingress);
         self.intake.ingest().pass_on();
-        if now_ns < until_ns && !self.intake.are_sessions_settled() {
+        let is_settled = self.intake.sessions().all(|one| one.is_settled());
+        if now_ns < until_ns && !is_settled {
             return Work::until(received.arrivals, now_ns + STOPPING_NS);
         }
-        self.intake.say_bye();
+        self.intake.sessions().for_each(Sessions::say_bye);
         self.intake.answer(&mut *self.ingress);
-        Work::ended()
+        self.stage = Stage::Leaving { until_ns: now_ns + LEFT_WITHIN_NS };
+        Work::again(1)
+    }
+
+    /// Lets the senders of sessions read their last answers.
+    fn leave(&mut self, now_ns: u64, until_ns: u64) -> Work {
+        self.take();
+        self.intake.answer(&mut *self.ingress);
+        let is_open = self.intake.sessions().any(|one| one.has_connections());
+        let has_left = !is_open && self.ingress.has_left();
+        match has_left || now_ns >= until_ns {
+            true => Work::ended(),
+            false => Work::until(0, now_ns + STOPPING_NS),
+        }
     }
 
     /// Whether reception ends, whatever still arrives. The stop was at `since_ns`.
@@ -182,13 +203,14 @@ impl Agent for Receive {
             Stage::PassingOn if !self.intake.ingest().pass_on() => {
                 return Work::blocked_until(1, now_ns + NO_ROOM_NS);
             }
-            Stage::PassingOn if !self.intake.has_sessions() => return Work::ended(),
+            Stage::PassingOn if self.intake.sessions().next().is_none() => return Work::ended(),
             Stage::PassingOn => {
                 self.intake.ingest().end();
                 self.stage = Stage::Answering { until_ns: now_ns + ANSWERED_WITHIN_NS };
                 return Work::again(1);
             }
             Stage::Answering { until_ns } => return self.answer(now_ns, until_ns),
+            Stage::Leaving { until_ns } => return self.leave(now_ns, until_ns),
             _ => {}
         }
         // No later datagram reports the last drops of an endpoint.
@@ -235,7 +257,7 @@ impl Agent for Receive {
             _ if held => Work::until(arrivals, now_ns + NO_ROOM_NS),
             Stage::Receiving => Work::until(arrivals, now_ns + IDLE_NS),
             Stage::Draining { .. } => Work::until(arrivals, now_ns + STOPPING_NS),
-            Stage::Last { .. } | Stage::PassingOn | Stage::Answering { .. } => Work::again(1),
+            _ => Work::again(1),
         }
     }
 }

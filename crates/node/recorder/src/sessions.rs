@@ -126,7 +126,10 @@ enum Kind {
     Control,
     /// With its number, once it is attached.
     Data(Option<u16>),
-    /// Nothing more is taken of it.
+    /// Nothing more is taken of it: it is open until its sender has read the last word on control.
+    /// A sender whose data connection is reset would close that unread.
+    Left,
+    /// It is closed.
     Over,
 }
 
@@ -156,7 +159,7 @@ impl Connection {
     }
 
     fn is_stranger(&self) -> bool {
-        self.session.is_none() && self.kind != Kind::Over
+        self.session.is_none() && !matches!(self.kind, Kind::Left | Kind::Over)
     }
 }
 
@@ -256,6 +259,7 @@ impl Sessions {
             Kind::New => self.take_preamble(endpoint, bytes),
             Kind::Control => self.take_control(ingest, endpoint, bytes),
             Kind::Data(number) => self.take_data(ingest, endpoint, number, bytes),
+            Kind::Left => return Flow::Held,
             Kind::Over => return Flow::Refused,
         };
         let flow = result.unwrap_or_else(|fault| {
@@ -535,7 +539,16 @@ impl Sessions {
         });
         match (is_over, session) {
             (false, _) => {}
-            (true, Some(session)) => self.detach(ingest, session),
+            (true, Some(session)) => {
+                for &data in self.sessions[session].data.iter().flatten() {
+                    if let Some(connection) = &mut self.connections[data] {
+                        connection.release(ingest, &self.sessions[session]);
+                        (connection.session, connection.kind) = (None, Kind::Left);
+                    }
+                }
+                self.sessions[session].data.clear();
+                self.detach(ingest, session);
+            }
             (true, None) => {
                 connection.kind = Kind::Over;
                 self.closing.push(endpoint);
@@ -599,6 +612,12 @@ impl Sessions {
     /// Whether all that was taken is known to be durable, and its senders know it.
     pub(crate) fn is_settled(&self) -> bool {
         self.of_run.live.link_positions.are_final() && self.sessions.iter().all(Session::is_settled)
+    }
+
+    /// Whether connections are open whose senders have something to read.
+    pub(crate) fn has_connections(&self) -> bool {
+        let is_heard = |connection: &Connection| connection.kind != Kind::Left;
+        self.connections.iter().flatten().any(is_heard)
     }
 
     /// Ends all sessions in order.

@@ -197,6 +197,10 @@ impl Ingress for MixedIngress {
         self.tcp.end(&mut |endpoint, left| f(number(ports, others, endpoint), left));
     }
 
+    fn has_left(&self) -> bool {
+        self.tcp.has_left()
+    }
+
     fn refresh_drops(&mut self) {
         self.udp.refresh_drops();
     }

@@ -61,7 +61,7 @@ def wave(key: int) -> np.ndarray:
 
 def test_what_was_sent_is_read_back(run: Path) -> None:
     with catchment.open(run) as recorded:
-        assert [source.name for source in recorded.sources] == ["camera/left", "camera/right"]
+        assert list(recorded.sources) == ["camera/left", "camera/right"]
         assert len(recorded.events) == EVENTS
         left, right = recorded["camera/left"], recorded["camera/right"]
         images = left.fragments(0, EVENTS).array
