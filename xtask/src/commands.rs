@@ -13,8 +13,17 @@ use crate::web::{Web, chromium};
 use crate::{fuzz, sim};
 
 /// Every bench.
-const BENCHES: [&str; 8] =
-    ["limits", "hades", "codecs", "ligo-read", "ligo-space", "ligo-record", "targets", "control"];
+const BENCHES: [&str; 9] = [
+    "limits",
+    "hades",
+    "codecs",
+    "ligo-read",
+    "ligo-space",
+    "ligo-record",
+    "targets",
+    "midas-dummy",
+    "control",
+];
 
 /// Of cargo: all tests, also after one that failed.
 const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
