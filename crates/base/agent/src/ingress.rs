@@ -102,10 +102,10 @@ pub trait Ingress: Egress + Send {
     /// taken, and closes it at once if that returns true.
     fn end(&mut self, _f: &mut dyn FnMut(usize, &[u8]) -> bool) {}
 
-    /// Whether no peer may still be reading its last answer. A connection that was answered is left
-    /// in order: until its peer has closed it, for a second at most.
-    fn has_left(&self) -> bool {
-        true
+    /// Whether some connection lingers: one that was answered stays open until its peer has read
+    /// the last answer and closed it, for a second at most.
+    fn lingers(&self) -> bool {
+        false
     }
 
     /// Updates the counts of dropped datagrams.

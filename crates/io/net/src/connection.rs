@@ -209,7 +209,7 @@ impl Connection {
 
     /// The socket of one that was answered, whose peer may still be reading. Closed with bytes in
     /// it that nobody has read, it would be reset, and the peer lose the answer.
-    pub fn leave(self) -> Option<TcpStream> {
+    pub fn linger(self) -> Option<TcpStream> {
         let is_answered = self.answer.capacity() > 0 && self.unanswerable.is_none();
         let socket = Some(self.socket).filter(|_| is_answered)?;
         socket.shutdown(std::net::Shutdown::Write).ok()?;

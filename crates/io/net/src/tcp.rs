@@ -67,8 +67,8 @@ pub struct TcpReceiver {
     connections: Vec<Option<Connection>>,
     // The connection whose piece the sink had no room for, by its index.
     paused: Option<usize>,
-    // Connections that are over but for their peers, and until when.
-    leaving: VecDeque<(TcpStream, Instant)>,
+    // Closed connections whose peers may still be reading, and until when.
+    lingering: VecDeque<(TcpStream, Instant)>,
     epoll: Epoll,
     config: TcpConfig,
     last_error: Option<(Option<usize>, NetError)>,
@@ -103,8 +103,8 @@ impl TcpReceiver {
             ports.push(port);
         }
         let (connections, paused, last_error) = (Vec::new(), None, None);
-        let leaving = VecDeque::new();
-        Ok(Self { ports, connections, paused, leaving, epoll, config, last_error })
+        let lingering = VecDeque::new();
+        Ok(Self { ports, connections, paused, lingering, epoll, config, last_error })
     }
 
     /// The address at which port `port` takes connections, its port resolved if it was 0.
@@ -133,13 +133,13 @@ impl TcpReceiver {
         self.epoll.readiness()
     }
 
-    /// Reads what peers still send that are being left, until they have closed.
-    fn leave(&mut self) {
-        if self.leaving.is_empty() {
+    /// Reads and drops what peers of lingering connections still send, until they have closed.
+    fn linger(&mut self) {
+        if self.lingering.is_empty() {
             return;
         }
         let (now, mut bytes) = (Instant::now(), [0; 4_096]);
-        self.leaving.retain_mut(|(socket, until)| {
+        self.lingering.retain_mut(|(socket, until)| {
             let result = socket.read(&mut bytes);
             let is_open = match result {
                 Ok(count) => count > 0,
@@ -151,7 +151,7 @@ impl TcpReceiver {
 
     /// Hands out everything that is due, until the sink has no more room.
     fn pass(&mut self, pass: &mut Pass<'_>) -> ControlFlow<()> {
-        self.leave();
+        self.linger();
         for connection in self.connections.iter_mut().flatten() {
             connection.flush(pass);
         }
@@ -271,10 +271,10 @@ impl TcpReceiver {
             }
             Stop::Closed => {
                 connection.watch(false, &self.epoll, pass);
-                if let Some(socket) = self.connections[index].take().and_then(Connection::leave) {
-                    self.leaving.push_back((socket, Instant::now() + LEFT_WITHIN));
-                    if self.leaving.len() > self.config.connections_max {
-                        self.leaving.pop_front();
+                if let Some(socket) = self.connections[index].take().and_then(Connection::linger) {
+                    self.lingering.push_back((socket, Instant::now() + LINGER));
+                    if self.lingering.len() > self.config.connections_max {
+                        self.lingering.pop_front();
                     }
                 }
             }
@@ -329,8 +329,8 @@ impl Ingress for TcpReceiver {
         self.paused = None;
     }
 
-    fn has_left(&self) -> bool {
-        self.leaving.is_empty()
+    fn lingers(&self) -> bool {
+        !self.lingering.is_empty()
     }
 
     fn take_error(&mut self) -> Option<(Option<usize>, String)> {
@@ -406,8 +406,8 @@ impl Port {
     }
 }
 
-/// How long a peer may take to close a connection that is over.
-const LEFT_WITHIN: Duration = Duration::from_secs(1);
+/// How long a closed connection lingers at most.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Connections that one port takes in one pass.
 const ACCEPTS_PER_PASS: usize = 16;

@@ -232,7 +232,7 @@ impl Sessions {
             }
         });
         session.grants = grants.collect();
-        session.said = session.logs.iter().map(|log| (log.taken, log.durable)).collect();
+        session.sent = session.logs.iter().map(|log| (log.taken, log.durable)).collect();
         session.ticket = ticket;
         session.data = vec![None; hello.data_connections.into()];
         session.welcome = Some(Welcome {

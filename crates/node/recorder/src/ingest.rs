@@ -243,7 +243,11 @@ impl Ingest {
     /// all were passed on. The counts go first: nothing is recorded before it was received.
     pub(crate) fn pass_on(&mut self) -> bool {
         self.flush_counts();
-        let Some(ring) = &mut self.ring else { return true };
+        let Some(ring) = &mut self.ring else {
+            // Nobody takes a descriptor any more.
+            self.batch.clear();
+            return true;
+        };
         let room = ring.slots().min(self.batch.len());
         if room > 0
             && let Ok(chunk) = ring.write_chunk_uninit(room)

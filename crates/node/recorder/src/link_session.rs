@@ -1,4 +1,4 @@
-//! One session of a front-end: its logs, and what is to be said to it.
+//! One session of a front-end: its logs, and what its sender is told.
 
 use catchment_agent::ANSWER_BYTES_MAX;
 use catchment_model::Entry;
@@ -33,32 +33,32 @@ pub(crate) struct Session {
     pub(crate) data: Vec<Option<usize>>,
     /// The account of what belongs to no log alone.
     pub(crate) account: usize,
-    /// What is to be said of its opening: the welcome, and the grants that follow it.
+    /// The rest of the answer to its hello: the welcome, and the grants that follow it.
     pub(crate) welcome: Option<Welcome>,
     pub(crate) grants: Vec<Grant>,
-    /// Why it ends; said last.
+    /// Why it ends: its last message.
     pub(crate) ended: Option<Ended>,
     /// The ping that was not answered; 0: none.
     pub(crate) cookie: u64,
-    /// By log, the positions that were said last.
-    pub(crate) said: Vec<(u64, u64)>,
+    /// By log, the positions that were sent last.
+    pub(crate) sent: Vec<(u64, u64)>,
     pub(crate) positions_due_ns: u64,
 }
 
 /// Why a session or a connection ends.
 pub(crate) struct Ended {
-    /// Said unless the connection is closed without a word.
-    word: Option<Bye>,
+    /// None if the connection is closed without a message.
+    bye: Option<Bye>,
     text: String,
 }
 
 impl Ended {
     pub(crate) fn new(reason: ByeReason, retry_ms: u32, detail: u64, text: String) -> Self {
-        Self { word: Some(Bye { reason, retry_ms, detail }), text }
+        Self { bye: Some(Bye { reason, retry_ms, detail }), text }
     }
 
     pub(crate) fn silently() -> Self {
-        Self { word: None, text: String::new() }
+        Self { bye: None, text: String::new() }
     }
 
     pub(crate) fn done() -> Self {
@@ -84,8 +84,8 @@ impl Ended {
     }
 
     /// Appends it as the last message of its side.
-    pub(crate) fn say(&self, written: &mut u32, answer: &mut Vec<u8>) {
-        if let Some(bye) = &self.word {
+    pub(crate) fn write(&self, written: &mut u32, answer: &mut Vec<u8>) {
+        if let Some(bye) = &self.bye {
             append(answer, written, |out, number| {
                 Encoder::begin(out, number, bye).finish(&self.text, &[])
             });
@@ -93,7 +93,7 @@ impl Ended {
     }
 }
 
-/// Appends one message to what is said on control.
+/// Appends one message of control to an answer.
 fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8], u32) -> usize) {
     let begin = answer.len();
     answer.resize(begin + CONTROL_BYTES_MAX as usize, 0);
@@ -120,7 +120,7 @@ impl Session {
             grants: Vec::new(),
             ended: None,
             cookie: 0,
-            said: Vec::new(),
+            sent: Vec::new(),
             positions_due_ns: 0,
         }
     }
@@ -252,12 +252,12 @@ impl Session {
     /// Whether its sender knows that all is durable, or cannot be told.
     pub(crate) fn is_settled(&self) -> bool {
         let is_told = |(log, &(_, durable)): (&Log, &(u64, u64))| durable == log.taken;
-        self.control.is_none() || self.logs.iter().zip(&self.said).all(is_told)
+        self.control.is_none() || self.logs.iter().zip(&self.sent).all(is_told)
     }
 
-    /// Whether there is something to be said.
+    /// Whether there is something to tell its sender.
     #[inline]
-    pub(crate) fn has_word(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn has_answer(&mut self, now_ns: u64) -> bool {
         let is_due = now_ns >= self.positions_due_ns;
         if is_due {
             self.positions_due_ns = now_ns + POSITIONS_EVERY_NS;
@@ -271,11 +271,12 @@ impl Session {
 
     fn has_moved(&self) -> bool {
         let positions = self.logs.iter().map(|log| (log.taken, log.durable));
-        positions.ne(self.said.iter().copied())
+        positions.ne(self.sent.iter().copied())
     }
 
-    /// Appends what is to be said, as much as one answer holds. Returns whether that was the last.
-    pub(crate) fn say(
+    /// Appends its messages, as many as one answer holds. Returns whether the last one is among
+    /// them.
+    pub(crate) fn write_answer(
         &mut self,
         (epoch, received, unread): (u32, [u64; 16], u16),
         written: &mut u32,
@@ -304,7 +305,7 @@ impl Session {
         }
         match self.ended.take() {
             Some(ended) if has_room(answer) => {
-                ended.say(written, answer);
+                ended.write(written, answer);
                 true
             }
             ended => {
@@ -317,12 +318,12 @@ impl Session {
     /// A message with the positions that have moved, as many as it holds.
     fn positions(&mut self, out: &mut [u8], number: u32, positions: &Positions) -> usize {
         let mut message = Encoder::begin(out, number, positions);
-        let logs = (0..).zip(&self.logs).zip(&mut self.said);
-        let moved = logs.filter(|((_, log), said)| **said != (log.taken, log.durable));
-        for ((number, log), said) in moved.take(POSITIONS_MAX) {
+        let logs = (0..).zip(&self.logs).zip(&mut self.sent);
+        let moved = logs.filter(|((_, log), sent)| **sent != (log.taken, log.durable));
+        for ((number, log), sent) in moved.take(POSITIONS_MAX) {
             let Log { taken, durable, .. } = *log;
             assert!(message.push(&LogPositions { log: number, flags: 0, taken, durable }), "fits");
-            *said = (taken, durable);
+            *sent = (taken, durable);
         }
         message.finish("", &[])
     }

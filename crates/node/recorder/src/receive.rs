@@ -31,8 +31,8 @@ const DRAIN_QUIET_NS: u64 = 50_000_000;
 const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
 /// How long sources that continue to send can delay the stop.
 const DRAIN_MAX_NS: u64 = 1_500_000_000;
-/// How long senders of sessions may take to read that it is over.
-const LEFT_WITHIN_NS: u64 = 1_500_000_000;
+/// How long senders of sessions may take to read why their session ends.
+const LINGER_NS: u64 = 1_500_000_000;
 /// How long senders of sessions are told what is durable after the last descriptor.
 const ANSWERED_WITHIN_NS: u64 = 10_000_000_000;
 
@@ -69,8 +69,8 @@ enum Stage {
     Answering {
         until_ns: u64,
     },
-    /// They are told that it is over.
-    Leaving {
+    /// They have been told that the run has ended, and may still be reading.
+    Lingering {
         until_ns: u64,
     },
 }
@@ -94,7 +94,7 @@ impl Receive {
     /// pieces came from permitted senders.
     fn take(&mut self) -> (Received, u64) {
         let Self { intake, allowed, senders, stage, .. } = self;
-        let is_over = matches!(stage, Stage::Answering { .. } | Stage::Leaving { .. });
+        let is_over = matches!(stage, Stage::Answering { .. } | Stage::Lingering { .. });
         let mut accepted = 0;
         let received = self.ingress.poll(&mut |Arrival { endpoint, sender, piece }| {
             if !intake.has_room(endpoint) {
@@ -172,17 +172,17 @@ impl Receive {
         }
         self.intake.sessions().for_each(Sessions::say_bye);
         self.intake.answer(&mut *self.ingress);
-        self.stage = Stage::Leaving { until_ns: now_ns + LEFT_WITHIN_NS };
+        self.stage = Stage::Lingering { until_ns: now_ns + LINGER_NS };
         Work::again(1)
     }
 
     /// Lets the senders of sessions read their last answers.
-    fn leave(&mut self, now_ns: u64, until_ns: u64) -> Work {
+    fn linger(&mut self, now_ns: u64, until_ns: u64) -> Work {
         self.take();
         self.intake.answer(&mut *self.ingress);
         let is_open = self.intake.sessions().any(|one| one.has_connections());
-        let has_left = !is_open && self.ingress.has_left();
-        match has_left || now_ns >= until_ns {
+        let is_over = !is_open && !self.ingress.lingers();
+        match is_over || now_ns >= until_ns {
             true => Work::ended(),
             false => Work::until(0, now_ns + STOPPING_NS),
         }
@@ -210,7 +210,7 @@ impl Agent for Receive {
                 return Work::again(1);
             }
             Stage::Answering { until_ns } => return self.answer(now_ns, until_ns),
-            Stage::Leaving { until_ns } => return self.leave(now_ns, until_ns),
+            Stage::Lingering { until_ns } => return self.linger(now_ns, until_ns),
             _ => {}
         }
         // No later datagram reports the last drops of an endpoint.

@@ -2,8 +2,8 @@
 //! and a session stays until its run ends.
 //!
 //! All connections of a session are read by one thread. Its control connection is always read; a
-//! data connection is held while there is no memory for its next item. What is to be said on
-//! control is state until the system takes it: nothing queues.
+//! data connection is held while there is no memory for its next item. Answers on control are made
+//! when the system can take them: nothing queues.
 //!
 //! Limits: those of section 10 of the specification. A name has one session at a time, which is
 //! kept if one of its logs is a source: there are no more sessions than sources.
@@ -38,9 +38,9 @@ const OPENING_NS: u64 = 3_000_000_000;
 const BEGINS_WITHIN_NS: u64 = 5_000_000_000;
 /// How long after a stop data are taken: less than events belong to the run (`run_gate.rs`).
 const TAKEN_WITHIN_NS: u64 = 150_000_000;
-/// How often positions are said, if they have changed.
+/// How often positions are sent, if they have changed.
 pub(crate) const POSITIONS_EVERY_NS: u64 = 10_000_000;
-/// Connections that have not said who they are.
+/// Connections that belong to no session yet.
 const STRANGERS_MAX: usize = 64;
 
 /// The sessions of one listener.
@@ -84,6 +84,16 @@ impl Window {
         let is_late = stopping_ns.is_some_and(|since_ns| now_ns - since_ns >= TAKEN_WITHIN_NS);
         self.is_open = !is_outside && !is_late && !self.has_ended;
     }
+
+    /// Whether a connection of that kind is not read now: one that carries items, or a new one when
+    /// the run has ended.
+    fn holds(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Data(Some(_)) => !self.is_open,
+            Kind::New | Kind::Data(None) => self.has_ended,
+            Kind::Control | Kind::Lingering | Kind::Over => false,
+        }
+    }
 }
 
 /// What sessions know of their run.
@@ -111,10 +121,10 @@ struct Connection {
     silent_ns: u64,
     /// Whether its next message waits for memory.
     is_held: bool,
-    /// The answer to its preamble, until that is said.
+    /// The answer to its preamble, until it is sent.
     preamble: Option<Preamble>,
     opening: Option<Box<Opening>>,
-    /// Why it is refused; it is closed when that was said.
+    /// Why it is refused; it is closed when its sender was told.
     refusal: Option<Ended>,
 }
 
@@ -126,9 +136,9 @@ enum Kind {
     Control,
     /// With its number, once it is attached.
     Data(Option<u16>),
-    /// Nothing more is taken of it: it is open until its sender has read the last word on control.
-    /// A sender whose data connection is reset would close that unread.
-    Left,
+    /// Nothing more is taken of it. It stays open until its sender has read the last message on
+    /// control: a sender whose data connection is reset closes control unread.
+    Lingering,
     /// It is closed.
     Over,
 }
@@ -159,7 +169,7 @@ impl Connection {
     }
 
     fn is_stranger(&self) -> bool {
-        self.session.is_none() && !matches!(self.kind, Kind::Left | Kind::Over)
+        self.session.is_none() && !matches!(self.kind, Kind::Lingering | Kind::Over)
     }
 }
 
@@ -251,15 +261,14 @@ impl Sessions {
     /// Takes the next message of a connection.
     pub(crate) fn message(&mut self, ingest: &mut Ingest, endpoint: usize, bytes: &[u8]) -> Flow {
         let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
-        let is_unread = !self.window.is_open && connection.kind != Kind::Control;
-        if connection.refusal.is_some() || is_unread {
+        if connection.refusal.is_some() || self.window.holds(connection.kind) {
             return Flow::Held;
         }
         let result = match connection.kind {
             Kind::New => self.take_preamble(endpoint, bytes),
             Kind::Control => self.take_control(ingest, endpoint, bytes),
             Kind::Data(number) => self.take_data(ingest, endpoint, number, bytes),
-            Kind::Left => return Flow::Held,
+            Kind::Lingering => return Flow::Held,
             Kind::Over => return Flow::Refused,
         };
         let flow = result.unwrap_or_else(|fault| {
@@ -470,7 +479,7 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// Says what there is to be said, and closes what is to be closed. Called once a cycle.
+    /// Answers the senders, and closes the connections that are over. Called once a cycle.
     pub(crate) fn answer(&mut self, ingest: &mut Ingest, egress: &mut (impl Egress + ?Sized)) {
         let now_ns = ingest.now_ns();
         if now_ns >= self.read_due_ns {
@@ -511,10 +520,10 @@ impl Sessions {
             return;
         }
         let now_ns = ingest.now_ns();
-        let has_session_word =
-            session.is_some_and(|session| self.sessions[session].has_word(now_ns));
-        let has_word = connection.preamble.is_some() || connection.refusal.is_some();
-        if !has_word && !has_session_word {
+        let has_session_answer =
+            session.is_some_and(|session| self.sessions[session].has_answer(now_ns));
+        let has_answer = connection.preamble.is_some() || connection.refusal.is_some();
+        if !has_answer && !has_session_answer {
             return;
         }
         let (received, unread) = match session {
@@ -530,10 +539,10 @@ impl Sessions {
             let written = &mut connection.written;
             if let Some(session) = session {
                 let read = (epoch, received, unread);
-                is_over = self.sessions[session].say(read, written, answer);
+                is_over = self.sessions[session].write_answer(read, written, answer);
             }
             if let Some(refusal) = connection.refusal.take() {
-                refusal.say(written, answer);
+                refusal.write(written, answer);
                 is_over = true;
             }
         });
@@ -543,7 +552,7 @@ impl Sessions {
                 for &data in self.sessions[session].data.iter().flatten() {
                     if let Some(connection) = &mut self.connections[data] {
                         connection.release(ingest, &self.sessions[session]);
-                        (connection.session, connection.kind) = (None, Kind::Left);
+                        (connection.session, connection.kind) = (None, Kind::Lingering);
                     }
                 }
                 self.sessions[session].data.clear();
@@ -578,8 +587,7 @@ impl Sessions {
         self.looked_ns = now_ns;
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
-            let is_unread = !self.window.is_open && connection.kind != Kind::Control;
-            if connection.is_held || is_unread {
+            if connection.is_held || self.window.holds(connection.kind) {
                 continue;
             }
             connection.silent_ns += passed_ns;
@@ -588,7 +596,7 @@ impl Sessions {
                     let ended = Ended::silent(connection.silent_ns);
                     self.sessions[session].ended.get_or_insert(ended);
                     if connection.silent_ns >= SILENCE_NS + OPENING_NS {
-                        // It does not even take the last word.
+                        // It does not even take the last message.
                         self.detach(ingest, session);
                     }
                 }
@@ -616,7 +624,7 @@ impl Sessions {
 
     /// Whether connections are open whose senders have something to read.
     pub(crate) fn has_connections(&self) -> bool {
-        let is_heard = |connection: &Connection| connection.kind != Kind::Left;
+        let is_heard = |connection: &Connection| connection.kind != Kind::Lingering;
         self.connections.iter().flatten().any(is_heard)
     }
 

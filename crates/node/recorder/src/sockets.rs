@@ -197,8 +197,8 @@ impl Ingress for MixedIngress {
         self.tcp.end(&mut |endpoint, left| f(number(ports, others, endpoint), left));
     }
 
-    fn has_left(&self) -> bool {
-        self.tcp.has_left()
+    fn lingers(&self) -> bool {
+        self.tcp.lingers()
     }
 
     fn refresh_drops(&mut self) {

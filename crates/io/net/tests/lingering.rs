@@ -33,14 +33,14 @@ fn a_peer_reads_its_last_answer_whatever_it_still_sends() {
     receiver.answer(1, &mut |answer| answer.extend_from_slice(b"the last word"));
     receiver.close(1);
     while !poll(&mut receiver).1 {}
-    assert!(!receiver.has_left());
+    assert!(receiver.lingers());
     client.write_all(b"third").unwrap();
     poll(&mut receiver);
     let mut answers = Vec::new();
     client.read_to_end(&mut answers).unwrap();
     assert_eq!(answers, b"the last word");
     drop(client);
-    while !receiver.has_left() {
+    while receiver.lingers() {
         poll(&mut receiver);
     }
 }
