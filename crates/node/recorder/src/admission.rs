@@ -1,5 +1,7 @@
 //! How a session opens: a hello with the table of its logs, and what is granted.
 
+use std::collections::BTreeMap;
+
 use catchment_model::{Entry, RunId, SourceId};
 use catchment_wire::event_link::{KeyKind, SourceGrant, SourceLog};
 use catchment_wire::session::{
@@ -132,7 +134,7 @@ impl Sessions {
         let is_same = session.names.iter().cloned().eq(opening.names());
         let is_of_other_run = opening.is_of_other_run(self.of_run.run);
         let fits = |(log, (record, _)): (&Log, &(LogRecord, SourceLog))| {
-            log.destination.is_none() || (record.first..=record.made).contains(&log.taken)
+            log.destination.is_err() || (record.first..=record.made).contains(&log.taken)
         };
         if !is_same || !session.logs.iter().zip(&opening.logs).all(fits) {
             let text = "its logs are not those of this session: begin another one".to_owned();
@@ -143,7 +145,7 @@ impl Sessions {
             if is_of_other_run {
                 log.pass_over(ingest, opening.hello.session);
             }
-            if let Some(destination) = log.destination {
+            if let Ok(destination) = log.destination {
                 ingest.count(destination.account as usize, Entry::LinkResumes, 1);
             }
         }
@@ -158,30 +160,30 @@ impl Sessions {
         opening: &Opening,
     ) -> Result<usize, Ended> {
         let index = known.unwrap_or(self.sessions.len());
+        let is_of_other_run = opening.is_of_other_run(self.of_run.run);
         let mut logs = Vec::with_capacity(opening.logs.len());
-        let mut unknown = None;
+        // By source, the log that delivers it: each has one.
+        let mut delivered = BTreeMap::new();
         for (number, (record, source_log)) in opening.logs.iter().enumerate() {
             let name = opening.source_name(record);
-            let source = self.by_name.get(&name).map(|&source| &mut self.sources[source]);
-            let is_free = |source: &Source| source.log.is_none_or(|(session, _)| session == index);
-            let log = match source {
-                Some(source) if is_free(source) && may_join(source_log) => {
-                    source.log = Some((index, number));
-                    join(opening.is_of_other_run(self.of_run.run), (record, source_log), source)
+            let log = match self.source_for(index, &name, source_log) {
+                Ok(source) if !delivered.contains_key(&source) => {
+                    delivered.insert(source, number);
+                    join(is_of_other_run, (record, source_log), &self.sources[source])
                 }
-                source => {
-                    unknown = source.is_none().then_some(name).or(unknown);
-                    Log::new(None, (record.connection, record.made), 0, WHOLE_BITS)
+                refused => {
+                    let reason = refused.err().unwrap_or(ByeReason::NAME_IN_USE);
+                    Log::refused((record.connection, record.made), reason)
                 }
             };
             logs.push(log);
         }
-        if logs.iter().all(|log| log.destination.is_none()) {
-            let text = match unknown {
-                Some(name) => format!("this recorder expects no source {name:?} over links"),
-                None => "none of its sources can join".to_owned(),
-            };
-            return Err(Ended::new(ByeReason::NAME, 0, 0, text));
+        if delivered.is_empty() {
+            let first = logs.iter().zip(opening.names()).next();
+            return Err(first.map_or_else(Ended::silently, |(log, name)| refusal(log, &name)));
+        }
+        for (source, number) in delivered {
+            self.sources[source].log = Some((index, number));
         }
         if let Some(former) = known.map(|index| &self.sessions[index]) {
             former.count_lost(ingest);
@@ -193,6 +195,18 @@ impl Sessions {
             None => self.sessions.push(session),
         }
         Ok(index)
+    }
+
+    /// The index of the source of that name, if the session of that index may deliver it.
+    fn source_for(&self, index: usize, name: &str, log: &SourceLog) -> Result<usize, ByeReason> {
+        let &source = self.by_name.get(name).ok_or(ByeReason::NAME)?;
+        let is_free = self.sources[source].log.is_none_or(|(session, _)| session == index);
+        let has_bits = log.key_bits == WHOLE_BITS || KEY_BITS.contains(&log.key_bits);
+        match is_free {
+            false => Err(ByeReason::NAME_IN_USE),
+            true if log.key_kind == KeyKind::Number && has_bits => Ok(source),
+            true => Err(ByeReason::MIXED),
+        }
     }
 
     /// Makes the answer to a hello.
@@ -210,17 +224,16 @@ impl Sessions {
         let logs = session.logs.iter().zip(&opening.logs).enumerate();
         let grants = logs.map(|(number, (log, (record, _)))| {
             let answer = match log.destination {
-                None => GrantAnswer::Refused,
-                Some(_) if is_of_other_run && log.taken == log.made => GrantAnswer::RunEnded,
-                Some(_) => GrantAnswer::Joins,
+                Err(_) => GrantAnswer::Refused,
+                Ok(_) if is_of_other_run && log.taken == log.made => GrantAnswer::RunEnded,
+                Ok(_) => GrantAnswer::Joins,
             };
-            let is_refused = answer == GrantAnswer::Refused;
             let mut service = [0; 32];
             SourceGrant { fragment_bytes_max: log.fragment_bytes_max }.write(&mut service);
             Grant {
                 log: number as u32,
                 answer,
-                reason: if is_refused { ByeReason::NAME } else { ByeReason::DONE },
+                reason: log.destination.err().unwrap_or(ByeReason::DONE),
                 next: log.taken,
                 // What the files of another run have is not known.
                 durable: match answer {
@@ -255,6 +268,21 @@ impl Sessions {
     }
 }
 
+/// Why a session is refused of which no source can join: by its first one.
+fn refusal(log: &Log, name: &str) -> Ended {
+    let reason = log.destination.err().unwrap_or(ByeReason::NAME);
+    let text = match reason {
+        ByeReason::MIXED => format!(
+            "source {name:?}: expected keys that are numbers of {} to {} bits or of {WHOLE_BITS}",
+            KEY_BITS.start(),
+            KEY_BITS.end()
+        ),
+        ByeReason::NAME_IN_USE => format!("source {name:?} is delivered by another session"),
+        _ => format!("this recorder expects no source {name:?} over sessions"),
+    };
+    Ended::new(reason, 0, 0, text)
+}
+
 /// The log of a source that joins the run. What its sender holds of another run is not this one's.
 fn join(
     is_of_other_run: bool,
@@ -264,13 +292,7 @@ fn join(
     let next = if is_of_other_run { record.made } else { record.first };
     let most = source_log.fragment_bytes_max.min(source.destination.fragment_bytes_max);
     let at = (record.connection, next);
-    let mut log = Log::new(Some(source.destination), at, most, source_log.key_bits);
+    let mut log = Log::new(Ok(source.destination), at, most, source_log.key_bits);
     log.made = record.made;
     log
-}
-
-/// Whether a source's keys are such as the builder has.
-fn may_join(log: &SourceLog) -> bool {
-    let has_bits = log.key_bits == WHOLE_BITS || KEY_BITS.contains(&log.key_bits);
-    log.key_kind == KeyKind::Number && has_bits
 }

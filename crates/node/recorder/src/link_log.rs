@@ -13,7 +13,7 @@ use catchment_wire::PartFlags;
 use catchment_wire::event_link::{
     FragmentRecord, Fragments, Heartbeat, Mark, MarkKind, Part, fragments,
 };
-use catchment_wire::session::{Fault, Records};
+use catchment_wire::session::{ByeReason, Fault, Records};
 
 use crate::ingest::Ingest;
 use crate::intake::Destination;
@@ -31,8 +31,8 @@ const HELD: Taken = ControlFlow::Break(());
 
 /// The items of one source, as far as they have come.
 pub(crate) struct Log {
-    /// Where its fragments go; none if the log was refused.
-    pub(crate) destination: Option<Destination>,
+    /// Where its fragments go, or why the log was refused.
+    pub(crate) destination: Result<Destination, ByeReason>,
     /// The data connection that carries it.
     pub(crate) connection: u16,
     /// The sequence of the next item: all items below are in memory.
@@ -82,7 +82,7 @@ impl Keys {
 impl Log {
     /// A log whose next item has the sequence `next`, with keys of so many bits.
     pub(crate) fn new(
-        destination: Option<Destination>,
+        destination: Result<Destination, ByeReason>,
         (connection, next): (u16, u64),
         fragment_bytes_max: u64,
         key_bits: u8,
@@ -92,9 +92,14 @@ impl Log {
         Self { destination, connection, taken, durable, made, fragment_bytes_max, keys, open: None }
     }
 
+    /// A log of which nothing is taken.
+    pub(crate) fn refused(at: (u16, u64), reason: ByeReason) -> Self {
+        Self::new(Err(reason), at, 0, WHOLE_BITS)
+    }
+
     /// Says to the build agent that the next fragment of the source is of that session.
     pub(crate) fn begin(&self, ingest: &mut Ingest, session: u64) {
-        if let Some(destination) = self.destination {
+        if let Ok(destination) = self.destination {
             let (source, kind) = (destination.source, NoteKind::Session);
             ingest.describe(Fragment::note(source, kind, session, self.taken));
         }
@@ -111,7 +116,7 @@ impl Log {
 
     /// The connection has ended: a fragment of which parts are missing begins again.
     pub(crate) fn interrupt(&mut self, ingest: &mut Ingest) {
-        if let (Some(Open { chunks: Some(mut chunks), .. }), Some(destination)) =
+        if let (Some(Open { chunks: Some(mut chunks), .. }), Ok(destination)) =
             (self.open.take(), self.destination)
         {
             ingest.give_back_chain(destination.account as usize, &mut chunks);
@@ -320,7 +325,7 @@ impl Log {
     /// Passes items that are none for the builder.
     #[cold]
     fn pass(&mut self, ingest: &mut Ingest, count: u64, reason: Option<Entry>) {
-        if let Some(destination) = self.destination {
+        if let Ok(destination) = self.destination {
             ingest.describe(Fragment::passed(destination.source, count, reason));
         }
         self.taken += count;

@@ -105,7 +105,7 @@ fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8]
 impl Session {
     /// A session that was admitted, and has no connection yet.
     pub(crate) fn new(hello: &Hello, names: Vec<String>, logs: Vec<Log>) -> Self {
-        let destinations = logs.iter().filter_map(|log| log.destination);
+        let destinations = logs.iter().filter_map(|log| log.destination.ok());
         let account = destinations.map(|one| one.account as usize).min().unwrap_or(0);
         Self {
             name: hello.name.as_str().to_owned(),
@@ -128,7 +128,7 @@ impl Session {
     /// Counts what its sender held when its process ended, as far as that is known.
     pub(crate) fn count_lost(&self, ingest: &mut Ingest) {
         for log in &self.logs {
-            if let Some(destination) = log.destination {
+            if let Ok(destination) = log.destination {
                 let lost = log.made.saturating_sub(log.taken);
                 ingest.count(destination.account as usize, Entry::FragmentsLostSender, lost);
             }
@@ -153,14 +153,14 @@ impl Session {
     /// Where what a data connection brought is counted if it belongs to no log.
     pub(crate) fn account_of(&self, connection: Option<u16>) -> usize {
         let mut logs = self.logs.iter().filter(|log| Some(log.connection) == connection);
-        let destination = logs.find_map(|log| log.destination);
+        let destination = logs.find_map(|log| log.destination.ok());
         destination.map_or(self.account, |destination| destination.account as usize)
     }
 
     /// A data connection is held, or no longer: all its sources wait with it.
     pub(crate) fn set_held(&self, ingest: &Ingest, connection: u16, is_held: bool) {
         let logs = self.logs.iter().filter(|log| log.connection == connection);
-        let destinations = logs.filter_map(|log| log.destination);
+        let destinations = logs.filter_map(|log| log.destination.ok());
         destinations.for_each(|one| ingest.set_held(one.account as usize, is_held));
     }
 
@@ -174,7 +174,7 @@ impl Session {
         data: &Data<'_>,
         (used, was_held): (usize, bool),
     ) -> Result<Taken, Fault> {
-        let log = match *data {
+        let number = match *data {
             Data::Fragments(ref message, ..) => message.log,
             Data::Part(ref part, _) => part.log,
             Data::Mark(ref mark, _) => mark.log,
@@ -187,8 +187,10 @@ impl Session {
             }
             Data::Attach(_) => return Ok(Taken::Continue(())),
         };
-        let log = self.log(log, connection)?;
-        let Some(destination) = log.destination else { return Err(Fault::UnknownLog { got: 0 }) };
+        let log = self.log(number, connection)?;
+        let Ok(destination) = log.destination else {
+            return Err(Fault::UnknownLog { got: number });
+        };
         let taken = match *data {
             Data::Fragments(ref message, records, body) => {
                 log.take_fragments(ingest, destination, (message, records, body), was_held)?
@@ -215,7 +217,7 @@ impl Session {
     /// nothing to send is not silent.
     fn heard(&self, ingest: &mut Ingest, connection: u16) {
         let logs = self.logs.iter().filter(|log| log.connection == connection);
-        for destination in logs.filter_map(|log| log.destination) {
+        for destination in logs.filter_map(|log| log.destination.ok()) {
             let counts = ingest.counts(destination.account as usize);
             counts[Entry::PacketsReceived] += 1;
             counts[Entry::PacketsAccepted] += 1;
@@ -226,7 +228,7 @@ impl Session {
     #[inline]
     fn log(&mut self, number: u32, connection: u16) -> Result<&mut Log, Fault> {
         let log = self.logs.get_mut(number as usize);
-        let log = log.filter(|log| log.connection == connection && log.destination.is_some());
+        let log = log.filter(|log| log.connection == connection && log.destination.is_ok());
         log.ok_or(Fault::UnknownLog { got: number })
     }
 

@@ -361,3 +361,25 @@ fn what_is_sent_while_a_run_begins_is_recorded_and_behind_its_end_it_is_not_conf
     let recorded = support::fragments(&run).values().filter(|event| event.contains_key(&0)).count();
     assert_eq!(front_end.durable(0), recorded as u64);
 }
+
+#[test]
+fn a_source_is_delivered_by_one_log_and_by_keys_that_the_builder_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let address = recorder.addresses()[0];
+    let logs = [("a", 0, 0), ("a", 0, 0), ("d", 0, 0)];
+    let front_end = FrontEnd::connect(address, &opening(7, &logs));
+    let granted: Vec<_> = front_end.grants.iter().map(|one| (one.answer, one.reason)).collect();
+    let refused = |reason| (GrantAnswer::Refused, reason);
+    let joins = (GrantAnswer::Joins, ByeReason::DONE);
+    assert_eq!(granted, [joins, refused(ByeReason::NAME_IN_USE), refused(ByeReason::NAME)]);
+    drop(front_end);
+    let narrow = Opening { key_bits: 12, ..opening(8, &LOGS) };
+    wait_while(|| {
+        let front_end = FrontEnd::connect(address, &narrow);
+        let reason = front_end.bye.expect("it is refused").0.reason;
+        assert!([ByeReason::NAME_IN_USE, ByeReason::MIXED].contains(&reason), "{reason:?}");
+        reason != ByeReason::MIXED
+    });
+    end(recorder);
+}
