@@ -171,8 +171,9 @@ export const entryWords = (entry: string): string =>
   ENTRY_WORDS[entry] ?? entry.replaceAll("_", " ");
 
 /** Entries that mean that something sent is in no file. */
-const LOSS =
-  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|removed|abandoned|lost|discarded_(memory|disk|incomplete|unfinished|order|too_long)))/;
+const DISCARDED = "discarded_(memory|disk|incomplete|unfinished|order|too_(large|long))";
+const FRAGMENTS = `missing|late|out_of_range|unknown|time_repeated|removed|abandoned|lost|${DISCARDED}`;
+const LOSS = new RegExp(`^(packets_(dropped|malformed|missing)|fragments_(${FRAGMENTS}))`);
 
 export const isLoss = (entry: string): boolean => LOSS.test(entry);
 

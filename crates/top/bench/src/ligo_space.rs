@@ -367,7 +367,8 @@ fn sizes(figures: &Figures) -> Section {
         "Catchment's sizes are those of whole files. gzip has the raw samples, channel after channel, \
          without any format; the memo's gzip had whole files. noise: the emulator's, which uses all \
          bits. quiet: whole counts of an ADC, noise of 16 to 512 counts rms, one channel in \
-         eight at rest: about as compressible as the memo's full frames, which came from a detector.",
+         eight at rest: about as compressible as the memo's full frames, which came from a \
+         detector.",
     )
 }
 

@@ -296,10 +296,10 @@ fn raw(bench: &Bench<'_>, figures: &Figures) -> Section {
         .note(format!("TCP loopback: {}/s.", bytes(figures.tcp)))
         .note(format!("Direct write alone: {}/s.", bytes(figures.direct_write)))
         .note(format!(
-            "One front-end with a ring of 64 MiB that keeps each fragment until it is durable; both \
-             on this machine. Share: of the smaller of TCP loopback and direct write. Front-end and \
-             recorder: core-seconds per GB. MIDAS 2022: its logger at 82 to 92 % of a core; \
-             reference 000 had {}/s.",
+            "One front-end with a ring of 64 MiB that keeps each fragment until it is durable; \
+             both on this machine. Share: of the smaller of TCP loopback and direct write. \
+             Front-end and recorder: core-seconds per GB. MIDAS 2022: its logger at 82 to 92 % \
+             of a core; reference 000 had {}/s.",
             bytes(REFERENCE)
         ))
 }

@@ -76,7 +76,9 @@ fn wrong(field: &str, got: &str, expected: &str) -> PyErr {
 impl FrontendLink {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "frontend.py passes all, by name")]
-    #[pyo3(signature = (url, name, *, sources, buffer, release, token, token_in_clear, index, wait, callback))]
+    #[pyo3(signature = (
+        url, name, *, sources, buffer, release, token, token_in_clear, index, wait, callback
+    ))]
     fn new(
         py: Python<'_>,
         url: &str,
