@@ -457,24 +457,23 @@ impl Sessions {
         bytes: &[u8],
     ) {
         let Some(connection) = &mut self.connections[endpoint] else { return };
-        let (index, number) = (fault.reason(), connection.read);
-        let session = connection.session;
-        let account = match session {
-            Some(session) => self.sessions[session].account_of(connection.number()),
-            None => self.sources[0].destination.account as usize,
-        };
-        let shown = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX as usize)];
-        ingest.received(account, shown);
-        let refused = Refused { index, reason: REASONS[index] };
-        ingest.malformed(account, refused, || fault.to_string(), shown);
-        match session {
-            Some(session) => {
-                self.sessions[session].ended = Some(Ended::malformed(number, fault));
-            }
+        let ended = Ended::malformed(connection.read, fault);
+        let bytes = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX as usize)];
+        let Some(session) = connection.session else {
+            // Whose it is is not known: no source has lost anything.
+            ingest.reject(self.sources[0].destination.account as usize, None, bytes.len());
             // Bytes that begin no connection get no answer.
-            None if connection.kind == Kind::New => connection.refusal = Some(Ended::silently()),
-            None => connection.refusal = Some(Ended::malformed(number, fault)),
-        }
+            let is_new = connection.kind == Kind::New;
+            connection.refusal = Some(if is_new { Ended::silently() } else { ended });
+            return;
+        };
+        let session = &mut self.sessions[session];
+        let account = session.account_of(connection.number());
+        let index = fault.reason();
+        let refused = Refused { index, reason: REASONS[index] };
+        ingest.received(account, bytes);
+        ingest.malformed(account, refused, || fault.to_string(), bytes);
+        session.ended = Some(ended);
     }
 }
 
