@@ -42,12 +42,13 @@ impl Source {
 /// A hello, and the logs that it has described.
 pub(crate) struct Opening {
     hello: Hello,
+    token: Box<str>,
     logs: Vec<(LogRecord, SourceLog)>,
 }
 
 impl Opening {
-    pub(crate) fn new(hello: Hello) -> Self {
-        Self { hello, logs: Vec::new() }
+    pub(crate) fn new(hello: Hello, token: &str) -> Self {
+        Self { hello, token: token.into(), logs: Vec::new() }
     }
 
     /// Takes the next records of the table.
@@ -140,6 +141,7 @@ impl Sessions {
             let text = "its logs are not those of this session: begin another one".to_owned();
             return Err(Ended::new(ByeReason::MALFORMED, 0, 0, text));
         }
+        session.token = opening.token.clone();
         for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
             (log.connection, log.made) = (record.connection, record.made);
             if is_of_other_run {
@@ -188,7 +190,7 @@ impl Sessions {
         if let Some(former) = known.map(|index| &self.sessions[index]) {
             former.count_lost(ingest);
         }
-        let session = Session::new(&opening.hello, opening.names().collect(), logs);
+        let session = Session::new(&opening.hello, &opening.token, opening.names().collect(), logs);
         session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));
         match self.sessions.get_mut(index) {
             Some(former) => *former = session,

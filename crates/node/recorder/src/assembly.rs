@@ -77,6 +77,7 @@ impl Assembly {
             number: config.run_number,
             epoch: 0,
             entropy: (parts.entropy)(),
+            access: config.access.clone(),
             live: Arc::clone(&live),
         };
         let wired = Wiring::of(config, &live, &stop, &of_run, bind)?;

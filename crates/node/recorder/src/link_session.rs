@@ -9,6 +9,7 @@ use catchment_wire::session::{
 };
 
 use crate::ingest::Ingest;
+use crate::link_access::LinkAccess;
 use crate::link_log::{Log, Taken};
 use crate::sessions::POSITIONS_EVERY_NS;
 
@@ -21,6 +22,8 @@ const POSITIONS_MAX: usize = 675;
 /// A session. It outlives its connections.
 pub(crate) struct Session {
     pub(crate) name: String,
+    /// The token that its sender showed.
+    pub(crate) token: Box<str>,
     /// The number that its sender drew.
     pub(crate) number: u64,
     /// What its data connections must show.
@@ -69,6 +72,11 @@ impl Ended {
         Self::new(ByeReason::ENDING, 1_000, 0, "the run has ended".to_owned())
     }
 
+    pub(crate) fn no_token() -> Self {
+        let text = "no token of the role source that admits this name".to_owned();
+        Self::new(ByeReason::TOKEN, 0, 0, text)
+    }
+
     pub(crate) fn too_many(what: &str, most: u32) -> Self {
         let text = format!("a session has at most {most} {what}");
         Self::new(ByeReason::TOO_MANY, 1_000, most.into(), text)
@@ -104,11 +112,12 @@ fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8]
 
 impl Session {
     /// A session that was admitted, and has no connection yet.
-    pub(crate) fn new(hello: &Hello, names: Vec<String>, logs: Vec<Log>) -> Self {
+    pub(crate) fn new(hello: &Hello, token: &str, names: Vec<String>, logs: Vec<Log>) -> Self {
         let destinations = logs.iter().filter_map(|log| log.destination.ok());
         let account = destinations.map(|one| one.account as usize).min().unwrap_or(0);
         Self {
             name: hello.name.as_str().to_owned(),
+            token: token.into(),
             number: hello.session,
             ticket: [0; 16],
             logs,
@@ -123,6 +132,11 @@ impl Session {
             sent: Vec::new(),
             positions_due_ns: 0,
         }
+    }
+
+    /// Whether its token still stands.
+    pub(crate) fn is_admitted(&self, access: &LinkAccess) -> bool {
+        access.admits(&self.token, &self.name)
     }
 
     /// Counts what its sender held when its process ended, as far as that is known.

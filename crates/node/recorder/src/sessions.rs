@@ -23,6 +23,7 @@ use catchment_wire::session::{
 use crate::admission::{Opening, Source};
 use crate::ingest::{Ingest, Refused};
 use crate::intake::{Destination, SenderConfig};
+use crate::link_access::LinkAccess;
 use crate::link_log::Taken;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::live::Live;
@@ -102,6 +103,7 @@ pub(crate) struct OfRun {
     pub(crate) number: u64,
     pub(crate) epoch: u32,
     pub(crate) entropy: Box<dyn Entropy>,
+    pub(crate) access: LinkAccess,
     /// What is durable.
     pub(crate) live: Arc<Live>,
 }
@@ -332,16 +334,21 @@ impl Sessions {
         let session = connection.session;
         match (control, session) {
             (None, _) => {}
-            (Some(Control::Hello(hello, _)), None) if connection.opening.is_none() => match hello {
-                _ if hello.log_count > LOGS_MAX => {
-                    connection.refusal = Some(Ended::too_many("logs", LOGS_MAX));
+            (Some(Control::Hello(hello, token)), None) if connection.opening.is_none() => {
+                match hello {
+                    _ if !self.of_run.access.admits(token, hello.name.as_str()) => {
+                        connection.refusal = Some(Ended::no_token());
+                    }
+                    _ if hello.log_count > LOGS_MAX => {
+                        connection.refusal = Some(Ended::too_many("logs", LOGS_MAX));
+                    }
+                    _ if hello.data_connections > DATA_CONNECTIONS_MAX => {
+                        let most = DATA_CONNECTIONS_MAX.into();
+                        connection.refusal = Some(Ended::too_many("data connections", most));
+                    }
+                    _ => connection.opening = Some(Box::new(Opening::new(hello, token))),
                 }
-                _ if hello.data_connections > DATA_CONNECTIONS_MAX => {
-                    let most = DATA_CONNECTIONS_MAX.into();
-                    connection.refusal = Some(Ended::too_many("data connections", most));
-                }
-                _ => connection.opening = Some(Box::new(Opening::new(hello))),
-            },
+            }
             (Some(Control::Logs(logs)), None) => {
                 let got = message.kind;
                 let mut opening = connection.opening.take().ok_or(Fault::Connection { got })?;
@@ -590,6 +597,12 @@ impl Sessions {
                 continue;
             }
             connection.silent_ns += passed_ns;
+            if let Some(session) = connection.session
+                && connection.kind == Kind::Control
+                && !self.sessions[session].is_admitted(&self.of_run.access)
+            {
+                self.sessions[session].ended.get_or_insert(Ended::no_token());
+            }
             match connection.session {
                 Some(session) if connection.silent_ns >= SILENCE_NS => {
                     let ended = Ended::silent(connection.silent_ns);

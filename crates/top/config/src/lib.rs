@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::{
-    ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkConfig, RecorderConfig,
-    SourceConfig, SystemMemory, TargetConfig,
+    ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
+    RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
 };
 
 pub use catchment_model::units::{Size, Time};
@@ -39,7 +39,7 @@ pub use preset::Hades90;
 pub use sources::counted_up;
 
 use locate::Located;
-use low::Low;
+use low::{ListenLow, Low};
 
 /// A configuration that was checked.
 #[derive(Clone, Debug)]
@@ -225,7 +225,7 @@ fn recorder(
         // Channels and the recorder's counters have trends unless the file says otherwise.
         trends: low.trends.enabled.unwrap_or(true),
         links,
-        without_protection: low.listen.iter().any(|listen| listen.without_protection),
+        access: low.listen.first().map_or_else(LinkAccess::default, ListenLow::access),
         write,
         ..new
     }

@@ -142,7 +142,7 @@ pub struct NewToken {
     /// Its name.
     #[schema(min_length = 1, max_length = 64)]
     pub name: String,
-    /// viewer, operator or admin.
+    /// viewer, operator, admin or source.
     pub role: String,
 }
 

@@ -249,8 +249,12 @@ impl Tokens {
         self.known.lock().ever
     }
 
-    /// The token's entry.
+    /// The entry of a token that opens the page and the API: a front-end's does not.
     pub(crate) fn find(&self, token: &str) -> Option<TokenEntry> {
+        self.entry(token).filter(|entry| entry.role != Role::Source)
+    }
+
+    fn entry(&self, token: &str) -> Option<TokenEntry> {
         let sha256 = digest(token);
         self.known.lock().tokens.iter().find(|entry| entry.sha256 == sha256).cloned()
     }
@@ -283,6 +287,12 @@ impl Tokens {
             }
             Err(error) => tracing::warn!(%error, "tokens stay as they were"),
         }
+    }
+}
+
+impl catchment_recorder::Tokens for Tokens {
+    fn admits(&self, token: &str, _sender: &str) -> bool {
+        self.entry(token).is_some_and(|entry| entry.role == Role::Source)
     }
 }
 

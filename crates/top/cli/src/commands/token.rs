@@ -23,7 +23,7 @@ enum Action {
     Add {
         /// Its name
         name: String,
-        /// Its role: viewer, operator or admin
+        /// Its role: viewer, operator, admin, or source for a front-end
         #[arg(long)]
         role: Role,
     },
