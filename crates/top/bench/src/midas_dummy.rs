@@ -34,6 +34,8 @@ const BLOCK_BYTES: usize = 256 << 10;
 pub(crate) const RAW: ColumnCoding = ColumnCoding::NONE;
 /// More than the ring, and soon populated.
 const MEMORY_BYTES: u64 = 512 << 20;
+/// For the connections that a source may have.
+const SOURCE_BYTES: u64 = 3 << 19;
 /// How often it is looked whether a fragment is durable.
 pub(crate) const LOOK: Duration = Duration::from_micros(200);
 /// What the front-end may still need when its time is over.
@@ -168,7 +170,7 @@ impl Pair {
         config.frame.bytes = LINK_FRAME_BYTES;
         config.frame.codings = coding.into();
         config.write.sync_interval_ns = LINK_SYNC_NS;
-        config.memory_bytes = MEMORY_BYTES;
+        config.memory_bytes = MEMORY_BYTES + names.len() as u64 * SOURCE_BYTES;
         if bench.quick {
             config.frame.time_ns = 50_000_000;
         }
