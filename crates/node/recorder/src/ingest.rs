@@ -323,6 +323,17 @@ impl Ingest {
         let counts = self.counts(account);
         counts[reason.kind] += 1;
         counts.reasons[index] += 1;
+        self.show_malformed(account, explain, bytes);
+    }
+
+    /// Occasionally keeps the beginning of a message for diagnosis, and why it is none.
+    #[cold]
+    pub(crate) fn show_malformed(
+        &mut self,
+        account: usize,
+        explain: impl FnOnce() -> String,
+        bytes: &[u8],
+    ) {
         let account = &mut self.accounts[account];
         if !due(&mut account.malformed_shown_ns, self.now_ns) {
             return;

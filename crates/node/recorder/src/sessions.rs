@@ -17,11 +17,11 @@ use catchment_model::RunId;
 use catchment_wire::event_link::{self, Data};
 use catchment_wire::session::{
     Attach, CONTROL, Connection as Line, Control, DATA_CONNECTIONS_MAX, Fault, Fields, LOGS_MAX,
-    Preamble, REASONS, Service, VERSION, parse,
+    Preamble, Service, VERSION, parse,
 };
 
 use crate::admission::{Opening, Source};
-use crate::ingest::{Ingest, Refused};
+use crate::ingest::Ingest;
 use crate::intake::{Destination, SenderConfig};
 use crate::link_access::LinkAccess;
 use crate::link_log::Taken;
@@ -476,10 +476,9 @@ impl Sessions {
         };
         let session = &mut self.sessions[session];
         let account = session.account_of(connection.number());
-        let index = fault.reason();
-        let refused = Refused { index, reason: REASONS[index] };
-        ingest.received(account, bytes);
-        ingest.malformed(account, refused, || fault.to_string(), bytes);
+        // Its sender has what was in it, and sends that again.
+        ingest.reject(account, None, bytes.len());
+        ingest.show_malformed(account, || fault.to_string(), bytes);
         session.ended = Some(ended);
     }
 }
