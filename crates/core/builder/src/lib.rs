@@ -43,7 +43,7 @@ mod wanted;
 
 pub use builder::Builder;
 pub use config::{
-    BuilderConfig, ConfigError, IncompletePolicy, NUMBER_BITS_MAX, SourceRole, TIMEOUT_NS_MIN,
+    BuilderConfig, ConfigError, Continues, IncompletePolicy, NUMBER_BITS_MAX, SourceRole, TIMEOUT_NS_MIN,
     WINDOW_EVENTS_MIN,
 };
 pub use cutter::{ColumnCut, Cut, Span};

@@ -12,6 +12,7 @@
 mod admission;
 mod agents;
 mod assembly;
+mod beginning;
 mod budget;
 mod build;
 mod builder_config;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::{Acquire, Relaxed}};
 
 use catchment_disk::DiskStats;
 use catchment_model::units::counted;
@@ -14,6 +14,7 @@ use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::beginning::{Beginning, TargetBeginning};
 use crate::config::RecorderConfig;
 use crate::counts::{Counters, Counts};
 use crate::frames::SourceCounts;
@@ -47,6 +48,8 @@ pub(crate) struct Live {
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
     pub(crate) link_positions: LinkPositions,
+    /// Where the recorder began.
+    pub(crate) beginning: Beginning,
     // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
     /// Whether events that begin now are discarded because the run is paused.
@@ -86,6 +89,8 @@ pub(crate) struct LiveTarget {
     folders: Vec<LiveFolder>,
     /// Whether the run has ended without it.
     pub(crate) is_left: AtomicBool,
+    /// Whether a file that states the epoch is durable.
+    pub(crate) has_epoch: AtomicBool,
 }
 
 /// Observes a recorder, also while it ends and after it has ended.
@@ -258,20 +263,27 @@ impl LiveTarget {
         config: &RecorderConfig,
         target: &TargetConfig,
         variant: Variant,
-        sources: usize,
+        begins: &TargetBeginning,
     ) -> Self {
+        let counters = Counters::default();
+        counters.frames_recorded.store(begins.frames, Relaxed);
+        counters.events_recorded.store(begins.events, Relaxed);
+        counters.bytes_written.store(begins.bytes, Relaxed);
+        let ledger = LiveLedger::new(begins.ledger.sources.len());
+        ledger.add_all(&begins.ledger);
         Self {
             name: target.name.clone(),
             required: target.required,
             place: target.place.clone(),
             variant,
-            ledger: LiveLedger::new(sources),
-            counters: Counters::default(),
+            ledger,
+            counters,
             state: Mutex::new(State::Recording),
-            files: Mutex::default(),
+            files: Mutex::new(begins.paths.clone()),
             queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
             folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
             is_left: AtomicBool::new(false),
+            has_epoch: AtomicBool::new(begins.files.epoch == 0),
         }
     }
 
@@ -352,22 +364,33 @@ impl LiveTarget {
 }
 
 impl Live {
-    /// For the sources and links of a recorder.
+    /// For the sources and links of a recorder with a new run.
+    #[cfg(test)]
     pub(crate) fn new(config: &RecorderConfig) -> Self {
+        let (sources, targets) = (config.ledger_count(), config.targets().len());
+        Self::begin(config, Beginning::new_run(sources, targets))
+    }
+
+    /// For those of a recorder that begins there.
+    pub(crate) fn begin(config: &RecorderConfig, beginning: Beginning) -> Self {
         let (names, of_targets) = (config.ledger_names(), config.targets());
-        let targets = of_targets.iter().zip(Variant::of(config));
-        let target = |(target, variant): (&TargetConfig, Variant)| {
-            LiveTarget::new(config, target, variant, names.len())
+        let targets = of_targets.iter().zip(Variant::of(config)).zip(&beginning.targets);
+        let target = |((target, variant), begins): ((&TargetConfig, Variant), &_)| {
+            LiveTarget::new(config, target, variant, begins)
         };
+        let ledger = LiveLedger::new(names.len());
+        ledger.add_all(&beginning.common);
+        ledger.add_all(&beginning.lost);
         Self {
-            ledger: LiveLedger::new(names.len()),
+            ledger,
             targets: targets.map(target).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
             counters: Counters::default(),
-            link_positions: LinkPositions::new(config),
+            link_positions: LinkPositions::new(config, &beginning),
+            beginning,
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
             settled: AtomicBool::new(false),
@@ -387,6 +410,13 @@ impl Live {
                 turns: BTreeMap::new(),
             }),
         }
+    }
+
+    /// Whether a file of each required folder states the epoch, durably: before that nobody is
+    /// welcomed in it.
+    pub(crate) fn has_epoch(&self) -> bool {
+        let mut required = self.targets.iter().filter(|target| target.required && target.keeps());
+        required.all(|target| target.has_epoch.load(Acquire))
     }
 
     /// Pauses the run, or ends the pause now, even if it was to end between two events.

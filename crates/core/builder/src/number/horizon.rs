@@ -194,6 +194,21 @@ impl Horizon {
         }
     }
 
+    /// Continues a run: a voter has the position of its source that has come furthest, one below
+    /// the key given for that.
+    pub fn continue_at(&mut self, config: &BuilderConfig, sources: &[Option<u64>]) {
+        self.started = true;
+        for (source, &reached) in sources.iter().enumerate() {
+            let Some(key) = reached.and_then(|reached| reached.checked_sub(1)) else { continue };
+            let voter = config.voter_of(source);
+            let it = &mut self.voters[voter];
+            if it.enabled && (!it.placed || key > it.position) {
+                it.has_delivered = true;
+                self.place_at(voter, key, 0);
+            }
+        }
+    }
+
     pub fn rules(&self) -> Rules {
         self.rules
     }
