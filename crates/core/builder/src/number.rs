@@ -20,6 +20,7 @@ mod events;
 mod horizon;
 mod numbers;
 mod parked;
+mod probation;
 mod progress;
 mod shares;
 

@@ -13,7 +13,7 @@ use crate::beginning::FileBeginning;
 use crate::config::RecorderConfig;
 use crate::disks::{Disks, STALL_NS};
 use crate::frames::SourceCounts;
-use crate::live::LiveTarget;
+use crate::live_target::LiveTarget;
 use crate::target::FrameTag;
 
 /// Bytes of a TOC beside frames: mostly the schema and the configuration.

@@ -35,6 +35,7 @@ mod link_session;
 mod links;
 mod live;
 mod live_folder;
+mod live_target;
 mod lowered;
 mod nothing;
 mod parts;

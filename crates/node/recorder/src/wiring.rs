@@ -16,7 +16,7 @@ use catchment_wire::{Protocol as _, Transport};
 use rtrb::{Producer, RingBuffer};
 
 use crate::beginning::Beginning;
-use crate::build::{Kind, Pausable, Pipeline, Ring};
+use crate::build::{Kind, Pausable, Pipeline, Restarted, Ring};
 use crate::builder_config::{builder_config, continues, link_builder_config};
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::ingest::{Ingest, SourceMemory};
@@ -346,6 +346,7 @@ impl Parts<'_> {
             kind,
             pausable: Pausable::new(&builder.pausable, Arc::clone(&memory.held)),
             tape: Tape::new(&builder.positions, builder.frame_time_ns),
+            restarted: Restarted::of(&builder),
             builder: Builder::new(builder)?,
             rings,
             chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),
