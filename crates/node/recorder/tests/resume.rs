@@ -116,7 +116,7 @@ impl Rig {
     }
 
     /// The folders of the run's targets.
-    fn folders(&self) -> &[&'static str] {
+    fn folders(&self) -> &'static [&'static str] {
         &FOLDERS[..self.config.targets().len()]
     }
 
