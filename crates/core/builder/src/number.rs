@@ -20,6 +20,7 @@ mod events;
 mod horizon;
 mod numbers;
 mod parked;
+mod probation;
 mod progress;
 mod shares;
 
@@ -28,7 +29,7 @@ use catchment_model::{CloseReason, Entry};
 use self::claim::Repetition;
 use self::events::{Known, OpenEvents};
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
-use self::numbers::KEY_END;
+pub use self::numbers::KEY_END;
 use self::parked::{Ahead, Held, Parked};
 use self::shares::Shares;
 use crate::matched::Source;
@@ -54,6 +55,9 @@ pub struct NumberMatcher {
     now_ns: u64,
     restarts_followed: u64,
     last_restart: Option<Restart>,
+    /// Whether the next quorum is the first of a builder that continues a run: its senders have
+    /// gone on meanwhile, however far.
+    continues: bool,
 }
 
 impl NumberMatcher {
@@ -63,15 +67,21 @@ impl NumberMatcher {
     /// Settings that cannot be.
     pub fn new(config: &BuilderConfig) -> Result<Self, ConfigError> {
         config.check()?;
+        let (mut horizon, mut events) = (Horizon::of(config), OpenEvents::new(config));
+        if let Some(continues) = &config.continues {
+            horizon.continue_at(config, &continues.sources);
+            events.continue_at(continues.closed_key);
+        }
         Ok(Self {
-            horizon: Horizon::of(config),
-            events: OpenEvents::new(config),
+            horizon,
+            events,
             parked: Parked::new(config),
             shares: Shares::new(config),
             number_back_max: config.number_back_max,
             now_ns: 0,
             restarts_followed: 0,
             last_restart: None,
+            continues: config.continues.is_some(),
         })
     }
 
@@ -472,7 +482,8 @@ impl NumberMatcher {
         let position = quorum.position.unwrap_or(self.events.window.newest);
         let ahead = numbers.offset(position, number);
         let started = self.horizon.is_started();
-        let gap = started && ahead > 0 && ahead.unsigned_abs() < events;
+        let continues = std::mem::take(&mut self.continues);
+        let gap = started && ahead > 0 && (continues || ahead.unsigned_abs() < events);
         let key = match (started, gap) {
             (false, _) => Some(numbers.number_of(number)),
             (true, true) => Some(position + ahead.unsigned_abs()),

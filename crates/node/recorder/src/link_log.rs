@@ -63,6 +63,9 @@ struct Keys {
     bits: u8,
     /// The last key, unwrapped; none before the first one of a numbering.
     last: Option<u64>,
+    /// Before the first one of a log that goes on after the recorder's death: the key in the run
+    /// behind which it does.
+    run: Option<u64>,
 }
 
 impl Keys {
@@ -72,7 +75,7 @@ impl Keys {
             return (key < KEY_END && self.last.is_none_or(|last| key > last)).then_some(key);
         }
         let cycle = 1_u64 << self.bits;
-        let Some(last) = self.last else { return (key < cycle).then_some(key) };
+        let Some(last) = self.last.or(self.run) else { return (key < cycle).then_some(key) };
         let rise = key.wrapping_sub(last) & (cycle - 1);
         let key = (key < cycle && (1..cycle / 2).contains(&rise)).then(|| last + rise);
         key.filter(|&key| key < KEY_END)
@@ -87,9 +90,14 @@ impl Log {
         fragment_bytes_max: u64,
         key_bits: u8,
     ) -> Self {
-        let keys = Keys { bits: key_bits, last: None };
+        let keys = Keys { bits: key_bits, last: None, run: None };
         let (taken, durable, made) = (next, next, next);
         Self { destination, connection, taken, durable, made, fragment_bytes_max, keys, open: None }
+    }
+
+    /// The run goes on, and has keys of the source below that one.
+    pub(crate) fn continue_keys(&mut self, key: u64) {
+        self.keys.run = key.checked_sub(1);
     }
 
     /// A log of which nothing is taken.
@@ -296,7 +304,7 @@ impl Log {
                     self.keys.last = Some(last);
                 }
             }
-            MarkKind::Numbering => self.keys.last = None,
+            MarkKind::Numbering => (self.keys.last, self.keys.run) = (None, None),
             MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
         }
         self.pass(ingest, new, None);

@@ -23,6 +23,7 @@
 
 use super::claim::{Claim, Likeness, Repetition};
 use super::numbers::Numbers;
+use super::probation::Probation;
 use super::progress::{PERIODS, Progress};
 use crate::BuilderConfig;
 
@@ -50,7 +51,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    fn period_ns(&self) -> u64 {
+    /// An eighth of the time-out.
+    pub fn period_ns(&self) -> u64 {
         self.timeout_ns.div_ceil(PERIODS)
     }
 
@@ -91,19 +93,6 @@ pub struct Voter {
 }
 
 const _: () = assert!(std::mem::offset_of!(Voter, claims) <= 64);
-
-/// A jump ahead of one sender. Until it is over, the sender counts as having passed only the keys
-/// before the jump: a packet of garbled numbers also looks like a jump.
-#[derive(Clone, Copy, Debug)]
-struct Probation {
-    key: u64,
-    /// In active time.
-    end_ns: u64,
-    /// In total time: a sender may pause until its data have been recorded.
-    end_at_last_ns: u64,
-    /// Whether another jump followed.
-    again: bool,
-}
 
 /// The claim that a number belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +180,21 @@ impl Horizon {
             period_end_ns: 0,
             quorum_since_ns: None,
             passed: None,
+        }
+    }
+
+    /// Continues a run: a voter has the position of its source that has come furthest, one below
+    /// the key given for that.
+    pub fn continue_at(&mut self, config: &BuilderConfig, sources: &[Option<u64>]) {
+        self.started = true;
+        for (source, &reached) in sources.iter().enumerate() {
+            let Some(key) = reached.and_then(|reached| reached.checked_sub(1)) else { continue };
+            let voter = config.voter_of(source);
+            let it = &mut self.voters[voter];
+            if it.enabled && (!it.placed || key > it.position) {
+                it.has_delivered = true;
+                self.place_at(voter, key, 0);
+            }
         }
     }
 
@@ -653,17 +657,6 @@ impl Horizon {
         let position =
             positions.get(middle).is_some().then(|| *positions.select_nth_unstable(middle).1);
         Some(Quorum { anchor, members, position })
-    }
-}
-
-impl Probation {
-    fn of(key: u64, rules: &Rules, active_ns: u64, now_ns: u64) -> Self {
-        let end_at_last_ns = now_ns.saturating_add(rules.timeout_ns);
-        Self { key, end_ns: active_ns + rules.period_ns(), end_at_last_ns, again: false }
-    }
-
-    fn is_over(&self, active_ns: u64, now_ns: u64) -> bool {
-        self.end_ns <= active_ns || self.end_at_last_ns <= now_ns
     }
 }
 
