@@ -618,6 +618,7 @@ impl Matcher for NumberMatcher {
             SourceStatus {
                 newest_key,
                 silent,
+                given_up: promises.has_given_up(index),
                 out_of_step,
                 parked: self.parked.count_of(index) as u64,
                 other_sender: source.is_other_sender(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use catchment_builder::SourceNote;
 use catchment_model::{Entry, RunId, SourceId};
 use catchment_wire::event_link::{KeyKind, SourceGrant, SourceLog};
 use catchment_wire::session::{
@@ -140,6 +141,7 @@ impl Sessions {
             let text = "its logs are not those of this session: begin another one".to_owned();
             return Err(Ended::new(ByeReason::MALFORMED, 0, 0, text));
         }
+        session.attach(ingest);
         for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
             (log.connection, log.made) = (record.connection, record.made);
             if is_of_other_run {
@@ -187,6 +189,7 @@ impl Sessions {
         }
         if let Some(former) = known.map(|index| &self.sessions[index]) {
             former.count_lost(ingest);
+            former.say(ingest, SourceNote::Gone);
         }
         let session = Session::new(&opening.hello, opening.names().collect(), logs);
         session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));

@@ -249,6 +249,7 @@ impl Sessions {
     pub(crate) fn detach(&mut self, ingest: &mut Ingest, index: usize) {
         let session = &mut self.sessions[index];
         session.interrupt(ingest);
+        session.detach(ingest);
         for endpoint in session.take_endpoints() {
             if let Some(connection) = &mut self.connections[endpoint] {
                 connection.release(ingest, session);
@@ -357,7 +358,7 @@ impl Sessions {
             // Nobody gives commands yet; what is reported is not shown.
             (Some(Control::Answer(..) | Control::Report(..)), Some(_)) => {}
             (Some(Control::Bye(..)), Some(session)) => {
-                self.sessions[session].ended.get_or_insert(Ended::done());
+                self.sessions[session].leave();
             }
             (Some(_), _) => return Err(Fault::Connection { got: message.kind }),
         }
@@ -473,7 +474,8 @@ impl Sessions {
         let refused = Refused { index, reason: REASONS[index] };
         ingest.received(account, bytes);
         ingest.malformed(account, refused, || fault.to_string(), bytes);
-        session.ended = Some(ended);
+        session.ended = None;
+        session.end_silent(ended, 0);
     }
 }
 
@@ -584,6 +586,7 @@ impl Sessions {
         let now_ns = ingest.now_ns();
         let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
         self.looked_ns = now_ns;
+        self.sessions.iter_mut().for_each(|session| session.pass_time(ingest, passed_ns));
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
             if connection.is_held || self.window.holds(connection.kind) {
@@ -592,8 +595,8 @@ impl Sessions {
             connection.silent_ns += passed_ns;
             match connection.session {
                 Some(session) if connection.silent_ns >= SILENCE_NS => {
-                    let ended = Ended::silent(connection.silent_ns);
-                    self.sessions[session].ended.get_or_insert(ended);
+                    let silent_ns = connection.silent_ns;
+                    self.sessions[session].end_silent(Ended::silent(silent_ns), silent_ns);
                     if connection.silent_ns >= SILENCE_NS + OPENING_NS {
                         // It does not even take the last message.
                         self.detach(ingest, session);

@@ -256,6 +256,13 @@ impl Promises {
         self.has(index) && self.not_awaited[index] > 0 && !self.sources[index].is_idle
     }
 
+    /// Whether a source that is attached is awaited no longer, since it said nothing.
+    pub fn has_given_up(&self, index: usize) -> bool {
+        let is_silent =
+            |source: &Promise| source.is_silent && source.presence == Presence::Attached;
+        self.has(index) && !self.sources[index].is_idle && is_silent(&self.sources[index])
+    }
+
     /// A source delivered something, so that it is not idle.
     #[inline]
     pub fn hear(&mut self, index: usize, active_ns: u64) {
