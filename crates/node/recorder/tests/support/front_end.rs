@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use catchment_wire::event_link::{
-    self, Data, FragmentRecord, Fragments, Heartbeat, Heartbeats, KeyKind, Part, Presence,
-    SourceLog,
+    self, AbandonReason, Data, FragmentRecord, Fragments, Heartbeat, Heartbeats, KeyKind, Mark,
+    MarkKind, Part, Presence, SourceLog,
 };
 use catchment_wire::session::{
     Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Connection, Control, Encoder, Fields, Grant, Hello,
@@ -167,6 +167,18 @@ impl FrontEnd {
         let bytes = fragments(self.items, log, sequence, items);
         self.items += 1;
         self.send_bytes(&bytes);
+    }
+
+    /// Sends the mark behind which the numbers of a log begin again.
+    pub fn number_anew(&mut self, log: u32, sequence: u64) {
+        let kind = MarkKind::Numbering;
+        let (reason, count, key, key_last) = (AbandonReason(0), 1, 0, 0);
+        let (flags, run_number) = (0, 0);
+        let mark = Mark { log, kind, reason, sequence, count, key, key_last, flags, run_number };
+        let mut out = [0; 128];
+        let bytes = Data::Mark(mark, "").encode(self.items, &mut out);
+        self.items += 1;
+        self.send_bytes(&out[..bytes]);
     }
 
     /// Sends what logs promise: by log, its flags, the sequence of its next item and a low-water key.
