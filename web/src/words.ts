@@ -162,6 +162,9 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_repeated: "fragments sent again and dropped",
   fragments_abandoned: "fragments dropped by the front-end",
   fragments_lost_sender: "fragments lost in a front-end that died",
+  fragments_discarded_restart: "discarded: recorder died",
+  fragments_lost_restart: "fragments lost while no recorder was there",
+  fragments_lost_taken: "fragments released as taken before the recorder died",
   link_resumes: "breaks of the front-end's connection",
   numbering_restarts: "restarts of the numbering",
   bytes_compression_lowered: "bytes compressed less than asked for",
@@ -171,7 +174,7 @@ export const entryWords = (entry: string): string =>
   ENTRY_WORDS[entry] ?? entry.replaceAll("_", " ");
 
 /** Entries that mean that something sent is in no file. */
-const DISCARDED = "discarded_(memory|disk|incomplete|unfinished|order|too_(large|long))";
+const DISCARDED = "discarded_(memory|disk|incomplete|unfinished|restart|order|too_(large|long))";
 const FRAGMENTS = `missing|late|out_of_range|unknown|time_repeated|removed|abandoned|lost|${DISCARDED}`;
 const LOSS = new RegExp(`^(packets_(dropped|malformed|missing)|fragments_(${FRAGMENTS}))`);
 

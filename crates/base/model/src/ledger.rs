@@ -24,7 +24,7 @@
 //! ```text
 //! lost on the network = fragments_missing + fragments_missing_unrecorded
 //!                     - fragments_late - fragments_out_of_range - fragments_discarded_memory
-//!                     - fragments_discarded_unfinished
+//!                     - fragments_discarded_unfinished - fragments_discarded_restart
 //! ```
 
 use std::fmt;
@@ -187,6 +187,15 @@ entries! {
     FragmentsLostSender = "fragments_lost_sender", Note;
     /// Times that a front-end's session went on after a break.
     LinkResumes = "link_resumes", Note;
+    /// Fragments that had arrived and were in no frame when the recorder died, whose run another
+    /// one continued, and whose senders cannot send again.
+    FragmentsDiscardedRestart = "fragments_discarded_restart", FragmentsLost;
+    /// Event numbers from the last recorded one before a recorder died to the first one after
+    /// another had continued its run, of a source that cannot send again; and fragments of a
+    /// front-end that it had released as durable and that are in no file.
+    FragmentsLostRestart = "fragments_lost_restart", Note;
+    /// Fragments that a front-end had released as taken when the recorder died.
+    FragmentsLostTaken = "fragments_lost_taken", Note;
 }
 
 impl Entry {
@@ -342,7 +351,8 @@ impl SourceLedger {
         let arrived_in_vain = self[Entry::FragmentsLate]
             .saturating_add(self[Entry::FragmentsOutOfRange])
             .saturating_add(self[Entry::FragmentsDiscardedMemory])
-            .saturating_add(self[Entry::FragmentsDiscardedUnfinished]);
+            .saturating_add(self[Entry::FragmentsDiscardedUnfinished])
+            .saturating_add(self[Entry::FragmentsDiscardedRestart]);
         let fragments_dropped = self.sum(Role::FragmentsLost);
         Balance {
             fragments_lost: gaps.saturating_sub(arrived_in_vain),

@@ -29,6 +29,15 @@ impl LiveLedger {
         }
     }
 
+    /// Adds all counts of a ledger of the same sources.
+    pub fn add_all(&self, ledger: &Ledger) {
+        for (id, source) in (0..).map(SourceId).zip(&ledger.sources) {
+            source.iter().for_each(|(entry, count)| self.add(id, entry, count));
+            let reasons = source.reasons.iter().enumerate();
+            reasons.for_each(|(reason, &count)| self.add_reason(id, reason, count));
+        }
+    }
+
     /// Adds to the malformed packets that the source's protocol refused for that reason.
     ///
     /// # Panics

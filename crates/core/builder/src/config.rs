@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
 
 use crate::OwnedKeys;
+use crate::number::KEY_END;
 
 /// Whether events wait for a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -100,6 +101,18 @@ pub struct BuilderConfig {
     /// If they are, absent and skipped events are counted when the next row is cut, and otherwise
     /// when its event closes.
     pub positions: Vec<bool>,
+    /// Where the run goes on, if another builder began it.
+    pub continues: Option<Continues>,
+}
+
+/// Where a run goes on: events below the closed key are in frames, or were dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Continues {
+    /// The key below which all events are closed.
+    pub closed_key: u64,
+    /// By source: one above its newest key in those events, if its sender goes on behind that. None
+    /// of a source that never came, or whose sender goes on wherever it is by now.
+    pub sources: Vec<Option<u64>>,
 }
 
 impl BuilderConfig {
@@ -127,6 +140,7 @@ impl BuilderConfig {
             parked_max: 262_144,
             pausable: Vec::new(),
             positions: Vec::new(),
+            continues: None,
         }
     }
 
@@ -171,6 +185,11 @@ impl BuilderConfig {
         }
         if self.frame_keys_multiple == Some(0) {
             return Err(ConfigError::FrameKeys);
+        }
+        if let Some(Continues { closed_key, sources }) = &self.continues
+            && (*closed_key >= KEY_END || sources.len() != count)
+        {
+            return Err(ConfigError::Continues { got: *closed_key });
         }
         if self.parked_max == 0 || self.parked_max > PARKED_MAX {
             return Err(ConfigError::Parked { got: self.parked_max });
@@ -281,6 +300,12 @@ pub enum ConfigError {
     OwnedChange {
         /// The key from which on it should count.
         from: u64,
+    },
+    /// Where a run goes on.
+    #[error("expected a position of each source, and a closed key below {KEY_END}, got {got}")]
+    Continues {
+        /// The key given.
+        got: u64,
     },
     /// The number of parked fragments.
     #[error("expected 1 to {PARKED_MAX} parked fragments, got {got}")]

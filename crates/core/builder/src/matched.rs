@@ -78,8 +78,15 @@ pub struct Row {
 impl Matched {
     /// Empty queues for these sources.
     pub(crate) fn new(config: &BuilderConfig) -> Self {
+        let continues = config.continues.as_ref();
+        let reached = |index: usize| continues.and_then(|run| run.sources[index]).unwrap_or(0);
         let sources = config.sources.iter().enumerate();
-        let sources = sources.map(|(index, &role)| Source::new(role, config.voter_of(index)));
+        let sources = sources.map(|(index, &role)| Source {
+            reached: reached(index),
+            ..Source::new(role, config.voter_of(index))
+        });
+        let undecided =
+            |(index, _)| Undecided { decided_key: reached(index), ..Undecided::default() };
         Self {
             sources: sources.collect(),
             rows: VecDeque::new(),
@@ -92,11 +99,11 @@ impl Matched {
             skipped_uncounted: 0,
             fragments_of_no_source: 0,
             undecided: match config.positions.contains(&true) {
-                true => config.sources.iter().map(|_| Undecided::default()).collect(),
+                true => config.sources.iter().enumerate().map(undecided).collect(),
                 false => Vec::new(),
             },
             absences: VecDeque::new(),
-            closed_key: 0,
+            closed_key: continues.map_or(0, |run| run.closed_key),
         }
     }
 

@@ -22,6 +22,7 @@ mod fast;
 mod horizon;
 mod numbers;
 mod parked;
+mod probation;
 mod progress;
 mod promised;
 mod promises;
@@ -34,7 +35,7 @@ use catchment_model::{CloseReason, Entry};
 use self::claim::Repetition;
 use self::events::{Known, OpenEvents};
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
-use self::numbers::KEY_END;
+pub use self::numbers::KEY_END;
 use self::parked::{Ahead, Held, Parked};
 use self::shares::Shares;
 use crate::matched::Source;
@@ -61,6 +62,9 @@ pub struct NumberMatcher {
     now_ns: u64,
     restarts_followed: u64,
     last_restart: Option<Restart>,
+    /// Whether the next quorum is the first of a builder that continues a run: its senders have
+    /// gone on meanwhile, however far.
+    continues: bool,
 }
 
 impl NumberMatcher {
@@ -70,15 +74,21 @@ impl NumberMatcher {
     /// Settings that cannot be.
     pub fn new(config: &BuilderConfig) -> Result<Self, ConfigError> {
         config.check()?;
+        let (mut horizon, mut events) = (Horizon::of(config), OpenEvents::new(config));
+        if let Some(continues) = &config.continues {
+            horizon.continue_at(config, &continues.sources);
+            events.continue_at(continues.closed_key);
+        }
         Ok(Self {
-            horizon: Horizon::of(config),
-            events: OpenEvents::new(config),
+            horizon,
+            events,
             parked: Parked::new(config),
             shares: Shares::new(config),
             number_back_max: config.number_back_max,
             now_ns: 0,
             restarts_followed: 0,
             last_restart: None,
+            continues: config.continues.is_some(),
         })
     }
 
@@ -401,7 +411,7 @@ impl NumberMatcher {
         let position = quorum.position.unwrap_or(self.events.window.newest);
         let ahead = numbers.offset(position, number);
         let started = self.horizon.is_started();
-        let gap = started && ahead > 0 && ahead.unsigned_abs() < events;
+        let gap = started && ahead > 0 && (self.continues || ahead.unsigned_abs() < events);
         let key = match (started, gap) {
             (false, _) => Some(numbers.number_of(number)),
             (true, true) => Some(position + ahead.unsigned_abs()),
@@ -419,6 +429,7 @@ impl NumberMatcher {
         if is_awaited && !at_end && !self.horizon.has_quorum_waited() {
             return false;
         }
+        self.continues = false;
         self.apply_wanted_at_start(quorum, key, number);
         if gap {
             self.move_window(self.base_before(key), matched);
@@ -449,8 +460,10 @@ impl NumberMatcher {
     /// delivered before: in the epoch that the quorum begins it is not known that they did.
     fn give_up_repeated(&mut self, quorum: &Quorum, matched: &mut Matched) {
         let numbers = self.horizon.rules().numbers;
-        let votes = |index: &usize| !self.horizon.promises.has(*index);
-        for index in (0..matched.sources.len()).filter(votes).collect::<Vec<usize>>() {
+        for index in 0..matched.sources.len() {
+            if self.horizon.promises.has(index) {
+                continue;
+            }
             let voter = matched.sources[index].voter();
             let position = self.horizon.last_position(voter).unwrap_or(self.events.window.newest);
             let seen = &self.events.seen;
@@ -605,7 +618,7 @@ impl Matcher for NumberMatcher {
             let (voter, promises) = (source.voter(), &self.horizon.promises);
             let (newest_key, silent, out_of_step) = match promises.has(index) {
                 true => (
-                    source.reached.checked_sub(1).filter(|_| promises.is_in_step(index)),
+                    source.reached.checked_sub(1).filter(|_| promises.is_followed(index)),
                     promises.is_silent(index),
                     !promises.is_in_step(index),
                 ),

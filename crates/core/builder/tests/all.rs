@@ -2,6 +2,7 @@
 
 mod closing;
 mod conformance;
+mod continuing;
 mod cutting;
 mod histories;
 mod jumps;

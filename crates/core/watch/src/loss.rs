@@ -40,6 +40,8 @@ pub fn is_loss(entry: Entry) -> bool {
             | Entry::FragmentsRemoved
             | Entry::FragmentsAbandoned
             | Entry::FragmentsLostSender
+            | Entry::FragmentsLostRestart
+            | Entry::FragmentsLostTaken
     );
     gap || matches!(entry.role(), Role::PacketsLost | Role::FragmentsLost)
 }
@@ -72,6 +74,9 @@ pub fn words_of_entry(entry: Entry) -> &'static str {
         Entry::FragmentsDiscardedTooLong => "discarded: fragment too long",
         Entry::FragmentsAbandoned => "fragments dropped by the front-end",
         Entry::FragmentsLostSender => "fragments lost in a front-end that died",
+        Entry::FragmentsDiscardedRestart => "discarded: recorder died",
+        Entry::FragmentsLostRestart => "fragments lost while no recorder was there",
+        Entry::FragmentsLostTaken => "fragments released as taken before the recorder died",
         Entry::FragmentsTimeRepeated => "fragments whose time came before",
         Entry::FragmentsMissing => "missing fragments",
         Entry::FragmentsMissingUnrecorded => "missing fragments of lost events",

@@ -56,6 +56,10 @@ pub struct FileHeader {
     pub variant: u32,
     /// The target whose folders hold the run's files together, if there are several (1.3).
     pub target: Option<String>,
+    /// The writer's epoch when it began the file: 0 unless the run was resumed (1.3).
+    pub epoch: u32,
+    /// Frames that no longer belong to the run, in this file or others (1.3).
+    pub superseded: Vec<Superseded>,
 }
 
 /// The scope of the numbers of a file's frames.
@@ -68,17 +72,15 @@ pub enum Numbering {
     File,
 }
 
-/// Contents of a file header besides [`FileHeader`], which no program writes yet.
+/// Contents of a file header besides [`FileHeader`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderRest {
     /// The minor version of the program that began the file.
     pub minor: u16,
-    /// Frames that no longer belong to the run, in this file or others.
-    pub superseded: Vec<Superseded>,
 }
 
 /// Frames of a stream that was resumed before their end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Superseded {
     /// The stream.
     pub stream: u32,
@@ -181,8 +183,10 @@ impl FileHeader {
             numbering: metadata.numbering.as_deref().map_or(Numbering::Run, Numbering::of_name),
             variant: metadata.variant,
             target: metadata.target,
+            epoch: metadata.epoch,
+            superseded: metadata.superseded,
         };
-        let rest = HeaderRest { minor: fixed.minor, superseded: metadata.superseded };
+        let rest = HeaderRest { minor: fixed.minor };
         Ok(Decoded { header, rest, schema, first_frame: fixed.header_bytes })
     }
 
@@ -241,8 +245,9 @@ struct Metadata {
     variant: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    /// Read, but not written.
-    #[serde(default, skip_serializing)]
+    #[serde(default, skip_serializing_if = "is_zero")]
+    epoch: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     superseded: Vec<Superseded>,
     /// Last, so that its text can be separated from the rest.
     #[serde(default)]
@@ -264,7 +269,8 @@ impl Metadata {
             numbering: header.numbering.name().map(str::to_owned),
             variant: header.variant,
             target: header.target.clone(),
-            superseded: Vec::new(),
+            epoch: header.epoch,
+            superseded: header.superseded.clone(),
             schema: Schema::clone(&header.schema),
         }
     }
@@ -448,6 +454,8 @@ mod tests {
             numbering: Numbering::Run,
             variant: 0,
             target: None,
+            epoch: 0,
+            superseded: Vec::new(),
         }
     }
 

@@ -46,6 +46,8 @@
 //!     numbering: Numbering::Run,
 //!     variant: 0,
 //!     target: None,
+//!     epoch: 0,
+//!     superseded: Vec::new(),
 //! };
 //! let mut file = header.encode();
 //! let mut toc = TocBuilder::new(&file);
@@ -164,7 +166,7 @@ pub use locator::{encode_locator, locator_offset};
 pub use pattern::{Pattern, PatternError};
 pub use positions::{Position, Positions, SESSIONS_MAX, decode_positions, encode_positions};
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};
-pub use repair::{Closing, RepairPlan, repair, sequences_missing};
+pub use repair::{Closing, RepairPlan, close_behind, repair, sequences_missing};
 pub use schema::{Schema, SourceInfo};
 pub use stored::StoredColumn;
 pub use toc::{TocBuilder, TocFlags};

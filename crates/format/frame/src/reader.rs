@@ -248,7 +248,7 @@ impl<R: ReadAt> FileReader<R> {
         &self.header
     }
 
-    /// The further contents of the file header, which no program writes yet.
+    /// The further contents of the file header.
     pub fn header_rest(&self) -> &HeaderRest {
         &self.rest
     }

@@ -6,6 +6,7 @@ use catchment_model::{Entry, Ledger};
 
 use crate::error::FrameError;
 use crate::frame::{FrameInfo, FrameSummary};
+use crate::positions::Positions;
 use crate::read_at::{Patched, ReadAt};
 use crate::reader::{FileReader, OpenOptions};
 use crate::toc::{TocBuilder, TocFlags};
@@ -127,6 +128,30 @@ pub fn repair<R: ReadAt>(
     let (frames, skipped) = walked.into_frames_and_skipped();
     let closing = Some(Closing { offset, bytes });
     Ok(RepairPlan { frames, skipped, damaged, frames_missing, ledger, flags, file_header, closing })
+}
+
+/// TOC and trailer for a file of which only the first `frames` frames are kept: those behind them
+/// are overwritten and cut. `ledger` and `positions` are the run's up to the last one kept.
+///
+/// # Errors
+/// If the file header, or that of a frame that is kept, cannot be read.
+pub fn close_behind<R: ReadAt>(
+    file: &FileReader<R>,
+    frames: usize,
+    ledger: &Ledger,
+    positions: &Positions,
+) -> Result<Closing, FrameError> {
+    let mut toc = TocBuilder::new(&file.encoded_header()?);
+    let mut offset = file.first_frame_offset();
+    for (index, summary) in file.frames().iter().enumerate().take(frames) {
+        toc.add_frame(*summary, &file.columns(index)?);
+        offset = summary.offset + summary.frame_bytes;
+    }
+    if file.header().schema.has_positions() {
+        toc.set_positions(positions);
+    }
+    let flags = TocFlags { repaired: true, ..TocFlags::of_total(ledger) };
+    Ok(Closing { offset, bytes: toc.finish(offset, ledger, flags) })
 }
 
 /// The plan for a file that lost only its trailer, or has more bytes after it: its own TOC has more

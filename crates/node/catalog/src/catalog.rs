@@ -184,6 +184,26 @@ impl Catalog {
         Ok(live)
     }
 
+    /// Has an interrupted run go on, under its number.
+    ///
+    /// # Errors
+    /// There is no interrupted run of that number, or the catalogue cannot be written.
+    pub fn resume(&mut self, number: u64) -> Result<LiveRun, CatalogError> {
+        let (paths, error) = (self.paths.clone(), self.error());
+        let transaction = schema::begin(&mut self.connection).map_err(&error)?;
+        // Nobody removes the run's lock file meanwhile.
+        let _numbers = Numbers::lock(&paths)?;
+        // Locked before the row says so, as in `next_run_number`.
+        let live = LiveRun::hold(&paths, number)?;
+        let sql = "UPDATE runs SET state = 'recording', reason = NULL, ended_ns = NULL \
+            WHERE number = ? AND state = 'interrupted'";
+        if transaction.execute(sql, [stored(number)]).map_err(&error)? == 0 {
+            return Err(CatalogError::NoRun { number });
+        }
+        transaction.commit().map_err(&error)?;
+        Ok(live)
+    }
+
     /// A run.
     ///
     /// # Errors

@@ -54,6 +54,9 @@ struct PendingEnd {
 const PATIENCE_AGAIN: Duration = Duration::from_millis(20);
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
+/// Runs behind the newest that are looked at: those that did not come to a recording are passed
+/// over.
+const INTERRUPTED_BEHIND: usize = 10;
 /// Ends that are kept; a run takes a minute and a full disk a day.
 const PENDING_MAX: usize = 1_000;
 /// The most bytes of all versions of the configuration for another one to be accepted: hundreds of
@@ -170,6 +173,38 @@ impl CatalogClient {
         })
     }
 
+    /// The newest run that came to a recording, if it was interrupted.
+    pub(crate) fn interrupted(&self) -> Option<RunRow> {
+        let search = Search { limit: Some(INTERRUPTED_BEHIND), ..Search::default() };
+        let rows = self.at_once(|catalog| catalog.search(&search)).ok()?;
+        let newest = rows.into_iter().find(|row| row.state != RunState::Failed)?;
+        Some(newest).filter(|row| row.state == RunState::Interrupted)
+    }
+
+    /// Has an interrupted run go on.
+    ///
+    /// # Errors
+    /// It is not interrupted any more, or the catalogue cannot be written.
+    pub(crate) fn resume(
+        &self,
+        row: &RunRow,
+        (id, folder): (catchment_model::RunId, &Path),
+        configuration: &str,
+    ) -> Result<LiveRun, CatalogError> {
+        let live = self.at_once(|catalog| catalog.resume(row.number))?;
+        let started = row.started.unwrap_or(row.taken);
+        *self.known.lock() = RunKnown {
+            who: row.who.clone(),
+            comment: row.comment.clone(),
+            configuration: configuration.into(),
+            emulated: row.emulated,
+            taken: row.taken,
+            begun: Some(Begun { id, folder: folder.to_owned(), started }),
+            ..RunKnown::default()
+        };
+        Ok(live)
+    }
+
     /// Enters the data of a run; entries that cannot be made wait in a file. Returns whether they
     /// were made.
     fn enter_known(&self, live: &LiveRun, known: &RunKnown) -> bool {
@@ -217,7 +252,9 @@ impl CatalogClient {
     /// Enters that a run is recording.
     pub(crate) fn begin(&self, live: &LiveRun, id: catchment_model::RunId, folder: &Path) {
         let mut known = self.known.lock();
-        known.begun = Some(Begun { id, folder: folder.to_owned(), started: utc_now() });
+        // One that goes on began before.
+        let started = known.begun.as_ref().map_or_else(utc_now, |begun| begun.started);
+        known.begun = Some(Begun { id, folder: folder.to_owned(), started });
         // Reported by `trouble`; the run continues.
         self.enter_known(live, &known);
     }

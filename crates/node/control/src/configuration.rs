@@ -12,6 +12,9 @@ use catchment_watch::Rule;
 pub struct Configuration {
     /// The number for the next run, if it is higher than all numbers used.
     pub number: Option<u64>,
+    /// How old an interrupted run may be to go on when the program starts, by the last write to its
+    /// files; 0: none does.
+    pub resume_ns: u64,
     /// The recorder.
     pub recorder: RecorderConfig,
     /// The emulator of its sources, if requested.

@@ -14,13 +14,13 @@
 //! Before that, in *configured*, a preflight with its own sockets counts arrivals.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use catchment_catalog::{LiveRun, NumberRequest, Remark};
+use catchment_catalog::{LiveRun, NumberRequest, Remark, RunRow};
 use catchment_emulator::{
     EmulatorConfig, EmulatorError, EmulatorObserver, EmulatorReport, EmulatorThread,
     LinkEmulatorReport,
@@ -35,6 +35,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::configuration::Configuration;
+use crate::settings::Start;
 use crate::shared::NodeShared;
 
 /// The most orders waiting for one device: control gives one at a time, and *safe* after a
@@ -46,6 +47,10 @@ const IDLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How long devices have to end after the state machine has.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How long the files of a recorder that died may be held by its last writes.
+const HELD_WITHIN: Duration = Duration::from_secs(10);
+const HELD_POLL: Duration = Duration::from_millis(20);
 
 /// The recorder's path.
 pub(crate) const RECORDER: &str = "node/recorder";
@@ -108,6 +113,8 @@ pub(crate) struct Active {
     pub(crate) folder: PathBuf,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) granted_bytes_min: usize,
+    /// How often it went on after its recorder's death.
+    pub(crate) epoch: u32,
     pub(crate) started_ns: u64,
     pub(crate) who: String,
     pub(crate) comment: String,
@@ -149,6 +156,7 @@ impl Active {
             folder: recorder.folder().to_owned(),
             addresses: recorder.addresses().to_vec(),
             granted_bytes_min: granted.min().unwrap_or(0),
+            epoch: recorder.epoch(),
             started_ns: utc_now().0,
             who: String::new(),
             comment: String::new(),
@@ -229,6 +237,7 @@ impl Devices {
             run_status: Arc::clone(&run_status),
             open: None,
             preflight: None,
+            may_resume: shared.settings.resume && shared.settings.start == Start::Auto,
         };
         let mut emulating =
             Emulating { run_status: Arc::clone(&run_status), sources: None, links: None };
@@ -326,6 +335,8 @@ struct Recording {
     open: Option<Open>,
     /// Open while there is no run and one could begin.
     preflight: Option<Preflight>,
+    /// Whether the next run may be an interrupted one that goes on: the first one alone.
+    may_resume: bool,
 }
 
 /// A run that is armed or recorded.
@@ -333,6 +344,8 @@ struct Open {
     recorder: Recorder,
     live: LiveRun,
     begun: bool,
+    /// When it began, if it goes on.
+    started: Option<Utc>,
 }
 
 impl Recording {
@@ -383,6 +396,14 @@ impl Recording {
 
     fn arm(&mut self, job: &Job) -> Result<(), Failed> {
         let config = &job.configuration.recorder;
+        if std::mem::take(&mut self.may_resume)
+            && config.has_front_ends()
+            && let Some(open) = self.resumed(job)
+        {
+            self.show(&open, job);
+            self.open = Some(open);
+            return Ok(());
+        }
         let wanted = job.configuration.number;
         let emulated = job.configuration.emulates();
         let live = self.shared.catalog.take(&NumberRequest {
@@ -403,11 +424,76 @@ impl Recording {
                 return Err(failed(error, State::Configured));
             }
         };
-        let (who, comment) = (job.origin.who.clone(), job.origin.comment.clone());
-        let active = Active { who, comment, emulated, ..Active::of(&recorder, live.number()) };
-        *self.run_status.active.lock() = Some(active);
-        self.open = Some(Open { recorder, live, begun: false });
+        let open = Open { recorder, live, begun: false, started: None };
+        self.show(&open, job);
+        self.open = Some(open);
         Ok(())
+    }
+
+    fn show(&self, Open { recorder, live, started, .. }: &Open, job: &Job) {
+        let (who, comment) = (job.origin.who.clone(), job.origin.comment.clone());
+        let emulated = job.configuration.emulates();
+        let active = Active { who, comment, emulated, ..Active::of(recorder, live.number()) };
+        let started_ns = started.map_or(active.started_ns, |started| started.0);
+        *self.run_status.active.lock() = Some(Active { started_ns, ..active });
+    }
+
+    /// The last run, if its recorder has died and it can go on. What is in the way is reported, and
+    /// a new run begins.
+    fn resumed(&self, job: &Job) -> Option<Open> {
+        let row = self.shared.catalog.interrupted()?;
+        let name = Path::new(row.folder.as_ref()?).file_name()?.to_string_lossy().into_owned();
+        let Configuration { resume_ns, recorder: config, .. } = &*job.configuration;
+        let emulated = job.configuration.emulates();
+        let config = RecorderConfig { run_number: row.number, emulated, ..config.clone() };
+        let written_ns = Recorder::last_written_ns(&config, &name)?;
+        let age_ns = utc_now().0.saturating_sub(written_ns);
+        if age_ns > *resume_ns {
+            tracing::info!(
+                run = row.number,
+                age_s = age_ns / 1_000_000_000,
+                "the run was interrupted too long ago to go on"
+            );
+            return None;
+        }
+        let resumed = self.resume_run(&row, &name, config);
+        let resumed = resumed.map_err(|error| {
+            tracing::warn!(run = row.number, %error, "the interrupted run cannot go on");
+        });
+        resumed.ok()
+    }
+
+    fn resume_run(&self, row: &RunRow, name: &str, config: RecorderConfig) -> Result<Open, String> {
+        let until = Instant::now() + HELD_WITHIN;
+        let from = loop {
+            match Recorder::interrupted(&config, name) {
+                Ok(from) => break from,
+                // The system is still putting the writes of the process away.
+                Err(error) if error.is_being_recorded() && Instant::now() < until => {
+                    std::thread::sleep(HELD_POLL);
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        if from.run_number != row.number {
+            return Err(format!("its files have number {}", from.run_number));
+        }
+        let folder = config.folder.join(name);
+        let live = self.shared.catalog.resume(row, (from.run, &folder), &config.text);
+        let live = live.map_err(|error| error.to_string())?;
+        let recorder = Recorder::resume_paused(config, &from).map_err(|error| error.to_string())?;
+        let text = format!("it goes on after its recorder's death, in epoch {}", from.epoch);
+        tracing::info!(
+            run = row.number,
+            epoch = from.epoch,
+            sequence = from.sequence,
+            "the interrupted run goes on"
+        );
+        let (time, kind, who) = (utc_now(), Remark::ALONE.to_owned(), String::new());
+        self.shared.catalog.remark(&live, &Remark { time, kind, who, text });
+        self.shared.interrupted.store(0, Relaxed);
+        let started = Some(row.started.unwrap_or(row.taken));
+        Ok(Open { recorder, live, begun: false, started })
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failed> {
@@ -425,7 +511,8 @@ impl Recording {
             false => open.recorder.begin_between_events(),
         }
         open.begun = true;
-        self.run_status.change_active(|active| active.started_ns = utc_now().0);
+        let started = open.started.unwrap_or_else(utc_now);
+        self.run_status.change_active(|active| active.started_ns = started.0);
         if let Some(remark) = &job.origin.remark {
             self.shared.catalog.note(remark);
         }
@@ -447,7 +534,7 @@ impl Recording {
     }
 
     fn end(&mut self, state: State, job: &Job) -> Result<(), Failed> {
-        let Some(Open { recorder, live, begun }) = self.open.take() else { return Ok(()) };
+        let Some(Open { recorder, live, begun, .. }) = self.open.take() else { return Ok(()) };
         if let Some(remark) = &job.origin.remark {
             self.shared.catalog.note(remark);
         }

@@ -132,6 +132,8 @@ pub struct OpenRun {
     pub granted_bytes_min: usize,
     /// Where each source and each link is received.
     pub addresses: Vec<SocketAddr>,
+    /// How often it went on after its recorder's death.
+    pub epoch: u32,
 }
 
 /// The result of a node.
@@ -262,8 +264,8 @@ impl Node {
     /// The run that is armed or recorded.
     pub fn open_run(&self) -> Option<OpenRun> {
         let active = self.run_status.active().filter(|active| !active.ended)?;
-        let Active { number, folder, observer, granted_bytes_min, addresses, .. } = active;
-        Some(OpenRun { number, folder, observer, granted_bytes_min, addresses })
+        let Active { number, folder, observer, granted_bytes_min, addresses, epoch, .. } = active;
+        Some(OpenRun { number, folder, observer, granted_bytes_min, addresses, epoch })
     }
 
     /// The outcome of starting the first run, if the settings require one; `None` while it is in

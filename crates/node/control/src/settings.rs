@@ -21,6 +21,8 @@ pub struct Settings {
     pub without_protection: bool,
     /// Whether the first run begins at once.
     pub start: Start,
+    /// Whether the first run may be an interrupted one that goes on.
+    pub resume: bool,
     /// Who starts the first run.
     pub who: String,
     /// Purpose of the first run.
@@ -97,6 +99,7 @@ impl Settings {
             tls: Tls::Off,
             without_protection: false,
             start: Start::Auto,
+            resume: true,
             who: "catchment".into(),
             comment: None,
             drain: Duration::from_secs(10),

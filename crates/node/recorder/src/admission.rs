@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use catchment_builder::SourceNote;
+use catchment_frame::Position;
 use catchment_model::{Entry, RunId, SourceId};
 use catchment_wire::event_link::{KeyKind, SourceGrant, SourceLog};
 use catchment_wire::session::{
-    ByeReason, Fault, Fields, Grant, GrantAnswer, Hello, Log as LogRecord, NONE, Records, RunState,
-    Welcome,
+    ByeReason, Fault, Fields, Grant, GrantAnswer, Hello, Log as LogRecord, NONE, Records, Release,
+    RunState, Welcome,
 };
 
 use crate::ingest::Ingest;
@@ -19,6 +20,8 @@ use crate::sessions::Sessions;
 /// Interval of pings, and the silence after which a side closes.
 const PING_MS: u32 = 500;
 const SILENCE_MS: u32 = 2_500;
+/// When a sender connects again that came too early.
+const LATER_MS: u32 = 200;
 /// The widths of keys that wrap, in bits.
 const KEY_BITS: std::ops::RangeInclusive<u8> = 16..=48;
 
@@ -101,6 +104,10 @@ impl Sessions {
         opening: &Opening,
     ) -> Result<usize, Ended> {
         let hello = &opening.hello;
+        if !self.of_run.live.has_epoch() {
+            let text = format!("resuming run {}", self.of_run.number);
+            return Err(Ended::new(ByeReason::LATER, LATER_MS, 0, text));
+        }
         let name = hello.name.as_str();
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/".contains(letter);
         if name.is_empty() || !name.chars().all(is_letter) {
@@ -138,8 +145,7 @@ impl Sessions {
             log.destination.is_err() || (record.first..=record.made).contains(&log.taken)
         };
         if !is_same || !session.logs.iter().zip(&opening.logs).all(fits) {
-            let text = "its logs are not those of this session: begin another one".to_owned();
-            return Err(Ended::new(ByeReason::MALFORMED, 0, 0, text));
+            return Err(other_logs());
         }
         session.attach(ingest);
         for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
@@ -162,7 +168,6 @@ impl Sessions {
         opening: &Opening,
     ) -> Result<usize, Ended> {
         let index = known.unwrap_or(self.sessions.len());
-        let is_of_other_run = opening.is_of_other_run(self.of_run.run);
         let mut logs = Vec::with_capacity(opening.logs.len());
         // By source, the log that delivers it: each has one.
         let mut delivered = BTreeMap::new();
@@ -171,7 +176,7 @@ impl Sessions {
             let log = match self.source_for(index, &name, source_log) {
                 Ok(source) if !delivered.contains_key(&source) => {
                     delivered.insert(source, number);
-                    join(is_of_other_run, (record, source_log), &self.sources[source])
+                    self.join(ingest, opening, (record, source_log), source)?
                 }
                 refused => {
                     let reason = refused.err().unwrap_or(ByeReason::NAME_IN_USE);
@@ -198,6 +203,48 @@ impl Sessions {
             None => self.sessions.push(session),
         }
         Ok(index)
+    }
+
+    /// The log of a source that joins the run. What its sender holds of another run is not this
+    /// one's. If the files know its session, it goes on where they say.
+    ///
+    /// # Errors
+    /// The files have more of it than its sender has made.
+    fn join(
+        &self,
+        ingest: &mut Ingest,
+        opening: &Opening,
+        (record, source_log): (&LogRecord, &SourceLog),
+        source: usize,
+    ) -> Result<Log, Ended> {
+        let Source { number, destination, .. } = self.sources[source];
+        let (hello, positions) = (&opening.hello, &self.of_run.live.beginning.positions);
+        let is_of_other_run = opening.is_of_other_run(self.of_run.run);
+        let known = |what| {
+            let known = positions.of(number.0, what, hello.session);
+            known.filter(|_| !is_of_other_run)
+        };
+        let next = match known(Position::LINK) {
+            _ if is_of_other_run => record.made,
+            Some(decided) if decided > record.made => return Err(other_logs()),
+            Some(decided) => decided.max(record.first),
+            None => record.first,
+        };
+        if let Some(decided) = known(Position::LINK) {
+            let lost = match hello.release {
+                Release::Durable => Entry::FragmentsLostRestart,
+                Release::Taken => Entry::FragmentsLostTaken,
+            };
+            ingest.count(destination.account as usize, lost, next - decided);
+        }
+        let most = source_log.fragment_bytes_max.min(destination.fragment_bytes_max);
+        let at = (record.connection, next);
+        let mut log = Log::new(Ok(destination), at, most, source_log.key_bits);
+        log.made = record.made;
+        if let Some(key) = known(Position::KEY) {
+            log.continue_keys(key);
+        }
+        Ok(log)
     }
 
     /// The index of the source of that name, if the session of that index may deliver it.
@@ -271,6 +318,12 @@ impl Sessions {
     }
 }
 
+/// Why a session is refused that has other logs than it had.
+fn other_logs() -> Ended {
+    let text = "its logs are not those of this session: begin another one".to_owned();
+    Ended::new(ByeReason::MALFORMED, 0, 0, text)
+}
+
 /// Why a session is refused of which no source can join: by its first one.
 fn refusal(log: &Log, name: &str) -> Ended {
     let reason = log.destination.err().unwrap_or(ByeReason::NAME);
@@ -284,18 +337,4 @@ fn refusal(log: &Log, name: &str) -> Ended {
         _ => format!("this recorder expects no source {name:?} over sessions"),
     };
     Ended::new(reason, 0, 0, text)
-}
-
-/// The log of a source that joins the run. What its sender holds of another run is not this one's.
-fn join(
-    is_of_other_run: bool,
-    (record, source_log): (&LogRecord, &SourceLog),
-    source: &Source,
-) -> Log {
-    let next = if is_of_other_run { record.made } else { record.first };
-    let most = source_log.fragment_bytes_max.min(source.destination.fragment_bytes_max);
-    let at = (record.connection, next);
-    let mut log = Log::new(Ok(source.destination), at, most, source_log.key_bits);
-    log.made = record.made;
-    log
 }

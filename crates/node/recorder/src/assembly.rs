@@ -9,11 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Entropy, FileId, FolderStore, Waker};
 use catchment_model::RunId;
+use catchment_storage::Resumable;
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
+use crate::beginning::Beginning;
 use crate::config::RecorderConfig;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
-use crate::live::{Live, LiveTarget, Observer};
+use crate::live::{Live, Observer};
+use crate::live_target::LiveTarget;
 use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
 use crate::wiring::{Bind, Wiring};
@@ -67,28 +70,55 @@ impl Assembly {
         bind: &mut impl Bind,
         create: impl Fn(&mut S, PathBuf) -> FileId,
     ) -> Result<Self, RecorderError> {
+        Self::begin(config, parts, None, bind, create)
+    }
+
+    /// As [`Assembly::new`], to go on with a run whose recorder has died. `run` and `name` are that
+    /// one's.
+    ///
+    /// # Errors
+    /// As [`Assembly::new`].
+    pub fn resume<S: FolderStore + 'static>(
+        config: &RecorderConfig,
+        parts: AssemblyParts<S>,
+        from: &Resumable,
+        bind: &mut impl Bind,
+        create: impl Fn(&mut S, PathBuf) -> FileId,
+    ) -> Result<Self, RecorderError> {
+        Self::begin(config, parts, Some(from), bind, create)
+    }
+
+    fn begin<S: FolderStore + 'static>(
+        config: &RecorderConfig,
+        parts: AssemblyParts<S>,
+        from: Option<&Resumable>,
+        bind: &mut impl Bind,
+        create: impl Fn(&mut S, PathBuf) -> FileId,
+    ) -> Result<Self, RecorderError> {
         config.check_values()?;
         let AssemblyParts { run, now_ns, .. } = parts;
-        let live = Arc::new(Live::new(config));
+        let live = Arc::new(Live::begin(config, Beginning::of(config, from)));
         live.paused.store(parts.is_paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let of_run = || OfRun {
             run,
             number: config.run_number,
-            epoch: 0,
+            epoch: live.beginning.epoch,
             entropy: (parts.entropy)(),
             live: Arc::clone(&live),
         };
         let wired = Wiring::of(config, &live, &stop, &of_run, bind)?;
-        let target = |(target, TargetStore { folders, entropy, waker }): (&LiveTarget, _)| {
+        let begins = live.beginning.targets.iter().map(|target| target.files.clone());
+        let target = |((target, begins), store): ((&LiveTarget, _), _)| {
+            let TargetStore { folders, entropy, waker } = store;
             let (folders, mut stores): (_, Vec<S>) = folders.into_iter().unzip();
             let (name, target) = (parts.name.clone(), target.name.clone());
-            let identity = RunIdentity { run, folders, name, target };
+            let identity = RunIdentity { run, folders, name, target, begins };
             let id = create(&mut stores[0], FileMaker::first_path(&identity, 0));
             let first = FirstFile { stores, disk: 0, id, entropy };
             TargetPart { waker, files: Some((identity, first)) }
         };
-        let targets = live.targets.iter().zip(parts.targets).map(target).collect();
+        let targets = live.targets.iter().zip(begins).zip(parts.targets).map(target).collect();
         let parts = AgentParts {
             wired,
             live: Arc::clone(&live),

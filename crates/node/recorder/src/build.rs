@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{
-    Builder, BuilderConfig, Cut, Discard, Fragment, Jump, Restart, Span, TooLarge,
+    Builder, BuilderConfig, Cut, Discard, Fragment, Jump, Restart, SourceRole, Span, TooLarge,
 };
-use catchment_model::SourceId;
 use catchment_model::units::Bytes;
+use catchment_model::{Entry, SourceId};
 use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
@@ -111,6 +111,8 @@ pub(crate) struct Pipeline {
     pub(crate) chunk_use: ChunkUse,
     pub(crate) pausable: Pausable,
     pub(crate) tape: Tape,
+    /// Until all sources that it names have come again.
+    pub(crate) restarted: Option<Restarted>,
     pub(crate) pool: Arc<ChunkPool>,
     /// The lane of chunks and the source of the ledger for each of the builder's sources.
     pub(crate) lanes: Vec<(u32, SourceId)>,
@@ -265,6 +267,7 @@ impl Pipeline {
         self.account(live, discarded);
         while let Some(mut cut) = self.builder.cut(now_ns, self.reuse.pop()) {
             self.account(live, discarded);
+            self.count_restarted(live, &cut);
             resolve_chains(&mut cut, &self.pool);
             self.waiting_fill.put(cut.payload_bytes);
             let decided = self.tape.cut(now_ns, &self.builder, &cut);
@@ -341,6 +344,29 @@ impl Pipeline {
         }
     }
 
+    /// Counts what senders that cannot send again had sent while no recorder was there.
+    fn count_restarted(&mut self, live: &Live, cut: &Cut) {
+        let Some(Restarted { closed_key, waiting }) = &mut self.restarted else { return };
+        // Numbers that begin again say nothing of what is between.
+        let has_begun_again = self.builder.status().restarts_followed > 0;
+        waiting.retain(|&source| {
+            let column = &cut.columns[source];
+            let is_there = |row: &usize| {
+                let is_set = |bits: &Vec<u8>| bits[row / 8] & 1 << (row % 8) != 0;
+                column.fragments > 0 && column.validity.as_ref().is_none_or(is_set)
+            };
+            let Some(row) = (0..cut.keys.len()).find(is_there) else { return true };
+            if !has_begun_again {
+                let lost = cut.keys[row].saturating_sub(*closed_key);
+                live.ledger.add(self.lanes[source].1, Entry::FragmentsLostRestart, lost);
+            }
+            false
+        });
+        if waiting.is_empty() {
+            self.restarted = None;
+        }
+    }
+
     fn pass_on(&mut self, group: usize, frames: &Sender<FrameCut>) -> usize {
         let mut passed = 0;
         while let Some(cut) = self.waiting.pop_front() {
@@ -368,6 +394,27 @@ impl Pipeline {
         let count = self.released.len();
         self.released.clear();
         count
+    }
+}
+
+/// Required sources of a run that goes on, whose senders cannot send again: those that have not
+/// come since.
+pub(crate) struct Restarted {
+    /// The key below which all events were closed.
+    pub(crate) closed_key: u64,
+    pub(crate) waiting: Vec<usize>,
+}
+
+impl Restarted {
+    /// Of a builder with these settings; none if its run is new, or all can send again.
+    pub(crate) fn of(builder: &BuilderConfig) -> Option<Self> {
+        let closed_key = builder.continues.as_ref()?.closed_key;
+        let is_one = |&source: &usize| {
+            let sends_again = builder.positions.get(source).is_some_and(|&is_link| is_link);
+            builder.sources[source] == SourceRole::Required && !sends_again
+        };
+        let waiting: Vec<usize> = (0..builder.sources.len()).filter(is_one).collect();
+        (!waiting.is_empty()).then_some(Self { closed_key, waiting })
     }
 }
 

@@ -1,7 +1,9 @@
 //! The builders' part of a recorder's configuration.
 
-use catchment_builder::{BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
+use catchment_builder::{BuilderConfig, Continues, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
+use catchment_frame::Position;
 
+use crate::beginning::Beginning;
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::links::LinkConfig;
 
@@ -24,6 +26,17 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         positions: config.sources.iter().map(SourceConfig::is_link).collect(),
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
     }
+}
+
+/// Where the builder goes on: front-ends send again what is behind the last key of theirs.
+pub(crate) fn continues(config: &RecorderConfig, beginning: &Beginning) -> Option<Continues> {
+    let closed_key = beginning.closed_key()?;
+    let key = |(number, source): (u32, &SourceConfig)| {
+        let newest = beginning.positions.newest(number, Position::KEY);
+        let key = newest.filter(|_| source.is_link())?.position;
+        (key <= closed_key).then_some(key)
+    };
+    Some(Continues { closed_key, sources: (0..).zip(&config.sources).map(key).collect() })
 }
 
 /// The bits in which the event numbers of all sources can be compared: those of the shortest.

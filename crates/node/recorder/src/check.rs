@@ -223,6 +223,7 @@ impl RecorderConfig {
             Refused::Slices { .. } | Refused::SliceIndex { .. } | Refused::OwnedChange { .. } => {
                 "build"
             }
+            Refused::Continues { .. } => "build",
         };
         // The builder's message says what was expected and, except for one, what was found.
         let text = refused.to_string();

@@ -9,10 +9,11 @@ use catchment_model::RunId;
 use catchment_model::units::Bytes;
 use catchment_writer::{FileParts, FrameFile, FrameFiles, StoreFile};
 
+use crate::beginning::FileBeginning;
 use crate::config::RecorderConfig;
 use crate::disks::{Disks, STALL_NS};
 use crate::frames::SourceCounts;
-use crate::live::LiveTarget;
+use crate::live_target::LiveTarget;
 use crate::target::FrameTag;
 
 /// Bytes of a TOC beside frames: mostly the schema and the configuration.
@@ -28,6 +29,8 @@ pub(crate) struct RunIdentity {
     pub(crate) name: String,
     /// The target's name, which says that files in several folders are of one place.
     pub(crate) target: String,
+    /// What the files begin with.
+    pub(crate) begins: FileBeginning,
 }
 
 /// The stores of the folders, and the run's first file, just made.
@@ -153,6 +156,7 @@ impl FileMaker {
         entropy: Box<dyn Entropy>,
     ) -> Self {
         Self {
+            next_index: identity.begins.index,
             identity,
             entropy,
             run_number: config.run_number,
@@ -160,7 +164,6 @@ impl FileMaker {
             emulated: config.emulated,
             schema,
             variant,
-            next_index: 0,
             asked: None,
         }
     }
@@ -170,12 +173,12 @@ impl FileMaker {
         Arc::ptr_eq(&self.schema, schema)
     }
 
-    /// The path of the run's first file, in that folder.
+    /// The path of the first file, in that folder.
     pub(crate) fn first_path(identity: &RunIdentity, disk: usize) -> PathBuf {
-        path_of(identity, disk, 0)
+        path_of(identity, disk, identity.begins.index)
     }
 
-    /// Takes the run's first file, which was made before anything else ran.
+    /// Takes the first file, which was made before anything else ran.
     pub(crate) fn begin_first(
         &mut self,
         StoreFile { store: disk, id }: StoreFile,
@@ -332,6 +335,8 @@ impl FileMaker {
             numbering: catchment_frame::Numbering::Run,
             variant: self.variant,
             target: (self.identity.folders.len() > 1).then(|| self.identity.target.clone()),
+            epoch: self.identity.begins.epoch,
+            superseded: self.identity.begins.superseded.to_vec(),
         };
         let attached = Durability::new(self.schema.sources.len());
         let id = StoreFile { store: disk, id };

@@ -12,8 +12,8 @@ use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::Cut;
 use catchment_encoder::{Buffers, Coding, Column as _, Encode, Level, PoolConfig};
 use catchment_frame::{
-    ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Position, Positions, Schema,
-    stored_space,
+    ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Origin, Position, Positions,
+    Schema, stored_space,
 };
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
@@ -339,13 +339,16 @@ impl Frames {
             makers: makers.zip(sources.waiting).map(throttled).collect(),
             ledger: ledger.expect("a column of every schema of a recorder"),
             position_column: schema.column(None, &ColumnKind::SourcePositions),
-            stated: [Position::CLOSED, Position::SYNCED].map(|what| Position::of_run(what, 0)),
+            stated: [Position::CLOSED, Position::SYNCED].map(|what| {
+                let newest = live.beginning.positions.newest(0, what);
+                newest.copied().unwrap_or(Position::of_run(what, 0))
+            }),
             maker,
             trends: sources.trends,
             seconds: None,
             last_ns: None,
-            sequence: 0,
-            counted: Ledger::new(config.ledger_count()),
+            sequence: live.beginning.sequence,
+            counted: live.beginning.common.clone(),
             current: None,
             lists: live.targets.iter().any(|target| target.variant.selected.is_some()),
             targets: queues,
@@ -421,7 +424,8 @@ impl Frames {
         let (keys, payload_bytes) = (cut.keys.len() as u64, cut.payload_bytes);
         let maker = &mut self.makers[group].frames;
         let Frame { info, columns } = maker.frame(cut);
-        let info = FrameInfo { sequence: self.sequence, ..info };
+        let origin = Origin { epoch: self.live.beginning.epoch, ..info.origin };
+        let info = FrameInfo { sequence: self.sequence, origin, ..info };
         self.sequence += 1;
         let now = self.live.ledger.snapshot();
         let increment = now.since(&self.counted);

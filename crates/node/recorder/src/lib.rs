@@ -12,6 +12,7 @@
 mod admission;
 mod agents;
 mod assembly;
+mod beginning;
 mod budget;
 mod build;
 mod builder_config;
@@ -34,6 +35,7 @@ mod link_session;
 mod links;
 mod live;
 mod live_folder;
+mod live_target;
 mod lowered;
 mod nothing;
 mod parts;

@@ -138,6 +138,14 @@ impl Log {
         }
     }
 
+    /// The run goes on, and has keys of the source below that one.
+    pub(crate) fn continue_keys(&mut self, key: u64) {
+        // Whole keys are not those of the run if numbers began again in it.
+        if self.keys.bits < WHOLE_BITS {
+            (self.keys.last, self.keys.low_water) = (key.checked_sub(1), key);
+        }
+    }
+
     /// A log of which nothing is taken.
     pub(crate) fn refused(at: (u16, u64), reason: ByeReason) -> Self {
         Self::new(Err(reason), at, 0, WHOLE_BITS)

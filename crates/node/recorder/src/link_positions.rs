@@ -11,6 +11,7 @@ use catchment_frame::Position;
 use catchment_model::SourceId;
 use parking_lot::Mutex;
 
+use crate::beginning::Beginning;
 use crate::config::RecorderConfig;
 use crate::target_config::Variant;
 
@@ -25,7 +26,7 @@ pub(crate) struct LinkPositions {
 }
 
 /// What one target has.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct PlacePositions {
     is_required: bool,
     /// The number of the stream's frames that are settled, from the first on.
@@ -36,7 +37,7 @@ struct PlacePositions {
 }
 
 impl LinkPositions {
-    pub(crate) fn new(config: &RecorderConfig) -> Self {
+    pub(crate) fn new(config: &RecorderConfig, beginning: &Beginning) -> Self {
         let (targets, variants) = (config.targets(), Variant::of(config));
         let decided = targets.len();
         let links = config.sources.iter().enumerate().filter(|(_, source)| source.is_link());
@@ -48,10 +49,16 @@ impl LinkPositions {
             }
             (SourceId(source as u32), needed)
         };
+        let newest = |source: u32| {
+            let newest = beginning.positions.newest(source, Position::LINK)?;
+            Some((newest.session, newest.position))
+        };
+        let newest: Vec<_> = (0..config.sources.len() as u32).map(newest).collect();
         let place = |is_required| PlacePositions {
             is_required,
-            newest: vec![None; config.sources.len()],
-            ..PlacePositions::default()
+            frames: beginning.sequence,
+            newest: newest.clone(),
+            has_ended: false,
         };
         let required = targets.iter().map(|target| target.required).chain([true]);
         Self {

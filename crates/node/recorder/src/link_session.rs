@@ -17,7 +17,7 @@ use crate::sessions::POSITIONS_EVERY_NS;
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 131_064;
 /// How long events wait for a source whose connection fell silent without a word, and where it
 /// ended without one: then its process is gone, or it is back at once.
-const WAIT_SILENT_NS: u64 = 5_000_000_000;
+pub(crate) const WAIT_SILENT_NS: u64 = 5_000_000_000;
 const WAIT_ENDED_NS: u64 = 1_000_000_000;
 /// The records of one message of grants, and of positions.
 const GRANTS_MAX: usize = 255;

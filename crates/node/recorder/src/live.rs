@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 
-use catchment_disk::DiskStats;
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
@@ -14,11 +16,12 @@ use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::beginning::Beginning;
 use crate::config::RecorderConfig;
 use crate::counts::{Counters, Counts};
-use crate::frames::SourceCounts;
 use crate::link_positions::LinkPositions;
-use crate::live_folder::{FolderSnapshot, LiveFolder, ShownFolder};
+use crate::live_folder::FolderSnapshot;
+use crate::live_target::LiveTarget;
 use crate::senders::{SenderPair, Stranger};
 use crate::target_config::{Place, TargetConfig, Variant, thread_name};
 
@@ -47,6 +50,8 @@ pub(crate) struct Live {
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
     pub(crate) link_positions: LinkPositions,
+    /// Where the recorder began.
+    pub(crate) beginning: Beginning,
     // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
     /// Whether events that begin now are discarded because the run is paused.
@@ -66,26 +71,6 @@ pub(crate) struct Live {
     // Likewise; none if there is no socket yet, or no longer one.
     gauges: Mutex<Vec<Option<SocketGauge>>>,
     state: Mutex<Reported>,
-}
-
-/// The state of a target that its agent writes.
-pub(crate) struct LiveTarget {
-    pub(crate) name: String,
-    pub(crate) required: bool,
-    place: Place,
-    /// What it gets of the run.
-    pub(crate) variant: Variant,
-    /// Its line of the ledger: only of frames.
-    pub(crate) ledger: LiveLedger,
-    /// Only those of frames and files.
-    pub(crate) counters: Counters,
-    state: Mutex<State>,
-    files: Mutex<Vec<PathBuf>>,
-    /// Bytes of columns in its queue.
-    pub(crate) queue: Arc<FillLevel>,
-    folders: Vec<LiveFolder>,
-    /// Whether the run has ended without it.
-    pub(crate) is_left: AtomicBool,
 }
 
 /// Observes a recorder, also while it ends and after it has ended.
@@ -253,121 +238,34 @@ impl From<&FillLevel> for Fill {
     }
 }
 
-impl LiveTarget {
-    fn new(
-        config: &RecorderConfig,
-        target: &TargetConfig,
-        variant: Variant,
-        sources: usize,
-    ) -> Self {
-        Self {
-            name: target.name.clone(),
-            required: target.required,
-            place: target.place.clone(),
-            variant,
-            ledger: LiveLedger::new(sources),
-            counters: Counters::default(),
-            state: Mutex::new(State::Recording),
-            files: Mutex::default(),
-            queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
-            folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
-            is_left: AtomicBool::new(false),
-        }
-    }
-
-    /// Sets the disk of a folder, once.
-    pub(crate) fn set_disk(&self, folder: usize, disk: Arc<DiskStats>) {
-        self.folders[folder].set_disk(disk);
-    }
-
-    /// Shows what is known of a folder.
-    pub(crate) fn show_folder(&self, folder: usize, shown: ShownFolder) {
-        // Stepped recorders have folders of which the configuration knows nothing.
-        if let Some(folder) = self.folders.get(folder) {
-            folder.show(shown);
-        }
-    }
-
-    fn disks(&self) -> impl Iterator<Item = &Arc<DiskStats>> {
-        self.folders.iter().filter_map(LiveFolder::disk)
-    }
-
-    /// Counts a frame, by what became of it.
-    pub(crate) fn count<const N: usize>(
-        &self,
-        counts: &[SourceCounts],
-        of: fn(&SourceCounts) -> [(Entry, u64); N],
-    ) {
-        for (source, counts) in (0..).map(SourceId).zip(counts) {
-            of(counts).into_iter().for_each(|(entry, count)| self.ledger.add(source, entry, count));
-        }
-    }
-
-    /// Whether it keeps frames.
-    fn keeps(&self) -> bool {
-        self.place != Place::None
-    }
-
-    /// Fragments of a source that it has lost.
-    fn lost(&self, source: SourceId) -> u64 {
-        let lost = [Entry::FragmentsDiscardedDisk, Entry::FragmentsRemoved];
-        lost.map(|entry| self.ledger.read(source, entry)).iter().sum()
-    }
-
-    fn records(&self) -> bool {
-        *self.state.lock() == State::Recording
-    }
-
-    pub(crate) fn add_file(&self, path: PathBuf) {
-        self.files.lock().push(path);
-    }
-
-    pub(crate) fn remove_file(&self, path: &Path) {
-        self.files.lock().retain(|file| file != path);
-    }
-
-    /// Its files so far, if it has any.
-    fn files(&self) -> Option<Vec<PathBuf>> {
-        Some(self.files.lock().clone()).filter(|files| !files.is_empty())
-    }
-
-    /// The run's ledger as the target has it: of what happens before frames are made, and of what
-    /// becomes of frames there.
-    pub(crate) fn total(&self, common: &LiveLedger) -> Ledger {
-        let mut ledger = common.snapshot();
-        ledger.add(&self.ledger.snapshot());
-        self.variant.mask(&mut ledger.sources);
-        ledger
-    }
-
-    /// Its present state; `common` is what happens before frames are made.
-    fn snapshot(&self, common: &LiveLedger) -> TargetSnapshot {
-        let ledger = self.total(common);
-        let (name, required, state) = (self.name.clone(), self.required, self.state.lock().clone());
-        let folders = self.folders.iter().map(LiveFolder::snapshot).collect();
-        let (counts, queue, place) =
-            (self.counters.read(), (&*self.queue).into(), self.place.clone());
-        TargetSnapshot { name, required, place, state, ledger, counts, queue, folders }
-    }
-}
-
 impl Live {
-    /// For the sources and links of a recorder.
+    /// For the sources and links of a recorder with a new run.
+    #[cfg(test)]
     pub(crate) fn new(config: &RecorderConfig) -> Self {
+        let (sources, targets) = (config.ledger_count(), config.targets().len());
+        Self::begin(config, Beginning::new_run(sources, targets))
+    }
+
+    /// For those of a recorder that begins there.
+    pub(crate) fn begin(config: &RecorderConfig, beginning: Beginning) -> Self {
         let (names, of_targets) = (config.ledger_names(), config.targets());
-        let targets = of_targets.iter().zip(Variant::of(config));
-        let target = |(target, variant): (&TargetConfig, Variant)| {
-            LiveTarget::new(config, target, variant, names.len())
+        let targets = of_targets.iter().zip(Variant::of(config)).zip(&beginning.targets);
+        let target = |((target, variant), begins): ((&TargetConfig, Variant), &_)| {
+            LiveTarget::new(config, target, variant, begins)
         };
+        let ledger = LiveLedger::new(names.len());
+        ledger.add_all(&beginning.common);
+        ledger.add_all(&beginning.lost);
         Self {
-            ledger: LiveLedger::new(names.len()),
+            ledger,
             targets: targets.map(target).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
             counters: Counters::default(),
-            link_positions: LinkPositions::new(config),
+            link_positions: LinkPositions::new(config, &beginning),
+            beginning,
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
             settled: AtomicBool::new(false),
@@ -387,6 +285,13 @@ impl Live {
                 turns: BTreeMap::new(),
             }),
         }
+    }
+
+    /// Whether a file of each required folder states the epoch, durably: before that nobody is
+    /// welcomed in it.
+    pub(crate) fn has_epoch(&self) -> bool {
+        let mut required = self.targets.iter().filter(|target| target.required && target.keeps());
+        required.all(|target| target.has_epoch.load(Acquire))
     }
 
     /// Pauses the run, or ends the pause now, even if it was to end between two events.

@@ -15,18 +15,21 @@ use catchment_net::{NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
-use catchment_storage::TrendFiles;
+use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError, TrendFiles};
 use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
+use crate::beginning::{Beginning, FileBeginning};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
 use crate::counts::Counts;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};
+use crate::schema::schema;
+use crate::selection::Selection;
 use crate::sessions::OfRun;
 use crate::sockets::Sockets;
-use crate::target_config::{Place, TargetConfig, suffix};
+use crate::target_config::{Place, TargetConfig, Variant, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
 
@@ -71,6 +74,22 @@ pub enum RecorderError {
         /// The system's error.
         source: io::Error,
     },
+    /// An interrupted run cannot be continued.
+    #[error("cannot continue {name}: {source}")]
+    Resume {
+        /// The run's name.
+        name: String,
+        /// Why.
+        source: Box<catchment_storage::StorageError>,
+    },
+    /// It was begun with another configuration, or by another version of the program.
+    #[error("cannot continue {name}: it has another {what}")]
+    OtherRun {
+        /// The run's name.
+        name: String,
+        /// What differs.
+        what: &'static str,
+    },
     /// The trends' files could not be made.
     #[error("trends: {source}")]
     Trends {
@@ -93,13 +112,81 @@ pub enum RecorderError {
     },
 }
 
+impl RecorderError {
+    /// Whether the files of a run are still held by the recorder that died.
+    pub fn is_being_recorded(&self) -> bool {
+        matches!(self, Self::Resume { source, .. }
+            if matches!(**source, StorageError::BeingRecorded { .. }))
+    }
+}
+
 impl Recorder {
     /// Opens the sockets and the first file, and starts recording.
     ///
     /// # Errors
     /// Anything that prevents recording now; nothing is left running.
     pub fn start(config: RecorderConfig) -> Result<Self, RecorderError> {
-        Self::begin(config, false)
+        Self::begin(config, false, None)
+    }
+
+    /// Goes on with a run whose recorder has died: under the same identity and in the same folders,
+    /// in a new epoch.
+    ///
+    /// # Errors
+    /// As [`Recorder::start`].
+    pub fn resume(config: RecorderConfig, from: &Resumable) -> Result<Self, RecorderError> {
+        Self::begin(config, false, Some(from))
+    }
+
+    /// As [`Recorder::resume`], but paused as by [`Recorder::start_paused`].
+    ///
+    /// # Errors
+    /// As [`Recorder::start`].
+    pub fn resume_paused(config: RecorderConfig, from: &Resumable) -> Result<Self, RecorderError> {
+        Self::begin(config, true, Some(from))
+    }
+
+    /// When the files of a run of that name were last written, in nanoseconds since 1970: the last
+    /// sign of life of its recorder.
+    pub fn last_written_ns(config: &RecorderConfig, name: &str) -> Option<u64> {
+        let targets = config.targets();
+        let folders = targets.iter().flat_map(|target| target.place.folders());
+        let entries = folders.filter_map(|folder| std::fs::read_dir(folder.join(name)).ok());
+        let changed = entries.flatten().flatten().filter_map(|entry| {
+            let changed = entry.metadata().ok()?.modified().ok()?;
+            changed.duration_since(std::time::UNIX_EPOCH).ok()
+        });
+        u64::try_from(changed.max()?.as_nanos()).ok()
+    }
+
+    /// What is left of an interrupted run of that name with this configuration. Its files are cut,
+    /// closed and durable then, and the run must go on in a new epoch, or end.
+    ///
+    /// # Errors
+    /// A recorder still holds its files, it has another configuration, or the system refuses.
+    pub fn interrupted(config: &RecorderConfig, name: &str) -> Result<Resumable, RecorderError> {
+        let failed =
+            |source| RecorderError::Resume { name: name.to_owned(), source: Box::new(source) };
+        let place = |target: &TargetConfig| RunPlace {
+            folders: target.place.folders().iter().map(|folder| folder.join(name)).collect(),
+            is_required: target.required && !target.place.folders().is_empty(),
+        };
+        let targets = config.targets();
+        let places: Vec<RunPlace> = targets.iter().map(place).collect();
+        let found = Interrupted::find(&places).map_err(failed)?;
+        let other = |what| Err(RecorderError::OtherRun { name: name.to_owned(), what });
+        let header = found.header();
+        if header.config != config.text || header.emulated != config.emulated {
+            return other("configuration");
+        }
+        let schema = Arc::new(schema(config)?);
+        let variants = Variant::of(config);
+        let first = places.iter().position(|place| place.is_required).unwrap_or(0);
+        let selection = Selection::new(&variants[first], &schema, config.sources.len());
+        if header.schema != *selection.schema() {
+            return other("schema, by another version of the program");
+        }
+        found.take().map_err(failed)
     }
 
     /// As [`Recorder::start`], but paused: everything is open, and nothing is recorded until
@@ -108,18 +195,22 @@ impl Recorder {
     /// # Errors
     /// As [`Recorder::start`].
     pub fn start_paused(config: RecorderConfig) -> Result<Self, RecorderError> {
-        Self::begin(config, true)
+        Self::begin(config, true, None)
     }
 
-    fn begin(config: RecorderConfig, paused: bool) -> Result<Self, RecorderError> {
+    fn begin(
+        config: RecorderConfig,
+        paused: bool,
+        from: Option<&Resumable>,
+    ) -> Result<Self, RecorderError> {
         config.check()?;
         let clock = Clock::start();
-        let mut run = RunId([0; 16]);
-        let no_bits = |error: getrandom::Error| system("random bits")(error.into());
-        getrandom::fill(&mut run.0).map_err(no_bits)?;
-        let name = format!("run-{}-{}", Utc(clock.start_ns()).compact(), &run.to_string()[..8]);
+        let (run, name) = match from {
+            Some(from) => (from.run, from.name.clone()),
+            None => new_run(&clock)?,
+        };
         let folder = config.folder.join(&name);
-        let live = Arc::new(Live::new(&config));
+        let live = Arc::new(Live::begin(&config, Beginning::of(&config, from)));
         let warnings = config.lowered().into_iter().chain(config.warnings());
         warnings.for_each(|warning| live.warn_once(warning));
         live.paused.store(paused, Relaxed);
@@ -128,7 +219,7 @@ impl Recorder {
         let of_run = || OfRun {
             run,
             number: config.run_number,
-            epoch: 0,
+            epoch: live.beginning.epoch,
             entropy: Box::new(SystemEntropy),
             live: Arc::clone(&live),
         };
@@ -136,7 +227,8 @@ impl Recorder {
         std::fs::create_dir_all(&folder)
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
         let (folders, of_run) = (vec![folder.clone()], "local".to_owned());
-        let identity = RunIdentity { run, folders, name, target: of_run };
+        let begins = FileBeginning::default();
+        let identity = RunIdentity { run, folders, name, target: of_run, begins };
         let mut targets = Vec::new();
         let mut parks = Vec::new();
         for (number, target) in config.targets().into_iter().enumerate() {
@@ -211,6 +303,11 @@ impl Recorder {
     /// The run's identity.
     pub fn run(&self) -> RunId {
         self.run
+    }
+
+    /// How often the run went on after its recorder's death.
+    pub fn epoch(&self) -> u32 {
+        self.live.beginning.epoch
     }
 
     /// The run's folder.
@@ -314,6 +411,15 @@ impl std::fmt::Debug for Live {
     }
 }
 
+/// An identity for a new run, and its name.
+fn new_run(clock: &Clock) -> Result<(RunId, String), RecorderError> {
+    let mut run = RunId([0; 16]);
+    let no_bits = |error: getrandom::Error| system("random bits")(error.into());
+    getrandom::fill(&mut run.0).map_err(no_bits)?;
+    let name = format!("run-{}-{}", Utc(clock.start_ns()).compact(), &run.to_string()[..8]);
+    Ok((run, name))
+}
+
 /// The objects on which the agents' threads sleep.
 struct Parking {
     /// The receive agents'.
@@ -352,7 +458,9 @@ fn target_part(
     let Place::Folders(folders) = &target.place else { return Ok(nothing()) };
     let name = of_run.name.clone();
     let folders = folders.iter().map(|folder| folder.join(&name)).collect();
-    let identity = RunIdentity { run: of_run.run, folders, name, target: target.name.clone() };
+    let begins = live.beginning.targets[number].files.clone();
+    let target_name = target.name.clone();
+    let identity = RunIdentity { run: of_run.run, folders, name, target: target_name, begins };
     let mut disk = disk_config(&config.write);
     (disk.name, disk.threads) = (suffix(number, &target.name), Some(Arc::clone(&live.threads)));
     if target.required {
@@ -453,7 +561,7 @@ fn trends(
     live: &Arc<Live>,
     waker: Waker,
 ) -> Result<Option<(TrendFeed, Trends<TrendFiles>)>, RecorderError> {
-    let plan = TrendPlan::of(config, identity)?;
+    let plan = TrendPlan::of(config, identity, live.beginning.epoch > 0)?;
     if !config.trends || !plan.has_folders() {
         return Ok(None);
     }

@@ -6,7 +6,7 @@
 //! meanwhile and there is another, the owner abandons the frame and offers it again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use catchment_agent::{Completion, CompletionKind, FileEnd, FolderStore, Presence};
 use catchment_frame::{FrameSummary, Schema, TocFlags};
@@ -56,7 +56,7 @@ impl<S: FolderStore> RunFiles<S> {
         ledger: TargetLedger,
         now_ns: u64,
     ) -> Result<Self, String> {
-        let variant = ledger.of_target().variant.number;
+        let (variant, sequence) = (ledger.of_target().variant.number, ledger.begins_at());
         let begin = StoreFile { store: first.disk, id: first.id };
         let mut files = Self {
             now_ns,
@@ -65,7 +65,7 @@ impl<S: FolderStore> RunFiles<S> {
             maker: FileMaker::new(config, identity, (schema, variant), first.entropy),
             opening: None,
             opening_ns: 0,
-            sequence: 0,
+            sequence,
             framed: None,
             ledger,
             limits: FileLimits::of(config),
@@ -353,6 +353,9 @@ impl<S: FolderStore> RunFiles<S> {
             JobKind::Header => {
                 file.header_recorded = !file.failed;
                 if file.header_recorded {
+                    // Nobody is welcomed before it states the epoch, durably.
+                    let waits = !self.ledger.of_target().has_epoch.load(Relaxed);
+                    file.attached.recorded(&[], waits);
                     self.folders.begun(&mut self.files, id);
                 }
             }
@@ -575,6 +578,7 @@ impl<S: FolderStore> RunFiles<S> {
             Ok(()) => {
                 let durable = file.attached.sync_done();
                 self.ledger.durable(&durable);
+                self.ledger.of_target().has_epoch.store(true, Release);
                 self.ledger.settle(|one| one.synced(id));
             }
             Err(error) => {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use catchment_agent::{Egress, Entropy, Flow};
+use catchment_builder::{Fragment, SourceNote};
 use catchment_model::RunId;
 use catchment_wire::event_link::{self, Data};
 use catchment_wire::session::{
@@ -24,7 +25,7 @@ use crate::admission::{Opening, Source};
 use crate::ingest::{Ingest, Refused};
 use crate::intake::{Destination, SenderConfig};
 use crate::link_log::Taken;
-use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
+use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session, WAIT_SILENT_NS};
 use crate::live::Live;
 
 /// How often connections are looked at for silence, and the most of a time without a look that
@@ -57,6 +58,8 @@ pub(crate) struct Sessions {
     looked_ns: u64,
     read_due_ns: u64,
     window: Window,
+    /// How long events still wait for sources of a run that goes on, which have not come yet.
+    resume_ns: u64,
 }
 
 /// Whether data are taken. What comes in the moments before a run begins, and behind its end, is
@@ -183,6 +186,7 @@ impl Sessions {
         let by_name = names.zip(0..).collect();
         let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
         let (looked_ns, read_due_ns, window) = (0, 0, Window::default());
+        let goes_on = of_run.live.beginning.closed_key().is_some();
         Self {
             of_run,
             sources,
@@ -193,6 +197,7 @@ impl Sessions {
             looked_ns,
             read_due_ns,
             window,
+            resume_ns: if goes_on { WAIT_SILENT_NS } else { 0 },
         }
     }
 
@@ -587,6 +592,7 @@ impl Sessions {
         let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
         self.looked_ns = now_ns;
         self.sessions.iter_mut().for_each(|session| session.pass_time(ingest, passed_ns));
+        self.pass_time(ingest, passed_ns);
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
             if connection.is_held || self.window.holds(connection.kind) {
@@ -608,6 +614,18 @@ impl Sessions {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Of a run that goes on, events wait for sources whose front-ends have not come yet.
+    fn pass_time(&mut self, ingest: &mut Ingest, passed_ns: u64) {
+        let before_ns = self.resume_ns;
+        self.resume_ns = before_ns.saturating_sub(passed_ns);
+        if before_ns == 0 || self.resume_ns > 0 {
+            return;
+        }
+        for source in self.sources.iter().filter(|source| source.log.is_none()) {
+            ingest.describe(Fragment::said(source.destination.source, SourceNote::Gone));
         }
     }
 

@@ -74,14 +74,21 @@ pub(crate) struct BegunFrame {
 impl Settlement {
     /// That of a target, if there are link sources.
     pub(crate) fn of(live: &Arc<Live>, target: usize) -> Option<Self> {
+        let of_target = &live.targets[target].variant;
+        let (mut newest, begins) = (Positions::default(), &live.beginning);
+        for one in begins.positions.records() {
+            if one.session == 0 || of_target.has(one.source as usize) {
+                newest.add(&[*one]);
+            }
+        }
         live.link_positions.has_links().then(|| Self {
             live: Arc::clone(live),
             target,
             frames: Vec::new(),
             begun: 0,
             carried: Positions::default(),
-            newest: Positions::default(),
-            files: BTreeMap::new(),
+            files: BTreeMap::from([(begins.targets[target].files.index, newest.clone())]),
+            newest,
             ended: BTreeSet::new(),
         })
     }

@@ -41,7 +41,8 @@ use crate::config::RecorderConfig;
 use crate::file::OpenFile;
 use crate::file_steps::{Admission, Ending};
 use crate::frames::{FrameHead, SharedColumn, SourceCounts, joined};
-use crate::live::{Live, LiveTarget, State};
+use crate::live::{Live, State};
+use crate::live_target::LiveTarget;
 use crate::pool::ColumnBytes;
 use crate::run_files::RunFiles;
 use crate::settlement::{BegunFrame, Settlement};
@@ -479,13 +480,19 @@ pub(crate) struct TargetLedger {
 impl TargetLedger {
     /// Of the target with that number.
     pub(crate) fn new(live: &Arc<Live>, target: usize) -> Self {
-        let carried = Ledger::new(live.ledger.source_count());
+        let begins = &live.beginning.targets[target];
+        let (carried, missing) = (begins.carried.clone(), begins.missing.into_iter().collect());
         let settlement = Settlement::of(live, target);
-        Self { live: Arc::clone(live), target, carried, missing: Vec::new(), settlement }
+        Self { live: Arc::clone(live), target, carried, missing, settlement }
     }
 
     pub(crate) fn of_target(&self) -> &LiveTarget {
         &self.live.targets[self.target]
+    }
+
+    /// The number of the first frame.
+    pub(crate) fn begins_at(&self) -> u64 {
+        self.live.beginning.sequence
     }
 
     /// Sets the target's state.

@@ -21,7 +21,8 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::config::RecorderConfig;
 use crate::frames::{FrameHead, Lowered, SharedColumn, SourceCounts};
-use crate::live::{Live, LiveTarget};
+use crate::live::Live;
+use crate::live_target::LiveTarget;
 use crate::pool::ColumnBytes;
 use crate::selection::Selection;
 

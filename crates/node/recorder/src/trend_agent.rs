@@ -17,7 +17,9 @@ use catchment_codec::Coding;
 use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::{Entry, RunId, SampleRate, SourceId, TimeScale};
-use catchment_storage::{Codings, ColumnCoding, NewTrends, StorageError, TrendFiles, TrendLengths};
+use catchment_storage::{
+    Codings, ColumnCoding, NewTrends, StorageError, TrendFiles, TrendLengths, mend_trends,
+};
 use catchment_trends::{Completed, CounterTrend, Seconds, TrendChannel, TrendSeries};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
@@ -117,6 +119,8 @@ pub(crate) struct TrendPlan {
     channel_count: usize,
     counters: Vec<(String, Counter)>,
     faults: Option<FaultControl>,
+    /// Whether there are trends of the run that go on.
+    continues: bool,
 }
 
 /// The trends of one target.
@@ -220,7 +224,11 @@ impl TrendPlan {
     ///
     /// # Errors
     /// Impossible channels.
-    pub(crate) fn of(config: &RecorderConfig, identity: &RunIdentity) -> Result<Self, ConfigError> {
+    pub(crate) fn of(
+        config: &RecorderConfig,
+        identity: &RunIdentity,
+        continues: bool,
+    ) -> Result<Self, ConfigError> {
         let schema = crate::schema::schema(config)?;
         // Others have no trend: values that are not numbers have no mean.
         let channels: Vec<_> = schema.columns.iter().filter_map(ChannelInfo::of).collect();
@@ -242,6 +250,7 @@ impl TrendPlan {
             channel_count: channels.len(),
             counters: counters(config),
             faults: config.write.faults.as_ref().map(|plan| plan.control.clone()),
+            continues,
         })
     }
 
@@ -262,6 +271,7 @@ impl TrendPlan {
             codings: Codings::new(ColumnCoding::Fixed(Coding::BitshuffleLz4)),
             lengths: TrendLengths::recording(),
             faults: self.faults.clone(),
+            continues: self.continues,
         })
     }
 }
@@ -286,6 +296,9 @@ impl Trends<TrendFiles> {
         let counters: Vec<_> = plan.counters.iter().map(counter).collect();
         let (mut channel_files, mut counter_files) = (Vec::new(), Vec::new());
         for TrendFolder { folder, channels } in &plan.folders {
+            if plan.continues {
+                mend_trends(folder)?;
+            }
             let folder = folder.join("trends");
             if !channels.is_empty() {
                 let mut series_of = vec![None; plan.channel_count];

@@ -15,8 +15,9 @@ use catchment_wire::link::{Channel, Link};
 use catchment_wire::{Protocol as _, Transport};
 use rtrb::{Producer, RingBuffer};
 
-use crate::build::{Kind, Pausable, Pipeline, Ring};
-use crate::builder_config::{builder_config, link_builder_config};
+use crate::beginning::Beginning;
+use crate::build::{Kind, Pausable, Pipeline, Restarted, Ring};
+use crate::builder_config::{builder_config, continues, link_builder_config};
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::ingest::{Ingest, SourceMemory};
 use crate::intake::{Destination, Intake, SenderConfig, SenderSource};
@@ -100,7 +101,8 @@ impl Wiring {
         };
         let parts = Parts { config, live, stop, of_run };
         if !config.sources.is_empty() {
-            wiring.pools.events = Some(wiring.group(&parts, bind, event_sources(config))?);
+            wiring.pools.events =
+                Some(wiring.group(&parts, bind, event_sources(config, &live.beginning))?);
         }
         if !config.links.is_empty() {
             let (lanes, chunk_lanes) = config.lanes();
@@ -183,8 +185,8 @@ struct Group<'a> {
 }
 
 /// Each event source has chunks of its own, and a port of its own or, on connections, shares one.
-fn event_sources(config: &RecorderConfig) -> Group<'_> {
-    let mut endpoints: Vec<Endpoint<'_>> = Vec::new();
+fn event_sources<'a>(config: &'a RecorderConfig, beginning: &Beginning) -> Group<'a> {
+    let mut endpoints: Vec<Endpoint<'a>> = Vec::new();
     let mut senders: Vec<SenderConfig> = Vec::new();
     for (number, source) in (0_u32..).zip(&config.sources) {
         let transport = source.protocol.transport();
@@ -235,7 +237,10 @@ fn event_sources(config: &RecorderConfig) -> Group<'_> {
         senders,
         chunk_sources: sources.clone().collect(),
         lanes: sources.map(|number| (number, SourceId(number))).collect(),
-        builder: builder_config(config),
+        builder: BuilderConfig {
+            continues: continues(config, beginning),
+            ..builder_config(config)
+        },
     }
 }
 
@@ -342,6 +347,7 @@ impl Parts<'_> {
             kind,
             pausable: Pausable::new(&builder, Arc::clone(&memory.held)),
             tape: Tape::new(&builder.positions, builder.frame_time_ns),
+            restarted: Restarted::of(&builder),
             builder: Builder::new(builder)?,
             rings,
             chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),

@@ -14,6 +14,7 @@ mod memory;
 mod parts;
 mod pause;
 mod promises;
+mod resume;
 mod samples;
 mod sessions;
 mod stepped;

@@ -145,6 +145,12 @@ pub enum StorageError {
         /// Its number.
         sequence: u64,
     },
+    /// A run whose files a recorder still holds.
+    #[error("{} is still being written", path.display())]
+    BeingRecorded {
+        /// The file.
+        path: PathBuf,
+    },
     /// A column that cannot be read, or columns that contradict each other; the rest of the run can
     /// be read.
     #[error("{}: frame {frame}, {kind}{}: {problem}", path.display(), of(channel, source_name))]
@@ -249,6 +255,7 @@ impl StorageError {
             | Self::Blank { .. }
             | Self::NoFiles { .. }
             | Self::OneFolder { .. }
+            | Self::BeingRecorded { .. }
             | Self::OtherFrame { .. }
             | Self::NoEvent { .. }
             | Self::NoSource { .. }

@@ -332,6 +332,13 @@ pub(crate) fn index_of_name(stem: &str) -> Option<u32> {
     is_index.then(|| digits.parse().ok()).flatten()
 }
 
+/// The index behind those of the frame files in these folders, by their names.
+pub(crate) fn next_index(folders: &[PathBuf]) -> u32 {
+    let paths = folders.iter().flat_map(|folder| paths(folder).unwrap_or_default());
+    let index = |path: PathBuf| index_of_name(&path.file_stem()?.to_string_lossy());
+    paths.filter_map(index).max().map_or(0, |last| last.saturating_add(1))
+}
+
 /// Sorts files by their index and removes copies: files with the identity of another one and the
 /// same frames or fewer. Returns each copy with the path of that other one.
 pub(crate) fn take_copies<F: OneFile>(files: &mut Vec<F>) -> Vec<(F, PathBuf)> {

@@ -184,7 +184,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
 
 /// Opens the files, rebuilds lost headers, and sorts the files by index. Files that need no action
 /// are separate.
-fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageError> {
+pub(crate) fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageError> {
     let (mut found, mut lost, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for path in &paths {
         match Found::open(path.clone())? {
@@ -242,9 +242,9 @@ impl OneFile for Found {
 }
 
 /// A file with a header.
-struct Found {
-    path: PathBuf,
-    reader: FileReader<ReadFile>,
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) reader: FileReader<ReadFile>,
     header_from: Option<PathBuf>,
 }
 

@@ -17,7 +17,7 @@ use crate::open::RunFile;
 /// # Errors
 /// The first superseded frame.
 pub(crate) fn refuse(files: &[RunFile]) -> Result<(), StorageError> {
-    let records = files.iter().flat_map(|file| &file.reader.header_rest().superseded);
+    let records = files.iter().flat_map(|file| &file.header().superseded);
     let bounds = Bounds::of(records.copied());
     if bounds.streams.is_empty() {
         return Ok(());
@@ -33,14 +33,14 @@ pub(crate) fn refuse(files: &[RunFile]) -> Result<(), StorageError> {
 }
 
 /// The superseded ranges, prepared for many frames: a header has room for a million records.
-struct Bounds {
+pub(crate) struct Bounds {
     /// For each stream, by falling epoch: frames of a lower epoch are superseded from that number
     /// on.
     streams: BTreeMap<u32, Vec<(u32, u64)>>,
 }
 
 impl Bounds {
-    fn of(records: impl Iterator<Item = Superseded>) -> Self {
+    pub(crate) fn of(records: impl Iterator<Item = Superseded>) -> Self {
         let mut streams: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
         for Superseded { stream, epoch, sequence } in records {
             streams.entry(stream).or_default().push((epoch, sequence));
@@ -56,7 +56,7 @@ impl Bounds {
         Self { streams }
     }
 
-    fn has(&self, info: &FrameInfo) -> bool {
+    pub(crate) fn has(&self, info: &FrameInfo) -> bool {
         let Some(bounds) = self.streams.get(&info.origin.stream) else { return false };
         let later = bounds.partition_point(|&(epoch, _)| epoch > info.origin.epoch);
         later.checked_sub(1).is_some_and(|last| info.sequence >= bounds[last].1)

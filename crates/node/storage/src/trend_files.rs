@@ -88,6 +88,8 @@ pub struct NewTrends {
     pub lengths: TrendLengths,
     /// Faults of files with tails, for tests.
     pub faults: Option<FaultControl>,
+    /// Whether they go on behind files that are there, without tails.
+    pub continues: bool,
 }
 
 /// The two runs of trends.
@@ -231,7 +233,12 @@ impl TrendRun {
                 .then(|| Growing { durable: index + 1 < lengths.len(), listed: index == 0 });
             // Only the disk's own faults apply to files that are not read before they are whole.
             let faults = growing.as_ref().and(trends.faults.clone());
+            let first_index = match index == 0 && trends.continues {
+                true => open::next_index(std::slice::from_ref(&folder)),
+                false => 0,
+            };
             let options = WriteOptions {
+                first_index,
                 // Tails are read and deleted soon.
                 codings: if index == 0 { trends.codings.clone() } else { Codings::default() },
                 file_time_ns: growing.as_ref().map(|_| kind.file_ns()),

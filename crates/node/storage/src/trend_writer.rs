@@ -84,6 +84,7 @@ impl TrendWriter {
             }
         }
         let files = TrendFiles::create(&NewTrends {
+            continues: false,
             folder,
             name: run.name.clone(),
             run: run.run,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use catchment_disk::{ReadFile, append_lines};
 use catchment_frame::{
-    BLOCK_BYTES, FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError, FileListLine,
-    Reopened,
+    BLOCK_BYTES, FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileHeader, FileList, FileListError,
+    FileListLine, Reopened,
 };
 use catchment_model::RunId;
 use serde::Serialize;
@@ -270,6 +270,20 @@ pub(crate) fn list_closed(
     let header = FileListLine::Run(run).encode();
     let line = FileListLine::Closed { index, bytes }.encode();
     Ok(append_lines(&folder.join(FILE_LIST_NAME), &header, &line)?)
+}
+
+/// Records in the run's list, if it has one, that a file was cut and closed again: what was said of
+/// its length before does not count any more.
+pub(crate) fn list_cut(path: &Path, header: &FileHeader, bytes: u64) -> Result<(), StorageError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if !list_of(folder, header.run).is_ok_and(|list| list.is_some()) {
+        return Ok(());
+    }
+    let (index, file_id) = (header.file_index, header.file_id);
+    let lines = FileListLine::Begun { index, file_id }.encode()
+        + &FileListLine::Closed { index, bytes }.encode();
+    let header = FileListLine::Run(header.run).encode();
+    Ok(append_lines(&folder.join(FILE_LIST_NAME), &header, &lines)?)
 }
 
 const MISSING_NAMED_MAX: usize = 1_000;

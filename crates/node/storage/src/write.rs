@@ -324,6 +324,8 @@ impl RunWriter {
             numbering: self.run.numbering,
             variant: self.run.variant,
             target: None,
+            epoch: 0,
+            superseded: Vec::new(),
         };
         self.output.begin_file(path, &header)?;
         self.next_index += 1;

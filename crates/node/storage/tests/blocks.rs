@@ -50,6 +50,8 @@ impl Bytes {
             numbering: catchment_frame::Numbering::Run,
             variant: 0,
             target: None,
+            epoch: 0,
+            superseded: Vec::new(),
         }
     }
 

@@ -48,6 +48,7 @@ fn new_trends(run: &Path, series: usize, faults: &FaultControl) -> NewTrends {
         ..ChannelInfo::new(name(series), Dtype::F64, SampleRate::new(1, 1).expect("a rate"))
     };
     NewTrends {
+        continues: false,
         folder: run.join("trends"),
         name: "run".into(),
         run: RunId([7; 16]),

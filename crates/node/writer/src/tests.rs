@@ -65,6 +65,8 @@ impl Rig {
             numbering: catchment_frame::Numbering::Run,
             variant: 0,
             target: None,
+            epoch: 0,
+            superseded: Vec::new(),
         };
         let parts = FileParts {
             id: StoreFile { store: 0, id },

@@ -14,6 +14,7 @@ mod links;
 mod names;
 mod read;
 mod refs;
+mod resume;
 mod rewrite;
 mod support;
 mod targets;

@@ -14,8 +14,8 @@ use catchment_model::{Entry, Ledger, SourceId};
 use catchment_recorder::{Recorder, RecorderConfig, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
 
-const LONG: Duration = Duration::from_secs(600);
-const SOURCES: [&str; 3] = ["left", "middle", "right"];
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+pub(crate) const SOURCES: [&str; 3] = ["left", "middle", "right"];
 
 fn config(folder: &Path) -> RecorderConfig {
     let source = |name: &&str| {
@@ -32,7 +32,7 @@ fn config(folder: &Path) -> RecorderConfig {
 }
 
 /// The bytes of a fragment that a test can tell from all others.
-fn content(source: usize, key: u64) -> Vec<u8> {
+pub(crate) fn content(source: usize, key: u64) -> Vec<u8> {
     let mut random = Random::new(key << 8 | source as u64);
     // Now and then one that comes in parts.
     let most = if key.is_multiple_of(500) { 400_000 } else { 3_000 };
@@ -59,7 +59,7 @@ fn send(front_end: &Frontend, keys: std::ops::Range<u64>) {
 }
 
 /// By key, the fragment of each source.
-fn fragments(run: &Run) -> BTreeMap<u64, [Option<Vec<u8>>; 3]> {
+pub(crate) fn fragments(run: &Run) -> BTreeMap<u64, [Option<Vec<u8>>; 3]> {
     let mut events: BTreeMap<u64, [Option<Vec<u8>>; 3]> = BTreeMap::new();
     for frame in 0..run.frames().len() {
         for &key in run.events(frame).unwrap().keys() {

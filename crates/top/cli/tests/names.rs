@@ -33,6 +33,8 @@ fn strange_file(folder: &Path, name: &str) {
         numbering: catchment_frame::Numbering::Run,
         variant: 0,
         target: None,
+        epoch: 0,
+        superseded: Vec::new(),
     };
     let mut file = header.encode();
     let toc = TocBuilder::new(&file);

@@ -48,6 +48,8 @@ pub struct High {
     pub recorder: RecorderConfig,
     /// The number that the run is to have, if the file says one.
     pub number: Option<u64>,
+    /// How old an interrupted run of this configuration may be to go on; 0: none does.
+    pub resume_ns: u64,
     /// The emulator of its sources, if the file has one; its targets are the sources' addresses.
     pub emulator: Option<EmulatorConfig>,
     /// The actions of alarms, on a node that is controlled as the file says or otherwise.
@@ -97,7 +99,8 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let control = control::control(&located, &low, &actions)?;
     let rules = control::rules(&located, &low, &recorder)?;
     let number = low.run.number;
-    Ok(High { recorder, number, emulator, link_emulator, actions, control, rules })
+    let resume_ns = low.run.resume.map_or(RESUME_NS, |time| time.0);
+    Ok(High { recorder, number, resume_ns, emulator, link_emulator, actions, control, rules })
 }
 
 /// As [`load`], and checks that the run's folder can be written.
@@ -122,8 +125,9 @@ pub fn load_to_record(path: &Path) -> Result<High, ConfigFileError> {
     Ok(high)
 }
 
-/// The run's folder and number.
+/// The run's folder and number, and when one that was interrupted goes on.
 fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
+    within(located, "run.resume", low.run.resume, 0..=24 * H)?;
     match low.run.number {
         Some(number) if !(1..=RUN_NUMBER_MAX).contains(&number) => {
             let message = format!("expected 1 to {RUN_NUMBER_MAX}, got {number}");
@@ -237,6 +241,8 @@ fn set<T>(target: &mut T, value: Option<T>) {
     }
 }
 
+/// How old an interrupted run may be to go on, unless the file says otherwise.
+const RESUME_NS: u64 = 60_000 * MS;
 const MS: u64 = 1_000_000;
 const H: u64 = 3_600_000 * MS;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use catchment_builder::SourceRole;
 use catchment_emulator::{EmulatedSource, Faults};
 use catchment_frame::ColumnCoding;
-use catchment_model::units::{Size, deserialize_text};
+use catchment_model::units::{Size, Time, deserialize_text};
 use catchment_net::Network;
 use catchment_recorder::{BuildConfig, EncodeConfig, FrameConfig, ReceiveConfig, WriteConfig};
 use serde::de::{Deserialize, Deserializer};
@@ -46,6 +46,7 @@ pub(crate) struct Low {
 pub(crate) struct RunLow {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) number: Option<u64>,
+    pub(crate) resume: Option<Time>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

@@ -1,5 +1,7 @@
 """From a front-end in Python to a recorder, its files, and arrays in Python again."""
 
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +76,40 @@ def test_what_was_sent_is_read_back(run: Path) -> None:
         assert ledger["fragments_recorded"] == ledger["fragments_received"] == 2 * EVENTS
     report = catchment.audit(run)
     assert (report.verdict, report.problems) == ("balanced", ())
+
+
+def recorder(root: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "catchment", "run", "run.toml"]
+    process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    next(line for line in process.stdout if line.startswith("Front-ends connect to"))
+    return process
+
+
+def test_a_run_that_went_on_after_its_recorder_was_killed_is_one_run(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    (tmp_path / "run.toml").write_text(CONFIG.replace("127.0.0.1:0", address))
+    killed = recorder(tmp_path)
+    sources = ["left", "right"]
+    with frontend.connect(f"catchment+tcp://{address}", "camera", sources=sources) as camera:
+        for key in range(EVENTS):
+            if key == EVENTS // 2:
+                killed.kill()
+                killed.communicate()
+                went_on = recorder(tmp_path)
+            camera["left"].send(key, image(key))
+            camera["right"].send(key, wave(key))
+    went_on.send_signal(signal.SIGINT)
+    went_on.communicate()
+    assert went_on.returncode == 0
+    (run,) = (tmp_path / "runs").glob("run-*")
+    with catchment.open(run) as recorded:
+        assert list(recorded.events.keys) == list(range(EVENTS))
+        images = recorded["camera/left"].fragments(0, EVENTS).array
+        assert np.array_equal(images, np.stack([image(key) for key in range(EVENTS)]))
+        ledger = recorded.ledger.total
+        assert ledger["fragments_recorded"] == ledger["fragments_received"] == 2 * EVENTS
+        assert ledger["fragments_lost_restart"] == 0
+    assert catchment.audit(run).verdict == "balanced"

@@ -314,6 +314,10 @@ fn announce(
     let senders = config.sources.len() + config.links.len();
     let channels = config.links.iter().map(|link| link.channels.len()).sum();
     let (what, folder) = (senders_and_channels(senders, channels), run.folder.display());
+    if run.epoch > 0 {
+        let number = run.number;
+        out.say(format_args!("Run {number} goes on after its recorder's death."))?;
+    }
     out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
     if sockets.granted_bytes_min > 0 {
         let least = Bytes(sockets.granted_bytes_min as u64);
@@ -362,12 +366,12 @@ pub fn own_settings(listen: Option<SocketAddr>) -> Settings {
 
 /// The part of a checked configuration that a node needs.
 pub fn configuration(high: High, emulate: bool) -> Configuration {
-    let High { recorder, number, emulator, link_emulator, control, rules, .. } = high;
+    let High { recorder, number, resume_ns, emulator, link_emulator, control, rules, .. } = high;
     let emulate = emulate || control.as_ref().is_some_and(|control| control.emulate);
     let (emulator, link_emulator) =
         (emulator.filter(|_| emulate), link_emulator.filter(|_| emulate));
     let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
-    Configuration { number, recorder, emulator, link_emulator, rules, control }
+    Configuration { number, resume_ns, recorder, emulator, link_emulator, rules, control }
 }
 
 /// Whether a recorder's last state is one to worry about.

@@ -300,6 +300,12 @@ impl OpenEvents {
         self.absent = AbsentKeys { expected: None, numbered_from };
     }
 
+    /// Continues a run whose events below that key are closed.
+    pub fn continue_at(&mut self, closed_key: u64) {
+        self.restart(closed_key, closed_key);
+        self.absent.expected = Some(closed_key);
+    }
+
     /// Whether all events are closed that began before the last change of what is wanted.
     pub fn is_drained(&mut self) -> bool {
         let from = self.wanted.last_change();

@@ -24,9 +24,10 @@
 
 use super::claim::{Claim, Likeness, Repetition};
 use super::numbers::Numbers;
+use super::probation::Probation;
 use super::progress::{PERIODS, Progress};
 use super::promises::Promises;
-use super::voter::{CLAIMS_MAX, Probation, Voter};
+use super::voter::{CLAIMS_MAX, Voter};
 use crate::BuilderConfig;
 
 /// How many time-outs a claim lives after its last fragment, a fragment of it is held, and the
@@ -51,6 +52,7 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// An eighth of the time-out.
     pub fn period_ns(&self) -> u64 {
         self.timeout_ns.div_ceil(PERIODS)
     }
@@ -144,6 +146,24 @@ impl Horizon {
             period_end_ns: 0,
             quorum_since_ns: None,
             passed: None,
+        }
+    }
+
+    /// Continues a run: a voter has the position of its source that has come furthest, one below
+    /// the key given for that.
+    pub fn continue_at(&mut self, config: &BuilderConfig, sources: &[Option<u64>]) {
+        self.started = true;
+        for (source, &reached) in sources.iter().enumerate() {
+            if let Some(reached) = reached {
+                self.promises.continue_at(source, reached);
+            }
+            let Some(key) = reached.and_then(|reached| reached.checked_sub(1)) else { continue };
+            let voter = config.voter_of(source);
+            let it = &mut self.voters[voter];
+            if it.enabled && (!it.placed || key > it.position) {
+                it.has_delivered = true;
+                self.place_at(voter, key, 0);
+            }
         }
     }
 

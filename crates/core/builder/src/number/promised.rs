@@ -7,7 +7,7 @@
 use catchment_model::{CloseReason, Entry};
 
 use super::NumberMatcher;
-use super::events::Known;
+use super::events::{Known, OpenEvents};
 use super::numbers::KEY_END;
 use super::parked::Held;
 use super::promises::Placing;
@@ -74,7 +74,11 @@ impl NumberMatcher {
             return None;
         }
         if self.horizon.promises.offset(index).is_none() {
-            let placing = Placing::Near(self.events.window.newest);
+            let OpenEvents { window, .. } = &self.events;
+            let placing = Placing::Near(match self.horizon.promises.mark(index) {
+                0 => window.newest,
+                mark => mark.max(window.base),
+            });
             self.horizon.promises.place(index, number, placing);
         }
         self.horizon.promises.offset(index)
@@ -109,18 +113,20 @@ impl NumberMatcher {
     /// Begins the first numbering, once each awaited source has said where it begins.
     fn start_promised(&mut self, at_end: bool, matched: &mut Matched) -> bool {
         let timeout_ns = self.horizon.rules().timeout_ns;
-        let indices = self.horizon.promises.indices();
-        let parked = &self.parked;
-        let oldest = |index| parked.held(index).next().map(|held| held.arrived_ns);
-        let Some(oldest_ns) = indices.filter_map(oldest).min() else { return false };
         let promises = &mut self.horizon.promises;
+        let oldest = |index| {
+            let held = self.parked.held(index).next().filter(|_| promises.has(index))?;
+            Some(held.arrived_ns)
+        };
+        let oldest = (0..promises.source_count()).filter_map(oldest).min();
+        let Some(oldest_ns) = oldest else { return false };
         let has_waited =
             || self.now_ns.saturating_sub(oldest_ns) >= timeout_ns && promises.has_start_waited();
         if !(at_end || promises.have_all_spoken() || has_waited()) {
             return false;
         }
         promises.give_up_unspoken();
-        let Some((lowest, begun)) = self.begin_promised(matched) else { return false };
+        let Some((lowest, begun)) = self.begin_promised() else { return false };
         self.horizon.start();
         let begun_at = |at_ns| {
             let begun = begun.iter().filter(|(arrived_ns, _)| *arrived_ns <= at_ns);
@@ -148,14 +154,16 @@ impl NumberMatcher {
         let (numbers, newest) = (promises.numbers(), self.events.window.newest);
         let Some(base) = numbers.next_cycle(newest, 0) else {
             // The keys are used up.
-            promises.indices().for_each(|index| self.give_up_held(index, |_| true, matched));
+            (0..promises.source_count()).for_each(|index| {
+                self.give_up_held(index, |_| true, matched);
+            });
             return false;
         };
-        for index in promises.indices().filter(|&index| promises.is_ahead(index)) {
+        for index in (0..promises.source_count()).filter(|&index| promises.is_ahead(index)) {
             matched.count(index, Entry::NumberingRestarts, 1);
         }
         self.horizon.promises.begin_numbering(base);
-        let lowest = self.begin_promised(matched).map_or(base, |(lowest, _)| lowest);
+        let lowest = self.begin_promised().map_or(base, |(lowest, _)| lowest);
         self.restarts_followed += 1;
         let rules = self.horizon.rules().numbers;
         let (from, to) = (rules.number_of(newest), rules.number_of(lowest));
@@ -167,10 +175,10 @@ impl NumberMatcher {
     /// Places all sources that have said a number of the numbering that begins, those with the
     /// widest numbers first. Returns the lowest key, and of each fragment that is held when it
     /// arrived and its key; none if there are no keys.
-    fn begin_promised(&mut self, matched: &Matched) -> Option<(u64, Vec<(u64, u64)>)> {
+    fn begin_promised(&mut self) -> Option<(u64, Vec<(u64, u64)>)> {
         let promises = &mut self.horizon.promises;
         let mut indices: Vec<usize> =
-            promises.indices().filter(|&index| matched.sources[index].enabled).collect();
+            (0..promises.source_count()).filter(|&index| promises.has(index)).collect();
         indices.sort_by_key(|&index| std::cmp::Reverse(promises.key_bits(index)));
         let (mut placing, mut begun) = (Placing::First, Vec::new());
         for index in indices {
@@ -204,7 +212,10 @@ impl NumberMatcher {
     /// Takes the held fragments of sources that are placed, or can be.
     pub(super) fn take_unplaced(&mut self, matched: &mut Matched) {
         let mut all: Vec<(usize, Held)> = Vec::new();
-        for index in self.horizon.promises.indices() {
+        for index in 0..self.horizon.promises.source_count() {
+            if !self.horizon.promises.has(index) {
+                continue;
+            }
             let first = self.parked.held(index).next().map(|held| held.fragment.number);
             let Some(number) = first else { continue };
             self.place(index, number);
@@ -224,7 +235,7 @@ impl NumberMatcher {
     /// Gives up what is held of numberings that the quorum has not followed for a time-out.
     fn give_up_ahead(&mut self, matched: &mut Matched) {
         let active_ns = self.horizon.active_ns();
-        for index in self.horizon.promises.indices() {
+        for index in 0..self.horizon.promises.source_count() {
             if self.horizon.promises.has_numbering_waited(index, active_ns) {
                 self.give_up_held(index, |_| true, matched);
             }

@@ -145,10 +145,9 @@ impl Promises {
         self.sources.get(index).is_some_and(|source| source.promises)
     }
 
-    /// The sources that promise.
-    pub fn indices(&self) -> impl Iterator<Item = usize> + use<> {
-        let promise = |(index, source): (usize, &Promise)| source.promises.then_some(index);
-        self.sources.iter().enumerate().filter_map(promise).collect::<Vec<usize>>().into_iter()
+    /// How many sources there are, whether or not they promise; 0 if none does.
+    pub fn source_count(&self) -> usize {
+        self.sources.len()
     }
 
     /// The bits in which the numbers of all sources can be compared.
@@ -218,6 +217,11 @@ impl Promises {
         self.sources[index].offset
     }
 
+    /// The key below which nothing of a source will come.
+    pub fn mark(&self, index: usize) -> u64 {
+        self.marks[index]
+    }
+
     /// The mark of a source as a number, if it has said one.
     pub fn number(&self, index: usize) -> Option<u64> {
         self.sources[index].number
@@ -226,6 +230,11 @@ impl Promises {
     /// How many bits a source's numbers have.
     pub fn key_bits(&self, index: usize) -> u32 {
         self.sources[index].key_bits
+    }
+
+    /// Whether events wait for what a source promises, and miss it.
+    pub fn is_followed(&self, index: usize) -> bool {
+        self.not_awaited[index] == 0 && self.sources[index].role != SourceRole::Sparse
     }
 
     /// Whether what a source delivers is of the current numbering.
@@ -348,6 +357,16 @@ impl Promises {
         (source.offset, source.is_known) = (Some(key.wrapping_sub(number)), true);
         if let Some(mark) = source.number {
             self.reach(index, mark);
+        }
+    }
+
+    /// The run of another builder goes on, which had keys of a source below that one. Its session
+    /// is waited for.
+    pub fn continue_at(&mut self, index: usize, key: u64) {
+        if self.has(index) {
+            let source = &mut self.sources[index];
+            (source.presence, source.is_known) = (Presence::Waited, true);
+            self.marks[index] = key;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::claim::Claim;
 use super::horizon::Rules;
+use super::probation::Probation;
 
 /// Number of claims stored per voter: the position after a restart, and some garbled numbers.
 pub const CLAIMS_MAX: usize = 4;
@@ -38,30 +39,6 @@ pub struct Voter {
 }
 
 const _: () = assert!(std::mem::offset_of!(Voter, claims) <= 64);
-
-/// A jump ahead of one sender. Until it is over, the sender counts as having passed only the keys
-/// before the jump: a packet of garbled numbers also looks like a jump.
-#[derive(Clone, Copy, Debug)]
-pub struct Probation {
-    pub key: u64,
-    /// In active time.
-    pub end_ns: u64,
-    /// In total time: a sender may pause until its data have been recorded.
-    pub end_at_last_ns: u64,
-    /// Whether another jump followed.
-    pub again: bool,
-}
-
-impl Probation {
-    pub fn of(key: u64, rules: &Rules, active_ns: u64, now_ns: u64) -> Self {
-        let end_at_last_ns = now_ns.saturating_add(rules.timeout_ns);
-        Self { key, end_ns: active_ns + rules.period_ns(), end_at_last_ns, again: false }
-    }
-
-    pub fn is_over(&self, active_ns: u64, now_ns: u64) -> bool {
-        self.end_ns <= active_ns || self.end_at_last_ns <= now_ns
-    }
-}
 
 impl Voter {
     pub fn new(enabled: bool) -> Self {

@@ -21,6 +21,7 @@ use catchment_wire::hadtu::Hadtu;
 use rtrb::{Producer, RingBuffer};
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
+use crate::beginning::FileBeginning;
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::live::Live;
@@ -130,7 +131,8 @@ impl Rig {
             disks.push(store.watch());
             let (folders, name) = (vec![folder(number)], "run".to_owned());
             let target = target.name.clone();
-            let identity = RunIdentity { run: RunId([7; 16]), folders, name, target };
+            let begins = FileBeginning::default();
+            let identity = RunIdentity { run: RunId([7; 16]), folders, name, target, begins };
             let id = store.create(&FileMaker::first_path(&identity, 0));
             let entropy = Box::new(Random::new(number as u64 + 9));
             let first = FirstFile { stores: vec![store], disk: 0, id, entropy };

@@ -131,6 +131,8 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         numbering: Numbering::Run,
         variant: 0,
         target: None,
+        epoch: 0,
+        superseded: Vec::new(),
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// With control: accept unencrypted commands without a token from any address
     #[arg(long)]
     without_protection: bool,
+    /// Begin a new run, even if the last one was interrupted and could go on
+    #[arg(long)]
+    no_resume: bool,
     /// Emulate the sources and links as described by [emulator] in the file; without it only data
     /// from the network are recorded
     #[arg(long)]
@@ -130,7 +133,8 @@ fn record(
     out: &mut Out,
 ) -> anyhow::Result<Exit> {
     let stop = Stop::listen()?;
-    let settings = Settings { comment: comment(arguments), ..own_settings(None) };
+    let (comment, resume) = (comment(arguments), !arguments.no_resume);
+    let settings = Settings { comment, resume, ..own_settings(None) };
     let logs = Logs::start(LogFormat::None, LogLevel::INFO);
     let node = Node::start(settings, Arc::new(file), logs).context("cannot start the node")?;
     let session = Session {
@@ -171,6 +175,7 @@ fn control(arguments: &Arguments, high: &High) -> Option<(Settings, (LogFormat, 
     settings.listen = listen.or(settings.listen);
     settings.without_protection |= arguments.without_protection;
     settings.comment = comment(arguments);
+    settings.resume = !arguments.no_resume;
     if arguments.manual {
         settings.start = Start::Manual;
     }

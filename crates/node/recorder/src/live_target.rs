@@ -1,0 +1,146 @@
+//! The state of a target that its agent writes, and its line of the ledger.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use catchment_disk::DiskStats;
+use catchment_model::{Entry, Ledger, SourceId};
+use catchment_telemetry::{FillLevel, LiveLedger};
+use parking_lot::Mutex;
+
+use crate::beginning::TargetBeginning;
+use crate::config::RecorderConfig;
+use crate::counts::Counters;
+use crate::frames::SourceCounts;
+use crate::live::{State, TargetSnapshot};
+use crate::live_folder::{LiveFolder, ShownFolder};
+use crate::target_config::{Place, TargetConfig, Variant};
+
+/// The state of a target that its agent writes.
+pub(crate) struct LiveTarget {
+    pub(crate) name: String,
+    pub(crate) required: bool,
+    pub(crate) place: Place,
+    /// What it gets of the run.
+    pub(crate) variant: Variant,
+    /// Its line of the ledger: only of frames.
+    pub(crate) ledger: LiveLedger,
+    /// Only those of frames and files.
+    pub(crate) counters: Counters,
+    pub(crate) state: Mutex<State>,
+    pub(crate) files: Mutex<Vec<PathBuf>>,
+    /// Bytes of columns in its queue.
+    pub(crate) queue: Arc<FillLevel>,
+    pub(crate) folders: Vec<LiveFolder>,
+    /// Whether the run has ended without it.
+    pub(crate) is_left: AtomicBool,
+    /// Whether a file that states the epoch is durable.
+    pub(crate) has_epoch: AtomicBool,
+}
+
+impl LiveTarget {
+    pub(crate) fn new(
+        config: &RecorderConfig,
+        target: &TargetConfig,
+        variant: Variant,
+        begins: &TargetBeginning,
+    ) -> Self {
+        let counters = Counters::default();
+        counters.frames_recorded.store(begins.frames, Relaxed);
+        counters.events_recorded.store(begins.events, Relaxed);
+        counters.bytes_written.store(begins.bytes, Relaxed);
+        let ledger = LiveLedger::new(begins.ledger.sources.len());
+        ledger.add_all(&begins.ledger);
+        Self {
+            name: target.name.clone(),
+            required: target.required,
+            place: target.place.clone(),
+            variant,
+            ledger,
+            counters,
+            state: Mutex::new(State::Recording),
+            files: Mutex::new(begins.paths.clone()),
+            queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
+            folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
+            is_left: AtomicBool::new(false),
+            has_epoch: AtomicBool::new(begins.files.epoch == 0),
+        }
+    }
+
+    /// Sets the disk of a folder, once.
+    pub(crate) fn set_disk(&self, folder: usize, disk: Arc<DiskStats>) {
+        self.folders[folder].set_disk(disk);
+    }
+
+    /// Shows what is known of a folder.
+    pub(crate) fn show_folder(&self, folder: usize, shown: ShownFolder) {
+        // Stepped recorders have folders of which the configuration knows nothing.
+        if let Some(folder) = self.folders.get(folder) {
+            folder.show(shown);
+        }
+    }
+
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &Arc<DiskStats>> {
+        self.folders.iter().filter_map(LiveFolder::disk)
+    }
+
+    /// Counts a frame, by what became of it.
+    pub(crate) fn count<const N: usize>(
+        &self,
+        counts: &[SourceCounts],
+        of: fn(&SourceCounts) -> [(Entry, u64); N],
+    ) {
+        for (source, counts) in (0..).map(SourceId).zip(counts) {
+            of(counts).into_iter().for_each(|(entry, count)| self.ledger.add(source, entry, count));
+        }
+    }
+
+    /// Whether it keeps frames.
+    pub(crate) fn keeps(&self) -> bool {
+        self.place != Place::None
+    }
+
+    /// Fragments of a source that it has lost.
+    pub(crate) fn lost(&self, source: SourceId) -> u64 {
+        let lost = [Entry::FragmentsDiscardedDisk, Entry::FragmentsRemoved];
+        lost.map(|entry| self.ledger.read(source, entry)).iter().sum()
+    }
+
+    pub(crate) fn records(&self) -> bool {
+        *self.state.lock() == State::Recording
+    }
+
+    pub(crate) fn add_file(&self, path: PathBuf) {
+        self.files.lock().push(path);
+    }
+
+    pub(crate) fn remove_file(&self, path: &Path) {
+        self.files.lock().retain(|file| file != path);
+    }
+
+    /// Its files so far, if it has any.
+    pub(crate) fn files(&self) -> Option<Vec<PathBuf>> {
+        Some(self.files.lock().clone()).filter(|files| !files.is_empty())
+    }
+
+    /// The run's ledger as the target has it: of what happens before frames are made, and of what
+    /// becomes of frames there.
+    pub(crate) fn total(&self, common: &LiveLedger) -> Ledger {
+        let mut ledger = common.snapshot();
+        ledger.add(&self.ledger.snapshot());
+        self.variant.mask(&mut ledger.sources);
+        ledger
+    }
+
+    /// Its present state; `common` is what happens before frames are made.
+    pub(crate) fn snapshot(&self, common: &LiveLedger) -> TargetSnapshot {
+        let ledger = self.total(common);
+        let (name, required, state) = (self.name.clone(), self.required, self.state.lock().clone());
+        let folders = self.folders.iter().map(LiveFolder::snapshot).collect();
+        let (counts, queue, place) =
+            (self.counters.read(), (&*self.queue).into(), self.place.clone());
+        TargetSnapshot { name, required, place, state, ledger, counts, queue, folders }
+    }
+}

@@ -1,0 +1,135 @@
+//! A recorder that is killed, and started again: it goes on with its run, and front-ends lose
+//! nothing.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Child;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use catchment_fixtures::{Random, wait_while};
+use catchment_frontend::{Closed, Frontend};
+use catchment_model::{Entry, Ledger};
+use catchment_storage::{Run, Verdict, audit, verify};
+
+use crate::front_ends::{LONG, SOURCES, content, fragments};
+use crate::support::{json, only_run, started};
+
+/// Kills of a recorder, and keys between them.
+const KILLS: u64 = 5;
+const KEYS: u64 = 1_000;
+
+/// A configuration with three sources of one front-end, and its address.
+fn configure(folder: &Path, more: &str) -> String {
+    // Freed at once, for each of the recorders in turn.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let sources =
+        SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
+    let text = format!(
+        r#"
+[memory]
+budget = "256 MiB"
+[build]
+timeout = "1 h"
+[frame]
+time = "50 ms"
+[write]
+buffer_bytes = "1 MiB"
+preallocate_bytes = "4 MiB"
+file_bytes = "40 MiB"
+[[listen]]
+address = "{address}"
+{more}
+{}"#,
+        sources.concat()
+    );
+    std::fs::write(folder.join("node.toml"), text).unwrap();
+    format!("catchment+tcp://{address}")
+}
+
+fn recorder(folder: &Path) -> Child {
+    // It says nothing more to the pipe.
+    started(folder, &["run", "node.toml"], "Recording").0
+}
+
+fn kill(mut recorder: Child) {
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+}
+
+fn interrupt(mut recorder: Child) -> Option<i32> {
+    // SAFETY: the process is our child, and not waited for yet.
+    assert_eq!(unsafe { libc::kill(recorder.id() as i32, libc::SIGINT) }, 0);
+    recorder.wait().unwrap().code()
+}
+
+fn front_end(url: &str) -> Frontend {
+    let builder = Frontend::builder(url, "detector");
+    let builder = SOURCES.iter().fold(builder.buffer(12 << 20), |it, name| it.source(name));
+    builder.fragment_bytes_max(1 << 20).wait(LONG).connect().expect("the recorder is there")
+}
+
+/// The run has the fragments of these keys, each once, and its books balance.
+fn check(run: &Run, keys: std::ops::Range<u64>) -> Ledger {
+    let report = audit(run).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    assert!(verify(run, |_| {}).is_intact());
+    let events = fragments(run);
+    assert!(events.keys().copied().eq(keys), "{} events", events.len());
+    for (key, of_sources) in events {
+        for (source, bytes) in of_sources.iter().enumerate() {
+            assert!(bytes.as_ref() == Some(&content(source, key)), "event {key}, source {source}");
+        }
+    }
+    run.recorded_ledger().unwrap().expect("of the whole run")
+}
+
+/// Sends fragments from a thread for each source, while the recorder is killed and started again;
+/// returns the last one.
+fn kill_under_load(folder: &Path, front_end: &Frontend, mut recorder: Child) -> Child {
+    let mut random = Random::new(folder.as_os_str().len() as u64);
+    let sent = AtomicU64::new(0);
+    let end = (KILLS + 1) * KEYS;
+    std::thread::scope(|scope| {
+        for (index, source) in front_end.sources().iter().enumerate() {
+            let sent = &sent;
+            scope.spawn(move || {
+                for key in 0..end {
+                    source.send(key, &content(index, key)).unwrap();
+                    if index == 0 {
+                        sent.store(key, Relaxed);
+                    }
+                }
+            });
+        }
+        for life in 1..=KILLS {
+            let until = life * KEYS + random.below(KEYS / 2);
+            wait_while(|| sent.load(Relaxed) < until);
+            kill(recorder);
+            recorder = self::recorder(folder);
+        }
+        recorder
+    })
+}
+
+#[test]
+fn a_recorder_that_is_killed_five_times_goes_on_with_its_run_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = configure(folder.path(), "");
+    let recorder = recorder(folder.path());
+    let front_end = front_end(&url);
+    let recorder = kill_under_load(folder.path(), &front_end, recorder);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(recorder), Some(0));
+    let run = Run::open(only_run(folder.path())).unwrap();
+    let ledger = check(&run, 0..(KILLS + 1) * KEYS).total();
+    assert_eq!(ledger[Entry::FragmentsRecorded], 3 * (KILLS + 1) * KEYS);
+    let none = [Entry::FragmentsLostRestart, Entry::FragmentsDiscardedRestart];
+    assert_eq!(none.map(|entry| ledger[entry]), [0; 2]);
+    let last = run.files().last().unwrap();
+    assert_eq!(u64::from(last.header.epoch), KILLS);
+    assert!(run.ended() && run.closed());
+    let rows = json(folder.path(), &["catalog", "ls", "--json"], 0);
+    let rows = rows["runs"].as_array().expect("runs");
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!((&rows[0]["state"], &rows[0]["events"]), (&"complete".into(), &6_000.into()));
+}
