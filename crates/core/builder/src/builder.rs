@@ -5,7 +5,7 @@ use catchment_model::{Entry, SourceId};
 use crate::cutter::Cutter;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Cut, Discard, Fragment, Matched, Matcher,
-    NumberMatcher,
+    NumberMatcher, SourceNote,
 };
 
 /// Builds events from fragments' descriptors, by the rule of a [`Matcher`].
@@ -60,6 +60,13 @@ impl<M: Matcher> Builder<M> {
         if !fragments.is_empty() {
             self.matcher.push(fragments, &mut self.matched);
         }
+    }
+
+    /// Takes what a source that promises says, behind the fragments that were pushed. That of any
+    /// other source says nothing.
+    pub fn note(&mut self, now_ns: u64, source: usize, note: SourceNote) {
+        self.advance(now_ns);
+        self.matcher.note(source, note);
     }
 
     /// Says that what has arrived since the last call may not have been pushed yet: an eighth of

@@ -16,6 +16,9 @@ pub enum SourceRole {
     Required,
     /// Events wait for it while it delivers, but are complete without it.
     Optional,
+    /// It may be in an event or not: events are complete without it, and its silence says nothing.
+    /// What it promises decides how long they wait for it, a time-out at most.
+    Sparse,
     /// Its fragments are counted and discarded.
     Disabled,
 }
@@ -47,8 +50,12 @@ pub struct BuilderConfig {
     /// Fragments of others are discarded and counted. All by default; no key of a configuration
     /// file sets it yet.
     pub owned: OwnedKeys,
-    /// How many bits the event number has on the wire.
+    /// How many bits the event number has on the wire, in the fewest of all sources.
     pub number_bits: u32,
+    /// Whether a source promises, by number: its numbers rise, each says that none below it will
+    /// follow, and so do its notes ([`Builder::note`](crate::Builder::note)). It votes on nothing.
+    /// Empty: none does.
+    pub promising: Vec<bool>,
     /// The sender of each source; senders are numbered without gaps and vote on positions. Empty:
     /// each source is its own sender.
     pub voters: Vec<u32>,
@@ -117,6 +124,7 @@ impl BuilderConfig {
             sources,
             owned: OwnedKeys::all(),
             number_bits: 24,
+            promising: Vec::new(),
             voters: Vec::new(),
             number_back_max: 0,
             timeout_ns: 1_000_000_000,
@@ -161,6 +169,11 @@ impl BuilderConfig {
         if !self.voters.is_empty() && self.voters.iter().filter(|v| sender(v)).count() != count {
             return Err(ConfigError::Voters { got: self.voters.len(), sources: count });
         }
+        let is_sparse = |index: &usize| self.sources[*index] == SourceRole::Sparse;
+        let mut sparse = (0..count).filter(is_sparse);
+        if let Some(index) = sparse.find(|&index| !self.is_promising(index)) {
+            return Err(ConfigError::Sparse { index });
+        }
         if self.reorder_events >= self.window_events {
             return Err(ConfigError::Reorder { got: self.reorder_events, window });
         }
@@ -189,6 +202,11 @@ impl BuilderConfig {
         let required = |&index: &usize| self.sources[index] == SourceRole::Required;
         let required = (0..self.sources.len()).filter(required);
         required.map(|index| self.voter_of(index)).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Whether a source promises.
+    pub(crate) fn is_promising(&self, source: usize) -> bool {
+        self.promising.get(source).is_some_and(|&promises| promises)
     }
 
     /// The sender of a source.
@@ -221,6 +239,12 @@ pub enum ConfigError {
     /// Nothing would be recorded.
     #[error("all sources are disabled")]
     AllDisabled,
+    /// A sparse source that does not promise: how long events wait for it is not known.
+    #[error("source {index} is sparse, and does not promise")]
+    Sparse {
+        /// Its number.
+        index: usize,
+    },
     /// The event number's width.
     #[error("expected an event number of {NUMBER_BITS_MIN} to {NUMBER_BITS_MAX} bits, got {got}")]
     NumberBits {
@@ -297,6 +321,6 @@ pub const NUMBER_BITS_MAX: u32 = 48;
 pub const WINDOW_EVENTS_MIN: u64 = 256;
 /// The shortest time-out.
 pub const TIMEOUT_NS_MIN: u64 = 1_000;
-const NUMBER_BITS_MIN: u32 = 16;
+pub(crate) const NUMBER_BITS_MIN: u32 = 16;
 const WINDOW_EVENTS_MAX: u64 = 1 << 24;
 const PARKED_MAX: usize = 1 << 24;

@@ -43,6 +43,36 @@ impl Fragment {
         Self { tag, flags, ..Self::new(source, number, value, 0) }
     }
 
+    /// What a source that promises says of itself, behind the fragments before it.
+    pub fn said(source: u32, note: SourceNote) -> Self {
+        let (which, value) = match note {
+            SourceNote::LowWater(number) => (0, number),
+            SourceNote::Idle(is_idle) => (1, is_idle.into()),
+            SourceNote::Numbering => (2, 0),
+            SourceNote::Session { key_bits } => (3, key_bits.into()),
+            SourceNote::Attached => (4, 0),
+            SourceNote::Waited => (5, 0),
+            SourceNote::Gone => (6, 0),
+        };
+        Self::note(source, NoteKind::Said, which, value)
+    }
+
+    /// The note of a source that promises, if it is one.
+    pub fn source_note(&self) -> Option<SourceNote> {
+        let is_said = self.is_note() && self.tag == NoteKind::Said as u8;
+        Some(match self.number {
+            _ if !is_said => return None,
+            0 => SourceNote::LowWater(self.offset),
+            1 => SourceNote::Idle(self.offset > 0),
+            2 => SourceNote::Numbering,
+            3 => SourceNote::Session { key_bits: u32::try_from(self.offset).unwrap_or(u32::MAX) },
+            4 => SourceNote::Attached,
+            5 => SourceNote::Waited,
+            6 => SourceNote::Gone,
+            _ => return None,
+        })
+    }
+
     /// The note that so many items of a source's log are no fragments for the builder. They are
     /// counted by that entry if they are fragments.
     pub fn passed(source: u32, count: u64, reason: Option<Entry>) -> Self {
@@ -107,6 +137,30 @@ pub enum NoteKind {
     /// As many items as `offset` says are none for the builder: fragments that are counted by the
     /// entry before the number, or, with 0, marks and ranges.
     Passed = 2,
+    /// A [`SourceNote`], for the builder ([`Builder::note`](crate::Builder::note)).
+    Said = 3,
+}
+
+/// What is known of a source that promises, beside its fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceNote {
+    /// No fragment with a lower number will follow.
+    LowWater(u64),
+    /// Whether it may be silent for long: events do not wait for it until its next fragment.
+    Idle(bool),
+    /// Its numbers begin again.
+    Numbering,
+    /// Another session delivers it from here on, with numbers of so many bits.
+    Session {
+        /// Their width.
+        key_bits: u32,
+    },
+    /// Its session goes on.
+    Attached,
+    /// Its connection is gone without a word: a required source is waited for until another note.
+    Waited,
+    /// Nothing of it will come until its session goes on, or another one begins.
+    Gone,
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

@@ -47,7 +47,7 @@ pub use config::{
     TIMEOUT_NS_MIN, WINDOW_EVENTS_MIN,
 };
 pub use cutter::{ColumnCut, Cut, Span};
-pub use fragment::{Discard, Fragment, FragmentFlags, NoteKind};
+pub use fragment::{Discard, Fragment, FragmentFlags, NoteKind, SourceNote};
 pub use matched::{Matched, Row};
 pub use matcher::Matcher;
 pub use number::NumberMatcher;

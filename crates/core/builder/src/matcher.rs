@@ -1,6 +1,6 @@
 //! What a building rule is to the builder.
 
-use crate::{BuilderStatus, Fragment, Matched};
+use crate::{BuilderStatus, Fragment, Matched, SourceNote};
 
 /// A building rule: which fragments are one event, and when an event closes.
 ///
@@ -26,6 +26,12 @@ pub trait Matcher {
     /// Takes fragments, best in runs of one source. [`Matched::usable`] sorts out the runs of
     /// which nothing is used.
     fn push(&mut self, fragments: &[Fragment], matched: &mut Matched);
+
+    /// Takes what a source that promises says, behind the fragments that were pushed. A rule that
+    /// knows no promises has nothing to do.
+    fn note(&mut self, source: usize, note: SourceNote) {
+        let _ = (source, note);
+    }
 
     /// Says that a source has fragments for which there is no room: it waits, and is not silent.
     /// Called in each duty cycle before [`poll`](Self::poll) while this lasts.

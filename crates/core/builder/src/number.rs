@@ -1,6 +1,6 @@
 //! Matching by event number: fragments that carry the same number are one event.
 //!
-//! On the fast path a fragment is near the position of its sender. It is marked as seen, added to
+//! On the fast path (`fast.rs`) a fragment is near the position of its sender. It is marked as seen, added to
 //! the slot of its event and appended to the queue of its source: four memory accesses, whatever
 //! the number of sources. All other fragments take [`NumberMatcher::push_slow`].
 //!
@@ -8,21 +8,27 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`Horizon`] | the senders' positions, and what their quorum claims |
+//! | [`Horizon`] | the senders' positions, what their quorum claims, and what sources promise |
 //! | [`OpenEvents`] | window, seen fragments, how events close |
 //! | [`Parked`] | fragments that are in no event yet |
 //! | [`Shares`] | how much memory each source may use for what others have not reached |
 //!
-//! This file moves fragments between them, and the window after the quorum.
+//! This file moves fragments between them, and the window after the quorum; `promised.rs` does it for
+//! sources that promise.
 
 mod claim;
 mod events;
+mod fast;
 mod horizon;
 mod numbers;
 mod parked;
 mod probation;
 mod progress;
+mod promised;
+mod promises;
 mod shares;
+mod voter;
+mod window;
 
 use catchment_model::{CloseReason, Entry};
 
@@ -34,7 +40,8 @@ use self::parked::{Ahead, Held, Parked};
 use self::shares::Shares;
 use crate::matched::Source;
 use crate::{
-    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceStatus,
+    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceNote,
+    SourceStatus,
 };
 
 /// How many held fragments of a source are tried per duty cycle.
@@ -83,93 +90,6 @@ impl NumberMatcher {
             last_restart: None,
             continues: config.continues.is_some(),
         })
-    }
-
-    fn push_run(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) {
-        let mut rest = run;
-        while !rest.is_empty() {
-            let done = match self.events.owned.are_all() {
-                true => self.push_fast::<true>(index, rest, matched),
-                false => self.push_fast::<false>(index, rest, matched),
-            };
-            rest = &rest[done..];
-            if let Some((first, after)) = rest.split_first() {
-                let ordinal = matched.first_ordinal(index, rest);
-                self.push_slow(index, ordinal, first, matched);
-                rest = after;
-            }
-        }
-    }
-
-    /// Takes fragments of one source on the fast path, up to the first that needs the slow one.
-    /// Returns how many.
-    ///
-    /// With runs of one fragment, to ask for each whether its key is owned would cost a tenth of
-    /// the throughput, hence the parameter; and the registers are too few for this loop and that
-    /// of its caller, so that it is not inlined.
-    #[inline(never)]
-    fn push_fast<const OWNS_ALL: bool>(
-        &mut self,
-        index: usize,
-        run: &[Fragment],
-        matched: &mut Matched,
-    ) -> usize {
-        let Self { horizon, events, parked, now_ns, .. } = self;
-        let OpenEvents { window, seen, owned, .. } = events;
-        let source = &mut matched.sources[index];
-        if source.full || parked.is_ahead(index) {
-            return 0;
-        }
-        let (voter, weight) = (source.voter(), events::weight(source.required));
-        let Some((mut newest, mut previous)) = horizon.fast_position(voter) else {
-            return 0;
-        };
-        let Rules { numbers, near, .. } = horizon.rules();
-        let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
-        let mut reordered = 0;
-        for fragment in run {
-            let step = numbers.offset(newest, fragment.number);
-            let key = newest.wrapping_add_signed(step);
-            let close = step.unsigned_abs() <= near;
-            let taken = close && window.contains(key) && (OWNS_ALL || owned.has(key));
-            if !taken || !seen.insert(index, key) {
-                break;
-            }
-            window.add(key, fragment, weight, *now_ns);
-            source.append(key, fragment);
-            if key > newest {
-                (newest, previous) = (key, newest);
-            } else if key < newest {
-                previous = previous.max(key);
-            }
-            if key == reached {
-                reached += 1;
-            } else {
-                reordered += u64::from(key < reached);
-                reached = source.reach_out_of_order(reached, key);
-            }
-            bytes += u64::from(fragment.bytes);
-            done += 1;
-        }
-        if done > 0 {
-            source.reached = reached;
-            if !OWNS_ALL {
-                previous = owned.reached_before(newest, previous);
-            }
-            let has_claims = horizon.receive(voter, (newest, previous), *now_ns);
-            events.bytes += bytes;
-            matched.fragment_count += done as u64;
-            if matched.has_positions() {
-                matched.note_appended(index, matched.first_ordinal(index, run), done as u64);
-            }
-            if reordered > 0 {
-                matched.count(index, Entry::FragmentsReordered, reordered);
-            }
-            if has_claims {
-                self.refute(voter, matched);
-            }
-        }
-        done
     }
 
     /// Takes a fragment that is not near the position of its sender, outside the window, or a
@@ -317,7 +237,9 @@ impl NumberMatcher {
         }
         let hold_ns = HOLD_TIMEOUTS * self.horizon.rules().timeout_ns;
         let (arrived_ns, fragment, order) = (self.now_ns, *fragment, 0);
-        let expires_ns = self.horizon.active_ns() + hold_ns;
+        // What is unplaced waits for its numbering.
+        let is_placed = !self.horizon.promises.has(index);
+        let expires_ns = if is_placed { self.horizon.active_ns() + hold_ns } else { u64::MAX };
         self.parked.hold(index, Held { claim, ordinal, arrived_ns, expires_ns, fragment, order });
     }
 
@@ -325,6 +247,9 @@ impl NumberMatcher {
     /// position of its sender.
     fn give_up(&self, index: usize, repetition: Repetition, held: &Held, matched: &mut Matched) {
         let Held { ordinal, ref fragment, .. } = *held;
+        if self.horizon.promises.has(index) {
+            return matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
+        }
         let position = self.horizon.last_position(matched.sources[index].voter());
         let position = position.unwrap_or(self.events.window.newest);
         let key = self.horizon.rules().numbers.near(position, fragment.number);
@@ -353,13 +278,16 @@ impl NumberMatcher {
         } else {
             self.horizon.decide(self.is_crowded(), at_end, self.now_ns)
         };
-        quorum.is_some_and(|quorum| self.follow_quorum(&quorum, matched))
+        quorum.is_some_and(|quorum| self.follow_quorum(&quorum, at_end, matched))
+            || self.follow_promises(at_end, matched)
     }
 
     /// When most sources are beyond the window and memory runs short, the lowest parked fragment
     /// enters.
     fn follow_runaways(&mut self, matched: &mut Matched) {
-        if self.horizon.passed() < self.events.window.end() || !self.is_crowded() {
+        let is_passed = self.horizon.passed() >= self.events.window.end();
+        // Sources that promise wait themselves.
+        if !is_passed || self.horizon.is_promised_alone() || !self.is_crowded() {
             return;
         }
         if let Some(lowest) = self.parked.lowest_ahead() {
@@ -471,8 +399,9 @@ impl NumberMatcher {
         }
     }
 
-    /// Moves the window to the position of a quorum; false if no keys are left for it.
-    fn follow_quorum(&mut self, quorum: &Quorum, matched: &mut Matched) -> bool {
+    /// Moves the window to the position of a quorum; false if no keys are left for it, or if it
+    /// must wait for sources that promise.
+    fn follow_quorum(&mut self, quorum: &Quorum, at_end: bool, matched: &mut Matched) -> bool {
         let numbers = self.horizon.rules().numbers;
         let events = self.events.window.events();
         let begins = self.parked.begins(quorum, numbers, (events / 2).cast_signed());
@@ -482,8 +411,7 @@ impl NumberMatcher {
         let position = quorum.position.unwrap_or(self.events.window.newest);
         let ahead = numbers.offset(position, number);
         let started = self.horizon.is_started();
-        let continues = std::mem::take(&mut self.continues);
-        let gap = started && ahead > 0 && (continues || ahead.unsigned_abs() < events);
+        let gap = started && ahead > 0 && (self.continues || ahead.unsigned_abs() < events);
         let key = match (started, gap) {
             (false, _) => Some(numbers.number_of(number)),
             (true, true) => Some(position + ahead.unsigned_abs()),
@@ -493,6 +421,15 @@ impl NumberMatcher {
         let cycle = || numbers.next_cycle(after, number);
         // At the end of the keys, claims expire one by one.
         let Some(key) = key.or_else(cycle) else { return false };
+        let promised = self.horizon.promises.promised();
+        let is_awaited = match gap {
+            true => promised < self.base_before(key),
+            false => started && promised < u64::MAX,
+        };
+        if is_awaited && !at_end && !self.horizon.has_quorum_waited() {
+            return false;
+        }
+        self.continues = false;
         self.apply_wanted_at_start(quorum, key, number);
         if gap {
             self.move_window(self.base_before(key), matched);
@@ -509,11 +446,13 @@ impl NumberMatcher {
             self.last_restart =
                 Some(Restart { from: numbers.number_of(position), to: numbers.number_of(key) });
             count_restart(quorum, matched);
+            self.horizon.promises.begin_numbering(key - numbers.number_of(key));
         }
         self.take_claims(&claims, key, number, matched);
         self.join(matched);
         self.take_ahead(matched);
         self.take_held_in_reach(usize::MAX, matched);
+        self.take_unplaced(matched);
         true
     }
 
@@ -522,6 +461,9 @@ impl NumberMatcher {
     fn give_up_repeated(&mut self, quorum: &Quorum, matched: &mut Matched) {
         let numbers = self.horizon.rules().numbers;
         for index in 0..matched.sources.len() {
+            if self.horizon.promises.has(index) {
+                continue;
+            }
             let voter = matched.sources[index].voter();
             let position = self.horizon.last_position(voter).unwrap_or(self.events.window.newest);
             let seen = &self.events.seen;
@@ -591,15 +533,28 @@ impl Matcher for NumberMatcher {
     fn push(&mut self, fragments: &[Fragment], matched: &mut Matched) {
         self.horizon.count_time(self.now_ns);
         for run in fragments.chunk_by(|one, other| one.source == other.source) {
-            if let Some(index) = matched.usable(run) {
-                self.push_run(index, run, matched);
+            match matched.usable(run) {
+                Some(index) if self.horizon.promises.has(index) => {
+                    self.push_promised(index, run, matched);
+                }
+                Some(index) => self.push_run(index, run, matched),
+                None => {}
             }
         }
     }
 
     fn hold(&mut self, source: usize, matched: &Matched) {
         self.horizon.count_time(self.now_ns);
-        self.horizon.hold(matched.sources[source].voter(), self.now_ns);
+        match self.horizon.promises.has(source) {
+            true => self.horizon.promises.speak(source, self.horizon.active_ns()),
+            false => self.horizon.hold(matched.sources[source].voter(), self.now_ns),
+        }
+    }
+
+    fn note(&mut self, source: usize, note: SourceNote) {
+        if self.horizon.promises.has(source) {
+            self.take_note(source, note);
+        }
     }
 
     fn poll(&mut self, matched: &mut Matched) {
@@ -659,13 +614,29 @@ impl Matcher for NumberMatcher {
     }
 
     fn status(&self, matched: &Matched) -> BuilderStatus {
-        let of_source = |(index, source): (usize, &Source)| SourceStatus {
-            newest_key: self.horizon.position(source.voter()),
-            silent: self.horizon.is_silent(source.voter()),
-            out_of_step: self.horizon.is_out_of_step(source.voter()),
-            parked: self.parked.count_of(index) as u64,
-            other_sender: source.is_other_sender(),
-            ..SourceStatus::default()
+        let of_source = |(index, source): (usize, &Source)| {
+            let (voter, promises) = (source.voter(), &self.horizon.promises);
+            let (newest_key, silent, out_of_step) = match promises.has(index) {
+                true => (
+                    source.reached.checked_sub(1).filter(|_| promises.is_followed(index)),
+                    promises.is_silent(index),
+                    !promises.is_in_step(index),
+                ),
+                false => (
+                    self.horizon.position(voter),
+                    self.horizon.is_silent(voter),
+                    self.horizon.is_out_of_step(voter),
+                ),
+            };
+            SourceStatus {
+                newest_key,
+                silent,
+                given_up: promises.has_given_up(index),
+                out_of_step,
+                parked: self.parked.count_of(index) as u64,
+                other_sender: source.is_other_sender(),
+                ..SourceStatus::default()
+            }
         };
         let mut status = BuilderStatus {
             waiting_bytes: self.parked.bytes(),

@@ -10,6 +10,7 @@ mod matcher;
 mod model;
 mod owned;
 mod positions;
+mod promises;
 mod quorum;
 mod repetition;
 mod support;

@@ -283,6 +283,12 @@ pub enum SchemaError {
         /// The source.
         id: u32,
     },
+    /// A source that may be in an event or not, and without which events would be incomplete.
+    #[error("source {id} is required and sparse")]
+    RequiredSparse {
+        /// The source.
+        id: u32,
+    },
     /// An impossible key of a column.
     #[error("column {id}: {key} must be {expected}")]
     ColumnKey {

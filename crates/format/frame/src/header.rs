@@ -437,6 +437,7 @@ mod tests {
             required: id != 1,
             malformed_reasons: Vec::new(),
             stored: true,
+            sparse: false,
         };
         FileHeader {
             run: RunId([7; 16]),
@@ -537,7 +538,7 @@ mod tests {
             (|json| json["variant"] = 2.into(), None),
             (|json| json["stages"] = "x".into(), Some("stages")),
             (|json| json["later"] = "x".into(), Some("later")),
-            (|json| json["schema"]["sources"][1]["sparse"] = true.into(), Some("sparse")),
+            (|json| json["schema"]["sources"][1]["lag"] = true.into(), Some("lag")),
             (|json| json["schema"]["columns"][2]["bits"] = "x".into(), Some("bits")),
         ];
         for (change, expected) in changes {

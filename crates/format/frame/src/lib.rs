@@ -28,6 +28,7 @@
 //!     required: true,
 //!     malformed_reasons: Vec::new(),
 //!     stored: true,
+//!     sparse: false,
 //! }]);
 //! let columns = EventColumns::of(&schema);
 //! let header = FileHeader {

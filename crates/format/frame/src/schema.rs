@@ -50,6 +50,9 @@ pub struct SourceInfo {
     /// ledger, and is not required.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub stored: bool,
+    /// Whether it may be in an event or not (1.3): of an event without it, it was not expected.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub sparse: bool,
 }
 
 impl Schema {
@@ -222,6 +225,9 @@ impl Schema {
             if !source.stored && source.required {
                 return Err(SchemaError::RequiredNotStored { id: source.id });
             }
+            if source.sparse && source.required {
+                return Err(SchemaError::RequiredSparse { id: source.id });
+            }
         }
         let mut ids = HashSet::with_capacity(self.columns.len());
         let sources = self.sources.len();
@@ -273,6 +279,10 @@ fn yes() -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 fn is_true(value: &bool) -> bool {
     *value
 }
@@ -293,6 +303,7 @@ mod tests {
             required: true,
             malformed_reasons: Vec::new(),
             stored: true,
+            sparse: false,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use catchment_builder::SourceNote;
 use catchment_frame::Position;
 use catchment_model::{Entry, RunId, SourceId};
 use catchment_wire::event_link::{KeyKind, SourceGrant, SourceLog};
@@ -148,6 +149,7 @@ impl Sessions {
             return Err(other_logs());
         }
         session.token = opening.token.clone();
+        session.attach(ingest);
         for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
             (log.connection, log.made) = (record.connection, record.made);
             if is_of_other_run {
@@ -194,6 +196,7 @@ impl Sessions {
         }
         if let Some(former) = known.map(|index| &self.sessions[index]) {
             former.count_lost(ingest);
+            former.say(ingest, SourceNote::Gone);
         }
         let session = Session::new(&opening.hello, &opening.token, opening.names().collect(), logs);
         session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));

@@ -79,6 +79,15 @@ fn jumped(Jump { from, to, sources }: Jump) -> String {
     format!("event numbers jumped ahead by {skipped} on all {sources} sources, from key {from}")
 }
 
+/// The warning when events do not wait for a front-end's source any more that is there.
+fn given_up(live: &Live, source: SourceId) -> String {
+    let name = &live.names[source.index()];
+    format!(
+        "events do not wait for source {name:?}: for build.timeout it sent neither fragments nor \
+         low-water keys, nor that it is idle"
+    )
+}
+
 /// The build agent's state.
 pub(crate) struct Build {
     pub(crate) live: Arc<Live>,
@@ -188,7 +197,11 @@ impl Build {
                     other_sender: of_source.iter().any(|(_, status)| status.other_sender),
                     ..Alignment::default()
                 };
-                self.live.set_alignment(of_source[0].0.1, alignment);
+                let (_, source) = *of_source[0].0;
+                self.live.set_alignment(source, alignment);
+                if of_source.iter().any(|(_, status)| status.given_up) {
+                    self.live.warn_once(given_up(&self.live, source));
+                }
             }
             match pipeline.kind {
                 Kind::Events => {
@@ -245,7 +258,10 @@ impl Pipeline {
             self.builder.finish(now_ns);
             self.finished = true;
         }
-        self.pausable.hold(&mut self.builder, now_ns, &self.lanes);
+        // Where nothing is on its way to the targets, memory waits for open events alone. A source
+        // that promises and is held beside another one then cannot bring what they wait for.
+        let has_frames = self.waiting_fill.level() > 0 || !self.waiting.is_empty();
+        self.pausable.hold(&mut self.builder, (now_ns, has_frames), &self.lanes);
         self.builder.poll(now_ns);
         self.pausable.show(&self.builder, &self.lanes);
         self.account(live, discarded);
@@ -297,7 +313,10 @@ impl Pipeline {
                 }
                 let mut rest = part;
                 while !rest.is_empty() {
-                    let fragments = self.tape.take(&mut rest);
+                    let builder = &mut self.builder;
+                    let fragments = self.tape.take(&mut rest, |source, note| {
+                        builder.note(now_ns, source, note);
+                    });
                     self.pausable.take(fragments);
                     self.builder.push(now_ns, fragments);
                 }
@@ -405,13 +424,16 @@ pub(crate) struct Pausable {
     /// By the builder's source: fragments taken in this cycle. Empty if no source waits.
     taken: Vec<u32>,
     waits: Vec<bool>,
+    promises: Vec<bool>,
     held: Arc<Held>,
 }
 
 impl Pausable {
-    pub(crate) fn new(waits: &[bool], held: Arc<Held>) -> Self {
+    pub(crate) fn new(config: &BuilderConfig, held: Arc<Held>) -> Self {
+        let waits = config.pausable.clone();
         let count = if waits.contains(&true) { waits.len() } else { 0 };
-        Self { taken: vec![0; count], waits: waits.to_vec(), held }
+        let promises = (0..count).map(|source| config.promising.get(source) == Some(&true));
+        Self { taken: vec![0; count], promises: promises.collect(), waits, held }
     }
 
     #[inline]
@@ -422,9 +444,16 @@ impl Pausable {
         }
     }
 
-    /// Tells the builder which sources wait before it.
-    fn hold(&self, builder: &mut Builder, now_ns: u64, lanes: &[(u32, SourceId)]) {
-        for source in (0..self.taken.len()).filter(|&source| self.waits[source]) {
+    /// Tells the builder which sources wait before it. Those that promise do so only while frames
+    /// are on their way.
+    fn hold(
+        &self,
+        builder: &mut Builder,
+        (now_ns, has_frames): (u64, bool),
+        lanes: &[(u32, SourceId)],
+    ) {
+        let waits = |&source: &usize| self.waits[source] && (has_frames || !self.promises[source]);
+        for source in (0..self.taken.len()).filter(waits) {
             if self.held.is_held(lanes[source].1.0) {
                 builder.hold(now_ns, source);
             }

@@ -22,6 +22,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
         pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
+        promising: config.sources.iter().map(SourceConfig::is_link).collect(),
         positions: config.sources.iter().map(SourceConfig::is_link).collect(),
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
     }

@@ -214,7 +214,7 @@ impl RecorderConfig {
         }
         let key = match refused {
             Refused::Sources { .. } => "sources",
-            Refused::AllDisabled => "sources.role",
+            Refused::AllDisabled | Refused::Sparse { .. } => "sources.role",
             Refused::Window { .. } => "build.window_events",
             Refused::Reorder { .. } => "build.reorder_events",
             Refused::Timeout { .. } => "build.timeout",

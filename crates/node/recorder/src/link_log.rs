@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use catchment_builder::{Fragment, FragmentFlags, NoteKind};
+use catchment_builder::{Fragment, FragmentFlags, NoteKind, SourceNote};
 use catchment_model::Entry;
 use catchment_wire::PartFlags;
 use catchment_wire::event_link::{
@@ -44,6 +44,8 @@ pub(crate) struct Log {
     /// Bytes of the longest fragment that was granted.
     pub(crate) fragment_bytes_max: u64,
     keys: Keys,
+    /// Whether it has said that it is idle since its last fragment.
+    is_idle: bool,
     /// The fragment of which parts have come.
     open: Option<Open>,
 }
@@ -63,9 +65,8 @@ struct Keys {
     bits: u8,
     /// The last key, unwrapped; none before the first one of a numbering.
     last: Option<u64>,
-    /// Before the first one of a log that goes on after the recorder's death: the key in the run
-    /// behind which it does.
-    run: Option<u64>,
+    /// No lower key will follow, as far as was said; above the last one.
+    low_water: u64,
 }
 
 impl Keys {
@@ -75,10 +76,44 @@ impl Keys {
             return (key < KEY_END && self.last.is_none_or(|last| key > last)).then_some(key);
         }
         let cycle = 1_u64 << self.bits;
-        let Some(last) = self.last.or(self.run) else { return (key < cycle).then_some(key) };
-        let rise = key.wrapping_sub(last) & (cycle - 1);
-        let key = (key < cycle && (1..cycle / 2).contains(&rise)).then(|| last + rise);
-        key.filter(|&key| key < KEY_END)
+        if key >= cycle || self.low_water == 0 {
+            return (key < cycle).then_some(key);
+        }
+        let rise = key.wrapping_sub(self.low_water) & (cycle - 1);
+        let key = match rise < cycle / 2 - 1 {
+            true => self.low_water + rise,
+            // Below a mark that promised too much.
+            false => (self.low_water + rise).checked_sub(cycle)?,
+        };
+        (key < KEY_END && self.last.is_none_or(|last| key > last)).then_some(key)
+    }
+
+    /// Takes a key that rises.
+    fn take(&mut self, key: u64) {
+        self.last = Some(key);
+        self.low_water = self.low_water.max(key + 1);
+    }
+
+    /// Takes a low-water key. Returns it, unwrapped, if it says more than was known.
+    fn promise(&mut self, key: u64) -> Option<u64> {
+        let cycle = 1_u64.checked_shl(self.bits.into()).unwrap_or(0);
+        let low_water = match cycle {
+            0 => key,
+            _ if key >= cycle => return None,
+            _ if self.low_water == 0 => key,
+            // A lower one is no rise.
+            _ => match key.wrapping_sub(self.low_water) & (cycle - 1) {
+                rise if rise < cycle / 2 => self.low_water + rise,
+                _ => return None,
+            },
+        };
+        let says_more = low_water > self.low_water && low_water <= KEY_END;
+        says_more.then(|| self.low_water = low_water).map(|()| low_water)
+    }
+
+    /// They begin again.
+    fn begin(&mut self) {
+        (self.last, self.low_water) = (None, 0);
     }
 }
 
@@ -90,14 +125,25 @@ impl Log {
         fragment_bytes_max: u64,
         key_bits: u8,
     ) -> Self {
-        let keys = Keys { bits: key_bits, last: None, run: None };
-        let (taken, durable, made) = (next, next, next);
-        Self { destination, connection, taken, durable, made, fragment_bytes_max, keys, open: None }
+        Self {
+            destination,
+            connection,
+            taken: next,
+            durable: next,
+            made: next,
+            fragment_bytes_max,
+            keys: Keys { bits: key_bits, last: None, low_water: 0 },
+            is_idle: false,
+            open: None,
+        }
     }
 
     /// The run goes on, and has keys of the source below that one.
     pub(crate) fn continue_keys(&mut self, key: u64) {
-        self.keys.run = key.checked_sub(1);
+        // Whole keys are not those of the run if numbers began again in it.
+        if self.keys.bits < WHOLE_BITS {
+            (self.keys.last, self.keys.low_water) = (key.checked_sub(1), key);
+        }
     }
 
     /// A log of which nothing is taken.
@@ -110,6 +156,14 @@ impl Log {
         if let Ok(destination) = self.destination {
             let (source, kind) = (destination.source, NoteKind::Session);
             ingest.describe(Fragment::note(source, kind, session, self.taken));
+            self.say(ingest, SourceNote::Session { key_bits: self.keys.bits.into() });
+        }
+    }
+
+    /// Says something about the source to the builder.
+    pub(crate) fn say(&self, ingest: &mut Ingest, note: SourceNote) {
+        if let Ok(destination) = self.destination {
+            ingest.describe(Fragment::said(destination.source, note));
         }
     }
 
@@ -179,8 +233,8 @@ impl Log {
             return TAKEN;
         };
         if bytes.len() as u64 > self.fragment_bytes_max {
-            self.keys.last = Some(key);
             self.drop_item(ingest, Entry::FragmentsDiscardedTooLong);
+            self.pass_key(ingest, key);
             return TAKEN;
         }
         if !ingest.has_place(account) {
@@ -276,8 +330,10 @@ impl Log {
                     Some(_) => Entry::FragmentsDiscardedTooLong,
                     None => Entry::FragmentsDiscardedOrder,
                 };
-                self.keys.last = key.or(self.keys.last);
                 self.drop_item(ingest, reason);
+                if let Some(key) = key {
+                    self.pass_key(ingest, key);
+                }
             }
         }
     }
@@ -301,25 +357,53 @@ impl Log {
             MarkKind::Abandoned => {
                 ingest.count(destination.account as usize, Entry::FragmentsAbandoned, new);
                 if let Some(last) = self.keys.rise(mark.key_last).filter(|_| has_keys) {
-                    self.keys.last = Some(last);
+                    self.pass_key(ingest, last);
                 }
             }
-            MarkKind::Numbering => (self.keys.last, self.keys.run) = (None, None),
+            MarkKind::Numbering => {
+                self.keys.begin();
+                self.say(ingest, SourceNote::Numbering);
+            }
             MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
         }
         self.pass(ingest, new, None);
         Ok(())
     }
 
-    /// Takes a heartbeat.
-    pub(crate) fn take_heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), Fault> {
-        self.repeats(heartbeat.sequence, 0).map(drop)
+    /// Takes a heartbeat. One that stands among repeats says nothing.
+    pub(crate) fn take_heartbeat(
+        &mut self,
+        ingest: &mut Ingest,
+        heartbeat: &Heartbeat,
+    ) -> Result<(), Fault> {
+        self.repeats(heartbeat.sequence, 0)?;
+        if heartbeat.sequence < self.taken {
+            return Ok(());
+        }
+        let low_water = heartbeat.low_water;
+        if heartbeat.flags & Heartbeat::LOW_WATER != 0
+            && let Some(low_water) = self.keys.promise(low_water)
+        {
+            self.say(ingest, SourceNote::LowWater(low_water));
+        }
+        let is_idle = heartbeat.flags & Heartbeat::IDLE != 0;
+        if std::mem::replace(&mut self.is_idle, is_idle) != is_idle {
+            self.say(ingest, SourceNote::Idle(is_idle));
+        }
+        Ok(())
+    }
+
+    /// Takes the key of what is no fragment for the builder, which it promises nothing below.
+    fn pass_key(&mut self, ingest: &mut Ingest, key: u64) {
+        self.keys.take(key);
+        self.say(ingest, SourceNote::LowWater(self.keys.low_water));
     }
 
     /// Passes a fragment on. It is counted when a frame decides it (`tape.rs`).
     #[inline]
     fn describe(&mut self, ingest: &mut Ingest, account: usize, fragment: Fragment) {
-        self.keys.last = Some(fragment.number);
+        self.keys.take(fragment.number);
+        self.is_idle = false;
         self.taken += 1;
         ingest.describe_waiting(account, fragment);
     }

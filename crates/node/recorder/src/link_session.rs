@@ -1,6 +1,7 @@
 //! One session of a front-end: its logs, and what its sender is told.
 
 use catchment_agent::ANSWER_BYTES_MAX;
+use catchment_builder::SourceNote;
 use catchment_model::Entry;
 use catchment_wire::event_link::Data;
 use catchment_wire::session::{
@@ -15,6 +16,10 @@ use crate::sessions::POSITIONS_EVERY_NS;
 
 /// Bytes of the longest message of items, less than those of a connection's buffer.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 131_064;
+/// How long events wait for a source whose connection fell silent without a word, and where it
+/// ended without one: then its process is gone, or it is back at once.
+pub(crate) const WAIT_SILENT_NS: u64 = 5_000_000_000;
+const WAIT_ENDED_NS: u64 = 1_000_000_000;
 /// The records of one message of grants, and of positions.
 const GRANTS_MAX: usize = 255;
 const POSITIONS_MAX: usize = 675;
@@ -41,11 +46,24 @@ pub(crate) struct Session {
     pub(crate) grants: Vec<Grant>,
     /// Why it ends: its last message.
     pub(crate) ended: Option<Ended>,
+    /// How long events wait for its sources.
+    pub(crate) wait: Wait,
     /// The ping that was not answered; 0: none.
     pub(crate) cookie: u64,
     /// By log, the positions that were sent last.
     pub(crate) sent: Vec<(u64, u64)>,
     pub(crate) positions_due_ns: u64,
+}
+
+/// How long events wait for the sources of a session, as far as its connections say.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait {
+    /// They are attached. If they end without a word, events wait for so long.
+    Attached { then_ns: u64 },
+    /// They have ended. Events wait for so long.
+    Ended { ns: u64 },
+    /// Events do not wait.
+    Over,
 }
 
 /// Why a session or a connection ends.
@@ -128,6 +146,7 @@ impl Session {
             welcome: None,
             grants: Vec::new(),
             ended: None,
+            wait: Wait::Attached { then_ns: WAIT_ENDED_NS },
             cookie: 0,
             sent: Vec::new(),
             positions_due_ns: 0,
@@ -145,6 +164,52 @@ impl Session {
             if let Ok(destination) = log.destination {
                 let lost = log.made.saturating_sub(log.taken);
                 ingest.count(destination.account as usize, Entry::FragmentsLostSender, lost);
+            }
+        }
+    }
+
+    /// Says something about all its sources to the builder.
+    pub(crate) fn say(&self, ingest: &mut Ingest, note: SourceNote) {
+        self.logs.iter().for_each(|log| log.say(ingest, note));
+    }
+
+    /// It goes on.
+    pub(crate) fn attach(&mut self, ingest: &mut Ingest) {
+        self.wait = Wait::Attached { then_ns: WAIT_ENDED_NS };
+        self.say(ingest, SourceNote::Attached);
+    }
+
+    /// Its sender ends it in order: nothing more will come.
+    pub(crate) fn leave(&mut self) {
+        self.wait = Wait::Attached { then_ns: 0 };
+        self.ended.get_or_insert(Ended::done());
+    }
+
+    /// It is to end without a word of its sender, which was silent for so long, but is thought to
+    /// be there.
+    pub(crate) fn end_silent(&mut self, ended: Ended, silent_ns: u64) {
+        if self.ended.is_none() {
+            self.wait = Wait::Attached { then_ns: WAIT_SILENT_NS.saturating_sub(silent_ns) };
+            self.ended = Some(ended);
+        }
+    }
+
+    /// Its connections have ended.
+    pub(crate) fn detach(&mut self, ingest: &mut Ingest) {
+        if let Wait::Attached { then_ns } = self.wait {
+            self.wait = Wait::Ended { ns: then_ns };
+            self.say(ingest, SourceNote::Waited);
+            self.pass_time(ingest, 0);
+        }
+    }
+
+    /// So much time has passed in which connections were read.
+    pub(crate) fn pass_time(&mut self, ingest: &mut Ingest, passed_ns: u64) {
+        if let Wait::Ended { ns } = &mut self.wait {
+            *ns = ns.saturating_sub(passed_ns);
+            if *ns == 0 {
+                self.wait = Wait::Over;
+                self.say(ingest, SourceNote::Gone);
             }
         }
     }
@@ -194,7 +259,7 @@ impl Session {
             Data::Mark(ref mark, _) => mark.log,
             Data::Heartbeat(records) => {
                 for heartbeat in records.iter() {
-                    self.log(heartbeat.log, connection)?.take_heartbeat(&heartbeat)?;
+                    self.log(heartbeat.log, connection)?.take_heartbeat(ingest, &heartbeat)?;
                 }
                 self.heard(ingest, connection);
                 return Ok(Taken::Continue(()));

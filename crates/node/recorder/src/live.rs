@@ -66,7 +66,7 @@ pub(crate) struct Live {
     /// Whether the builders know that new events belong to the run.
     pub(crate) recording: AtomicBool,
     // For sources and links, indexed by the numbers of the ledger.
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
     reasons: Arc<[Vec<&'static str>]>,
     // Likewise; none if there is no socket yet, or no longer one.
     gauges: Mutex<Vec<Option<SocketGauge>>>,

@@ -24,6 +24,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
         required: source.role == SourceRole::Required,
         malformed_reasons: reasons(id),
         stored: true,
+        sparse: source.role == SourceRole::Sparse,
     };
     let sources: Vec<SourceInfo> = config.sources.iter().enumerate().map(source).collect();
     let mut schema = match sources.is_empty() {
@@ -56,6 +57,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
             required: false,
             malformed_reasons: reasons(id as usize),
             stored: true,
+            sparse: false,
         });
         channels.extend(channels_of(link, id));
     }

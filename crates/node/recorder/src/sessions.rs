@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use catchment_agent::{Egress, Entropy, Flow};
+use catchment_builder::{Fragment, SourceNote};
 use catchment_model::RunId;
 use catchment_wire::event_link::{self, Data};
 use catchment_wire::session::{
@@ -25,7 +26,7 @@ use crate::ingest::Ingest;
 use crate::intake::{Destination, SenderConfig};
 use crate::link_access::LinkAccess;
 use crate::link_log::Taken;
-use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
+use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session, WAIT_SILENT_NS};
 use crate::live::Live;
 
 /// How often connections are looked at for silence, and the most of a time without a look that
@@ -58,6 +59,8 @@ pub(crate) struct Sessions {
     looked_ns: u64,
     read_due_ns: u64,
     window: Window,
+    /// How long events still wait for sources of a run that goes on, which have not come yet.
+    resume_ns: u64,
 }
 
 /// Whether data are taken. What comes in the moments before a run begins, and behind its end, is
@@ -185,6 +188,7 @@ impl Sessions {
         let by_name = names.zip(0..).collect();
         let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
         let (looked_ns, read_due_ns, window) = (0, 0, Window::default());
+        let goes_on = of_run.live.beginning.closed_key().is_some();
         Self {
             of_run,
             sources,
@@ -195,6 +199,7 @@ impl Sessions {
             looked_ns,
             read_due_ns,
             window,
+            resume_ns: if goes_on { WAIT_SILENT_NS } else { 0 },
         }
     }
 
@@ -251,6 +256,7 @@ impl Sessions {
     pub(crate) fn detach(&mut self, ingest: &mut Ingest, index: usize) {
         let session = &mut self.sessions[index];
         session.interrupt(ingest);
+        session.detach(ingest);
         for endpoint in session.take_endpoints() {
             if let Some(connection) = &mut self.connections[endpoint] {
                 connection.release(ingest, session);
@@ -364,7 +370,7 @@ impl Sessions {
             // Nobody gives commands yet; what is reported is not shown.
             (Some(Control::Answer(..) | Control::Report(..)), Some(_)) => {}
             (Some(Control::Bye(..)), Some(session)) => {
-                self.sessions[session].ended.get_or_insert(Ended::done());
+                self.sessions[session].leave();
             }
             (Some(_), _) => return Err(Fault::Connection { got: message.kind }),
         }
@@ -479,7 +485,8 @@ impl Sessions {
         // Its sender has what was in it, and sends that again.
         ingest.reject(account, None, bytes.len());
         ingest.show_malformed(account, || fault.to_string(), bytes);
-        session.ended = Some(ended);
+        session.ended = None;
+        session.end_silent(ended, 0);
     }
 }
 
@@ -590,6 +597,8 @@ impl Sessions {
         let now_ns = ingest.now_ns();
         let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
         self.looked_ns = now_ns;
+        self.sessions.iter_mut().for_each(|session| session.pass_time(ingest, passed_ns));
+        self.pass_time(ingest, passed_ns);
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
             if connection.is_held || self.window.holds(connection.kind) {
@@ -604,8 +613,8 @@ impl Sessions {
             }
             match connection.session {
                 Some(session) if connection.silent_ns >= SILENCE_NS => {
-                    let ended = Ended::silent(connection.silent_ns);
-                    self.sessions[session].ended.get_or_insert(ended);
+                    let silent_ns = connection.silent_ns;
+                    self.sessions[session].end_silent(Ended::silent(silent_ns), silent_ns);
                     if connection.silent_ns >= SILENCE_NS + OPENING_NS {
                         // It does not even take the last message.
                         self.detach(ingest, session);
@@ -617,6 +626,18 @@ impl Sessions {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Of a run that goes on, events wait for sources whose front-ends have not come yet.
+    fn pass_time(&mut self, ingest: &mut Ingest, passed_ns: u64) {
+        let before_ns = self.resume_ns;
+        self.resume_ns = before_ns.saturating_sub(passed_ns);
+        if before_ns == 0 || self.resume_ns > 0 {
+            return;
+        }
+        for source in self.sources.iter().filter(|source| source.log.is_none()) {
+            ingest.describe(Fragment::said(source.destination.source, SourceNote::Gone));
         }
     }
 

@@ -23,7 +23,7 @@
 
 use std::collections::VecDeque;
 
-use catchment_builder::{Builder, Cut, Discard, Fragment, NoteKind};
+use catchment_builder::{Builder, Cut, Discard, Fragment, NoteKind, SourceNote};
 use catchment_model::ledger::Role;
 use catchment_model::{Entry, SourceId};
 
@@ -125,14 +125,24 @@ impl Tape {
     }
 
     /// Takes the notes at the beginning of `rest` and the fragments up to the next note, and
-    /// returns these: they are pushed to the builder next.
-    pub(crate) fn take<'a>(&mut self, rest: &mut &'a [Fragment]) -> &'a [Fragment] {
+    /// returns these: they are pushed to the builder next. What sources say of themselves is handed
+    /// to `tell`.
+    pub(crate) fn take<'a>(
+        &mut self,
+        rest: &mut &'a [Fragment],
+        mut tell: impl FnMut(usize, SourceNote),
+    ) -> &'a [Fragment] {
         if self.logs.is_empty() {
             return std::mem::take(rest);
         }
         let notes = rest.iter().take_while(|one| one.is_note()).count();
         let (notes, fragments) = rest.split_at(notes);
-        notes.iter().for_each(|note| self.note(note));
+        for note in notes {
+            match note.source_note() {
+                Some(said) => tell(note.source.into(), said),
+                None => self.note(note),
+            }
+        }
         let count = fragments.iter().position(Fragment::is_note).unwrap_or(fragments.len());
         let (fragments, after) = fragments.split_at(count);
         for run in fragments.chunk_by(|one, other| one.source == other.source) {
@@ -421,7 +431,7 @@ mod tests {
         let mut rest = &ring[..];
         let mut taken = Vec::new();
         while !rest.is_empty() {
-            taken.push(tape.take(&mut rest).len());
+            taken.push(tape.take(&mut rest, |_, _| {}).len());
         }
         assert_eq!(taken, [1_000, 2]);
         let log = &mut tape.logs[1];

@@ -345,7 +345,7 @@ impl Parts<'_> {
         self.live.add_fill(Arc::clone(&waiting_fill));
         Ok(Pipeline {
             kind,
-            pausable: Pausable::new(&builder.pausable, Arc::clone(&memory.held)),
+            pausable: Pausable::new(&builder, Arc::clone(&memory.held)),
             tape: Tape::new(&builder.positions, builder.frame_time_ns),
             restarted: Restarted::of(&builder),
             builder: Builder::new(builder)?,

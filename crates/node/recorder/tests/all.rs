@@ -13,6 +13,7 @@ mod links;
 mod memory;
 mod parts;
 mod pause;
+mod promises;
 mod resume;
 mod samples;
 mod sessions;

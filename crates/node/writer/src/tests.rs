@@ -347,6 +347,7 @@ fn events_maker(payload: PayloadType) -> FrameMaker {
         required: true,
         malformed_reasons: Vec::new(),
         stored: true,
+        sparse: false,
     };
     let schema = Schema::events(vec![source(0), source(1)]);
     let schema = schema.with_payload_type(SourceId(0), payload).expect("a schema");

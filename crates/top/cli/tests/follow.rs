@@ -166,6 +166,7 @@ fn a_file_of_fragments_grows_with_the_run() {
         required: true,
         malformed_reasons: Vec::new(),
         stored: true,
+        sparse: false,
     };
     let mut writer = begin(folder, Schema::events(vec![source]));
     let read = ["read", "run", "--source", "board", "--follow", "--output", "fragments"];

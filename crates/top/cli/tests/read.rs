@@ -176,6 +176,7 @@ fn of_a_link(folder: &Path) -> PathBuf {
         required: false,
         malformed_reasons: Vec::new(),
         stored: true,
+        sparse: false,
     };
     let rate: SampleRate = "10".parse().expect("a rate");
     let plain = ChannelInfo::new("X:PLAIN", Dtype::F32, rate);

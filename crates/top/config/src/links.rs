@@ -178,6 +178,7 @@ pub(crate) fn payload(
         required: true,
         malformed_reasons: Vec::new(),
         stored: true,
+        sparse: false,
     };
     match Schema::events(vec![source]).with_payload_type(SourceId(0), payload.clone()) {
         Ok(_) => Ok(payload),

@@ -177,6 +177,12 @@ impl Source {
         self.info().required
     }
 
+    /// Whether it may be in an event or not: in one without it, it was not expected.
+    #[getter]
+    fn sparse(&self) -> bool {
+        self.info().sparse
+    }
+
     /// Whether its data are in these files: a target may get some of the sources. Reading one that
     /// is not stored raises UnknownSourceError.
     #[getter]
@@ -252,10 +258,11 @@ impl Source {
 
     fn __repr__(&self) -> String {
         let info = self.info();
-        let role = match (info.stored, info.required) {
-            (false, _) => "not stored here",
-            (true, true) => "required",
-            (true, false) => "optional",
+        let role = match info {
+            SourceInfo { stored: false, .. } => "not stored here",
+            SourceInfo { required: true, .. } => "required",
+            SourceInfo { sparse: true, .. } => "sparse",
+            _ => "optional",
         };
         format!("<catchment.Source {} '{}' of '{}': {role}>", info.id, info.name, info.group)
     }

@@ -4,9 +4,9 @@
 //! Numbers on the wire can be garbled, skipped or repeated; they wrap, and they can restart. A
 //! single number must therefore never affect the fragments of other sources. The rule:
 //!
-//! - A *voter* is a sender (a port, a connection or a link, never a channel) that delivered within
-//!   the last time-out, counted in active time. *Active time* stops while no sender delivers. At
-//!   the start, every enabled sender is a voter until a time-out has passed.
+//! - A *voter* is a sender (a port or a connection, never a channel, nor a source that promises)
+//!   that delivered within the last time-out, counted in active time. *Active time* stops while no
+//!   sender delivers. At the start, every enabled sender is a voter until a time-out has passed.
 //! - The *position* of a voter is the key of its newest fragment. A number within `near` of the
 //!   position is accepted at once. Any other number makes a *claim*. The claim becomes the voter's
 //!   position when two consecutive fragments agree; a lone voter needs three. A claim outside the
@@ -15,7 +15,8 @@
 //! - The *quorum* is more than half of the voters, and so both of two. When it claims other
 //!   numbers, the remaining voters have one time-out to follow. Then the numbers of all voters are
 //!   counted from the new position.
-//! - A key is *passed* when more than half of the voters that have a position are beyond it.
+//! - A key is *passed* when more than half of the voters that have a position are beyond it. Where
+//!   sources promise and nobody votes, all keys are: then their promises decide (`promises.rs`).
 //!
 //! This module has no queues, no events and no cutting. The caller holds the fragments of undecided
 //! claims and moves the window to the position of a [`Quorum`]. ARCHITECTURE explains the rule;
@@ -25,10 +26,10 @@ use super::claim::{Claim, Likeness, Repetition};
 use super::numbers::Numbers;
 use super::probation::Probation;
 use super::progress::{PERIODS, Progress};
+use super::promises::Promises;
+use super::voter::{CLAIMS_MAX, Voter};
 use crate::BuilderConfig;
 
-/// Number of claims stored per voter: the position after a restart, and some garbled numbers.
-const CLAIMS_MAX: usize = 4;
 /// How many time-outs a claim lives after its last fragment, a fragment of it is held, and the
 /// sender retains its position: one until a dead voter counts as silent, and one for the remaining
 /// voters to follow.
@@ -60,39 +61,6 @@ impl Rules {
         LASTING_PERIODS * self.period_ns()
     }
 }
-
-/// A sender. The fields that each packet uses are in the first cache line.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct Voter {
-    /// Its position: the key of its newest fragment.
-    position: u64,
-    /// The newest key before the position.
-    previous: u64,
-    /// When it last delivered at its position.
-    received_ns: u64,
-    /// The same in active time.
-    received_active_ns: u64,
-    /// When it last delivered any fragment, in active time.
-    alive_ns: u64,
-    /// Whether fragments near the position take the fast path: it has a position and is not on
-    /// probation.
-    fast: bool,
-    placed: bool,
-    /// Whether `position` is of this epoch, also while the voter has no position since it is
-    /// silent: what it sends next is compared with it.
-    known: bool,
-    enabled: bool,
-    has_delivered: bool,
-    silent: bool,
-    /// The claim of its last fragment; none if that was at the position.
-    latest: Option<u32>,
-    claims: Vec<Claim>,
-    /// Its last jump ahead, until that counts as progress.
-    probation: Option<Probation>,
-}
-
-const _: () = assert!(std::mem::offset_of!(Voter, claims) <= 64);
 
 /// The claim that a number belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +96,8 @@ pub struct Horizon {
     rules: Rules,
     voters: Vec<Voter>,
     progress: Progress,
+    /// The other horizon: that of sources which promise.
+    pub promises: Promises,
     started: bool,
     /// Number of enabled voters that are not silent.
     voting: usize,
@@ -158,20 +128,16 @@ impl Horizon {
         };
         let mut enabled = vec![false; config.voter_count()];
         for (index, role) in config.sources.iter().enumerate() {
-            enabled[config.voter_of(index)] |= role.is_enabled();
+            enabled[config.voter_of(index)] |= role.is_enabled() && !config.is_promising(index);
         }
-        Self::new(rules, enabled.into_iter())
-    }
-
-    /// One voter for each item, which is whether that voter is enabled.
-    fn new(rules: Rules, enabled: impl ExactSizeIterator<Item = bool>) -> Self {
         let progress = Progress::new(enabled.len());
-        let voters: Vec<Voter> = enabled.map(Voter::new).collect();
+        let voters: Vec<Voter> = enabled.into_iter().map(Voter::new).collect();
         Self {
             rules,
             voting: voters.iter().filter(|voter| voter.enabled).count(),
             progress,
             voters,
+            promises: Promises::new(config),
             started: false,
             claims: 0,
             next_claim: 0,
@@ -188,6 +154,9 @@ impl Horizon {
     pub fn continue_at(&mut self, config: &BuilderConfig, sources: &[Option<u64>]) {
         self.started = true;
         for (source, &reached) in sources.iter().enumerate() {
+            if let Some(reached) = reached {
+                self.promises.continue_at(source, reached);
+            }
             let Some(key) = reached.and_then(|reached| reached.checked_sub(1)) else { continue };
             let voter = config.voter_of(source);
             let it = &mut self.voters[voter];
@@ -207,11 +176,28 @@ impl Horizon {
         self.started
     }
 
+    /// The numbering begins without a quorum.
+    pub fn start(&mut self) {
+        (self.started, self.passed) = (true, None);
+    }
+
+    /// Whether nobody votes, and the promises of other sources decide alone.
+    pub fn is_promised_alone(&self) -> bool {
+        self.voting == 0 && self.promises.is_any()
+    }
+
+    /// Whether a quorum has claimed other numbers for a time-out.
+    pub fn has_quorum_waited(&self) -> bool {
+        let waited = |since_ns| self.active_ns - since_ns >= self.rules.timeout_ns;
+        self.quorum_since_ns.is_some_and(waited)
+    }
+
     /// The key below which all keys are passed, as of the first call after
     /// [`begin_cycle`](Self::begin_cycle).
     pub fn passed(&mut self) -> u64 {
+        let none = self.passed_by_none();
         let progress = &mut self.progress;
-        *self.passed.get_or_insert_with(|| progress.passed().unwrap_or(0))
+        *self.passed.get_or_insert_with(|| progress.passed().unwrap_or(none))
     }
 
     /// Number of voters that have a position.
@@ -294,6 +280,7 @@ impl Horizon {
     /// Lets one period pass at most, however much time has.
     #[inline]
     pub fn resume(&mut self, now_ns: u64) {
+        self.promises.resume(now_ns, self.rules.period_ns());
         if self.delivered_ns.is_some() {
             self.period_end_ns = self.period_end_ns.max(now_ns);
         }
@@ -302,6 +289,7 @@ impl Horizon {
     /// Ends the periods that have passed: samples progress and finds silent voters.
     #[inline]
     pub fn advance(&mut self, now_ns: u64) {
+        self.promises.advance(now_ns);
         if self.delivered_ns.is_some() && now_ns >= self.period_end_ns {
             self.end_period(now_ns);
         }
@@ -331,6 +319,7 @@ impl Horizon {
                 self.end_probation(index, now_ns);
             }
         }
+        self.promises.give_up_silent(self.active_ns);
     }
 
     fn end_probation(&mut self, voter: usize, now_ns: u64) {
@@ -355,14 +344,20 @@ impl Horizon {
 
     /// The key below which every voter that has a position has passed all keys.
     pub fn passed_by_all(&self) -> u64 {
-        self.progress.slowest().unwrap_or(0)
+        self.progress.slowest().unwrap_or(self.passed_by_none())
     }
 
     /// The key below which all keys had been passed one time-out ago, and are passed still: a
     /// majority that was wrong may have returned meanwhile.
     pub fn passed_long_ago(&mut self) -> u64 {
-        let now = self.progress.passed().unwrap_or(0);
-        self.progress.passed_long_ago().unwrap_or(0).min(now)
+        let none = self.passed_by_none();
+        let now = self.progress.passed().unwrap_or(none);
+        self.progress.passed_long_ago().unwrap_or(none).min(now)
+    }
+
+    /// The key below which all keys count as passed while no voter has a position.
+    fn passed_by_none(&self) -> u64 {
+        if self.is_promised_alone() { u64::MAX } else { 0 }
     }
 
     /// Records a delivery at the position of a voter: its newest key, and the newest key before
@@ -657,36 +652,5 @@ impl Horizon {
         let position =
             positions.get(middle).is_some().then(|| *positions.select_nth_unstable(middle).1);
         Some(Quorum { anchor, members, position })
-    }
-}
-
-impl Voter {
-    fn new(enabled: bool) -> Self {
-        Self {
-            position: 0,
-            previous: 0,
-            fast: false,
-            placed: false,
-            known: false,
-            enabled,
-            has_delivered: false,
-            silent: false,
-            received_ns: 0,
-            received_active_ns: 0,
-            alive_ns: 0,
-            probation: None,
-            claims: Vec::with_capacity(CLAIMS_MAX),
-            latest: None,
-        }
-    }
-
-    /// Whether the voter may have delivered this number before, near its position.
-    fn repeats(&self, number: u64, rules: &Rules) -> bool {
-        let back = rules.numbers.offset(number, self.position);
-        self.placed && back >= 0 && back.unsigned_abs() <= 2 * rules.spread
-    }
-
-    fn votes(&self) -> bool {
-        self.enabled && !self.silent
     }
 }

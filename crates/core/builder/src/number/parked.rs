@@ -180,6 +180,11 @@ impl Parked {
         self.sources[index].held.push_back(Held { order, ..held });
     }
 
+    /// The held fragments of a source, in the order of arrival.
+    pub fn held(&self, index: usize) -> impl Iterator<Item = &Held> + Clone {
+        self.sources[index].held.iter()
+    }
+
     /// Removes and returns the oldest held fragment of a source, if `is_due`.
     pub fn pop_oldest_held(
         &mut self,

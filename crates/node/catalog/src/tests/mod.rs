@@ -61,6 +61,7 @@ impl Files {
             required: true,
             malformed_reasons: Vec::new(),
             stored: true,
+            sparse: false,
         };
         let run = NewRun {
             run: self.id,

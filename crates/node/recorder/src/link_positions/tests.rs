@@ -433,7 +433,8 @@ fn after_a_crash_the_files_have_all_that_was_said_to_be_durable() {
         let mut newest = [0; SOURCES as usize];
         for file in rig.files_in(0) {
             for frame in 0..file.frames().len() {
-                let positions = file.positions(frame).expect("positions");
+                // A column that had not reached the disk says nothing.
+                let positions = file.positions(frame).unwrap_or_default();
                 for one in positions.iter().filter(|one| one.what == Position::LINK) {
                     newest[one.source as usize] = one.position;
                 }

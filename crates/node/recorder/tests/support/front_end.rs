@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use catchment_wire::event_link::{
-    self, Data, FragmentRecord, Fragments, KeyKind, Part, Presence, SourceLog,
+    self, AbandonReason, Data, FragmentRecord, Fragments, Heartbeat, Heartbeats, KeyKind, Mark,
+    MarkKind, Part, Presence, SourceLog,
 };
 use catchment_wire::session::{
     Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Connection, Control, Encoder, Fields, Grant, Hello,
@@ -166,6 +167,30 @@ impl FrontEnd {
         let bytes = fragments(self.items, log, sequence, items);
         self.items += 1;
         self.send_bytes(&bytes);
+    }
+
+    /// Sends the mark behind which the numbers of a log begin again.
+    pub fn number_anew(&mut self, log: u32, sequence: u64) {
+        let kind = MarkKind::Numbering;
+        let (reason, count, key, key_last) = (AbandonReason(0), 1, 0, 0);
+        let (flags, run_number) = (0, 0);
+        let mark = Mark { log, kind, reason, sequence, count, key, key_last, flags, run_number };
+        let mut out = [0; 128];
+        let bytes = Data::Mark(mark, "").encode(self.items, &mut out);
+        self.items += 1;
+        self.send_bytes(&out[..bytes]);
+    }
+
+    /// Sends what logs promise: by log, its flags, the sequence of its next item and a low-water key.
+    pub fn promise(&mut self, promises: &[(u32, u32, u64, u64)]) {
+        let mut out = vec![0; 64 + promises.len() * 24];
+        let mut message = Encoder::begin(&mut out, self.items, &Heartbeats {});
+        for &(log, flags, sequence, low_water) in promises {
+            assert!(message.push(&Heartbeat { log, flags, sequence, low_water }));
+        }
+        let bytes = message.finish("", &[]);
+        self.items += 1;
+        self.send_bytes(&out[..bytes]);
     }
 
     /// Sends whole fragments of log 0, whose sequences are the keys, unless the connection is gone

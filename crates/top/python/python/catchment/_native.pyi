@@ -311,6 +311,9 @@ class Source:
     def required(self) -> bool:
         """Whether an event without it is incomplete."""
     @property
+    def sparse(self) -> bool:
+        """Whether it may be in an event or not: in one without it, it was not expected."""
+    @property
     def stored(self) -> bool:
         """Whether its data are in these files: a target may get some of the sources.
 

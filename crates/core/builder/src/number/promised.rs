@@ -1,0 +1,260 @@
+//! Sources that promise, in the number matcher: their fragments have keys at once, and where nobody
+//! votes they move the window.
+//!
+//! Their fragments are *unplaced*, and held, until a numbering has begun: that of the run, which
+//! votes begin, or where nobody votes the promises of all; or one that their source has marked.
+
+use catchment_model::{CloseReason, Entry};
+
+use super::NumberMatcher;
+use super::events::{Known, OpenEvents};
+use super::numbers::KEY_END;
+use super::parked::Held;
+use super::promises::Placing;
+use crate::{Fragment, Matched, Restart, SourceNote};
+
+/// What stands for the claim of a fragment that is unplaced, and of one behind the mark of the
+/// next numbering.
+const UNPLACED: u32 = u32::MAX;
+const AHEAD: u32 = u32::MAX - 1;
+
+impl NumberMatcher {
+    /// Takes what a source says of itself.
+    pub(super) fn take_note(&mut self, index: usize, note: SourceNote) {
+        let active_ns = self.horizon.active_ns();
+        self.horizon.promises.note(index, note, active_ns);
+        if let SourceNote::LowWater(number) = note {
+            let number = number.min(KEY_END);
+            self.place(index, number);
+            self.horizon.promises.reach(index, number);
+        }
+    }
+
+    /// Takes fragments of a source that promises.
+    pub(super) fn push_promised(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
+        self.horizon.promises.hear(index, self.horizon.active_ns());
+        let mut rest = run;
+        match self.place(index, first.number) {
+            Some(offset) => {
+                while !rest.is_empty() {
+                    let done = self.push_placed(index, offset, rest, matched);
+                    rest = &rest[done..];
+                    if let Some((fragment, after)) = rest.split_first() {
+                        let ordinal = matched.first_ordinal(index, rest);
+                        let arrived_ns = self.now_ns;
+                        let key = fragment.number.wrapping_add(offset);
+                        let known = Known { index, key, ordinal, arrived_ns, fragment };
+                        self.take_placed(&known, matched);
+                        rest = after;
+                    }
+                }
+            }
+            None => {
+                let is_ahead = self.horizon.promises.is_ahead(index);
+                let claim = if is_ahead { AHEAD } else { UNPLACED };
+                let first = matched.first_ordinal(index, run);
+                for (ordinal, fragment) in (first..).zip(run) {
+                    match fragment.number < KEY_END {
+                        true => self.hold(index, claim, ordinal, fragment, matched),
+                        false => {
+                            matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
+                        }
+                    }
+                }
+            }
+        }
+        self.horizon.promises.reach(index, last.number.saturating_add(1));
+    }
+
+    /// What is added to the numbers of a source, of which the next one is `number`; none while it
+    /// is unplaced.
+    fn place(&mut self, index: usize, number: u64) -> Option<u64> {
+        if !self.horizon.is_started() || self.horizon.promises.is_ahead(index) {
+            return None;
+        }
+        if self.horizon.promises.offset(index).is_none() {
+            let OpenEvents { window, .. } = &self.events;
+            let placing = Placing::Near(match self.horizon.promises.mark(index) {
+                0 => window.newest,
+                mark => mark.max(window.base),
+            });
+            self.horizon.promises.place(index, number, placing);
+        }
+        self.horizon.promises.offset(index)
+    }
+
+    fn take_placed(&mut self, known: &Known<'_>, matched: &mut Matched) {
+        match known.key < KEY_END {
+            true => self.take(known, matched),
+            false => known.discard(Entry::FragmentsOutOfRange, matched),
+        }
+    }
+
+    /// Begins numberings that sources have promised, where nobody votes, and moves the window to
+    /// what they have passed. Returns whether a numbering began.
+    pub(super) fn follow_promises(&mut self, at_end: bool, matched: &mut Matched) -> bool {
+        if !self.horizon.promises.is_any() {
+            return false;
+        }
+        let alone = self.horizon.is_promised_alone();
+        let began = match self.horizon.is_started() {
+            false => (alone || at_end) && self.start_promised(at_end, matched),
+            true if alone => self.renumber_promised(at_end, matched),
+            true => {
+                self.give_up_ahead(matched);
+                false
+            }
+        };
+        self.follow_parked(matched);
+        began
+    }
+
+    /// Begins the first numbering, once each awaited source has said where it begins.
+    fn start_promised(&mut self, at_end: bool, matched: &mut Matched) -> bool {
+        let timeout_ns = self.horizon.rules().timeout_ns;
+        let promises = &mut self.horizon.promises;
+        let oldest = |index| {
+            let held = self.parked.held(index).next().filter(|_| promises.has(index))?;
+            Some(held.arrived_ns)
+        };
+        let oldest = (0..promises.source_count()).filter_map(oldest).min();
+        let Some(oldest_ns) = oldest else { return false };
+        let has_waited =
+            || self.now_ns.saturating_sub(oldest_ns) >= timeout_ns && promises.has_start_waited();
+        if !(at_end || promises.have_all_spoken() || has_waited()) {
+            return false;
+        }
+        promises.give_up_unspoken();
+        let Some((lowest, begun)) = self.begin_promised() else { return false };
+        self.horizon.start();
+        let begun_at = |at_ns| {
+            let begun = begun.iter().filter(|(arrived_ns, _)| *arrived_ns <= at_ns);
+            begun.map(|(_, key)| key + 1).max().unwrap_or(0)
+        };
+        self.events.wanted.start(begun_at);
+        self.begin_at(lowest, matched);
+        true
+    }
+
+    /// Begins the next numbering, once each awaited source has marked it and the events before are
+    /// closed.
+    fn renumber_promised(&mut self, at_end: bool, matched: &mut Matched) -> bool {
+        let promises = &self.horizon.promises;
+        if !promises.is_ahead_any() || promises.promised() < u64::MAX && !at_end {
+            return false;
+        }
+        if at_end {
+            self.close_below(u64::MAX, CloseReason::RunEnded, matched);
+        }
+        let promises = &self.horizon.promises;
+        if self.events.window.open > 0 || self.parked.lowest_ahead().is_some() {
+            return false;
+        }
+        let (numbers, newest) = (promises.numbers(), self.events.window.newest);
+        let Some(base) = numbers.next_cycle(newest, 0) else {
+            // The keys are used up.
+            (0..promises.source_count()).for_each(|index| {
+                self.give_up_held(index, |_| true, matched);
+            });
+            return false;
+        };
+        for index in (0..promises.source_count()).filter(|&index| promises.is_ahead(index)) {
+            matched.count(index, Entry::NumberingRestarts, 1);
+        }
+        self.horizon.promises.begin_numbering(base);
+        let lowest = self.begin_promised().map_or(base, |(lowest, _)| lowest);
+        self.restarts_followed += 1;
+        let rules = self.horizon.rules().numbers;
+        let (from, to) = (rules.number_of(newest), rules.number_of(lowest));
+        self.last_restart = Some(Restart { from, to });
+        self.begin_at(lowest, matched);
+        true
+    }
+
+    /// Places all sources that have said a number of the numbering that begins, those with the
+    /// widest numbers first. Returns the lowest key, and of each fragment that is held when it
+    /// arrived and its key; none if there are no keys.
+    fn begin_promised(&mut self) -> Option<(u64, Vec<(u64, u64)>)> {
+        let promises = &mut self.horizon.promises;
+        let mut indices: Vec<usize> =
+            (0..promises.source_count()).filter(|&index| promises.has(index)).collect();
+        indices.sort_by_key(|&index| std::cmp::Reverse(promises.key_bits(index)));
+        let (mut placing, mut begun) = (Placing::First, Vec::new());
+        for index in indices {
+            // Before the first numbering, some of a source that has marked the next one are of it.
+            let is_ahead = promises.is_ahead(index);
+            let is_current = move |held: &&Held| !is_ahead || held.claim == UNPLACED;
+            let held = self.parked.held(index).filter(is_current);
+            let marked = promises.number(index).filter(|_| !is_ahead);
+            let first = held.clone().next().map(|held| held.fragment.number).or(marked);
+            let Some(number) = first.filter(|_| !promises.is_behind(index)) else { continue };
+            promises.place(index, number, placing);
+            let offset = promises.offset(index)?;
+            if let Placing::First = placing {
+                placing = Placing::Near(number.wrapping_add(offset));
+            }
+            let key = |held: &Held| held.fragment.number.wrapping_add(offset);
+            let keys = held.map(|held| (held.arrived_ns, key(held)));
+            begun.extend(keys.filter(|(_, key)| (promises.base()..KEY_END).contains(key)));
+        }
+        let lowest = begun.iter().map(|(_, key)| *key).min()?;
+        Some((lowest, begun))
+    }
+
+    /// A numbering begins with that key, or with lower ones that may still come.
+    fn begin_at(&mut self, lowest: u64, matched: &mut Matched) {
+        let base = lowest.min(self.horizon.promises.promised());
+        self.events.restart(base, base);
+        self.take_unplaced(matched);
+    }
+
+    /// Takes the held fragments of sources that are placed, or can be.
+    pub(super) fn take_unplaced(&mut self, matched: &mut Matched) {
+        let mut all: Vec<(usize, Held)> = Vec::new();
+        for index in 0..self.horizon.promises.source_count() {
+            if !self.horizon.promises.has(index) {
+                continue;
+            }
+            let first = self.parked.held(index).next().map(|held| held.fragment.number);
+            let Some(number) = first else { continue };
+            self.place(index, number);
+            let is_ahead = self.horizon.promises.is_ahead(index);
+            let held = self.parked.remove_held(index, |one| !is_ahead || one.claim == UNPLACED);
+            all.extend(held.into_iter().map(|held| (index, held)));
+        }
+        all.sort_by_key(|(_, held)| held.order);
+        for (index, held) in all {
+            let Held { ordinal, arrived_ns, ref fragment, .. } = held;
+            let offset = self.horizon.promises.offset(index).unwrap_or(0);
+            let key = fragment.number.wrapping_add(offset);
+            self.take_placed(&Known { index, key, ordinal, arrived_ns, fragment }, matched);
+        }
+    }
+
+    /// Gives up what is held of numberings that the quorum has not followed for a time-out.
+    fn give_up_ahead(&mut self, matched: &mut Matched) {
+        let active_ns = self.horizon.active_ns();
+        for index in 0..self.horizon.promises.source_count() {
+            if self.horizon.promises.has_numbering_waited(index, active_ns) {
+                self.give_up_held(index, |_| true, matched);
+            }
+        }
+    }
+
+    /// While no event is open, moves the window to the lowest parked key that all have passed.
+    fn follow_parked(&mut self, matched: &mut Matched) {
+        // Ends: each iteration takes a parked fragment into the window.
+        loop {
+            self.release(matched);
+            if self.events.window.open > 0 || matched.row_count() >= self.events.window.events() {
+                break;
+            }
+            let passed = self.horizon.passed().min(self.horizon.promises.promised());
+            let lowest = self.parked.lowest_ahead().filter(|&key| key < passed);
+            let Some(lowest) = lowest else { break };
+            self.move_window(lowest, matched);
+            self.take_ahead(matched);
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! The horizon of sources that *promise*: front-ends over sessions, whose keys rise without gaps in
+//! their logs. Each fragment, and each mark, says that no fragment with a lower key will follow, and
+//! nothing has to be inferred.
+//!
+//! - The *low-water mark* of a source is the key below which nothing of it will come. It is exact
+//!   as long as its session lasts.
+//! - Numbers on the wire become keys by an *offset*, a multiple of 2^bits of the shortest numbers
+//!   of the run. It is fixed where a source first numbers in a session or a numbering.
+//! - Events wait for the marks of *awaited* sources:
+//!
+//! | a source that | is awaited |
+//! |---|---|
+//! | is attached | until it says that it is idle |
+//! | is attached and says nothing for a time-out while others deliver | no more, until it speaks |
+//! | has fallen silent without a word, and is required | until its wait ends |
+//! | is gone | until it is attached |
+//! | numbers anew, or has missed that others do | by the events of its own numbering |
+//!
+//! An event that has waited for a time-out waits no longer for a source that said nothing
+//! meanwhile, nor for one that is sparse; an attached source so costs one time-out and not the run.
+//!
+//! This module has no queues, no events and no cutting, as the other one (`horizon.rs`), whose
+//! voters it does not know.
+
+use super::numbers::{KEY_END, Numbers};
+use crate::config::NUMBER_BITS_MIN;
+use crate::{BuilderConfig, SourceNote, SourceRole};
+
+/// What the sources of a builder have promised.
+#[derive(Debug)]
+pub struct Promises {
+    /// By source; empty if none promises.
+    sources: Vec<Promise>,
+    /// By source: its low-water mark; and 0 if it is awaited, `NOT_AWAITED` otherwise.
+    marks: Vec<u64>,
+    not_awaited: Vec<u64>,
+    /// The bits in which the numbers of all sources can be compared.
+    bits: u32,
+    /// The lowest key of the numbering.
+    base: u64,
+    timeout_ns: u64,
+    /// Whether some source has spoken: before, nobody is silent.
+    has_begun: bool,
+    now_ns: u64,
+    /// Time that does not count, since what had arrived may not have been pushed.
+    skipped_ns: u64,
+}
+
+#[derive(Debug)]
+struct Promise {
+    /// Whether it is a source of this kind, and enabled.
+    promises: bool,
+    role: SourceRole,
+    key_bits: u32,
+    /// Its low-water mark as a number; none before the first number of its session and numbering.
+    number: Option<u64>,
+    /// What is added to a number to give its key.
+    offset: Option<u64>,
+    presence: Presence,
+    numbering: Numbering,
+    is_idle: bool,
+    /// Whether it said nothing for a time-out in which others delivered.
+    is_silent: bool,
+    /// Whether it had an offset in the current numbering.
+    is_known: bool,
+    /// When it last said something, in time that counts and in active time.
+    spoke_ns: u64,
+    spoke_active_ns: u64,
+    /// When it marked the next numbering, in active time.
+    marked_active_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Attached,
+    /// Its connection is gone without a word.
+    Waited,
+    Gone,
+}
+
+/// The numbering that a source's fragments are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbering {
+    Current,
+    /// One that has not begun.
+    Next,
+    /// One that has ended without it.
+    Former,
+}
+
+/// Where the first number of a source is to be.
+#[derive(Clone, Copy, Debug)]
+pub enum Placing {
+    /// It is the key, or that in the first cycle of the numbering.
+    First,
+    /// Near a key, and not below the base of the numbering.
+    Near(u64),
+}
+
+impl Promises {
+    pub fn new(config: &BuilderConfig) -> Self {
+        let promise = |(index, &role): (usize, &SourceRole)| Promise {
+            promises: config.is_promising(index) && role.is_enabled(),
+            role,
+            key_bits: config.number_bits,
+            number: None,
+            offset: None,
+            presence: Presence::Attached,
+            numbering: Numbering::Current,
+            is_idle: false,
+            is_silent: false,
+            is_known: false,
+            spoke_ns: 0,
+            spoke_active_ns: 0,
+            marked_active_ns: 0,
+        };
+        let sources: Vec<Promise> = match config.promising.contains(&true) {
+            true => config.sources.iter().enumerate().map(promise).collect(),
+            false => Vec::new(),
+        };
+        let not_awaited = sources.iter().map(Promise::not_awaited).collect();
+        let (bits, timeout_ns) = (config.number_bits, config.timeout_ns);
+        let marks = vec![0; sources.len()];
+        Self {
+            marks,
+            not_awaited,
+            sources,
+            bits,
+            base: 0,
+            timeout_ns,
+            has_begun: false,
+            now_ns: 0,
+            skipped_ns: 0,
+        }
+    }
+
+    /// Whether some source promises.
+    pub fn is_any(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
+    /// Whether that source promises.
+    #[inline]
+    pub fn has(&self, index: usize) -> bool {
+        self.sources.get(index).is_some_and(|source| source.promises)
+    }
+
+    /// How many sources there are, whether or not they promise; 0 if none does.
+    pub fn source_count(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// The bits in which the numbers of all sources can be compared.
+    pub fn numbers(&self) -> Numbers {
+        Numbers::new(self.bits)
+    }
+
+    /// The lowest key of the numbering.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub fn advance(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// Lets `most_ns` pass at most, however much time has.
+    #[inline]
+    pub fn resume(&mut self, now_ns: u64, most_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.now_ns);
+        self.skipped_ns += passed_ns.saturating_sub(most_ns);
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// The key below which nothing of any awaited source will come.
+    #[inline]
+    pub fn promised(&self) -> u64 {
+        let both = self.marks.iter().zip(&self.not_awaited);
+        both.fold(NOT_AWAITED, |lowest, (mark, not)| lowest.min(mark | not))
+    }
+
+    /// The same of those that an event still waits for whose time-out has passed.
+    pub fn promised_lately(&self) -> u64 {
+        let is_late = |(index, source): (usize, &Promise)| {
+            let waits = source.is_waited() || self.clock_ns() - source.spoke_ns < self.timeout_ns;
+            let awaited = self.not_awaited[index] == 0 && source.role != SourceRole::Sparse;
+            (waits && awaited).then(|| self.marks[index])
+        };
+        self.sources.iter().enumerate().filter_map(is_late).min().unwrap_or(NOT_AWAITED)
+    }
+
+    /// How many awaited sources have said a number.
+    pub fn placed_count(&self) -> usize {
+        let both = self.sources.iter().zip(&self.not_awaited);
+        both.filter(|(source, not)| **not == 0 && source.offset.is_some()).count()
+    }
+
+    /// Whether each awaited source has said a number.
+    pub fn have_all_spoken(&self) -> bool {
+        let mut both = self.sources.iter().zip(&self.not_awaited);
+        both.all(|(source, not)| *not > 0 || source.number.is_some())
+    }
+
+    /// Whether those that have not said a number have said nothing for a time-out, or are sparse.
+    pub fn has_start_waited(&self) -> bool {
+        let awaited = self.sources.iter().zip(&self.not_awaited).filter(|(_, not)| **not == 0);
+        let mut unspoken = awaited.filter(|(source, _)| source.number.is_none());
+        unspoken.all(|(source, _)| {
+            let quiet_ns = self.clock_ns() - source.spoke_ns;
+            source.role == SourceRole::Sparse || quiet_ns >= self.timeout_ns
+        })
+    }
+
+    /// What is added to a source's numbers; none if that is not fixed.
+    #[inline]
+    pub fn offset(&self, index: usize) -> Option<u64> {
+        self.sources[index].offset
+    }
+
+    /// The key below which nothing of a source will come.
+    pub fn mark(&self, index: usize) -> u64 {
+        self.marks[index]
+    }
+
+    /// The mark of a source as a number, if it has said one.
+    pub fn number(&self, index: usize) -> Option<u64> {
+        self.sources[index].number
+    }
+
+    /// How many bits a source's numbers have.
+    pub fn key_bits(&self, index: usize) -> u32 {
+        self.sources[index].key_bits
+    }
+
+    /// Whether events wait for what a source promises, and miss it.
+    pub fn is_followed(&self, index: usize) -> bool {
+        self.not_awaited[index] == 0 && self.sources[index].role != SourceRole::Sparse
+    }
+
+    /// Whether what a source delivers is of the current numbering.
+    pub fn is_in_step(&self, index: usize) -> bool {
+        self.sources[index].numbering == Numbering::Current
+    }
+
+    /// Whether a source has missed that a numbering began.
+    pub fn is_behind(&self, index: usize) -> bool {
+        self.sources[index].numbering == Numbering::Former
+    }
+
+    /// Whether a source has marked a numbering that has not begun.
+    #[inline]
+    pub fn is_ahead(&self, index: usize) -> bool {
+        self.sources[index].numbering == Numbering::Next
+    }
+
+    /// Whether a source marked a numbering that others have not followed for a time-out.
+    pub fn has_numbering_waited(&self, index: usize, active_ns: u64) -> bool {
+        let source = &self.sources[index];
+        let waited_ns = active_ns.saturating_sub(source.marked_active_ns);
+        source.numbering == Numbering::Next && waited_ns >= self.timeout_ns
+    }
+
+    /// Whether events wait for a source no more, without its word that they need not.
+    pub fn is_silent(&self, index: usize) -> bool {
+        self.has(index) && self.not_awaited[index] > 0 && !self.sources[index].is_idle
+    }
+
+    /// Whether a source that is attached is awaited no longer, since it said nothing.
+    pub fn has_given_up(&self, index: usize) -> bool {
+        let is_silent =
+            |source: &Promise| source.is_silent && source.presence == Presence::Attached;
+        self.has(index) && !self.sources[index].is_idle && is_silent(&self.sources[index])
+    }
+
+    /// A source delivered something, so that it is not idle.
+    #[inline]
+    pub fn hear(&mut self, index: usize, active_ns: u64) {
+        self.speak(index, active_ns);
+        if self.sources[index].is_idle {
+            self.sources[index].is_idle = false;
+            self.update(index);
+        }
+    }
+
+    /// A source is there: it said something, or it waits where it has no room.
+    #[inline]
+    pub fn speak(&mut self, index: usize, active_ns: u64) {
+        let clock_ns = self.clock_ns();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.sources.iter_mut().for_each(|source| source.spoke_ns = clock_ns);
+        }
+        let source = &mut self.sources[index];
+        (source.spoke_ns, source.spoke_active_ns) = (clock_ns, active_ns);
+        if std::mem::take(&mut source.is_silent) {
+            self.update(index);
+        }
+    }
+
+    /// A source says something about itself. The number of a mark is none that it delivers:
+    /// [`reach`](Self::reach) takes it.
+    pub fn note(&mut self, index: usize, note: SourceNote, active_ns: u64) {
+        if !matches!(note, SourceNote::Waited | SourceNote::Gone) {
+            self.speak(index, active_ns);
+        }
+        let source = &mut self.sources[index];
+        match note {
+            SourceNote::LowWater(_) => {}
+            SourceNote::Idle(is_idle) => source.is_idle = is_idle,
+            SourceNote::Attached => source.presence = Presence::Attached,
+            SourceNote::Session { key_bits } => {
+                (source.presence, source.is_idle) = (Presence::Attached, false);
+                (source.number, source.offset, source.key_bits) = (None, None, key_bits);
+                self.bits = self.bits.min(key_bits.max(NUMBER_BITS_MIN));
+            }
+            SourceNote::Numbering => {
+                source.numbering = match source.numbering {
+                    Numbering::Former => Numbering::Current,
+                    Numbering::Current if !source.has_numbered() => Numbering::Current,
+                    Numbering::Current | Numbering::Next => Numbering::Next,
+                };
+                (source.number, source.offset) = (None, None);
+                source.marked_active_ns = active_ns;
+            }
+            SourceNote::Waited => source.presence = Presence::Waited,
+            SourceNote::Gone => source.presence = Presence::Gone,
+        }
+        self.update(index);
+    }
+
+    /// No number of a source below that one will follow.
+    #[inline]
+    pub fn reach(&mut self, index: usize, number: u64) {
+        let source = &mut self.sources[index];
+        source.number = Some(source.number.map_or(number, |before| before.max(number)));
+        if let Some(offset) = source.offset {
+            let key = number.wrapping_add(offset);
+            // What has no key says nothing about keys.
+            if key <= KEY_END {
+                self.marks[index] = self.marks[index].max(key);
+            }
+        }
+    }
+
+    /// Fixes the offset of a source, so that a number of it gets its place.
+    pub fn place(&mut self, index: usize, number: u64, placing: Placing) {
+        let (numbers, base) = (self.numbers(), self.base);
+        let from_base = || base + numbers.number_of(number.wrapping_sub(base));
+        let key = match placing {
+            Placing::First if base == 0 => number,
+            Placing::First => from_base(),
+            Placing::Near(reference) => {
+                let key = numbers.near(reference, number);
+                if (base..KEY_END).contains(&key) { key } else { from_base() }
+            }
+        };
+        let source = &mut self.sources[index];
+        (source.offset, source.is_known) = (Some(key.wrapping_sub(number)), true);
+        if let Some(mark) = source.number {
+            self.reach(index, mark);
+        }
+    }
+
+    /// The run of another builder goes on, which had keys of a source below that one. Its session
+    /// is waited for.
+    pub fn continue_at(&mut self, index: usize, key: u64) {
+        if self.has(index) {
+            let source = &mut self.sources[index];
+            (source.presence, source.is_known) = (Presence::Waited, true);
+            self.marks[index] = key;
+        }
+    }
+
+    /// A numbering begins at a base, with those that have marked it and those that have numbered
+    /// nothing yet. The others have missed it.
+    pub fn begin_numbering(&mut self, base: u64) {
+        self.base = base;
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            source.numbering = match source.numbering {
+                Numbering::Next => Numbering::Current,
+                Numbering::Current if !source.has_numbered() => Numbering::Current,
+                Numbering::Current | Numbering::Former => Numbering::Former,
+            };
+            if source.numbering == Numbering::Current {
+                (source.offset, source.is_known) = (None, false);
+                self.marks[index] = base;
+            }
+            self.not_awaited[index] = source.not_awaited();
+        }
+    }
+
+    /// Whether some source has marked a numbering that has not begun.
+    pub fn is_ahead_any(&self) -> bool {
+        self.sources.iter().any(|source| source.promises && source.numbering == Numbering::Next)
+    }
+
+    /// Those that said nothing for a time-out in which others delivered are awaited no longer.
+    pub fn give_up_silent(&mut self, active_ns: u64) {
+        for index in 0..self.sources.len() {
+            let source = &self.sources[index];
+            let quiet_ns = active_ns.saturating_sub(source.spoke_active_ns);
+            if !source.is_silent && !source.is_waited() && quiet_ns >= self.timeout_ns {
+                self.give_up(index);
+            }
+        }
+    }
+
+    /// Those that have said no number are awaited no longer.
+    pub fn give_up_unspoken(&mut self) {
+        for index in 0..self.sources.len() {
+            if self.sources[index].number.is_none() {
+                self.give_up(index);
+            }
+        }
+    }
+
+    fn give_up(&mut self, index: usize) {
+        self.sources[index].is_silent = true;
+        self.update(index);
+    }
+
+    fn update(&mut self, index: usize) {
+        self.not_awaited[index] = self.sources[index].not_awaited();
+    }
+
+    /// The time that counts.
+    fn clock_ns(&self) -> u64 {
+        self.now_ns - self.skipped_ns
+    }
+}
+
+impl Promise {
+    fn not_awaited(&self) -> u64 {
+        let awaited = self.promises
+            && self.presence != Presence::Gone
+            && self.numbering == Numbering::Current
+            && !(self.is_idle || self.is_silent);
+        if awaited { 0 } else { NOT_AWAITED }
+    }
+
+    /// Whether it has numbered something in the current numbering.
+    fn has_numbered(&self) -> bool {
+        self.is_known || self.number.is_some()
+    }
+
+    /// Whether it is waited for however long it is silent.
+    fn is_waited(&self) -> bool {
+        self.presence == Presence::Waited && self.role == SourceRole::Required
+    }
+}
+
+const NOT_AWAITED: u64 = u64::MAX;
