@@ -23,6 +23,7 @@ use catchment_model::{Entry, SourceLedger};
 use crate::arrivals::Arrival;
 use crate::detector::SentFragment;
 use crate::fault::{Fault, Faults};
+use crate::plan::SourcePlan;
 use crate::recorded::Recorded;
 use crate::recorder::Life;
 use crate::world::Outcome;
@@ -35,7 +36,7 @@ use crate::world::Outcome;
 pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<u64, String> {
     refusals(outcome, life)?;
     let plan = &outcome.plan;
-    let forged = |(index, source): (usize, &crate::plan::SourcePlan)| {
+    let forged = |(index, source): (usize, &SourcePlan)| {
         !source.in_parts && !outcome.sent.sources[index].corrupted.is_empty()
     };
     // Numbers that no source sent, or that do not match the others', may take others' places.
@@ -59,7 +60,7 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
         };
         // A connection that waits is behind the other sources when the run ends, and the run ends
         // before the events that it has not delivered.
-        let waits = plan.sources.iter().any(|source| source.in_stream);
+        let waits = plan.sources.iter().any(SourcePlan::waits);
         let refused = |one: &SourceLedger| {
             one[Entry::FragmentsDiscardedMemory]
                 + one[Entry::FragmentsDiscardedDisk]
@@ -179,7 +180,9 @@ impl<'a> Bound<'a> {
     fn must_have(&self, source: usize, trigger: u64) -> bool {
         // A fragment in a connection's buffer may stand behind one for which there is no room.
         let plan = &self.outcome.plan;
-        if plan.sources[source].in_stream && plan.case.faults != Faults::NONE {
+        let log = plan.sources[source].log;
+        let is_naive = log.is_some_and(|log| plan.senders[log.sender].is_naive);
+        if is_naive || plan.sources[source].waits() && plan.case.faults != Faults::NONE {
             return false;
         }
         let Some((sent, arrival, whole_ns)) = self.arrival(source, trigger) else { return false };

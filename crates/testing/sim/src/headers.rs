@@ -94,8 +94,9 @@ pub fn check_row(
         let (Some(&first), Some(&last)) = (whole.iter().min(), whole.iter().max()) else {
             return Err(format!("event {}: the fragment of s{source} never arrived", row.key));
         };
-        // What comes over a connection may wait for memory.
-        let waits = sources[*source].in_stream;
+        // What comes over a connection may wait for memory, and what comes beside the backlog of a
+        // front-end's connection for its turn.
+        let waits = sources[*source].waits() || !outcome.plan.senders.is_empty();
         let last = if waits { u64::MAX } else { last };
         (earliest, latest) = (earliest.min(first), latest.min(last));
     }

@@ -16,9 +16,10 @@ use catchment_recorder::State;
 use crate::bound;
 use crate::contents;
 use crate::detector::{SentBySource, SentFragment};
-use crate::fault::{Fault, HARMLESS};
+use crate::fault::{Fault, Faults, HARMLESS};
 use crate::links::ChannelPlan;
-use crate::plan::Selected;
+use crate::plan::{Selected, SourcePlan};
+use crate::positions;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::walk::WalkedFrame;
@@ -37,12 +38,18 @@ type Known = (BTreeSet<u32>, FrameColumns);
 /// The first rule that was broken, and where.
 pub fn check(outcome: &Outcome) -> Result<u64, String> {
     let mut required = 0;
+    positions::check_told(outcome)?;
+    if outcome.plan.case.faults == Faults::NONE {
+        positions::check_whole(outcome)?;
+    }
     for (number, life) in outcome.lives.iter().enumerate() {
         let mut frames = BTreeMap::new();
         for (target, life) in life.of_targets().enumerate() {
             let named = |why: String| format!("recorder {number}, target {target}: {why}");
             let check = Check::new(outcome, &life).map_err(named)?;
             check.same_frames(&mut frames).map_err(named)?;
+            positions::check(outcome, (number, &life), &check.recorded, &check.selected)
+                .map_err(named)?;
             required += check.run().map_err(named)?;
         }
         of_run(outcome, life).map_err(|why| format!("recorder {number}: {why}"))?;
@@ -184,7 +191,7 @@ impl<'a> Check<'a> {
         let own = self.outcome.sent.sources.iter().filter(has_own).count();
         let are_few = 2 * own <= self.outcome.plan.sources.len();
         // A connection that waits for memory is not heard, whatever its sender does.
-        let waits = self.outcome.plan.sources.iter().any(|source| source.in_stream);
+        let waits = self.outcome.plan.sources.iter().any(SourcePlan::waits);
         let are_heard = !waits
             && faults.without(Fault::Misnumber).iter().all(|fault| HARMLESS.contains(&fault));
         if faults.has(Fault::Misnumber) && !(are_few && are_heard) {
@@ -270,14 +277,18 @@ impl<'a> Check<'a> {
     /// Every packet that arrived was counted.
     fn packets(&self) -> Result<(), String> {
         let plan = &self.outcome.plan;
-        let in_stream = |source: usize| plan.sources.get(source).is_some_and(|one| one.in_stream);
+        let waits = |source: usize| plan.sources.get(source).is_some_and(SourcePlan::waits);
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
-            if in_stream(source) || !self.selected.sources[source] {
+            if waits(source) || !self.selected.sources[source] {
                 continue;
             }
             let (arrived, dropped) = self.life.arrived[source];
             let received = ledger[Entry::PacketsReceived];
-            let is_late = self.life.stopped_ns.is_none_or(|stop| self.life.last_arrival_ns >= stop);
+            let is_late = self.life.stopped_ns.is_none_or(|stop| {
+                // An agent that is not called gets to its endpoints too late.
+                let is_held = |(from, until): &(u64, u64)| (*from..*until).contains(&stop);
+                self.life.last_arrival_ns >= stop || self.life.stalls.iter().any(is_held)
+            });
             if received != arrived && !(is_late && received < arrived) {
                 return Err(format!("source {source}: {arrived} packets came, {received} counted"));
             }
@@ -482,7 +493,9 @@ impl<'a> Check<'a> {
         }
         let total = self.ledger.total();
         let has_dropped = self.life.arrived.iter().any(|(_, dropped)| *dropped > 0);
-        let has_refused = total.sum(Role::PacketsLost) > 0;
+        let refused = [Entry::FragmentsDiscardedOrder, Entry::FragmentsDiscardedTooLong];
+        let refused: u64 = refused.into_iter().map(|entry| total[entry]).sum();
+        let has_refused = total.sum(Role::PacketsLost) > 0 || refused > 0;
         if !lost || has_dropped || has_refused || missed.is_some() {
             return Ok(());
         }
