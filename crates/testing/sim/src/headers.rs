@@ -94,14 +94,14 @@ pub fn check_row(
         let (Some(&first), Some(&last)) = (whole.iter().min(), whole.iter().max()) else {
             return Err(format!("event {}: the fragment of s{source} never arrived", row.key));
         };
-        // What comes over a connection may wait for memory, and what comes beside the backlog of a
-        // front-end's connection for its turn.
-        let waits = sources[*source].waits() || !outcome.plan.senders.is_empty();
-        let last = if waits { u64::MAX } else { last };
+        // What comes over a connection may wait for memory.
+        let last = if sources[*source].waits() { u64::MAX } else { last };
         (earliest, latest) = (earliest.min(first), latest.min(last));
     }
     let time_ns = row.time_ns;
-    if time_ns < earliest || latest < u64::MAX && time_ns > latest_ns(life, latest) {
+    // What comes beside the backlog of front-ends' connections waits for its turn.
+    let turn_ns = if outcome.plan.senders.is_empty() { 0 } else { S };
+    if time_ns < earliest || latest < u64::MAX && time_ns > latest_ns(life, latest) + turn_ns {
         let key = row.key;
         return Err(format!("event {key}: its time is {time_ns}, it arrived at {earliest}"));
     }

@@ -37,6 +37,12 @@ struct Held {
     recorded: BTreeMap<usize, BTreeSet<usize>>,
     /// By source, fragments that are counted out.
     counted: BTreeMap<usize, u64>,
+    /// The key below which all events are in frames, and by source the one below which its
+    /// fragments are.
+    closed: u64,
+    keys: BTreeMap<usize, u64>,
+    /// The frames below that number were durable in each required target.
+    synced: u64,
 }
 
 /// A life's files as one target has them, and the logs of its sources.
@@ -47,6 +53,8 @@ struct Check<'a> {
     number: usize,
     /// By source, the sessions that were granted something in this life, in their order.
     logs: BTreeMap<usize, Vec<(u64, &'a Log)>>,
+    /// By source, the indices of the fragments that were made for this life.
+    own: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 /// Checks a target's files of the life of that number.
@@ -68,8 +76,19 @@ pub(crate) fn check(
             logs.entry(log.source).or_default().push((session.number, log));
         }
     }
-    let check = Check { outcome, recorded, selected, number, logs };
-    let (decided, held) = check.frames()?;
+    let mut own: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for (&source, log) in
+        logs.iter().flat_map(|(source, all)| all.iter().map(move |(_, log)| (source, log)))
+    {
+        for (_, kind) in log.within(log.told[&number].begin, u64::MAX) {
+            if let ItemKind::Fragment(index) = kind {
+                own.entry(source).or_default().insert(index);
+            }
+        }
+    }
+    let check = Check { outcome, recorded, selected, number, logs, own };
+    let is_kept = life.disk.is_empty() && life.last.targets[life.target].required;
+    let (decided, held) = check.frames(is_kept)?;
     check.tables(life)?;
     if life.last.targets[life.target].required {
         check.durable(&decided, &held)?;
@@ -83,18 +102,21 @@ impl Check<'_> {
         logs.iter().find(|(number, _)| *number == session).map(|(_, log)| *log)
     }
 
-    /// What the frames say agrees with what they hold. Returns both for all of them.
-    fn frames(&self) -> Result<(Decided, Held), String> {
+    /// What the frames say agrees with what they hold. Returns both for all of them. Where the disk
+    /// did nothing wrong, all that were synced are there.
+    fn frames(&self, is_kept: bool) -> Result<(Decided, Held), String> {
         let (mut decided, mut held) = (Decided::new(), Held::default());
         let mut last: BTreeMap<(usize, u16, u64), u64> = BTreeMap::new();
-        let mut next = 0;
+        let (mut next, mut numbers) = (0, BTreeSet::new());
         for file in &self.recorded.files {
             for frame in &file.frames {
                 // What a crash has damaged is not there.
                 if !file.damage(frame).is_empty() {
                     continue;
                 }
-                self.hold(file, frame, &mut held.recorded)?;
+                let stands_for = frame.sequence..frame.sequence + frame.skips.unwrap_or(1);
+                numbers.extend(stands_for);
+                self.hold(file, frame, &mut held)?;
                 for ((source, name), count) in file.increment(frame)? {
                     *held.counted.entry(source).or_default() += counts_out(&name, count);
                 }
@@ -106,8 +128,12 @@ impl Check<'_> {
                             "frame {frame}: {position} of source {source} after {before}"
                         ));
                     }
-                    if what == LINK {
-                        decided.insert((source, session), position);
+                    match what {
+                        LINK => _ = decided.insert((source, session), position),
+                        KEY => _ = held.keys.insert(source, position),
+                        CLOSED => held.closed = position,
+                        SYNCED => held.synced = position,
+                        _ => {}
                     }
                 }
                 // Behind a frame whose write failed late, its counts come with a later one.
@@ -118,21 +144,29 @@ impl Check<'_> {
                 }
             }
         }
+        let lost = (0..held.synced).find(|number| !numbers.contains(number));
+        if let Some(lost) = lost.filter(|_| is_kept) {
+            return Err(format!("frame {lost} of {} that are synced is not there", held.synced));
+        }
         Ok((decided, held))
     }
 
-    /// Adds the fragments of link sources that a frame has, by their indices.
+    /// Adds the fragments of link sources that a frame has, by their indices. None is of an event
+    /// that earlier frames have closed.
     fn hold(
         &self,
         file: &WalkedFile,
         frame: &WalkedFrame,
-        recorded: &mut BTreeMap<usize, BTreeSet<usize>>,
+        Held { recorded, closed, keys, .. }: &mut Held,
     ) -> Result<(), String> {
         let mask = (1 << self.outcome.plan.number_bits()) - 1;
+        let mut late = None;
         file.fragments(frame, |WalkedFragment { key, source, bytes, .. }| {
-            let Some(bytes) = bytes.filter(|_| self.logs.contains_key(&source)) else { return };
+            let first = keys.get(&source).filter(|_| bytes.is_some()).max(Some(&*closed));
+            late = late.or(first.filter(|first| key < **first).map(|first| (source, key, *first)));
+            let Some((bytes, own)) = bytes.zip(self.own.get(&source)) else { return };
             let sent = &self.outcome.sent.sources[source];
-            let fits = |&&at: &&usize| sent.fragments[at].number == key & mask;
+            let fits = |&&at: &&usize| sent.fragments[at].number == key & mask && own.contains(&at);
             let of_source = recorded.entry(source).or_default();
             // Empty fragments may be alike: each stands for another one.
             let is_new = |at: &&usize| !of_source.contains(at);
@@ -140,10 +174,18 @@ impl Check<'_> {
             if let Some(&at) = found.clone().find(is_new).or(found.clone().next()) {
                 of_source.insert(at);
             }
-        })
+        })?;
+        match late {
+            Some((source, key, first)) => Err(format!(
+                "frame {}: key {key} of source {source}, below {first}",
+                frame.sequence
+            )),
+            None => Ok(()),
+        }
     }
 
-    /// All fragments below these positions are in these frames, or counted out in them.
+    /// All fragments below these positions are in these frames, or counted out in them. Increments
+    /// name no session, so that the sessions of a source are one here.
     fn agrees(&self, positions: &Decided, held: &Held) -> Result<(), String> {
         let mut absent: BTreeMap<usize, u64> = BTreeMap::new();
         for (&(source, session), &position) in positions {
@@ -223,7 +265,7 @@ impl Check<'_> {
     /// At the end of a run all that was taken is decided, and nothing else.
     fn ended(&self, life: &Life, decided: &Decided) -> Result<(), String> {
         for (&source, logs) in self.logs.iter().filter(|(one, _)| self.selected.sources[**one]) {
-            let (mut fragments, mut abandoned) = (0, 0);
+            let (mut fragments, mut refused, mut abandoned) = (0, 0, 0);
             let mut indices = BTreeSet::new();
             for (session, log) in logs {
                 let told = log.told[&self.number];
@@ -240,7 +282,10 @@ impl Check<'_> {
                             fragments += 1;
                             indices.insert(index);
                         }
-                        ItemKind::ContentFault => fragments += 1,
+                        ItemKind::ContentFault => {
+                            fragments += 1;
+                            refused += 1;
+                        }
                         ItemKind::Abandoned => abandoned += count,
                         ItemKind::Mark => {}
                     }
@@ -250,15 +295,14 @@ impl Check<'_> {
                 continue;
             }
             let ledger = &life.last.ledger.sources[source];
-            let expected =
-                [(Entry::FragmentsReceived, fragments), (Entry::FragmentsAbandoned, abandoned)];
-            for (entry, expected) in expected {
-                if ledger[entry] != expected {
-                    return Err(format!(
-                        "source {source}: {entry}: {}, its logs have {expected}",
-                        ledger[entry]
-                    ));
-                }
+            let of_order = ledger[Entry::FragmentsDiscardedOrder];
+            let counts = [
+                ("received", ledger[Entry::FragmentsReceived], fragments),
+                ("refused", of_order + ledger[Entry::FragmentsDiscardedTooLong], refused),
+                ("abandoned", ledger[Entry::FragmentsAbandoned], abandoned),
+            ];
+            if let Some((what, counted, made)) = counts.iter().find(|one| one.1 != one.2) {
+                return Err(format!("source {source}: {counted} {what}, its logs have {made}"));
             }
             let sent = &self.outcome.sent.sources[source];
             for trigger in self.recorded.fragments[source].keys() {
@@ -304,5 +348,9 @@ pub(crate) fn check_whole(outcome: &Outcome) -> Result<(), String> {
     Ok(())
 }
 
-/// Sequences of the log below the position are decided.
+/// What a position is one of: sequences of a log below it are decided, or keys of a source; events
+/// below it are closed; frames below it were durable.
 const LINK: u16 = 0;
+const KEY: u16 = 2;
+const CLOSED: u16 = 3;
+const SYNCED: u16 = 4;

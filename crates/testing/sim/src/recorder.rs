@@ -46,7 +46,8 @@ pub struct Life {
     pub was_paused: bool,
     /// The faults of its disk.
     pub disk: Vec<StoreFault>,
-    /// By source: packets that arrived, and those for which there was no room.
+    /// By source: packets that arrived, and those for which there was no room. Of front-ends the
+    /// most messages that may have been the source's.
     pub arrived: Vec<(u64, u64)>,
     /// When the last packet arrived.
     pub last_arrival_ns: u64,
@@ -358,13 +359,15 @@ impl Recorder {
         if !slot.is_blocked {
             slot.wake(now_ns);
         }
-        self.life.last_arrival_ns = now_ns;
         self.queues.write(connection, bytes)
     }
 
-    /// A fragment of a front-end is whole in the buffer of its connection.
-    pub(crate) fn arrived(&mut self, source: usize, fragment: usize, now_ns: u64) {
-        self.life.arrivals[source].add(fragment, (0, 1), now_ns);
+    /// A fragment of a front-end, or a message, is whole in the buffer of its connection.
+    pub(crate) fn came_whole(&mut self, source: usize, fragment: Option<usize>, now_ns: u64) {
+        match fragment {
+            Some(fragment) => self.life.arrivals[source].add(fragment, (0, 1), now_ns),
+            None => self.life.arrived[source].0 += 1,
+        }
     }
 
     /// Whether a connection has answers that were not read, and whether it is closed.

@@ -375,9 +375,9 @@ impl Wires {
                     wire.out.drain(..count);
                     passed.bytes[0] += count as u64;
                     let record = front_end.sessions.last().expect("a session");
-                    let arrived = |source, fragment| recorder.arrived(source, fragment, now_ns);
+                    let came = |source, fragment| recorder.came_whole(source, fragment, now_ns);
                     if matches!(connection, Connection::Data(_)) {
-                        wire.look_at(&piece[..count], record, arrived);
+                        wire.look_at(&piece[..count], record, came);
                     }
                 }
             }
@@ -445,8 +445,14 @@ impl Wire {
         self.back.drain(..count).collect()
     }
 
-    /// Looks for items in the bytes of a data connection: hands out the fragments that are whole.
-    fn look_at(&mut self, bytes: &[u8], session: &Session, mut arrived: impl FnMut(usize, usize)) {
+    /// Looks for items in the bytes of a data connection: hands out the sources of messages that are
+    /// whole, and the fragments. A heartbeat may be of each source of its sender.
+    fn look_at(
+        &mut self,
+        bytes: &[u8],
+        session: &Session,
+        mut came: impl FnMut(usize, Option<usize>),
+    ) {
         self.passed.extend_from_slice(bytes);
         let mut used = if self.has_preamble { 0 } else { Preamble::BYTES };
         if self.is_noise || self.passed.len() < used {
@@ -471,12 +477,18 @@ impl Wire {
                     (fixed.log, fixed.sequence..fixed.sequence + records.len() as u64)
                 }
                 Ok(Some(Data::Part(part, body))) => (part.log, whole(&part, body)),
+                Ok(Some(Data::Mark(mark, _))) => (mark.log, 0..0),
+                Ok(Some(Data::Heartbeat(_))) => {
+                    session.logs.iter().for_each(|log| came(log.source, None));
+                    continue;
+                }
                 _ => continue,
             };
             let log = &session.logs[log as usize];
+            came(log.source, None);
             for sequence in items {
                 if let Some(ItemKind::Fragment(index)) = log.item(sequence).map(|item| item.kind) {
-                    arrived(log.source, index);
+                    came(log.source, Some(index));
                 }
             }
         }
