@@ -7,6 +7,7 @@ use catchment_model::Entry;
 use catchment_model::ledger::Role;
 use catchment_wire::session::Release;
 
+use crate::fault::Fault;
 use crate::logs::{ItemKind, Log};
 use crate::plan::Selected;
 use crate::recorded::{Recorded, disk_lied};
@@ -295,10 +296,13 @@ impl Check<'_> {
                 continue;
             }
             let ledger = &life.last.ledger.sources[source];
+            // With little memory less than the longest fragment is granted.
+            let is_granted = !self.outcome.plan.case.faults.has(Fault::SmallMemory);
             let of_order = ledger[Entry::FragmentsDiscardedOrder];
+            let all = of_order + ledger[Entry::FragmentsDiscardedTooLong];
             let counts = [
                 ("received", ledger[Entry::FragmentsReceived], fragments),
-                ("refused", of_order + ledger[Entry::FragmentsDiscardedTooLong], refused),
+                ("refused", if is_granted { all } else { all.min(refused) }, refused),
                 ("abandoned", ledger[Entry::FragmentsAbandoned], abandoned),
             ];
             if let Some((what, counted, made)) = counts.iter().find(|one| one.1 != one.2) {

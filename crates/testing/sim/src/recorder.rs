@@ -19,6 +19,7 @@ use crate::arrivals::Arrivals;
 use crate::detector::Packet;
 use crate::plan::Plan;
 use crate::streams::{BUFFER_BYTES, Message};
+use crate::wires::Whole;
 
 /// Datagrams of each endpoint that one poll delivers.
 const PER_POLL: usize = 64;
@@ -362,11 +363,16 @@ impl Recorder {
         self.queues.write(connection, bytes)
     }
 
-    /// A fragment of a front-end, or a message, is whole in the buffer of its connection.
-    pub(crate) fn came_whole(&mut self, source: usize, fragment: Option<usize>, now_ns: u64) {
-        match fragment {
-            Some(fragment) => self.life.arrivals[source].add(fragment, (0, 1), now_ns),
-            None => self.life.arrived[source].0 += 1,
+    /// A message of a front-end's source, or a fragment, is whole in the buffer of its connection.
+    pub(crate) fn came_whole(&mut self, source: usize, what: Whole, now_ns: u64) {
+        let arrivals = &mut self.life.arrivals[source];
+        match what {
+            Whole::Message => self.life.arrived[source].0 += 1,
+            Whole::Fragment(index) => arrivals.add(index, (0, 1), now_ns),
+            Whole::FragmentInParts(index) => {
+                arrivals.add(index, (0, 1), now_ns);
+                arrivals.in_parts.push(now_ns);
+            }
         }
     }
 

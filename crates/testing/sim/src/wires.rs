@@ -120,6 +120,17 @@ pub fn troubles(plan: &Plan) -> Vec<(u64, usize, Trouble)> {
     all
 }
 
+/// What is whole in the buffer of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// A message.
+    Message,
+    /// A fragment, by its index among those that its source has sent.
+    Fragment(usize),
+    /// One that came in parts.
+    FragmentInParts(usize),
+}
+
 /// What a front-end did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
@@ -375,7 +386,7 @@ impl Wires {
                     wire.out.drain(..count);
                     passed.bytes[0] += count as u64;
                     let record = front_end.sessions.last().expect("a session");
-                    let came = |source, fragment| recorder.came_whole(source, fragment, now_ns);
+                    let came = |source, what| recorder.came_whole(source, what, now_ns);
                     if matches!(connection, Connection::Data(_)) {
                         wire.look_at(&piece[..count], record, came);
                     }
@@ -445,14 +456,9 @@ impl Wire {
         self.back.drain(..count).collect()
     }
 
-    /// Looks for items in the bytes of a data connection: hands out the sources of messages that are
-    /// whole, and the fragments. A heartbeat may be of each source of its sender.
-    fn look_at(
-        &mut self,
-        bytes: &[u8],
-        session: &Session,
-        mut came: impl FnMut(usize, Option<usize>),
-    ) {
+    /// Looks for items in the bytes of a data connection: hands out messages that are whole, with
+    /// their sources, and fragments. A heartbeat may be of each source of its sender.
+    fn look_at(&mut self, bytes: &[u8], session: &Session, mut came: impl FnMut(usize, Whole)) {
         self.passed.extend_from_slice(bytes);
         let mut used = if self.has_preamble { 0 } else { Preamble::BYTES };
         if self.is_noise || self.passed.len() < used {
@@ -472,23 +478,27 @@ impl Wire {
             };
             used += message.used;
             self.messages = self.messages.wrapping_add(1);
+            let mut fragment: fn(usize) -> Whole = Whole::Fragment;
             let (log, items) = match Data::read(&message) {
                 Ok(Some(Data::Fragments(fixed, records, _))) => {
                     (fixed.log, fixed.sequence..fixed.sequence + records.len() as u64)
                 }
-                Ok(Some(Data::Part(part, body))) => (part.log, whole(&part, body)),
+                Ok(Some(Data::Part(part, body))) => {
+                    fragment = Whole::FragmentInParts;
+                    (part.log, whole(&part, body))
+                }
                 Ok(Some(Data::Mark(mark, _))) => (mark.log, 0..0),
                 Ok(Some(Data::Heartbeat(_))) => {
-                    session.logs.iter().for_each(|log| came(log.source, None));
+                    session.logs.iter().for_each(|log| came(log.source, Whole::Message));
                     continue;
                 }
                 _ => continue,
             };
             let log = &session.logs[log as usize];
-            came(log.source, None);
+            came(log.source, Whole::Message);
             for sequence in items {
                 if let Some(ItemKind::Fragment(index)) = log.item(sequence).map(|item| item.kind) {
-                    came(log.source, Some(index));
+                    came(log.source, fragment(index));
                 }
             }
         }
