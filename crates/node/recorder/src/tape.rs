@@ -429,12 +429,10 @@ mod tests {
             });
             (position, refused)
         };
-        assert_eq!([0, 1, 2, 3].map(&mut passed), [
-            (Some(0), 0),
-            (Some(3), 2),
-            (Some(5), 1),
-            (Some(6), 0)
-        ]);
+        assert_eq!(
+            [0, 1, 2, 3].map(&mut passed),
+            [(Some(0), 0), (Some(3), 2), (Some(5), 1), (Some(6), 0)]
+        );
     }
 
     #[test]

@@ -201,7 +201,7 @@ impl<'a> Check<'a> {
         }
         let of_sources = &self.ledger.sources[..self.outcome.plan.sources.len()];
         let counted = of_sources.iter().map(|source| source[Entry::NumberingRestarts]).max();
-        let made = u64::from(faults.has(Fault::Renumber)) + self.jumps();
+        let made = u64::from(faults.has(Fault::Renumber)) + self.jumps() + self.returns();
         match counted {
             Some(counted) if counted > made => {
                 Err(format!("the numbers restarted {made} times, counted {counted} times"))
@@ -221,6 +221,30 @@ impl<'a> Check<'a> {
             triggers.windows(2).filter(|pair| pair[1] - pair[0] >= window / 2).count() as u64
         };
         (0..self.outcome.plan.sources.len()).map(of_source).max().unwrap_or(0)
+    }
+
+    /// How often sources over sessions came back behind the others by half a window or more: they
+    /// send all of it, and others have gone on.
+    fn returns(&self) -> u64 {
+        let window = self.outcome.plan.config.build.window_events;
+        let sources = &self.life.arrivals[..self.outcome.plan.sources.len()];
+        let mut arrived = Vec::new();
+        for (source, arrivals) in sources.iter().enumerate() {
+            let sent = &self.outcome.sent.sources[source].fragments;
+            let whole = arrivals.whole.iter();
+            arrived.extend(whole.map(|&(ns, index)| (ns, source, sent[index].trigger)));
+        }
+        arrived.sort_unstable();
+        let (mut highest, mut returns) = (0, 0);
+        let mut is_behind = vec![false; sources.len()];
+        for (_, source, trigger) in arrived {
+            highest = trigger.max(highest);
+            let is_log = self.outcome.plan.sources[source].log.is_some();
+            let now = is_log && highest - trigger >= window / 2;
+            returns += u64::from(now && !std::mem::replace(&mut is_behind[source], now));
+            is_behind[source] = now;
+        }
+        returns
     }
 
     /// Data reported as durable can be read after the power has failed.
