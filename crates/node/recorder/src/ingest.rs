@@ -267,10 +267,16 @@ impl Ingest {
         self.ring = None;
     }
 
+    /// Adds the counts to the ledger; but what comes behind the last descriptor is of no run, and
+    /// the run's last frame, which has its totals, may be made.
     fn flush_counts(&mut self) {
         for account in self.dirty.drain(..) {
             let account = &mut self.accounts[account];
             account.dirty = false;
+            if self.ring.is_none() {
+                account.counts = SourceLedger::default();
+                continue;
+            }
             for (entry, count) in account.counts.iter() {
                 self.live.ledger.add(account.source, entry, count);
             }
