@@ -33,6 +33,8 @@ use crate::live::Live;
 /// counts as silence: a thread that was held up closes nobody for it.
 const LOOK_EVERY_NS: u64 = 50_000_000;
 const LOOK_COUNTS_NS: u64 = 250_000_000;
+/// How often it is asked whether the token of a session still stands.
+const TOKENS_EVERY_NS: u64 = 500_000_000;
 /// Silence after which a session is closed, and the time that opening a connection may take.
 const SILENCE_NS: u64 = 2_500_000_000;
 const OPENING_NS: u64 = 3_000_000_000;
@@ -596,6 +598,7 @@ impl Sessions {
     fn look(&mut self, ingest: &mut Ingest) {
         let now_ns = ingest.now_ns();
         let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
+        let asks_tokens = now_ns / TOKENS_EVERY_NS > self.looked_ns / TOKENS_EVERY_NS;
         self.looked_ns = now_ns;
         self.sessions.iter_mut().for_each(|session| session.pass_time(ingest, passed_ns));
         self.pass_time(ingest, passed_ns);
@@ -606,6 +609,7 @@ impl Sessions {
             }
             connection.silent_ns += passed_ns;
             if let Some(session) = connection.session
+                && asks_tokens
                 && connection.kind == Kind::Control
                 && !self.sessions[session].is_admitted(&self.of_run.access)
             {

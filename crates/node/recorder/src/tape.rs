@@ -428,7 +428,7 @@ mod tests {
         let ring = [session, fragment(0), fault(), fault(), fragment(1), fault(), fragment(2)];
         let mut rest = &ring[..];
         while !rest.is_empty() {
-            tape.take(&mut rest);
+            let _fragments = tape.take(&mut rest, |_, _| {});
         }
         let log = &mut tape.logs[0];
         let mut passed = |first_undecided| {
