@@ -85,10 +85,8 @@ impl Matched {
             reached: reached(index),
             ..Source::new(role, config.voter_of(index))
         });
-        let undecided = |(index, _)| Undecided {
-            decided_key: reached(index),
-            ..Undecided::default()
-        };
+        let undecided =
+            |(index, _)| Undecided { decided_key: reached(index), ..Undecided::default() };
         Self {
             sources: sources.collect(),
             rows: VecDeque::new(),

@@ -51,7 +51,11 @@ fn each_event_is_in_one_of_two_lives_wherever_the_first_one_ends() {
             for (&key, row) in &rig.rows {
                 let at = first + seen;
                 assert_eq!(key, at, "seed {seed}, life {life}, first {first}");
-                assert!(life == 3 || row.present() == count, "seed {seed}, life {life}: {key} of {first}, {:?} {row:?}", rig.rows.len());
+                assert!(
+                    life == 3 || row.present() == count,
+                    "seed {seed}, life {life}: {key} of {first}, {:?} {row:?}",
+                    rig.rows.len()
+                );
                 seen += 1;
             }
             rows += rig.rows.len();

@@ -114,7 +114,8 @@ impl Positions {
 
     /// The position of a session of a source, if it is known.
     pub fn of(&self, source: u32, what: u16, session: u64) -> Option<u64> {
-        let is_it = |one: &&Position| (one.source, one.what, one.session) == (source, what, session);
+        let is_it =
+            |one: &&Position| (one.source, one.what, one.session) == (source, what, session);
         self.records.iter().find(is_it).map(|one| one.position)
     }
 

@@ -449,8 +449,11 @@ impl Recording {
         let written_ns = Recorder::last_written_ns(&config, &name)?;
         let age_ns = utc_now().0.saturating_sub(written_ns);
         if age_ns > *resume_ns {
-            tracing::info!(run = row.number, age_s = age_ns / 1_000_000_000,
-                "the run was interrupted too long ago to go on");
+            tracing::info!(
+                run = row.number,
+                age_s = age_ns / 1_000_000_000,
+                "the run was interrupted too long ago to go on"
+            );
             return None;
         }
         let resumed = self.resume_run(&row, &name, config);
@@ -480,8 +483,12 @@ impl Recording {
         let live = live.map_err(|error| error.to_string())?;
         let recorder = Recorder::resume_paused(config, &from).map_err(|error| error.to_string())?;
         let text = format!("it goes on after its recorder's death, in epoch {}", from.epoch);
-        tracing::info!(run = row.number, epoch = from.epoch, sequence = from.sequence,
-            "the interrupted run goes on");
+        tracing::info!(
+            run = row.number,
+            epoch = from.epoch,
+            sequence = from.sequence,
+            "the interrupted run goes on"
+        );
         let (time, kind, who) = (utc_now(), Remark::ALONE.to_owned(), String::new());
         self.shared.catalog.remark(&live, &Remark { time, kind, who, text });
         self.shared.interrupted.store(0, Relaxed);

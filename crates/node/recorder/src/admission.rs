@@ -335,4 +335,3 @@ fn refusal(log: &Log, name: &str) -> Ended {
     };
     Ended::new(reason, 0, 0, text)
 }
-

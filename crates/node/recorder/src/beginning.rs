@@ -128,7 +128,8 @@ impl Beginning {
     /// Splits the ledgers of a source.
     fn split(&mut self, from: &Resumable, source: usize, variants: &[(Variant, bool)]) {
         let none = SourceLedger::default();
-        let of_place = |place: usize| from.places[place].ledger.sources.get(source).unwrap_or(&none);
+        let of_place =
+            |place: usize| from.places[place].ledger.sources.get(source).unwrap_or(&none);
         let having = || (0..variants.len()).filter(|&place| variants[place].0.has(source));
         let required = || having().filter(|&place| variants[place].1);
         let common = &mut self.common.sources[source];

@@ -16,8 +16,8 @@ use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{
     Builder, BuilderConfig, Cut, Discard, Fragment, Jump, Restart, SourceRole, Span, TooLarge,
 };
-use catchment_model::{Entry, SourceId};
 use catchment_model::units::Bytes;
+use catchment_model::{Entry, SourceId};
 use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;

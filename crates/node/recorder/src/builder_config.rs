@@ -1,8 +1,6 @@
 //! The builders' part of a recorder's configuration.
 
-use catchment_builder::{
-    BuilderConfig, Continues, IncompletePolicy, NUMBER_BITS_MAX, SourceRole,
-};
+use catchment_builder::{BuilderConfig, Continues, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
 use catchment_frame::Position;
 
 use crate::beginning::Beginning;

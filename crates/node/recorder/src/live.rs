@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::{Acquire, Relaxed}};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, RunId, SourceId};

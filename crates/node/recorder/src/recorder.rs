@@ -165,9 +165,8 @@ impl Recorder {
     /// # Errors
     /// A recorder still holds its files, it has another configuration, or the system refuses.
     pub fn interrupted(config: &RecorderConfig, name: &str) -> Result<Resumable, RecorderError> {
-        let failed = |source| {
-            RecorderError::Resume { name: name.to_owned(), source: Box::new(source) }
-        };
+        let failed =
+            |source| RecorderError::Resume { name: name.to_owned(), source: Box::new(source) };
         let place = |target: &TargetConfig| RunPlace {
             folders: target.place.folders().iter().map(|folder| folder.join(name)).collect(),
             is_required: target.required && !target.place.folders().is_empty(),

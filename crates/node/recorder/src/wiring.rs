@@ -101,7 +101,8 @@ impl Wiring {
         };
         let parts = Parts { config, live, stop, of_run };
         if !config.sources.is_empty() {
-            wiring.pools.events = Some(wiring.group(&parts, bind, event_sources(config, &live.beginning))?);
+            wiring.pools.events =
+                Some(wiring.group(&parts, bind, event_sources(config, &live.beginning))?);
         }
         if !config.links.is_empty() {
             let (lanes, chunk_lanes) = config.lanes();

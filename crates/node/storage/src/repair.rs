@@ -184,9 +184,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
 
 /// Opens the files, rebuilds lost headers, and sorts the files by index. Files that need no action
 /// are separate.
-pub(crate) fn find(
-    paths: Vec<PathBuf>,
-) -> Result<(Vec<Found>, Vec<FileRepair>), StorageError> {
+pub(crate) fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageError> {
     let (mut found, mut lost, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for path in &paths {
         match Found::open(path.clone())? {

@@ -233,7 +233,8 @@ impl Place {
         let of_frames = self.files.iter().flat_map(|file| {
             let listed = file.reader.listed_positions().ok().flatten();
             let count = listed.map_or(0, |(count, _)| count);
-            (count..file.reader.frames().len()).filter_map(|index| file.reader.positions(index).ok())
+            (count..file.reader.frames().len())
+                .filter_map(|index| file.reader.positions(index).ok())
         });
         let all = listed.map(|(_, positions)| positions).chain(of_frames).flatten();
         let synced = all.filter(|one| one.what == Position::SYNCED);
@@ -378,10 +379,8 @@ impl Found {
 /// Keeps a part of a file that is about to be cut off, in a file beside it.
 fn keep_superseded(path: &Path, from: u64, to: u64) -> Result<(), StorageError> {
     let kept_path = path.with_extension(SUPERSEDED);
-    let (source, write) = (ReadFile::open(path)?, |source| StorageError::Write {
-        path: kept_path.clone(),
-        source,
-    });
+    let (source, write) =
+        (ReadFile::open(path)?, |source| StorageError::Write { path: kept_path.clone(), source });
     let mut kept = File::create(&kept_path).map_err(write)?;
     let (mut buffer, mut at) = (vec![0; PIECE_BYTES], from);
     while at < to {
@@ -396,7 +395,6 @@ fn keep_superseded(path: &Path, from: u64, to: u64) -> Result<(), StorageError> 
     }
     kept.sync_all().map_err(write)
 }
-
 
 const SUPERSEDED: &str = "superseded";
 const PIECE_BYTES: usize = 1 << 20;

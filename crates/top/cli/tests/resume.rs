@@ -22,9 +22,8 @@ const KEYS: u64 = 1_000;
 fn configure(folder: &Path, more: &str) -> String {
     // Freed at once, for each of the recorders in turn.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let sources = SOURCES.map(|name| {
-        format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n")
-    });
+    let sources =
+        SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
     let text = format!(
         r#"
 [memory]

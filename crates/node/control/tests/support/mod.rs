@@ -133,7 +133,15 @@ impl Configure for Fixed {
         });
         let (number, rules, control) = (None, self.rules.clone(), String::new());
         let emulator = (self.sources > 0 && !self.elsewhere).then_some(emulator);
-        Ok(Configuration { number, resume_ns: 0, recorder, emulator, link_emulator, rules, control })
+        Ok(Configuration {
+            number,
+            resume_ns: 0,
+            recorder,
+            emulator,
+            link_emulator,
+            rules,
+            control,
+        })
     }
 }
 
