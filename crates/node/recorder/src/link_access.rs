@@ -5,7 +5,7 @@ use std::sync::Arc;
 use catchment_net::TlsServer;
 
 /// How front-ends connect. The file says what they need; the node that records has it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LinkAccess {
     /// Connections are under TLS.
     pub needs_tls: bool,
@@ -13,6 +13,9 @@ pub struct LinkAccess {
     pub needs_token: bool,
     /// They may connect from beyond this machine without either.
     pub without_protection: bool,
+    /// How long events wait for a required front-end that fell silent without a word, from its last
+    /// byte on.
+    pub resume_ns: u64,
     /// The node's certificate.
     pub certificate: Option<TlsServer>,
     /// The node's tokens.
@@ -28,6 +31,15 @@ pub trait Tokens: Send + Sync {
 /// Tokens that many threads ask.
 #[derive(Clone)]
 pub struct SharedTokens(pub Arc<dyn Tokens>);
+
+impl Default for LinkAccess {
+    fn default() -> Self {
+        let (needs_tls, needs_token, without_protection) = (false, false, false);
+        let (certificate, tokens) = (None, None);
+        let resume_ns = 5_000_000_000;
+        Self { needs_tls, needs_token, without_protection, resume_ns, certificate, tokens }
+    }
+}
 
 impl LinkAccess {
     /// Whether everything is there that is needed.

@@ -18,7 +18,6 @@ use crate::sessions::POSITIONS_EVERY_NS;
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 131_064;
 /// How long events wait for a source whose connection fell silent without a word, and where it
 /// ended without one: then its process is gone, or it is back at once.
-pub(crate) const WAIT_SILENT_NS: u64 = 5_000_000_000;
 const WAIT_ENDED_NS: u64 = 1_000_000_000;
 /// The records of one message of grants, and of positions.
 const GRANTS_MAX: usize = 255;
@@ -185,11 +184,11 @@ impl Session {
         self.ended.get_or_insert(Ended::done());
     }
 
-    /// It is to end without a word of its sender, which was silent for so long, but is thought to
-    /// be there.
-    pub(crate) fn end_silent(&mut self, ended: Ended, silent_ns: u64) {
+    /// It is to end without a word of its sender, which is thought to be there: it is waited for
+    /// then.
+    pub(crate) fn end_silent(&mut self, ended: Ended, then_ns: u64) {
         if self.ended.is_none() {
-            self.wait = Wait::Attached { then_ns: WAIT_SILENT_NS.saturating_sub(silent_ns) };
+            self.wait = Wait::Attached { then_ns };
             self.ended = Some(ended);
         }
     }

@@ -26,7 +26,7 @@ use crate::ingest::Ingest;
 use crate::intake::{Destination, SenderConfig};
 use crate::link_access::LinkAccess;
 use crate::link_log::Taken;
-use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session, WAIT_SILENT_NS};
+use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::live::Live;
 
 /// How often connections are looked at for silence, and the most of a time without a look that
@@ -191,6 +191,7 @@ impl Sessions {
         let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
         let (looked_ns, read_due_ns, window) = (0, 0, Window::default());
         let goes_on = of_run.live.beginning.closed_key().is_some();
+        let resume_ns = if goes_on { of_run.access.resume_ns } else { 0 };
         Self {
             of_run,
             sources,
@@ -201,7 +202,7 @@ impl Sessions {
             looked_ns,
             read_due_ns,
             window,
-            resume_ns: if goes_on { WAIT_SILENT_NS } else { 0 },
+            resume_ns,
         }
     }
 
@@ -488,7 +489,7 @@ impl Sessions {
         ingest.reject(account, None, bytes.len());
         ingest.show_malformed(account, || fault.to_string(), bytes);
         session.ended = None;
-        session.end_silent(ended, 0);
+        session.end_silent(ended, self.of_run.access.resume_ns);
     }
 }
 
@@ -618,7 +619,8 @@ impl Sessions {
             match connection.session {
                 Some(session) if connection.silent_ns >= SILENCE_NS => {
                     let silent_ns = connection.silent_ns;
-                    self.sessions[session].end_silent(Ended::silent(silent_ns), silent_ns);
+                    let then_ns = self.of_run.access.resume_ns.saturating_sub(silent_ns);
+                    self.sessions[session].end_silent(Ended::silent(silent_ns), then_ns);
                     if connection.silent_ns >= SILENCE_NS + OPENING_NS {
                         // It does not even take the last message.
                         self.detach(ingest, session);

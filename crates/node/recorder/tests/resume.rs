@@ -132,7 +132,8 @@ impl Rig {
         let buffers = (config.write.buffer_count, config.write.buffer_bytes);
         let mut targets = Vec::new();
         for folder in self.folders() {
-            let store = MemoryStore::new((self.clock.clone(), self.random.next_u64()), buffers, times);
+            let store =
+                MemoryStore::new((self.clock.clone(), self.random.next_u64()), buffers, times);
             let store = store.on(&self.files).sized(folder.as_ref(), 1 << 30);
             let entropy = Box::new(Random::new(self.random.next_u64()));
             let folders = vec![(PathBuf::from(folder), store)];
@@ -241,9 +242,8 @@ impl Rig {
         // What was told to be durable is in the files.
         let durable: Vec<u64> = self.sender.sources().map(|one| one.status().durable).collect();
         let root = self.written();
-        let place = |folder: &&str| {
-            RunPlace { folders: vec![root.path().join(folder)], is_required: true }
-        };
+        let place =
+            |folder: &&str| RunPlace { folders: vec![root.path().join(folder)], is_required: true };
         let places: Vec<RunPlace> = self.folders().iter().map(place).collect();
         let found = Interrupted::find(&places).and_then(Interrupted::take);
         let from = found.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));

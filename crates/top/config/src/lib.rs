@@ -128,6 +128,8 @@ pub fn load_to_record(path: &Path) -> Result<High, ConfigFileError> {
 /// The run's folder and number, and when one that was interrupted goes on.
 fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
     within(located, "run.resume", low.run.resume, 0..=24 * H)?;
+    let resume = low.listen.first().and_then(|listen| listen.resume);
+    within(located, "listen[0].resume", resume, 0..=H)?;
     match low.run.number {
         Some(number) if !(1..=RUN_NUMBER_MAX).contains(&number) => {
             let message = format!("expected 1 to {RUN_NUMBER_MAX}, got {number}");

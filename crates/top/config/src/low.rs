@@ -71,6 +71,7 @@ pub(crate) struct ListenLow {
     pub(crate) tls: bool,
     /// A front-end shows a token of the role source.
     pub(crate) tokens: bool,
+    pub(crate) resume: Option<Time>,
     pub(crate) without_protection: bool,
 }
 

@@ -121,8 +121,10 @@ struct Written<'a> {
 
 impl ListenLow {
     pub(crate) fn access(&self) -> LinkAccess {
-        let &Self { tls: needs_tls, tokens: needs_token, without_protection, .. } = self;
-        LinkAccess { needs_tls, needs_token, without_protection, ..LinkAccess::default() }
+        let &Self { tls: needs_tls, tokens: needs_token, without_protection, resume, .. } = self;
+        let new = LinkAccess::default();
+        let resume_ns = resume.map_or(new.resume_ns, |time| time.0);
+        LinkAccess { needs_tls, needs_token, without_protection, resume_ns, ..new }
     }
 }
 
