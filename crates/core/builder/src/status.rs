@@ -88,8 +88,8 @@ pub struct SourceStatus {
     pub newest_key: Option<u64>,
     /// Whether it delivers nothing, so that events do not wait for it.
     pub silent: bool,
-    /// Whether it promises and said nothing for a time-out in which others delivered, nor that it is
-    /// idle.
+    /// Whether it promises and said nothing for a time-out in which others delivered, nor that it
+    /// is idle.
     pub given_up: bool,
     /// Whether its numbers do not fit those of the others, so that its fragments are discarded.
     pub out_of_step: bool,

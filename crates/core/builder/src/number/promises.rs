@@ -1,6 +1,6 @@
 //! The horizon of sources that *promise*: front-ends over sessions, whose keys rise without gaps in
-//! their logs. Each fragment, and each mark, says that no fragment with a lower key will follow, and
-//! nothing has to be inferred.
+//! their logs. Each fragment, and each mark, says that no fragment with a lower key will follow,
+//! and nothing has to be inferred.
 //!
 //! - The *low-water mark* of a source is the key below which nothing of it will come. It is exact
 //!   as long as its session lasts.

@@ -181,7 +181,8 @@ impl FrontEnd {
         self.send_bytes(&out[..bytes]);
     }
 
-    /// Sends what logs promise: by log, its flags, the sequence of its next item and a low-water key.
+    /// Sends what logs promise: by log, its flags, the sequence of its next item and a low-water
+    /// key.
     pub fn promise(&mut self, promises: &[(u32, u32, u64, u64)]) {
         let mut out = vec![0; 64 + promises.len() * 24];
         let mut message = Encoder::begin(&mut out, self.items, &Heartbeats {});
