@@ -27,6 +27,7 @@ fn each_event_is_in_one_of_two_lives_wherever_the_first_one_ends() {
         settings.frame_bytes = 1 + random.below(20_000);
         settings.window_events = 256;
         settings.reorder_events = 64;
+        settings.timeout_ns = 60 * S;
         let first = random.below(1 << 20);
         let mut next = vec![first; count];
         let (mut now_ns, mut seen, mut rows) = (S, 0, 0);
@@ -35,7 +36,7 @@ fn each_event_is_in_one_of_two_lives_wherever_the_first_one_ends() {
             for _ in 0..60 {
                 let source = random.below(count as u64) as usize;
                 let slowest = *next.iter().min().unwrap();
-                let most = (slowest + 100).saturating_sub(next[source]).min(40);
+                let most = (slowest + 60).saturating_sub(next[source]).min(40);
                 let end = next[source] + random.below(most + 1);
                 rig.send(now_ns, source, next[source]..end);
                 next[source] = end;
@@ -48,8 +49,13 @@ fn each_event_is_in_one_of_two_lives_wherever_the_first_one_ends() {
             let ledger = rig.ledger.total();
             assert_eq!(ledger[Entry::FragmentsMissingUnrecorded], 0, "seed {seed}, life {life}");
             for (&key, row) in &rig.rows {
-                assert_eq!(key, first + seen, "seed {seed}, life {life}");
-                assert!(life == 3 || row.present() == count, "seed {seed}, life {life}: {key}");
+                let at = first + seen;
+                assert_eq!(key, at, "seed {seed}, life {life}, first {first}");
+                assert!(
+                    life == 3 || row.present() == count,
+                    "seed {seed}, life {life}: {key} of {first}, {:?} {row:?}",
+                    rig.rows.len()
+                );
                 seen += 1;
             }
             rows += rig.rows.len();

@@ -202,8 +202,11 @@ impl MemoryFiles {
     pub(crate) fn append(&self, path: &Path, header: &str, lines: &str) {
         let mut files = self.0.lock();
         let file = files.entry(path.to_owned()).or_default();
-        if file.durable.is_empty() {
-            file.durable.extend_from_slice(header.as_bytes());
+        match file.durable.last() {
+            None => file.durable.extend_from_slice(header.as_bytes()),
+            Some(b'\n') => {}
+            // The power failed in a line.
+            Some(_) => file.durable.push(b'\n'),
         }
         file.durable.extend_from_slice(lines.as_bytes());
         file.is_named = true;
