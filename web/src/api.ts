@@ -6,7 +6,7 @@ export type DeviceState =
   | "idle" | "configured" | "armed" | "recording" | "paused" | "safe" | "fault";
 export type CommandName =
   | "configure" | "arm" | "start" | "pause" | "resume" | "stop" | "disarm" | "reset" | "shutdown";
-export type Role = "viewer" | "operator" | "admin";
+export type Role = "viewer" | "operator" | "admin" | "source";
 export type Counts = Record<string, number>;
 
 /** Without a cookie there is nothing to forge: csrf is null. */

@@ -156,10 +156,16 @@ fn bench_reduced(
 /// Runs what takes longer than the gate allows. What fails keeps nothing else from running.
 pub fn test_long() -> Result<()> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let repository = Repository::open()?;
+    let steps = Steps::in_turn();
+    let mut network = repository.cargo();
+    network.args(["test", "--locked", "-p", "catchment-cli", "--test", "all", "network::"]);
+    steps.run("a network that goes down", &[], network.args(["--", "--ignored"]));
+    let cut = steps.finish("test-long");
     let planted = sim::mutants(&[]);
     let seeds = sim::run(&words(&["--seeds", SEEDS_LONG]));
     let fuzzed = fuzz::run(&fuzz::Options::parse(&words(&["--seconds", FUZZ_SECONDS_LONG]))?);
-    planted.and(seeds).and(fuzzed)
+    cut.and(planted).and(seeds).and(fuzzed)
 }
 
 /// Tests the page over a recorder with emulated sources.

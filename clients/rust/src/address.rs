@@ -1,25 +1,30 @@
-//! Addresses of recorders: `catchment+tcp://HOST[:PORT]`.
+//! Addresses of recorders: `catchment://HOST[:PORT]` under TLS, `catchment+tcp://` in the clear.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
+use catchment_net::TlsClient;
+
 use crate::Error;
 
 /// Where a recorder listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Address {
     pub url: String,
-    host: String,
+    pub host: String,
     port: u16,
+    /// It is under TLS; then, what is trusted.
+    pub has_tls: bool,
+    pub trusted: Option<TlsClient>,
 }
 
 impl Address {
     pub fn parse(url: &str) -> Result<Self, Error> {
         let none = || Error::Address { url: url.to_owned() };
-        if url.starts_with("catchment://") {
-            return Err(Error::Tls { url: url.to_owned() });
-        }
-        let rest = url.strip_prefix("catchment+tcp://").ok_or_else(none)?;
+        let (rest, has_tls) = match url.strip_prefix("catchment://") {
+            Some(rest) => (rest, true),
+            None => (url.strip_prefix("catchment+tcp://").ok_or_else(none)?, false),
+        };
         // An address of IP version 6 stands in brackets.
         let host_end = rest.rfind(']').map_or(0, |bracket| bracket + 1);
         let (host, port) = match rest[host_end..].rfind(':') {
@@ -33,7 +38,12 @@ impl Address {
         if host.is_empty() || host.contains(['/', '@', '[', ']']) {
             return Err(none());
         }
-        Ok(Self { url: url.to_owned(), host: host.to_owned(), port })
+        Ok(Self { url: url.to_owned(), host: host.to_owned(), port, has_tls, trusted: None })
+    }
+
+    /// By which a connection is made to be under TLS.
+    pub fn tls(&self) -> Option<(&TlsClient, &str)> {
+        self.trusted.as_ref().map(|trusted| (trusted, self.host.as_str()))
     }
 
     /// All addresses of the host, asked for now.
@@ -58,6 +68,6 @@ mod tests {
         for url in ["daq1:7100", "catchment+tcp://", "catchment+tcp://a:b", "catchment+tcp://a/b"] {
             assert!(matches!(Address::parse(url), Err(Error::Address { .. })), "{url}");
         }
-        assert!(matches!(Address::parse("catchment://daq1"), Err(Error::Tls { .. })));
+        assert!(Address::parse("catchment://daq1").unwrap().has_tls);
     }
 }

@@ -1,7 +1,9 @@
 //! How a front-end is made, where its defaults are not what is wanted.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use catchment_net::TlsClient;
 use catchment_sender::{RunCommand, SenderConfig, SourceConfig};
 use catchment_wire::session::Release;
 
@@ -20,6 +22,7 @@ pub struct Builder {
     wait: Duration,
     callbacks: Option<Callbacks>,
     sends_token_in_clear: bool,
+    certificate: Option<PathBuf>,
 }
 
 impl Frontend {
@@ -34,6 +37,7 @@ impl Frontend {
             wait: CONNECT_WAIT,
             callbacks: None,
             sends_token_in_clear: false,
+            certificate: None,
         }
     }
 
@@ -94,6 +98,13 @@ impl Builder {
         self
     }
 
+    /// The file (PEM) of the certificate to trust: the recorder's own, which its node keeps as
+    /// `RUNS/.catchment/tls/certificate.pem`, or its authority's. For addresses `catchment://`.
+    #[must_use]
+    pub fn certificate(self, path: impl Into<PathBuf>) -> Self {
+        Self { certificate: Some(path.into()), ..self }
+    }
+
     /// The token that admits the front-end. In the clear it is sent to this machine only.
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
@@ -128,15 +139,20 @@ impl Builder {
     /// An address or a configuration that is wrong, a recorder that refuses, or none within the
     /// time.
     pub fn connect(self) -> Result<Frontend, Error> {
-        let Self { url, index, mut config, wait, callbacks, sends_token_in_clear } = self;
-        let address = Address::parse(&url)?;
+        let Self { url, index, mut config, wait, callbacks, sends_token_in_clear, certificate } =
+            self;
+        let mut address = Address::parse(&url)?;
+        if address.has_tls {
+            let certificate = certificate.ok_or(Error::NoCertificate { url })?;
+            address.trusted = Some(TlsClient::trusting(&certificate)?);
+        }
         if let Some(index) = index {
             config.name = format!("{}-{index}", config.name);
         }
         if config.sources.is_empty() {
             config.sources.push(SourceConfig::default());
         }
-        let sends_token = sends_token_in_clear || config.token.is_empty();
+        let sends_token = sends_token_in_clear || address.has_tls || config.token.is_empty();
         Frontend::start(address, config, callbacks, sends_token, wait)
     }
 }

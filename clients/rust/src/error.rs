@@ -2,23 +2,30 @@
 
 use std::io;
 
+use catchment_net::TlsError;
 use catchment_sender::{ConfigError, PushError};
 
 /// Why a front-end cannot be made, or a fragment not be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An address that is none.
-    #[error("{url:?} is no address of a recorder: write catchment+tcp://HOST[:PORT]")]
+    #[error(
+        "{url:?} is no address of a recorder: write catchment://HOST[:PORT], or catchment+tcp:// \
+         in the clear"
+    )]
     Address {
         /// What was given.
         url: String,
     },
-    /// TLS, which this version does not have.
-    #[error("{url:?} asks for TLS, which this client does not have yet: write catchment+tcp://")]
-    Tls {
+    /// TLS without a certificate to trust.
+    #[error("{url:?} asks for TLS: give the recorder's certificate, or its authority's, to trust")]
+    NoCertificate {
         /// What was given.
         url: String,
     },
+    /// A certificate that cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A front-end that no recorder would admit.
     #[error(transparent)]
     Config(#[from] ConfigError),

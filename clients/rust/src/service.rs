@@ -140,7 +140,7 @@ impl Service {
         let socket = match connection {
             Connection::Control => self.connect_control(),
             Connection::Data(_) => match self.peer {
-                Some(peer) => Socket::connect(peer, CONNECT_TIMEOUT),
+                Some(peer) => Socket::connect(peer, self.address.tls(), CONNECT_TIMEOUT),
                 None => Err(io::ErrorKind::NotConnected.into()),
             },
         };
@@ -164,7 +164,7 @@ impl Service {
             if !self.sends_token && !peer.ip().is_loopback() {
                 return Err(io::Error::other("a token is sent in the clear to this machine only"));
             }
-            match Socket::connect(peer, CONNECT_TIMEOUT) {
+            match Socket::connect(peer, self.address.tls(), CONNECT_TIMEOUT) {
                 Ok(socket) => {
                     self.peer = Some(peer);
                     return Ok(socket);
@@ -244,7 +244,7 @@ impl Service {
         let mut gone = None;
         for ((connection, socket), events) in control.chain(data).zip(&mut ready) {
             if events & (libc::POLLOUT | libc::POLLERR | libc::POLLHUP) != 0 {
-                socket.is_blocked = false;
+                gone = socket.unblock().err().map(|error| (connection, error)).or(gone);
             }
             // Nothing comes on a data connection but its end.
             if events & libc::POLLIN != 0 && connection != Connection::Control {

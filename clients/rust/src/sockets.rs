@@ -2,10 +2,11 @@
 
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use catchment_net::{Stream, TlsClient};
 use catchment_sender::Slices;
 
 /// By which other threads end the wait of the client's thread.
@@ -40,21 +41,41 @@ impl Waker {
     }
 }
 
-/// A connection to the recorder. TLS will stand here, between the session's bytes and the stream's.
+/// A connection to the recorder.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     /// The system had no room: it is waited for.
     pub is_blocked: bool,
 }
 
 impl Socket {
-    /// Connects, and waits for that.
-    pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, timeout)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
+    /// Connects, under TLS if a host and what is trusted are given, and waits for that.
+    pub fn connect(
+        address: SocketAddr,
+        tls: Option<(&TlsClient, &str)>,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        let socket = TcpStream::connect_timeout(&address, timeout)?;
+        socket.set_nodelay(true)?;
+        let stream = match tls {
+            Some((client, host)) => {
+                socket.set_read_timeout(Some(timeout))?;
+                socket.set_write_timeout(Some(timeout))?;
+                Stream::connected(socket, client, host)?
+            }
+            None => {
+                socket.set_nonblocking(true)?;
+                Stream::plain(socket)
+            }
+        };
         Ok(Self { stream, is_blocked: false })
+    }
+
+    /// There may be room again: writes what waits here, if anything.
+    pub fn unblock(&mut self) -> io::Result<()> {
+        self.is_blocked = !self.stream.flush()?;
+        Ok(())
     }
 
     /// Writes what there is room for.
@@ -85,7 +106,7 @@ impl Socket {
     }
 
     pub fn descriptor(&self) -> RawFd {
-        self.stream.as_raw_fd()
+        self.stream.as_fd().as_raw_fd()
     }
 }
 

@@ -141,8 +141,8 @@ entries! {
     /// Fragments of events that began while the run was paused, before it or after it: deliberately
     /// not recorded.
     FragmentsDiscardedPaused = "fragments_discarded_paused", FragmentsOut;
-    /// Datagrams from addresses that the source's configuration does not name (`from`): dropped
-    /// unparsed, and in no other entry, since they are not the source's.
+    /// Datagrams from addresses that the source's configuration does not name (`from`), and
+    /// messages of front-ends that are none: in no other entry, since they cost the source nothing.
     PacketsRefused = "packets_refused", Note;
     /// Bytes of those datagrams.
     PacketBytesRefused = "packet_bytes_refused", Note;

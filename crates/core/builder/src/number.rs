@@ -1,8 +1,8 @@
 //! Matching by event number: fragments that carry the same number are one event.
 //!
-//! On the fast path (`fast.rs`) a fragment is near the position of its sender. It is marked as seen, added to
-//! the slot of its event and appended to the queue of its source: four memory accesses, whatever
-//! the number of sources. All other fragments take [`NumberMatcher::push_slow`].
+//! On the fast path (`fast.rs`) a fragment is near the position of its sender. It is marked as
+//! seen, added to the slot of its event and appended to the queue of its source: four memory
+//! accesses, whatever the number of sources. All other fragments take [`NumberMatcher::push_slow`].
 //!
 //! The parts, each of which knows nothing of those above it:
 //!
@@ -13,8 +13,8 @@
 //! | [`Parked`] | fragments that are in no event yet |
 //! | [`Shares`] | how much memory each source may use for what others have not reached |
 //!
-//! This file moves fragments between them, and the window after the quorum; `promised.rs` does it for
-//! sources that promise.
+//! This file moves fragments between them, and the window after the quorum; `promised.rs` does it
+//! for sources that promise.
 
 mod claim;
 mod events;

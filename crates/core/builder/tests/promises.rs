@@ -424,8 +424,8 @@ fn the_ledger_balances_whatever_sources_promise() {
         (config.window_events, config.reorder_events) = (256, random.below(256));
         config.timeout_ns = 10 * MS;
         config.parked_max = 1 + random.below(300) as usize;
-        for (index, &role) in roles.iter().enumerate() {
-            let promises = role == Sparse || random.chance(700);
+        for (index, role) in roles.iter().enumerate() {
+            let promises = *role == Sparse || random.chance(700);
             (config.promising[index], config.pausable[index]) = (promises, random.chance(500));
         }
         let mut rig = Rig::new(config);

@@ -43,6 +43,15 @@ pub(crate) struct Outgoing {
     pub order: Order,
 }
 
+/// Whether it is a log's turn, among those that share a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Turn {
+    /// It has something to send, which stands here.
+    Ready(Order),
+    /// It has nothing, and brings nothing lower; the highest place of all if nobody waits for it.
+    Quiet(Order),
+}
+
 /// How far a log may send that shares its connection with others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
@@ -67,6 +76,21 @@ impl Outgoing {
     /// All bytes of the message, padding included.
     pub fn bytes(&self) -> usize {
         self.head_bytes + self.body_bytes.next_multiple_of(8)
+    }
+
+    /// Its body from `begin` on, as it lies in the ring.
+    ///
+    /// # Safety
+    /// As [`Source::bytes`].
+    pub unsafe fn body<'a>(&self, logs: &'a [Log], begin: usize) -> (&'a [u8], &'a [u8]) {
+        match self.log {
+            Some(log) if self.body_bytes > begin => {
+                let position = self.position + begin as u64;
+                // SAFETY: as the caller promises.
+                unsafe { logs[log as usize].source.bytes(position, self.body_bytes - begin) }
+            }
+            _ => Default::default(),
+        }
     }
 }
 
@@ -102,26 +126,23 @@ impl Log {
         (state.status.released, state.made())
     }
 
-    /// Where its next unsent item stands.
-    pub fn next_order(&self) -> Option<Order> {
+    /// Where its next unsent item stands, or what it may still bring.
+    pub fn turn(&self) -> Turn {
         let state = self.source.state();
-        unsent(&state).next().map(Entry::order).filter(|_| !self.is_refused)
+        match unsent(&state).next() {
+            _ if self.is_refused => Turn::Quiet(Order::MAX),
+            Some(entry) => Turn::Ready(entry.order()),
+            None if state.is_idle || state.ended.is_some() => Turn::Quiet(Order::MAX),
+            None => {
+                let promise = state.promise.map_or(state.order, |(_, order)| order);
+                Turn::Quiet(promise.max(state.order))
+            }
+        }
     }
 
     /// Whether a fragment is in messages in part.
     pub fn is_within(&self) -> bool {
         self.part > 0
-    }
-
-    /// The lowest place of what may still come, if nothing is unsent and events wait for it.
-    pub fn awaited(&self) -> Option<Order> {
-        let state = self.source.state();
-        if self.is_refused || state.is_idle || state.ended.is_some() {
-            return None;
-        }
-        let is_silent = unsent(&state).next().is_none();
-        let promise = state.promise.map_or(state.order, |(_, order)| order.max(state.order));
-        is_silent.then_some(promise)
     }
 
     /// Goes on with the item at `next`, of which nothing is sent.

@@ -34,7 +34,7 @@ fn main() {
             };
             let label = format!("{name}, {buffer_mebibytes} MiB x {buffer_count}");
             report(&label, rounds, || {
-                measure_direct_write(&folder, mebibytes << 20, config.clone())
+                measure_direct_write(&folder, mebibytes << 20, config.clone(), false)
                     .expect("the folder can be written")
             });
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::config::DiskConfig;
-use catchment_agent::Completion;
+use catchment_agent::{Completion, CompletionKind};
 
 use crate::disk::Disk;
 use crate::error::DiskError;
@@ -35,7 +35,8 @@ impl WriteRate {
 
 /// Writes a new file of `bytes`, rounded down to whole buffers but at least one, in `folder` as the
 /// recorder does, syncs it, deletes it, and returns the rate. The content cannot be compressed. Run
-/// it while the process does nothing else: the CPU time is that of the whole process.
+/// it while the process does nothing else: the CPU time is that of the whole process. With `syncs`
+/// it also syncs whenever the configuration's interval has passed, one sync at a time.
 ///
 /// # Errors
 /// The file cannot be made, or a write fails.
@@ -43,6 +44,7 @@ pub fn measure_direct_write(
     folder: &Path,
     bytes: u64,
     config: DiskConfig,
+    syncs: bool,
 ) -> Result<WriteRate, DiskError> {
     let buffer_bytes = config.buffer_bytes;
     let mut disk = Disk::new(config)?;
@@ -53,7 +55,7 @@ pub fn measure_direct_write(
     let count = (bytes / buffer_bytes as u64).max(1);
     let failed = |e| DiskError::path("write", &path, e);
     let mut completions = Vec::with_capacity(64);
-    let (start, cpu_start_ns) = (Instant::now(), process_cpu_ns());
+    let (start, cpu_start_ns, mut is_syncing) = (Instant::now(), process_cpu_ns(), false);
     for index in 0..count {
         let buffer = loop {
             disk.poll(&mut completions);
@@ -64,7 +66,12 @@ pub fn measure_direct_write(
         };
         disk.write(file, index * buffer_bytes as u64, buffer, buffer_bytes, index);
         disk.poll(&mut completions);
+        is_syncing &= !completions.iter().any(|it| it.kind == CompletionKind::Sync);
         check(&mut completions).map_err(failed)?;
+        if syncs && !is_syncing && disk.sync_due(start.elapsed().as_nanos() as u64) {
+            disk.sync(file, 0)?;
+            is_syncing = true;
+        }
     }
     disk.sync(file, 0)?;
     while disk.pending() > 0 {

@@ -5,7 +5,7 @@
 //! whole message was taken, however long that was held. It is handed out by the poll after the one
 //! that read it, so that the last bytes can be answered.
 
-use std::io::{self, Write as _};
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 
@@ -14,6 +14,7 @@ use catchment_agent::{ANSWER_BYTES_MAX, Arrival, Flow, Piece, Received};
 use crate::NetError;
 use crate::epoll::Epoll;
 use crate::stream::{Intake, StreamBuffer};
+use crate::tls_stream::Stream;
 
 /// One poll: where pieces go, and what comes of it.
 pub(crate) struct Pass<'a> {
@@ -37,8 +38,7 @@ pub(crate) enum Stop {
 }
 
 pub(crate) struct Connection {
-    // Reads and writes need no exclusive access.
-    socket: TcpStream,
+    stream: Stream,
     sender: SocketAddr,
     port: usize,
     endpoint: usize,
@@ -64,7 +64,7 @@ enum Phase {
 impl Connection {
     /// A connection that `port` took; its socket does not wait.
     pub fn new(
-        socket: TcpStream,
+        stream: Stream,
         sender: SocketAddr,
         port: usize,
         endpoint: usize,
@@ -74,7 +74,7 @@ impl Connection {
         let (answer, answered, unanswerable) = (Vec::new(), 0, None);
         let watched = false;
         Self {
-            socket,
+            stream,
             sender,
             port,
             endpoint,
@@ -93,6 +93,12 @@ impl Connection {
         self.watched
     }
 
+    /// Whether it has bytes to be read of which epoll knows nothing.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        self.watched && self.stream.has_more()
+    }
+
     /// The bytes that arrived and were not taken.
     pub fn untaken(&self) -> &[u8] {
         self.buffer.untaken()
@@ -103,7 +109,7 @@ impl Connection {
         if watched == self.watched {
             return;
         }
-        let fd = self.socket.as_fd();
+        let fd = self.stream.as_fd();
         let result = if watched { epoll.add(fd, self.endpoint) } else { epoll.remove(fd) };
         self.watched = watched && result.is_ok();
         match result {
@@ -118,7 +124,7 @@ impl Connection {
 
     /// Reads once, at most so many bytes; none where nothing has arrived.
     pub fn read(&mut self, bytes_max: usize, pass: &mut Pass<'_>) -> Option<Intake> {
-        match self.buffer.read(&mut &self.socket, bytes_max) {
+        match self.buffer.read(&mut self.stream, bytes_max) {
             Ok(intake) => {
                 if intake.bytes == 0 && self.phase != Phase::Ended {
                     self.phase = Phase::Ended;
@@ -202,7 +208,7 @@ impl Connection {
     pub fn close(&mut self, epoll: &Epoll) -> io::Result<()> {
         self.phase = Phase::Ended;
         match std::mem::take(&mut self.watched) {
-            true => epoll.remove(self.socket.as_fd()),
+            true => epoll.remove(self.stream.as_fd()),
             false => Ok(()),
         }
     }
@@ -211,9 +217,7 @@ impl Connection {
     /// it that nobody has read, it would be reset, and the peer lose the answer.
     pub fn linger(self) -> Option<TcpStream> {
         let is_answered = self.answer.capacity() > 0 && self.unanswerable.is_none();
-        let socket = Some(self.socket).filter(|_| is_answered)?;
-        socket.shutdown(std::net::Shutdown::Write).ok()?;
-        Some(socket)
+        Some(self.stream).filter(|_| is_answered)?.into_closing().ok()
     }
 
     /// Passes the rest of an answer to the system. A connection that cannot be answered is ended.
@@ -226,8 +230,15 @@ impl Connection {
 
     /// Passes the rest of an answer to the system, and returns whether nothing is left of it.
     fn pass_on(&mut self) -> bool {
-        while self.answered < self.answer.len() {
-            match (&self.socket).write(&self.answer[self.answered..]) {
+        loop {
+            let result = match &self.answer[self.answered..] {
+                [] => match self.stream.flush() {
+                    Ok(is_all) => return is_all,
+                    Err(error) => Err(error),
+                },
+                rest => self.stream.write_vectored(&[IoSlice::new(rest)]),
+            };
+            match result {
                 Ok(bytes) => self.answered += bytes,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
@@ -235,11 +246,11 @@ impl Connection {
                     _ => {
                         self.answered = self.answer.len();
                         self.unanswerable = Some(error);
+                        return true;
                     }
                 },
             }
         }
-        true
     }
 
     #[cold]

@@ -6,6 +6,7 @@
 //! they bring, and leaves with the sender what there is no room for. A thread waits for any of them
 //! by [`Readiness`]. None decides what the bytes mean. Linux only.
 
+mod certificates;
 mod connection;
 mod epoll;
 mod error;
@@ -16,7 +17,9 @@ mod receiver;
 mod sender;
 mod stream;
 mod tcp;
+mod tls_stream;
 
+pub use certificates::{TlsClient, TlsError, TlsServer};
 pub use epoll::Readiness;
 pub use error::NetError;
 pub use gauge::SocketGauge;
@@ -25,3 +28,4 @@ pub use options::{check_cpu, cpus, pin_to_cpu, raise_open_files};
 pub use receiver::{ReceiverConfig, UdpReceiver};
 pub use sender::{Datagram, Sent, UdpSender};
 pub use tcp::{TcpConfig, TcpReceiver};
+pub use tls_stream::Stream;

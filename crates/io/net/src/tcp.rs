@@ -24,13 +24,15 @@ use std::time::{Duration, Instant};
 use catchment_agent::{Arrival, Egress, Flow, Ingress, Received, STREAM_BYTES_MIN};
 
 use crate::NetError;
+use crate::certificates::TlsServer;
 use crate::connection::{Connection, Pass, Stop};
 use crate::epoll::{Epoll, Readiness};
 use crate::options::{Buffer, ask_buffer, set};
+use crate::tls_stream::{Stream, TLS_BYTES};
 
 /// How a receiver of connections spends memory: `connections_max` times `buffer_bytes` at most, and
 /// what the system spends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// Bytes of a connection's buffer, at least twice [`STREAM_BYTES_MIN`]. It is made when the
     /// connection opens.
@@ -39,18 +41,22 @@ pub struct TcpConfig {
     pub connections_max: usize,
     /// Bytes of buffer to ask of the system for each connection.
     pub socket_buffer_bytes: usize,
+    /// The certificate, where connections are under TLS.
+    pub tls: Option<TlsServer>,
 }
 
 impl Default for TcpConfig {
     fn default() -> Self {
-        Self { buffer_bytes: 256 * 1024, connections_max: 64, socket_buffer_bytes: 4 * 1024 * 1024 }
+        let (buffer_bytes, socket_buffer_bytes) = (256 * 1024, 4 * 1024 * 1024);
+        Self { buffer_bytes, connections_max: 64, socket_buffer_bytes, tls: None }
     }
 }
 
 impl TcpConfig {
     /// Bytes of all buffers, as many as there may be.
     pub fn bytes_max(&self) -> usize {
-        self.buffer_bytes * self.connections_max
+        let tls_bytes = if self.tls.is_some() { TLS_BYTES } else { 0 };
+        (self.buffer_bytes + tls_bytes) * self.connections_max
     }
 }
 
@@ -91,7 +97,7 @@ impl TcpReceiver {
     /// # Panics
     /// A buffer of less than twice [`STREAM_BYTES_MIN`].
     pub fn bind(addresses: &[SocketAddr], config: TcpConfig) -> Result<Self, NetError> {
-        let TcpConfig { buffer_bytes, connections_max, socket_buffer_bytes } = config;
+        let TcpConfig { buffer_bytes, connections_max, socket_buffer_bytes, .. } = config;
         assert!(buffer_bytes >= BUFFER_BYTES_MIN, "a buffer of {buffer_bytes} bytes");
         let error = |source| NetError::Epoll { source };
         let sockets = addresses.len().saturating_add(connections_max);
@@ -164,6 +170,10 @@ impl TcpReceiver {
             if !is_watched && Some(index) != paused {
                 self.hand_out(index, pass)?;
             }
+            // Of what TLS has read ahead the system says nothing.
+            if self.connections[index].as_ref().is_some_and(Connection::has_more) {
+                self.receive(index, pass)?;
+            }
         }
         for port in 0..self.ports.len() {
             if !self.ports[port].watched {
@@ -223,8 +233,19 @@ impl TcpReceiver {
             pass.error = Some((Some(port), error));
             return ControlFlow::Continue(());
         }
+        let stream = match &self.config.tls {
+            None => Stream::plain(socket),
+            Some(server) => match Stream::accepted(socket, server) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let source = io::Error::other(error);
+                    pass.error = Some((Some(port), NetError::Connection { sender, source }));
+                    return ControlFlow::Continue(());
+                }
+            },
+        };
         let endpoint = self.ports.len() + index;
-        let connection = Connection::new(socket, sender, port, endpoint, self.config.buffer_bytes);
+        let connection = Connection::new(stream, sender, port, endpoint, self.config.buffer_bytes);
         match self.connections.get_mut(index) {
             Some(free) => *free = Some(connection),
             None => self.connections.push(Some(connection)),

@@ -26,7 +26,10 @@ use catchment_emulator::{
     LinkEmulatorReport,
 };
 use catchment_model::Utc;
-use catchment_recorder::{Arrivals, Observer, Preflight, Recorder, RecorderConfig, RunSummary};
+use catchment_recorder::{
+    Arrivals, LinkAccess, Observer, Preflight, Recorder, RecorderConfig, RunSummary, SharedTokens,
+    Tokens,
+};
 use catchment_run::{
     Action, DeviceSpec, Failed, Order, Request, State, UnderWay, usual_timeout_ns,
 };
@@ -35,6 +38,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::configuration::Configuration;
+use crate::own_folder;
+use crate::security::tls::{TlsError, for_front_ends};
 use crate::settings::Start;
 use crate::shared::NodeShared;
 
@@ -416,11 +421,15 @@ impl Recording {
             now: utc_now(),
         });
         let live = live.map_err(|error| failed(error, State::Configured))?;
-        let config = RecorderConfig { run_number: live.number(), emulated, ..config.clone() };
-        let recorder = match Recorder::start_paused(config) {
+        let run_number = live.number();
+        let started = self.access(config).map_err(|error| error.to_string()).and_then(|access| {
+            let config = RecorderConfig { run_number, emulated, access, ..config.clone() };
+            Recorder::start_paused(config).map_err(|error| error.to_string())
+        });
+        let recorder = match started {
             Ok(recorder) => recorder,
             Err(error) => {
-                self.shared.catalog.fail(&live, &error.to_string());
+                self.shared.catalog.fail(&live, &error);
                 return Err(failed(error, State::Configured));
             }
         };
@@ -428,6 +437,20 @@ impl Recording {
         self.show(&open, job);
         self.open = Some(open);
         Ok(())
+    }
+
+    /// What the configuration says of front-ends, with what this node has for it.
+    fn access(&self, config: &RecorderConfig) -> Result<LinkAccess, TlsError> {
+        let mut access = config.access.clone();
+        access.tokens = Some(SharedTokens(Arc::clone(&self.shared.tokens) as Arc<dyn Tokens>));
+        let source = config.sources.iter().find(|source| source.is_link());
+        if let Some(source) = source.filter(|_| access.needs_tls) {
+            let (settings, folder) = (&self.shared.settings, own_folder(&config.folder));
+            let listen = source.address.ip();
+            let certificate = for_front_ends(&settings.tls, &folder, &settings.names, listen)?;
+            access.certificate = Some(certificate);
+        }
+        Ok(access)
     }
 
     fn show(&self, Open { recorder, live, started, .. }: &Open, job: &Job) {
@@ -464,6 +487,8 @@ impl Recording {
     }
 
     fn resume_run(&self, row: &RunRow, name: &str, config: RecorderConfig) -> Result<Open, String> {
+        let access = self.access(&config).map_err(|error| error.to_string())?;
+        let config = RecorderConfig { access, ..config };
         let until = Instant::now() + HELD_WITHIN;
         let from = loop {
             match Recorder::interrupted(&config, name) {

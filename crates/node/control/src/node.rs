@@ -437,7 +437,7 @@ fn shared(
         settings,
         started_ns: utc_now().0,
         asks,
-        tokens,
+        tokens: Arc::new(tokens),
         sessions: crate::security::sessions::Sessions::default(),
         requests: Limit::new(per_second, per_second * 5.0),
         // Five wrong tokens at once, then one in ten seconds.

@@ -84,7 +84,7 @@ pub(crate) struct NodeShared {
     pub(crate) tls: bool,
     pub(crate) started_ns: u64,
     pub(crate) asks: Sender<Ask>,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: Arc<Tokens>,
     pub(crate) sessions: Sessions,
     pub(crate) requests: Limit,
     /// Rejected tokens.

@@ -60,6 +60,17 @@ fn every_route_asks_for_its_role() {
 }
 
 #[test]
+fn a_token_of_a_front_end_opens_nothing_here() {
+    let (test, tokens) = Test::with_tokens();
+    let admin = test.client().token(&tokens[2]);
+    let made = admin.post("/api/v1/tokens", &json!({ "name": "crate", "role": "source" })).json();
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(test.client().token(token).get("/api/v1/state").status, 401);
+    let entry = json!({ "token": token });
+    assert_eq!(test.client().post("/api/v1/session", &entry).status, 401);
+}
+
+#[test]
 fn wrong_and_revoked_tokens_are_refused_and_slowed_down() {
     let (test, tokens) = Test::with_tokens();
     let client = test.client();

@@ -46,12 +46,13 @@ impl Source {
 /// A hello, and the logs that it has described.
 pub(crate) struct Opening {
     hello: Hello,
+    token: Box<str>,
     logs: Vec<(LogRecord, SourceLog)>,
 }
 
 impl Opening {
-    pub(crate) fn new(hello: Hello) -> Self {
-        Self { hello, logs: Vec::new() }
+    pub(crate) fn new(hello: Hello, token: &str) -> Self {
+        Self { hello, token: token.into(), logs: Vec::new() }
     }
 
     /// Takes the next records of the table.
@@ -147,6 +148,7 @@ impl Sessions {
         if !is_same || !session.logs.iter().zip(&opening.logs).all(fits) {
             return Err(other_logs());
         }
+        session.token = opening.token.clone();
         session.attach(ingest);
         for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
             (log.connection, log.made) = (record.connection, record.made);
@@ -196,7 +198,7 @@ impl Sessions {
             former.count_lost(ingest);
             former.say(ingest, SourceNote::Gone);
         }
-        let session = Session::new(&opening.hello, opening.names().collect(), logs);
+        let session = Session::new(&opening.hello, &opening.token, opening.names().collect(), logs);
         session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));
         match self.sessions.get_mut(index) {
             Some(former) => *former = session,

@@ -19,6 +19,7 @@ use catchment_wire::{Protocol, Transport, all_reasons, link};
 use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
+use crate::link_access::LinkAccess;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::sizes::Sizes;
 use crate::target_config::TargetConfig;
@@ -35,8 +36,8 @@ pub struct RecorderConfig {
     pub run_number: u64,
     /// The sources; their order gives them their numbers.
     pub sources: Vec<SourceConfig>,
-    /// Whether front-ends may connect from beyond this machine without protection.
-    pub without_protection: bool,
+    /// How front-ends connect.
+    pub access: LinkAccess,
     /// The links that bring channels; they are numbered behind the sources.
     pub links: Vec<LinkConfig>,
     /// How datagrams are received.
@@ -311,7 +312,7 @@ impl RecorderConfig {
             targets: Vec::new(),
             run_number: 1,
             sources,
-            without_protection: false,
+            access: LinkAccess::default(),
             links: Vec::new(),
             receive: ReceiveConfig::default(),
             build: BuildConfig::default(),
@@ -383,7 +384,9 @@ impl RecorderConfig {
     pub(crate) fn tcp_config(&self) -> TcpConfig {
         let default = TcpConfig::default();
         let sessions = self.sources.iter().filter(|source| source.is_link()).count();
-        TcpConfig { connections_max: default.connections_max + 2 * sessions, ..default }
+        let connections_max = default.connections_max + 2 * sessions;
+        let tls = self.access.certificate.clone().filter(|_| self.access.needs_tls);
+        TcpConfig { connections_max, tls, ..default }
     }
 
     /// The budget that leaves `bytes` bytes beside the fixed parts.

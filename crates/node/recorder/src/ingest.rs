@@ -267,10 +267,16 @@ impl Ingest {
         self.ring = None;
     }
 
+    /// Adds the counts to the ledger; but what comes behind the last descriptor is of no run, and
+    /// the run's last frame, which has its totals, may be made.
     fn flush_counts(&mut self) {
         for account in self.dirty.drain(..) {
             let account = &mut self.accounts[account];
             account.dirty = false;
+            if self.ring.is_none() {
+                account.counts = SourceLedger::default();
+                continue;
+            }
             for (entry, count) in account.counts.iter() {
                 self.live.ledger.add(account.source, entry, count);
             }
@@ -323,6 +329,17 @@ impl Ingest {
         let counts = self.counts(account);
         counts[reason.kind] += 1;
         counts.reasons[index] += 1;
+        self.show_malformed(account, explain, bytes);
+    }
+
+    /// Occasionally keeps the beginning of a message for diagnosis, and why it is none.
+    #[cold]
+    pub(crate) fn show_malformed(
+        &mut self,
+        account: usize,
+        explain: impl FnOnce() -> String,
+        bytes: &[u8],
+    ) {
         let account = &mut self.accounts[account];
         if !due(&mut account.malformed_shown_ns, self.now_ns) {
             return;

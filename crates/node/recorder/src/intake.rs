@@ -613,6 +613,11 @@ impl Intake {
         self.ingest.has_room() || is_control()
     }
 
+    /// Whether connections of sessions come to a port.
+    pub(crate) fn is_listener(&self, port: usize) -> bool {
+        self.listeners.iter().any(|(number, _)| *number == port)
+    }
+
     /// Whether an endpoint is a connection of a session: without room, it waits alone.
     pub(crate) fn is_of_session(&self, endpoint: usize) -> bool {
         self.listeners.iter().any(|(_, one)| one.has(endpoint))

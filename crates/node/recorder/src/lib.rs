@@ -29,6 +29,7 @@ mod folders;
 mod frames;
 mod ingest;
 mod intake;
+mod link_access;
 mod link_log;
 mod link_positions;
 mod link_session;
@@ -69,6 +70,7 @@ pub use config::{
     ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
 };
 pub use counts::Counts;
+pub use link_access::{LinkAccess, SharedTokens, Tokens};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{
     Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,

@@ -10,6 +10,7 @@ use catchment_wire::session::{
 };
 
 use crate::ingest::Ingest;
+use crate::link_access::LinkAccess;
 use crate::link_log::{Log, Taken};
 use crate::sessions::POSITIONS_EVERY_NS;
 
@@ -17,7 +18,6 @@ use crate::sessions::POSITIONS_EVERY_NS;
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 131_064;
 /// How long events wait for a source whose connection fell silent without a word, and where it
 /// ended without one: then its process is gone, or it is back at once.
-pub(crate) const WAIT_SILENT_NS: u64 = 5_000_000_000;
 const WAIT_ENDED_NS: u64 = 1_000_000_000;
 /// The records of one message of grants, and of positions.
 const GRANTS_MAX: usize = 255;
@@ -26,6 +26,8 @@ const POSITIONS_MAX: usize = 675;
 /// A session. It outlives its connections.
 pub(crate) struct Session {
     pub(crate) name: String,
+    /// The token that its sender showed.
+    pub(crate) token: Box<str>,
     /// The number that its sender drew.
     pub(crate) number: u64,
     /// What its data connections must show.
@@ -87,6 +89,11 @@ impl Ended {
         Self::new(ByeReason::ENDING, 1_000, 0, "the run has ended".to_owned())
     }
 
+    pub(crate) fn no_token() -> Self {
+        let text = "no token of the role source that admits this name".to_owned();
+        Self::new(ByeReason::TOKEN, 0, 0, text)
+    }
+
     pub(crate) fn too_many(what: &str, most: u32) -> Self {
         let text = format!("a session has at most {most} {what}");
         Self::new(ByeReason::TOO_MANY, 1_000, most.into(), text)
@@ -122,11 +129,12 @@ fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8]
 
 impl Session {
     /// A session that was admitted, and has no connection yet.
-    pub(crate) fn new(hello: &Hello, names: Vec<String>, logs: Vec<Log>) -> Self {
+    pub(crate) fn new(hello: &Hello, token: &str, names: Vec<String>, logs: Vec<Log>) -> Self {
         let destinations = logs.iter().filter_map(|log| log.destination.ok());
         let account = destinations.map(|one| one.account as usize).min().unwrap_or(0);
         Self {
             name: hello.name.as_str().to_owned(),
+            token: token.into(),
             number: hello.session,
             ticket: [0; 16],
             logs,
@@ -142,6 +150,11 @@ impl Session {
             sent: Vec::new(),
             positions_due_ns: 0,
         }
+    }
+
+    /// Whether its token still stands.
+    pub(crate) fn is_admitted(&self, access: &LinkAccess) -> bool {
+        access.admits(&self.token, &self.name)
     }
 
     /// Counts what its sender held when its process ended, as far as that is known.
@@ -171,11 +184,11 @@ impl Session {
         self.ended.get_or_insert(Ended::done());
     }
 
-    /// It is to end without a word of its sender, which was silent for so long, but is thought to
-    /// be there.
-    pub(crate) fn end_silent(&mut self, ended: Ended, silent_ns: u64) {
+    /// It is to end without a word of its sender, which is thought to be there: it is waited for
+    /// then.
+    pub(crate) fn end_silent(&mut self, ended: Ended, then_ns: u64) {
         if self.ended.is_none() {
-            self.wait = Wait::Attached { then_ns: WAIT_SILENT_NS.saturating_sub(silent_ns) };
+            self.wait = Wait::Attached { then_ns };
             self.ended = Some(ended);
         }
     }

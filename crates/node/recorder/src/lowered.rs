@@ -59,7 +59,7 @@ impl RecorderConfig {
     fn listens_unprotected(&self) -> Option<String> {
         let is_reached =
             |source: &&SourceConfig| source.is_link() && !source.address.ip().is_loopback();
-        let source = self.sources.iter().find(is_reached).filter(|_| self.without_protection)?;
+        let source = self.sources.iter().find(is_reached).filter(|_| self.access.is_open())?;
         Some(format!(
             "front-ends connect to {} without protection: everybody on the network can deliver \
              data as any source",

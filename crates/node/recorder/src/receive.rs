@@ -111,6 +111,10 @@ impl Receive {
                     intake.datagram(endpoint, bytes);
                 }
                 Piece::Datagram(bytes) => reject(intake, endpoint, sender, bytes.len()),
+                // What it brings would be in no file.
+                Piece::Opened { port } if is_over && !intake.is_listener(port) => {
+                    return Flow::Refused;
+                }
                 Piece::Opened { port } if allowed[port].allows(sender) => {
                     intake.open(endpoint, port);
                 }

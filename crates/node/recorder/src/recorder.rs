@@ -60,6 +60,9 @@ pub enum RecorderError {
     /// The builder refused its part of the configuration.
     #[error("build: {0}")]
     Build(#[from] catchment_builder::ConfigError),
+    /// Front-ends need what the program that records has not got.
+    #[error("front-ends need TLS or tokens, and this program has no certificate or no tokens")]
+    Access,
     /// A socket could not be opened.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -216,11 +219,15 @@ impl Recorder {
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let mut sockets = Sockets::new(&config, &live);
+        if !config.access.is_whole() {
+            return Err(RecorderError::Access);
+        }
         let of_run = || OfRun {
             run,
             number: config.run_number,
             epoch: live.beginning.epoch,
             entropy: Box::new(SystemEntropy),
+            access: config.access.clone(),
             live: Arc::clone(&live),
         };
         let wired = Wiring::of(&config, &live, &stop, &of_run, &mut sockets)?;

@@ -18,20 +18,23 @@ use catchment_model::RunId;
 use catchment_wire::event_link::{self, Data};
 use catchment_wire::session::{
     Attach, CONTROL, Connection as Line, Control, DATA_CONNECTIONS_MAX, Fault, Fields, LOGS_MAX,
-    Preamble, REASONS, Service, VERSION, parse,
+    Preamble, Service, VERSION, parse,
 };
 
 use crate::admission::{Opening, Source};
-use crate::ingest::{Ingest, Refused};
+use crate::ingest::Ingest;
 use crate::intake::{Destination, SenderConfig};
+use crate::link_access::LinkAccess;
 use crate::link_log::Taken;
-use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session, WAIT_SILENT_NS};
+use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::live::Live;
 
 /// How often connections are looked at for silence, and the most of a time without a look that
 /// counts as silence: a thread that was held up closes nobody for it.
 const LOOK_EVERY_NS: u64 = 50_000_000;
 const LOOK_COUNTS_NS: u64 = 250_000_000;
+/// How often it is asked whether the token of a session still stands.
+const TOKENS_EVERY_NS: u64 = 500_000_000;
 /// Silence after which a session is closed, and the time that opening a connection may take.
 const SILENCE_NS: u64 = 2_500_000_000;
 const OPENING_NS: u64 = 3_000_000_000;
@@ -105,6 +108,7 @@ pub(crate) struct OfRun {
     pub(crate) number: u64,
     pub(crate) epoch: u32,
     pub(crate) entropy: Box<dyn Entropy>,
+    pub(crate) access: LinkAccess,
     /// What is durable.
     pub(crate) live: Arc<Live>,
 }
@@ -187,6 +191,7 @@ impl Sessions {
         let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
         let (looked_ns, read_due_ns, window) = (0, 0, Window::default());
         let goes_on = of_run.live.beginning.closed_key().is_some();
+        let resume_ns = if goes_on { of_run.access.resume_ns } else { 0 };
         Self {
             of_run,
             sources,
@@ -197,7 +202,7 @@ impl Sessions {
             looked_ns,
             read_due_ns,
             window,
-            resume_ns: if goes_on { WAIT_SILENT_NS } else { 0 },
+            resume_ns,
         }
     }
 
@@ -338,16 +343,21 @@ impl Sessions {
         let session = connection.session;
         match (control, session) {
             (None, _) => {}
-            (Some(Control::Hello(hello, _)), None) if connection.opening.is_none() => match hello {
-                _ if hello.log_count > LOGS_MAX => {
-                    connection.refusal = Some(Ended::too_many("logs", LOGS_MAX));
+            (Some(Control::Hello(hello, token)), None) if connection.opening.is_none() => {
+                match hello {
+                    _ if !self.of_run.access.admits(token, hello.name.as_str()) => {
+                        connection.refusal = Some(Ended::no_token());
+                    }
+                    _ if hello.log_count > LOGS_MAX => {
+                        connection.refusal = Some(Ended::too_many("logs", LOGS_MAX));
+                    }
+                    _ if hello.data_connections > DATA_CONNECTIONS_MAX => {
+                        let most = DATA_CONNECTIONS_MAX.into();
+                        connection.refusal = Some(Ended::too_many("data connections", most));
+                    }
+                    _ => connection.opening = Some(Box::new(Opening::new(hello, token))),
                 }
-                _ if hello.data_connections > DATA_CONNECTIONS_MAX => {
-                    let most = DATA_CONNECTIONS_MAX.into();
-                    connection.refusal = Some(Ended::too_many("data connections", most));
-                }
-                _ => connection.opening = Some(Box::new(Opening::new(hello))),
-            },
+            }
             (Some(Control::Logs(logs)), None) => {
                 let got = message.kind;
                 let mut opening = connection.opening.take().ok_or(Fault::Connection { got })?;
@@ -475,12 +485,11 @@ impl Sessions {
         };
         let session = &mut self.sessions[session];
         let account = session.account_of(connection.number());
-        let index = fault.reason();
-        let refused = Refused { index, reason: REASONS[index] };
-        ingest.received(account, bytes);
-        ingest.malformed(account, refused, || fault.to_string(), bytes);
+        // Its sender has what was in it, and sends that again.
+        ingest.reject(account, None, bytes.len());
+        ingest.show_malformed(account, || fault.to_string(), bytes);
         session.ended = None;
-        session.end_silent(ended, 0);
+        session.end_silent(ended, self.of_run.access.resume_ns);
     }
 }
 
@@ -590,6 +599,7 @@ impl Sessions {
     fn look(&mut self, ingest: &mut Ingest) {
         let now_ns = ingest.now_ns();
         let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
+        let asks_tokens = now_ns / TOKENS_EVERY_NS > self.looked_ns / TOKENS_EVERY_NS;
         self.looked_ns = now_ns;
         self.sessions.iter_mut().for_each(|session| session.pass_time(ingest, passed_ns));
         self.pass_time(ingest, passed_ns);
@@ -599,10 +609,18 @@ impl Sessions {
                 continue;
             }
             connection.silent_ns += passed_ns;
+            if let Some(session) = connection.session
+                && asks_tokens
+                && connection.kind == Kind::Control
+                && !self.sessions[session].is_admitted(&self.of_run.access)
+            {
+                self.sessions[session].ended.get_or_insert(Ended::no_token());
+            }
             match connection.session {
                 Some(session) if connection.silent_ns >= SILENCE_NS => {
                     let silent_ns = connection.silent_ns;
-                    self.sessions[session].end_silent(Ended::silent(silent_ns), silent_ns);
+                    let then_ns = self.of_run.access.resume_ns.saturating_sub(silent_ns);
+                    self.sessions[session].end_silent(Ended::silent(silent_ns), then_ns);
                     if connection.silent_ns >= SILENCE_NS + OPENING_NS {
                         // It does not even take the last message.
                         self.detach(ingest, session);

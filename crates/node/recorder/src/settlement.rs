@@ -36,6 +36,9 @@ pub(crate) struct Settlement {
     carried: Positions,
     /// Those of all frames so far.
     newest: Positions,
+    /// The number of the newest frame begun, and the positions of those before it.
+    last: u64,
+    before_last: Positions,
     /// Positions of recorded frames, by the number of their file.
     files: BTreeMap<u32, Positions>,
     /// Files that have ended and are in `files`.
@@ -88,6 +91,8 @@ impl Settlement {
             begun: 0,
             carried: Positions::default(),
             files: BTreeMap::from([(begins.targets[target].files.index, newest.clone())]),
+            last: 0,
+            before_last: newest.clone(),
             newest,
             ended: BTreeSet::new(),
         })
@@ -97,6 +102,11 @@ impl Settlement {
     pub(crate) fn begin(&mut self, info: &FrameInfo, positions: &Arc<[Position]>) -> BegunFrame {
         let number = self.begun;
         self.begun += 1;
+        // A frame whose disk was left comes again, behind the one that is skipped before it.
+        let is_before_last = info.numbers().1 < self.last;
+        if !is_before_last {
+            (self.last, self.before_last) = (info.numbers().1, self.newest.clone());
+        }
         self.newest.add(positions);
         let mut all = std::mem::take(&mut self.carried);
         let positions = match all.records().is_empty() {
@@ -104,7 +114,7 @@ impl Settlement {
             false => {
                 all.add(positions);
                 // Frames behind a failed one have newer ones, and none may fall.
-                all.raise_to(&self.newest);
+                all.raise_to(if is_before_last { &self.before_last } else { &self.newest });
                 all.records().into()
             }
         };
@@ -346,6 +356,24 @@ mod tests {
         assert_eq!(rig.durable(), 0);
         rig.sync(NEXT);
         assert_eq!((rig.durable(), rig.live.link_positions.frames_settled()), (30, 3));
+    }
+
+    #[test]
+    fn a_skipped_frame_states_nothing_of_the_frame_that_comes_again_behind_it() {
+        let mut rig = Rig::new();
+        let late = rig.begin();
+        let again = rig.begin();
+        rig.settlement.failed(&late);
+        let kind = FrameKind::SKIPPED;
+        let skipped = FrameInfo { kind, rows: 1, sequence: 0, ..FrameInfo::EMPTY };
+        let skipped = rig.settlement.begin(&skipped, &Arc::default());
+        assert_eq!((skipped.positions[0].position, again.positions[0].position), (10, 20));
+        rig.settlement.recorded(&skipped, FILE, 1);
+        rig.sync(FILE);
+        assert_eq!(rig.durable(), 10);
+        rig.settlement.recorded(&again, FILE, 1);
+        rig.sync(FILE);
+        assert_eq!(rig.durable(), 20);
     }
 
     #[test]

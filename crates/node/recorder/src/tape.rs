@@ -100,6 +100,8 @@ struct Out {
     reason: Entry,
     count: u64,
     bytes: u64,
+    /// The first of them. Content faults stand before a fragment, and have its number here.
+    from: u64,
     /// They are passed once all fragments before this one are decided.
     until: u64,
 }
@@ -163,8 +165,8 @@ impl Tape {
                 let entry =
                     note.number.checked_sub(1).and_then(|entry| usize::try_from(entry).ok());
                 if let Some(&reason) = entry.and_then(|entry| Entry::ALL.get(entry)) {
-                    let (count, bytes, until) = (note.offset, 0, log.pushed);
-                    log.count_out(Out { reason, count, bytes, until });
+                    let (count, bytes, at) = (note.offset, 0, log.pushed);
+                    log.count_out(Out { reason, count, bytes, from: at, until: at });
                 }
             }
             _ => debug_assert!(false, "a note of kind {}", note.tag),
@@ -187,9 +189,8 @@ impl Tape {
     /// A fragment was discarded.
     pub(crate) fn discarded(&mut self, discard: &Discard) {
         if let Some(log) = self.logs.get_mut(discard.source.index()).filter(|log| log.is_link) {
-            let (reason, bytes, until) =
-                (discard.reason, discard.bytes.into(), discard.ordinal + 1);
-            log.count_out(Out { reason, count: 1, bytes, until });
+            let (reason, bytes, from) = (discard.reason, discard.bytes.into(), discard.ordinal);
+            log.count_out(Out { reason, count: 1, bytes, from, until: from + 1 });
         }
     }
 
@@ -270,11 +271,11 @@ impl Log {
         self.end = sequence;
     }
 
+    /// Joins neighbours, if no fragment is between them: the position may stand there.
     fn count_out(&mut self, out: Out) {
         match self.out.last_mut() {
             Some(last)
-                if last.reason == out.reason
-                    && (last.until..=last.until + 1).contains(&out.until) =>
+                if last.reason == out.reason && [out.from, out.until].contains(&last.until) =>
             {
                 last.count += out.count;
                 last.bytes += out.bytes;
@@ -416,6 +417,32 @@ mod tests {
             let last = told.iter().rev().find(|(other, _)| *other == session);
             assert_eq!(last.map(|(_, decided)| *decided), end, "seed {seed}, session {session}");
         }
+    }
+
+    #[test]
+    fn a_content_fault_is_counted_when_its_position_is_passed_and_not_with_the_next_one() {
+        let mut tape = Tape::new(&[true], 1);
+        let fault = || Fragment::passed(0, 1, Some(Entry::FragmentsDiscardedOrder));
+        let fragment = |number| Fragment::new(0, number, 0, 0);
+        let session = Fragment::note(0, NoteKind::Session, 7, 0);
+        let ring = [session, fragment(0), fault(), fault(), fragment(1), fault(), fragment(2)];
+        let mut rest = &ring[..];
+        while !rest.is_empty() {
+            let _fragments = tape.take(&mut rest, |_, _| {});
+        }
+        let log = &mut tape.logs[0];
+        let mut passed = |first_undecided| {
+            let (mut position, mut refused) = (None, 0);
+            log.decide(first_undecided, |_, decided| position = Some(decided));
+            log.take_counts(first_undecided, (0, 0), |entry, count| {
+                refused += if entry == Entry::FragmentsDiscardedOrder { count } else { 0 };
+            });
+            (position, refused)
+        };
+        assert_eq!(
+            [0, 1, 2, 3].map(&mut passed),
+            [(Some(0), 0), (Some(3), 2), (Some(5), 1), (Some(6), 0)]
+        );
     }
 
     #[test]

@@ -205,9 +205,9 @@ fn a_malformed_message_ends_the_session_and_costs_nothing() {
     send(&mut front_end, 10..20);
     front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 20));
     let (summary, ledger) = end(recorder);
-    let malformed: u64 = ledger.sources.iter().map(|one| one[Entry::PacketsMalformedHeader]).sum();
-    assert_eq!(malformed, 1);
-    check(&summary, 0..20, Verdict::DataLost);
+    let refused: u64 = ledger.sources.iter().map(|one| one[Entry::PacketsRefused]).sum();
+    assert_eq!(refused, 1);
+    check(&summary, 0..20, Verdict::Balanced);
 }
 
 #[test]

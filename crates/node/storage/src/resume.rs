@@ -133,7 +133,8 @@ impl Interrupted {
         if first.reader.header().numbering == Numbering::File || !found.has_required() {
             return Err(none());
         }
-        for file in found.files().filter(|file| file.reader.header().run != found.header().run) {
+        let other = |file: &&Found| file.reader.header().run != found.header().run;
+        if let Some(file) = found.files().find(other) {
             let (path, got) = (file.path.clone(), file.reader.header().run);
             let (first, expected) = (first.path.clone(), found.header().run);
             return Err(StorageError::ForeignFile { path, got, first, expected });

@@ -110,6 +110,12 @@ impl Queues {
         std::mem::take(&mut self.0.lock().connections[connection].answers)
     }
 
+    /// Whether a connection has answers that were not read, and whether it is closed.
+    pub fn has_answer(&self, connection: usize) -> (bool, bool) {
+        let connection = &self.0.lock().connections[connection];
+        (!connection.answers.is_empty(), connection.has_ended)
+    }
+
     /// Bytes of a connection that were sent and that nobody has taken.
     pub fn left(&self, connection: usize) -> usize {
         self.0.lock().connections[connection].bytes.len()

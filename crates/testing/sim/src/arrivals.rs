@@ -9,6 +9,8 @@ pub struct Arrivals {
     of: BTreeMap<usize, Arrival>,
     /// When fragments became whole, in order of time, with their indices.
     pub whole: Vec<(u64, usize)>,
+    /// When a front-end's fragments in parts became whole, in order: each took chunks of its own.
+    pub in_parts: Vec<u64>,
 }
 
 /// The arrival of one fragment.
@@ -45,6 +47,12 @@ impl Arrivals {
     /// All arrivals, by fragment index.
     pub fn all(&self) -> impl Iterator<Item = (usize, &Arrival)> {
         self.of.iter().map(|(&index, arrival)| (index, arrival))
+    }
+
+    /// How many of a front-end's fragments in parts became whole between these times.
+    pub fn in_parts_between(&self, from_ns: u64, until_ns: u64) -> usize {
+        let before = |ns: u64| self.in_parts.partition_point(|&at| at < ns);
+        before(until_ns + 1) - before(from_ns)
     }
 
     /// How many fragments had a part arrive between these times.

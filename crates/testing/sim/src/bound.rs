@@ -23,6 +23,7 @@ use catchment_model::{Entry, SourceLedger};
 use crate::arrivals::Arrival;
 use crate::detector::SentFragment;
 use crate::fault::{Fault, Faults};
+use crate::plan::{S, SourcePlan};
 use crate::recorded::Recorded;
 use crate::recorder::Life;
 use crate::world::Outcome;
@@ -35,7 +36,7 @@ use crate::world::Outcome;
 pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<u64, String> {
     refusals(outcome, life)?;
     let plan = &outcome.plan;
-    let forged = |(index, source): (usize, &crate::plan::SourcePlan)| {
+    let forged = |(index, source): (usize, &SourcePlan)| {
         !source.in_parts && !outcome.sent.sources[index].corrupted.is_empty()
     };
     // Numbers that no source sent, or that do not match the others', may take others' places.
@@ -59,7 +60,7 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
         };
         // A connection that waits is behind the other sources when the run ends, and the run ends
         // before the events that it has not delivered.
-        let waits = plan.sources.iter().any(|source| source.in_stream);
+        let waits = plan.sources.iter().any(SourcePlan::waits);
         let refused = |one: &SourceLedger| {
             one[Entry::FragmentsDiscardedMemory]
                 + one[Entry::FragmentsDiscardedDisk]
@@ -179,7 +180,7 @@ impl<'a> Bound<'a> {
     fn must_have(&self, source: usize, trigger: u64) -> bool {
         // A fragment in a connection's buffer may stand behind one for which there is no room.
         let plan = &self.outcome.plan;
-        if plan.sources[source].in_stream && plan.case.faults != Faults::NONE {
+        if plan.sources[source].waits() && plan.case.faults != Faults::NONE {
             return false;
         }
         let Some((sent, arrival, whole_ns)) = self.arrival(source, trigger) else { return false };
@@ -197,6 +198,23 @@ impl<'a> Bound<'a> {
             && self.is_in_step(source, sent.trigger, (begun_ns, whole_ns))
             && self.bytes_between(&waits) <= self.bytes_max
             && self.is_put_together(source, arrival.first_ns, whole_ns)
+            && self.has_chunks(source, (begun_ns, whole_ns))
+    }
+
+    /// Whether so few fragments of a front-end came in parts that its connections were not held:
+    /// each takes a chunk, however short it is, of which a source has few.
+    fn has_chunks(&self, source: usize, (begun_ns, whole_ns): (u64, u64)) -> bool {
+        let plan = &self.outcome.plan;
+        let Some(log) = plan.sources[source].log else { return true };
+        let sender = &plan.senders[log.sender];
+        // They are free when their frame is written.
+        let held_ns = 2 * self.timeout_ns + plan.config.frame.time_ns + S;
+        let (from_ns, until_ns) = (begun_ns.saturating_sub(held_ns), whole_ns + SLACK_NS);
+        let count =
+            |&source: &usize| self.life.arrivals[source].in_parts_between(from_ns, until_ns);
+        let is_short = plan.sources[source].payload_bytes_max <= CHUNK_BYTES_MIN;
+        !sender.is_naive
+            || is_short && sender.sources.iter().map(count).all(|one| one <= CHAINS_MAX)
     }
 
     /// Whether no more of a source's fragments were in assembly at that time than allowed.
@@ -268,6 +286,9 @@ fn disturbed(life: &Life, renumbered_ns: &[u64]) -> Vec<(u64, u64)> {
     all
 }
 
+/// Bytes of the smallest chunk, and fragments in parts for which each source has chunks.
+const CHUNK_BYTES_MIN: u64 = 64 << 10;
+const CHAINS_MAX: usize = 2;
 /// The most fragments of a source in assembly at a time.
 const OPEN_MAX: usize = 15;
 /// How long agents take to process arrivals.

@@ -69,7 +69,7 @@ pub struct Sent {
 }
 
 impl SentBySource {
-    fn add(&mut self, fragment: SentFragment, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, fragment: SentFragment, bytes: &[u8]) {
         self.by_hash.entry(hash(bytes)).or_default().push(self.fragments.len());
         self.fragments.push(SentFragment { bytes: bytes.len() as u64, ..fragment });
     }
@@ -201,6 +201,27 @@ impl SourceState {
         }
         self.last.clone_from(&packets);
         packets
+    }
+
+    /// Its fragment of an event as a front-end has it: with its key and its bytes.
+    pub fn item(&self, trigger: u64, sent_ns: u64) -> (SentFragment, u64, Vec<u8>) {
+        let (number, bytes) = (trigger.wrapping_add(self.number_offset), self.payload(trigger));
+        let (numbering, number_mask) = (self.numbering, self.number_mask);
+        let fragment =
+            SentFragment { trigger, number: number & number_mask, numbering, sent_ns, bytes: 0 };
+        (fragment, self.key(number), bytes)
+    }
+
+    /// The key of a front-end's next fragment if that is of this event.
+    pub fn key_of(&self, trigger: u64) -> u64 {
+        self.key(trigger.wrapping_add(self.number_offset))
+    }
+
+    fn key(&self, number: u64) -> u64 {
+        match self.plan.log.map_or(64, |log| log.key_bits) {
+            64 => number,
+            bits => number & ((1 << bits) - 1),
+        }
     }
 
     /// Sends the packet that waits for more sub-events.

@@ -79,6 +79,18 @@ named! {
         Cut = "cut",
         /// A connection is left by its sender without a word, who opens another one.
         HalfOpen = "half-open",
+        /// Bytes of a front-end's connections pass one by one.
+        SingleBytes = "single-bytes",
+        /// What a front-end is told comes late.
+        LateAnswers = "late-answers",
+        /// Bytes that are no message stand between a front-end's.
+        Noise = "noise",
+        /// A front-end dies, and begins again without what it held.
+        SenderKill = "sender-kill",
+        /// The rings of front-ends hold few fragments.
+        SmallRing = "small-ring",
+        /// A receive agent is not called for ten seconds.
+        HoldReceive = "hold-receive",
     }
 }
 

@@ -10,12 +10,18 @@
 //! | [`detector`] | what sources send, and what was sent |
 //! | [`arrivals`] | the parts of fragments that arrived, and when |
 //! | [`links`] | what channel links send |
+//! | [`sessions`] | front-ends that deliver sources over sessions |
+//! | [`naive`] | a sender written from the specification, which does odd things |
+//! | [`peer`] | a sender's end of a session, of either kind |
+//! | [`wires`] | the connections of front-ends |
+//! | [`logs`] | what was put into the logs of sessions, and what was told of it |
 //! | [`recorder`] | the agents and their wake-ups |
 //! | [`world`] | the run: clock, network, actions |
 //! | [`walk`] | a reader of frame files written from the specification |
 //! | [`contents`] | tables of contents, checkpoints and locators, compared with the frames |
 //! | [`headers`] | ranges, times and flags, compared with what was sent |
 //! | [`bound`] | the fragments that must be recorded |
+//! | [`positions`] | the logs of sessions, compared with the files and with what was told |
 //! | [`recorded`] | the contents of the files, compared with what was sent |
 //! | [`oracle`] | the rules that every run must obey |
 //! | [`readers`] | the results of repair, audit and verify |
@@ -31,17 +37,23 @@ pub mod detector;
 pub mod fault;
 pub mod headers;
 pub mod links;
+pub mod logs;
+pub mod naive;
 mod options;
 pub mod oracle;
+pub mod peer;
 pub mod plan;
+pub mod positions;
 pub mod readers;
 pub mod recorded;
 pub mod recorder;
 pub mod schedule;
+pub mod sessions;
 pub mod shrink;
 mod streams;
 pub mod trace;
 pub mod walk;
+pub mod wires;
 pub mod world;
 
 pub use options::Options;

@@ -16,9 +16,10 @@ use catchment_recorder::State;
 use crate::bound;
 use crate::contents;
 use crate::detector::{SentBySource, SentFragment};
-use crate::fault::{Fault, HARMLESS};
+use crate::fault::{Fault, Faults, HARMLESS};
 use crate::links::ChannelPlan;
-use crate::plan::Selected;
+use crate::plan::{MS, Selected, SourcePlan};
+use crate::positions;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::walk::WalkedFrame;
@@ -37,12 +38,20 @@ type Known = (BTreeSet<u32>, FrameColumns);
 /// The first rule that was broken, and where.
 pub fn check(outcome: &Outcome) -> Result<u64, String> {
     let mut required = 0;
+    positions::check_told(outcome)?;
+    let is_well =
+        |life: &Life| life.disk.is_empty() && life.others.iter().all(|(_, disk)| disk.is_empty());
+    if outcome.plan.case.faults == Faults::NONE && outcome.lives.iter().all(is_well) {
+        positions::check_whole(outcome)?;
+    }
     for (number, life) in outcome.lives.iter().enumerate() {
         let mut frames = BTreeMap::new();
         for (target, life) in life.of_targets().enumerate() {
             let named = |why: String| format!("recorder {number}, target {target}: {why}");
             let check = Check::new(outcome, &life).map_err(named)?;
             check.same_frames(&mut frames).map_err(named)?;
+            positions::check(outcome, (number, &life), &check.recorded, &check.selected)
+                .map_err(named)?;
             required += check.run().map_err(named)?;
         }
         of_run(outcome, life).map_err(|why| format!("recorder {number}: {why}"))?;
@@ -184,7 +193,7 @@ impl<'a> Check<'a> {
         let own = self.outcome.sent.sources.iter().filter(has_own).count();
         let are_few = 2 * own <= self.outcome.plan.sources.len();
         // A connection that waits for memory is not heard, whatever its sender does.
-        let waits = self.outcome.plan.sources.iter().any(|source| source.in_stream);
+        let waits = self.outcome.plan.sources.iter().any(SourcePlan::waits);
         let are_heard = !waits
             && faults.without(Fault::Misnumber).iter().all(|fault| HARMLESS.contains(&fault));
         if faults.has(Fault::Misnumber) && !(are_few && are_heard) {
@@ -192,7 +201,7 @@ impl<'a> Check<'a> {
         }
         let of_sources = &self.ledger.sources[..self.outcome.plan.sources.len()];
         let counted = of_sources.iter().map(|source| source[Entry::NumberingRestarts]).max();
-        let made = u64::from(faults.has(Fault::Renumber)) + self.jumps();
+        let made = u64::from(faults.has(Fault::Renumber)) + self.jumps() + self.returns();
         match counted {
             Some(counted) if counted > made => {
                 Err(format!("the numbers restarted {made} times, counted {counted} times"))
@@ -212,6 +221,30 @@ impl<'a> Check<'a> {
             triggers.windows(2).filter(|pair| pair[1] - pair[0] >= window / 2).count() as u64
         };
         (0..self.outcome.plan.sources.len()).map(of_source).max().unwrap_or(0)
+    }
+
+    /// How often sources over sessions came back behind the others by half a window or more: they
+    /// send all of it, and others have gone on.
+    fn returns(&self) -> u64 {
+        let window = self.outcome.plan.config.build.window_events;
+        let sources = &self.life.arrivals[..self.outcome.plan.sources.len()];
+        let mut arrived = Vec::new();
+        for (source, arrivals) in sources.iter().enumerate() {
+            let sent = &self.outcome.sent.sources[source].fragments;
+            let whole = arrivals.whole.iter();
+            arrived.extend(whole.map(|&(ns, index)| (ns, source, sent[index].trigger)));
+        }
+        arrived.sort_unstable();
+        let (mut highest, mut returns) = (0, 0);
+        let mut is_behind = vec![false; sources.len()];
+        for (_, source, trigger) in arrived {
+            highest = trigger.max(highest);
+            let is_log = self.outcome.plan.sources[source].log.is_some();
+            let now = is_log && highest - trigger >= window / 2;
+            returns += u64::from(now && !std::mem::replace(&mut is_behind[source], now));
+            is_behind[source] = now;
+        }
+        returns
     }
 
     /// Data reported as durable can be read after the power has failed.
@@ -270,14 +303,27 @@ impl<'a> Check<'a> {
     /// Every packet that arrived was counted.
     fn packets(&self) -> Result<(), String> {
         let plan = &self.outcome.plan;
-        let in_stream = |source: usize| plan.sources.get(source).is_some_and(|one| one.in_stream);
+        let waits = |source: usize| plan.sources.get(source).is_some_and(SourcePlan::waits);
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
-            if in_stream(source) || !self.selected.sources[source] {
+            let (arrived, dropped) = self.life.arrived[source];
+            // How far a connection was read before it ended is not known.
+            let is_log = plan.sources.get(source).is_some_and(|source| source.log.is_some());
+            let accepted = ledger[Entry::PacketsAccepted];
+            if is_log && accepted > arrived {
+                return Err(format!("source {source}: {arrived} messages came, {accepted} taken"));
+            }
+            if waits(source) || !self.selected.sources[source] {
                 continue;
             }
-            let (arrived, dropped) = self.life.arrived[source];
             let received = ledger[Entry::PacketsReceived];
-            let is_late = self.life.stopped_ns.is_none_or(|stop| self.life.last_arrival_ns >= stop);
+            let is_late = self.life.stopped_ns.is_none_or(|stop| {
+                // An agent that is not called until the run's last events are closed takes one look
+                // at its endpoints.
+                let is_held = |&(from, until): &(u64, u64)| {
+                    from <= stop + HELD_FROM_NS && until >= stop + HELD_UNTIL_NS
+                };
+                self.life.last_arrival_ns >= stop || self.life.stalls.iter().any(is_held)
+            });
             if received != arrived && !(is_late && received < arrived) {
                 return Err(format!("source {source}: {arrived} packets came, {received} counted"));
             }
@@ -416,7 +462,8 @@ impl<'a> Check<'a> {
         }
         let faults = self.outcome.plan.case.faults;
         let odd = [Fault::Renumber, Fault::Misnumber, Fault::Corrupt, Fault::Flood];
-        if odd.into_iter().any(|fault| faults.has(fault)) {
+        // Of a source that came back behind the others, rows may stand in another numbering.
+        if odd.into_iter().any(|fault| faults.has(fault)) || self.returns() > 0 {
             return Ok(());
         }
         let triggers = self.outcome.sent.sources.iter().flat_map(|source| &source.fragments);
@@ -482,7 +529,9 @@ impl<'a> Check<'a> {
         }
         let total = self.ledger.total();
         let has_dropped = self.life.arrived.iter().any(|(_, dropped)| *dropped > 0);
-        let has_refused = total.sum(Role::PacketsLost) > 0;
+        let refused = [Entry::FragmentsDiscardedOrder, Entry::FragmentsDiscardedTooLong];
+        let refused: u64 = refused.into_iter().map(|entry| total[entry]).sum();
+        let has_refused = total.sum(Role::PacketsLost) > 0 || refused > 0;
         if !lost || has_dropped || has_refused || missed.is_some() {
             return Ok(());
         }
@@ -619,6 +668,10 @@ impl<'a> Check<'a> {
         })
     }
 }
+
+/// A stall around a stop from which on, and until when, a receive agent may miss the end.
+const HELD_FROM_NS: u64 = 50 * MS;
+const HELD_UNTIL_NS: u64 = 150 * MS;
 
 /// The numberings of a source, and the triggers of each.
 fn numberings(fragments: &[SentFragment]) -> Vec<(u32, std::ops::RangeInclusive<u64>)> {

@@ -13,9 +13,11 @@ use catchment_recorder::{
     ChannelConfig, LinkConfig, RecorderConfig, Sizes, SourceConfig, TargetConfig,
 };
 use catchment_test_protocol as test_protocol;
+use catchment_wire::event_link::EventLink;
 
 use crate::fault::{Fault, Faults};
 use crate::links::{ChannelPlan, LinkPlan};
+use crate::sessions::{self, LogPlan, SenderPlan};
 
 /// A millisecond in nanoseconds.
 pub const MS: u64 = 1_000_000;
@@ -77,6 +79,8 @@ pub struct SourcePlan {
     pub in_parts: bool,
     /// Whether these come over a connection.
     pub in_stream: bool,
+    /// Where it stands among the logs of front-ends, if one of these delivers it over a session.
+    pub log: Option<LogPlan>,
     /// Whether its words are big-endian.
     pub big_endian: bool,
     /// The longest payload.
@@ -90,6 +94,11 @@ pub struct SourcePlan {
 }
 
 impl SourcePlan {
+    /// Whether its fragments wait where there is no room.
+    pub fn waits(&self) -> bool {
+        self.in_stream || self.log.is_some()
+    }
+
     /// Whether its fragments take many chunks.
     fn has_chains(&self) -> bool {
         self.payload_bytes_max == PART_FRAGMENT_BYTES_MAX
@@ -142,6 +151,8 @@ pub struct Plan {
     pub case: Case,
     /// The detector's sources.
     pub sources: Vec<SourcePlan>,
+    /// The front-ends that deliver sources over sessions.
+    pub senders: Vec<SenderPlan>,
     /// The detector's links, which follow the sources in the ledger.
     pub links: Vec<LinkPlan>,
     /// Events that the detector has.
@@ -186,6 +197,7 @@ impl Plan {
         let count = if halves { 2 } else { count };
         let parts = if is_long { 0 } else { [0, 0, 300, 1_000][chance.index(4)] };
         let sources: Vec<_> = (0..count).map(|_| source(&mut chance, parts)).collect();
+        let (mut senders, sources) = sessions::draw(&case).with(sources);
         let has_chains = sources.iter().any(SourcePlan::has_chains);
         let sources: Vec<_> = sources
             .into_iter()
@@ -199,11 +211,12 @@ impl Plan {
         let sources = some_required(sources);
         // Over connections in every second run whose fragments are in parts.
         let in_stream = case.chance("streams").chance(500);
-        let of_stream =
-            |one: SourcePlan| SourcePlan { in_stream: in_stream && one.in_parts, ..one };
+        let is_stream = |one: &SourcePlan| in_stream && one.in_parts && one.log.is_none();
+        let of_stream = |one: SourcePlan| SourcePlan { in_stream: is_stream(&one), ..one };
         let sources: Vec<_> = sources.into_iter().map(of_stream).collect();
         let kept = sources.len().min(case.sources_max as usize);
-        let sources = some_required(sources.into_iter().take(kept).collect());
+        let mut sources = some_required(sources.into_iter().take(kept).collect());
+        sessions::place(&mut senders, &mut sources);
         let events = match (is_long, has_chains) {
             (true, _) => 3_000 + chance.below(2_000),
             (false, true) => 30 + chance.below(60),
@@ -226,7 +239,7 @@ impl Plan {
         };
         let begins_paused = chance.below(4) == 0;
         let links = links(&case);
-        let mut config = config(&case, &sources, interval_ns, &mut chance);
+        let mut config = config(&case, (&sources, &senders), interval_ns, &mut chance);
         let disks = 1 + usize::from(second_disk.is_some());
         add_targets(&case, (stores.len(), disks), &mut config);
         add_links(&case, &links, &mut config);
@@ -234,6 +247,7 @@ impl Plan {
         Self {
             case,
             sources,
+            senders,
             links,
             events,
             interval_ns,
@@ -272,8 +286,13 @@ impl Plan {
 
     /// The bits in which all sources' numbers can be compared.
     pub fn number_bits(&self) -> u32 {
-        if self.sources.iter().all(|source| source.in_parts) { 48 } else { 24 }
+        number_bits(&self.sources)
     }
+}
+
+/// The bits in which all sources' numbers can be compared.
+pub(crate) fn number_bits(sources: &[SourcePlan]) -> u32 {
+    if sources.iter().all(|source| source.in_parts) { 48 } else { 24 }
 }
 
 /// In half of the runs with a kill fragments are large: what it leaves of a frame is of interest if
@@ -310,6 +329,7 @@ fn source(chance: &mut Random, parts_per_thousand: u64) -> SourcePlan {
     SourcePlan {
         in_parts,
         in_stream: false,
+        log: None,
         big_endian: chance.below(2) == 0,
         payload_bytes_max: longest[chance.index(4)],
         batch: [1, 1, 1, 2, 5][chance.index(5)],
@@ -541,7 +561,7 @@ fn sizes(case: &Case) -> Sizes {
 
 fn config(
     case: &Case,
-    sources: &[SourcePlan],
+    (sources, senders): (&[SourcePlan], &[SenderPlan]),
     interval_ns: u64,
     chance: &mut Random,
 ) -> RecorderConfig {
@@ -549,6 +569,16 @@ fn config(
     let source = |(index, plan): (usize, &SourcePlan)| {
         let config =
             SourceConfig { role: plan.role, ..SourceConfig::new(format!("s{index}"), address) };
+        if let Some(LogPlan { sender, log, .. }) = plan.log {
+            let sender = &senders[sender];
+            return SourceConfig {
+                name: sender.source_name(log),
+                address: sender.address(),
+                protocol: Arc::new(EventLink::SESSIONS),
+                fragment_bytes_max: PART_FRAGMENT_BYTES_MAX,
+                ..config
+            };
+        }
         match plan.in_parts {
             true if plan.in_stream => SourceConfig {
                 protocol: Arc::new(test_protocol::TestStream),

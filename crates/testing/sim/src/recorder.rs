@@ -19,6 +19,7 @@ use crate::arrivals::Arrivals;
 use crate::detector::Packet;
 use crate::plan::Plan;
 use crate::streams::{BUFFER_BYTES, Message};
+use crate::wires::Whole;
 
 /// Datagrams of each endpoint that one poll delivers.
 const PER_POLL: usize = 64;
@@ -46,7 +47,8 @@ pub struct Life {
     pub was_paused: bool,
     /// The faults of its disk.
     pub disk: Vec<StoreFault>,
-    /// By source: packets that arrived, and those for which there was no room.
+    /// By source: packets that arrived, and those for which there was no room. Of front-ends the
+    /// most messages that may have been the source's.
     pub arrived: Vec<(u64, u64)>,
     /// When the last packet arrived.
     pub last_arrival_ns: u64,
@@ -294,6 +296,15 @@ impl Recorder {
         of_targets.min().unwrap_or(u64::MAX).min(agents)
     }
 
+    /// One of the receive agents is not called until then; returns its index, if it still runs.
+    pub(crate) fn hold_receive(&mut self, until_ns: u64, drawn: u64) -> Option<u16> {
+        let count = self.receiver.values().max().map_or(1, |last| u64::from(*last) + 1);
+        let index = (drawn % count) as u16;
+        let slot = self.slots.iter_mut().find(|slot| slot.index == index)?;
+        slot.busy_ns = slot.busy_ns.max(until_ns);
+        Some(index)
+    }
+
     /// Puts a packet into a source's buffer; returns whether it had room, or none if nothing
     /// receives.
     pub(crate) fn deliver(&mut self, source: usize, packet: Packet, now_ns: u64) -> Option<bool> {
@@ -334,6 +345,45 @@ impl Recorder {
         let count = self.queues.write(connection, bytes)?;
         self.came.entry(connection).or_default().0 += count as u64;
         Some(count)
+    }
+
+    /// Passes bytes of a front-end's connection, as many as there is room for: how many; none where
+    /// the connection was closed.
+    pub(crate) fn pass(
+        &mut self,
+        (connection, source): (usize, usize),
+        bytes: &[u8],
+        now_ns: u64,
+    ) -> Option<usize> {
+        let agent = self.receiver[&source];
+        let slot = self.slots.iter_mut().find(|slot| slot.index == agent)?;
+        if !slot.is_blocked {
+            slot.wake(now_ns);
+        }
+        self.queues.write(connection, bytes)
+    }
+
+    /// A message of a front-end's source, or a fragment, is whole in the buffer of its connection.
+    pub(crate) fn came_whole(&mut self, source: usize, what: Whole, now_ns: u64) {
+        let arrivals = &mut self.life.arrivals[source];
+        match what {
+            Whole::Message => self.life.arrived[source].0 += 1,
+            Whole::Fragment(index) => arrivals.add(index, (0, 1), now_ns),
+            Whole::FragmentInParts(index) => {
+                arrivals.add(index, (0, 1), now_ns);
+                arrivals.in_parts.push(now_ns);
+            }
+        }
+    }
+
+    /// Whether a connection has answers that were not read, and whether it is closed.
+    pub(crate) fn has_answer(&self, connection: usize) -> (bool, bool) {
+        self.queues.has_answer(connection)
+    }
+
+    /// The answers to a connection since they were last read.
+    pub(crate) fn answers(&self, connection: usize) -> Vec<u8> {
+        self.queues.read_answers(connection)
     }
 
     /// A message of a connection is whole in its buffer.

@@ -9,6 +9,7 @@ use crate::detector::Packet;
 use crate::fault::Fault;
 use crate::plan::{AHEAD_NS_MAX, BEGIN_NS, DELAY_NS_MAX, MS, Plan, S};
 use crate::streams::{self, Mishap};
+use crate::wires::{self, Trouble};
 
 /// Something that happens to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,10 @@ pub enum Action {
     Advance(usize),
     /// Something happens to a connection.
     Mishap(usize, Mishap),
+    /// A front-end does what is due.
+    Pass(usize),
+    /// Something happens to a front-end.
+    Trouble(usize, Trouble),
     /// A source sends again what it sent last, so many times, and as many packets that are none.
     Flood {
         /// The source.
@@ -64,6 +69,8 @@ pub enum Action {
     Freeze(u64),
     /// An agent is not called until then.
     Starve(u64),
+    /// A receive agent is not called until then.
+    HoldReceive(u64),
 }
 
 /// What a recorder dies of.
@@ -148,7 +155,8 @@ impl Schedule {
         };
         let mut last_ns = BEGIN_NS + S;
         let mut slow = Vec::new();
-        let always = [Fault::SendOn, Fault::SmallMemory, Fault::Slow, Fault::Flip];
+        let always =
+            [Fault::SendOn, Fault::SmallMemory, Fault::Slow, Fault::Flip, Fault::SmallRing];
         let mut happens: BTreeSet<_> =
             always.into_iter().filter(|&fault| case.faults.has(fault)).collect();
         for (source, of_source) in plan.sources.iter().enumerate() {
@@ -196,6 +204,8 @@ impl Schedule {
         };
         let mishaps = streams::mishaps(plan).into_iter();
         actions.extend(mishaps.map(|(ns, stream, what)| (ns, Action::Mishap(stream, what))));
+        let troubles = wires::troubles(plan).into_iter();
+        actions.extend(troubles.map(|(ns, sender, what)| (ns, Action::Trouble(sender, what))));
         actions.push((stop_ns, Action::Stop));
         disturb(plan, stop_ns, &mut actions);
         // In order of time; equal times keep the order in which they were made.
@@ -314,6 +324,9 @@ fn disturb(plan: &Plan, stop_ns: u64, actions: &mut Vec<(u64, Action)>) {
     for (from, until) in at(Fault::Starve, 20, 300 * MS) {
         actions.push((from, Action::Starve(until)));
     }
+    for (from, _) in at(Fault::HoldReceive, 1, S) {
+        actions.push((from, Action::HoldReceive(from + HELD_NS)));
+    }
     for (fault, death) in [(Fault::Crash, Death::OfPower), (Fault::Kill, Death::Killed)] {
         for (from, until) in at(fault, 1, S) {
             let mut chance = case.chance("when it dies");
@@ -330,3 +343,6 @@ fn disturb(plan: &Plan, stop_ns: u64, actions: &mut Vec<(u64, Action)>) {
         }
     }
 }
+
+/// How long a receive agent is not called.
+const HELD_NS: u64 = 10 * S;

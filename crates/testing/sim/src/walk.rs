@@ -137,7 +137,29 @@ pub struct WalkedFragment<'a> {
     pub bytes: Option<&'a [u8]>,
 }
 
+/// How far a source was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalkedPosition {
+    /// The source.
+    pub source: usize,
+    /// What the position is one of.
+    pub what: u16,
+    /// The session.
+    pub session: u64,
+    /// The position.
+    pub position: u64,
+}
+
 impl WalkedToc {
+    /// The newest positions of the run.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn positions(&self) -> Result<Vec<WalkedPosition>, String> {
+        let column = self.frame.columns.iter().find(|column| column.id == TOC_POSITIONS);
+        column.map_or(Ok(Vec::new()), |column| positions(&column.raw.clone()?))
+    }
+
     /// Whether the run was ended in order.
     pub fn run_ended(&self) -> bool {
         self.flags & 1 != 0
@@ -211,7 +233,7 @@ impl WalkedFile {
     pub fn shared(&self, frame: &WalkedFrame) -> BTreeMap<u32, (u64, u32)> {
         let is_own = |id: &u32| {
             let kind = self.columns.get(id).map(|column| column.kind.as_str());
-            ["ledger_increment", "channel_spans"].map(Some).contains(&kind)
+            ["ledger_increment", "channel_spans", "source_positions"].map(Some).contains(&kind)
         };
         let others = frame.columns.iter().filter(|column| !is_own(&column.id));
         others.map(|column| (column.id, (column.rows, column.crc32c))).collect()
@@ -265,6 +287,14 @@ impl WalkedFile {
             flags: u32_at(&flags, 4 * row),
         };
         Ok(Some((0..rows).map(row).collect()))
+    }
+
+    /// How far sources were decided when a frame was made, as far as that has changed.
+    ///
+    /// # Errors
+    /// Records of another length.
+    pub fn positions(&self, frame: &WalkedFrame) -> Result<Vec<WalkedPosition>, String> {
+        positions(&self.raw(frame, "source_positions", None).unwrap_or_default())
     }
 
     /// A frame's counts since the previous one.
@@ -552,6 +582,20 @@ impl WalkedFile {
     }
 }
 
+fn positions(raw: &[u8]) -> Result<Vec<WalkedPosition>, String> {
+    let (records, rest) = raw.as_chunks::<24>();
+    if !rest.is_empty() {
+        return Err("positions of another length".to_owned());
+    }
+    let position = |record: &[u8; 24]| WalkedPosition {
+        source: u32_at(record, 0) as usize,
+        what: u16_at(record, 4),
+        session: u64_at(record, 8),
+        position: u64_at(record, 16),
+    };
+    Ok(records.iter().map(position).collect())
+}
+
 /// Records of source, entry and count; reasons for malformed packets are left out.
 fn ledger(entries: &[String], raw: &[u8]) -> Result<BTreeMap<(usize, String), u64>, String> {
     let mut counts = BTreeMap::new();
@@ -596,4 +640,5 @@ const KIND_TOC: u16 = 3;
 const KIND_CHECKPOINT: u16 = 4;
 const KIND_SKIPPED: u16 = 5;
 const TOC_LEDGER: u32 = 5;
+const TOC_POSITIONS: u32 = 7;
 const REASONS_FROM: usize = 4_096;

@@ -11,14 +11,16 @@ use catchment_fixtures::Random;
 use catchment_ports::{MemoryFiles, StoreFault, VirtualClock};
 
 use crate::caught;
-use crate::detector::{Packet, Sent, SentBySource, SourceState};
+use crate::detector::{Packet, Sent, SentBySource, SentFragment, SourceState};
 use crate::fault::Fault;
 use crate::links::LinkState;
-use crate::plan::{BEGIN_NS, MS, Plan, S};
+use crate::plan::{BEGIN_NS, MS, Plan, S, SourcePlan};
 use crate::recorder::{Life, Recorder};
 use crate::schedule::{Action, Death, Schedule, SlowNetwork};
+use crate::sessions::{FrontEnd, LogPlan, SenderPlan};
 use crate::streams::{self, Mishap, Stream};
 use crate::trace::{Event, Trace};
+use crate::wires::{Trouble, Wires};
 
 /// Calls of agents, beyond which a run counts as endless.
 const STEPS_MAX: u64 = 4_000_000;
@@ -42,6 +44,8 @@ pub struct Outcome {
     pub files: MemoryFiles,
     /// What the detector sent.
     pub sent: Sent,
+    /// The front-ends.
+    pub front_ends: Vec<FrontEnd>,
     /// When sources restarted their numbers.
     pub renumbered_ns: Vec<u64>,
     /// How often each kind of fault happened.
@@ -62,6 +66,7 @@ struct World<'a> {
     streams: Vec<Stream>,
     /// The stream of each source that has one.
     stream_of: Vec<Option<usize>>,
+    front_ends: Vec<(FrontEnd, Wires)>,
     sent: Sent,
     files: MemoryFiles,
     recorder: Option<Recorder>,
@@ -93,6 +98,7 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         links: links(plan),
         streams: plan.sources.iter().map(|_| Stream::default()).collect(),
         stream_of: streams::connections(plan),
+        front_ends: front_ends(plan),
         sources: (0..plan.sources.len()).map(|index| SourceState::new(index, plan)).collect(),
         sent: Sent { sources: (0..plan.endpoints()).map(|_| SentBySource::default()).collect() },
         files: MemoryFiles::default(),
@@ -114,11 +120,16 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         world.begin()?;
         world.work()
     });
-    let World { lives, files, sent, happened, trace, renumbered_ns, .. } = world;
+    let World { lives, files, sent, happened, trace, renumbered_ns, front_ends, .. } = world;
+    let front_ends = front_ends.into_iter().map(|(mut front_end, _)| {
+        front_end.check_status();
+        front_end
+    });
+    let front_ends = front_ends.collect();
     match done {
         Ok(Ok(())) => {
             let plan = plan.clone();
-            Ok(Outcome { plan, lives, files, sent, renumbered_ns, happened, trace })
+            Ok(Outcome { plan, lives, files, sent, front_ends, renumbered_ns, happened, trace })
         }
         Ok(Err(why)) => Err((why, trace)),
         Err(what) => Err((format!("an agent panicked: {what}"), trace)),
@@ -128,6 +139,14 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
 fn links(plan: &Plan) -> Vec<LinkState> {
     let link = |(index, link)| LinkState::new(index, link, plan.case.seed);
     plan.links.iter().enumerate().map(link).collect()
+}
+
+fn front_ends(plan: &Plan) -> Vec<(FrontEnd, Wires)> {
+    let front_end = |sender: &SenderPlan| {
+        let chance = plan.case.chance(&sender.name);
+        (FrontEnd::new(sender, &plan.sources, chance), Wires::default())
+    };
+    plan.senders.iter().map(front_end).collect()
 }
 
 impl World<'_> {
@@ -150,6 +169,11 @@ impl World<'_> {
         let recorder = Recorder::begin(plan, number, &self.clock, &self.files)?;
         self.trace.agents(recorder.slots.iter().map(|slot| slot.name.as_str()));
         self.recorder = Some(recorder);
+        let now_ns = self.now_ns();
+        for index in 0..self.front_ends.len() {
+            let delay_ns = self.network.below(100 * MS);
+            self.pass_at(index, now_ns + delay_ns);
+        }
         Ok(())
     }
 
@@ -203,6 +227,11 @@ impl World<'_> {
                     let packets = self.sources[source].flush();
                     self.send(source, packets);
                     self.sources[source].renumber(trigger);
+                    if let Some(LogPlan { sender, log, .. }) = self.plan.sources[source].log {
+                        let key = self.sources[source].key_of(trigger);
+                        self.front_ends[sender].0.renumber(log as usize, key);
+                        self.pass_at(sender, now_ns);
+                    }
                     self.renumbered_ns.push(self.now_ns());
                     self.note(if self.plan.case.faults.has(Fault::Renumber) {
                         Fault::Renumber
@@ -229,6 +258,9 @@ impl World<'_> {
                     });
                     self.mishap(stream, what);
                 }
+                Action::Pass(index) => self.pass(index),
+                Action::Trouble(index, what) => self.trouble(index, what),
+                Action::HoldReceive(until_ns) => self.hold_receive(until_ns),
                 Action::Flood { source, count } => self.flood(source, count),
                 Action::Deliver { source, packet } => self.deliver(source, packet),
                 Action::Pause(is_paused) => self.pause(is_paused),
@@ -245,6 +277,14 @@ impl World<'_> {
 
     fn trigger(&mut self, source: usize, trigger: u64) {
         let now_ns = self.now_ns();
+        if let Some(Some(LogPlan { sender, log, .. })) =
+            self.plan.sources.get(source).map(|one| one.log)
+        {
+            let (fragment, key, bytes) = self.sources[source].item(trigger, now_ns);
+            self.front_ends[sender].0.fragment(log as usize, fragment, key, bytes);
+            self.trace.push(now_ns, Event::Sent(source as u32, trigger, 1));
+            return self.pass_at(sender, now_ns);
+        }
         let sent = &mut self.sent.sources[source];
         let packets = match source.checked_sub(self.plan.sources.len()) {
             Some(link) => {
@@ -386,8 +426,71 @@ impl World<'_> {
         }
     }
 
+    /// A front-end is called then.
+    fn pass_at(&mut self, index: usize, at_ns: u64) {
+        if self.front_ends[index].1.call_at(at_ns) {
+            self.at(at_ns, Action::Pass(index));
+        }
+    }
+
+    /// A front-end does what is due: while there is a recorder, or will be one.
+    fn pass(&mut self, index: usize) {
+        let now_ns = self.now_ns();
+        let comes = |action: &Action| *action == Action::Restart;
+        let has_recorder = self.recorder.is_some() || self.actions.values().any(comes);
+        let (front_end, wires) = &mut self.front_ends[index];
+        if !wires.is_due(now_ns) || !has_recorder {
+            return;
+        }
+        let sources = &mut self.sent.sources;
+        for (source, fragment, bytes) in front_end.fill(|source| sources[source].fragments.len()) {
+            sources[source].add(SentFragment { sent_ns: now_ns, ..fragment }, &bytes);
+        }
+        let life = self.lives.len();
+        let recorder = self.recorder.as_mut().map(|recorder| (recorder, life));
+        let passed = wires.pass(now_ns, front_end, recorder, &mut self.network);
+        for why in wires.breaks.drain(..) {
+            let name = &front_end.plan.name;
+            self.trace.push(now_ns, Event::Told(format!("{name} closes its connections: {why}")));
+        }
+        let source = front_end.plan.sources[0] as u32;
+        for bytes in passed.bytes.into_iter().filter(|&bytes| bytes > 0) {
+            self.trace.push(now_ns, Event::Arrived(source, bytes as usize, true));
+        }
+        self.pass_at(index, passed.next_ns);
+    }
+
+    fn trouble(&mut self, index: usize, what: Trouble) {
+        let now_ns = self.now_ns();
+        self.note(what.fault());
+        let (front_end, wires) = &mut self.front_ends[index];
+        self.trace.push(now_ns, Event::Fault(format!("{}: {what:?}", front_end.plan.name)));
+        wires.suffer(now_ns, what, front_end, self.recorder.as_mut(), &mut self.network);
+        self.pass_at(index, now_ns);
+    }
+
+    /// Front-ends are called when there is something to be read.
+    fn look_at_answers(&mut self, now_ns: u64) {
+        let Some(recorder) = &self.recorder else { return };
+        let has_news = |(_, wires): &(FrontEnd, Wires)| wires.has_news(now_ns, recorder);
+        let indices = (0..self.front_ends.len()).filter(|&at| has_news(&self.front_ends[at]));
+        for index in indices.collect::<Vec<_>>() {
+            let delay_ns = self.network.below(self.plan.network.delay_ns);
+            self.pass_at(index, now_ns + delay_ns);
+        }
+    }
+
+    /// A recorder has ended.
+    fn end(&mut self, mut recorder: Recorder) {
+        let (now_ns, life) = (self.now_ns(), self.lives.len());
+        for (front_end, wires) in &mut self.front_ends {
+            wires.end(now_ns, front_end, (&mut recorder, life));
+        }
+        self.lives.push(recorder.ended());
+    }
+
     fn flood(&mut self, source: usize, count: u64) {
-        if self.stream_of.get(source).copied().flatten().is_some() {
+        if self.plan.sources.get(source).is_some_and(SourcePlan::waits) {
             return;
         }
         self.note(Fault::Flood);
@@ -454,6 +557,10 @@ impl World<'_> {
         (life.last, life.has_crashed, life.was_killed) = (observer.snapshot(), true, !of_power);
         self.lives.push(life);
         self.streams.iter_mut().for_each(|stream| _ = stream.reset());
+        for (front_end, wires) in &mut self.front_ends {
+            let is_told = !of_power && self.network.chance(500);
+            wires.orphan(now_ns, is_told, front_end);
+        }
         drop((slots, assembly));
         match of_power {
             true => self.files.crash(&mut self.plan.case.chance("what is left")),
@@ -503,6 +610,16 @@ impl World<'_> {
         self.trace.push(self.clock.now_ns(), Event::Fault(what));
     }
 
+    fn hold_receive(&mut self, until_ns: u64) {
+        let now_ns = self.now_ns();
+        let Some(recorder) = &mut self.recorder else { return };
+        let Some(index) = recorder.hold_receive(until_ns, self.times.next_u64()) else { return };
+        self.note(Fault::HoldReceive);
+        self.stall(now_ns, until_ns);
+        let what = format!("receive agent {index} is not called until {until_ns}");
+        self.trace.push(now_ns, Event::Fault(what));
+    }
+
     /// Calls one of the agents that are due.
     fn call(&mut self) {
         let now_ns = self.now_ns();
@@ -530,8 +647,11 @@ impl World<'_> {
         }
         recorder.wake(now_ns, &mut self.times);
         self.look_at_disk(now_ns);
+        self.look_at_answers(now_ns);
         let ended = self.recorder.take_if(|recorder| recorder.slots.is_empty());
-        self.lives.extend(ended.map(Recorder::ended));
+        if let Some(recorder) = ended {
+            self.end(recorder);
+        }
     }
 
     fn look_at_disk(&mut self, now_ns: u64) {

@@ -116,7 +116,7 @@ fn limit(found: &Highest) -> &'static str {
 
 fn end_to_end(bench: &mut Bench<'_>, full: &Highest) -> anyhow::Result<EndToEnd> {
     let receive_and_discard = discard::most(bench, Load::FULL)?;
-    let direct_write = direct_write(bench)?;
+    let direct_write = direct_write(bench, None)?;
     let reached = (!full.rounds.is_empty())
         .then(|| median(full.rounds.iter().map(|point| point.bytes_per_second)));
     let least = receive_and_discard.bytes_per_second.min(direct_write.bytes_per_second);

@@ -24,6 +24,7 @@ mod ligo_space;
 mod limits;
 mod machine;
 mod midas_dummy;
+mod midas_sources;
 mod point;
 mod python;
 mod recording;

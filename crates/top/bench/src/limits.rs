@@ -41,7 +41,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     for load in [Load::FULL, Load::EQUAL, Load::SEPARATE] {
         receive_and_discard.push((load.name(), discard::most(bench, load)?));
     }
-    let direct_write = direct_write(bench)?;
+    let direct_write = direct_write(bench, None)?;
     let mut memory_copy = Vec::new();
     for block_bytes in [1 << 20, 256 << 20] {
         bench.now(format!("memory copy, {}", Bytes(block_bytes as u64)))?;
@@ -57,11 +57,16 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
 }
 
 /// The disk's own rate: aligned direct writes, several in flight, then a sync.
-pub(crate) fn direct_write(bench: &mut Bench<'_>) -> anyhow::Result<DirectWrite> {
+/// How fast a file is written with nothing else; with a sync each `sync_ns` if that is given.
+pub(crate) fn direct_write(
+    bench: &mut Bench<'_>,
+    sync_ns: Option<u64>,
+) -> anyhow::Result<DirectWrite> {
     let bytes = if bench.quick { 128 << 20 } else { 4 << 30 };
     let made = !bench.scratch.exists();
     std::fs::create_dir_all(&bench.scratch)?;
-    let rates = bench.rounds("direct write", |bench| write_once(&bench.scratch, bytes))?;
+    let what = if sync_ns.is_some() { "direct write with syncs" } else { "direct write" };
+    let rates = bench.rounds(what, |bench| write_once(&bench.scratch, bytes, sync_ns))?;
     if made {
         std::fs::remove_dir(&bench.scratch).ok();
     }
@@ -145,9 +150,10 @@ fn builder_alone(figures: &Figures) -> Section {
         .note("Descriptors of 260-byte fragments in runs of 64 per source; no sockets, no payload.")
 }
 
-fn write_once(folder: &Path, bytes: u64) -> anyhow::Result<DirectWrite> {
-    let config = catchment_disk::DiskConfig::default();
-    let rate = catchment_disk::measure_direct_write(folder, bytes, config)?;
+fn write_once(folder: &Path, bytes: u64, sync_ns: Option<u64>) -> anyhow::Result<DirectWrite> {
+    let mut config = catchment_disk::DiskConfig::default();
+    config.sync_interval_ns = sync_ns.unwrap_or(config.sync_interval_ns);
+    let rate = catchment_disk::measure_direct_write(folder, bytes, config, sync_ns.is_some())?;
     Ok(DirectWrite {
         bytes_per_second: rate.bytes_per_second(),
         cpu_percent: rate.cpu_share() * 100.0,

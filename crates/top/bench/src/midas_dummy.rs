@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::limits::direct_write;
+use crate::midas_sources;
 use crate::report::{Report, Section, bytes, met, table};
 use crate::search::{median, middle, percentile};
 
@@ -30,11 +31,13 @@ const DIFFERENT: usize = 64;
 /// Of the sender and of the receiver of bytes alone.
 const BLOCK_BYTES: usize = 256 << 10;
 /// Fragments as they are.
-const RAW: ColumnCoding = ColumnCoding::NONE;
+pub(crate) const RAW: ColumnCoding = ColumnCoding::NONE;
 /// More than the ring, and soon populated.
 const MEMORY_BYTES: u64 = 512 << 20;
+/// For the connections that a source may have.
+const SOURCE_BYTES: u64 = 3 << 19;
 /// How often it is looked whether a fragment is durable.
-const LOOK: Duration = Duration::from_micros(200);
+pub(crate) const LOOK: Duration = Duration::from_micros(200);
 /// What the front-end may still need when its time is over.
 const CLOSE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -64,34 +67,46 @@ struct Delay {
 struct Figures {
     tcp: f64,
     direct_write: f64,
+    /// With a sync as often as the recorder makes one.
+    synced_write: f64,
     raw: Vec<Sent>,
     adc: Vec<Sent>,
     delays: Vec<Delay>,
+    sources: Vec<midas_sources::Events>,
 }
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let rates = bench.rounds("TCP loopback", |bench| tcp(bench.seconds().min(2.0)))?;
     let tcp = median(rates);
-    let direct_write = direct_write(bench)?.bytes_per_second;
-    let mut figures =
-        Figures { tcp, direct_write, raw: Vec::new(), adc: Vec::new(), delays: Vec::new() };
+    let synced_write = direct_write(bench, Some(LINK_SYNC_NS))?.bytes_per_second;
+    let direct_write = direct_write(bench, None)?.bytes_per_second;
+    let (mut raw_sent, mut adc_sent) = (Vec::new(), Vec::new());
     for (fragment_bytes, _) in SIZES {
         for coding in [RAW, ColumnCoding::Auto] {
             let what = format!("{fragment_bytes} bytes, {coding}");
             let rounds = bench.rounds(&what, |bench| send(bench, fragment_bytes, coding))?;
             let middle = middle(rounds, |sent| sent.bytes_per_second);
             match coding {
-                RAW => figures.raw.push(middle),
-                _ => figures.adc.push(middle),
+                RAW => raw_sent.push(middle),
+                _ => adc_sent.push(middle),
             }
         }
     }
+    let mut delays = Vec::new();
     for share in [0.05, 0.5, 0.8] {
-        let most = figures.raw[1].bytes_per_second;
+        let most = raw_sent[1].bytes_per_second;
         bench.now(format!("until durable, {share} of the highest rate"))?;
-        figures.delays.push(delay(bench, share * most)?);
+        delays.push(delay(bench, share * most)?);
     }
-    let sections = vec![raw(bench, &figures), adc(bench, &figures), delays(&figures)];
+    let sources = midas_sources::measure(bench)?;
+    let (raw, adc) = (raw_sent, adc_sent);
+    let figures = Figures { tcp, direct_write, synced_write, raw, adc, delays, sources };
+    let sections = vec![
+        raw_table(bench, &figures),
+        adc_table(bench, &figures),
+        delay_table(&figures),
+        midas_sources::section(&figures.sources),
+    ];
     Report::new("midas-dummy", bench, sections, &figures)
 }
 
@@ -124,37 +139,63 @@ fn tcp(seconds: f64) -> anyhow::Result<f64> {
 }
 
 /// A recorder of one front-end, and the front-end.
-struct Pair {
+pub(crate) struct Pair {
     recorder: Recorder,
-    front_end: Frontend,
+    pub(crate) front_end: Frontend,
 }
 
 impl Pair {
+    /// A front-end with one source.
     fn begin(bench: &Bench<'_>, coding: ColumnCoding) -> anyhow::Result<Self> {
+        Self::begin_many(bench, &["dummy".to_owned()], 2 << 20, coding)
+    }
+
+    /// A front-end with these sources, whose fragments have so many bytes at most.
+    pub(crate) fn begin_many(
+        bench: &Bench<'_>,
+        names: &[String],
+        fragment_bytes_max: u64,
+        coding: ColumnCoding,
+    ) -> anyhow::Result<Self> {
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
         let (shape, fields) = (Vec::new(), Vec::new());
         let payload = PayloadType { dtype: Dtype::I16, shape, skip: 0, record_bytes: 0, fields };
-        let source = SourceConfig {
-            fragment_bytes_max: 2 << 20,
-            payload: Some(payload),
-            ..SourceConfig::over_session("dummy", address)
+        let source = |name: &String| SourceConfig {
+            fragment_bytes_max,
+            payload: Some(payload.clone()),
+            ..SourceConfig::over_session(name, address)
         };
-        let mut config = RecorderConfig::new(bench.scratch.clone(), vec![source]);
+        let sources = names.iter().map(source).collect();
+        let mut config = RecorderConfig::new(bench.scratch.clone(), sources);
         config.frame.bytes = LINK_FRAME_BYTES;
         config.frame.codings = coding.into();
         config.write.sync_interval_ns = LINK_SYNC_NS;
-        config.memory_bytes = MEMORY_BYTES;
+        config.memory_bytes = MEMORY_BYTES + names.len() as u64 * SOURCE_BYTES;
         if bench.quick {
             config.frame.time_ns = 50_000_000;
         }
         let recorder = Recorder::start(config)?;
         let url = format!("catchment+tcp://{}", recorder.addresses()[0]);
-        let front_end = Frontend::builder(&url, "dummy").fragment_bytes_max(2 << 20).connect()?;
+        let mut front_end = Frontend::builder(&url, "dummy");
+        for name in names.iter().filter_map(|name| name.strip_prefix("dummy/")) {
+            front_end = front_end.source(name);
+        }
+        let front_end = front_end.fragment_bytes_max(fragment_bytes_max).connect()?;
         Ok(Self { recorder, front_end })
     }
 
+    /// Waits until each source's fragments are durable, for a minute at most.
+    pub(crate) fn wait_until_durable(&self, fragments: u64, begin: Instant) {
+        let is_durable = |source: &SourceHandle| source.status().durable >= fragments;
+        for source in self.front_end.sources() {
+            while !is_durable(source) && begin.elapsed() < CLOSE_WITHIN {
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+
     /// Ends both; the books must balance, and nothing be lost.
-    fn end(self, bench: &mut Bench<'_>, what: &str) -> anyhow::Result<RunSummary> {
+    pub(crate) fn end(self, bench: &mut Bench<'_>, what: &str) -> anyhow::Result<RunSummary> {
         let closed = self.front_end.close(CLOSE_WITHIN);
         let summary = self.recorder.stop().context("the recorder did not stop in order")?;
         let balance = summary.last.ledger.balance();
@@ -167,7 +208,7 @@ impl Pair {
 }
 
 /// Samples of a slow pulse with noise, as an ADC gives them.
-fn samples(bytes: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn samples(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let noise = |state: &mut u64| {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -198,10 +239,7 @@ fn send(
             key += 1;
         }
     }
-    let source = &pair.front_end.sources()[0];
-    while source.status().durable < key && begin.elapsed() < CLOSE_WITHIN {
-        std::thread::sleep(LOOK);
-    }
+    pair.wait_until_durable(key, begin);
     let seconds = begin.elapsed().as_secs_f64();
     let recorder = core_seconds(&first, &threads(), seconds);
     let all = process_seconds() - process;
@@ -262,7 +300,7 @@ fn core_seconds(first: &[ThreadTime], last: &[ThreadTime], seconds: f64) -> f64 
 }
 
 /// Core-seconds of this process.
-fn process_seconds() -> f64 {
+pub(crate) fn process_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock of the process writes one timespec.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
@@ -273,7 +311,7 @@ fn rows(figures: &[Sent]) -> impl Iterator<Item = (&Sent, f64)> {
     figures.iter().zip(SIZES).map(|(sent, (_, midas))| (sent, midas))
 }
 
-fn raw(bench: &Bench<'_>, figures: &Figures) -> Section {
+fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
     let limit = figures.tcp.min(figures.direct_write);
     let share = |sent: &Sent| sent.bytes_per_second / limit;
     // Half of what is asked from 10 kB on.
@@ -294,7 +332,12 @@ fn raw(bench: &Bench<'_>, figures: &Figures) -> Section {
     );
     Section::new("A front-end to disk, until durable", table)
         .note(format!("TCP loopback: {}/s.", bytes(figures.tcp)))
-        .note(format!("Direct write alone: {}/s.", bytes(figures.direct_write)))
+        .note(format!(
+            "Direct write alone: {}/s; with a sync each {} ms: {}/s.",
+            bytes(figures.direct_write),
+            LINK_SYNC_NS / 1_000_000,
+            bytes(figures.synced_write)
+        ))
         .note(format!(
             "One front-end with a ring of 64 MiB that keeps each fragment until it is durable; \
              both on this machine. Share: of the smaller of TCP loopback and direct write. \
@@ -304,7 +347,7 @@ fn raw(bench: &Bench<'_>, figures: &Figures) -> Section {
         ))
 }
 
-fn adc(bench: &Bench<'_>, figures: &Figures) -> Section {
+fn adc_table(bench: &Bench<'_>, figures: &Figures) -> Section {
     let is_met = |sent: &Sent| sent.bytes_per_second >= 0.7e9 && sent.ratio >= 1.66;
     let table = table(
         rows(&figures.adc),
@@ -321,7 +364,7 @@ fn adc(bench: &Bench<'_>, figures: &Figures) -> Section {
         .note("MIDAS LZ4: 0.15 to 0.23 GB/s at 1.66. Asked where \"none\" reaches 1.2 GB/s.")
 }
 
-fn delays(figures: &Figures) -> Section {
+fn delay_table(figures: &Figures) -> Section {
     let table = table(
         &figures.delays,
         &[

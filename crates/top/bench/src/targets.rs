@@ -24,7 +24,7 @@ struct Arrangement {
 type Arrange = fn(&mut RecorderConfig);
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
-    let direct_write = direct_write(bench)?.bytes_per_second;
+    let direct_write = direct_write(bench, None)?.bytes_per_second;
     let received = discard::most(bench, Load::FULL)?.bytes_per_second;
     let folders: [(&'static str, Arrange, f64); 3] = [
         ("one folder", |_| {}, direct_write.min(received)),

@@ -12,6 +12,7 @@ mod hang_up;
 mod life;
 mod links;
 mod names;
+mod network;
 mod read;
 mod refs;
 mod resume;

@@ -5,13 +5,16 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use catchment_fixtures::{Random, wait_while};
 use catchment_frontend::{Closed, Frontend, Release};
 use catchment_model::{Entry, Ledger, SourceId};
-use catchment_recorder::{Recorder, RecorderConfig, SourceConfig};
+use catchment_net::TlsServer;
+use catchment_recorder::{
+    LinkAccess, Recorder, RecorderConfig, SharedTokens, SourceConfig, Tokens,
+};
 use catchment_storage::{Run, Verdict, audit};
 
 pub(crate) const LONG: Duration = Duration::from_secs(600);
@@ -177,3 +180,54 @@ fn what_is_released_when_it_is_taken_is_recorded_too() {
     assert_eq!(front_end.close(LONG), Closed::default());
     end(recorder, 1..400);
 }
+
+/// A token that admits one sender until it is revoked.
+struct OneToken(AtomicBool);
+
+impl Tokens for OneToken {
+    fn admits(&self, token: &str, sender: &str) -> bool {
+        token == "secret" && sender == "detector" && !self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn under_tls_a_front_end_shows_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let token = Arc::new(OneToken(AtomicBool::new(false)));
+    let mut config = config(folder.path());
+    config.access = LinkAccess { needs_tls: true, needs_token: true, ..LinkAccess::default() };
+    // What the file asks for and the program has not got keeps it from recording in the open.
+    assert!(Recorder::start(config.clone()).is_err());
+    config.access.certificate = Some(TlsServer::read(&certificate, &key, &[]).unwrap());
+    config.access.tokens = Some(SharedTokens(Arc::clone(&token) as Arc<dyn Tokens>));
+    let recorder = Recorder::start(config).unwrap();
+    let address = recorder.addresses()[0];
+    let url = format!("catchment://{address}");
+    let builder = |url: &str, token: &str| {
+        let builder = Frontend::builder(url, "detector").token(token).certificate(&certificate);
+        let builder = builder.buffer(12 << 20).wait(LONG);
+        SOURCES.iter().fold(builder, |it, name| it.source(name)).fragment_bytes_max(1 << 20)
+    };
+    let refused = builder(&url, "another").connect().unwrap_err().to_string();
+    assert!(refused.contains("no token of the role source"), "{refused}");
+    let untrusted = Frontend::builder(&url, "detector").connect().unwrap_err().to_string();
+    assert!(untrusted.contains("give the recorder's certificate"), "{untrusted}");
+    let clear = builder(&format!("catchment+tcp://{address}"), "secret").wait(SHORT).connect();
+    assert!(clear.is_err());
+
+    let front_end = builder(&url, "secret").connect().unwrap();
+    send(&front_end, 0..5_000);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    let front_end = builder(&url, "secret").connect().unwrap();
+    token.0.store(true, Ordering::Relaxed);
+    wait_while(|| !front_end.status().contains("no token of the role source"));
+    drop(front_end);
+    end(recorder, 0..5_000);
+}
+
+/// For a connection that is not made.
+const SHORT: Duration = Duration::from_millis(300);

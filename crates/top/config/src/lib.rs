@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::{
-    ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkConfig, RecorderConfig,
-    SourceConfig, SystemMemory, TargetConfig,
+    ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
+    RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
 };
 
 pub use catchment_model::units::{Size, Time};
@@ -39,7 +39,7 @@ pub use preset::Hades90;
 pub use sources::counted_up;
 
 use locate::Located;
-use low::Low;
+use low::{ListenLow, Low};
 
 /// A configuration that was checked.
 #[derive(Clone, Debug)]
@@ -128,6 +128,8 @@ pub fn load_to_record(path: &Path) -> Result<High, ConfigFileError> {
 /// The run's folder and number, and when one that was interrupted goes on.
 fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
     within(located, "run.resume", low.run.resume, 0..=24 * H)?;
+    let resume = low.listen.first().and_then(|listen| listen.resume);
+    within(located, "listen[0].resume", resume, 0..=H)?;
     match low.run.number {
         Some(number) if !(1..=RUN_NUMBER_MAX).contains(&number) => {
             let message = format!("expected 1 to {RUN_NUMBER_MAX}, got {number}");
@@ -229,7 +231,7 @@ fn recorder(
         // Channels and the recorder's counters have trends unless the file says otherwise.
         trends: low.trends.enabled.unwrap_or(true),
         links,
-        without_protection: low.listen.iter().any(|listen| listen.without_protection),
+        access: low.listen.first().map_or_else(LinkAccess::default, ListenLow::access),
         write,
         ..new
     }

@@ -67,6 +67,11 @@ pub(crate) struct TrendsLow {
 pub(crate) struct ListenLow {
     pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
+    /// Connections are under TLS, with the node's certificate.
+    pub(crate) tls: bool,
+    /// A front-end shows a token of the role source.
+    pub(crate) tokens: bool,
+    pub(crate) resume: Option<Time>,
     pub(crate) without_protection: bool,
 }
 

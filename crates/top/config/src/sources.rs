@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catchment_model::limits::SOURCES_MAX;
 use catchment_model::units::Size;
 use catchment_net::Network;
-use catchment_recorder::SourceConfig;
+use catchment_recorder::{LinkAccess, SourceConfig};
 use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu::{self, Hadtu};
 use catchment_wire::{Protocol, protocols};
@@ -119,6 +119,15 @@ struct Written<'a> {
     protocol: &'a Option<String>,
 }
 
+impl ListenLow {
+    pub(crate) fn access(&self) -> LinkAccess {
+        let &Self { tls: needs_tls, tokens: needs_token, without_protection, resume, .. } = self;
+        let new = LinkAccess::default();
+        let resume_ns = resume.map_or(new.resume_ns, |time| time.0);
+        LinkAccess { needs_tls, needs_token, without_protection, resume_ns, ..new }
+    }
+}
+
 /// Where front-ends connect, if the file says so.
 fn listener(located: &Located<'_>, listen: &[ListenLow]) -> Result<Option<Inlet>, ConfigFileError> {
     let low = match listen {
@@ -130,10 +139,11 @@ fn listener(located: &Located<'_>, listen: &[ListenLow]) -> Result<Option<Inlet>
         }
     };
     let address = low.address.map_or(LISTEN_DEFAULT, |address| address.0);
-    if !address.ip().is_loopback() && !low.without_protection {
+    let is_protected = low.tls && low.tokens || low.without_protection;
+    if !address.ip().is_loopback() && !is_protected {
         let message = format!(
-            "expected a loopback address, or without_protection = true where everybody on the \
-             network may send, got {address}"
+            "expected a loopback address, or tls = true and tokens = true, or without_protection = \
+             true where everybody on the network may send, got {address}"
         );
         return Err(located.error("listen[0].address", message));
     }

@@ -298,8 +298,11 @@ fn sources_of_front_ends_share_the_listener() {
         check(Path::new("run.toml"), &file(&format!("{open}\nwithout_protection = true"), ""))
             .is_ok()
     );
+    let protected = format!("{open}\ntls = true\ntokens = true");
+    let access = check(Path::new("run.toml"), &file(&protected, "")).unwrap().recorder.access;
+    assert!(access.needs_tls && access.needs_token && !access.without_protection);
     for (listen, keys, expected) in [
-        (open, "", "listen[0].address: expected a loopback address, or without_protection"),
+        (open, "", "listen[0].address: expected a loopback address, or tls = true and tokens"),
         ("[[listen]]", "", "listen[1]: expected one listener, got 1 more"),
         ("", "address = \"127.0.0.1:1\"", "sources[0].address: expected no address"),
         ("", "from = [\"127.0.0.0/8\"]", "sources[0].from: expected it in [[listen]]"),

@@ -63,6 +63,7 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Read { .. }
         | StorageError::Write { .. }
         | StorageError::Unwritable { .. }
+        | StorageError::BeingRecorded { .. }
         | StorageError::Stopped) => CatchmentError::new_err(text(&error)),
     }
 }

@@ -1,6 +1,7 @@
 //! Sending fragments to a recorder: what catchment/frontend.py stands on. The interpreter's lock is
 //! released while bytes are copied and while a full ring is waited for.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use catchment_frontend::{
@@ -77,7 +78,8 @@ impl FrontendLink {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "frontend.py passes all, by name")]
     #[pyo3(signature = (
-        url, name, *, sources, buffer, release, token, token_in_clear, index, wait, callback
+        url, name, *, sources, buffer, release, token, token_in_clear, certificate, index, wait,
+        callback
     ))]
     fn new(
         py: Python<'_>,
@@ -88,6 +90,7 @@ impl FrontendLink {
         release: &str,
         token: &str,
         token_in_clear: bool,
+        certificate: Option<PathBuf>,
         index: Option<u32>,
         wait: f64,
         callback: Option<Py<PyAny>>,
@@ -104,6 +107,9 @@ impl FrontendLink {
         }
         if token_in_clear {
             builder = builder.send_token_in_clear();
+        }
+        if let Some(certificate) = certificate {
+            builder = builder.certificate(certificate);
         }
         if let Some(index) = index {
             builder = builder.index(index);

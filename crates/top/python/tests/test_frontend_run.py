@@ -78,6 +78,35 @@ def test_what_was_sent_is_read_back(run: Path) -> None:
     assert (report.verdict, report.problems) == ("balanced", ())
 
 
+def test_under_tls_a_front_end_shows_a_token(tmp_path: Path) -> None:
+    """The certificate is the node's own, and the token one of the role source."""
+    protected = CONFIG.replace("[[listen]]", "[[listen]]\ntls = true\ntokens = true")
+    (tmp_path / "run.toml").write_text(protected)
+    catchment_command = [sys.executable, "-m", "catchment"]
+    add = [*catchment_command, "token", "add", "crate", "--role", "source"]
+    token = subprocess.run(add, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    command = [*catchment_command, "run", "run.toml", "--events", "10"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as recorder:
+        assert recorder.stdout is not None
+        line = next(line for line in recorder.stdout if line.startswith("Front-ends connect to"))
+        url = f"catchment://{line.split()[-1].rstrip('.')}"
+        trusted = tmp_path / "runs" / ".catchment" / "tls" / "certificate.pem"
+        names = ["left", "right"]
+        with pytest.raises(frontend.FrontendError, match="no token of the role source"):
+            frontend.connect(url, "camera", sources=names, certificate=trusted, token="wrong")
+        link = frontend.connect(
+            url, "camera", sources=names, certificate=trusted, token=token.strip()
+        )
+        with link as camera:
+            for key in range(10):
+                camera["left"].send(key, image(key))
+                camera["right"].send(key, wave(key))
+        recorder.stdout.read()
+    assert recorder.returncode == 0
+    with catchment.open(next((tmp_path / "runs").glob("run-*"))) as recorded:
+        assert len(recorded.events) == 10
+
+
 def recorder(root: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "catchment", "run", "run.toml"]
     process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)

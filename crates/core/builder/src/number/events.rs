@@ -9,7 +9,8 @@
 //! - the run ends.
 //!
 //! And all sources that promise and are awaited have passed it (`promises.rs`); of an event whose
-//! time-out has passed, those that said something meanwhile. For memory, too, only the quorum counts.
+//! time-out has passed, those that said something meanwhile. For memory, too, only the quorum
+//! counts.
 //!
 //! Events do not wait for a sender that is silent or out of step, so that a dead one costs one
 //! time-out and not one per event (docs/decisions/event-building.md). No event closes before the

@@ -142,8 +142,10 @@ pub struct NewToken {
     /// Its name.
     #[schema(min_length = 1, max_length = 64)]
     pub name: String,
-    /// viewer, operator or admin.
+    /// viewer, operator, admin or source.
     pub role: String,
+    /// Of the role source: a pattern of the front-ends that it admits; all without one.
+    pub senders: Option<String>,
 }
 
 /// A new token, shown only this once.
@@ -173,4 +175,7 @@ pub struct TokenInfo {
     pub role: String,
     /// When it was made.
     pub created: String,
+    /// Of the role source: a pattern of the front-ends that it admits; all without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub senders: Option<String>,
 }

@@ -5,6 +5,8 @@ catchment_model::named! {
     #[derive(PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
     #[serde(rename_all = "snake_case")]
     Role {
+        /// Deliver data as a front-end, and nothing else: no page and no request is open to it.
+        Source = "source",
         /// Read only.
         Viewer = "viewer",
         /// Start and stop runs, change properties, acknowledge alarms.
@@ -19,7 +21,7 @@ impl std::str::FromStr for Role {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::from_name(text)
-            .ok_or_else(|| format!("expected viewer, operator or admin, got {text:?}"))
+            .ok_or_else(|| format!("expected viewer, operator, admin or source, got {text:?}"))
     }
 }
 

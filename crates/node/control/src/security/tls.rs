@@ -4,13 +4,13 @@ use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use catchment_telemetry::utc_now;
 
+use catchment_net::TlsServer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName};
 
 use crate::machine;
 use crate::settings::Tls;
@@ -29,22 +29,12 @@ pub enum TlsError {
         /// The reason.
         source: io::Error,
     },
-    /// A file with other contents.
-    #[error("{}: expected {expected} in PEM: {message}", path.display())]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// The expected contents.
-        expected: &'static str,
-        /// The error.
-        message: String,
-    },
     /// The certificate could not be made.
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
     /// Certificate and key cannot be used.
-    #[error("the certificate cannot be used: {0}")]
-    Use(#[from] rustls::Error),
+    #[error(transparent)]
+    Use(#[from] catchment_net::TlsError),
 }
 
 /// The acceptor of connections; none without TLS.
@@ -57,12 +47,23 @@ pub(crate) fn acceptor(
     names: &[String],
     listen: IpAddr,
 ) -> Result<Option<tokio_rustls::TlsAcceptor>, TlsError> {
-    let (certificate, key) = match tls {
-        Tls::Off => return Ok(None),
-        Tls::Files { certificate, key } => (certificate.clone(), key.clone()),
-        Tls::SelfMade => own(&folder.join("tls"), &wanted(names, listen))?,
-    };
-    Ok(Some(Arc::new(server(&certificate, &key)?).into()))
+    match tls {
+        Tls::Off => Ok(None),
+        tls => Ok(Some(server(tls, folder, names, listen, &[b"http/1.1"])?.config().into())),
+    }
+}
+
+/// The certificate for front-ends, who connect at `listen`: that of the page, or the node's own.
+///
+/// # Errors
+/// [`TlsError`]
+pub(crate) fn for_front_ends(
+    tls: &Tls,
+    folder: &Path,
+    names: &[String],
+    listen: IpAddr,
+) -> Result<TlsServer, TlsError> {
+    server(tls, folder, names, listen, &[])
 }
 
 /// Checks that configured files are a certificate and its key.
@@ -71,28 +72,22 @@ pub(crate) fn acceptor(
 /// [`TlsError`]
 pub(crate) fn check(tls: &Tls) -> Result<(), TlsError> {
     let Tls::Files { certificate, key } = tls else { return Ok(()) };
-    server(certificate, key).map(drop)
+    TlsServer::read(certificate, key, &[])?;
+    Ok(())
 }
 
-fn server(certificate: &Path, key: &Path) -> Result<rustls::ServerConfig, TlsError> {
-    let pem = |path: &Path, expected| {
-        let path = path.to_owned();
-        move |error: rustls::pki_types::pem::Error| TlsError::Pem {
-            path,
-            expected,
-            message: error.to_string(),
-        }
+fn server(
+    tls: &Tls,
+    folder: &Path,
+    names: &[String],
+    listen: IpAddr,
+    protocols: &[&[u8]],
+) -> Result<TlsServer, TlsError> {
+    let (certificate, key) = match tls {
+        Tls::Files { certificate, key } => (certificate.clone(), key.clone()),
+        Tls::Off | Tls::SelfMade => own(&folder.join("tls"), &wanted(names, listen))?,
     };
-    let read = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-    let chain: Vec<CertificateDer<'static>> = read.map_err(pem(certificate, "certificates"))?;
-    let key = PrivateKeyDer::from_pem_file(key).map_err(pem(key, "a private key"))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(TlsServer::read(&certificate, &key, protocols)?)
 }
 
 /// The names that clients may use for the node, for which our own certificate must be valid.

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use catchment_frame::Pattern;
 use catchment_telemetry::utc_now;
 use parking_lot::Mutex;
 
@@ -31,6 +32,17 @@ pub struct TokenEntry {
     pub created: String,
     /// SHA-256 of it, in hexadecimal.
     pub sha256: String,
+    /// Of the role *source*: a pattern of the front-ends that it admits; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub senders: Option<String>,
+}
+
+impl TokenEntry {
+    /// Whether it admits a front-end of that name.
+    fn admits(&self, sender: &str) -> bool {
+        let pattern = |text: &String| text.parse::<Pattern>().is_ok_and(|one| one.fits(sender));
+        self.role == Role::Source && self.senders.as_ref().is_none_or(pattern)
+    }
 }
 
 /// Why tokens could not be read or changed.
@@ -70,6 +82,9 @@ pub enum TokenError {
         /// The name.
         name: String,
     },
+    /// A pattern that is none, or that the role has no use for.
+    #[error("senders: {0}")]
+    Senders(String),
     /// There are too many.
     #[error("expected at most {TOKENS_MAX} tokens")]
     TooMany,
@@ -116,6 +131,26 @@ impl TokenFile {
     /// # Errors
     /// [`TokenError`]
     pub fn add(&self, name: &str, role: Role) -> Result<String, TokenError> {
+        self.add_for(name, role, None)
+    }
+
+    /// As [`add`](Self::add), for front-ends whose names fit a pattern.
+    ///
+    /// # Errors
+    /// [`TokenError`]
+    pub fn add_for(
+        &self,
+        name: &str,
+        role: Role,
+        senders: Option<&str>,
+    ) -> Result<String, TokenError> {
+        let fault = |text: String| TokenError::Senders(text);
+        if let Some(senders) = senders {
+            senders.parse::<Pattern>().map_err(|error| fault(error.to_string()))?;
+            if role != Role::Source {
+                return Err(fault(format!("expected the role source, got {}", role.name())));
+            }
+        }
         let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         if name.is_empty() || name.len() > 64 || !letters {
             return Err(TokenError::Name { name: name.into() });
@@ -135,6 +170,7 @@ impl TokenFile {
             role,
             created: utc_now().to_string(),
             sha256: digest(&token),
+            senders: senders.map(str::to_owned),
         });
         self.write(tokens)?;
         Ok(token)
@@ -249,8 +285,12 @@ impl Tokens {
         self.known.lock().ever
     }
 
-    /// The token's entry.
+    /// The entry of a token that opens the page and the API: a front-end's does not.
     pub(crate) fn find(&self, token: &str) -> Option<TokenEntry> {
+        self.entry(token).filter(|entry| entry.role != Role::Source)
+    }
+
+    fn entry(&self, token: &str) -> Option<TokenEntry> {
         let sha256 = digest(token);
         self.known.lock().tokens.iter().find(|entry| entry.sha256 == sha256).cloned()
     }
@@ -286,6 +326,12 @@ impl Tokens {
     }
 }
 
+impl catchment_recorder::Tokens for Tokens {
+    fn admits(&self, token: &str, sender: &str) -> bool {
+        self.entry(token).is_some_and(|entry| entry.admits(sender))
+    }
+}
+
 fn digest(token: &str) -> String {
     hex(ring::digest::digest(&ring::digest::SHA256, token.as_bytes()).as_ref())
 }
@@ -313,6 +359,25 @@ mod tests {
         tokens.refresh();
         assert!(tokens.find(&token).is_none() && !tokens.stands(&entry));
         assert!(tokens.any(), "without tokens everybody would be an administrator");
+    }
+
+    #[test]
+    fn a_front_end_is_admitted_by_role_and_name() {
+        use catchment_recorder::Tokens as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::in_folder(folder.path());
+        let crates = file.add_for("crates", Role::Source, Some("crate-*")).unwrap();
+        let any = file.add("any", Role::Source).unwrap();
+        let admin = file.add("admin", Role::Admin).unwrap();
+        let tokens = Tokens::open(file.clone()).unwrap();
+        let admitted = [&crates, &any, &admin]
+            .map(|token| ["crate-007", "camera"].map(|sender| tokens.admits(token, sender)));
+        assert_eq!(admitted, [[true, false], [true, true], [false, false]]);
+        assert!(tokens.find(&any).is_none() && tokens.find(&admin).is_some());
+        for (role, senders) in [(Role::Viewer, "crate-*"), (Role::Source, "[")] {
+            let refused = file.add_for("x", role, Some(senders));
+            assert!(matches!(refused, Err(TokenError::Senders(_))), "{refused:?}");
+        }
     }
 
     #[test]

@@ -109,6 +109,7 @@ pub(super) async fn tokens(State(shared): Shared) -> Answer<api::TokenList> {
         name: token.name,
         role: token.role.name().into(),
         created: token.created,
+        senders: token.senders,
     };
     Ok(Json(api::TokenList { tokens: tokens.into_iter().map(info).collect() }))
 }
@@ -126,10 +127,11 @@ pub(super) async fn add_token(
         .parse()
         .map_err(|error| Problem::unprocessable(format!("role: {error}")).with("field", "role"))?;
     let what = format!("add token {:?} as {}", new.name, new.role);
-    let name = new.name.clone();
+    let (name, senders) = (new.name.clone(), new.senders.clone());
     let made = shared
         .blocking(move |shared| {
-            let token = shared.tokens.file.add(&name, role).map_err(problem);
+            let added = shared.tokens.file.add_for(&name, role, senders.as_deref());
+            let token = added.map_err(problem);
             shared.tokens.refresh();
             token
         })
@@ -164,6 +166,7 @@ fn problem(error: TokenError) -> Problem {
     match error {
         TokenError::File { .. } | TokenError::Format { .. } => Problem::internal(detail),
         TokenError::Name { .. } => Problem::unprocessable(detail).with("field", "name"),
+        TokenError::Senders(_) => Problem::unprocessable(detail).with("field", "senders"),
         TokenError::Taken { .. } | TokenError::TooMany => Problem::conflict(detail),
         TokenError::Unknown { .. } => Problem::new(StatusCode::NOT_FOUND, detail),
     }

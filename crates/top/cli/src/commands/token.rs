@@ -23,9 +23,12 @@ enum Action {
     Add {
         /// Its name
         name: String,
-        /// Its role: viewer, operator or admin
+        /// Its role: viewer, operator, admin, or source for a front-end
         #[arg(long)]
         role: Role,
+        /// Of the role source: the front-ends that it admits, as "crate-*"
+        #[arg(long, value_name = "PATTERN")]
+        senders: Option<String>,
     },
     /// List the tokens' names and roles
     List,
@@ -44,8 +47,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         own(&arguments.folder)?;
     }
     match arguments.action {
-        Action::Add { name, role } => {
-            let added = file.add(&name, role);
+        Action::Add { name, role, senders } => {
+            let added = file.add_for(&name, role, senders.as_deref());
             let noted = note(&folder, format!("add token {name:?} as {}", role.name()), &added);
             let token = added?;
             if out.json {
@@ -121,8 +124,8 @@ mod tests {
             let folder = folder.path().to_owned();
             run(Arguments { folder, action }, &mut out)
         };
-        token(Action::Add { name: "a".into(), role: Role::Viewer }).unwrap();
-        token(Action::Add { name: "a".into(), role: Role::Admin }).unwrap_err();
+        token(Action::Add { name: "a".into(), role: Role::Viewer, senders: None }).unwrap();
+        token(Action::Add { name: "a".into(), role: Role::Admin, senders: None }).unwrap_err();
         token(Action::Revoke { name: "a".into() }).unwrap();
         let log = own_folder(folder.path()).join("audit.jsonl");
         let text = std::fs::read_to_string(log).unwrap();

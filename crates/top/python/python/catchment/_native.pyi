@@ -573,6 +573,7 @@ class FrontendLink:
         release: str,
         token: str,
         token_in_clear: bool,
+        certificate: str | None,
         index: int | None,
         wait: float,
         callback: Callable[[str, int, list[tuple[str, str]]], object] | None,

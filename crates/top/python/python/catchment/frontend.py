@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Literal, Self
@@ -231,11 +232,15 @@ def connect(  # noqa: PLR0913 (all but address and name are named)
     release: Literal["durable", "taken"] = "durable",
     token: str = "",
     token_in_clear: bool = False,
+    certificate: str | os.PathLike[str] | None = None,
     index: int | None = None,
     wait: float = 10.0,
     on_command: Callable[[Command], object] | None = None,
 ) -> Frontend:
     """Connect a front-end to the recorder at `catchment+tcp://HOST[:PORT]`.
+
+    At `catchment://HOST[:PORT]` it connects under TLS, and `certificate` is the file (PEM) of the
+    certificate to trust: the recorder's own, or its authority's.
 
     Without `sources` there is one, with the front-end's name. `buffer` is divided among them, and
     `fragment_bytes_max` is that of sources given by name. With `release="taken"` a fragment
@@ -266,6 +271,7 @@ def connect(  # noqa: PLR0913 (all but address and name are named)
         release=release,
         token=token,
         token_in_clear=token_in_clear,
+        certificate=None if certificate is None else os.fspath(certificate),
         index=index,
         wait=wait,
         callback=None if on_command is None else call,

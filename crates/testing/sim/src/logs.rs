@@ -1,0 +1,167 @@
+//! What front-ends put into the logs of their sessions, and what they were told of it.
+
+use std::collections::BTreeMap;
+
+use catchment_wire::session::{Grant, GrantAnswer, LogPositions, Release};
+
+/// A session, from the start of its sender to its end.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Its number.
+    pub number: u64,
+    /// By its numbers, its logs.
+    pub logs: Vec<Log>,
+}
+
+/// A log.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// The source that it is of.
+    pub source: usize,
+    /// What was put in, in order.
+    pub items: Vec<Item>,
+    /// By recorder: what its sender was told.
+    pub told: BTreeMap<usize, Told>,
+    /// Position: all below was told to be durable.
+    pub durable: u64,
+    /// Position: its sender holds nothing below.
+    pub released: u64,
+    /// Items that were given up because their run had ended.
+    pub given_up: u64,
+    /// Whether its sender keeps items until they are taken, and not until they are durable.
+    pub is_released_taken: bool,
+}
+
+/// One entry of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Of its first.
+    pub sequence: u64,
+    /// Sequences that it takes.
+    pub count: u64,
+    /// What it is.
+    pub kind: ItemKind,
+}
+
+/// What an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemKind {
+    /// A fragment, by its index among those that its source has sent.
+    Fragment(usize),
+    /// A fragment that the recorder must refuse: its key does not rise, or it is too long.
+    ContentFault,
+    /// Fragments that the sender has dropped.
+    Abandoned,
+    /// Any other mark.
+    Mark,
+}
+
+/// What one recorder has told of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Where the log began in its run.
+    pub begin: u64,
+    /// The newest position of what is taken.
+    pub taken: u64,
+    /// The newest position of what is durable.
+    pub durable: u64,
+}
+
+impl Session {
+    /// A session of a sender of these sources.
+    pub fn new(number: u64, sources: &[usize], release: Release) -> Self {
+        let log = |&source: &usize| Log {
+            source,
+            items: Vec::new(),
+            told: BTreeMap::new(),
+            durable: 0,
+            released: 0,
+            given_up: 0,
+            is_released_taken: release == Release::Taken,
+        };
+        Self { number, logs: sources.iter().map(log).collect() }
+    }
+}
+
+impl Log {
+    /// Items so far.
+    pub fn made(&self) -> u64 {
+        self.items.last().map_or(0, |last| last.sequence + last.count)
+    }
+
+    /// Puts in an item.
+    pub fn add(&mut self, count: u64, kind: ItemKind) {
+        self.items.push(Item { sequence: self.made(), count, kind });
+    }
+
+    /// The item with that sequence.
+    pub fn item(&self, sequence: u64) -> Option<&Item> {
+        let behind = self.items.partition_point(|item| item.sequence <= sequence);
+        let item = self.items.get(behind.checked_sub(1)?)?;
+        (sequence < item.sequence + item.count).then_some(item)
+    }
+
+    /// The items within these positions, each with how many of its sequences are.
+    pub fn within(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, ItemKind)> {
+        let items = self.items.iter().map(move |item| {
+            let from = item.sequence.max(begin);
+            (((item.sequence + item.count).min(end)).saturating_sub(from), item.kind)
+        });
+        items.filter(|(count, _)| *count > 0)
+    }
+
+    /// Its sender was granted that by a recorder.
+    ///
+    /// # Errors
+    /// What the recorder must not say.
+    pub fn granted(&mut self, recorder: usize, grant: &Grant) -> Result<(), String> {
+        let &Grant { answer, next, durable, .. } = grant;
+        match answer {
+            GrantAnswer::Joins | GrantAnswer::RunEnded => {}
+            other => return Err(format!("it is answered {other:?}")),
+        }
+        let made = self.made();
+        if next > made || durable > next {
+            return Err(format!("next {next} and durable {durable} of {made}"));
+        }
+        let released = self.released;
+        if durable > released && !self.told.contains_key(&recorder) {
+            return Err(format!("{durable} of another run are durable, {released} were"));
+        }
+        if answer == GrantAnswer::RunEnded {
+            self.given_up += next.saturating_sub(released);
+            self.released = released.max(next);
+        }
+        // What it did not hold when it came to the run was no item of that.
+        let told = Told { begin: next, taken: next, durable: next.min(durable) };
+        let told = *self.told.entry(recorder).or_insert(told);
+        self.tell(recorder, &Told { taken: next, durable, ..told })
+    }
+
+    /// Its sender was told these positions.
+    ///
+    /// # Errors
+    /// What the recorder must not say.
+    pub fn positions(&mut self, recorder: usize, positions: &LogPositions) -> Result<(), String> {
+        let &LogPositions { taken, durable, .. } = positions;
+        let Some(&told) = self.told.get(&recorder) else {
+            return Err("positions before a grant".to_owned());
+        };
+        self.tell(recorder, &Told { taken, durable, ..told })
+    }
+
+    fn tell(&mut self, recorder: usize, now: &Told) -> Result<(), String> {
+        let before = self.told.insert(recorder, *now);
+        let before = before.unwrap_or(Told { begin: 0, taken: 0, durable: 0 });
+        if now.taken < before.taken || now.durable < before.durable || now.durable > now.taken {
+            return Err(format!("{now:?} is told after {before:?}"));
+        }
+        if now.taken > self.made() {
+            return Err(format!("{now:?} of {} items", self.made()));
+        }
+        self.durable = self.durable.max(now.durable);
+        let released = if self.is_released_taken { now.taken } else { now.durable };
+        self.released = self.released.max(released);
+        Ok(())
+    }
+}

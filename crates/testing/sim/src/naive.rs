@@ -1,0 +1,658 @@
+//! A sender of sessions written from docs/spec/session.md and docs/spec/event-link.md, which shares
+//! no code with that of the clients, and does what is allowed and odd: tiny messages, fragments in
+//! parts of any size with other logs between them, repeats from below what it is asked for,
+//! heartbeats anywhere, ranges that are joined and sent again, types that are to be skipped,
+//! fragments that are to be refused.
+
+use std::collections::VecDeque;
+
+use catchment_fixtures::Random;
+use catchment_sender::{Action, Connection, Step};
+use catchment_wire::event_link::{
+    AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, Heartbeat,
+    Heartbeats, KeyKind, Mark, MarkKind, Part, Presence, SourceLog,
+};
+use catchment_wire::session::{
+    self as wire, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Control, Encoder, Fields, Grant,
+    GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Service, Text, parse,
+};
+
+use crate::plan::{MS, S};
+
+/// A sender of these logs.
+pub struct Naive {
+    name: String,
+    session: u64,
+    release: Release,
+    chance: Random,
+    phase: Phase,
+    actions: VecDeque<Action>,
+    logs: Vec<Log>,
+    /// The run that its items belong to.
+    run: [u8; 16],
+    ticket: [u8; 16],
+    /// The run of the welcome, and the logs that were answered.
+    welcome: Option<[u8; 16]>,
+    granted: usize,
+    control: Outgoing,
+    data: Vec<Outgoing>,
+    inbox: Vec<u8>,
+    has_preamble: bool,
+    received: u32,
+    cookie: u64,
+    ping_ns: u64,
+    polled_ns: u64,
+    silent_ns: u64,
+    /// What it was told wrongly.
+    pub wrong: Option<String>,
+}
+
+enum Phase {
+    Away(u64),
+    Connecting,
+    Opening(u64),
+    Open,
+    Ended(String),
+}
+
+/// What a connection has to take.
+#[derive(Default)]
+struct Outgoing {
+    bytes: VecDeque<u8>,
+    messages: u32,
+    is_open: bool,
+    message_ns: u64,
+}
+
+/// What a log is of.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Its name.
+    pub name: String,
+    /// The width of its keys.
+    pub key_bits: u8,
+    /// Bytes of its longest fragment.
+    pub fragment_bytes_max: u64,
+    /// Bytes that it holds.
+    pub ring_bytes: u64,
+}
+
+struct Log {
+    config: LogConfig,
+    connection: u16,
+    items: VecDeque<Item>,
+    made: u64,
+    held_bytes: u64,
+    /// The sequence of the next item to be sent, and how much of that is.
+    next: u64,
+    part: Option<u64>,
+    /// Positions.
+    released: u64,
+    durable: u64,
+    last_key: Option<u64>,
+}
+
+#[derive(Clone)]
+struct Item {
+    sequence: u64,
+    count: u64,
+    what: What,
+}
+
+#[derive(Clone)]
+enum What {
+    Fragment { key: u64, bytes: Vec<u8> },
+    Abandoned(Option<(u64, u64)>),
+    Mark(MarkKind, u64),
+}
+
+impl Item {
+    fn end(&self) -> u64 {
+        self.sequence + self.count
+    }
+}
+
+impl Naive {
+    /// A sender with that number, name and these logs.
+    pub fn new(
+        (session, name): (u64, &str),
+        logs: &[LogConfig],
+        release: Release,
+        mut chance: Random,
+    ) -> Self {
+        let connections = 1 + chance.index(logs.len());
+        let log = |(index, config): (usize, &LogConfig)| Log {
+            config: config.clone(),
+            connection: (index % connections) as u16,
+            items: VecDeque::new(),
+            made: 0,
+            held_bytes: 0,
+            next: 0,
+            part: None,
+            released: 0,
+            durable: 0,
+            last_key: None,
+        };
+        Self {
+            name: name.to_owned(),
+            session,
+            release,
+            phase: Phase::Away(0),
+            actions: VecDeque::new(),
+            logs: logs.iter().enumerate().map(log).collect(),
+            run: [0; 16],
+            ticket: [0; 16],
+            welcome: None,
+            granted: 0,
+            control: Outgoing::default(),
+            data: (0..connections).map(|_| Outgoing::default()).collect(),
+            inbox: Vec::new(),
+            has_preamble: false,
+            received: 0,
+            cookie: 0,
+            ping_ns: 0,
+            polled_ns: 0,
+            silent_ns: 0,
+            wrong: None,
+            chance,
+        }
+    }
+
+    /// Puts a fragment into a log; false where there is no room.
+    pub fn push(&mut self, log: usize, key: u64, bytes: &[u8]) -> bool {
+        let log = &mut self.logs[log];
+        if log.held_bytes + bytes.len() as u64 > log.config.ring_bytes {
+            return false;
+        }
+        log.last_key = Some(key);
+        log.add(1, What::Fragment { key, bytes: bytes.to_vec() });
+        true
+    }
+
+    /// Puts in a fragment that must be refused, if there can be one: with the key of the fragment
+    /// before it, and now and then too long as well.
+    pub fn fault(&mut self, log: usize) -> bool {
+        let log = &mut self.logs[log];
+        let Some(key) = log.last_key else { return false };
+        let longest = log.config.fragment_bytes_max;
+        let bytes = if self.chance.chance(300) { longest + 1 } else { longest.min(50) };
+        log.add(1, What::Fragment { key, bytes: vec![9; bytes as usize] });
+        true
+    }
+
+    /// Puts in fragments that were dropped.
+    pub fn abandon(&mut self, log: usize, count: u64, keys: Option<(u64, u64)>) {
+        self.logs[log].add(count, What::Abandoned(keys));
+    }
+
+    /// Numbers begin again.
+    pub fn renumber(&mut self, log: usize, key: u64) {
+        self.logs[log].last_key = None;
+        self.logs[log].add(1, What::Mark(MarkKind::Numbering, key));
+    }
+
+    /// Puts in a mark.
+    pub fn mark(&mut self, log: usize) {
+        let kind = [MarkKind::Begin, MarkKind::End, MarkKind::Setting][self.chance.index(3)];
+        self.logs[log].add(1, What::Mark(kind, 0));
+    }
+
+    /// Items of a log so far, and its durable position.
+    pub fn status(&self, log: usize) -> (u64, u64) {
+        (self.logs[log].made, self.logs[log].durable)
+    }
+
+    /// Why it has ended.
+    pub fn why_ended(&self) -> Option<String> {
+        if let Phase::Ended(why) = &self.phase { Some(why.clone()) } else { None }
+    }
+
+    /// What time asks for.
+    pub fn work(&mut self, now_ns: u64) -> Step {
+        let passed_ns = now_ns.saturating_sub(self.polled_ns).min(250 * MS);
+        self.polled_ns = now_ns;
+        match self.phase {
+            Phase::Away(until_ns) if now_ns >= until_ns => {
+                self.phase = Phase::Connecting;
+                self.actions.push_back(Action::Connect(Connection::Control));
+            }
+            Phase::Opening(until_ns) if now_ns >= until_ns => self.break_off(now_ns, 100 * MS),
+            Phase::Open => {
+                self.silent_ns += passed_ns;
+                if self.silent_ns >= SILENCE_NS {
+                    self.break_off(now_ns, 100 * MS);
+                } else if now_ns >= self.ping_ns {
+                    self.ping_ns = now_ns + PING_NS;
+                    self.ping();
+                }
+            }
+            _ => {}
+        }
+        let wake_at_ns = match self.phase {
+            Phase::Away(until_ns) | Phase::Opening(until_ns) => until_ns,
+            Phase::Open => self.ping_ns.min(now_ns + 100 * MS),
+            Phase::Connecting | Phase::Ended(_) => u64::MAX,
+        };
+        Step { action: self.actions.pop_front(), wake_at_ns }
+    }
+
+    /// A connection is there.
+    pub fn opened(&mut self, now_ns: u64, connection: Connection) {
+        match (connection, &self.phase) {
+            (Connection::Control, Phase::Connecting) => {
+                self.phase = Phase::Opening(now_ns + 3 * S);
+                (self.silent_ns, self.polled_ns) = (0, now_ns);
+                self.hello();
+            }
+            (Connection::Data(number), Phase::Open) => {
+                let attach =
+                    Attach { session: self.session, ticket: self.ticket, connection: number };
+                let of = &mut self.data[usize::from(number)];
+                *of = Outgoing { is_open: true, message_ns: now_ns, ..Outgoing::default() };
+                of.bytes.extend(preamble(wire::Connection::Data).encode());
+                of.message(|out, number| Encoder::begin(out, number, &attach).finish("", &[]));
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection is gone, or was not made.
+    pub fn closed(&mut self, now_ns: u64) {
+        if !matches!(self.phase, Phase::Away(_) | Phase::Ended(_)) {
+            self.break_off(now_ns, 100 * MS);
+        }
+    }
+
+    fn break_off(&mut self, now_ns: u64, wait_ns: u64) {
+        self.phase = Phase::Away(now_ns + wait_ns);
+        self.actions.clear();
+        self.actions.push_back(Action::Close);
+        self.control = Outgoing::default();
+        self.data.iter_mut().for_each(|data| *data = Outgoing::default());
+        self.inbox.clear();
+        (self.has_preamble, self.received, self.welcome, self.granted) = (false, 0, None, 0);
+    }
+
+    /// Takes what came on control.
+    pub fn received(&mut self, now_ns: u64, bytes: &[u8]) {
+        self.silent_ns = 0;
+        if !matches!(self.phase, Phase::Opening(_) | Phase::Open) {
+            return;
+        }
+        let mut inbox = std::mem::take(&mut self.inbox);
+        inbox.extend_from_slice(bytes);
+        let mut used = 0;
+        if !self.has_preamble && inbox.len() >= Preamble::BYTES {
+            (self.has_preamble, used) = (true, Preamble::BYTES);
+        }
+        while self.has_preamble {
+            match parse(&inbox[used..], self.received, CONTROL) {
+                Ok(Some(message)) => {
+                    used += message.used;
+                    self.received += 1;
+                    match Control::read(&message) {
+                        Ok(Some(control)) => self.take(now_ns, &control),
+                        Ok(None) => {}
+                        Err(fault) => self.wrong = Some(fault.to_string()),
+                    }
+                    if !self.has_preamble {
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(fault) => {
+                    self.wrong = Some(fault.to_string());
+                    break;
+                }
+            }
+        }
+        inbox.drain(..used);
+        self.inbox = inbox;
+    }
+
+    fn take(&mut self, now_ns: u64, control: &Control<'_>) {
+        match control {
+            Control::Welcome(welcome) => {
+                (self.ticket, self.welcome) = (welcome.ticket, Some(welcome.run));
+            }
+            Control::Grants(grants) => {
+                for grant in grants.iter() {
+                    self.granted += 1;
+                    self.take_grant(&grant);
+                }
+                if self.granted == self.logs.len()
+                    && let Some(run) = self.welcome
+                {
+                    self.run = run;
+                    self.phase = Phase::Open;
+                    self.ping_ns = now_ns;
+                    let data = (0..self.data.len() as u16).map(Connection::Data);
+                    self.actions.extend(data.map(Action::Connect));
+                }
+            }
+            Control::Positions(_, logs) => {
+                for one in logs.iter() {
+                    let log = &mut self.logs[one.log as usize];
+                    log.durable = log.durable.max(one.durable);
+                    let is_taken = self.release == Release::Taken;
+                    log.release(if is_taken { one.taken } else { one.durable });
+                }
+            }
+            Control::Bye(Bye { retry_ms: 0, .. }, text) => {
+                self.break_off(now_ns, 0);
+                self.phase = Phase::Ended((*text).to_owned());
+            }
+            Control::Bye(bye, _) => self.break_off(now_ns, u64::from(bye.retry_ms) * MS),
+            _ => {}
+        }
+    }
+
+    fn take_grant(&mut self, grant: &Grant) {
+        let Some(log) = self.logs.get_mut(grant.log as usize) else {
+            self.wrong = Some(format!("log {}", grant.log));
+            return;
+        };
+        let is_ended = grant.answer == GrantAnswer::RunEnded;
+        let is_taken = self.release == Release::Taken;
+        log.durable = log.durable.max(grant.durable);
+        log.release(if is_ended || is_taken { grant.next } else { grant.durable });
+        // It begins with what was taken long ago.
+        let back = if is_ended { 0 } else { self.chance.below(4) };
+        let from = grant.next.saturating_sub(back);
+        let at = log.items.iter().find(|item| item.end() > from);
+        (log.next, log.part) = (at.map_or(log.made, |item| item.sequence), None);
+    }
+
+    /// What a connection is to take next.
+    pub fn transmit(&mut self, now_ns: u64, on: Connection, room: usize) -> Vec<u8> {
+        let of = match on {
+            Connection::Control => &mut self.control,
+            Connection::Data(number) => {
+                self.compose(now_ns, number);
+                &mut self.data[usize::from(number)]
+            }
+        };
+        let count = of.bytes.len().min(room);
+        of.bytes.drain(..count).collect()
+    }
+
+    fn hello(&mut self) {
+        let Self { name, session, logs, data, run, release, control, .. } = self;
+        let holds = logs.iter().any(|log| log.released < log.made);
+        let hello = Hello {
+            session: *session,
+            run: if holds { *run } else { [0; 16] },
+            features: 0,
+            buffer_bytes: 1 << 20,
+            skew_bytes: 0,
+            buffer_ms: 0,
+            log_count: logs.len() as u32,
+            data_connections: data.len() as u16,
+            release: *release,
+            flags: 0,
+            command: 0,
+            name: Text::new(name).expect("a name"),
+            program: Text::new("naive").expect("a name"),
+        };
+        *control = Outgoing::default();
+        control.bytes.extend(preamble(wire::Connection::Control).encode());
+        control.message(|out, number| Encoder::begin(out, number, &hello).finish("", &[]));
+        // One message for each log.
+        for (number, log) in (0..).zip(logs) {
+            let mut service = [0; SourceLog::BYTES];
+            let LogConfig { name, key_bits, fragment_bytes_max, .. } = &log.config;
+            SourceLog {
+                fragment_bytes_max: *fragment_bytes_max,
+                groups: 0,
+                flags: 0,
+                key_kind: KeyKind::Number,
+                key_bits: *key_bits,
+                presence: Presence::Configured,
+                dtype: 0,
+                begin: u64::MAX,
+            }
+            .write(&mut service);
+            let record = wire::Log {
+                log: number,
+                connection: log.connection,
+                first: log.released,
+                made: log.made,
+                service,
+                name: Text::new(name).expect("a name"),
+            };
+            control.message(|out, number| {
+                let mut message = Encoder::begin(out, number, &Logs {});
+                assert!(message.push(&record), "one log fits");
+                message.finish("", &[])
+            });
+        }
+    }
+
+    fn ping(&mut self) {
+        self.cookie += 1;
+        let Self { cookie, logs, control, chance, .. } = self;
+        if chance.chance(100) {
+            control.skipped();
+        }
+        control.message(|out, number| {
+            let mut message = Encoder::begin(out, number, &Ping { cookie: *cookie });
+            for (log, of) in (0..).zip(logs).filter(|_| chance.chance(700)) {
+                let (made, held_bytes) = (of.made, of.held_bytes);
+                let ping = LogPing { log, flags: 0, made, held_bytes };
+                assert!(message.push(&ping), "they fit");
+            }
+            message.finish("", &[])
+        });
+    }
+
+    /// Makes the next message of a data connection.
+    fn compose(&mut self, now_ns: u64, number: u16) {
+        let Self { logs, data, chance, .. } = self;
+        let of = &mut data[usize::from(number)];
+        if !of.is_open || !of.bytes.is_empty() {
+            return;
+        }
+        let own = |log: &Log| log.connection == number;
+        let unsent: Vec<usize> =
+            (0..logs.len()).filter(|&at| own(&logs[at]) && logs[at].next < logs[at].made).collect();
+        let is_due = now_ns >= of.message_ns + PING_NS;
+        match unsent.get(chance.index(unsent.len().max(1))) {
+            None if !is_due => return,
+            Some(_) if chance.chance(50) => of.skipped(),
+            Some(&log) if !chance.chance(100) => logs[log].compose(log as u32, of, chance),
+            _ => {
+                let records = logs.iter().enumerate().filter(|(_, log)| own(log));
+                let records: Vec<Heartbeat> = records
+                    .filter(|(_, log)| log.part.is_none() && chance.chance(500))
+                    .map(|(log, of)| {
+                        let sequence = of.next;
+                        Heartbeat { log: log as u32, flags: 0, sequence, low_water: 0 }
+                    })
+                    .collect();
+                of.message(|out, number| {
+                    let mut message = Encoder::begin(out, number, &Heartbeats {});
+                    assert!(records.iter().all(|record| message.push(record)), "they fit");
+                    message.finish("", &[])
+                });
+            }
+        }
+        of.message_ns = now_ns;
+    }
+}
+
+impl Log {
+    fn add(&mut self, count: u64, what: What) {
+        if let What::Fragment { bytes, .. } = &what {
+            self.held_bytes += bytes.len() as u64;
+        }
+        self.items.push_back(Item { sequence: self.made, count, what });
+        self.made += count;
+    }
+
+    fn release(&mut self, position: u64) {
+        while let Some(item) = self.items.pop_front_if(|item| item.end() <= position) {
+            if let What::Fragment { bytes, .. } = item.what {
+                self.held_bytes -= bytes.len() as u64;
+            }
+        }
+        self.released = self.released.max(position);
+        // What is taken, and was to be repeated, is gone.
+        if self.next < self.released {
+            (self.next, self.part) =
+                (self.items.front().map_or(self.made, |one| one.sequence), None);
+        }
+    }
+
+    /// Appends the next message to a connection.
+    fn compose(&mut self, log: u32, of: &mut Outgoing, chance: &mut Random) {
+        let at = self.items.partition_point(|item| item.sequence < self.next);
+        let Item { sequence, count, what } = &self.items[at];
+        let sequence = *sequence;
+        match what {
+            What::Fragment { key, bytes } => {
+                let in_parts = self.part.is_some()
+                    || bytes.len() > 100_000
+                    || bytes.len() > 1_000 && chance.chance(200)
+                    // It takes a chunk of its own, however short it is.
+                    || !bytes.is_empty() && chance.chance(20);
+                if !in_parts {
+                    return self.compose_fragments(log, at, of, chance);
+                }
+                let (key, bytes) = (*key, bytes.clone());
+                self.compose_part((log, sequence, key), &bytes, of, chance);
+            }
+            What::Abandoned(keys) => {
+                // With a range before it that is still held, as one.
+                let before = at.checked_sub(1).map(|before| &self.items[before]);
+                let before = before.filter(|one| matches!(one.what, What::Abandoned(None)));
+                let joined = before.filter(|_| keys.is_none() && chance.chance(500));
+                let sequence = joined.map_or(sequence, |one| one.sequence);
+                let end = self.items[at].end();
+                let (key, key_last) = keys.unwrap_or((0, 0));
+                let mark = Mark {
+                    log,
+                    kind: MarkKind::Abandoned,
+                    reason: AbandonReason::BUFFER,
+                    sequence,
+                    count: end - sequence,
+                    key,
+                    key_last,
+                    flags: if keys.is_some() { Mark::KEYS } else { 0 },
+                    run_number: 0,
+                };
+                of.message(|out, number| Data::Mark(mark, "full").encode(number, out));
+                self.next = end;
+            }
+            What::Mark(kind, key) => {
+                let (kind, key, count) = (*kind, *key, *count);
+                let is_numbering = kind == MarkKind::Numbering;
+                let mark = Mark {
+                    log,
+                    kind,
+                    reason: AbandonReason(0),
+                    sequence,
+                    count,
+                    key,
+                    key_last: 0,
+                    flags: if is_numbering { Mark::KEYS } else { 0 },
+                    run_number: 0,
+                };
+                let text = if kind == MarkKind::Setting { "gain=2" } else { "" };
+                of.message(|out, number| Data::Mark(mark, text).encode(number, out));
+                self.next += 1;
+            }
+        }
+    }
+
+    /// The next part of a fragment, of any size.
+    fn compose_part(
+        &mut self,
+        (log, sequence, key): (u32, u64, u64),
+        bytes: &[u8],
+        of: &mut Outgoing,
+        chance: &mut Random,
+    ) {
+        let longest = self.config.fragment_bytes_max as usize;
+        let position = self.part.unwrap_or(0);
+        let left = bytes.len() - position as usize;
+        let most = [1 + longest / 3, 100_000, left][chance.index(3)].min(100_000);
+        let body = &bytes[position as usize..][..(1 + chance.index(most)).min(left)];
+        let part = Part {
+            log,
+            tag: 0,
+            flags: 0,
+            sequence,
+            key,
+            groups: 0,
+            position,
+            fragment_bytes: bytes.len() as u64,
+        };
+        of.message(|out, number| Data::Part(part, body).encode(number, out));
+        let position = position + body.len() as u64;
+        let is_last = position == bytes.len() as u64;
+        self.part = if is_last { None } else { Some(position) };
+        self.next += u64::from(is_last);
+    }
+
+    /// Some whole fragments from that one on, in one message.
+    fn compose_fragments(&mut self, log: u32, at: usize, of: &mut Outgoing, chance: &mut Random) {
+        let most = [1, 2, 1 + chance.index(50)][chance.index(3)];
+        let mut body = Vec::new();
+        let mut records = Vec::new();
+        for item in self.items.iter().skip(at).take(most) {
+            let What::Fragment { key, bytes } = &item.what else { break };
+            if body.len() + bytes.len() > 100_000 {
+                break;
+            }
+            body.extend_from_slice(bytes);
+            let bytes = bytes.len() as u32;
+            records.push(FragmentRecord { key: *key, bytes, tag: 0, flags: 0, groups: 0 });
+        }
+        let fragments = Fragments { log, sequence: self.next };
+        of.message(|out, number| {
+            let mut message = Encoder::begin(out, number, &fragments);
+            for record in &records {
+                assert!(message.push_short(record, FRAGMENT_RECORD_BYTES_MIN), "they fit");
+            }
+            message.finish("", &body)
+        });
+        self.next += records.len() as u64;
+    }
+}
+
+impl Outgoing {
+    /// Appends a message.
+    fn message(&mut self, encode: impl FnOnce(&mut [u8], u32) -> usize) {
+        let mut out = vec![0; MESSAGE_BYTES];
+        let bytes = encode(&mut out, self.messages);
+        self.messages += 1;
+        self.bytes.extend(&out[..bytes]);
+    }
+
+    /// Appends a message of a type that is to be skipped.
+    fn skipped(&mut self) {
+        self.message(|out, number| {
+            let bytes = Encoder::begin(out, number, &Heartbeats {}).finish("", &[]);
+            out[2..4].copy_from_slice(&0x8123_u16.to_le_bytes());
+            bytes
+        });
+    }
+}
+
+fn preamble(connection: wire::Connection) -> Preamble {
+    Preamble {
+        session_min: 1,
+        session_max: 1,
+        service: Service::Events,
+        service_min: 1,
+        service_max: 1,
+        connection,
+    }
+}
+
+/// As a welcome grants them.
+const PING_NS: u64 = 500 * MS;
+const SILENCE_NS: u64 = 2_500 * MS;
+/// Room for one message.
+const MESSAGE_BYTES: usize = 128 << 10;
+const _: () = assert!(MESSAGE_BYTES > CONTROL_BYTES_MAX as usize);

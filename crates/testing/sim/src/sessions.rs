@@ -1,0 +1,348 @@
+//! Front-ends that deliver sources over sessions: which ones a run has, and what they do.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use catchment_builder::SourceRole;
+use catchment_fixtures::Random;
+use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
+use catchment_wire::session::Release;
+
+use crate::detector::SentFragment;
+use crate::fault::Fault;
+use crate::logs::{ItemKind, Session};
+use crate::naive::{LogConfig, Naive};
+use crate::peer::{Peer, Put, Status};
+use crate::plan::{Case, PART_FRAGMENT_BYTES_MAX, SourcePlan, number_bits};
+
+/// A front-end.
+#[derive(Clone, Debug)]
+pub struct SenderPlan {
+    /// Its name.
+    pub name: String,
+    /// By log, the sources that it delivers.
+    pub sources: Vec<usize>,
+    /// The port of its recorder.
+    pub port: u16,
+    /// Bytes of the ring of each log.
+    pub ring_bytes: u64,
+    /// Bytes that the system takes of each connection before they are on their way.
+    pub socket_bytes: usize,
+    /// Whether it drops fragments for which there is no room, and says so; otherwise they wait.
+    pub abandons: bool,
+    /// How long items are kept.
+    pub release: Release,
+    /// Whether it also drops fragments and marks settings as it goes.
+    pub is_odd: bool,
+    /// Whether it is the naive one.
+    pub is_naive: bool,
+}
+
+/// The place of a source among the logs of front-ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPlan {
+    /// The front-end.
+    pub sender: usize,
+    /// The log.
+    pub log: u32,
+    /// The width of its keys.
+    pub key_bits: u8,
+}
+
+/// The front-ends of a run, and their sources.
+#[derive(Debug, Default)]
+pub struct Drawn {
+    /// The front-ends, without their sources.
+    pub senders: Vec<SenderPlan>,
+    /// The sources, in the order of front-ends and logs.
+    pub sources: Vec<SourcePlan>,
+    /// Whether there are no other sources.
+    pub are_alone: bool,
+}
+
+impl Drawn {
+    /// The front-ends, and their sources with the others.
+    pub fn with(self, others: Vec<SourcePlan>) -> (Vec<SenderPlan>, Vec<SourcePlan>) {
+        let others = if self.are_alone { Vec::new() } else { others };
+        (self.senders, self.sources.into_iter().chain(others).collect())
+    }
+}
+
+/// Two runs of five have front-ends: half of these nothing else.
+pub fn draw(case: &Case) -> Drawn {
+    let mut chance = case.chance("sessions");
+    let kind = chance.index(5);
+    if kind > 1 {
+        return Drawn::default();
+    }
+    let mut drawn = Drawn { are_alone: kind == 0, ..Drawn::default() };
+    let count = 1 + chance.index(3);
+    let are_together = chance.chance(500);
+    let payload_bytes_max =
+        [100, 100, 1_000, 4_000, 4_000, 30_000, 30_000, PART_FRAGMENT_BYTES_MAX][chance.index(8)];
+    for sender in 0..count {
+        let logs = (1 + chance.index(3)).min(SOURCES_MAX - drawn.sources.len());
+        drawn.sources.extend((0..logs as u32).map(|log| SourcePlan {
+            in_parts: true,
+            in_stream: false,
+            log: Some(LogPlan { sender, log, key_bits: [64, 48, 0][chance.index(3)] }),
+            big_endian: false,
+            payload_bytes_max,
+            batch: 1,
+            lag_ns: 0,
+            role: if chance.below(4) == 0 { SourceRole::Optional } else { SourceRole::Required },
+        }));
+        let small = payload_bytes_max + (64 << 10);
+        let ring_bytes = match case.faults.has(Fault::SmallRing) {
+            true => small + chance.below(small),
+            false => 4 * small + (1 << 20),
+        };
+        drawn.senders.push(SenderPlan {
+            name: format!("f{sender}"),
+            sources: Vec::new(),
+            port: 7_100 + if are_together { 0 } else { sender as u16 },
+            ring_bytes,
+            socket_bytes: [500, 16 << 10, 256 << 10][chance.index(3)]
+                .max(payload_bytes_max as usize / 8),
+            abandons: chance.chance(500),
+            release: if chance.below(5) == 0 { Release::Taken } else { Release::Durable },
+            is_odd: chance.chance(500),
+            is_naive: chance.chance(400),
+        });
+        if drawn.sources.len() == SOURCES_MAX {
+            break;
+        }
+    }
+    drawn
+}
+
+/// Gives front-ends their sources, and these the width of their keys.
+pub fn place(senders: &mut Vec<SenderPlan>, sources: &mut [SourcePlan]) {
+    let bits = number_bits(sources) as u8;
+    for (index, source) in sources.iter_mut().enumerate() {
+        if let Some(log) = &mut source.log {
+            log.key_bits = if log.key_bits == 0 { bits } else { log.key_bits };
+            senders[log.sender].sources.push(index);
+        }
+    }
+    senders.retain(|sender| !sender.sources.is_empty());
+}
+
+impl SenderPlan {
+    /// The address of the port that it connects to.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// The name of the source of a log.
+    pub fn source_name(&self, log: u32) -> String {
+        match self.log_name(log) {
+            name if name.is_empty() => self.name.clone(),
+            name => format!("{}/{name}", self.name),
+        }
+    }
+
+    fn log_name(&self, log: u32) -> String {
+        if self.sources.len() == 1 { String::new() } else { format!("l{log}") }
+    }
+
+    /// The configuration of its session.
+    fn config(&self, sources: &[SourcePlan]) -> SenderConfig {
+        let of = |(log, &source): (u32, &usize)| SourceConfig {
+            name: self.log_name(log),
+            fragment_bytes_max: sources[source].payload_bytes_max.max(1),
+            key_bits: sources[source].log.map_or(64, |log| log.key_bits),
+            buffer_bytes: Some(self.ring_bytes),
+            ..SourceConfig::default()
+        };
+        let sources = (0..).zip(&self.sources).map(of).collect();
+        let (name, release) = (self.name.clone(), self.release);
+        SenderConfig { name, sources, release, ..SenderConfig::default() }
+    }
+}
+
+/// A front-end, and what it has done so far.
+pub struct FrontEnd {
+    /// Its plan.
+    pub plan: SenderPlan,
+    config: SenderConfig,
+    peer: Peer,
+    /// Its sessions so far, the present one last.
+    pub sessions: Vec<Session>,
+    /// By log, what waits for room.
+    waiting: Vec<VecDeque<Waiting>>,
+    chance: Random,
+    /// What its recorders must not have said, or it must not have said itself.
+    pub wrong: Option<String>,
+}
+
+/// Something that goes into a log when there is room.
+#[derive(Clone, Debug)]
+enum Waiting {
+    Fragment { fragment: SentFragment, key: u64, bytes: Vec<u8> },
+    Renumber(u64),
+}
+
+/// A fragment that has gone into a log of a source.
+pub type Made = (usize, SentFragment, Vec<u8>);
+
+impl FrontEnd {
+    /// The front-end of a plan.
+    pub fn new(plan: &SenderPlan, sources: &[SourcePlan], mut chance: Random) -> Self {
+        let config = plan.config(sources);
+        let number = chance.next_u64() | 1;
+        Self {
+            plan: plan.clone(),
+            peer: peer(&config, plan.is_naive, number, &mut chance),
+            config,
+            sessions: vec![Session::new(number, &plan.sources, plan.release)],
+            waiting: vec![VecDeque::new(); plan.sources.len()],
+            chance,
+            wrong: None,
+        }
+    }
+
+    /// Its memory is gone, and it begins again.
+    pub fn die(&mut self) {
+        self.check_status();
+        let number = self.chance.next_u64() | 1;
+        self.peer = peer(&self.config, self.plan.is_naive, number, &mut self.chance);
+        self.sessions.push(Session::new(number, &self.plan.sources, self.plan.release));
+        self.waiting.iter_mut().for_each(VecDeque::clear);
+    }
+
+    /// Its end of the present session.
+    pub fn peer(&mut self) -> &mut Peer {
+        &mut self.peer
+    }
+
+    /// The present session.
+    pub fn session(&mut self) -> &mut Session {
+        self.sessions.last_mut().expect("a session")
+    }
+
+    /// Something must not be.
+    pub fn blame(&mut self, why: impl FnOnce() -> String) {
+        if self.wrong.is_none() {
+            self.wrong = Some(format!("{}: {}", self.plan.name, why()));
+        }
+    }
+
+    /// Has a fragment of an event of a source.
+    pub fn fragment(&mut self, log: usize, fragment: SentFragment, key: u64, bytes: Vec<u8>) {
+        self.waiting[log].push_back(Waiting::Fragment { fragment, key, bytes });
+    }
+
+    /// Numbers of a source begin again.
+    pub fn renumber(&mut self, log: usize, key: u64) {
+        self.waiting[log].push_back(Waiting::Renumber(key));
+    }
+
+    /// Puts into its logs what there is room for, and returns the fragments. `next` is the index
+    /// that the next fragment of a source will have.
+    pub fn fill(&mut self, next: impl Fn(usize) -> usize) -> Vec<Made> {
+        let mut made: Vec<Made> = Vec::new();
+        for log in 0..self.waiting.len() {
+            let source = self.plan.sources[log];
+            let mut index = next(source);
+            while let Some(first) = self.waiting[log].pop_front() {
+                match self.put(log, &first, index) {
+                    Put::Full => {
+                        self.waiting[log].push_front(first);
+                        break;
+                    }
+                    Put::Done => {
+                        if let Waiting::Fragment { fragment, bytes, .. } = first {
+                            made.push((source, fragment, bytes));
+                            index += 1;
+                        }
+                    }
+                    Put::Refused => {}
+                }
+            }
+        }
+        made
+    }
+
+    /// Puts one thing into a log.
+    fn put(&mut self, log: usize, item: &Waiting, index: usize) -> Put {
+        match *item {
+            Waiting::Renumber(key) => {
+                let put = self.peer.renumber(log, key);
+                if put == Put::Done {
+                    self.session().logs[log].add(1, ItemKind::Mark);
+                }
+                put
+            }
+            Waiting::Fragment { key, ref bytes, .. } => match self.peer.push(log, key, bytes) {
+                Ok(Put::Done) => {
+                    self.session().logs[log].add(1, ItemKind::Fragment(index));
+                    self.add_other(log, key);
+                    Put::Done
+                }
+                Ok(Put::Full) if !self.plan.abandons => Put::Full,
+                Ok(_) => {
+                    if self.peer.abandon(log, 1, Some((key, key))) {
+                        self.session().logs[log].add(1, ItemKind::Abandoned);
+                    }
+                    Put::Refused
+                }
+                Err(error) => {
+                    self.blame(|| format!("it refuses a fragment: {error}"));
+                    Put::Refused
+                }
+            },
+        }
+    }
+
+    /// Now and then something else goes into the log of a sender that does such things.
+    fn add_other(&mut self, log: usize, key: u64) {
+        if self.plan.is_odd
+            && self.chance.chance(100)
+            && let Some((count, kind)) = self.peer.add_other(log, key, &mut self.chance)
+        {
+            self.session().logs[log].add(count, kind);
+        }
+    }
+
+    /// What it counts itself of its present session must be what it was told.
+    pub fn check_status(&mut self) {
+        let session = self.sessions.last().expect("a session");
+        let wrong = session.logs.iter().enumerate().find_map(|(number, log)| {
+            let (made, durable) = (log.made(), log.durable);
+            let status = self.peer.status(number);
+            let released = status.released.map(|_| (log.released, log.given_up));
+            let expected = Status { made, durable, released };
+            (status != expected).then(|| format!("log {number}: {status:?}, expected {expected:?}"))
+        });
+        if let Some(wrong) = wrong {
+            self.blame(|| wrong);
+        }
+    }
+}
+
+impl std::fmt::Debug for FrontEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrontEnd").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+fn peer(config: &SenderConfig, is_naive: bool, number: u64, chance: &mut Random) -> Peer {
+    let seed = chance.next_u64();
+    if !is_naive {
+        let session = SenderSession::new(config.clone(), number, seed);
+        return Peer::Client(Box::new(session.expect("a configuration of a sender")));
+    }
+    let log = |source: &SourceConfig| LogConfig {
+        name: source.name.clone(),
+        key_bits: source.key_bits,
+        fragment_bytes_max: source.fragment_bytes_max,
+        ring_bytes: config.ring_bytes(source),
+    };
+    let logs: Vec<LogConfig> = config.sources.iter().map(log).collect();
+    let of = (number, config.name.as_str());
+    Peer::Naive(Box::new(Naive::new(of, &logs, config.release, Random::new(seed))))
+}
+
+/// The most sources over sessions.
+const SOURCES_MAX: usize = 5;

@@ -1,0 +1,107 @@
+//! Front-ends of many sources: whole events to disk, as fast as they go; and sub-events of 100 kB
+//! between them, at which a published event builder blocked.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::Bench;
+use crate::midas_dummy::{LOOK, Pair, RAW, process_seconds, samples};
+use crate::report::{Section, bytes, table};
+use crate::search::middle;
+
+/// Sources of one front-end.
+const COUNTS: [usize; 4] = [90, 128, 1_000, 4_000];
+/// Bytes of a fragment: with 90 sources, HADES' mean event.
+const BYTES: usize = 338;
+/// One fragment of a source in so many is long.
+const LONG_EVERY: u64 = 1_000;
+const LONG_BYTES: usize = 100_000;
+/// Of the runs with long fragments: reference 001 has 1 to 4 kHz.
+const RATE: f64 = 4_000.0;
+
+/// Events of one front-end.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Events {
+    sources: usize,
+    long: bool,
+    events: u64,
+    /// From the first event until all were durable.
+    events_per_second: f64,
+    bytes_per_second: f64,
+    /// Core-seconds per second of both sides together.
+    cores: f64,
+    /// How long the front-end waited for room at most.
+    longest_send_ms: f64,
+}
+
+pub(crate) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<Vec<Events>> {
+    let mut all = Vec::new();
+    for (sources, long) in COUNTS.into_iter().map(|count| (count, false)).chain([(90, true)]) {
+        let what = format!("{sources} sources{}", if long { ", some of 100 kB" } else { "" });
+        let rounds = bench.rounds(&what, |bench| send(bench, sources, long, &what))?;
+        all.push(middle(rounds, |events| events.events_per_second));
+    }
+    Ok(all)
+}
+
+fn send(bench: &mut Bench<'_>, sources: usize, long: bool, what: &str) -> anyhow::Result<Events> {
+    let (short, huge) = (samples(BYTES, 1), samples(LONG_BYTES, 2));
+    let longest = if long { LONG_BYTES } else { BYTES };
+    let names: Vec<String> = (0..sources).map(|index| format!("dummy/{index:04}")).collect();
+    let pair = Pair::begin_many(bench, &names, longest as u64, RAW)?;
+    let handles = pair.front_end.sources();
+    let (process, begin) = (process_seconds(), Instant::now());
+    let (mut events, mut sent, mut longest_send_ms) = (0, 0, 0.0_f64);
+    while begin.elapsed().as_secs_f64() < bench.seconds() && !bench.stop.asked() {
+        if long {
+            let due = events as f64 / RATE;
+            while begin.elapsed().as_secs_f64() < due {
+                std::thread::sleep(LOOK);
+            }
+        }
+        for (index, source) in (0_u64..).zip(handles) {
+            let is_long = long && (events + 11 * index) % LONG_EVERY == 0;
+            let fragment = if is_long { &huge } else { &short };
+            let before = Instant::now();
+            source.send(events, fragment)?;
+            longest_send_ms = longest_send_ms.max(before.elapsed().as_secs_f64() * 1e3);
+            sent += fragment.len();
+        }
+        events += 1;
+    }
+    pair.wait_until_durable(events, begin);
+    let seconds = begin.elapsed().as_secs_f64();
+    let cores = (process_seconds() - process) / seconds;
+    pair.end(bench, what)?;
+    let (events_per_second, bytes_per_second) = (events as f64 / seconds, sent as f64 / seconds);
+    Ok(Events {
+        sources,
+        long,
+        events,
+        events_per_second,
+        bytes_per_second,
+        cores,
+        longest_send_ms,
+    })
+}
+
+pub(crate) fn section(rows: &[Events]) -> Section {
+    let table = table(
+        rows,
+        &[
+            ("sources", &|row| row.sources.to_string()),
+            ("events/s", &|row| format!("{:.0}", row.events_per_second)),
+            ("fragments/s", &|row| format!("{:.0}", row.events_per_second * row.sources as f64)),
+            ("bytes/s", &|row| bytes(row.bytes_per_second)),
+            ("cores", &|row| format!("{:.2}", row.cores)),
+            ("longest send", &|row| format!("{:.1} ms", row.longest_send_ms)),
+            ("", &|row| String::from(if row.long { "1 in 1,000 of 100 kB, 4 kHz" } else { "" })),
+        ],
+    );
+    Section::new("Front-ends of many sources, until durable", table).note(format!(
+        "Each event has a fragment of {BYTES} bytes from each source of one front-end; sources \
+         share 16 connections in the order of their keys. Cores: of both sides. Longest send: how \
+         long the front-end waited for room."
+    ))
+}
