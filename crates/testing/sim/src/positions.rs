@@ -217,8 +217,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Tables of contents have the positions of the frames up to theirs, and at least those of their
-    /// own file: where the disk is slow, an earlier file may not be there yet.
+    /// Tables of contents have the positions of the frames up to theirs, and at least those of
+    /// their own file: where the disk is slow, an earlier file may not be there yet.
     fn tables(&self, life: &Life) -> Result<(), String> {
         if !life.disk.is_empty() || !self.recorded.damage.is_empty() {
             return Ok(());
