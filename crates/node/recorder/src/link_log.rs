@@ -450,3 +450,45 @@ fn sender_flags(flags: u8) -> u8 {
     let error = flags & PartFlags::SENDER_ERROR != 0;
     FragmentFlags::SENT_ONCE | if error { FragmentFlags::SENDER_ERROR } else { 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(bits: u8) -> Keys {
+        Keys { bits, last: None, low_water: 0 }
+    }
+
+    #[test]
+    fn narrow_keys_are_unwrapped_by_what_was_promised_too() {
+        let mut keys = keys(16);
+        assert_eq!(keys.rise(1 << 16), None);
+        assert_eq!(keys.rise(65_000), Some(65_000));
+        keys.take(65_000);
+        // Neither the same key, nor one half of a cycle ahead.
+        assert_eq!((keys.rise(65_000), keys.rise(65_000 - 32_768)), (None, None));
+        assert_eq!(keys.rise(65_000 - 32_769), Some(65_000 + 32_767));
+        // A source that is silent for more than a cycle, and says where it is.
+        for promised in [65_001 + 20_000, 65_001 + 40_000, 65_001 + 60_000, 65_001 + 80_000] {
+            assert_eq!(keys.promise(promised % (1 << 16)), Some(promised));
+            assert_eq!(keys.promise(promised % (1 << 16)), None, "nothing new");
+        }
+        assert_eq!(keys.promise(1 << 16), None);
+        assert_eq!(keys.rise(145_001 % (1 << 16)), Some(145_001));
+        // It promised too much, and its key rises.
+        assert_eq!(keys.rise(145_000 % (1 << 16)), Some(145_000));
+        keys.take(145_000);
+        assert_eq!((keys.last, keys.low_water), (Some(145_000), 145_001));
+        keys.begin();
+        assert_eq!(keys.rise(3), Some(3));
+    }
+
+    #[test]
+    fn whole_keys_promise_no_less_than_they_said_and_nothing_beyond_their_end() {
+        let mut keys = keys(WHOLE_BITS);
+        keys.take(9);
+        assert_eq!((keys.promise(10), keys.promise(11), keys.promise(10)), (None, Some(11), None));
+        assert_eq!((keys.rise(9), keys.rise(10), keys.rise(KEY_END)), (None, Some(10), None));
+        assert_eq!((keys.promise(KEY_END + 1), keys.promise(KEY_END)), (None, Some(KEY_END)));
+    }
+}
