@@ -84,13 +84,17 @@ impl Settlement {
                 newest.add(&[*one]);
             }
         }
+        let mut of_before = BTreeMap::new();
+        if !newest.records().is_empty() {
+            of_before.insert(begins.targets[target].files.index, newest.clone());
+        }
         live.link_positions.has_links().then(|| Self {
             live: Arc::clone(live),
             target,
             frames: Vec::new(),
             begun: 0,
             carried: Positions::default(),
-            files: BTreeMap::from([(begins.targets[target].files.index, newest.clone())]),
+            files: of_before,
             last: 0,
             before_last: newest.clone(),
             newest,

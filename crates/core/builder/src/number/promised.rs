@@ -33,9 +33,13 @@ impl NumberMatcher {
     /// Takes fragments of a source that promises.
     pub(super) fn push_promised(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
-        self.horizon.promises.hear(index, self.horizon.active_ns());
+        let placed = self.place(index, first.number);
+        let next = last.number.saturating_add(1);
+        if self.horizon.promises.goes_on(index, next) {
+            self.horizon.promises.hear(index, self.horizon.active_ns());
+        }
         let mut rest = run;
-        match self.place(index, first.number) {
+        match placed {
             Some(offset) => {
                 while !rest.is_empty() {
                     let done = self.push_placed(index, offset, rest, matched);
@@ -64,7 +68,7 @@ impl NumberMatcher {
                 }
             }
         }
-        self.horizon.promises.reach(index, last.number.saturating_add(1));
+        self.horizon.promises.reach(index, next);
     }
 
     /// What is added to the numbers of a source, of which the next one is `number`; none while it

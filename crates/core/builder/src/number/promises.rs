@@ -299,7 +299,11 @@ impl Promises {
     /// A source says something about itself. The number of a mark is none that it delivers:
     /// [`reach`](Self::reach) takes it.
     pub fn note(&mut self, index: usize, note: SourceNote, active_ns: u64) {
-        if !matches!(note, SourceNote::Waited | SourceNote::Gone) {
+        let speaks = match note {
+            SourceNote::LowWater(number) => self.goes_on(index, number),
+            note => !matches!(note, SourceNote::Waited | SourceNote::Gone),
+        };
+        if speaks {
             self.speak(index, active_ns);
         }
         let source = &mut self.sources[index];
@@ -309,6 +313,8 @@ impl Promises {
             SourceNote::Attached => source.presence = Presence::Attached,
             SourceNote::Session { key_bits } => {
                 (source.presence, source.is_idle) = (Presence::Attached, false);
+                // It goes on in the numbering that the others are in.
+                (source.numbering, source.is_known) = (Numbering::Current, false);
                 (source.number, source.offset, source.key_bits) = (None, None, key_bits);
                 self.bits = self.bits.min(key_bits.max(NUMBER_BITS_MIN));
             }
@@ -325,6 +331,14 @@ impl Promises {
             SourceNote::Gone => source.presence = Presence::Gone,
         }
         self.update(index);
+    }
+
+    /// Whether a number is not below what a source has promised already. One that begins again
+    /// without a word is out of step: it would hold up all others until it has caught up.
+    #[inline]
+    pub fn goes_on(&self, index: usize, number: u64) -> bool {
+        let offset = self.sources[index].offset;
+        offset.is_none_or(|offset| number.wrapping_add(offset) >= self.marks[index])
     }
 
     /// No number of a source below that one will follow.
