@@ -105,6 +105,7 @@ fn a_silent_source_costs_one_time_out_and_counts_again_when_it_speaks() {
 fn a_source_that_begins_again_without_a_word_costs_one_time_out_and_not_the_run() {
     let mut rig = Rig::new(config(&[Required; 2]));
     rig.send_all(0, 0..2, 100_000..100_010);
+    rig.poll(0);
     // Its program was started again, and counts from 0.
     rig.builder.note(0, 1, SourceNote::Session { key_bits: 48 });
     let mut key = 100_010;
