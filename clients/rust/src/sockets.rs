@@ -83,7 +83,11 @@ impl Socket {
         let slices = slices.0.map(IoSlice::new);
         match self.stream.write_vectored(&slices) {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-            Ok(bytes) => Ok(bytes),
+            Ok(bytes) => {
+                // What TLS has taken and the system has not must be written, too.
+                self.unblock()?;
+                Ok(bytes)
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.is_blocked = true;
                 Ok(0)

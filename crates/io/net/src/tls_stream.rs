@@ -153,9 +153,8 @@ impl Tls {
             }
             match self.advance(socket) {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && filled > 0 => {
-                    return Ok(filled);
-                }
+                // What came before is not lost; the next read finds the error, or the end.
+                Err(_) if filled > 0 => return Ok(filled),
                 Err(error) => return Err(error),
             }
         }

@@ -208,10 +208,11 @@ pub(crate) struct Devices {
 
 /// The line of devices; data reach the catalogue last.
 pub(crate) fn specs(emulator: bool) -> Vec<DeviceSpec> {
-    // All steps wait for the disk. A stop also waits for the last data, and for a hanging disk.
+    // All steps wait for the disk. A stop also waits for the last data, and for a hanging disk; to
+    // arm may be to go on with an interrupted run, all frames of which are looked at.
     let timeout_ns = |action| match action {
-        Action::Arm | Action::Start | Action::Disarm => 30_000_000_000,
-        Action::Stop => 120_000_000_000,
+        Action::Start | Action::Disarm => 30_000_000_000,
+        Action::Arm | Action::Stop => 120_000_000_000,
         other => usual_timeout_ns(other),
     };
     let mut specs = vec![
@@ -559,7 +560,9 @@ impl Recording {
     }
 
     fn end(&mut self, state: State, job: &Job) -> Result<(), Failed> {
-        let Some(Open { recorder, live, begun, .. }) = self.open.take() else { return Ok(()) };
+        let Some(Open { recorder, live, begun, started }) = self.open.take() else {
+            return Ok(());
+        };
         if let Some(remark) = &job.origin.remark {
             self.shared.catalog.note(remark);
         }
@@ -575,7 +578,7 @@ impl Recording {
                 return Err(failed(error, state));
             }
         };
-        if !begun {
+        if !begun && started.is_none() {
             self.shared.catalog.fail(&live, "it was disarmed before it began");
             return Ok(());
         }
