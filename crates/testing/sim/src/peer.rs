@@ -99,7 +99,8 @@ impl Peer {
             Self::Client(session) => {
                 let source = session.source(log as u32);
                 if what == 1 {
-                    source.low_water(Some(key + 1), chance.chance(300));
+                    // Not idle: by its own word events would not wait for what comes next.
+                    source.low_water(Some(key + u64::from(chance.chance(700))), false);
                     return None;
                 }
                 (source.setting("gain", "2") == Push::Accepted).then_some((1, ItemKind::Mark))
