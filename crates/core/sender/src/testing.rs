@@ -47,6 +47,8 @@ pub struct TestRecorder {
     pub arrived: Vec<(u32, u64)>,
     /// Answers of senders: number, answer, text.
     pub commands: Vec<(u64, AnswerKind, String)>,
+    /// What senders have reported, with its text.
+    pub reports: Vec<(Value, String)>,
     connections: BTreeMap<usize, Peer>,
     sessions: BTreeMap<u64, Session>,
     tickets: u8,
@@ -99,6 +101,7 @@ impl Default for TestRecorder {
             faults: Vec::new(),
             arrived: Vec::new(),
             commands: Vec::new(),
+            reports: Vec::new(),
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tickets: 0,
@@ -439,7 +442,9 @@ impl TestRecorder {
             Control::Answer(answer, text) => {
                 self.commands.push((answer.number, answer.answer, (*text).to_owned()));
             }
-            Control::Report(..) => {}
+            Control::Report(values, text) => {
+                self.reports.extend(values.iter().map(|value| (value, (*text).to_owned())));
+            }
             Control::Bye(..) => self.refuse(id, ByeReason::DONE, 0, ""),
             _ => return Err(format!("out of turn: {message:?}")),
         }

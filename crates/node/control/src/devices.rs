@@ -6,6 +6,7 @@
 //!   node/recorder/write   |
 //!   node/recorder/build   | threads of the recorder: they follow it, and report their own faults
 //!   node/recorder/receive |
+//! node/front_ends         where the configuration has some (`front_ends.rs`)
 //! node/emulator           where the configuration has one
 //! ```
 //!
@@ -38,6 +39,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::configuration::Configuration;
+use crate::front_ends::{self, Commanding, FRONT_ENDS};
 use crate::own_folder;
 use crate::security::tls::{TlsError, for_front_ends};
 use crate::settings::Start;
@@ -201,13 +203,14 @@ impl RunStatus {
 pub(crate) struct Devices {
     recorder: Sender<Job>,
     emulator: Sender<Job>,
+    front_ends: Sender<Job>,
     pub(crate) results: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
     pub(crate) run_status: Arc<RunStatus>,
 }
 
 /// The line of devices; data reach the catalogue last.
-pub(crate) fn specs(emulator: bool) -> Vec<DeviceSpec> {
+pub(crate) fn specs(configuration: &Configuration) -> Vec<DeviceSpec> {
     // All steps wait for the disk. A stop also waits for the last data, and for a hanging disk; to
     // arm may be to go on with an interrupted run, all frames of which are looked at.
     let timeout_ns = |action| match action {
@@ -222,7 +225,10 @@ pub(crate) fn specs(emulator: bool) -> Vec<DeviceSpec> {
         DeviceSpec::new(BUILD, "builder"),
         DeviceSpec::new(RECEIVE, "receiver"),
     ];
-    if emulator {
+    if configuration.recorder.has_front_ends() {
+        specs.push(front_ends::spec());
+    }
+    if configuration.emulates() {
         specs.push(DeviceSpec::new(EMULATOR, "emulator"));
     }
     specs
@@ -238,6 +244,7 @@ impl Devices {
         let run_status: Arc<RunStatus> = Arc::default();
         let (recorder, recorder_jobs) = bounded(ORDERS_MAX);
         let (emulator, emulator_jobs) = bounded(ORDERS_MAX);
+        let (front_ends, front_end_jobs) = bounded(ORDERS_MAX);
         let mut recording = Recording {
             shared: Arc::clone(shared),
             run_status: Arc::clone(&run_status),
@@ -247,7 +254,11 @@ impl Devices {
         };
         let mut emulating =
             Emulating { run_status: Arc::clone(&run_status), sources: None, links: None };
+        let mut commanding = Commanding::new(shared, &run_status);
         let threads = vec![
+            spawn("control-command", front_end_jobs, done.clone(), move |job| {
+                job.map_or(Ok(()), |job| commanding.obey(job))
+            })?,
             spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
                 Some(job) => recording.obey(job),
                 None => {
@@ -259,7 +270,7 @@ impl Devices {
                 job.map_or(Ok(()), |job| emulating.obey(job))
             })?,
         ];
-        Ok(Self { recorder, emulator, results, threads, run_status })
+        Ok(Self { recorder, emulator, front_ends, results, threads, run_status })
     }
 
     /// Gives an order to its device. Those that follow the recorder have none of their own: the
@@ -268,6 +279,7 @@ impl Devices {
         let way = match job.order.path {
             RECORDER => &self.recorder,
             EMULATOR => &self.emulator,
+            FRONT_ENDS => &self.front_ends,
             _ => {
                 let Order { path, token, action, .. } = job.order;
                 return Some(Done { path, token, result: Ok(action.target()) });
@@ -283,8 +295,8 @@ impl Devices {
     /// Waits for the devices' threads, which end when they have done their last order; not for a
     /// hanging one.
     pub(crate) fn end(self) {
-        let Self { recorder, emulator, results, threads, run_status } = self;
-        drop((recorder, emulator, results));
+        let Self { recorder, emulator, front_ends, results, threads, run_status } = self;
+        drop((recorder, emulator, front_ends, results));
         let until = Instant::now() + FAREWELL;
         for thread in threads {
             while !thread.is_finished() && Instant::now() < until {

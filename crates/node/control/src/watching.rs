@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{Alignment, Arrived, RecorderConfig, Snapshot, State as RecorderState};
+use catchment_recorder::{
+    Alignment, Arrived, FrontEnd, RecorderConfig, Snapshot, State as RecorderState,
+};
 use catchment_watch::{
     Alarms, Flow, Limits, Loss, LossGrowth, LossWatch, Rates, ReadingTable, Rule, RuleError, Run,
     SourceFlow, Stage, Verdict, bottleneck, default_rules, is_bad, is_loss, verdict,
@@ -113,6 +115,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) socket_fills: &'a [Option<f64>],
     pub(crate) disk: Option<machine::Space>,
     pub(crate) devices: &'a [api::Device],
+    pub(crate) front_ends: &'a BTreeMap<String, FrontEnd>,
     /// The last run before this program, if it was interrupted and that was found out just now;
     /// otherwise 0.
     pub(crate) interrupted_run: u64,

@@ -112,6 +112,8 @@ struct Sender {
     delivers: Vec<bool>,
     /// Whether a message of a connection was malformed: nothing more is taken of it.
     is_refused: bool,
+    /// Whether big-endian fragments of a source are still to be warned of.
+    may_warn: bool,
 }
 
 /// A message of a connection that is held: the parts that have not been taken.
@@ -138,13 +140,14 @@ impl Sender {
             account: first.account as usize,
             fragment_bytes_max: config.fragment_bytes_max(),
             decoder: config.protocol.decoder(),
-            config,
             gaps: Gaps::new(),
             unfinished: Parts::default(),
             addresses: Senders::default(),
+            may_warn: config.sources.iter().any(|source| source.if_big_endian.is_some()),
             held: HeldMessage::default(),
             delivers: vec![false; source_count],
             is_refused: false,
+            config,
         }
     }
 
@@ -183,6 +186,7 @@ impl Sender {
     }
 
     /// The fault of parts that the decoder has accepted, as an index of the receiver's reasons.
+    #[inline]
     fn fault(&self, parts: &[Part]) -> Option<usize> {
         // One check for each: nearly always all are whole and short.
         let most = self.fragment_bytes_max;
@@ -278,7 +282,7 @@ impl Sender {
     ) -> Result<(), NoRoom> {
         let Destination { source, account, chunk, align, .. } = destination;
         let account = account as usize;
-        if part.flags & PartFlags::BIG_ENDIAN != 0 {
+        if self.may_warn && part.flags & PartFlags::BIG_ENDIAN != 0 {
             self.warn_of_big_endian(ingest, account);
         }
         let may_wait = self.may_wait;
@@ -331,6 +335,7 @@ impl Sender {
         if let Some(warning) = warning.take() {
             ingest.warn_once(warning);
         }
+        self.may_warn = self.config.sources.iter().any(|source| source.if_big_endian.is_some());
     }
 
     /// A fragment in parts is counted when its first bytes arrive. It belongs to a stranger if it

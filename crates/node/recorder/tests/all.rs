@@ -3,6 +3,7 @@
 mod alignment;
 mod bad_data;
 mod channels;
+mod commands;
 mod connections;
 mod disk_faults;
 mod disk_full;
