@@ -284,8 +284,11 @@ impl FrontendLink {
         writable: bool,
     ) -> PyResult<()> {
         let value = Reading::from(value);
-        let bounds = bounds.map(|(low, high)| Ok((bound(&value, low)?, bound(&value, high)?)));
-        let (unit, bounds) = (unit.to_owned(), bounds.transpose()?);
+        let bounds = match bounds {
+            Some((low, high)) => Some((bound(&value, low)?, bound(&value, high)?)),
+            None => None,
+        };
+        let unit = unit.to_owned();
         let setting = Setting { value, unit, bounds, is_writable: writable };
         reported(self.reports.setting(name, setting))
     }
