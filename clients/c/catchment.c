@@ -82,6 +82,7 @@
 #define REPORTS_MAX 128u
 #define ALARMS_MAX 64u
 #define COPY_LOCKED_BYTES 2048u   /* a shorter copy costs less than another round of the lock */
+#define RECORD_BYTES 16384u       /* of TLS, at most: what a read returns leaves nothing behind */
 #define ROUND_BYTES (4 * MIB)     /* sent on a connection between two looks at control */
 
 #define MS ((uint64_t)1000000)
@@ -99,6 +100,7 @@ enum { FRAGMENTS = 32, PART, MARK, HEARTBEAT };
 enum { COMMAND_SET = 7 };
 enum { AGREED = 1, REFUSED, WORKING, DONE };
 enum { BYE_DONE = 0, BYE_MALFORMED = 8, BYE_SILENT = 9 };
+enum { TLS_ALERT = 0x15 }; /* first byte of what TLS says to one that speaks in the clear */
 enum { FRAGMENT = 0, ABANDONED = 3 }; /* kinds of entries: FRAGMENT, or a kind of marks */
 
 static const uint8_t MAGIC[8] = {0x89, 'C', 'T', 'S', 'L', '\r', '\n', 0x1A};
@@ -1011,7 +1013,8 @@ static int core_preamble(struct core *core, uint64_t now) {
     const uint8_t *in = core->in;
     char text[160];
     if (memcmp(in, MAGIC, min64(core->in_bytes, sizeof MAGIC))) {
-        core_break(core, now, 0, "what answers there is no recorder, or one that wants TLS");
+        core_break(core, now, 0, in[0] == TLS_ALERT ? "a recorder with TLS is catchment://"
+                                                    : "what answers there is no recorder");
         return 0;
     }
     if (core->in_bytes < PREAMBLE_BYTES) return 0;
@@ -1380,7 +1383,7 @@ static uint64_t core_work(struct core *core, uint64_t now) {
     case CONNECTING:
     case OPENING:
         if (now >= core->deadline) core_break(core, now, 0, "the recorder gave no answer in 3 s");
-        else core_describe(core);
+        else if (core->state == OPENING) core_describe(core);
         break;
     case OPEN: core_live(core, now, passed); break;
     case LEAVING:
@@ -1715,8 +1718,9 @@ static int core_make(struct core *core, const char *name, const struct catchment
 /* --- Sockets, and the service thread. --------------------------------------------------------- */
 
 struct socket {
-    int fd; /* -1: none */
-    int is_connecting, is_blocked;
+    int fd;    /* -1: none */
+    void *tls; /* NULL: in the clear, or not begun */
+    int is_connecting, is_shaking, is_blocked;
 };
 
 struct catchment {
@@ -1728,8 +1732,11 @@ struct catchment {
     socklen_t peer_bytes;
     uint32_t generation;
     struct socket control, links[LINKS_MAX];
+    const struct catchment_tls *tls;
+    void *trusted; /* NULL: in the clear */
+    char why[CATCHMENT_WHY_BYTES]; /* what a socket, or TLS, said last; the service thread's */
     int wake[2]; /* a pipe: what is written to it ends the service thread's sleep */
-    int is_sleeping, is_stopping, has_thread, token_in_clear;
+    int is_sleeping, is_stopping, has_thread, has_tls, token_in_clear;
     unsigned waiters;
     struct catchment_calls calls;
     void *user;
@@ -1782,17 +1789,24 @@ static void wake_for(catchment *c, const struct log *log) {
     if (!c->links[log->link].is_blocked && c->core.links[log->link].is_open) wake(c);
 }
 
-static void socket_close(struct socket *socket) {
+static void socket_close(catchment *c, struct socket *socket) {
+    if (socket->tls) c->tls->close(socket->tls);
     if (socket->fd >= 0) close(socket->fd);
+    memset(socket, 0, sizeof *socket);
     socket->fd = -1;
-    socket->is_connecting = socket->is_blocked = 0;
+}
+
+/* Keeps why the system refused something. */
+static void note(catchment *c, int error) {
+    snprintf(c->why, sizeof c->why, "%s", strerror(error));
 }
 
 /* Begins to connect to an address; 0 if that failed at once. */
-static int socket_connect(struct socket *to, const struct sockaddr *address, socklen_t bytes) {
+static int socket_connect(catchment *c, struct socket *to, const struct sockaddr *address,
+                          socklen_t bytes) {
     int one = 1;
     to->fd = socket(address->sa_family, SOCK_STREAM, 0);
-    if (to->fd < 0) return 0;
+    if (to->fd < 0) return note(c, errno), 0;
     fcntl(to->fd, F_SETFD, FD_CLOEXEC);
     fcntl(to->fd, F_SETFL, O_NONBLOCK);
     setsockopt(to->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -1801,17 +1815,30 @@ static int socket_connect(struct socket *to, const struct sockaddr *address, soc
 #endif
     to->is_connecting = 1;
     if (connect(to->fd, address, bytes) == 0 || errno == EINPROGRESS || errno == EINTR) return 1;
-    int error = errno;
-    socket_close(to);
-    errno = error;
+    note(c, errno);
+    socket_close(c, to);
     return 0;
 }
 
-/* The error of a connection that was begun; 0 if it is there. */
-static int socket_error(const struct socket *of) {
+/* Whether a connection that was begun is there, and its handshake is done: 1; 0: not yet; -1: it
+ * failed. What a handshake computes takes milliseconds, and goes without the lock. */
+static int socket_open(catchment *c, struct socket *socket) {
     int error = 0;
     socklen_t bytes = sizeof error;
-    return getsockopt(of->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) ? errno : error;
+    if (socket->is_connecting && getsockopt(socket->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
+        error = errno;
+    if (error) return note(c, error), -1;
+    socket->is_connecting = 0;
+    if (!c->trusted) return 1;
+    socket->is_shaking = 1;
+    if (!socket->tls) socket->tls = c->tls->open(c->trusted, socket->fd);
+    if (!socket->tls) return note(c, ENOMEM), -1;
+    unlock(c);
+    int64_t result = c->tls->shake(socket->tls, c->why);
+    lock(c);
+    socket->is_blocked = result == CATCHMENT_TLS_WRITE;
+    socket->is_shaking = result == CATCHMENT_TLS_WRITE || result == CATCHMENT_TLS_READ;
+    return socket->is_shaking ? 0 : result > 0 ? 1 : -1;
 }
 
 static int is_loopback(const struct sockaddr_storage *address) {
@@ -1824,10 +1851,10 @@ static int is_loopback(const struct sockaddr_storage *address) {
     return !memcmp(six, SIX, 16) || (!memcmp(six, MAPPED, 12) && six[12] == 127);
 }
 
-/* Tries the next address of the recorder. `error` is why the one before failed. */
-static void control_next(catchment *c, uint64_t now, int error) {
-    char text[400];
-    socket_close(&c->control);
+/* Tries the next address of the recorder. `c->why` says why the one before failed. */
+static void control_next(catchment *c, uint64_t now) {
+    char text[600];
+    socket_close(c, &c->control);
     while (c->address) {
         const struct addrinfo *address = c->address;
         c->address = address->ai_next;
@@ -1835,11 +1862,9 @@ static void control_next(catchment *c, uint64_t now, int error) {
         memcpy(&c->peer, address->ai_addr, address->ai_addrlen);
         c->peer_bytes = address->ai_addrlen;
         c->address_until = now + 1000 * MS;
-        if (socket_connect(&c->control, address->ai_addr, address->ai_addrlen)) return;
-        error = errno;
+        if (socket_connect(c, &c->control, address->ai_addr, address->ai_addrlen)) return;
     }
-    snprintf(text, sizeof text, "cannot connect to %s, port %s: %s", c->host, c->port,
-             strerror(error));
+    snprintf(text, sizeof text, "cannot connect to %s, port %s: %s", c->host, c->port, c->why);
     core_break(&c->core, now, 0, text);
 }
 
@@ -1859,50 +1884,134 @@ static void control_connect(catchment *c, uint64_t now) {
         core_break(&c->core, now, 0, text);
     } else {
         c->addresses = c->address = found;
-        control_next(c, now, 0);
+        control_next(c, now);
     }
 }
 
 static void control_connected(catchment *c, uint64_t now) {
-    int error = socket_error(&c->control);
-    if (error) {
-        control_next(c, now, error);
-        return;
-    }
-    c->control.is_connecting = 0;
-    if (*c->core.token && !c->token_in_clear && !is_loopback(&c->peer)) {
+    int was_connecting = c->control.is_connecting, result = socket_open(c, &c->control);
+    if (c->core.state != CONNECTING) return;
+    if (was_connecting) c->address_until = now + 1000 * MS; /* and as long for a handshake */
+    if (result < 0) control_next(c, now);
+    if (result <= 0) return;
+    if (*c->core.token && !c->trusted && !c->token_in_clear && !is_loopback(&c->peer)) {
         core_end(&c->core, "no token goes over a network in the clear, but by token_in_clear");
         return;
     }
     core_control_opened(&c->core);
 }
 
-/* Gives bytes to a socket. Returns how many it took; -1: it is lost. */
-static ssize_t give(struct socket *to, struct iovec *parts, size_t count) {
+/* Gives bytes to TLS, a record at a time: short pieces are sent together. */
+static int64_t give_tls(catchment *c, const struct socket *to, struct iovec *parts, size_t count) {
+    uint8_t record[RECORD_BYTES];
+    int64_t taken, all = 0;
+    for (;;) {
+        while (count && !parts->iov_len) parts++, count--;
+        if (!count) return all;
+        const uint8_t *from = parts->iov_base;
+        size_t bytes = min64(parts->iov_len, RECORD_BYTES);
+        if (bytes < RECORD_BYTES && count > 1) {
+            bytes = 0;
+            for (size_t i = 0; i < count && bytes < RECORD_BYTES; i++) {
+                size_t more = min64(parts[i].iov_len, RECORD_BYTES - bytes);
+                memcpy(record + bytes, parts[i].iov_base, more);
+                bytes += more;
+            }
+            from = record;
+        }
+        taken = c->tls->write(to->tls, from, bytes, c->why);
+        if (taken <= 0) break;
+        all += taken;
+        for (size_t i = 0; i < count; i++) {
+            size_t part = min64((uint64_t)taken, parts[i].iov_len);
+            parts[i].iov_base = (uint8_t *)parts[i].iov_base + part;
+            parts[i].iov_len -= part;
+            taken -= (int64_t)part;
+        }
+    }
+    int is_later = taken == CATCHMENT_TLS_WRITE || taken == CATCHMENT_TLS_READ;
+    return is_later || all ? all : -1; /* a connection that broke says so again */
+}
+
+/* Gives bytes to a socket. Returns how many it took; 0: none now; -1: it is lost. */
+static int64_t give(catchment *c, const struct socket *to, struct iovec *parts, size_t count) {
 #ifdef MSG_NOSIGNAL
     const int flags = MSG_NOSIGNAL;
 #else
     const int flags = 0;
 #endif
+    if (to->tls) return give_tls(c, to, parts, count);
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-    ssize_t taken = sendmsg(to->fd, &message, flags);
+    ssize_t taken;
+    do taken = sendmsg(to->fd, &message, flags);
+    while (taken < 0 && errno == EINTR);
     if (taken >= 0) return taken;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) to->is_blocked = 1;
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : (note(c, errno), -1);
+}
+
+/* Takes bytes of a socket. Returns how many there were; 0: the peer has closed it; -1: it is lost;
+ * -2: none now. */
+static int64_t take(catchment *c, struct socket *from, uint8_t *bytes, size_t room) {
+    if (from->tls) {
+        int64_t count = c->tls->read(from->tls, bytes, room, c->why);
+        if (count == CATCHMENT_TLS_WRITE) from->is_blocked = 1;
+        return count >= 0 ? count : count == CATCHMENT_TLS_BROKEN ? -1 : -2;
+    }
+    ssize_t count = recv(from->fd, bytes, room, 0);
+    if (count >= 0) return count;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return -2;
+    return note(c, errno), -1;
+}
+
+static void control_lost(catchment *c, uint64_t now, int64_t count) {
+    int is_early = c->core.state == OPENING && !c->core.has_preamble && !c->trusted;
+    char text[400];
+    if (!count) snprintf(c->why, sizeof c->why, "the recorder closed it");
+    snprintf(text, sizeof text, "the connection to the recorder broke: %s%s", c->why,
+             is_early ? "; a recorder with TLS is catchment://" : "");
+    core_break(&c->core, now, 0, text);
+}
+
+/* Receives what there is on control. */
+static void control_receive(catchment *c, uint64_t now) {
+    uint8_t bytes[CONTROL_BYTES_MAX];
+    uint32_t generation = c->core.generation;
+    for (int i = 0; i < 16 && c->control.fd >= 0; i++) {
+        int64_t count = take(c, &c->control, bytes, sizeof bytes);
+        if (count == -2) return;
+        if (count <= 0) {
+            control_lost(c, now, count);
+            return;
+        }
+        core_received(&c->core, now, bytes, (size_t)count);
+        if (c->core.state < OPENING || c->core.state == ENDED || c->core.generation != generation)
+            return;
+    }
 }
 
 static void control_send(catchment *c, uint64_t now) {
     struct core *core = &c->core;
     while (core->out_sent < core->out_bytes && c->control.fd >= 0 && !c->control.is_blocked) {
         struct iovec part = {core->out + core->out_sent, core->out_bytes - core->out_sent};
-        ssize_t taken = give(&c->control, &part, 1);
-        if (taken < 0) {
-            core_break(core, now, 0, "the connection to the recorder broke");
+        int64_t taken = give(c, &c->control, &part, 1);
+        if (taken < 0) { /* what it said last may be there, and tells more */
+            enum state before = core->state;
+            control_receive(c, now);
+            if (core->state == before) control_lost(c, now, -1);
             return;
         }
-        core_control_sent(core, (size_t)taken);
+        c->control.is_blocked = taken == 0;
+        if (taken) core_control_sent(core, (size_t)taken);
         if (core->state == OPENING) core_describe(core);
     }
+}
+
+static void link_lost(catchment *c, uint32_t number, uint64_t now, const char *what) {
+    char text[400];
+    snprintf(text, sizeof text, "%s: %s", what, c->why);
+    socket_close(c, &c->links[number]);
+    c->core.links[number].is_open = 0;
+    core_link_closed(&c->core, now, text);
 }
 
 /* Sends on a data connection until its socket is full, nothing is left (returns 0), or it is time
@@ -1920,14 +2029,13 @@ static int link_send(catchment *c, uint32_t number, uint64_t now) {
                 parts[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)link->left[i].at,
                                                 .iov_len = link->left[i].bytes};
         unlock(c);
-        ssize_t taken = give(to, parts, count);
+        int64_t taken = give(c, to, parts, count);
         lock(c);
         if (taken < 0) {
-            socket_close(to);
-            link->is_open = 0;
-            core_link_closed(&c->core, now, "a data connection broke");
+            link_lost(c, number, now, "a data connection broke");
             return 0;
         }
+        to->is_blocked = taken == 0;
         link_sent(link, (size_t)taken);
         bytes += (uint64_t)taken;
     }
@@ -1942,20 +2050,24 @@ static void service_connections(catchment *c, uint64_t now) {
         /* The last words of a side that closes. What does not go at once is lost with it. */
         if (c->control.fd >= 0 && !c->control.is_connecting && core->out_sent < core->out_bytes) {
             struct iovec part = {core->out + core->out_sent, core->out_bytes - core->out_sent};
-            (void)give(&c->control, &part, 1);
+            (void)give(c, &c->control, &part, 1);
         }
         core->out_sent = core->out_bytes = 0;
-        socket_close(&c->control);
-        for (uint32_t i = 0; i < core->link_count; i++) socket_close(&c->links[i]);
+        socket_close(c, &c->control);
+        for (uint32_t i = 0; i < core->link_count; i++) socket_close(c, &c->links[i]);
         c->generation = core->generation;
     }
     if (core->state == CONNECTING && c->control.fd < 0) control_connect(c, now);
-    if (core->state == CONNECTING && c->control.is_connecting && now >= c->address_until)
-        control_next(c, now, ETIMEDOUT);
+    int is_under_way = c->control.is_connecting || c->control.is_shaking;
+    if (core->state == CONNECTING && is_under_way && now >= c->address_until) {
+        note(c, ETIMEDOUT);
+        if (c->control.is_shaking) snprintf(c->why, sizeof c->why, "no answer in the handshake");
+        control_next(c, now);
+    }
     for (uint32_t i = 0; i < core->link_count && core->state == OPEN && !core->break_at; i++)
         if (c->links[i].fd < 0
-            && !socket_connect(&c->links[i], (const struct sockaddr *)&c->peer, c->peer_bytes))
-            core_link_closed(core, now, "no data connection");
+            && !socket_connect(c, &c->links[i], (const struct sockaddr *)&c->peer, c->peer_bytes))
+            link_lost(c, i, now, "no data connection");
 }
 
 /* Calls the front-end for a command. */
@@ -1992,44 +2104,24 @@ static void service_command(catchment *c) {
     tell(c);
 }
 
-/* Receives what there is on control. */
-static void control_receive(catchment *c, uint64_t now) {
-    uint8_t bytes[CONTROL_BYTES_MAX];
-    uint32_t generation = c->core.generation;
-    for (int i = 0; i < 16 && c->control.fd >= 0; i++) {
-        ssize_t count = recv(c->control.fd, bytes, sizeof bytes, 0);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-        if (count <= 0) {
-            core_break(&c->core, now, 0, count ? "the connection to the recorder broke"
-                                               : "the recorder closed the connection");
-            return;
-        }
-        core_received(&c->core, now, bytes, (size_t)count);
-        if (c->core.state < OPENING || c->core.state == ENDED || c->core.generation != generation)
-            return;
-    }
-}
-
 /* What poll said of a data connection: it is there, it takes bytes again, or it is lost. */
 static void link_polled(catchment *c, uint32_t number, int events, uint64_t now) {
     struct socket *socket = &c->links[number];
-    uint8_t bytes[64];
-    if (c->core.state != OPEN || socket->fd < 0) return;
-    if (socket->is_connecting && events) {
-        socket->is_connecting = 0;
-        if (socket_error(socket)) core_link_closed(&c->core, now, "no data connection");
-        else link_opened(&c->core.links[number], now);
+    uint8_t bytes[RECORD_BYTES];
+    if (c->core.state != OPEN || socket->fd < 0 || !events) return;
+    if (socket->is_connecting || socket->is_shaking) {
+        int result = socket_open(c, socket);
+        if (c->core.state != OPEN) return;
+        if (result < 0) link_lost(c, number, now, "no data connection");
+        else if (result) link_opened(&c->core.links[number], now);
         return;
     }
     if (events & POLLOUT) socket->is_blocked = 0;
     if (!(events & (POLLIN | POLLERR | POLLHUP))) return;
-    ssize_t count = recv(socket->fd, bytes, sizeof bytes, 0);
-    if (count > 0) return; /* a recorder says nothing here, and what it says means nothing */
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-    c->core.links[number].is_open = 0;
-    socket_close(socket);
-    core_link_closed(&c->core, now, "the recorder closed a data connection");
+    /* A recorder says nothing here, and what it says means nothing. */
+    int64_t count = take(c, socket, bytes, sizeof bytes);
+    if (!count) snprintf(c->why, sizeof c->why, "it was closed");
+    if (count == 0 || count == -1) link_lost(c, number, now, "a data connection broke");
 }
 
 /* One round: what is due, sent, waited for (at most wait_ms; -1: as long as nothing is due) and
@@ -2054,7 +2146,8 @@ static void service(catchment *c, int wait_ms) {
     }
     nfds_t count = 0;
     polled[count++] = (struct pollfd){c->wake[0], POLLIN, 0};
-    int is_full = c->control.is_connecting || core->out_sent < core->out_bytes;
+    int is_full = c->control.is_connecting || c->control.is_blocked
+               || core->out_sent < core->out_bytes;
     polled[count++] = (struct pollfd){c->control.fd, (short)(POLLIN | (is_full ? POLLOUT : 0)), 0};
     for (uint32_t i = 0; i < core->link_count; i++) {
         const struct socket *one = &c->links[i];
@@ -2077,7 +2170,7 @@ static void service(catchment *c, int wait_ms) {
         while (read(c->wake[0], bytes, sizeof bytes) == sizeof bytes) {}
     }
     if (polled[1].revents && c->control.fd == polled[1].fd) {
-        if (c->control.is_connecting) control_connected(c, now);
+        if (c->control.is_connecting || c->control.is_shaking) control_connected(c, now);
         else {
             if (polled[1].revents & POLLOUT) c->control.is_blocked = 0;
             if (polled[1].revents & ~POLLOUT) control_receive(c, now);
@@ -2135,28 +2228,40 @@ static uint64_t deadline(int wait_ms) {
 
 const char *catchment_error(void) { return last_error; }
 
-/* Reads catchment+tcp://HOST[:PORT]. */
+/* Reads catchment://HOST[:PORT], or catchment+tcp:// in the clear. */
 static int read_url(catchment *c, const char *url) {
-    const char *scheme = "catchment+tcp://", *host, *end, *port = "7100";
-    if (!strncmp(url, "catchment://", 12))
-        return fail(CATCHMENT_REFUSED, "%s asks for TLS, which this library does not have yet: "
-                    "catchment+tcp:// is without", url);
-    if (strncmp(url, scheme, strlen(scheme)))
-        return fail(CATCHMENT_REFUSED, "%s is no catchment+tcp://HOST[:PORT]", url);
-    host = url + strlen(scheme);
+    const char *clear = "catchment+tcp://", *host, *port = "7100";
+    int is_clear = !strncmp(url, clear, strlen(clear));
+    c->has_tls = !strncmp(url, "catchment://", 12);
+    host = url + (is_clear ? strlen(clear) : c->has_tls ? 12 : strlen(url));
     int is_six = *host == '[';
     host += is_six;
-    end = is_six ? strchr(host, ']') : strchr(host, ':');
-    if (is_six && !end) return fail(CATCHMENT_REFUSED, "%s: no ] behind the address", url);
-    if (!end) end = host + strlen(host);
-    const char *rest = end + is_six;
+    size_t bytes = strcspn(host, is_six ? "]" : ":");
+    const char *rest = host + bytes + (is_six && host[bytes]);
     if (*rest == ':') port = rest + 1;
-    if ((*rest && *rest != ':') || end == host || (size_t)(end - host) >= sizeof c->host
-        || strspn(port, "0123456789") != strlen(port) || strlen(port) < 1 || strlen(port) > 5)
-        return fail(CATCHMENT_REFUSED, "%s is no catchment+tcp://HOST[:PORT]", url);
-    copy_text(c->host, sizeof c->host, host, (size_t)(end - host));
+    if ((*rest && *rest != ':') || (is_six && !host[bytes]) || !bytes || bytes >= sizeof c->host
+        || strcspn(host, "/@[") < bytes || strspn(port, "0123456789") != strlen(port)
+        || strlen(port) < 1 || strlen(port) > 5 || atoi(port) > 65535)
+        return fail(CATCHMENT_REFUSED, "%s is no address of a recorder: write "
+                    "catchment://HOST[:PORT], or catchment+tcp:// in the clear", url);
+    copy_text(c->host, sizeof c->host, host, bytes);
     copy_text(c->port, sizeof c->port, port, strlen(port));
     return CATCHMENT_ACCEPTED;
+}
+
+/* Reads what is trusted, if the address asks for TLS. */
+static int read_certificate(catchment *c, const char *url,
+                            const struct catchment_options *options) {
+    c->tls = options->tls;
+    if (!c->has_tls) return CATCHMENT_ACCEPTED;
+    if (!c->tls)
+        return fail(CATCHMENT_REFUSED, "%s asks for TLS, which is in catchment_tls.c: set `tls` to "
+                    "&catchment_tls", url);
+    if (!options->certificate)
+        return fail(CATCHMENT_REFUSED, "%s asks for TLS: give the recorder's certificate, or its "
+                    "authority's, to trust", url);
+    c->trusted = c->tls->trust(options->certificate, c->host, c->why);
+    return c->trusted ? CATCHMENT_ACCEPTED : fail(CATCHMENT_REFUSED, "%s", c->why);
 }
 
 /* A number that no other session has. */
@@ -2186,6 +2291,7 @@ static int make(catchment *c, const char *url, const char *name,
     pthread_condattr_destroy(&attributes);
 #endif
     int result = read_url(c, url);
+    if (result == CATCHMENT_ACCEPTED) result = read_certificate(c, url, options);
     if (result == CATCHMENT_ACCEPTED) result = core_make(&c->core, name, options);
     if (result == CATCHMENT_ACCEPTED) result = draw_session(&c->core);
     if (result != CATCHMENT_ACCEPTED) return result;
@@ -2214,8 +2320,9 @@ static void destroy(catchment *c) {
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->mutex);
 #endif
-    socket_close(&c->control);
-    for (uint32_t i = 0; i < LINKS_MAX; i++) socket_close(&c->links[i]);
+    socket_close(c, &c->control);
+    for (uint32_t i = 0; i < LINKS_MAX; i++) socket_close(c, &c->links[i]);
+    if (c->trusted) c->tls->distrust(c->trusted);
     for (int i = 0; i < 2; i++)
         if (c->wake[i] >= 0) close(c->wake[i]);
     if (c->addresses) freeaddrinfo(c->addresses);

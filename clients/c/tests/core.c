@@ -488,10 +488,13 @@ static void addresses_are_read(void) {
     check_url("catchment+tcp://10.0.0.1:65535", "10.0.0.1", "65535");
     check_url("catchment+tcp://[fe80::1%eth0]:71", "fe80::1%eth0", "71");
     check_url("catchment+tcp://[::1]", "::1", "7100");
+    check_url("catchment://daq1", "daq1", "7100");
+    check_url("catchment://[::1]:71", "::1", "71");
     static const char *const WRONG[] = {
-        "catchment://daq1", "daq1:7100", "catchment+tcp://", "catchment+tcp://:7100",
+        "https://daq1", "daq1:7100", "catchment+tcp://", "catchment://", "catchment+tcp://:7100",
         "catchment+tcp://[::1", "catchment+tcp://[::1]x", "catchment+tcp://daq1:",
-        "catchment+tcp://daq1:port", "catchment+tcp://daq1:123456"};
+        "catchment+tcp://daq1:port", "catchment+tcp://daq1:65536", "catchment+tcp://daq1/run",
+        "catchment://me@daq1", "catchment+tcp://::1"};
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) check_url(WRONG[i], NULL, NULL);
 }
 

@@ -110,15 +110,16 @@ def test_the_smallest_front_end_has_20_lines_and_delivers(made: Path) -> None:
 
 def test_the_guide_shows_the_smallest_front_end_and_compiles(tmp_path: Path) -> None:
     page = (CLIENT.parent.parent / "docs/guide/frontend.md").read_text()
-    hello, options = [part.split("```\n")[0] for part in page.split("```c\n")[1:]]
+    hello, options, tls = [part.split("```\n")[0] for part in page.split("```c\n")[1:]]
     example = (CLIENT / "examples/hello.c").read_text()
     assert hello == example.split("*/\n", 1)[1]
-    source = tmp_path / "options.c"
     head = (
         '#include <stdlib.h>\n#include "catchment.h"\ncatchment *f(void);\ncatchment *f(void) {\n'
     )
-    source.write_text(f"{head}{options}return c;\n}}\n")
-    compiled(tmp_path, "options.o", str(source), flags=["-c"])
+    for name, text in [("options", options), ("tls", tls)]:
+        source = tmp_path / f"{name}.c"
+        source.write_text(f"{head}{text}return c;\n}}\n")
+        compiled(tmp_path, f"{name}.o", str(source), flags=["-c"])
 
 
 def test_the_dummy_front_end_says_what_it_cost(made: Path) -> None:

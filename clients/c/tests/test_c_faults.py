@@ -6,17 +6,12 @@ import pytest
 
 from frontend import FrontEnd, check_fragments, check_sequences, driver
 from recorder import ABANDONED, BEGIN, END, NUMBERING, SETTING, Recorder
+from tls import Way, certificates, tls_driver, way
 
-__all__ = ["driver"]
-
-
-@pytest.fixture(params=["thread=1", "thread=0"])
-def thread(request: pytest.FixtureRequest) -> int:
-    """With a service thread, and without one."""
-    return int(str(request.param)[-1])
+__all__ = ["certificates", "driver", "tls_driver", "way"]
 
 
-def test_fragments_of_all_sizes_arrive_once_and_in_order(driver: Path, thread: int) -> None:
+def test_fragments_of_all_sizes_arrive_once_and_in_order(way: Way) -> None:
     sizes = [
         0,
         1,
@@ -32,10 +27,8 @@ def test_fragments_of_all_sizes_arrive_once_and_in_order(driver: Path, thread: i
         5 << 20,
     ]
     with (
-        Recorder() as recorder,
-        FrontEnd(
-            driver, recorder.url, sources="a,b", bytes_max=16 << 20, flags=2, thread=thread
-        ).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a,b", bytes_max=16 << 20, flags=2).opened() as camera,
     ):
         for size in sizes:
             assert camera.do(f"send 0 1 {size}")["sent"] == 1
@@ -50,12 +43,10 @@ def test_fragments_of_all_sizes_arrive_once_and_in_order(driver: Path, thread: i
 
 
 @pytest.mark.parametrize("fault", ["cut", "restart", "mute"])
-def test_a_break_loses_nothing_and_gives_nothing_twice(
-    driver: Path, fault: str, thread: int
-) -> None:
+def test_a_break_loses_nothing_and_gives_nothing_twice(way: Way, fault: str) -> None:
     with (
-        Recorder() as recorder,
-        FrontEnd(driver, recorder.url, sources="a,b,c", thread=thread).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a,b,c").opened() as camera,
     ):
         recorder.is_durable_at_once = fault != "restart"
         breaks = [57, 6_000] if fault == "mute" else [57, 1_500, 1_501, 6_000]
@@ -74,10 +65,10 @@ def test_a_break_loses_nothing_and_gives_nothing_twice(
         recorder.check()
 
 
-def test_a_fragment_in_parts_begins_again(driver: Path) -> None:
+def test_a_fragment_in_parts_begins_again(way: Way) -> None:
     with (
-        Recorder() as recorder,
-        FrontEnd(driver, recorder.url, sources="a", bytes_max=32 << 20).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a", bytes_max=32 << 20).opened() as camera,
     ):
         recorder.read_bytes = 4_096
         assert camera.do("send 0 2 20000000")["sent"] == 2
@@ -89,10 +80,10 @@ def test_a_fragment_in_parts_begins_again(driver: Path) -> None:
         recorder.check()
 
 
-def test_a_recorder_that_is_gone_for_a_while_is_found_again(driver: Path, thread: int) -> None:
+def test_a_recorder_that_is_gone_for_a_while_is_found_again(way: Way) -> None:
     with (
-        Recorder() as recorder,
-        FrontEnd(driver, recorder.url, sources="a", thread=thread).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a").opened() as camera,
     ):
         assert camera.do("send 0 100 1000")["sent"] == 100
         recorder.wait_taken(50)
@@ -155,10 +146,10 @@ def test_no_recorder_ends_in_an_error_and_not_in_a_wait_for_ever(driver: Path) -
         assert camera.answer()["result"] < 0
 
 
-def test_what_a_closed_front_end_could_not_deliver_is_returned(driver: Path, thread: int) -> None:
+def test_what_a_closed_front_end_could_not_deliver_is_returned(way: Way) -> None:
     with (
-        Recorder() as recorder,
-        FrontEnd(driver, recorder.url, sources="a", flags=2, thread=thread).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a", flags=2).opened() as camera,
     ):
         recorder.is_durable_at_once = False
         assert camera.do("send 0 30 100")["sent"] == 30
@@ -171,10 +162,10 @@ def test_what_a_closed_front_end_could_not_deliver_is_returned(driver: Path, thr
         recorder.check()
 
 
-def test_what_is_released_when_taken_needs_no_durable(driver: Path) -> None:
+def test_what_is_released_when_taken_needs_no_durable(way: Way) -> None:
     with (
-        Recorder() as recorder,
-        FrontEnd(driver, recorder.url, sources="a", release=2).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a", release=2).opened() as camera,
     ):
         recorder.is_durable_at_once = False
         assert camera.do("send 0 1000 100")["sent"] == 1000
@@ -205,12 +196,10 @@ def test_a_run_that_ended_without_what_is_held_says_how_much_that_was(driver: Pa
         recorder.check()
 
 
-def test_a_full_ring_is_said_and_what_was_dropped_is_abandoned(driver: Path, thread: int) -> None:
+def test_a_full_ring_is_said_and_what_was_dropped_is_abandoned(way: Way) -> None:
     with (
-        Recorder() as recorder,
-        FrontEnd(
-            driver, recorder.url, sources="a", buffer=65_536, thread=thread
-        ).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a", buffer=65_536).opened() as camera,
     ):
         recorder.is_durable_at_once = False
         recorder.hold()
@@ -257,12 +246,10 @@ def test_ranges_without_end_use_up_no_entries(driver: Path) -> None:
         recorder.check()
 
 
-def test_a_send_that_waits_goes_on_when_there_is_room(driver: Path, thread: int) -> None:
+def test_a_send_that_waits_goes_on_when_there_is_room(way: Way) -> None:
     with (
-        Recorder() as recorder,
-        FrontEnd(
-            driver, recorder.url, sources="a", buffer=65_536, thread=thread
-        ).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a", buffer=65_536).opened() as camera,
     ):
         recorder.is_durable_at_once = False
         camera.tell("send 0 500 1000")
@@ -277,10 +264,10 @@ def test_a_send_that_waits_goes_on_when_there_is_room(driver: Path, thread: int)
         recorder.check()
 
 
-def test_a_held_recorder_slows_and_does_not_break(driver: Path) -> None:
+def test_a_held_recorder_slows_and_does_not_break(way: Way) -> None:
     with (
-        Recorder() as recorder,
-        FrontEnd(driver, recorder.url, sources="a", buffer=4 << 20).opened() as camera,
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a", buffer=4 << 20).opened() as camera,
     ):
         recorder.hold()
         camera.tell("send 0 20000 1000")
@@ -406,13 +393,11 @@ def test_a_recorder_is_found_by_name(driver: Path) -> None:
         check_fragments(recorder.log("a"), 0, [10] * 10)
 
 
-def test_commands_are_answered_and_make_marks(driver: Path, thread: int) -> None:
-    with Recorder() as recorder:
+def test_commands_are_answered_and_make_marks(way: Way) -> None:
+    with way.recorder() as recorder:
         recorder.state = 0
         recorder.run = bytes(16)
-        with FrontEnd(
-            driver, recorder.url, sources="a,b", flags=2, thread=thread, refuse=3
-        ).opened() as camera:
+        with way.front_end(recorder, sources="a,b", flags=2, refuse=3).opened() as camera:
             recorder.run = b"a new run to come"[:16]
 
             def command(number: int, kind: int) -> None:
