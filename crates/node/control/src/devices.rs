@@ -15,13 +15,13 @@
 //! Before that, in *configured*, a preflight with its own sockets counts arrivals.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use catchment_catalog::{LiveRun, NumberRequest, Remark, RunRow};
+use catchment_catalog::{LiveRun, NumberRequest, Remark};
 use catchment_emulator::{
     EmulatorConfig, EmulatorError, EmulatorObserver, EmulatorReport, EmulatorThread,
     LinkEmulatorReport,
@@ -45,6 +45,8 @@ use crate::security::tls::{TlsError, for_front_ends};
 use crate::settings::Start;
 use crate::shared::NodeShared;
 
+mod resuming;
+
 /// The most orders waiting for one device: control gives one at a time, and *safe* after a
 /// time-out.
 const ORDERS_MAX: usize = 16;
@@ -54,10 +56,6 @@ const IDLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How long devices have to end after the state machine has.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// How long the files of a recorder that died may be held by its last writes.
-const HELD_WITHIN: Duration = Duration::from_secs(10);
-const HELD_POLL: Duration = Duration::from_millis(20);
 
 /// The recorder's path.
 pub(crate) const RECORDER: &str = "node/recorder";
@@ -212,7 +210,7 @@ pub(crate) struct Devices {
 /// The line of devices; data reach the catalogue last.
 pub(crate) fn specs(configuration: &Configuration) -> Vec<DeviceSpec> {
     // All steps wait for the disk. A stop also waits for the last data, and for a hanging disk; to
-    // arm may be to go on with an interrupted run, all frames of which are looked at.
+    // arm may be to go on with an interrupted run, the last files of which are read.
     let timeout_ns = |action| match action {
         Action::Start | Action::Disarm => 30_000_000_000,
         Action::Arm | Action::Stop => 120_000_000_000,
@@ -251,6 +249,7 @@ impl Devices {
             open: None,
             preflight: None,
             may_resume: shared.settings.resume && shared.settings.start == Start::Auto,
+            since: Instant::now(),
         };
         let mut emulating =
             Emulating { run_status: Arc::clone(&run_status), sources: None, links: None };
@@ -355,6 +354,8 @@ struct Recording {
     preflight: Option<Preflight>,
     /// Whether the next run may be an interrupted one that goes on: the first one alone.
     may_resume: bool,
+    /// When the program began.
+    since: Instant,
 }
 
 /// A run that is armed or recorded.
@@ -414,14 +415,16 @@ impl Recording {
 
     fn arm(&mut self, job: &Job) -> Result<(), Failed> {
         let config = &job.configuration.recorder;
-        if std::mem::take(&mut self.may_resume)
-            && config.has_front_ends()
-            && let Some(open) = self.resumed(job)
-        {
-            self.show(&open, job);
-            self.open = Some(open);
-            return Ok(());
+        if self.may_resume && config.has_front_ends() {
+            let resumed = self.resumed(job).map_err(|why| failed(why, State::Configured))?;
+            if let Some(open) = resumed {
+                self.may_resume = false;
+                self.show(&open, job);
+                self.open = Some(open);
+                return Ok(());
+            }
         }
+        self.may_resume = false;
         let wanted = job.configuration.number;
         let emulated = job.configuration.emulates();
         let live = self.shared.catalog.take(&NumberRequest {
@@ -472,66 +475,6 @@ impl Recording {
         let active = Active { who, comment, emulated, ..Active::of(recorder, live.number()) };
         let started_ns = started.map_or(active.started_ns, |started| started.0);
         *self.run_status.active.lock() = Some(Active { started_ns, ..active });
-    }
-
-    /// The last run, if its recorder has died and it can go on. What is in the way is reported, and
-    /// a new run begins.
-    fn resumed(&self, job: &Job) -> Option<Open> {
-        let row = self.shared.catalog.interrupted()?;
-        let name = Path::new(row.folder.as_ref()?).file_name()?.to_string_lossy().into_owned();
-        let Configuration { resume_ns, recorder: config, .. } = &*job.configuration;
-        let emulated = job.configuration.emulates();
-        let config = RecorderConfig { run_number: row.number, emulated, ..config.clone() };
-        let written_ns = Recorder::last_written_ns(&config, &name)?;
-        let age_ns = utc_now().0.saturating_sub(written_ns);
-        if age_ns > *resume_ns {
-            tracing::info!(
-                run = row.number,
-                age_s = age_ns / 1_000_000_000,
-                "the run was interrupted too long ago to go on"
-            );
-            return None;
-        }
-        let resumed = self.resume_run(&row, &name, config);
-        let resumed = resumed.map_err(|error| {
-            tracing::warn!(run = row.number, %error, "the interrupted run cannot go on");
-        });
-        resumed.ok()
-    }
-
-    fn resume_run(&self, row: &RunRow, name: &str, config: RecorderConfig) -> Result<Open, String> {
-        let access = self.access(&config).map_err(|error| error.to_string())?;
-        let config = RecorderConfig { access, ..config };
-        let until = Instant::now() + HELD_WITHIN;
-        let from = loop {
-            match Recorder::interrupted(&config, name) {
-                Ok(from) => break from,
-                // The system is still putting the writes of the process away.
-                Err(error) if error.is_being_recorded() && Instant::now() < until => {
-                    std::thread::sleep(HELD_POLL);
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-        };
-        if from.run_number != row.number {
-            return Err(format!("its files have number {}", from.run_number));
-        }
-        let folder = config.folder.join(name);
-        let live = self.shared.catalog.resume(row, (from.run, &folder), &config.text);
-        let live = live.map_err(|error| error.to_string())?;
-        let recorder = Recorder::resume_paused(config, &from).map_err(|error| error.to_string())?;
-        let text = format!("it goes on after its recorder's death, in epoch {}", from.epoch);
-        tracing::info!(
-            run = row.number,
-            epoch = from.epoch,
-            sequence = from.sequence,
-            "the interrupted run goes on"
-        );
-        let (time, kind, who) = (utc_now(), Remark::ALONE.to_owned(), String::new());
-        self.shared.catalog.remark(&live, &Remark { time, kind, who, text });
-        self.shared.interrupted.store(0, Relaxed);
-        let started = Some(row.started.unwrap_or(row.taken));
-        Ok(Open { recorder, live, begun: false, started })
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failed> {

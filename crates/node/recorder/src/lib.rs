@@ -61,6 +61,7 @@ mod sockets;
 mod tape;
 mod target;
 mod target_config;
+mod target_ledger;
 mod target_queue;
 mod throttle;
 mod trend_agent;

@@ -288,7 +288,7 @@ impl Session {
                 log.take_part(ingest, destination, (part, body), was_held)?
             }
             Data::Mark(ref mark, _) => {
-                log.take_mark(ingest, destination, mark)?;
+                log.take_mark(ingest, mark)?;
                 Taken::Continue(())
             }
             Data::Heartbeat(_) | Data::Attach(_) => Taken::Continue(()),

@@ -14,6 +14,7 @@ use catchment_recorder::{
 };
 use catchment_test_protocol as test_protocol;
 use catchment_wire::event_link::EventLink;
+use catchment_wire::session::Release;
 
 use crate::fault::{Fault, Faults};
 use crate::links::{ChannelPlan, LinkPlan};
@@ -172,6 +173,8 @@ pub struct Plan {
     pub queue_packets: usize,
     /// Whether the run begins between two events.
     pub begins_paused: bool,
+    /// Whether a recorder goes on with the run of one that died.
+    pub goes_on: bool,
     /// The recorder's configuration.
     pub config: RecorderConfig,
 }
@@ -244,6 +247,12 @@ impl Plan {
         add_targets(&case, (stores.len(), disks), &mut config);
         add_links(&case, &links, &mut config);
         select(&case, &mut config);
+        // Whoever keeps only what was not taken has nothing to send again; a place that is not
+        // required is given a time, which is a real one.
+        let goes_on = !senders.is_empty()
+            && senders.iter().all(|sender| sender.release == Release::Durable)
+            && config.targets().iter().all(|target| target.required)
+            && case.chance("goes on").chance(500);
         Self {
             case,
             sources,
@@ -257,6 +266,7 @@ impl Plan {
             second_disk,
             queue_packets,
             begins_paused,
+            goes_on,
             config,
         }
     }
