@@ -88,6 +88,7 @@ def until_state(control: catchment.Control, state: str) -> None:
 
 def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> None:
     control, camera = node.control, Camera(node.url)
+    control.configure()
     control.command("arm")
     until_state(control, "armed")
     assert camera.told == ["prepare"]
@@ -133,6 +134,7 @@ def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> Non
 
 def test_a_run_begins_only_when_the_front_end_agrees(node: Node) -> None:
     control, camera = node.control, Camera(node.url)
+    control.configure()
     control.command("arm")
     until_state(control, "armed")
     control.command("disarm")
