@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ class Camera:
             raise RuntimeError("the cooling is off")
 
 
-def device(control: catchment.Control, path: str) -> dict[str, object]:
+def device(control: catchment.Control, path: str) -> dict[str, Any]:
     return next((one for one in control.devices() if one["path"] == path), {})
 
 
@@ -106,12 +107,13 @@ def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> Non
             break
     assert (properties["hot"], properties["status"]) == ("31 degrees", "all is well")
     assert changed["path"] == "node/front_ends/camera"
-    for values, problem in [
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"gain": 30.0}, r"gain is from 0.0 to 20.0, not 30.0"),
         ({"gain": "high"}, "gain is a number, not"),
         ({"serial": "B"}, "serial can be read only"),
         ({"other": 1}, "there is no setting other"),
-    ]:
+    ]
+    for values, problem in refused:
         with pytest.raises(catchment.ControlError, match=problem):
             control.set("node/front_ends/camera", **values)
     camera.refuses = "set"

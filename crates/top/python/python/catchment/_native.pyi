@@ -621,14 +621,14 @@ class FrontendLink:
     def declare(
         self,
         name: str,
-        value: bool | int | float | str,
+        value: bool | float | str,
         unit: str,
         bounds: tuple[float, float] | None,
         writable: bool,
     ) -> None:
         """Reports what something is set to."""
 
-    def value(self, name: str) -> bool | int | float | str | None:
+    def value(self, name: str) -> bool | float | str | None:
         """The present value of a setting."""
 
     def count(self, name: str, value: int, unit: str) -> None:

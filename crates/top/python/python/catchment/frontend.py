@@ -60,7 +60,7 @@ __all__ = [
     "connect",
 ]
 
-Value = bool | int | float | str
+Value = bool | float | str
 """What a front-end can be set to."""
 
 _BROKEN = 1
