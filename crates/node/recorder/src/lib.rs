@@ -65,6 +65,7 @@ mod target_ledger;
 mod target_queue;
 mod throttle;
 mod trend_agent;
+mod unread;
 mod wiring;
 
 pub use assembly::{Assembly, AssemblyParts, TargetStore};

@@ -24,3 +24,4 @@ mod strangers;
 mod support;
 mod targets;
 mod typed;
+mod unread;

@@ -440,7 +440,10 @@ fn a_best_effort_folder_that_is_left_out_of_a_run_that_goes_on_is_in_fault_and_s
     let from = Recorder::interrupted(&config, &name).expect("it can go on");
     let recorder = Recorder::resume(config, &from).expect("it goes on");
     let last = end_100(recorder, 100).last;
-    assert_eq!((last.state, last.ledger.total()[Entry::FragmentsRecorded]), (State::Stopped, 200));
+    assert_eq!(
+        (last.state.clone(), last.ledger.total()[Entry::FragmentsRecorded]),
+        (State::Stopped, 200)
+    );
     let second = &last.targets[1];
     assert_eq!(second.ledger.total()[Entry::FragmentsNotTaken], 200);
     assert!(second.ledger.balance().holds());
