@@ -9,6 +9,7 @@ mod front_ends;
 mod guide;
 mod gwf;
 mod hang_up;
+mod held_up;
 mod life;
 mod links;
 mod names;
