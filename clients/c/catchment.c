@@ -99,7 +99,7 @@ enum { HELLO = 1, WELCOME, ATTACH, PING, POSITIONS, COMMAND, ANSWER, REPORT, BYE
 enum { FRAGMENTS = 32, PART, MARK, HEARTBEAT };
 enum { COMMAND_SET = 7 };
 enum { AGREED = 1, REFUSED, WORKING, DONE };
-enum { BYE_DONE = 0, BYE_MALFORMED = 8, BYE_SILENT = 9 };
+enum { BYE_DONE = 0, BYE_MALFORMED = 8, BYE_SILENT = 9, BYE_ENDING = 14 };
 enum { TLS_ALERT = 0x15 }; /* first byte of what TLS says to one that speaks in the clear */
 enum { FRAGMENT = 0, ABANDONED = 3 }; /* kinds of entries: FRAGMENT, or a kind of marks */
 
@@ -326,7 +326,8 @@ struct log {
     uint64_t sent;                   /* highest sequence that was ever sent, and one */
     uint64_t hello_first, hello_made; /* as the last hello said */
     uint64_t begin;                  /* sequence of the last mark begin */
-    uint8_t begun_run[16];
+    uint64_t run_end;                /* made when its run ended in order; NONE: it has not */
+    uint8_t begun_run[16], is_in_run; /* the last run that it began; it has not ended that */
 
     uint64_t floor; /* lowest key, unwrapped, that may follow */
     uint8_t has_floor, has_low_water, is_idle, is_low_water_due;
@@ -363,7 +364,6 @@ struct link {
 };
 
 struct setting {
-    uint32_t log;
     char name[65], value[TEXT_BYTES_MAX + 1];
 };
 
@@ -375,6 +375,7 @@ struct command {
     unsigned answer;
     char why[CATCHMENT_WHY_BYTES];
     uint64_t working_at;
+    int is_owed; /* an answer may still come to a command before, which the recorder gave up */
     uint32_t setting_count;
     struct setting settings[SETTINGS_MAX];
 };
@@ -419,6 +420,7 @@ struct core {
     int has_preamble, is_welcome;
 
     uint8_t run[16], ticket[16];
+    uint8_t held_run[16]; /* that held items belong to: of the last welcome with all its grants */
     uint64_t run_number;
     uint32_t stream, epoch, run_state, message_bytes_max;
     uint64_t ping_ns, silence_ns, skew_bytes;
@@ -558,6 +560,10 @@ static uint64_t log_fragments(const struct log *log, uint64_t position, uint64_t
 
 /* Inserts the marks that the library makes, as far as there is room: the next fragment waits. */
 static void log_settle(struct core *core, struct log *log) {
+    if (log->answer == 4) { /* it sends nothing */
+        log->must_end = log->must_begin = 0;
+        log->settings_at = core->setting_count;
+    }
     if (log->must_end && log_free_entries(log)) {
         int is_known = log->has_floor && log->floor > 0;
         uint64_t last = log->key_kind == CATCHMENT_TIME ? log->floor : log->floor - 1;
@@ -577,7 +583,6 @@ static void log_settle(struct core *core, struct log *log) {
         const struct setting *setting = &core->settings[log->settings_at];
         char text[TEXT_BYTES_MAX + 1];
         uint64_t at;
-        if (setting->log != UINT32_MAX && setting->log != log->number) continue;
         if (log->reserved || log->must_begin || log->must_end) return;
         int bytes = snprintf(text, sizeof text, "%s=%s", setting->name, setting->value);
         if (bytes < 0 || !log_place(log, (uint64_t)bytes, 0, &at)) return;
@@ -658,12 +663,19 @@ static void core_fault(struct core *core, uint64_t now, const char *fault, unsig
     else core_break(core, now, 0, text);
 }
 
+/* Whether anything that is held was made before its run ended. */
+static int core_holds_run(const struct core *core) {
+    for (uint32_t i = 0; i < core->log_count; i++)
+        if (log_first(&core->logs[i]) < min64(core->logs[i].made, core->logs[i].run_end)) return 1;
+    return 0;
+}
+
 static void encode_hello(struct core *core) {
     uint8_t *out = core_out(core, CONTROL_BYTES_MAX);
     if (!out) return;
     uint8_t *fixed = message_begin(out, HELLO, core->out_number++, 176);
     put64(fixed + 8, core->session);
-    memcpy(fixed + 16, core->run, 16);
+    if (core_holds_run(core)) memcpy(fixed + 16, core->held_run, 16);
     put64(fixed + 40, core->buffer_bytes);
     put64(fixed + 48, core->skew_wanted);
     put32(fixed + 56, core->buffer_ms);
@@ -844,6 +856,12 @@ static const char *on_welcome(struct core *core, uint64_t now, const struct mess
     return NULL;
 }
 
+static void log_begin_run(struct log *log, const uint8_t *run, uint64_t run_number) {
+    memcpy(log->begun_run, run, 16);
+    log->begin_run = run_number;
+    log->must_begin = log->is_in_run = 1;
+}
+
 /* One grant: where a log goes on. */
 static const char *on_grant(struct core *core, struct log *log, const uint8_t *record) {
     uint32_t answer = get16(record + 4);
@@ -854,6 +872,7 @@ static const char *on_grant(struct core *core, struct log *log, const uint8_t *r
     log->reason = (uint16_t)get16(record + 6);
     log->granted_bytes = min64(get64(record + 32), log->fragment_bytes_max);
     if (answer == 4) return NULL;
+    log->run_end = NONE;
     if (next < log->hello_first || next > log->hello_made) return "bound";
     if (answer == 3) {
         if (next != log->hello_made) return "bound";
@@ -873,9 +892,7 @@ static const char *on_grant(struct core *core, struct log *log, const uint8_t *r
     log->is_low_water_due = log->has_low_water || log->is_idle;
     int is_recording = core->run_state >= 2 && answer == 1;
     if (is_recording && log->flags & CATCHMENT_MARKS && memcmp(log->begun_run, core->run, 16)) {
-        memcpy(log->begun_run, core->run, 16);
-        log->begin_run = core->run_number;
-        log->must_begin = 1;
+        log_begin_run(log, core->run, core->run_number);
         log->must_end = 0;
     }
     log_settle(core, log);
@@ -895,6 +912,7 @@ static void core_joined(struct core *core, uint64_t now) {
     }
     for (uint32_t i = 0; i < core->log_count && core->was_open; i++) core->logs[i].counts.resumes++;
     for (uint32_t i = 0; i < REPORTS_MAX; i++) core->reports[i].is_due = core->reports[i].is_used;
+    memcpy(core->held_run, core->run, 16);
     core->state = OPEN;
     core->was_open = core->is_changed = 1;
     core->failures = 0;
@@ -946,19 +964,46 @@ static const char *on_positions(struct core *core, const struct message *message
     return NULL;
 }
 
-/* The value of a record of settings, as text. */
-static void setting_text(struct setting *setting, const uint8_t *record, const struct message *m) {
+/* A number in the fewest digits that read back as it, with a point whatever the program's locale
+ * has there. */
+static void number_text(char *out, size_t size, double number) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(out, size, "%.*g", digits, number);
+        if (strtod(out, NULL) == number) break; /* never for what is no number */
+    }
+    size_t kept = 0, points = 0;
+    for (const char *at = out; *at; at++)
+        if (strchr("0123456789+-einfa", *at)) out[kept++] = *at;
+        else if (!points++) out[kept++] = '.';
+    out[kept] = 0;
+}
+
+/* The value of a record of settings, as text; 0 if its type is not known. */
+static int setting_text(struct setting *setting, const uint8_t *record, const struct message *m) {
     uint64_t bits = get64(record + 8);
     size_t size = sizeof setting->value;
     double number;
     memcpy(&number, &bits, sizeof number);
+    setting->value[0] = 0;
     switch (record[1]) {
     case CATCHMENT_BOOL: snprintf(setting->value, size, bits & 0xFF ? "true" : "false"); break;
     case CATCHMENT_I64: snprintf(setting->value, size, "%lld", (long long)(int64_t)bits); break;
     case CATCHMENT_U64: snprintf(setting->value, size, "%llu", (unsigned long long)bits); break;
-    case CATCHMENT_F64: snprintf(setting->value, size, "%.17g", number); break;
-    default: copy_text(setting->value, size, m->text, m->record_count == 1 ? m->text_bytes : 0);
+    case CATCHMENT_F64: number_text(setting->value, size, number); break;
+    case CATCHMENT_TEXT:
+        copy_text(setting->value, size, m->text, m->record_count == 1 ? m->text_bytes : 0);
+        break;
+    default: return 0;
     }
+    return 1;
+}
+
+/* Answers a command without the front-end: it does nothing of it. */
+static void core_refuse(struct core *core, const char *why) {
+    core->command.state = COMMAND_ANSWERED;
+    core->command.answer = REFUSED;
+    snprintf(core->command.why, sizeof core->command.why, "%s", why);
+    encode_answer(core, REFUSED, why);
 }
 
 static const char *on_command(struct core *core, const struct message *message) {
@@ -968,27 +1013,40 @@ static const char *on_command(struct core *core, const struct message *message) 
     if (core->state != OPEN) return core->state == LEAVING ? NULL : "connection";
     if (number == 0) return "bound";
     for (size_t i = 0; i < message->record_count; i++) {
-        const uint8_t *name = message->records + i * message->record_bytes + 64;
+        const uint8_t *record = message->records + i * message->record_bytes, *name = record + 64;
         size_t bytes = 64;
         while (bytes && !name[bytes - 1]) bytes--;
         if (!is_text(name, bytes)) return "text";
+        uint32_t log = get32(record + 4);
+        if (log != UINT32_MAX && log >= core->log_count) return "unknown_log";
     }
     if (number == command->number && command->state == COMMAND_ANSWERED)
         encode_answer(core, command->answer, command->why);
     if (number <= command->number) return NULL;
+    command->is_owed |= command->state == COMMAND_LATER;
     command->number = number;
     command->state = COMMAND_CALL;
     command->kind = get16(fixed + 40);
     command->run_number = get64(fixed + 32);
     memcpy(command->run, fixed + 16, 16);
+    int is_first = command->kind == CATCHMENT_PREPARE || command->kind == CATCHMENT_START;
+    if (is_first && memcmp(core->run, command->run, 16)) {
+        memcpy(core->run, command->run, 16);
+        memcpy(core->held_run, command->run, 16);
+        core->run_number = command->run_number;
+        core->epoch = 0; /* another run's stream has epochs of its own */
+    }
     command->setting_count = (uint32_t)message->record_count;
     for (size_t i = 0; i < message->record_count; i++) {
         const uint8_t *record = message->records + i * message->record_bytes;
         struct setting *setting = &command->settings[i];
-        setting->log = get32(record + 4);
         copy_text(setting->name, sizeof setting->name, record + 64, 64);
-        setting_text(setting, record, message);
+        if (!setting_text(setting, record, message)) core_refuse(core, "a value of unknown type");
     }
+    if (command->is_owed) core_refuse(core, "the front-end is at work on the command before");
+    for (uint32_t i = 0; i < core->log_count && command->kind == COMMAND_SET; i++)
+        if (core->logs[i].settings_at < core->setting_count && command->state == COMMAND_CALL)
+            core_refuse(core, "a ring is full, and an earlier setting has no mark yet");
     return NULL;
 }
 
@@ -1003,6 +1061,8 @@ static const char *on_bye(struct core *core, uint64_t now, const struct message 
     snprintf(text, sizeof text, "the recorder said: %s (%u)%s%.*s",
              reason < sizeof NAMES / sizeof NAMES[0] ? NAMES[reason] : "reason", reason,
              message->text_bytes ? ": " : "", (int)message->text_bytes, message->text);
+    for (uint32_t i = 0; i < core->log_count && reason == BYE_ENDING; i++)
+        core->logs[i].run_end = core->logs[i].made;
     if (retry_ms && core->state != LEAVING) core_break(core, now, retry_ms, text);
     else core_end(core, text);
     return NULL;
@@ -1427,21 +1487,15 @@ static void core_leave(struct core *core, uint64_t now) {
 static void core_answer(struct core *core, const char *refusal) {
     struct command *command = &core->command;
     int is_set = command->kind == COMMAND_SET;
-    for (uint32_t i = 0; i < core->log_count && is_set && !refusal; i++)
-        if (core->logs[i].settings_at < core->setting_count)
-            refusal = "a ring is full, and an earlier setting has no mark yet";
     command->state = COMMAND_ANSWERED;
     command->answer = refusal ? REFUSED : command->kind == CATCHMENT_PREPARE ? AGREED : DONE;
     snprintf(command->why, sizeof command->why, "%s", refusal ? refusal : "");
-    if (!is_sentence(command->why)) command->why[0] = 0;
+    for (size_t bytes = strlen(command->why); !is_sentence(command->why);)
+        command->why[--bytes] = 0; /* as far as it is text */
     encode_answer(core, command->answer, command->why);
     if (refusal) return;
     if (command->kind == CATCHMENT_PAUSE) core->is_paused = core->stops_in_pause;
     else if (command->kind != CATCHMENT_PREPARE && !is_set) core->is_paused = 0;
-    if (command->kind == CATCHMENT_START || command->kind == CATCHMENT_PREPARE) {
-        memcpy(core->run, command->run, 16);
-        core->run_number = command->run_number;
-    }
     if (is_set) {
         core->setting_count = command->setting_count;
         memcpy(core->settings, command->settings, sizeof core->settings);
@@ -1451,14 +1505,12 @@ static void core_answer(struct core *core, const char *refusal) {
         int is_marked = (log->flags & CATCHMENT_MARKS) != 0;
         if (is_set) log->settings_at = 0;
         int is_new = memcmp(log->begun_run, command->run, 16) != 0;
-        if (command->kind == CATCHMENT_START && is_marked && is_new) {
-            memcpy(log->begun_run, command->run, 16);
-            log->begin_run = command->run_number;
-            log->must_begin = 1;
-        }
-        if (command->kind == CATCHMENT_STOP && is_marked) {
-            log->end_run = command->run_number;
-            log->must_end = 1;
+        if (command->kind == CATCHMENT_START && is_marked && is_new)
+            log_begin_run(log, command->run, command->run_number);
+        if (command->kind == CATCHMENT_STOP && log->is_in_run) {
+            log->is_in_run = 0;
+            if (!log->must_begin) log->end_run = command->run_number, log->must_end = 1;
+            log->must_begin = 0; /* a run that left no mark begin has no end */
         }
         log_settle(core, log);
     }
@@ -1639,7 +1691,7 @@ static int log_make(struct log *log, const struct catchment_source *source, uint
     log->key_bits = source->key_bits ? source->key_bits : 64;
     log->presence = source->presence;
     log->dtype = source->dtype;
-    log->begin = NONE;
+    log->begin = log->run_end = NONE;
     if (*name && !is_name(name, "-_.:/"))
         return fail(CATCHMENT_REFUSED, "\"%s\" is no name of a source", name);
     if (log->fragment_bytes_max > FRAGMENT_BYTES_MAX || log->ring_bytes < log->fragment_bytes_max)
@@ -2074,7 +2126,7 @@ static void service_connections(catchment *c, uint64_t now) {
 static void service_command(catchment *c) {
     struct command *command = &c->core.command;
     char why[CATCHMENT_WHY_BYTES] = "";
-    int result = CATCHMENT_AGREED;
+    int result = CATCHMENT_AGREED, is_later = 0;
     if (command->state != COMMAND_CALL) return;
     command->state = COMMAND_LATER; /* catchment_answer may come before the callback returns */
     command->working_at = c->core.polled_at + 1000 * MS;
@@ -2088,8 +2140,11 @@ static void service_command(catchment *c) {
                 result = CATCHMENT_REFUSED;
             } else if (c->calls.set) {
                 result = c->calls.set(c->user, setting->name, setting->value, why);
+                is_later |= result == CATCHMENT_LATER; /* one answer for all of them */
+                if (result == CATCHMENT_LATER) result = CATCHMENT_AGREED;
             }
         }
+        if (is_later && result == CATCHMENT_AGREED) result = CATCHMENT_LATER;
     } else if (command->kind < CATCHMENT_PREPARE || command->kind > CATCHMENT_CANCEL) {
         snprintf(why, sizeof why, "no command has the kind %u", (unsigned)command->kind);
         result = CATCHMENT_REFUSED;
@@ -2526,6 +2581,10 @@ int catchment_status(catchment *c, const char *text) {
 
 int catchment_answer(catchment *c, const char *refusal) {
     lock(c);
+    if (c->core.command.is_owed) {
+        c->core.command.is_owed = 0;
+        return leave(c, fail(CATCHMENT_REFUSED, "the recorder gave this command up"));
+    }
     if (c->core.command.state != COMMAND_LATER)
         return leave(c, fail(CATCHMENT_REFUSED, "no command waits for an answer"));
     core_answer(&c->core, refusal);

@@ -95,7 +95,8 @@ enum { CATCHMENT_AGREED = 0, CATCHMENT_LATER = 1 };
  * functions but those that wait. It returns CATCHMENT_AGREED, or CATCHMENT_LATER if
  * catchment_answer will be called, or another number to refuse, with a sentence in `why`, of
  * CATCHMENT_WHY_BYTES. One that needs more than a second returns CATCHMENT_LATER: meanwhile
- * nothing is sent. */
+ * nothing is sent. `set` is called for each setting of a command in turn, until one is refused,
+ * which refuses the command; one answer is for all that come later. */
 struct catchment_calls {
     int (*command)(void *user, int kind, uint64_t run_number, char *why);
     int (*set)(void *user, const char *name, const char *value, char *why);
@@ -216,7 +217,8 @@ int catchment_mark(catchment *c, int source, int kind, uint64_t key,
 int catchment_report(catchment *c, const struct catchment_report *report);
 int catchment_status(catchment *c, const char *text);
 
-/* The answer to a command of which the callback returned CATCHMENT_LATER. NULL: agreed. */
+/* The answer to a command of which the callback returned CATCHMENT_LATER. NULL: agreed. It is
+ * refused if the recorder gave the command up meanwhile, and gave another one. */
 int catchment_answer(catchment *c, const char *refusal);
 
 /* Where there is no service thread: sends and receives what can be, and waits at most wait_ms for

@@ -174,7 +174,9 @@ static void a_resume_is_the_golden_one(const char *folder) {
     struct core *core = made_core("", 1);
     struct log *log = &core->logs[0];
     log->granted_bytes = 1 << 20;
-    for (int i = 0; i < 16; i++) core->run[i] = log->begun_run[i] = (uint8_t)(0x10 + i);
+    for (int i = 0; i < 16; i++) core->held_run[i] = (uint8_t)(0x10 + i);
+    memcpy(core->run, core->held_run, 16);
+    memcpy(log->begun_run, core->held_run, 16);
     core->command.number = 2;
     log->begin = 0;
     set_made(core, 0, 1000);

@@ -67,7 +67,7 @@ static int on_set(void *user, const char *name, const char *value, char *why) {
     if (command_count < COMMANDS_MAX)
         snprintf(commands[command_count++], sizeof commands[0], "%s=%s", name, value);
     if (!strcmp(name, "locked")) snprintf(why, CATCHMENT_WHY_BYTES, "locked is fixed");
-    return strcmp(name, "locked") ? CATCHMENT_AGREED : 2;
+    return !strcmp(name, "locked") ? 2 : !strcmp(name, "slow") ? CATCHMENT_LATER : CATCHMENT_AGREED;
 }
 
 static void read_option(const char *text) {

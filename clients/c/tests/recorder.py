@@ -90,7 +90,7 @@ class Recorder:
         self.run, self.run_number, self.state, self.epoch = bytes(range(16)), 42, 2, 0
         self.message_bytes_max = 131_064
         self.is_durable_at_once = True
-        self.is_held = self.is_run_ended = False
+        self.is_held = False
         self.read_bytes = 1 << 18
         self.refused_logs: dict[str, int] = {}
         self.actions: list[tuple[int, Callable[[], None]]] = []
@@ -220,11 +220,15 @@ class Recorder:
                 self._bye(connection, reason, retry_ms, text)
             self.cut()
 
-    def end_run(self) -> None:
-        """Ends the run: what senders hold of it at their next hello is given up."""
+    def end_run(self, retry_ms: int = 0) -> None:
+        """Ends the run: what senders say at their next hello to hold of it is given up.
+
+        With `retry_ms` it ends in order, and says so; without, the recorder is gone.
+        """
         with self.lock:
-            self.is_run_ended = True
             self.run, self.run_number = bytes(range(16, 32)), self.run_number + 1
+            if retry_ms:
+                self.say_bye(14, retry_ms, "")
             self.cut()
 
     def make_durable(self) -> None:
@@ -490,16 +494,17 @@ class Recorder:
         self._send(connection, WELCOME, fixed)
         grants = b""
         for number, log in enumerate(session.logs):
-            log.answer = RUN_ENDED if self.is_run_ended and log.first < log.made else JOINS
-            if log.answer == RUN_ENDED:
-                log.durable, log.expected = log.expected, log.made
+            is_ended = session.run not in {self.run, bytes(16)} and log.first < log.made
+            log.answer = RUN_ENDED if is_ended else JOINS
+            if is_ended:  # where it stands in that run's files does not change any more
+                log.durable = log.durable if log.ended == session.run else log.expected
+                log.ended, log.expected = session.run, log.made
             reason = self.refused_logs.get(log.name, 0)
             log.answer = REFUSED if reason else log.answer
             grants += struct.pack("<IHHQ", number, log.answer, reason, log.expected)
             grants += struct.pack("<QIIQ24x", log.durable, number, 0, log.fragment_bytes_max)
         for at in range(0, len(grants), 64 * 255):
             self._send(connection, GRANTS, bytes(0), grants[at : at + 64 * 255], 64)
-        self.is_run_ended = False
 
     def _attach(self, connection: Connection, fixed: bytes) -> None:
         number, ticket, index = struct.unpack_from("<Q16sH", fixed, 8)

@@ -39,6 +39,7 @@ class Log:
     part: Item | None = None
     low_waters: list[tuple[int, int, bool]] = field(default_factory=list)  # sequence, key, idle
     answer: int = JOINS
+    ended: bytes = b""  # the run that was last answered to have ended
 
     @property
     def fragments(self) -> list[Item]:

@@ -7,6 +7,7 @@ import pytest
 from frontend import FrontEnd, check_fragments, check_sequences, driver
 from recorder import ABANDONED, BEGIN, END, NUMBERING, SETTING, Recorder
 from tls import Way, certificates, tls_driver, way
+from tunnel import Break, Tunnel
 
 __all__ = ["certificates", "driver", "tls_driver", "way"]
 
@@ -194,6 +195,112 @@ def test_a_run_that_ended_without_what_is_held_says_how_much_that_was(driver: Pa
         assert camera.close() == 15
         assert [item.key for item in recorder.log("a").fragments] == [*range(20), *range(35, 40)]
         recorder.check()
+
+
+def test_a_run_that_ended_is_told_again_where_its_answer_broke_off(driver: Path) -> None:
+    """What is held is no data of the run that a welcome names, before all its grants came."""
+    breaks = [Break(), Break(), Break(recorder=16), Break(recorder=16 + 128)]
+    with (
+        Recorder() as recorder,
+        Tunnel(recorder.port, *breaks) as tunnel,
+        FrontEnd(driver, tunnel.url(recorder.url), sources="a").opened() as camera,
+    ):
+        recorder.is_durable_at_once = False
+        assert camera.do("send 0 20 100")["sent"] == 20
+        recorder.wait_taken(20)
+        recorder.hold()
+        assert camera.do("send 0 15 100")["sent"] == 15
+        recorder.end_run()
+        recorder.release()
+        recorder.wait_opened(4)
+        recorder.is_durable_at_once = True
+        assert camera.do("send 0 5 100")["sent"] == 5
+        camera.do("durable 0 40")
+        assert camera.do("counts 0")["held_at_run_end"] == 15
+        assert camera.close() == 15
+        recorder.check()
+
+
+def test_between_runs_what_is_made_belongs_to_the_next_one(driver: Path) -> None:
+    with (
+        Recorder() as recorder,
+        FrontEnd(driver, recorder.url, sources="a").opened() as camera,
+    ):
+        assert camera.do("send 0 10 100")["sent"] == 10
+        camera.do("durable 0 10")
+        recorder.refuse(7, 200, "the next run is armed")
+        recorder.end_run(50)
+        recorder.wait(lambda: not recorder.refusals)  # it has heard that the run ended
+        assert camera.do("send 0 5 100")["sent"] == 5
+        recorder.wait_opened(2)
+        assert recorder.session.run == bytes(16)
+        assert camera.close() == 0
+        check_fragments(recorder.log("a"), 0, [100] * 15)
+        recorder.check()
+
+
+def test_a_recorder_of_an_earlier_epoch_is_not_believed(driver: Path) -> None:
+    """One that was thought to be dead, and answers."""
+    with Recorder() as recorder:
+        recorder.epoch = 3
+        with FrontEnd(driver, recorder.url, sources="a").opened() as camera:
+            recorder.epoch = 2
+            recorder.cut()
+            recorder.wait_opened(3)
+            assert camera.do("send 0 10 100")["sent"] == 10
+            assert recorder.taken == 0
+            recorder.epoch = 4
+            assert camera.close() == 0
+            check_fragments(recorder.log("a"), 0, [100] * 10)
+        recorder.check()
+
+
+def test_a_call_that_waits_for_room_ends_with_the_session(way: Way) -> None:
+    with (
+        way.recorder() as recorder,
+        way.front_end(recorder, sources="a", buffer=65_536).opened() as camera,
+    ):
+        recorder.is_durable_at_once = False
+        camera.tell("send 0 100 1000")
+        recorder.wait_taken(65)
+        recorder.say_bye(12, 0, "another front-end has this name")
+        assert camera.answer() == {"sent": 65, "result": -2}
+        assert camera.close() == 65
+
+
+def test_a_source_that_is_refused_later_ends_and_the_others_go_on(driver: Path) -> None:
+    with (
+        Recorder() as recorder,
+        FrontEnd(driver, recorder.url, sources="a,b").opened() as camera,
+    ):
+        recorder.refused_logs = {"b": 6}
+        recorder.cut()
+        recorder.wait_opened(2)
+        while (answer := camera.do("key 1 1000000 10"))["result"] != -2:
+            pass
+        assert answer["error"] == 'the recorder refused source 1 "b", reason 6'
+        assert camera.do("send 0 10 100")["sent"] == 10
+        camera.do("durable 0 10")
+        recorder.check()
+
+
+def test_a_cut_at_any_byte_loses_nothing(driver: Path) -> None:
+    """Within the preamble, the hello, an answer, the attaching, items, positions."""
+    sent = [0, 1, 15, 16, 40, 200, 344, 500, 5_000, 65_537]
+    answered = [0, 1, 15, 16, 40, 144, 150, 232, 300, 500]
+    breaks = [Break(sender=count) for count in sent] + [Break(recorder=count) for count in answered]
+    for number, broken in enumerate([*breaks, *breaks]):
+        before = [Break()] if number >= len(breaks) else []  # then it is a data connection
+        with (
+            Recorder() as recorder,
+            Tunnel(recorder.port, *before, broken) as tunnel,
+            FrontEnd(driver, tunnel.url(recorder.url), sources="a,b").opened() as camera,
+        ):
+            assert camera.do("each 0 300 1000")["result"] == 0
+            assert camera.close() == 0
+            for source, name in enumerate("ab"):
+                check_fragments(recorder.log(name), source, [1000] * 300)
+            recorder.check()
 
 
 def test_a_full_ring_is_said_and_what_was_dropped_is_abandoned(way: Way) -> None:
