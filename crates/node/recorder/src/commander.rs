@@ -8,6 +8,9 @@ use catchment_wire::session::{
 
 use crate::front_ends::{Change, FrontEnd, FrontEnds, Report, Scalar, Stage};
 
+#[cfg(test)]
+mod tests;
+
 /// A command without an answer counts as refused after this time in which its sender was read.
 const ANSWER_NS: u64 = 3_000_000_000;
 /// What a record of a report costs of the time that passes, and the most that is saved up: 100
