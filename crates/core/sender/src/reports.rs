@@ -25,12 +25,16 @@ pub struct Reports(Arc<Mutex<Table>>);
 struct Table {
     by_name: BTreeMap<String, Entry>,
     status: (String, bool),
+    /// How often something was reported.
+    made: u64,
     /// The name that was told last: the next one goes first.
     last: String,
 }
 
 struct Entry {
     report: Reported,
+    /// The number of the report that said it.
+    made: u64,
     is_new: bool,
 }
 
@@ -152,28 +156,39 @@ impl Reports {
             return Err(ReportError::Name(name.to_owned()));
         }
         let mut table = self.0.lock();
-        if let Some(entry) = table.by_name.get_mut(name) {
-            if entry.report != report {
-                *entry = Entry { report, is_new: true };
+        let made = table.made + 1;
+        let count = table.by_name.len();
+        match table.by_name.get_mut(name) {
+            Some(entry) => {
+                let is_new = entry.is_new || entry.report != report;
+                *entry = Entry { report, made, is_new };
             }
-            return Ok(());
+            None if count >= NAMES_MAX => return Err(ReportError::TooMany),
+            None => {
+                table.by_name.insert(name.to_owned(), Entry { report, made, is_new: true });
+            }
         }
-        if table.by_name.len() >= NAMES_MAX {
-            return Err(ReportError::TooMany);
-        }
-        table.by_name.insert(name.to_owned(), Entry { report, is_new: true });
+        table.made = made;
         Ok(())
     }
 
-    /// A setting was set from the page.
-    pub(crate) fn set(&self, name: &str, text: &str) {
+    /// How often something was reported.
+    pub(crate) fn made(&self) -> u64 {
+        self.0.lock().made
+    }
+
+    /// A setting was set from the page. What the front-end has said of it since `before` reports
+    /// were made is what it is set to.
+    pub(crate) fn set(&self, name: &str, text: &str, before: u64) {
         let mut table = self.0.lock();
-        let Some(Entry { report: Reported::Setting(setting), is_new }) =
+        let Some(Entry { report: Reported::Setting(setting), is_new, made }) =
             table.by_name.get_mut(name)
         else {
             return;
         };
-        if let Some(value) = setting.value.parse(text) {
+        if *made <= before
+            && let Some(value) = setting.value.parse(text)
+        {
             (setting.value, *is_new) = (value, true);
         }
     }
@@ -189,7 +204,7 @@ impl Reports {
     /// a text. To be called twice a second at most.
     pub(crate) fn fill(&self, outbox: &mut Outbox) {
         let mut table = self.0.lock();
-        let Table { by_name, status, last } = &mut *table;
+        let Table { by_name, status, last, .. } = &mut *table;
         if std::mem::take(&mut status.1) {
             let record = value(ValueKind::STATUS, "", ("", 0), &Reading::Text(String::new()));
             outbox.record(&Report {}, &record, &status.0);

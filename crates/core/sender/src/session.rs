@@ -42,6 +42,8 @@ pub struct SenderSession {
     run: [u8; 16],
     commands: Commands,
     reports: Reports,
+    /// Reports that were made when the last command came.
+    reported_before: u64,
     retry: Retry,
     actions: VecDeque<Action>,
     /// When it was called last, and for how long the recorder was silent since.
@@ -131,6 +133,7 @@ impl SenderSession {
             run: [0; 16],
             commands,
             reports: Reports::default(),
+            reported_before: 0,
             retry: Retry::new(seed),
             actions: VecDeque::new(),
             polled_ns: 0,
@@ -204,7 +207,7 @@ impl SenderSession {
     pub fn answer(&mut self, number: u64, answer: AnswerKind, text: &str) {
         let done = self.commands.answer(number, answer, text, &mut self.logs);
         for (name, value) in done.into_iter().flat_map(|command| command.settings) {
-            self.reports.set(&name, &value);
+            self.reports.set(&name, &value, self.reported_before);
             self.pings.next_ns = 0;
         }
     }
@@ -408,7 +411,8 @@ impl SenderSession {
     }
 
     fn close(&mut self) {
-        self.actions.retain(|action| !matches!(action, Action::Connect(_) | Action::Command(_)));
+        // A command is done whether the connection lasts or not: it is not given again.
+        self.actions.retain(|action| !matches!(action, Action::Connect(_)));
         self.actions.push_back(Action::Close);
         self.inbox = Inbox::default();
         self.outbox.reset();
@@ -522,6 +526,7 @@ impl SenderSession {
                     (self.agreed.run, self.agreed.epoch) = (command.run, 0);
                     self.run = command.run;
                 }
+                self.reported_before = self.reports.made();
                 if self.config.has_callbacks {
                     self.actions.push_back(Action::Command(taken));
                 } else {

@@ -171,3 +171,39 @@ fn what_does_not_fit_into_a_report_is_refused() {
     assert_eq!(reports.counter("another", 1, ""), Err(ReportError::TooMany));
     assert_eq!(reports.counter("n7", 2, ""), Ok(()));
 }
+
+#[test]
+fn a_command_is_done_once_wherever_its_connection_is_cut() {
+    for bytes in 1..=160 {
+        let mut wire = Wire::open(marking(true));
+        wire.recorder.command(CommandKind::PREPARE.0, 42, &[]);
+        wire.cut_after[1] = Some(bytes);
+        wire.pass_time(2 * SECOND);
+        wire.recorder.repeat_command();
+        wire.pass_time(SECOND);
+        assert_eq!(wire.actions.len(), 1, "{bytes}: {:?}", wire.actions);
+    }
+}
+
+#[test]
+fn what_a_front_end_says_that_it_was_set_to_counts() {
+    let mut wire = Wire::open(marking(true));
+    let reports = wire.sender.reports().clone();
+    let gain = |value| Setting {
+        value: Reading::F64(value),
+        unit: String::new(),
+        bounds: None,
+        is_writable: true,
+    };
+    reports.setting("gain", gain(2.0)).unwrap();
+    let (kind, value_type, flags) = (ValueKind::SETTING, ValueType::F64, 0);
+    let (min, max, unit) = ([0; 8], [0; 8], Text::new("").unwrap());
+    let (log, value, name) = (NONE, 7.0_f64.to_le_bytes(), Text::new("gain").unwrap());
+    let record = Value { kind, value_type, flags, log, value, min, max, unit, name };
+    wire.recorder.command(CommandKind::SET.0, 42, &[record]);
+    wire.settle();
+    // It can only do less.
+    reports.setting("gain", gain(5.0)).unwrap();
+    wire.sender.answer(1, AnswerKind::Done, "");
+    assert_eq!(reports.reading("gain"), Some(Reading::F64(5.0)));
+}

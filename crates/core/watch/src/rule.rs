@@ -384,14 +384,14 @@ fn rules_of_front_ends() -> [Rule; 3] {
             "front_end_alarm",
             "front_end.*.alarms",
             Severity::Warning,
-            "Front-end {source}",
+            "Front-end {source} raises an alarm",
             "Front-ends raise alarms: {sources}",
         ),
         of(
             "front_end_refuses",
             "front_end.*.refuses",
             Severity::Warning,
-            "Front-end {source}",
+            "Front-end {source} refuses a command",
             "Front-ends refuse a command: {sources}",
         ),
         of(

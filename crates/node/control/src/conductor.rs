@@ -516,7 +516,7 @@ impl Conductor {
                 None => (None, None),
             };
         self.take_reports(now_ns, open);
-        let front_ends = open.map(|active| active.observer.front_ends().list()).unwrap_or_default();
+        let front_ends = open.map(Active::watched_front_ends).unwrap_or_default();
         let (devices, schemas) = self.device_list();
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
         let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();

@@ -14,6 +14,7 @@
 //! file exists, and arrivals are counted as discarded. So *start* takes a moment, not a second.
 //! Before that, in *configured*, a preflight with its own sockets counts arrivals.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,8 +29,8 @@ use catchment_emulator::{
 };
 use catchment_model::Utc;
 use catchment_recorder::{
-    Arrivals, LinkAccess, Observer, Preflight, Recorder, RecorderConfig, RunSummary, SharedTokens,
-    Tokens,
+    Arrivals, FrontEnd, LinkAccess, Observer, Preflight, Recorder, RecorderConfig, RunSummary,
+    SharedTokens, Stage, Tokens,
 };
 use catchment_run::{
     Action, DeviceSpec, Failed, Order, Request, State, UnderWay, usual_timeout_ns,
@@ -172,6 +173,13 @@ impl Active {
     }
 }
 
+impl Active {
+    /// The front-ends of which alarms are raised: none when they are sent away.
+    pub(crate) fn watched_front_ends(&self) -> BTreeMap<String, FrontEnd> {
+        if self.ending { BTreeMap::new() } else { self.observer.front_ends().list() }
+    }
+}
+
 impl RunStatus {
     pub(crate) fn active(&self) -> Option<Active> {
         self.active.lock().clone()
@@ -256,7 +264,7 @@ impl Devices {
         let mut commanding = Commanding::new(shared, &run_status);
         let threads = vec![
             spawn("control-command", front_end_jobs, done.clone(), move |job| {
-                job.map_or(Ok(()), |job| commanding.obey(job))
+                commanding.obey(job)
             })?,
             spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
                 Some(job) => recording.obey(job),
@@ -474,6 +482,8 @@ impl Recording {
         let emulated = job.configuration.emulates();
         let active = Active { who, comment, emulated, ..Active::of(recorder, live.number()) };
         let started_ns = started.map_or(active.started_ns, |started| started.0);
+        // Who comes from here on knows that the run has not begun.
+        active.observer.front_ends().go_to(Stage::Prepared);
         *self.run_status.active.lock() = Some(Active { started_ns, ..active });
     }
 

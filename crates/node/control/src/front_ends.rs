@@ -30,9 +30,11 @@ pub(crate) const FRONT_ENDS: &str = "node/front_ends";
 
 /// How long those of the run before have to connect again, who try it each second.
 const GATHER: Duration = Duration::from_secs(3);
-/// How long front-ends may be at work on a command: those that are, say so each second.
-const AT_WORK: Duration = Duration::from_secs(600);
-/// How long a stop waits for what front-ends have made.
+/// How long front-ends may prepare, as for a high voltage, and be at work on another command. Those
+/// that are at work say so each second.
+const PREPARE: Duration = Duration::from_secs(600);
+const AT_WORK: Duration = Duration::from_secs(30);
+/// How long a stop waits for what front-ends have made, at most: half of the drain time.
 const STOP: Duration = Duration::from_secs(30);
 /// A device that waits answers before it is given up.
 const SPARE: Duration = Duration::from_secs(5);
@@ -50,8 +52,8 @@ pub(crate) fn spec() -> DeviceSpec {
 
 fn timeout_ns(action: Action) -> u64 {
     let within = match action {
-        Action::Arm => GATHER + AT_WORK + STOP,
-        Action::Start | Action::Pause | Action::Resume => AT_WORK,
+        Action::Arm => GATHER + PREPARE + STOP,
+        Action::Start | Action::Pause | Action::Resume => AT_WORK + STOP,
         Action::Stop | Action::Disarm => STOP,
         other => return usual_timeout_ns(other),
     };
@@ -72,7 +74,10 @@ impl Commanding {
         Self { shared, run_status, known: BTreeSet::new() }
     }
 
-    pub(crate) fn obey(&mut self, job: &Job) -> Result<(), Failed> {
+    /// Carries out an order, or what is left to be done without one.
+    pub(crate) fn obey(&mut self, job: Option<&Job>) -> Result<(), Failed> {
+        self.store_changes();
+        let Some(job) = job else { return Ok(()) };
         let Some(active) = self.run_status.active().filter(|active| !active.ended) else {
             return Ok(());
         };
@@ -83,6 +88,12 @@ impl Commanding {
             wait(within, || front_ends.arrived()).unwrap_or_else(silent)
         };
         let failed = |reason, state| Failed { reason, state };
+        let stop = STOP.min(self.shared.settings.drain / 2);
+        let undone = |reason| {
+            // Those that agreed are told that it comes to nothing.
+            let _told = go(Stage::Stopped, stop);
+            failed(reason, State::Configured)
+        };
         match job.order.action {
             Action::Configure => Ok(()),
             Action::Arm => {
@@ -94,31 +105,33 @@ impl Commanding {
                     let list = front_ends.list();
                     self.known.iter().all(|name| is_there(&list, name)).then_some(())
                 });
-                go(Stage::Prepared, AT_WORK).map_err(|reason| {
-                    // Those that agreed are told that it comes to nothing.
-                    let _told = go(Stage::Stopped, STOP);
-                    failed(reason, State::Configured)
-                })
+                go(Stage::Prepared, PREPARE).map_err(undone)
             }
             Action::Start => {
-                go(Stage::Running, AT_WORK).map_err(|why| failed(why, State::Armed))?;
-                if let Some(settings) = settings(&front_ends.list()) {
+                go(Stage::Running, AT_WORK).map_err(undone)?;
+                for settings in settings(&front_ends.list()) {
                     self.remark(active.number, &job.origin.who, &settings);
                 }
                 Ok(())
             }
-            Action::Pause => {
-                go(Stage::Paused, AT_WORK).map_err(|why| failed(why, State::Recording))
-            }
-            Action::Resume => go(Stage::Running, AT_WORK).map_err(|why| failed(why, State::Paused)),
+            // What others have done is undone.
+            Action::Pause => go(Stage::Paused, AT_WORK).map_err(|reason| {
+                let _told = go(Stage::Running, stop);
+                failed(reason, State::Recording)
+            }),
+            Action::Resume => go(Stage::Running, AT_WORK).map_err(|reason| {
+                let _told = go(Stage::Paused, stop);
+                failed(reason, State::Paused)
+            }),
             Action::Stop | Action::Disarm => {
                 let list = front_ends.list().into_iter();
                 let known = list.filter(|(_, one)| one.is_required && one.is_connected);
                 self.known = known.map(|(name, _)| name).collect();
-                if let Err(why) = go(Stage::Stopped, STOP) {
+                if let Err(why) = go(Stage::Stopped, stop) {
                     // A run that is to end ends.
                     tracing::warn!(why, "front-ends have not stopped");
                 }
+                self.store_changes();
                 Ok(())
             }
             Action::Reset | Action::Safe | Action::Shutdown => {
@@ -142,30 +155,43 @@ fn wait<T>(within: Duration, mut result: impl FnMut() -> Option<T>) -> Option<T>
 }
 
 impl Commanding {
+    /// Stores the settings that were changed, as remarks of the run.
+    fn store_changes(&self) {
+        let Some(active) = self.run_status.active() else { return };
+        for (name, change) in active.observer.front_ends().take_made() {
+            let value = json_of(&change.value);
+            let text = format!("{name}: {} = {value}", change.setting());
+            self.remark(active.number, &change.who, &text);
+        }
+    }
+
     fn remark(&self, run: u64, who: &str, text: &str) {
-        if let Err(problem) = self.shared.catalog.change(run, who, Some(text), None) {
-            tracing::warn!(run, problem = problem.detail, "settings are not in the catalogue");
+        // A front-end's text may contain anything.
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        let mut text: String = text.chars().map(plain).take(REMARK_CHARS_MAX).collect();
+        if text.chars().count() == REMARK_CHARS_MAX {
+            text.push('…');
+        }
+        if let Err(problem) = self.shared.catalog.change(run, who, Some(&text), None) {
+            tracing::warn!(run, problem = problem.detail, text, "not in the catalogue");
         }
     }
 }
 
-/// What front-ends are set to, as a remark of the run.
-fn settings(list: &BTreeMap<String, FrontEnd>) -> Option<String> {
+/// What each front-end is set to, as remarks of the run.
+fn settings(list: &BTreeMap<String, FrontEnd>) -> Vec<String> {
     let of = |(name, one): (&String, &FrontEnd)| {
         let settings = one.reports.iter().filter_map(|(setting, report)| match report {
-            Report::Setting { value, unit, .. } if unit.is_empty() => {
-                Some(format!("{setting} = {}", json_of(value)))
-            }
             Report::Setting { value, unit, .. } => {
-                Some(format!("{setting} = {} {unit}", json_of(value)))
+                let space = if unit.is_empty() { "" } else { " " };
+                Some(format!("{setting} = {}{space}{unit}", json_of(value)))
             }
             Report::Counter { .. } | Report::Alarm(_) => None,
         });
         let settings: Vec<String> = settings.collect();
         (!settings.is_empty()).then(|| format!("settings of {name}: {}", settings.join(", ")))
     };
-    let lines: Vec<String> = list.iter().filter_map(of).collect();
-    (!lines.is_empty()).then(|| lines.join("\n").chars().take(REMARK_CHARS_MAX).collect())
+    list.iter().filter_map(of).collect()
 }
 
 /// Changes settings of a front-end: all values are checked before any is sent, and each is answered
@@ -185,21 +211,21 @@ pub(crate) async fn change(
     let active = active.ok_or_else(missing)?;
     let one = active.observer.front_ends().list().remove(name).ok_or_else(missing)?;
     let checked = values.iter().map(|(setting, value)| {
+        let setting = &reported_name(setting).to_owned();
         value_for(&one, setting, value).map(|value| (setting.clone(), value))
     });
     let checked = checked.collect::<Result<Vec<_>, Problem>>()?;
     let (name, who) = (name.to_owned(), who.name.clone());
-    let work = move |shared: &NodeShared| {
+    let work = move |_: &NodeShared| {
         let front_ends = active.observer.front_ends();
-        let silent = || Err("no answer in time".to_owned());
         for (setting, value) in checked {
-            let text = format!("{name}: {setting} = {}", json_of(&value));
-            let done = front_ends.change(&name, &setting, value);
-            let done = done.and_then(|number| {
-                wait(SETTING, || front_ends.outcome(&name, number)).unwrap_or_else(silent)
+            let done = front_ends.change(&name, &setting, (value, &who)).and_then(|number| {
+                wait(SETTING, || front_ends.outcome(&name, number)).unwrap_or_else(|| {
+                    front_ends.withdraw(&name, number);
+                    Err("no answer in time; it may still be taken".to_owned())
+                })
             });
             done.map_err(|why| Problem::conflict(format!("{setting}: {why}")))?;
-            shared.catalog.change(active.number, &who, Some(&text), None)?;
         }
         let one = front_ends.list().remove(&name);
         one.map(|one| device(&name, &one))
@@ -246,8 +272,12 @@ pub(crate) fn is_one(path: &str) -> bool {
     path.strip_prefix(FRONT_ENDS).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Adds what rules of alarms can look at.
-pub(crate) fn read(table: &mut ReadingTable, front_ends: &BTreeMap<String, FrontEnd>) {
+/// Adds what rules of alarms can look at; returns what is said of each thing.
+pub(crate) fn read(
+    table: &mut ReadingTable,
+    front_ends: &BTreeMap<String, FrontEnd>,
+) -> BTreeMap<String, String> {
+    let mut sentences = BTreeMap::new();
     for (name, one) in front_ends {
         let mut set = |quantity, thing: &str, is: bool| {
             table.set_of("front_end", thing, quantity, f64::from(is));
@@ -255,15 +285,18 @@ pub(crate) fn read(table: &mut ReadingTable, front_ends: &BTreeMap<String, Front
         if one.is_required {
             set("absent", name, !one.is_connected && one.stage != Stage::Stopped);
         }
+        set("refuses", name, one.refusal.is_some());
         if let Some((command, why)) = &one.refusal {
-            set("refuses", &format!("{name} refuses {command}: {why}"), true);
+            sentences.insert(name.clone(), format!("{command}: {why}"));
         }
         for (alarm, report) in &one.reports {
-            if let Report::Alarm(Some(text)) = report {
-                set("alarms", &format!("{name} ({alarm}): {text}"), true);
-            }
+            let Report::Alarm(text) = report else { continue };
+            let thing = format!("{name} ({alarm})");
+            set("alarms", &thing, text.is_some());
+            sentences.extend(text.clone().map(|text| (thing, text)));
         }
     }
+    sentences
 }
 
 /// The JSON Schema of a front-end's properties.
@@ -285,6 +318,22 @@ struct Property {
     schema: Value,
 }
 
+/// The names of a front-end's properties that it does not report.
+const OWN: [&str; 6] =
+    ["program", "required", "takes_commands", "doing", "status", "reports_dropped"];
+
+/// The name of the property of what is reported under a name.
+fn shown_name(name: &str) -> String {
+    let is_taken = OWN.contains(&name.trim_start_matches("own_"));
+    if is_taken { format!("own_{name}") } else { name.to_owned() }
+}
+
+/// What is reported as that property.
+fn reported_name(property: &str) -> &str {
+    let inner = property.strip_prefix("own_").unwrap_or(property);
+    if shown_name(inner) == property { inner } else { property }
+}
+
 fn properties(one: &FrontEnd) -> Vec<Property> {
     let own = |name: &str, description: &str, value: Value| {
         let schema = json!({ "type": kind(&value), "description": description, "readOnly": true });
@@ -299,11 +348,9 @@ fn properties(one: &FrontEnd) -> Vec<Property> {
         own("status", "its line of status", one.status.clone().into()),
         own("reports_dropped", "reports that were too many, or wrong", one.reports_dropped.into()),
     ];
-    let names: BTreeSet<String> = properties.iter().map(|one| one.name.clone()).collect();
     properties.extend(one.reports.iter().map(|(name, report)| {
-        let name = if names.contains(name) { format!("own_{name}") } else { name.clone() };
         let (value, schema) = shown(report);
-        Property { name, value, schema }
+        Property { name: shown_name(name), value, schema }
     }));
     properties
 }

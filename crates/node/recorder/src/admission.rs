@@ -207,7 +207,7 @@ impl Sessions {
         let names: Vec<String> = opening.names().collect();
         let front_ends = &self.of_run.live.front_ends;
         let is_required = names.iter().any(|name| front_ends.is_required(name));
-        front_ends.tell(opening.hello.name.as_str(), |one| one.is_required = is_required);
+        front_ends.tell(opening.hello.name.as_str(), |one| one.begin(is_required));
         let of_hello = (&opening.hello, &*opening.token, self.of_run.run);
         let session = Session::new(of_hello, names, logs);
         session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));
@@ -318,7 +318,7 @@ impl Sessions {
             run_number: of_run.number,
             stream: 0,
             epoch: of_run.epoch,
-            state: of_run.live.front_ends.goal().map_or(RunState::Recording, Stage::state),
+            state: of_run.live.front_ends.goal().0.map_or(RunState::Recording, Stage::state),
             features: 0,
             command: session.commander.number(),
             ping_ms: PING_MS,

@@ -25,6 +25,7 @@ pub(crate) struct Commander {
     takes_commands: bool,
     stage: Stage,
     goal: Option<Stage>,
+    goals: u64,
     /// What control had asked for when it was looked at last.
     asked: u64,
     /// The number of the last command, and of the last change of settings.
@@ -59,14 +60,15 @@ impl Step {
 }
 
 impl Commander {
-    /// For a session that begins. One that was commanded in this run before the recorder died is
-    /// where it was.
+    /// For a session that begins. One that was commanded in this run before the recorder died may
+    /// be paused: it is told to go on, which changes nothing if it is not.
     pub(crate) fn new(hello: &Hello, is_of_this_run: bool) -> Self {
         let was_commanded = is_of_this_run && hello.command > 0;
         Self {
             takes_commands: hello.flags & Hello::ANSWERS != 0,
-            stage: if was_commanded { Stage::Running } else { Stage::Free },
+            stage: if was_commanded { Stage::Paused } else { Stage::Free },
             goal: None,
+            goals: 0,
             asked: 0,
             number: hello.command,
             changed: 0,
@@ -102,8 +104,9 @@ impl Commander {
     /// Looks at what control asks for.
     #[cold]
     pub(crate) fn look(&mut self, name: &str, front_ends: &FrontEnds) {
-        (self.asked, self.goal) = (front_ends.asked(), front_ends.goal());
-        self.has_refused = false;
+        let (goal, goals) = front_ends.goal();
+        self.has_refused &= goals == self.goals;
+        (self.asked, self.goal, self.goals) = (front_ends.asked(), goal, goals);
         self.go_on(name, front_ends);
     }
 
@@ -122,8 +125,8 @@ impl Commander {
             self.changed = change.number;
         }
         self.number += 1;
-        let doing = step.kind().name();
-        front_ends.tell(name, |one| one.doing = doing);
+        let (doing, changed) = (step.kind().name(), self.changed);
+        front_ends.tell(name, |one| (one.doing, one.change_sent) = (doing, changed));
         self.open = Some(Open { step, is_due: true, silent_ns: 0 });
     }
 

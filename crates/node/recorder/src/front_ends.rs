@@ -83,6 +83,8 @@ pub struct FrontEnd {
     /// Records of reports that were dropped: too many, or of a kind that is not known.
     pub reports_dropped: u64,
     settings: VecDeque<Change>,
+    /// The last change that it was asked for.
+    pub(crate) change_sent: u64,
 }
 
 /// What a front-end reports of itself, under a name.
@@ -127,11 +129,22 @@ pub enum Scalar {
 
 /// A change of a setting that control asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub struct Change {
     pub(crate) number: u64,
     pub(crate) setting: Text<64>,
-    pub(crate) value: Scalar,
+    /// The value.
+    pub value: Scalar,
+    /// Who asks for it.
+    pub who: String,
     pub(crate) result: Option<Result<(), String>>,
+    is_told: bool,
+}
+
+impl Change {
+    /// The setting's name.
+    pub fn setting(&self) -> &str {
+        self.setting.as_str()
+    }
 }
 
 /// See the [module](self).
@@ -146,6 +159,8 @@ pub struct FrontEnds {
 struct Shared {
     /// Where all are to be. Nobody commands them without it.
     goal: Option<Stage>,
+    /// How often that was said.
+    goals: u64,
     by_name: BTreeMap<String, FrontEnd>,
     changes: u64,
 }
@@ -169,6 +184,7 @@ impl FrontEnds {
     pub fn go_to(&self, goal: Stage) {
         let mut shared = self.shared.lock();
         shared.goal = Some(goal);
+        shared.goals += 1;
         for one in shared.by_name.values_mut() {
             one.refusal = None;
         }
@@ -191,7 +207,12 @@ impl FrontEnds {
     ///
     /// # Errors
     /// There is nobody who could take it now, or it is too long.
-    pub fn change(&self, name: &str, setting: &str, value: Scalar) -> Result<u64, String> {
+    pub fn change(
+        &self,
+        name: &str,
+        setting: &str,
+        (value, who): (Scalar, &str),
+    ) -> Result<u64, String> {
         let is_long = |text: &str| text.len() > TEXT_BYTES_MAX || text.contains('\0');
         if matches!(&value, Scalar::Text(text) if is_long(text)) {
             return Err(format!("a text has at most {TEXT_BYTES_MAX} bytes, and no zero in it"));
@@ -205,15 +226,40 @@ impl FrontEnds {
             return Err(format!("the front-end {name} takes no commands"));
         }
         while one.settings.len() >= CHANGES_MAX {
-            if one.settings.front().is_some_and(|first| first.result.is_none()) {
+            let is_open = |first: &Change| {
+                first.result.is_none() || first.result == Some(Ok(())) && !first.is_told
+            };
+            if one.settings.front().is_some_and(is_open) {
                 return Err(format!("the front-end {name} has not answered {CHANGES_MAX} changes"));
             }
             one.settings.pop_front();
         }
-        one.settings.push_back(Change { number, setting, value, result: None });
+        let (who, result, is_told) = (who.to_owned(), None, false);
+        one.settings.push_back(Change { number, setting, value, who, result, is_told });
         shared.changes = number;
         self.asked.fetch_add(1, Relaxed);
         Ok(number)
+    }
+
+    /// Gives up a change that is not answered, unless the front-end was asked for it.
+    pub fn withdraw(&self, name: &str, number: u64) {
+        if let Some(one) = self.shared.lock().by_name.get_mut(name) {
+            one.withdraw(|change, sent| change == number && change > sent);
+        }
+    }
+
+    /// The changes that were taken since the last call, by the front-end's name, in their order.
+    pub fn take_made(&self) -> Vec<(String, Change)> {
+        let mut made = Vec::new();
+        for (name, one) in &mut self.shared.lock().by_name {
+            for change in &mut one.settings {
+                if change.result == Some(Ok(())) && !std::mem::replace(&mut change.is_told, true) {
+                    made.push((name.clone(), change.clone()));
+                }
+            }
+        }
+        made.sort_by_key(|(_, change)| change.number);
+        made
     }
 
     /// What became of a change; none until it is answered.
@@ -232,9 +278,10 @@ impl FrontEnds {
         self.asked.load(Relaxed)
     }
 
-    /// Where all are to be.
-    pub(crate) fn goal(&self) -> Option<Stage> {
-        self.shared.lock().goal
+    /// Where all are to be, and how often that was said.
+    pub(crate) fn goal(&self) -> (Option<Stage>, u64) {
+        let shared = self.shared.lock();
+        (shared.goal, shared.goals)
     }
 
     /// Whether a source of that name is required.
@@ -267,11 +314,28 @@ impl FrontEnd {
         }
     }
 
-    /// It is not connected any more: nobody will answer but the command that it was given.
+    /// It is not connected any more. It is asked again for what it has not answered; what it was
+    /// not asked for is withdrawn. A run that waits for its answer does not begin.
     pub(crate) fn leave(&mut self) {
         self.is_connected = false;
-        for change in self.settings.iter_mut().filter(|change| change.result.is_none()) {
-            change.result = Some(Err("the front-end has gone away".to_owned()));
+        self.withdraw(|change, sent| change > sent);
+        let waits = ["prepare", "start"];
+        if let Some(doing) = self.doing.filter(|doing| waits.contains(doing)) {
+            self.refusal = Some((doing, GONE.to_owned()));
+        }
+    }
+
+    /// Another session of its name begins: nobody will answer what this one was asked for.
+    pub(crate) fn begin(&mut self, is_required: bool) {
+        self.withdraw(|_, _| true);
+        (self.is_required, self.change_sent) = (is_required, 0);
+    }
+
+    /// Gives up changes that are not answered, by their number and that of the last one sent.
+    fn withdraw(&mut self, which: impl Fn(u64, u64) -> bool) {
+        let sent = self.change_sent;
+        for change in self.settings.iter_mut().filter(|change| which(change.number, sent)) {
+            change.result.get_or_insert(Err(GONE.to_owned()));
         }
     }
 }
@@ -290,7 +354,7 @@ impl Shared {
     }
 
     fn refusals(&self) -> Result<(), String> {
-        let refused = self.by_name.iter().filter(|(_, one)| one.is_required && one.is_connected);
+        let refused = self.by_name.iter().filter(|(_, one)| one.is_required);
         let refused = refused.filter_map(|(name, one)| Some((name, one.refusal.as_ref()?)));
         let words = refused.map(|(name, (command, why))| match why.as_str() {
             "" => format!("the front-end {name} refuses {command}"),
@@ -307,6 +371,7 @@ impl std::fmt::Debug for FrontEnds {
     }
 }
 
+const GONE: &str = "it has gone away";
 /// Changes that wait for a front-end, or whose outcome is remembered.
 const CHANGES_MAX: usize = 16;
 /// The longest text of a message.

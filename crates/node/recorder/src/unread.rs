@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use catchment_builder::Builder;
 use catchment_model::SourceId;
 
-/// A thread that has not looked at its endpoints for so long is held up.
+/// A thread that has not looked at its endpoints for so long is held up, or for half of the time
+/// that events wait, if that is less; but it may be idle for a while.
 const LATE_NS: u64 = 250_000_000;
+const IDLE_NS: u64 = 40_000_000;
 /// For so long the sources of a thread that is held up are waited for.
 const GONE_NS: u64 = 30_000_000_000;
 
@@ -22,20 +24,26 @@ impl Look {
         self.0.store(now_ns, Relaxed);
     }
 
-    fn is_late(&self, now_ns: u64) -> bool {
+    fn is_late(&self, now_ns: u64, late_ns: u64) -> bool {
         let looked_ns = self.0.load(Relaxed);
-        let late_ns = now_ns.saturating_sub(looked_ns);
-        looked_ns > 0 && (LATE_NS..GONE_NS).contains(&late_ns)
+        let passed_ns = now_ns.saturating_sub(looked_ns);
+        looked_ns > 0 && (late_ns..GONE_NS).contains(&passed_ns)
     }
 }
 
 /// The receive threads of a builder.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Unread {
+    late_ns: u64,
     threads: Vec<(Look, Vec<u32>)>,
 }
 
 impl Unread {
+    /// For events that wait so long.
+    pub(crate) fn new(timeout_ns: u64) -> Self {
+        Self { late_ns: LATE_NS.min(timeout_ns / 2).max(IDLE_NS), threads: Vec::new() }
+    }
+
     /// Adds a thread that receives from these sources, by their numbers in the ledger.
     pub(crate) fn add(&mut self, sources: impl Iterator<Item = SourceId>) -> Look {
         let look = Look::default();
@@ -53,7 +61,7 @@ impl Unread {
         lanes: &[(u32, SourceId)],
     ) {
         for (thread, (look, sources)) in self.threads.iter().enumerate() {
-            if !look.is_late(now_ns) || has_ended(thread) {
+            if !look.is_late(now_ns, self.late_ns) || has_ended(thread) {
                 continue;
             }
             let of_thread = (0..lanes.len()).filter(|&lane| sources.contains(&lanes[lane].1.0));
@@ -69,7 +77,7 @@ mod tests {
     #[test]
     fn a_thread_is_held_up_from_its_first_look_on_and_not_for_ever() {
         let look = Look::default();
-        assert!(!look.is_late(10_000_000_000), "it has not begun");
+        assert!(!look.is_late(10_000_000_000, LATE_NS), "it has not begun");
         look.set(1_000_000_000);
         for (now_ns, is_late) in [
             (0, false),
@@ -78,7 +86,7 @@ mod tests {
             (30_999_999_999, true),
             (31_000_000_000, false),
         ] {
-            assert_eq!(look.is_late(now_ns), is_late, "{now_ns}");
+            assert_eq!(look.is_late(now_ns, LATE_NS), is_late, "{now_ns}");
         }
     }
 }

@@ -135,7 +135,7 @@ impl Wiring {
             &group.builder,
         )?;
         let waiting = group.builder.pausable.iter().filter(|&&waits| waits).count();
-        let (mut rings, mut unread) = (Vec::new(), Unread::default());
+        let (mut rings, mut unread) = (Vec::new(), Unread::new(parts.config.build.timeout_ns));
         let threads = (*threads).min(senders.len());
         for thread in 0..threads {
             let own = || (thread..senders.len()).step_by(threads);

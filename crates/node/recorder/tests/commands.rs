@@ -114,6 +114,24 @@ fn who_comes_later_is_brought_to_where_the_others_are_and_a_command_outlives_a_b
 }
 
 #[test]
+fn a_required_front_end_that_goes_away_while_it_prepares_has_not_agreed() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start_paused(config(folder.path())).unwrap();
+    let observer = recorder.observer();
+    let front_ends = observer.front_ends();
+    let (mut camera, mut voltage) = (connect(&recorder, "camera"), connect(&recorder, "voltage"));
+    front_ends.go_to(Stage::Prepared);
+    assert_eq!(voltage.commanded(1), (1, CommandKind::PREPARE));
+    drop(voltage);
+    wait_while(|| front_ends.list()["voltage"].is_connected);
+    assert_eq!(camera.commanded(1), (1, CommandKind::PREPARE));
+    camera.answer(1, AnswerKind::Agreed, "");
+    let refused = arrive(front_ends).unwrap_err();
+    assert_eq!(refused, "the front-end voltage refuses prepare: it has gone away");
+    recorder.stop().unwrap();
+}
+
+#[test]
 fn a_stop_waits_for_what_was_made_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::start(config(folder.path())).unwrap();
@@ -167,14 +185,15 @@ fn settings_are_reported_and_set_and_reports_are_bounded() {
     assert_eq!((one.status.as_str(), one.reports_dropped), ("cooling down", 3));
     assert_eq!(one.reports.len(), 3);
 
-    let number = front_ends.change("camera", "gain", Scalar::I64(4)).unwrap();
+    let number = front_ends.change("camera", "gain", (Scalar::I64(4), "ada")).unwrap();
     assert_eq!(camera.commanded(1), (1, CommandKind::SET));
     let (_, settings, _) = &camera.commands[0];
     assert_eq!((settings[0].name.as_str(), settings[0].value), ("gain", 4_i64.to_le_bytes()));
     camera.answer(1, AnswerKind::Refused, "it is in use");
     let refused = outcome(front_ends, number);
     assert_eq!(refused, Err("it is in use".to_owned()));
-    let number = front_ends.change("camera", "label", Scalar::Text("left".to_owned())).unwrap();
+    let number =
+        front_ends.change("camera", "label", (Scalar::Text("left".to_owned()), "ada")).unwrap();
     assert_eq!(camera.commanded(2), (2, CommandKind::SET));
     assert_eq!(camera.commands[1].2, "left");
     camera.answer(2, AnswerKind::Done, "");
@@ -189,7 +208,7 @@ fn settings_are_reported_and_set_and_reports_are_bounded() {
     assert!(front_ends.list()["camera"].reports_dropped > 1_000);
     drop(camera);
     wait_while(|| front_ends.list()["camera"].is_connected);
-    let gone = front_ends.change("camera", "gain", Scalar::I64(4)).unwrap_err();
+    let gone = front_ends.change("camera", "gain", (Scalar::I64(4), "ada")).unwrap_err();
     assert_eq!(gone, "the front-end camera is not connected");
     recorder.stop().unwrap();
 }

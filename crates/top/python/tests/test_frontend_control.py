@@ -97,16 +97,22 @@ def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> Non
     assert camera.told == ["prepare", "start"]
     camera.link.count("images", 3)
     camera.link.alarm("hot", "31 degrees")
+    camera.link.declare("status", 3)
     camera.link.say("all is well")
     changed = control.set("node/front_ends/camera", gain=7.5)
     assert camera.told[2:] == ["set"]
     assert camera.link.value("gain") == 7.5
     for _name, _value in control.stream():
         properties = device(control, "node/front_ends/camera")["properties"]
-        if properties.get("gain") == 7.5 and properties.get("images") == 3:
+        alarms = [alarm["text"] for alarm in control.alarms()]
+        is_told = properties.get("gain") == 7.5 and properties.get("images") == 3
+        if is_told and "Front-end camera (hot) raises an alarm: 31 degrees" in alarms:
             break
     assert (properties["hot"], properties["status"]) == ("31 degrees", "all is well")
     assert changed["path"] == "node/front_ends/camera"
+    assert properties["own_status"] == 3
+    control.set("node/front_ends/camera", own_status=4)
+    assert camera.link.value("status") == 4
     refused: list[tuple[dict[str, Any], str]] = [
         ({"gain": 30.0}, r"gain is from 0.0 to 20.0, not 30.0"),
         ({"gain": "high"}, "gain is a number, not"),
@@ -125,7 +131,8 @@ def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> Non
     for key in range(100):
         camera.link.send(key, np.arange(10))
     control.stop()
-    assert camera.told == ["prepare", "start", "set", "set", "pause", "continue", "stop"]
+    assert camera.told[2:5] == ["set"] * 3
+    assert camera.told[5:] == ["pause", "continue", "stop"]
     camera.link.close()
     run = control.run(number)
     assert (run["state"], run["events"], run["loss_count"]) == ("complete", 100, 0)
@@ -146,8 +153,16 @@ def test_a_run_begins_only_when_the_front_end_agrees(node: Node) -> None:
     with pytest.raises(catchment.ControlError, match="camera refuses prepare: the cooling is off"):
         control.start()
     assert control.state()["state"] == "configured"
+    camera.refuses = "start"
+    with pytest.raises(catchment.ControlError, match="camera refuses start: the cooling is off"):
+        control.start()
+    assert camera.told[-3:] == ["prepare", "start", "cancel"]
     camera.refuses = None
     control.start()
     assert camera.told[-2:] == ["prepare", "start"]
+    camera.refuses = "pause"
+    with pytest.raises(catchment.ControlError, match="camera refuses pause: the cooling is off"):
+        control.pause()
+    assert control.state()["state"] == "recording"
     control.stop()
     camera.link.close()

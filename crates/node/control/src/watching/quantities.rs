@@ -47,8 +47,8 @@ const TARGET: [(&str, &str); 1] = [(
 )];
 
 const FRONT_END: [(&str, &str); 3] = [
-    ("alarms", "1 for each alarm that a front-end raises, with its sentence behind the name."),
-    ("refuses", "1 while a front-end refuses a command, with its reason behind the name."),
+    ("alarms", "1 while a front-end raises an alarm, otherwise 0; of `NAME (ALARM)`."),
+    ("refuses", "1 while a front-end refuses a command, otherwise 0."),
     ("absent", "1 while a required front-end that was connected in this run is not, otherwise 0."),
 ];
 

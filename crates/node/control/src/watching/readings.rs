@@ -36,7 +36,6 @@ pub(super) fn read(
     if let Some(offset) = machine::clock_offset_seconds() {
         table.set("clock.offset_seconds", offset);
     }
-    front_ends::read(table, moment.front_ends);
     let of_node = |device: &&api::Device| !front_ends::is_one(&device.path);
     for device in moment.devices.iter().filter(of_node) {
         let name = device.path.rsplit('/').next().unwrap_or_default();

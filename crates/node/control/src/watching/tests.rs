@@ -546,8 +546,8 @@ fn what_rules_can_look_at_is_what_is_read() {
     let alarms: Vec<String> =
         rig.watching.alarms_seen().into_iter().map(|alarm| alarm.text).collect();
     for text in [
-        "Front-end camera (hot): 31 degrees",
-        "Front-end camera refuses prepare: the cooling is off",
+        "Front-end camera (hot) raises an alarm: 31 degrees",
+        "Front-end camera refuses a command: prepare: the cooling is off",
         "Front-end camera has gone away",
     ] {
         assert!(alarms.iter().any(|alarm| alarm == text), "{alarms:?}");

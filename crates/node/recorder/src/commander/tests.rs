@@ -128,7 +128,7 @@ fn a_sender_is_brought_where_control_wants_it_whatever_happens() {
                 }
                 1 => {
                     let value = changes.len() as i64;
-                    let change = rig.front_ends.change(NAME, "gain", Scalar::I64(value));
+                    let change = rig.front_ends.change(NAME, "gain", (Scalar::I64(value), "ada"));
                     changes.extend(change.ok().map(|number| (number, value)));
                 }
                 2 if rig.is_connected => {
@@ -168,6 +168,11 @@ fn a_sender_is_brought_where_control_wants_it_whatever_happens() {
         assert!(rig.sender.settings.is_sorted(), "seed {seed}: {:?}", rig.sender.settings);
         for (number, _) in changes {
             assert!(rig.front_ends.outcome(NAME, number).is_some(), "seed {seed}");
+        }
+        for (_, change) in rig.front_ends.take_made() {
+            assert!(
+                matches!(change.value, Scalar::I64(value) if rig.sender.settings.contains(&value))
+            );
         }
     }
 }
