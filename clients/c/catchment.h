@@ -132,7 +132,7 @@ struct catchment_options {
     uint32_t buffer_ms;   /* how long the buffer lasts at the highest rate (not known) */
     int release;          /* (CATCHMENT_KEPT_UNTIL_DURABLE) */
     int index;            /* n of the n-th copy of a front-end: "-n" is appended to the name */
-    int no_thread;        /* not 0: catchment_poll is called instead */
+    int no_thread;        /* not 0: catchment_poll is called instead; all calls are of one thread */
     int stops_in_pause;   /* not 0: nothing is sent while the run is paused */
     int token_in_clear;   /* not 0: send the token over a network without TLS */
     const char *token;    /* (none) */

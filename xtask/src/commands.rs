@@ -92,6 +92,7 @@ pub fn test() -> Result<()> {
         let program = repository.tested_program();
         scope.spawn(move || {
             let installed = python.install(steps);
+            steps.time("c: OpenSSL", &[], crate::debian::openssl);
             python.test(steps, installed, (&program, built));
             let browser = page.join().expect("the page's tests are steps, none of which panics");
             web.test_real(steps, (made, browser), (&program, built));

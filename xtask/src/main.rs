@@ -1,6 +1,7 @@
 //! The project's own commands. `make NAME` and CI call them; each is `cargo xtask NAME`.
 
 mod commands;
+mod debian;
 mod fuzz;
 mod process;
 mod python;

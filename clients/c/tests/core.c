@@ -423,6 +423,29 @@ static void malformed_messages_are_refused(const char *folder) {
     CHECK(cases > 50);
 }
 
+/* Positions beyond what was sent are a fault, and free nothing. */
+static void overstated_positions_free_nothing(void) {
+    static uint8_t out[4096], positions[HEADER_BYTES + 152 + 24];
+    struct core *core = made_core("", 1);
+    core->state = OPEN;
+    core->has_preamble = 1;
+    core->message_bytes_max = 131064;
+    core->ping_ns = core->silence_ns = NONE;
+    core->logs[0].granted_bytes = 1 << 20;
+    link_opened(&core->links[0], 1);
+    put_fragment(core, 0, 1, "sent", 0, 0, 0);
+    (void)transmit(core, 0, 1, out);
+    put_fragment(core, 0, 2, "not sent", 0, 0, 0);
+    uint8_t *fixed = message_begin(positions, POSITIONS, 0, 152);
+    (void)message_end(positions, 24, 1, NULL, 0, 0);
+    put64(fixed + 152 + 8, 2);
+    put64(fixed + 152 + 16, 2);
+    core_received(core, 1, positions, sizeof positions);
+    CHECK(core->state == WAITING && strstr(core->why, "\"bound\""));
+    CHECK(core_unconfirmed(core) == 2 && core->logs[0].taken == 0);
+    drop_core(core);
+}
+
 /* --- Silence. --------------------------------------------------------------------------------- */
 
 /* Passes time in steps of 100 ms until a session breaks; returns how long that took, in ms. */
@@ -659,6 +682,7 @@ int main(int count, char **arguments) {
     control_messages_are_the_golden_ones(folder);
     commands_and_positions_are_read(folder);
     malformed_messages_are_refused(folder);
+    overstated_positions_free_nothing();
     silence_is_counted_for_each_connection_alone(folder);
     addresses_are_read();
     loopback_is_known();

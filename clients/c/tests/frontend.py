@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,8 +49,9 @@ class FrontEnd:
 
     def __init__(self, program: Path, url: str, **options: object) -> None:
         given = [f"{key}={value}" for key, value in options.items()]
+        by = [sys.executable] if program.suffix == ".py" else []
         self.process = subprocess.Popen(
-            [program, url, "camera", *given],
+            [*by, program, url, "camera", *given],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

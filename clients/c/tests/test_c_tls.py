@@ -149,6 +149,27 @@ def test_a_cut_at_any_byte_loses_nothing(
             delivers(tls_driver, recorder, tunnel.url(recorder.url), certificate=own)
 
 
+def test_a_connection_that_is_reset_raises_no_signal(
+    tls_driver: Path, certificates: Certificates
+) -> None:
+    """SIGPIPE would end a program that serves its session itself."""
+    with (
+        Recorder(certificates.context("own")) as recorder,
+        FrontEnd(
+            tls_driver,
+            recorder.url,
+            certificate=certificates.file("own"),
+            sources="a,b",
+            thread=0,
+        ).opened() as camera,
+    ):
+        for items in range(100, 2_000, 100):
+            recorder.after(items, recorder.cut)
+        assert camera.do("each 0 1000 1000")["result"] == 0
+        assert camera.close() == 0
+        recorder.check()
+
+
 @pytest.mark.parametrize("thread", [1, 0])
 @pytest.mark.parametrize("connection", ["control", "data"])
 def test_a_recorder_that_falls_silent_in_tls_is_left(
@@ -209,6 +230,23 @@ def test_without_threads_the_program_polls(certificates: Certificates, tmp_path:
     with Recorder(certificates.context("own")) as recorder:
         recorder.after(150, recorder.cut)
         delivers(program, recorder, recorder.url, certificate=certificates.file("own"), thread=0)
+
+
+def test_make_installs_tls_as_a_library_of_its_own(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    target = [f"BUILD={tmp_path}/build", f"PREFIX={tmp_path}/usr"]
+    command = ["make", "--no-print-directory", "-C", str(CLIENT), "install", *target]
+    subprocess.run(command, check=True, capture_output=True)
+    page = (tmp_path / "usr/lib/pkgconfig/catchment-tls.pc").read_text()
+    assert "Requires: catchment\nLibs: -L${libdir} -lcatchment_tls -lssl -lcrypto\n" in page
+    assert (tmp_path / "usr/lib/libcatchment_tls.a").exists()
+    with Recorder(certificates.context("own")) as recorder:
+        hello = [str(tmp_path / "build/hello_tls"), recorder.url, str(certificates.file("own"))]
+        ran = subprocess.run(hello, capture_output=True, check=False)
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        assert len(recorder.log().fragments) == 1000
+        recorder.check()
 
 
 def test_the_first_file_needs_no_openssl(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from frontend import SANITIZERS, FrontEnd, compiled, driver
+from frontend import HERE, SANITIZERS, FrontEnd, compiled, driver
 from recorder import Recorder
+from tunnel import Tunnel
 
-__all__ = ["Certificates", "Way", "certificates", "compiled_tls", "driver", "tls_driver", "way"]
+__all__ = ["Certificates", "Way", "c_way", "certificates", "client", "driver", "tls_driver", "way"]
 
 
 def compiled_tls(folder: Path, flags: list[str] | None = None) -> Path:
@@ -96,23 +97,50 @@ class Way:
     """How a front-end connects: in the clear or under TLS, with a service thread or without."""
 
     program: Path
-    thread: int
+    has_thread: bool
     certificates: Certificates | None
 
     def recorder(self) -> Recorder:
         return Recorder(self.certificates.context("own") if self.certificates else None)
 
-    def front_end(self, recorder: Recorder, **options: object) -> FrontEnd:
+    @property
+    def is_c(self) -> bool:
+        return self.program.suffix != ".py"
+
+    def front_end(
+        self, recorder: Recorder, tunnel: Tunnel | None = None, **options: object
+    ) -> FrontEnd:
         if self.certificates:
             options["certificate"] = self.certificates.file("own")
-        return FrontEnd(self.program, recorder.url, **options, thread=self.thread)
+        url = tunnel.url(recorder.url) if tunnel else recorder.url
+        return FrontEnd(self.program, url, **options, thread=int(self.has_thread))
 
 
-@pytest.fixture(params=["clear", "clear, no thread", "TLS", "TLS, no thread"])
+def made_way(request: pytest.FixtureRequest) -> Way:
+    """The way that a parameter names."""
+    name = str(request.param)
+    made = request.getfixturevalue("certificates") if "TLS" in name else None
+    if name.startswith("Python"):
+        return Way(HERE / "driver.py", True, made)
+    return Way(request.getfixturevalue("tls_driver" if made else "driver"), "no" not in name, made)
+
+
+C_WAYS = ["C", "C, no thread", "C, TLS", "C, TLS, no thread"]
+
+
+@pytest.fixture(params=C_WAYS)
+def c_way(request: pytest.FixtureRequest) -> Way:
+    """Each way of the client in C."""
+    return made_way(request)
+
+
+@pytest.fixture(params=["C", "Python"])
+def client(request: pytest.FixtureRequest) -> Way:
+    """Each client, in the clear and with a thread."""
+    return made_way(request)
+
+
+@pytest.fixture(params=[*C_WAYS, "Python", "Python, TLS"])
 def way(request: pytest.FixtureRequest) -> Way:
-    """Each way."""
-    transport, _, no_thread = str(request.param).partition(", ")
-    if transport == "clear":
-        return Way(request.getfixturevalue("driver"), int(not no_thread), None)
-    made: Certificates = request.getfixturevalue("certificates")
-    return Way(request.getfixturevalue("tls_driver"), int(not no_thread), made)
+    """Each way of each client; that in Python is that in Rust."""
+    return made_way(request)
