@@ -164,7 +164,10 @@ impl Beginning {
                 *carried = common.reasons[index] - of_place(place).reasons[index];
             }
         }
-        let Some(reference) = required().next() else { return };
+        // One that had no place for the last frames lacks what others have.
+        let has_all = |place: &usize| from.places[*place].end >= from.sequence;
+        let reference = required().find(has_all).or_else(|| required().next());
+        let Some(reference) = reference else { return };
         let in_flight = |own: &SourceLedger| {
             let mut all = common.clone();
             all.add(own);
@@ -185,8 +188,13 @@ impl Beginning {
                 continue;
             };
             let mut lacking = SourceLedger::default();
-            lacking[Entry::FragmentsNotTaken] = fragments;
-            lacking[Entry::FragmentBytesNotTaken] = bytes;
+            match variants[place].1 {
+                true => lacking[Entry::FragmentsDiscardedDisk] = fragments,
+                false => {
+                    lacking[Entry::FragmentsNotTaken] = fragments;
+                    lacking[Entry::FragmentBytesNotTaken] = bytes;
+                }
+            }
             lacking[Entry::FragmentsMissingUnrecorded] = missing;
             own.add(&lacking);
             target.carried.sources[source].add(&lacking);

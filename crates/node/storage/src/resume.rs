@@ -20,6 +20,7 @@
 //! frames of the others are read. A place that the run does not need is looked at apart, for at
 //! most 2 s longer than the required ones: if it cannot take part, the run goes on without it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,8 +73,8 @@ pub struct ResumedPlace {
     pub left_out: Option<String>,
     /// The index of its next file.
     pub next_index: u32,
-    /// One above the number of its last frame. Where the run does not need it, it may lack frames
-    /// before the run's next one.
+    /// One above the number of its last frame. It may lack frames before the run's next one: those
+    /// for which it had no place, or that it did not get because the run does not need it.
     pub end: u64,
     /// The sum of its frames; empty if it has none.
     pub ledger: Ledger,
@@ -164,6 +165,7 @@ impl Interrupted {
         superseded.push(Superseded { stream: 0, epoch, sequence });
         let (run, run_number) = (self.header().run, self.header().run_number);
         let bounds = Bounds::of(superseded.iter().copied());
+        self.leave_beyond(sequence, &bounds);
         let mut positions = Positions::default();
         for place in self.required() {
             positions.add(place.positions(&bounds, sequence)?.records());
@@ -182,6 +184,24 @@ impl Interrupted {
         });
         let (name, places) = (self.name, places.collect());
         Ok(Resumable { run, name, run_number, sequence, epoch, superseded, positions, places })
+    }
+
+    /// A frame of a required place that also stands for frames beyond the run's end counts what is
+    /// sent again: it is not kept where another such place has all of its sources up to there.
+    fn leave_beyond(&mut self, sequence: u64, superseded: &Bounds) {
+        let stored = |place: &Place| -> BTreeSet<usize> {
+            let sources = place.files.first().map(|file| &file.reader.header().schema.sources);
+            let sources = sources.into_iter().flatten().enumerate();
+            sources.filter(|(_, source)| source.stored).map(|(source, _)| source).collect()
+        };
+        let is_whole = |place: &&Place| place.stands_beyond(sequence, superseded).is_none();
+        let whole: BTreeSet<usize> = self.required().filter(is_whole).flat_map(stored).collect();
+        for place in self.places.iter_mut().flatten().filter(|place| place.is_required) {
+            let beyond = place.stands_beyond(sequence, superseded);
+            if let Some(first) = beyond.filter(|_| stored(place).is_subset(&whole)) {
+                place.end = first;
+            }
+        }
     }
 
     fn files(&self) -> impl Iterator<Item = &Found> {

@@ -503,7 +503,7 @@ impl<'a> Check<'a> {
         // Each event has a fragment or a gap for each required source. Events discarded because
         // they are too large are in no count of events; all sources have the same number of them.
         let too_large = self.ledger.total()[Entry::FragmentsDiscardedTooLarge];
-        // What a recorder that goes on counts of events are its own.
+        // Counts of events are those since the last death.
         let mut expected = (too_large == 0 && self.life.deaths == 0).then_some(events);
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
             if !self.is_required(source) {

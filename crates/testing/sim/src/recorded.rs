@@ -315,7 +315,7 @@ pub(crate) fn disk_lied(life: &Life) -> bool {
     let has = |fault| life.disk.contains(&fault);
     let is_uncut = has(StoreFault::FinishError) || life.has_crashed;
     let keeps = is_uncut && (has(StoreFault::WriteError) || has(StoreFault::Full));
-    has(StoreFault::TornWrite) || has(StoreFault::MisdirectedWrite) || keeps
+    life.lied || has(StoreFault::TornWrite) || has(StoreFault::MisdirectedWrite) || keeps
 }
 
 /// Entries that describe frames.

@@ -19,6 +19,7 @@ use catchment_storage::Resumable;
 use crate::arrivals::Arrivals;
 use crate::detector::Packet;
 use crate::plan::Plan;
+use crate::recorded::disk_lied;
 use crate::streams::{BUFFER_BYTES, Message};
 use crate::wires::Whole;
 
@@ -43,6 +44,8 @@ pub struct Life {
     pub deaths: u32,
     /// By source: the fragments that were durable when the last of these died.
     pub durable: Vec<u64>,
+    /// Whether a disk lied before that: nobody who goes on with the run knows better.
+    pub lied: bool,
     /// Whether it died: the power failed, or it was killed.
     pub has_crashed: bool,
     /// Whether it was killed: all written data remain, durable or not.
@@ -84,6 +87,7 @@ impl Life {
             last: observer.snapshot(),
             began_ns: now_ns,
             deaths: 0,
+            lied: false,
             durable: vec![0; plan.endpoints()],
             has_crashed: false,
             was_killed: false,
@@ -108,7 +112,9 @@ impl Life {
         let ledger = self.last.ledger.sources.iter();
         let durable = ledger.map(|source| source[Entry::FragmentsDurable]).collect();
         let deaths = self.deaths + 1;
-        Self { deaths, durable, has_crashed: false, was_killed: false, stopped_ns: None, ..self }
+        let lied = self.of_targets().any(|life| disk_lied(&life));
+        let (has_crashed, was_killed, stopped_ns) = (false, false, None);
+        Self { deaths, durable, lied, has_crashed, was_killed, stopped_ns, ..self }
     }
 
     /// Whether a disk did anything wrong.
@@ -236,26 +242,8 @@ impl Recorder {
         let (queues, now_ns, packets_max) = (Queues::default(), clock.now_ns(), plan.queue_packets);
         let (of_source, of_agent) = (BTreeMap::new(), Vec::new());
         let mut bound = Bound { queues: &queues, packets_max, of_source, of_agent };
-        let buffers = (plan.config.write.buffer_count, plan.config.write.buffer_bytes);
         let ((frames, frames_woken), (encoders, encoders_woken)) = (waker(), waker());
-        let (mut stores, mut targets) = (Vec::new(), Vec::new());
-        for (target, &times) in plan.stores.iter().enumerate() {
-            let of = if target == 0 { String::new() } else { format!(" of target {target}") };
-            let seed = plan.case.chance(&format!("life {number}{of}{again}")).next_u64();
-            let store = MemoryStore::new((clock.clone(), seed), buffers, times).on(files);
-            let (waker, woken) = waker();
-            let folder = folder_of(number, target);
-            let entropy = Box::new(plan.case.chance(&format!("entropy {number}{of}{again}")));
-            let second = plan.second_disk.filter(|_| target == 0).map(|times| {
-                let seed = plan.case.chance(&format!("life {number} of disk 1{again}")).next_u64();
-                MemoryStore::new((clock.clone(), seed), buffers, times).on(files)
-            });
-            let of_disks = [store].into_iter().chain(second).map(|store| (folder.clone(), store));
-            let of_disks: Vec<_> = of_disks.collect();
-            let watches = of_disks.iter().map(|(_, store)| store.watch()).collect();
-            stores.push(TargetStore { folders: of_disks, entropy, waker });
-            targets.push(TargetSlot { index: 0, woken, watches });
-        }
+        let (stores, mut targets) = targets(plan, (number, &again), (clock, files));
         let folders = stores.iter().map(|store| store.folders[0].0.clone()).collect();
         let parts = AssemblyParts {
             run: RunId([number as u8 + 1; 16]),
@@ -489,6 +477,34 @@ impl Recorder {
             idle.nth(nth).expect("one of them").wake(now_ns);
         }
     }
+}
+
+/// The stores of a plan's targets, for a recorder of that run.
+fn targets(
+    plan: &Plan,
+    (number, again): (usize, &str),
+    (clock, files): (&VirtualClock, &MemoryFiles),
+) -> (Vec<TargetStore<MemoryStore>>, Vec<TargetSlot>) {
+    let buffers = (plan.config.write.buffer_count, plan.config.write.buffer_bytes);
+    let (mut stores, mut targets) = (Vec::new(), Vec::new());
+    for (target, &times) in plan.stores.iter().enumerate() {
+        let of = if target == 0 { String::new() } else { format!(" of target {target}") };
+        let seed = plan.case.chance(&format!("life {number}{of}{again}")).next_u64();
+        let store = MemoryStore::new((clock.clone(), seed), buffers, times).on(files);
+        let (waker, woken) = waker();
+        let folder = folder_of(number, target);
+        let entropy = Box::new(plan.case.chance(&format!("entropy {number}{of}{again}")));
+        let second = plan.second_disk.filter(|_| target == 0).map(|times| {
+            let seed = plan.case.chance(&format!("life {number} of disk 1{again}")).next_u64();
+            MemoryStore::new((clock.clone(), seed), buffers, times).on(files)
+        });
+        let of_disks = [store].into_iter().chain(second).map(|store| (folder.clone(), store));
+        let of_disks: Vec<_> = of_disks.collect();
+        let watches = of_disks.iter().map(|(_, store)| store.watch()).collect();
+        stores.push(TargetStore { folders: of_disks, entropy, waker });
+        targets.push(TargetSlot { index: 0, woken, watches });
+    }
+    (stores, targets)
 }
 
 /// The folder of a run in a target.

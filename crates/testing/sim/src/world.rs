@@ -572,8 +572,10 @@ impl World<'_> {
             return Ok(());
         }
         let now_ns = self.now_ns();
-        self.trace.push(now_ns, Event::Told("the recorder begins again".to_owned()));
+        let runs = self.lives.len();
         self.begin()?;
+        let goes_on = if self.lives.len() < runs { ", and goes on with the run" } else { "" };
+        self.trace.push(now_ns, Event::Told(format!("the recorder begins again{goes_on}")));
         if now_ns >= self.stop_ns {
             self.at(now_ns + S / 2, Action::Stop);
         }

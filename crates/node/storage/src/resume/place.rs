@@ -41,7 +41,7 @@ pub(super) struct Place {
     /// The index of its next file, as far as it is known.
     next_index: u32,
     /// Of a required one: one above the number of the last frame that is kept.
-    end: u64,
+    pub(super) end: u64,
 }
 
 impl Place {
@@ -103,6 +103,15 @@ impl Place {
         end
     }
 
+    /// The first number of its last frame before the run's end, if that frame stands for others
+    /// beyond it.
+    pub(super) fn stands_beyond(&self, sequence: u64, superseded: &Bounds) -> Option<u64> {
+        let is_before = |info: &FrameInfo| info.sequence < sequence && !superseded.has(info);
+        let last = self.frames().take_while(|(_, frame)| is_before(&frame.info)).last();
+        let info = last.map(|(_, frame)| frame.info)?;
+        (info.numbers().1 >= sequence).then_some(info.sequence)
+    }
+
     /// The same of a place that the run does not need, of which the required ones say nothing: from
     /// its first file on that was not closed long ago. A frame that also stands for others beyond
     /// the run's end is not kept.
@@ -141,7 +150,7 @@ impl Place {
     ) -> Result<Positions, StorageError> {
         let mut newest = Positions::default();
         for file in &self.files {
-            file.add_positions(file.kept(superseded, end), &mut newest)?;
+            file.add_positions(file.kept(superseded, end.min(self.end)), &mut newest)?;
         }
         Ok(newest)
     }
