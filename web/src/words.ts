@@ -165,6 +165,8 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_discarded_restart: "discarded: recorder died",
   fragments_lost_restart: "fragments lost while no recorder was there",
   fragments_lost_taken: "fragments released as taken before the recorder died",
+  fragments_not_sent: "fragments that the front-end never sent",
+  promise_broken: "low-water keys of the front-end that fell",
   link_resumes: "breaks of the front-end's connection",
   numbering_restarts: "restarts of the numbering",
   bytes_compression_lowered: "bytes compressed less than asked for",

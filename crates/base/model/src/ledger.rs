@@ -196,6 +196,11 @@ entries! {
     FragmentsLostRestart = "fragments_lost_restart", Note;
     /// Fragments that a front-end had released as taken when the recorder died.
     FragmentsLostTaken = "fragments_lost_taken", Note;
+    /// Recorded events that lack this required source although its front-end had passed their keys:
+    /// it sent nothing for them, and did not say that it dropped what it had.
+    FragmentsNotSent = "fragments_not_sent", Note;
+    /// Times that a front-end said a lower low-water key than before, or sent a fragment below it.
+    PromiseBroken = "promise_broken", Note;
 }
 
 impl Entry {

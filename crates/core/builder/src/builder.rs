@@ -66,7 +66,7 @@ impl<M: Matcher> Builder<M> {
     /// other source says nothing.
     pub fn note(&mut self, now_ns: u64, source: usize, note: SourceNote) {
         self.advance(now_ns);
-        self.matcher.note(source, note);
+        self.matcher.note(source, note, &mut self.matched);
     }
 
     /// Says that what has arrived since the last call may not have been pushed yet: an eighth of
@@ -104,7 +104,17 @@ impl<M: Matcher> Builder<M> {
     /// lie between two multiples.
     pub fn cut(&mut self, now_ns: u64, reuse: Option<Cut>) -> Option<Cut> {
         self.advance(now_ns);
-        self.cutter.cut(self.now_ns, self.finished, &mut self.matched, reuse)
+        let mut cut = self.cutter.cut(self.now_ns, self.finished, &mut self.matched, reuse)?;
+        if self.matched.has_positions() {
+            let Cut { keys, columns, .. } = &mut cut;
+            let missed = columns.iter_mut().enumerate().filter(|(_, column)| column.missing > 0);
+            for (index, column) in missed {
+                let lacking = (0..keys.len()).filter(|&row| column.lacks(row));
+                let not_sent = lacking.filter(|&row| self.matcher.not_sent(index, keys[row]));
+                column.not_sent = not_sent.count() as u64;
+            }
+        }
+        Some(cut)
     }
 
     /// Moves the descriptors of all fragments discarded since the last call to `into`'s end. They

@@ -56,6 +56,9 @@ pub struct BuilderConfig {
     /// follow, and so do its notes ([`Builder::note`](crate::Builder::note)). It votes on nothing.
     /// Empty: none does.
     pub promising: Vec<bool>,
+    /// The groups in whose events a source is expected, by number, one in each bit; 0: in all, as
+    /// where this is empty. Sparse sources are expected in none.
+    pub expected_in: Vec<u64>,
     /// The sender of each source; senders are numbered without gaps and vote on positions. Empty:
     /// each source is its own sender.
     pub voters: Vec<u32>,
@@ -125,6 +128,7 @@ impl BuilderConfig {
             owned: OwnedKeys::all(),
             number_bits: 24,
             promising: Vec::new(),
+            expected_in: Vec::new(),
             voters: Vec::new(),
             number_back_max: 0,
             timeout_ns: 1_000_000_000,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
-use crate::matched::Accepted;
+use crate::matched::{Accepted, is_expected};
 use crate::tags::EventTags;
 use crate::{BuilderConfig, Matched};
 
@@ -38,14 +38,20 @@ pub struct ColumnCut {
     /// One bit per row, lowest bit of the first byte first: set where the fragment is there. None
     /// when all are.
     pub validity: Option<Vec<u8>>,
+    /// One bit per row, as above: set where the source is expected. None when it is in all, and of
+    /// sparse sources.
+    pub expected: Option<Vec<u8>>,
     /// Where the payload is: the rows' fragments in their order, neighbours joined.
     pub spans: Vec<Span>,
     /// How many fragments there are.
     pub fragments: u64,
     /// Their bytes.
     pub payload_bytes: u64,
-    /// Rows without this source, if it is required; otherwise 0.
+    /// Rows without this source in which it is expected, if it is required; otherwise 0.
     pub missing: u64,
+    /// Of these, the rows whose keys the source has passed, and whose fragments are not known to have
+    /// been abandoned or to have come late.
+    pub not_sent: u64,
     /// Fragments that their sender marked as broken.
     pub bad_sender: u64,
     /// Fragments with another tag than their event's.
@@ -178,7 +184,11 @@ impl Cut {
     fn take_rows(&mut self, taken: &FrameRows, matched: &mut Matched) {
         self.clear(matched.sources.len());
         let rows = matched.rows.range(..taken.count);
+        let mut named = Vec::new();
         for row in rows.filter(|row| row.dropped.is_none()) {
+            if row.groups > 0 {
+                named.push((self.keys.len(), row.groups));
+            }
             self.keys.push(row.key);
             self.times_ns.push(row.first_ns);
             self.flags.push(row.flags);
@@ -195,8 +205,8 @@ impl Cut {
             let source = &mut matched.sources[index];
             column.bad_tag = tags.bad_of(source);
             column.fill(&self.keys, &mut source.accepted);
-            let missing = self.keys.len() as u64 - column.fragments;
-            column.missing = if source.required { missing } else { 0 };
+            column.expect(matched.expected_in[index], &named, self.keys.len());
+            column.missing = if source.required { column.absent(self.keys.len()) } else { 0 };
             fragments += column.fragments;
         }
         matched.rows.drain(..taken.count);
@@ -220,10 +230,10 @@ impl Cut {
 impl ColumnCut {
     fn clear(&mut self) {
         self.lengths.clear();
-        self.validity = None;
+        (self.validity, self.expected) = (None, None);
         self.spans.clear();
         (self.fragments, self.payload_bytes, self.missing) = (0, 0, 0);
-        (self.bad_sender, self.bad_tag) = (0, 0);
+        (self.not_sent, self.bad_sender, self.bad_tag) = (0, 0, 0);
     }
 
     // Moves the fragments of the rows `keys` out of a source's queue, where none is before them.
@@ -258,14 +268,34 @@ impl ColumnCut {
     #[cold]
     fn mark_missing(&mut self, row: usize, row_count: usize) {
         self.lengths.push(0);
-        let validity = self.validity.get_or_insert_with(|| {
-            let mut all = vec![0xff; row_count.div_ceil(8)];
-            if let Some(last) = all.last_mut().filter(|_| !row_count.is_multiple_of(8)) {
-                *last = (1 << (row_count % 8)) - 1;
+        clear_bit(&mut self.validity, row, row_count);
+    }
+
+    // Says in which rows a source of these groups is expected. Some rows have named groups.
+    fn expect(&mut self, expected_in: u64, named: &[(usize, u64)], row_count: usize) {
+        if expected_in == 0 {
+            return;
+        }
+        for &(row, _) in named.iter().filter(|(_, groups)| !is_expected(expected_in, *groups)) {
+            clear_bit(&mut self.expected, row, row_count);
+        }
+    }
+
+    // Whether it is expected in a row and not there.
+    pub(crate) fn lacks(&self, row: usize) -> bool {
+        let is_set = |bits: &Vec<u8>| bits[row / 8] & 1 << (row % 8) != 0;
+        !self.validity.as_ref().is_none_or(is_set) && self.expected.as_ref().is_none_or(is_set)
+    }
+
+    // Rows in which it is expected and not there.
+    fn absent(&self, row_count: usize) -> u64 {
+        match (&self.validity, &self.expected) {
+            (Some(validity), Some(expected)) => {
+                let bytes = validity.iter().zip(expected);
+                bytes.map(|(valid, expected)| u64::from((expected & !valid).count_ones())).sum()
             }
-            all
-        });
-        validity[row / 8] &= !(1 << (row % 8));
+            _ => row_count as u64 - self.fragments,
+        }
     }
 
     fn end_span(&mut self, span: Span) {
@@ -273,4 +303,16 @@ impl ColumnCut {
             self.spans.push(span);
         }
     }
+}
+
+// Clears the bit of a row; without bits all are set.
+fn clear_bit(bits: &mut Option<Vec<u8>>, row: usize, row_count: usize) {
+    let bits = bits.get_or_insert_with(|| {
+        let mut all = vec![0xff; row_count.div_ceil(8)];
+        if let Some(last) = all.last_mut().filter(|_| !row_count.is_multiple_of(8)) {
+            *last = (1 << (row_count % 8)) - 1;
+        }
+        all
+    });
+    bits[row / 8] &= !(1 << (row % 8));
 }

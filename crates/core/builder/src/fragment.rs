@@ -53,6 +53,9 @@ impl Fragment {
             SourceNote::Attached => (4, 0),
             SourceNote::Waited => (5, 0),
             SourceNote::Gone => (6, 0),
+            SourceNote::ExpectedIn(groups) => (7, groups),
+            SourceNote::Named(groups) => (8, groups),
+            SourceNote::Excused(number) => (9, number),
         };
         Self::note(source, NoteKind::Said, which, value)
     }
@@ -69,6 +72,9 @@ impl Fragment {
             4 => SourceNote::Attached,
             5 => SourceNote::Waited,
             6 => SourceNote::Gone,
+            7 => SourceNote::ExpectedIn(self.offset),
+            8 => SourceNote::Named(self.offset),
+            9 => SourceNote::Excused(self.offset),
             _ => return None,
         })
     }
@@ -146,6 +152,9 @@ pub enum NoteKind {
 pub enum SourceNote {
     /// No fragment with a lower number will follow.
     LowWater(u64),
+    /// As a low-water mark, and of the numbers since the last one its fragments are counted
+    /// otherwise: its sender dropped them and said so, or they were content faults.
+    Excused(u64),
     /// Whether it may be silent for long: events do not wait for it until its next fragment.
     Idle(bool),
     /// Its numbers begin again.
@@ -161,6 +170,12 @@ pub enum SourceNote {
     Waited,
     /// Nothing of it will come until its session goes on, or another one begins.
     Gone,
+    /// It is expected in events of these groups alone, one in each bit; 0: in all. No sparse source
+    /// says so.
+    ExpectedIn(u64),
+    /// In the events of its fragments that follow these groups took part; 0: it names none, and
+    /// every source is expected. Heard of the first source that names any.
+    Named(u64),
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

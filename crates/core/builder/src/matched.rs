@@ -28,6 +28,8 @@ pub struct Matched {
     pub(crate) sources: Vec<Source>,
     pub(crate) rows: VecDeque<Row>,
     pub(crate) tally: Tally,
+    /// By source, the groups in whose events it is expected; 0: in all.
+    pub(crate) expected_in: Vec<u64>,
     /// Number of fragments in the queues of all sources.
     pub(crate) fragment_count: u64,
     /// By source.
@@ -70,6 +72,8 @@ pub struct Row {
     pub bytes: u64,
     /// Its [`EventFlags`](catchment_model::EventFlags).
     pub flags: u32,
+    /// The groups that took part in it, one in each bit; 0 if they were not named.
+    pub groups: u64,
     /// Why it will be in no frame, by the ledger's entry that counts its fragments; none if it will
     /// be in one.
     pub dropped: Option<Entry>,
@@ -85,12 +89,17 @@ impl Matched {
             reached: reached(index),
             ..Source::new(role, config.voter_of(index))
         });
+        let expected_in = |(index, &role): (usize, &SourceRole)| match role {
+            SourceRole::Sparse => 0,
+            _ => config.expected_in.get(index).copied().unwrap_or(0),
+        };
         let undecided =
             |(index, _)| Undecided { decided_key: reached(index), ..Undecided::default() };
         Self {
             sources: sources.collect(),
             rows: VecDeque::new(),
             tally: Tally::new(config.sources.len()),
+            expected_in: config.sources.iter().enumerate().map(expected_in).collect(),
             fragment_count: 0,
             unsettled: vec![Unsettled::default(); config.sources.len()],
             released_bytes: 0,
@@ -135,6 +144,18 @@ impl Matched {
             }
         }
         None
+    }
+
+    /// From now on a source is expected in the events of these groups, one in each bit; 0: in all.
+    pub(crate) fn expect_in(&mut self, index: usize, groups: u64) {
+        self.expected_in[index] = groups;
+    }
+
+    /// Whether a source is expected in an event in which these groups took part; with 0, which says
+    /// that they are not known, every one is.
+    #[inline]
+    pub(crate) fn is_expected(&self, index: usize, named: u64) -> bool {
+        is_expected(self.expected_in[index], named)
     }
 
     /// Whether the settings ask for positions.
@@ -290,18 +311,21 @@ impl Matched {
     /// Takes a source's fragments of those of the first rows that are dropped out of its queue.
     /// Returns how many.
     pub(crate) fn drop_fragments(&mut self, index: usize, row_count: usize) -> u64 {
-        let Self { rows, sources, tally, .. } = self;
-        let source = &mut sources[index];
-        let dropped = |row: &Row| row.dropped.map(|reason| (row.key, reason));
-        let mut rows = rows.range(..row_count).filter_map(dropped).peekable();
-        let gap = |reason| u64::from(reason != Entry::FragmentsDiscardedPaused);
+        let Self { rows, sources, tally, expected_in, .. } = self;
+        let (source, expected_in) = (&mut sources[index], expected_in[index]);
+        let dropped = |row: &&Row| row.dropped.is_some();
+        let mut rows = rows.range(..row_count).filter(dropped).peekable();
+        let gap = |row: &Row| {
+            let is_missed = row.dropped != Some(Entry::FragmentsDiscardedPaused);
+            u64::from(is_missed && is_expected(expected_in, row.groups))
+        };
         let (mut found, mut gaps) = (0, 0);
         source.accepted.retain(|accepted| {
-            while let Some((_, reason)) = rows.next_if(|(key, _)| *key < accepted.key) {
-                gaps += gap(reason);
+            while let Some(row) = rows.next_if(|row| row.key < accepted.key) {
+                gaps += gap(row);
             }
-            let drop = rows.next_if(|(key, _)| *key == accepted.key);
-            if let Some((_, reason)) = drop {
+            let drop = rows.next_if(|row| row.key == accepted.key);
+            if let Some(reason) = drop.and_then(|row| row.dropped) {
                 found += 1;
                 let (source, ordinal) = (SourceId(index as u32), 0);
                 let &Accepted { offset, bytes, .. } = accepted;
@@ -309,7 +333,7 @@ impl Matched {
             }
             drop.is_none()
         });
-        gaps += rows.map(|(_, reason)| gap(reason)).sum::<u64>();
+        gaps += rows.map(gap).sum::<u64>();
         if source.required {
             tally.add(index, Entry::FragmentsMissingUnrecorded, gaps);
         }
@@ -520,7 +544,9 @@ pub struct ClosingEvent {
     pub bytes: u64,
     /// Without those that say that and why it is incomplete.
     pub flags: EventFlags,
-    /// Whether each required source delivered.
+    /// The groups that took part in it; 0 if they were not named.
+    pub groups: u64,
+    /// Whether each required source that is expected in it delivered.
     pub complete: bool,
     pub wanted: bool,
     pub reason: CloseReason,
@@ -549,7 +575,8 @@ impl Closing {
 
     /// Counts an event, and makes its row.
     pub fn row(&mut self, event: &ClosingEvent) -> Row {
-        let &ClosingEvent { key, first_ns, bytes, mut flags, complete, wanted, reason } = event;
+        let &ClosingEvent { key, first_ns, bytes, mut flags, groups, .. } = event;
+        let &ClosingEvent { complete, wanted, reason, .. } = event;
         let totals = &mut self.totals;
         let too_large = bytes > self.event_bytes_max;
         if !wanted {
@@ -576,7 +603,7 @@ impl Closing {
             true if too_large => Some(Entry::FragmentsDiscardedTooLarge),
             true => incomplete.then_some(Entry::FragmentsDiscardedIncomplete),
         };
-        Row { key, first_ns, bytes, flags: flags.0, dropped }
+        Row { key, first_ns, bytes, flags: flags.0, groups, dropped }
     }
 
     /// Counts events of which no source delivered anything.
@@ -597,6 +624,12 @@ impl Closing {
         status.last_too_large = self.totals.last_too_large;
         status.events_absent = self.totals.absent;
     }
+}
+
+/// Whether a source of these groups is expected in an event in which those took part.
+#[inline]
+pub(crate) fn is_expected(expected_in: u64, named: u64) -> bool {
+    named == 0 || expected_in == 0 || expected_in & named > 0
 }
 
 const ACCEPTED_AT_START: usize = 256;

@@ -29,8 +29,8 @@ pub trait Matcher {
 
     /// Takes what a source that promises says, behind the fragments that were pushed. A rule that
     /// knows no promises has nothing to do.
-    fn note(&mut self, source: usize, note: SourceNote) {
-        let _ = (source, note);
+    fn note(&mut self, source: usize, note: SourceNote, matched: &mut Matched) {
+        let _ = (source, note, matched);
     }
 
     /// Says that a source has fragments for which there is no room: it waits, and is not silent.
@@ -51,6 +51,13 @@ pub trait Matcher {
     /// Whether all events are closed that began before the last change by
     /// [`set_recording`](Self::set_recording).
     fn is_drained(&mut self) -> bool;
+
+    /// Whether a source that delivered nothing for that key, whose event is closed, has passed it
+    /// all the same. A rule that knows no promises cannot tell.
+    fn not_sent(&self, source: usize, key: u64) -> bool {
+        let _ = (source, key);
+        false
+    }
 
     /// How many fragments of a source are in no event yet.
     fn parked(&self, source: usize) -> usize;

@@ -18,8 +18,10 @@
 
 mod claim;
 mod events;
+mod excused;
 mod fast;
 mod horizon;
+mod named;
 mod numbers;
 mod parked;
 mod probation;
@@ -34,6 +36,7 @@ use catchment_model::{CloseReason, Entry};
 
 use self::claim::Repetition;
 use self::events::{Known, OpenEvents};
+use self::excused::Excused;
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
 pub use self::numbers::KEY_END;
 use self::parked::{Ahead, Held, Parked};
@@ -57,6 +60,7 @@ pub struct NumberMatcher {
     events: OpenEvents,
     parked: Parked,
     shares: Shares,
+    excused: Excused,
     /// Distance behind a position within which a number is never a restart.
     number_back_max: u64,
     now_ns: u64,
@@ -84,6 +88,7 @@ impl NumberMatcher {
             events,
             parked: Parked::new(config),
             shares: Shares::new(config),
+            excused: Excused::default(),
             number_back_max: config.number_back_max,
             now_ns: 0,
             restarts_followed: 0,
@@ -219,7 +224,11 @@ impl NumberMatcher {
             }
             self.parked.park_ahead(index, Ahead { key, ordinal, arrived_ns, fragment: *fragment });
         } else {
-            known.discard(self.events.unused(index, key, fragment), matched);
+            let reason = self.events.unused(index, key, fragment);
+            if reason == Entry::FragmentsLate && self.horizon.promises.has(index) {
+                self.excused.add(index, key..key + 1, matched.closed_key);
+            }
+            known.discard(reason, matched);
         }
     }
 
@@ -325,8 +334,12 @@ impl NumberMatcher {
         }
     }
 
-    /// Takes the parked fragments that are in the window now.
+    /// Takes the parked fragments that are in the window now. Before an event closes for which
+    /// others came since the window moved: its own may be among these.
     fn take_ahead(&mut self, matched: &mut Matched) {
+        if self.parked.count() == 0 {
+            return;
+        }
         let end = self.events.window.end();
         for index in 0..matched.sources.len() {
             while let Some(ahead) = self.parked.pop_ahead_below(index, end) {
@@ -551,14 +564,15 @@ impl Matcher for NumberMatcher {
         }
     }
 
-    fn note(&mut self, source: usize, note: SourceNote) {
+    fn note(&mut self, source: usize, note: SourceNote, matched: &mut Matched) {
         if self.horizon.promises.has(source) {
-            self.take_note(source, note);
+            self.take_note(source, note, matched);
         }
     }
 
     fn poll(&mut self, matched: &mut Matched) {
         self.horizon.begin_cycle(self.parked.count() > 0);
+        self.take_ahead(matched);
         self.release(matched);
         if self.parked.count() > 0 {
             self.follow(false, matched);
@@ -570,6 +584,7 @@ impl Matcher for NumberMatcher {
 
     fn finish(&mut self, matched: &mut Matched) {
         self.horizon.begin_cycle(self.parked.count() > 0);
+        self.take_ahead(matched);
         self.release(matched);
         // Ends: each iteration decides a claim or takes a parked fragment.
         while self.parked.count() > 0 && (self.follow(true, matched) | self.reach_ahead(matched)) {
@@ -603,6 +618,11 @@ impl Matcher for NumberMatcher {
 
     fn is_drained(&mut self) -> bool {
         self.events.is_drained()
+    }
+
+    fn not_sent(&self, index: usize, key: u64) -> bool {
+        let promises = &self.horizon.promises;
+        promises.has(index) && key < promises.mark(index) && !self.excused.has(index, key)
     }
 
     fn parked(&self, source: usize) -> usize {

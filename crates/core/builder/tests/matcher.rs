@@ -37,7 +37,8 @@ impl ByTime {
             matched.append(fragment.source as usize, key, fragment, 0);
         }
         let bytes = present().map(|fragment| u64::from(fragment.bytes)).sum();
-        matched.release(Row { key, first_ns, bytes, flags: 0, dropped: None }, self.now_ns);
+        matched
+            .release(Row { key, first_ns, bytes, flags: 0, groups: 0, dropped: None }, self.now_ns);
         self.closed_below = key + WINDOW;
     }
 

@@ -233,6 +233,24 @@ fn a_source_far_ahead_loses_nothing_and_closes_nothing() {
 }
 
 #[test]
+fn what_comes_before_parked_fragments_are_taken_closes_no_event_without_them() {
+    let roles = [Required; 2];
+    let mut rig =
+        Rig::new(BuilderConfig { window_events: 256, reorder_events: 16, ..config(&roles) });
+    rig.send_all(0, 0..2, 0..1);
+    rig.send(0, 0, [1_000, 1_005, 1_258]);
+    mark(&mut rig, 0, 1, 1_010);
+    rig.poll(0);
+    // The window has moved past the second one, so that the third is in it, and still parked.
+    assert_eq!((rig.rows.len(), rig.builder.parked(0)), (3, 1));
+    rig.send(0, 1, [1_260]);
+    mark(&mut rig, 0, 0, 1_300);
+    rig.poll(0);
+    rig.finish(MS);
+    assert_eq!((keys(&rig).split_off(3), rig.lost()), (vec![1_258, 1_260], 0));
+}
+
+#[test]
 fn memory_that_runs_short_closes_the_oldest_event_of_sources_that_cannot_wait() {
     let mut config = config(&[Required; 2]);
     (config.pausable, config.waiting_bytes_max) = (Vec::new(), 10_000);

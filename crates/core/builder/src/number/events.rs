@@ -22,6 +22,7 @@ use catchment_model::{CloseReason, Entry, EventFlags};
 
 use super::claim::Likeness;
 use super::horizon::{Horizon, Rules};
+use super::named::Named;
 use super::numbers::{KEY_END, Numbers};
 use super::window::{Seen, Slot, Window};
 use crate::matched::{Closing, ClosingEvent};
@@ -52,6 +53,7 @@ pub struct OpenEvents {
     pub seen: Seen,
     pub wanted: Wanted,
     pub owned: OwnedKeys,
+    pub named: Named,
     /// Bytes of the fragments of open events.
     pub bytes: u64,
     absent: AbsentKeys,
@@ -97,6 +99,7 @@ impl OpenEvents {
             seen: Seen::new(config.sources.len(), config.window_events),
             wanted: Wanted::default(),
             owned: config.owned.clone(),
+            named: Named::new(config),
             bytes: 0,
             absent: AbsentKeys::default(),
             closing: Closing::new(config),
@@ -188,6 +191,7 @@ impl OpenEvents {
         let new = self.seen.insert(index, key);
         assert!(new, "a fragment is accepted once");
         self.window.add(key, fragment, self.weights[index], arrived_ns);
+        self.named.accept(index, ordinal, [key]);
         matched.append(index, key, fragment, ordinal);
         self.bytes += u64::from(fragment.bytes);
     }
@@ -222,7 +226,7 @@ impl OpenEvents {
         let (promised, mut promised_lately) = (horizon.promises.promised(), None);
         while matched.row_count() < self.window.events() {
             let Some((key, slot)) = self.window.head() else { break };
-            let all = self.has_all_voters(slot.weight);
+            let (all, complete) = self.has_all(key, slot.weight, matched);
             let is_old = opened_before_ns.is_some_and(|before| slot.first_ns <= before);
             if key >= promised {
                 let lately = || horizon.promises.promised_lately();
@@ -238,7 +242,7 @@ impl OpenEvents {
                 continue;
             }
             if all && (key == self.window.base || self.owned.has_none_of(self.window.base..key)) {
-                let reason = self.reason_if_passed(slot.weight);
+                let reason = reason_if_passed(complete);
                 self.close_head(key, slot, reason, now_ns, horizon, matched);
                 continue;
             }
@@ -246,7 +250,7 @@ impl OpenEvents {
             let overtaken_below = *overtaken_below
                 .get_or_insert_with(|| horizon.passed_by_all().saturating_sub(reorder_events));
             let reason = if all && key <= overtaken_below {
-                self.reason_if_passed(slot.weight)
+                reason_if_passed(complete)
             } else if key < overtaken_below || self.is_squeezed_out(key, open_bytes_max, horizon) {
                 CloseReason::Overtaken
             } else if is_old {
@@ -322,19 +326,29 @@ impl OpenEvents {
         status.waiting_bytes += self.bytes;
     }
 
-    /// Whether an event of that weight has the fragments of all sources that vote.
+    /// Whether an open event has the fragments of all sources that vote, and of all that are
+    /// required, as far as they are expected in it.
     #[inline]
-    fn has_all_voters(&self, weight: u32) -> bool {
-        voter_count(weight) == voter_count(self.weight_all)
+    fn has_all(&self, key: u64, weight: u32, matched: &Matched) -> (bool, bool) {
+        let all = voter_count(weight) == voter_count(self.weight_all);
+        let complete = required_count(weight) == self.required_count;
+        match self.named.of(key) {
+            named if named > 0 && !(all && complete) => self.has_expected(key, named, matched),
+            _ => (all, complete),
+        }
     }
 
-    /// Why an event closes that all sources have delivered or passed.
-    #[inline]
-    fn reason_if_passed(&self, weight: u32) -> CloseReason {
-        match required_count(weight) == self.required_count {
-            true => CloseReason::Complete,
-            false => CloseReason::Overtaken,
-        }
+    /// The same of an event whose groups were named: source by source.
+    #[cold]
+    fn has_expected(&self, key: u64, named: u64, matched: &Matched) -> (bool, bool) {
+        let lacks = |counted: fn(u32) -> u32| {
+            let mut sources = self.weights.iter().enumerate();
+            sources.any(|(index, &weight)| {
+                let is_expected = counted(weight) > 0 && matched.is_expected(index, named);
+                is_expected && !self.seen.contains(index, key)
+            })
+        };
+        (!lacks(voter_count), !lacks(required_count))
     }
 
     /// Whether memory is short and the quorum has passed the event.
@@ -353,16 +367,17 @@ impl OpenEvents {
     ) {
         let Slot { first_ns, bytes, weight, flags, .. } = slot;
         let wanted = self.wanted.has(key);
+        let (all, complete) = self.has_all(key, weight, matched);
         // Fragments missing in unwanted events are not counted. Nor are keys before an event that
         // the quorum has not passed: they may never have been numbered.
-        let numbered = self.has_all_voters(weight) || key < horizon.passed();
+        let numbered = all || key < horizon.passed();
         let absent = self.absent.before(key);
-        let complete = required_count(weight) == self.required_count;
         if wanted && numbered && !absent.is_empty() {
             self.count_absent(absent, complete, horizon, matched);
         }
         let flags = EventFlags(u32::from(flags));
-        let event = ClosingEvent { key, first_ns, bytes, flags, complete, wanted, reason };
+        let groups = self.named.take(key);
+        let event = ClosingEvent { key, first_ns, bytes, flags, groups, complete, wanted, reason };
         self.window.close_head();
         self.bytes -= bytes;
         matched.release(self.closing.row(&event), now_ns);
@@ -406,6 +421,12 @@ impl AbsentKeys {
         let expected = self.expected.replace(key + 1).unwrap_or(key);
         expected.max(self.numbered_from)..key
     }
+}
+
+/// Why an event closes that all sources have delivered or passed.
+#[inline]
+fn reason_if_passed(complete: bool) -> CloseReason {
+    if complete { CloseReason::Complete } else { CloseReason::Overtaken }
 }
 
 /// What a source adds to a slot's weight: 1 if it votes, and 65,536 if it is required.

@@ -106,7 +106,7 @@ impl NumberMatcher {
         matched: &mut Matched,
     ) -> usize {
         let Self { events, parked, now_ns, .. } = self;
-        let OpenEvents { window, seen, owned, weights, .. } = events;
+        let OpenEvents { window, seen, owned, weights, named, .. } = events;
         let source = &mut matched.sources[index];
         if source.full || parked.is_ahead(index) {
             return 0;
@@ -134,8 +134,11 @@ impl NumberMatcher {
             source.reached = reached;
             events.bytes += bytes;
             matched.fragment_count += done as u64;
+            let ordinal = matched.first_ordinal(index, run);
+            let numbers = run[..done].iter().map(|fragment| fragment.number);
+            named.accept(index, ordinal, numbers.map(|number| number.wrapping_add(offset)));
             if matched.has_positions() {
-                matched.note_appended(index, matched.first_ordinal(index, run), done as u64);
+                matched.note_appended(index, ordinal, done as u64);
             }
             if reordered > 0 {
                 matched.count(index, Entry::FragmentsReordered, reordered);

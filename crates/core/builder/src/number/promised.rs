@@ -20,13 +20,32 @@ const AHEAD: u32 = u32::MAX - 1;
 
 impl NumberMatcher {
     /// Takes what a source says of itself.
-    pub(super) fn take_note(&mut self, index: usize, note: SourceNote) {
-        let active_ns = self.horizon.active_ns();
-        self.horizon.promises.note(index, note, active_ns);
-        if let SourceNote::LowWater(number) = note {
-            let number = number.min(KEY_END);
-            self.place(index, number);
-            self.horizon.promises.reach(index, number);
+    pub(super) fn take_note(&mut self, index: usize, note: SourceNote, matched: &mut Matched) {
+        let (active_ns, is_started) = (self.horizon.active_ns(), self.horizon.is_started());
+        self.horizon.promises.note(index, note, is_started, active_ns);
+        match note {
+            SourceNote::LowWater(number) => {
+                let number = number.min(KEY_END);
+                self.place(index, number);
+                self.horizon.promises.reach(index, number);
+            }
+            SourceNote::Excused(number) => {
+                let number = number.min(KEY_END);
+                let is_placed = self.place(index, number).is_some();
+                let from = self.horizon.promises.mark(index);
+                self.horizon.promises.reach(index, number);
+                let to = self.horizon.promises.mark(index);
+                if is_placed && from < to {
+                    self.excused.add(index, from..to, matched.closed_key);
+                }
+            }
+            SourceNote::ExpectedIn(groups) => matched.expect_in(index, groups),
+            SourceNote::Named(groups) => {
+                let next = matched.first_ordinal(index, &[]);
+                let first = self.parked.first_ordinal(index).unwrap_or(next);
+                self.events.named.name(index, (first, next), groups);
+            }
+            _ => {}
         }
     }
 
@@ -130,7 +149,12 @@ impl NumberMatcher {
             return false;
         }
         promises.give_up_unspoken();
-        let Some((lowest, begun)) = self.begin_promised() else { return false };
+        let (lowest, begun) = match self.begin_promised() {
+            Some(begun) => begun,
+            // All have marked the next numbering, and nothing came of the first one.
+            None if self.horizon.promises.is_ahead_any() => (0, Vec::new()),
+            None => return false,
+        };
         self.horizon.start();
         let begun_at = |at_ns| {
             let begun = begun.iter().filter(|(arrived_ns, _)| *arrived_ns <= at_ns);

@@ -36,8 +36,11 @@ pub struct Promises {
     not_awaited: Vec<u64>,
     /// The bits in which the numbers of all sources can be compared.
     bits: u32,
-    /// The lowest key of the numbering.
+    /// The lowest key of the numbering, and how many were before it.
     base: u64,
+    numberings: u32,
+    /// Whether some source came to the present numbering by a mark.
+    is_marked: bool,
     timeout_ns: u64,
     /// Whether some source has spoken: before, nobody is silent.
     has_begun: bool,
@@ -63,6 +66,8 @@ struct Promise {
     is_silent: bool,
     /// Whether it had an offset in the current numbering.
     is_known: bool,
+    /// The newest numbering in which it numbered something before its session or its last mark.
+    numbered_before: Option<u32>,
     /// When it last said something, in time that counts and in active time.
     spoke_ns: u64,
     spoke_active_ns: u64,
@@ -110,6 +115,7 @@ impl Promises {
             is_idle: false,
             is_silent: false,
             is_known: false,
+            numbered_before: None,
             spoke_ns: 0,
             spoke_active_ns: 0,
             marked_active_ns: 0,
@@ -127,6 +133,8 @@ impl Promises {
             sources,
             bits,
             base: 0,
+            numberings: 0,
+            is_marked: false,
             timeout_ns,
             has_begun: false,
             now_ns: 0,
@@ -297,18 +305,31 @@ impl Promises {
     }
 
     /// A source says something about itself. The number of a mark is none that it delivers:
-    /// [`reach`](Self::reach) takes it.
-    pub fn note(&mut self, index: usize, note: SourceNote, active_ns: u64) {
+    /// [`reach`](Self::reach) takes it. `is_started` says whether the run's numbering has begun.
+    pub fn note(&mut self, index: usize, note: SourceNote, is_started: bool, active_ns: u64) {
         let speaks = match note {
-            SourceNote::LowWater(number) => self.goes_on(index, number),
-            note => !matches!(note, SourceNote::Waited | SourceNote::Gone),
+            SourceNote::LowWater(number) | SourceNote::Excused(number) => {
+                self.goes_on(index, number)
+            }
+            SourceNote::Waited | SourceNote::Gone => false,
+            _ => true,
         };
         if speaks {
             self.speak(index, active_ns);
         }
-        let source = &mut self.sources[index];
+        let marked = self.numbering_of_mark(index, is_started);
+        let (numberings, source) = (self.numberings, &mut self.sources[index]);
+        if matches!(note, SourceNote::Session { .. } | SourceNote::Numbering)
+            && source.numbering == Numbering::Current
+            && source.has_numbered()
+        {
+            source.numbered_before = Some(numberings);
+        }
         match note {
-            SourceNote::LowWater(_) => {}
+            SourceNote::LowWater(_)
+            | SourceNote::Excused(_)
+            | SourceNote::ExpectedIn(_)
+            | SourceNote::Named(_) => {}
             SourceNote::Idle(is_idle) => source.is_idle = is_idle,
             SourceNote::Attached => source.presence = Presence::Attached,
             SourceNote::Session { key_bits } => {
@@ -319,18 +340,33 @@ impl Promises {
                 self.bits = self.bits.min(key_bits.max(NUMBER_BITS_MIN));
             }
             SourceNote::Numbering => {
-                source.numbering = match source.numbering {
-                    Numbering::Former => Numbering::Current,
-                    Numbering::Current if !source.has_numbered() => Numbering::Current,
-                    Numbering::Current | Numbering::Next => Numbering::Next,
-                };
+                source.numbering = marked;
                 (source.number, source.offset) = (None, None);
                 source.marked_active_ns = active_ns;
+                self.is_marked |= marked == Numbering::Current;
             }
             SourceNote::Waited => source.presence = Presence::Waited,
             SourceNote::Gone => source.presence = Presence::Gone,
         }
         self.update(index);
+    }
+
+    /// The numbering that a source marks: the next one if it was in the present one before, also in
+    /// an earlier session, and otherwise the one to which others came by a mark. Where others
+    /// number without a mark, the first one of a source is of the next numbering, too.
+    fn numbering_of_mark(&self, index: usize, is_started: bool) -> Numbering {
+        let source = &self.sources[index];
+        let has_begun = |other: &Promise| other.has_numbered() || other.numbered_before.is_some();
+        let have_others_begun =
+            || is_started || self.sources.iter().any(|other| other.promises && has_begun(other));
+        let is_next = match (source.numbering, source.numbered_before) {
+            (Numbering::Next, _) => true,
+            (Numbering::Former, _) => false,
+            (Numbering::Current, _) if source.has_numbered() => true,
+            (Numbering::Current, Some(before)) => before == self.numberings,
+            (Numbering::Current, None) => !self.is_marked && have_others_begun(),
+        };
+        if is_next { Numbering::Next } else { Numbering::Current }
     }
 
     /// Whether a number is not below what a source has promised already. One that begins again
@@ -387,12 +423,15 @@ impl Promises {
     /// A numbering begins at a base, with those that have marked it and those that have numbered
     /// nothing yet. The others have missed it.
     pub fn begin_numbering(&mut self, base: u64) {
-        self.base = base;
         for (index, source) in self.sources.iter_mut().enumerate() {
             source.numbering = match source.numbering {
                 Numbering::Next => Numbering::Current,
                 Numbering::Current if !source.has_numbered() => Numbering::Current,
-                Numbering::Current | Numbering::Former => Numbering::Former,
+                Numbering::Current => {
+                    source.numbered_before = Some(self.numberings);
+                    Numbering::Former
+                }
+                Numbering::Former => Numbering::Former,
             };
             if source.numbering == Numbering::Current {
                 (source.offset, source.is_known) = (None, false);
@@ -400,6 +439,7 @@ impl Promises {
             }
             self.not_awaited[index] = source.not_awaited();
         }
+        (self.base, self.numberings, self.is_marked) = (base, self.numberings + 1, true);
     }
 
     /// Whether some source has marked a numbering that has not begun.
@@ -418,10 +458,11 @@ impl Promises {
         }
     }
 
-    /// Those that have said no number are awaited no longer.
+    /// Those that have said no number are awaited no longer, but for what they do of the next
+    /// numbering.
     pub fn give_up_unspoken(&mut self) {
         for index in 0..self.sources.len() {
-            if self.sources[index].number.is_none() {
+            if self.sources[index].number.is_none() && self.is_in_step(index) {
                 self.give_up(index);
             }
         }

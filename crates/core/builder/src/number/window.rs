@@ -159,11 +159,14 @@ pub struct Seen {
     words: Vec<u64>,
     source_count: usize,
     block_mask: u64,
+    /// Whether a block may have bits: those that have none are not cleared. Keys that are far apart
+    /// would have most of the ring cleared for each event otherwise.
+    used: Vec<bool>,
     // Bits are valid for keys from `end - ring` (but not before `start`) up to `end`.
     start: u64,
     end: u64,
-    // Whether `restart` was called before.
-    used: bool,
+    // Whether there are keys yet.
+    is_begun: bool,
 }
 
 impl Seen {
@@ -171,23 +174,30 @@ impl Seen {
     pub fn new(source_count: usize, window_events: u64) -> Self {
         let ring = (2 * window_events).max(4 * BLOCK_KEYS);
         let blocks = ring / BLOCK_KEYS;
+        // With 1,000 sources the ring has 64 MB: writing to it now would make the kernel provide
+        // all its pages at once.
         let words = vec![0; blocks as usize * source_count * BLOCK_WORDS];
-        Self { words, source_count, block_mask: blocks - 1, start: 0, end: 0, used: false }
+        let used = vec![false; blocks as usize];
+        Self {
+            words,
+            source_count,
+            block_mask: blocks - 1,
+            used,
+            start: 0,
+            end: 0,
+            is_begun: false,
+        }
     }
 
-    /// Clears all bits, for keys from `base` on. The words are cleared as keys are covered. On the
-    /// first call they are clean: with 1,000 sources the ring has 64 MB, and writing to it would
-    /// make the kernel provide all its pages at once.
+    /// Clears all bits, for keys from `base` on. The words are cleared as keys are covered.
     pub fn restart(&mut self, base: u64) {
-        let clean = if std::mem::replace(&mut self.used, true) { 0 } else { self.ring() };
-        self.start = base;
-        self.end = base / BLOCK_KEYS * BLOCK_KEYS + clean;
+        (self.start, self.end, self.is_begun) = (base, base / BLOCK_KEYS * BLOCK_KEYS, true);
     }
 
     /// Makes all keys below `end` usable and clears the oldest ones. Before the first
     /// [`restart`](Self::restart) there are no keys.
     pub fn cover(&mut self, end: u64) {
-        if !self.used {
+        if !self.is_begun {
             return;
         }
         let ring = self.ring();
@@ -195,10 +205,11 @@ impl Seen {
             self.restart(end - ring);
         }
         while self.end < end {
-            let block = (self.end / BLOCK_KEYS) & self.block_mask;
-            let words = self.source_count * BLOCK_WORDS;
-            let first = block as usize * words;
-            self.words[first..first + words].fill(0);
+            let block = ((self.end / BLOCK_KEYS) & self.block_mask) as usize;
+            if std::mem::take(&mut self.used[block]) {
+                let words = self.source_count * BLOCK_WORDS;
+                self.words[block * words..][..words].fill(0);
+            }
             self.end += BLOCK_KEYS;
         }
     }
@@ -213,6 +224,7 @@ impl Seen {
     #[inline]
     pub fn insert(&mut self, source: usize, key: u64) -> bool {
         debug_assert!(key >= self.start && key < self.end, "key {key} below {}", self.end);
+        self.used[((key / BLOCK_KEYS) & self.block_mask) as usize] = true;
         let index = self.word(source, key);
         let word = &mut self.words[index];
         let new = *word & bit(key) == 0;
@@ -280,6 +292,23 @@ mod tests {
                 assert!(new.clone().all(|key| !seen.contains(1, key)), "{base}, {end}");
                 assert!(new.clone().all(|key| seen.insert(1, key)), "{base}, {end}");
                 assert!(new.clone().all(|key| seen.contains(1, key)), "{base}, {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_are_far_apart_have_cleared_only_what_was_used() {
+        let mut seen = Seen::new(2, 1 << 18);
+        seen.restart(0);
+        seen.cover(1 << 18);
+        for step in [600_u64, 1 << 17, 1 << 18, (1 << 19) + 1, 1 << 30] {
+            for event in 1..50 {
+                let key = seen.end + event * step;
+                seen.cover(key + (1 << 18));
+                assert!(seen.insert(1, key) && !seen.insert(1, key), "{step}, {event}");
+                // What is cleared later is used now.
+                let used = seen.used.iter().filter(|used| **used).count() as u64;
+                assert!(used <= (1 << 19) / step + 3, "{used} blocks with steps of {step}");
             }
         }
     }

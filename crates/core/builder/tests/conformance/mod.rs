@@ -328,7 +328,8 @@ impl Model {
             let (row, marks) = self.events.entry(key).or_insert_with(|| {
                 let count = self.config.sources.len();
                 let (flags, fragments) = (EventFlags::default(), vec![None; count]);
-                (Row { time_ns: now_ns, flags, fragments }, vec![None; count])
+                let (time_ns, expected) = (now_ns, vec![true; count]);
+                (Row { time_ns, flags, fragments, expected }, vec![None; count])
             });
             if row.fragments[source].is_some() {
                 self.duplicates[source] += 1;

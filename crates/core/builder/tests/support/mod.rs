@@ -19,6 +19,8 @@ pub struct Row {
     pub flags: EventFlags,
     /// Per source: offset and bytes. The offset of a fragment without bytes is 0.
     pub fragments: Vec<Option<(u64, u32)>>,
+    /// Per source, whether it was expected.
+    pub expected: Vec<bool>,
 }
 
 impl Row {
@@ -179,7 +181,8 @@ impl<M: Matcher> Rig<M> {
             let last = self.rows.last_key_value().map(|(&last, _)| last);
             assert!(last.is_none_or(|last| last < key), "keys ascend: {last:?}, {key}");
             let (time_ns, flags) = (cut.times_ns[row], EventFlags(cut.flags[row]));
-            self.rows.insert(key, Row { time_ns, flags, fragments: Vec::new() });
+            let (fragments, expected) = (Vec::new(), Vec::new());
+            self.rows.insert(key, Row { time_ns, flags, fragments, expected });
         }
         assert_eq!(self.rows.len(), first + cut.keys.len());
         for index in 0..cut.columns.len() {
@@ -196,9 +199,12 @@ impl<M: Matcher> Rig<M> {
         assert_eq!(column.lengths.len(), cut.keys.len());
         let mut spans = column.spans.iter().copied();
         let mut span = spans.next();
-        let mut present = 0;
+        let (mut present, mut missing) = (0, 0);
+        let is_set = |bits: &Option<Vec<u8>>, row: usize| {
+            bits.as_ref().is_none_or(|bits| bits[row / 8] >> (row % 8) & 1 == 1)
+        };
         for (row, (&key, &bytes)) in cut.keys.iter().zip(&column.lengths).enumerate() {
-            let valid = column.validity.as_ref().is_none_or(|v| v[row / 8] >> (row % 8) & 1 == 1);
+            let (valid, expected) = (is_set(&column.validity, row), is_set(&column.expected, row));
             assert!(valid || bytes == 0);
             let mut offset = 0;
             if bytes > 0 {
@@ -211,17 +217,23 @@ impl<M: Matcher> Rig<M> {
                 }
             }
             present += u64::from(valid);
+            missing += u64::from(expected && !valid);
             let row = self.rows.get_mut(&key).expect("a row");
+            row.expected.push(expected);
             row.fragments.push(valid.then_some((offset, bytes)));
         }
         assert_eq!(span, None, "no byte without a fragment");
+        if let Some(expected) = &column.expected {
+            let bits: u64 = expected.iter().map(|byte| u64::from(byte.count_ones())).sum();
+            let some_are_not = bits < cut.keys.len() as u64;
+            assert!(some_are_not && expected.len() == cut.keys.len().div_ceil(8), "{expected:?}");
+        }
         if let Some(validity) = &column.validity {
             let bits: u64 = validity.iter().map(|byte| u64::from(byte.count_ones())).sum();
             assert_eq!(validity.len(), cut.keys.len().div_ceil(8));
             assert_eq!(bits, present, "no bit beyond the rows");
             assert!(present < cut.keys.len() as u64, "a bitmap only where something is missing");
         }
-        let missing = cut.keys.len() as u64 - present;
         let required = self.roles[index] == SourceRole::Required;
         assert_eq!(column.missing, if required { missing } else { 0 });
         assert_eq!(column.fragments, present);
@@ -230,6 +242,8 @@ impl<M: Matcher> Rig<M> {
         let source = &mut self.ledger.sources[index];
         source[Entry::FragmentsRecorded] += present;
         source[Entry::FragmentsMissing] += column.missing;
+        source[Entry::FragmentsNotSent] += column.not_sent;
+        assert!(column.not_sent <= column.missing);
         source[Entry::FragmentsBadSender] += column.bad_sender;
         source[Entry::FragmentsBadTag] += column.bad_tag;
     }

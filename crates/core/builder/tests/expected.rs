@@ -1,0 +1,193 @@
+//! Who is expected in an event: sources that share a group with those which its reference source
+//! names.
+
+use std::collections::BTreeMap;
+
+use catchment_builder::{BuilderConfig, IncompletePolicy, SourceNote};
+use catchment_fixtures::Random;
+use catchment_model::{Entry, EventFlags};
+
+use crate::promises::{config, mark};
+use crate::support::{MS, Rig};
+
+use catchment_builder::SourceRole::{Optional, Required, Sparse};
+
+const INCOMPLETE: EventFlags = EventFlags::INCOMPLETE;
+
+fn name(rig: &mut Rig, source: usize, groups: u64) {
+    rig.builder.note(0, source, SourceNote::Named(groups));
+}
+
+/// A trigger, sources in group 0 and in group 1, and one in all events.
+fn detector() -> BuilderConfig {
+    BuilderConfig { expected_in: vec![0, 1, 2, 0], ..config(&[Required; 4]) }
+}
+
+#[test]
+fn a_source_of_another_group_is_not_missing_and_one_of_the_event_is() {
+    let mut rig = Rig::new(detector());
+    name(&mut rig, 0, 1);
+    rig.send(0, 0, 0..10);
+    name(&mut rig, 0, 2);
+    rig.send(0, 0, 10..20);
+    rig.send(0, 3, 0..20);
+    rig.send(0, 1, (0..10).filter(|key| *key != 5));
+    // One that was not expected is there.
+    rig.send(0, 2, [7, 10, 12, 13, 14, 15, 16, 17, 18, 19]);
+    (1..3).for_each(|source| mark(&mut rig, 0, source, 20));
+    rig.poll(0);
+    assert_eq!(rig.rows.len(), 20);
+    let incomplete = rig.rows.iter().filter(|(_, row)| row.flags.contains(INCOMPLETE));
+    assert_eq!(incomplete.map(|(key, _)| *key).collect::<Vec<u64>>(), [5, 11]);
+    let missing = (0..4).map(|source| rig.count(source, Entry::FragmentsMissing));
+    assert_eq!(missing.collect::<Vec<u64>>(), [0, 1, 1, 0]);
+    assert_eq!(rig.rows[&3].expected, [true, true, false, true]);
+    assert_eq!(rig.rows[&7].expected, [true, true, false, true]);
+    assert!(rig.rows[&7].fragments[2].is_some());
+    rig.finish(MS);
+}
+
+#[test]
+fn without_a_fragment_of_the_reference_source_everyone_is_expected() {
+    let mut rig = Rig::new(detector());
+    name(&mut rig, 0, 1);
+    rig.send(0, 0, [0, 2]);
+    // Nor does one of them that names none.
+    name(&mut rig, 0, 0);
+    rig.send(0, 0, [3]);
+    for source in [1, 3] {
+        rig.send(0, source, 0..4);
+    }
+    mark(&mut rig, 0, 2, 4);
+    rig.poll(0);
+    assert_eq!(rig.count(2, Entry::FragmentsMissing), 2);
+    assert_eq!([0, 1, 2, 3].map(|key| rig.rows[&key].expected[2]), [false, true, false, true]);
+    rig.finish(MS);
+}
+
+#[test]
+fn a_port_that_is_not_expected_is_not_waited_for() {
+    let mut config = detector();
+    config.promising = vec![true, false, false, false];
+    (config.pausable, config.number_bits) = (Vec::new(), 24);
+    let mut rig = Rig::new(config);
+    rig.send_all(0, 0..4, 0..10);
+    rig.poll(0);
+    assert_eq!(rig.complete(), 10);
+    name(&mut rig, 0, 1);
+    for key in 10..20 {
+        for source in [0, 1, 3] {
+            rig.send(0, source, [key]);
+        }
+        rig.poll(0);
+        assert_eq!(rig.complete() as u64, key + 1);
+    }
+    rig.finish(MS);
+    assert_eq!(rig.total(Entry::FragmentsMissing), 0);
+}
+
+#[test]
+fn what_a_hello_says_of_groups_counts_and_a_second_reference_source_names_nothing() {
+    let mut rig = Rig::new(config(&[Required; 3]));
+    rig.builder.note(0, 1, SourceNote::ExpectedIn(2));
+    name(&mut rig, 0, 1);
+    name(&mut rig, 2, 2);
+    rig.send(0, 0, 0..5);
+    rig.send(0, 2, 0..5);
+    mark(&mut rig, 0, 1, 5);
+    rig.poll(0);
+    assert_eq!((rig.complete(), rig.count(1, Entry::FragmentsMissing)), (5, 0));
+    rig.finish(MS);
+}
+
+#[test]
+fn each_event_expects_those_that_its_trigger_named_in_random_histories() {
+    for seed in 0..30 {
+        let mut random = Random::new(seed);
+        let count = 2 + random.below(5) as usize;
+        let roles: Vec<_> = (0..count)
+            .map(|source| match random.below(4) * source as u64 {
+                0 | 3.. => Required,
+                1 => Optional,
+                _ => Sparse,
+            })
+            .collect();
+        let drops = random.chance(300);
+        let mut config = BuilderConfig {
+            expected_in: (0..count).map(|_| random.below(8)).collect(),
+            window_events: 256,
+            reorder_events: 8,
+            frame_bytes: 1 + random.below(5_000),
+            timeout_ns: 3_600_000 * MS,
+            ..config(&roles)
+        };
+        if drops {
+            config.incomplete = IncompletePolicy::Drop;
+        }
+        let expected_in = config.expected_in.clone();
+        let mut rig = Rig::new(config);
+        // What the trigger named, by key; and who was there.
+        let mut named = BTreeMap::new();
+        let mut there = vec![BTreeMap::new(); count];
+        let (mut next, mut groups) = (vec![0; count], 0);
+        for _ in 0..400 {
+            let source = random.below(count as u64) as usize;
+            for _ in 0..random.below(40) {
+                if source == 0 && random.chance(200) {
+                    groups = random.below(8);
+                    name(&mut rig, 0, groups);
+                }
+                // Far ahead of the window, too.
+                next[source] += [1, 1, 1, 2, 3, 30][random.below(6) as usize];
+                let key = next[source];
+                rig.send(0, source, [key]);
+                there[source].insert(key, ());
+                if source == 0 {
+                    named.insert(key, groups);
+                }
+            }
+            if random.chance(500) {
+                rig.poll(0);
+            }
+        }
+        let last = next.iter().max().map_or(0, |last| last + 1);
+        (0..count).for_each(|source| mark(&mut rig, 0, source, last));
+        rig.poll(0);
+        rig.finish(MS);
+        let keys: std::collections::BTreeSet<u64> =
+            there.iter().flat_map(|keys| keys.keys().copied()).collect();
+        let mut missing = vec![0; count];
+        for key in keys {
+            let groups = named.get(&key).copied().unwrap_or(0);
+            let is_expected = |source: usize| {
+                roles[source] == Sparse
+                    || groups == 0
+                    || expected_in[source] == 0
+                    || expected_in[source] & groups > 0
+            };
+            let lacks = |source: usize| {
+                let is_there = there[source].contains_key(&key);
+                roles[source] == Required && is_expected(source) && !is_there
+            };
+            (0..count).for_each(|source| missing[source] += u64::from(lacks(source)));
+            let is_complete = !(0..count).any(lacks);
+            match rig.rows.get(&key) {
+                Some(row) => {
+                    assert_eq!(!row.flags.contains(INCOMPLETE), is_complete, "seed {seed}, {key}");
+                    let expected: Vec<bool> = (0..count).map(is_expected).collect();
+                    assert_eq!(row.expected, expected, "seed {seed}, {key}");
+                }
+                None => assert!(drops && !is_complete, "seed {seed}, {key}"),
+            }
+        }
+        let absent = rig.builder.status().events_absent;
+        for (source, &missing) in
+            missing.iter().enumerate().filter(|(one, _)| roles[*one] == Required)
+        {
+            let of_rows = rig.count(source, Entry::FragmentsMissing);
+            let unrecorded = rig.count(source, Entry::FragmentsMissingUnrecorded);
+            let skipped = rig.count(source, Entry::FragmentsSkipped);
+            assert_eq!(of_rows + unrecorded - absent, missing, "seed {seed}, {source}, {skipped}");
+        }
+    }
+}
