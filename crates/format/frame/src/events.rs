@@ -27,6 +27,8 @@ pub struct SourceColumns {
     pub validity: Option<u32>,
     /// [`ColumnKind::FragmentPayload`].
     pub payload: Option<u32>,
+    /// [`ColumnKind::FragmentExpected`].
+    pub expected: Option<u32>,
 }
 
 impl EventColumns {
@@ -45,6 +47,7 @@ impl EventColumns {
                 (ColumnKind::FragmentLengths, Some(source)) => &mut source.lengths,
                 (ColumnKind::FragmentValidity, Some(source)) => &mut source.validity,
                 (ColumnKind::FragmentPayload, Some(source)) => &mut source.payload,
+                (ColumnKind::FragmentExpected, Some(source)) => &mut source.expected,
                 _ => continue,
             };
             found_id.get_or_insert(column.id);

@@ -220,6 +220,8 @@ pub enum ColumnKind {
     ChannelSpans,
     /// How far sources were decided, records of 24 bytes.
     SourcePositions,
+    /// In which rows a source was expected, one bit each.
+    FragmentExpected,
     /// A kind of a later version, by its name.
     Unknown(String),
 }
@@ -227,7 +229,7 @@ pub enum ColumnKind {
 impl ColumnKind {
     /// The kinds known to this version, with name and element type; for payload and channels the
     /// schema may give another type.
-    pub const KNOWN: [(Self, &'static str, Dtype); 10] = [
+    pub const KNOWN: [(Self, &'static str, Dtype); 11] = [
         (Self::EventKey, "event_key", Dtype::U64),
         (Self::EventTime, "event_time", Dtype::U64),
         (Self::EventFlags, "event_flags", Dtype::U32),
@@ -238,6 +240,7 @@ impl ColumnKind {
         (Self::Channel, "channel", Dtype::F64),
         (Self::ChannelSpans, "channel_spans", Dtype::Record),
         (Self::SourcePositions, "source_positions", Dtype::Record),
+        (Self::FragmentExpected, "fragment_expected", Dtype::Bits),
     ];
 
     /// The name in the schema.

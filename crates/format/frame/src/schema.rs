@@ -159,6 +159,17 @@ impl Schema {
         self
     }
 
+    /// This schema with a column that says in which events each of these sources was expected,
+    /// behind all others.
+    #[must_use]
+    pub fn with_expected(mut self, sources: impl IntoIterator<Item = SourceId>) -> Self {
+        for SourceId(source) in sources {
+            let column = ColumnInfo::new(0, ColumnKind::FragmentExpected, Dtype::Bits);
+            self.add(ColumnInfo { source: Some(source), ..column });
+        }
+        self
+    }
+
     /// This schema with the type of a source's fragments.
     ///
     /// # Errors

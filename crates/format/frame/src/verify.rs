@@ -45,7 +45,7 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
                 counts[Entry::FragmentsRecorded] = counted.fragments;
                 counts[Entry::FragmentBytesRecorded] = counted.bytes;
                 if file.header().schema.sources[source].required {
-                    counts[Entry::FragmentsMissing] = summary.info.rows - counted.fragments;
+                    counts[Entry::FragmentsMissing] = counted.missing;
                 }
             }
             Err(error) => problems.push(error),
@@ -207,11 +207,13 @@ fn increments<R: ReadAt>(
     Ok(Some(ledger))
 }
 
-/// Fragments of one source in one frame, and their bytes.
+/// Fragments of one source in one frame, their bytes, and the rows in which it was expected and is
+/// not there.
 #[derive(Default)]
 struct Counted {
     fragments: u64,
     bytes: u64,
+    missing: u64,
 }
 
 fn count_fragments<R: ReadAt>(
@@ -229,31 +231,47 @@ fn count_fragments<R: ReadAt>(
     let lengths = find(columns.lengths)?;
     let validity = find(columns.validity)?;
     let payload_bytes = find(columns.payload)?.map_or(0, |entry| entry.raw_bytes);
+    let mut expected = None;
+    if let Some(entry) = find(columns.expected)? {
+        if entry.rows != rows {
+            return content(columns.expected, "it does not have the frame's rows");
+        }
+        file.read_column(frame, &entry, bytes)?;
+        expected = Some(bytes.clone());
+    }
+    let expected_count = expected.as_ref().map_or(rows, |bits| count_ones(bits, rows));
     let Some(lengths) = lengths else {
         if validity.is_some() || payload_bytes > 0 {
             return content(columns.lengths, "there are fragments but no lengths");
         }
-        return Ok(Counted::default());
+        return Ok(Counted { missing: expected_count, ..Counted::default() });
     };
     if lengths.rows != rows {
         return content(columns.lengths, "it does not have the frame's rows");
     }
-    let fragments = match validity {
+    let (fragments, missing) = match validity {
         Some(entry) if entry.rows != rows => {
             return content(columns.validity, "it does not have the frame's rows");
         }
         Some(entry) => {
             file.read_column(frame, &entry, bytes)?;
-            count_ones(bytes, rows)
+            let fragments = count_ones(bytes, rows);
+            match expected {
+                Some(mut lacking) => {
+                    lacking.iter_mut().zip(&*bytes).for_each(|(bits, there)| *bits &= !there);
+                    (fragments, count_ones(&lacking, rows))
+                }
+                None => (fragments, rows - fragments),
+            }
         }
-        None => rows,
+        None => (rows, 0),
     };
     file.read_column(frame, &lengths, bytes)?;
     let sum = bytes.chunks_exact(4).map(|length| u64::from(u32_at(length, 0))).sum();
     if sum != payload_bytes {
         return content(columns.payload, "its bytes are not the sum of the lengths");
     }
-    Ok(Counted { fragments, bytes: sum })
+    Ok(Counted { fragments, bytes: sum, missing })
 }
 
 /// Checks that a frame with events has the required columns, and that the ranges of its header, by

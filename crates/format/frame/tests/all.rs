@@ -4,6 +4,7 @@ mod channels;
 mod checkpoints;
 mod common;
 mod golden;
+mod golden_expected;
 mod golden_v1_1;
 mod golden_v1_3;
 mod growth;

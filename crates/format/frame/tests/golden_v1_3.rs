@@ -131,6 +131,7 @@ fn goldens() -> Vec<(&'static str, Vec<u8>, Value)> {
         not_stored(),
         reserved(),
         positions(),
+        crate::golden_expected::golden(),
     ]
 }
 
@@ -504,7 +505,7 @@ fn read_range<R: ReadAt>(
     Ok(whole[wanted.start as usize..wanted.end as usize].to_vec())
 }
 
-fn read_golden(name: &str) -> (Vec<u8>, Value) {
+pub(crate) fn read_golden(name: &str) -> (Vec<u8>, Value) {
     let bytes = std::fs::read(path(&format!("{name}.catch"))).expect("the golden file");
     let text = std::fs::read(path(&format!("{name}.json"))).expect("the description");
     (bytes, serde_json::from_slice(&text).expect("JSON"))

@@ -13,7 +13,7 @@ use catchment_wire::session::{
 
 use crate::front_ends::Stage;
 use crate::ingest::Ingest;
-use crate::intake::{Destination, SenderConfig};
+use crate::intake::{Destination, SenderConfig, SenderSource};
 use crate::link_log::{Log, WHOLE_BITS};
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::sessions::Sessions;
@@ -31,6 +31,8 @@ pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) number: SourceId,
     pub(crate) destination: Destination,
+    /// As of its sender's source.
+    expected_in: Option<u64>,
     /// The session and the log that deliver it.
     pub(crate) log: Option<(usize, usize)>,
 }
@@ -39,8 +41,8 @@ impl Source {
     /// The source of a destination of a listener.
     pub(crate) fn new(config: &SenderConfig, destination: Destination, first: u32) -> Self {
         let source = &config.sources[(destination.account - first) as usize];
-        let (name, number) = (source.name.clone(), source.number);
-        Self { name, number, destination, log: None }
+        let &SenderSource { ref name, number, expected_in, .. } = source;
+        Self { name: name.clone(), number, destination, expected_in, log: None }
     }
 }
 
@@ -184,7 +186,11 @@ impl Sessions {
             let log = match self.source_for(index, &name, source_log) {
                 Ok(source) if !delivered.contains_key(&source) => {
                     delivered.insert(source, number);
-                    self.join(ingest, opening, (record, source_log), source)?
+                    let log = self.join(ingest, opening, (record, source_log), source)?;
+                    if log.is_reference {
+                        self.reference = Some(source);
+                    }
+                    log
                 }
                 refused => {
                     let reason = refused.err().unwrap_or(ByeReason::NAME_IN_USE);
@@ -230,7 +236,7 @@ impl Sessions {
         (record, source_log): (&LogRecord, &SourceLog),
         source: usize,
     ) -> Result<Log, Ended> {
-        let Source { number, destination, .. } = self.sources[source];
+        let Source { number, destination, expected_in, .. } = self.sources[source];
         let (hello, positions) = (&opening.hello, &self.of_run.live.beginning.positions);
         let is_of_other_run = opening.is_of_other_run(self.of_run.run);
         let known = |what| {
@@ -254,6 +260,12 @@ impl Sessions {
         let at = (record.connection, next);
         let mut log = Log::new(Ok(destination), at, most, source_log.key_bits);
         log.made = record.made;
+        log.is_reference = source_log.flags & SourceLog::REFERENCE != 0;
+        // What the configuration says holds over the hello.
+        log.expected_in = expected_in.map(|groups| match groups {
+            0 => source_log.groups,
+            groups => groups,
+        });
         if let Some(key) = known(Position::KEY) {
             log.continue_keys(key);
         }
@@ -265,9 +277,11 @@ impl Sessions {
         let &source = self.by_name.get(name).ok_or(ByeReason::NAME)?;
         let is_free = self.sources[source].log.is_none_or(|(session, _)| session == index);
         let has_bits = log.key_bits == WHOLE_BITS || KEY_BITS.contains(&log.key_bits);
+        let names_groups = log.flags & SourceLog::REFERENCE != 0;
+        let is_second = names_groups && self.reference.is_some_and(|reference| reference != source);
         match is_free {
             false => Err(ByeReason::NAME_IN_USE),
-            true if log.key_kind == KeyKind::Number && has_bits => Ok(source),
+            true if log.key_kind == KeyKind::Number && has_bits && !is_second => Ok(source),
             true => Err(ByeReason::MIXED),
         }
     }
@@ -342,7 +356,8 @@ fn refusal(log: &Log, name: &str) -> Ended {
     let reason = log.destination.err().unwrap_or(ByeReason::NAME);
     let text = match reason {
         ByeReason::MIXED => format!(
-            "source {name:?}: expected keys that are numbers of {} to {} bits or of {WHOLE_BITS}",
+            "source {name:?}: expected keys that are numbers of {} to {} bits or of {WHOLE_BITS}, \
+             and one reference source in a run",
             KEY_BITS.start(),
             KEY_BITS.end()
         ),

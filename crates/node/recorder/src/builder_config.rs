@@ -21,6 +21,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         parked_max: parked_max(segment_bytes, config.sources.len()),
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
+        expected_in: config.sources.iter().map(|source| source.expected_in).collect(),
         pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
         promising: config.sources.iter().map(SourceConfig::is_link).collect(),
         positions: config.sources.iter().map(SourceConfig::is_link).collect(),

@@ -83,6 +83,10 @@ pub struct SourceConfig {
     pub from: Vec<Network>,
     /// Whether events wait for it.
     pub role: SourceRole,
+    /// The groups in whose events it is expected, one in each bit, where the reference source
+    /// names those that took part; 0: in all, unless its front-end says more. Of a sparse source it
+    /// says nothing.
+    pub expected_in: u64,
     /// The contents of its fragments, if known.
     pub payload: Option<PayloadType>,
 }
@@ -100,6 +104,7 @@ impl SourceConfig {
             id: None,
             from: Vec::new(),
             role: SourceRole::Required,
+            expected_in: 0,
             payload: None,
         }
     }
@@ -117,6 +122,12 @@ impl SourceConfig {
     /// Whether a front-end delivers it over a session, so that positions of its log are recorded.
     pub fn is_link(&self) -> bool {
         self.protocol.transport() == Transport::Sessions
+    }
+
+    /// Whether an event may not expect it, if a reference source names the groups of events.
+    pub(crate) fn may_be_unexpected(&self) -> bool {
+        let is_expected = matches!(self.role, SourceRole::Required | SourceRole::Optional);
+        is_expected && (self.expected_in > 0 || self.is_link())
     }
 
     /// Whether it waits where there is no room: on a connection, and not with datagrams.

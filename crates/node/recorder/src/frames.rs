@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use catchment_agent::{Agent, Waker, Work};
-use catchment_builder::Cut;
+use catchment_builder::{ColumnCut, Cut};
 use catchment_encoder::{Buffers, Coding, Column as _, Encode, Level, PoolConfig};
 use catchment_frame::{
     ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Origin, Position, Positions,
@@ -649,12 +649,14 @@ impl CutFrames for EventFrames {
     }
 
     fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes> {
-        let present = cut.columns.iter_mut().enumerate().filter(|(_, one)| one.fragments > 0);
-        let sources = present.map(|(index, column)| EventSource {
+        let is_said = |column: &ColumnCut| column.fragments > 0 || column.expected.is_some();
+        let said = cut.columns.iter_mut().enumerate().filter(|(_, column)| is_said(column));
+        let sources = said.map(|(index, column)| EventSource {
             source: SourceId(index as u32),
             payload: ChunkBytes::take(index, column, &self.pool),
             validity: column.validity.take().map(Into::into),
-            lengths: &column.lengths,
+            expected: column.expected.take().map(Into::into),
+            lengths: if column.fragments > 0 { &column.lengths } else { &[] },
         });
         let frame = EventFrame {
             sources: sources.collect(),

@@ -29,6 +29,10 @@ pub(crate) type Taken = ControlFlow<()>;
 const TAKEN: Taken = ControlFlow::Continue(());
 const HELD: Taken = ControlFlow::Break(());
 
+/// How often the build agent is told that a source goes on of which parts come: at most, so that
+/// they fill no ring, and well within the shortest time-out that a configuration should have.
+const PARTS_TOLD_EVERY_NS: u64 = 10_000_000;
+
 /// The items of one source, as far as they have come.
 pub(crate) struct Log {
     /// Where its fragments go, or why the log was refused.
@@ -43,6 +47,11 @@ pub(crate) struct Log {
     pub(crate) made: u64,
     /// Bytes of the longest fragment that was granted.
     pub(crate) fragment_bytes_max: u64,
+    /// Whether its fragments name the groups of their events, and what the last one named.
+    pub(crate) is_reference: bool,
+    named: u64,
+    /// The groups in whose events its source is expected; 0: in all. None of a sparse source.
+    pub(crate) expected_in: Option<u64>,
     keys: Keys,
     /// Whether it has said that it is idle since its last fragment.
     is_idle: bool,
@@ -57,6 +66,8 @@ struct Open {
     position: u64,
     /// None if the fragment is a content fault: its parts are dropped as they come.
     chunks: Option<Vec<Chunk>>,
+    /// When the build agent was told last that its source goes on.
+    told_ns: u64,
 }
 
 /// The keys of a source, which rise.
@@ -67,6 +78,8 @@ struct Keys {
     last: Option<u64>,
     /// No lower key will follow, as far as was said; above the last one.
     low_water: u64,
+    /// The low-water key that was said last, as it was said.
+    promised: Option<u64>,
 }
 
 impl Keys {
@@ -111,9 +124,21 @@ impl Keys {
         says_more.then(|| self.low_water = low_water).map(|()| low_water)
     }
 
+    /// Whether a low-water key is below the one that was said before it; it is the last one then.
+    fn falls(&mut self, key: u64) -> bool {
+        let Some(before) = self.promised.replace(key) else { return false };
+        match 1_u64.checked_shl(self.bits.into()) {
+            None => key < before,
+            Some(cycle) => {
+                before.wrapping_sub(key) & (cycle - 1) != 0
+                    && (before.wrapping_sub(key) & (cycle - 1)) < cycle / 2
+            }
+        }
+    }
+
     /// They begin again.
     fn begin(&mut self) {
-        (self.last, self.low_water) = (None, 0);
+        (self.last, self.low_water, self.promised) = (None, 0, None);
     }
 }
 
@@ -132,7 +157,10 @@ impl Log {
             durable: next,
             made: next,
             fragment_bytes_max,
-            keys: Keys { bits: key_bits, last: None, low_water: 0 },
+            is_reference: false,
+            named: 0,
+            expected_in: None,
+            keys: Keys { bits: key_bits, last: None, low_water: 0, promised: None },
             is_idle: false,
             open: None,
         }
@@ -157,6 +185,12 @@ impl Log {
             let (source, kind) = (destination.source, NoteKind::Session);
             ingest.describe(Fragment::note(source, kind, session, self.taken));
             self.say(ingest, SourceNote::Session { key_bits: self.keys.bits.into() });
+            if let Some(groups) = self.expected_in {
+                self.say(ingest, SourceNote::ExpectedIn(groups));
+            }
+            if self.is_reference {
+                self.say(ingest, SourceNote::Named(self.named));
+            }
         }
     }
 
@@ -234,7 +268,7 @@ impl Log {
         };
         if bytes.len() as u64 > self.fragment_bytes_max {
             self.drop_item(ingest, Entry::FragmentsDiscardedTooLong);
-            self.pass_key(ingest, key);
+            self.pass_keys(ingest, key, key);
             return TAKEN;
         }
         if !ingest.has_place(account) {
@@ -250,6 +284,7 @@ impl Log {
         let Some(offset) = stored else { return HELD };
         let flags = flags | sender_flags(record.flags);
         let fragment = Fragment::new(destination.source, key, offset, record.bytes);
+        self.name(ingest, record.groups);
         self.describe(ingest, account, Fragment { tag: record.tag, flags, ..fragment });
         TAKEN
     }
@@ -278,7 +313,11 @@ impl Log {
                 Some(open) => self.open = Some(open),
                 None => return Ok(HELD),
             }
+            if std::mem::take(&mut self.is_idle) {
+                self.say(ingest, SourceNote::Idle(false));
+            }
         }
+        self.tell_of_parts(ingest, part.key);
         let Some(open) = &mut self.open else { return Ok(HELD) };
         let first = Part { position: part.position, ..open.part };
         if first != *part || open.position != part.position {
@@ -294,11 +333,23 @@ impl Log {
         Ok(TAKEN)
     }
 
+    /// Says that the source is there, and has nothing below the key of the fragment whose parts
+    /// come: they may take longer than a source may be silent.
+    fn tell_of_parts(&mut self, ingest: &mut Ingest, key: u64) {
+        let now_ns = ingest.now_ns();
+        let Some(open) = &mut self.open else { return };
+        let is_due = now_ns.saturating_sub(open.told_ns) >= PARTS_TOLD_EVERY_NS;
+        if let Some(key) = self.keys.rise(key).filter(|_| is_due) {
+            open.told_ns = now_ns;
+            self.say(ingest, SourceNote::LowWater(key));
+        }
+    }
+
     /// Takes memory for all of a fragment; none if there is too little now.
     fn open_fragment(&self, ingest: &mut Ingest, account: usize, part: &Part) -> Option<Open> {
         let is_fault =
             self.keys.rise(part.key).is_none() || part.fragment_bytes > self.fragment_bytes_max;
-        let open = |chunks| Some(Open { part: *part, position: 0, chunks });
+        let open = |chunks| Some(Open { part: *part, position: 0, chunks, told_ns: 0 });
         if is_fault {
             return open(None);
         }
@@ -323,6 +374,7 @@ impl Log {
                 let bytes = part.fragment_bytes as u32;
                 let flags = sender_flags(part.flags);
                 let fragment = Fragment::new(destination.source, key, offset, bytes);
+                self.name(ingest, part.groups);
                 self.describe(ingest, account, Fragment { tag: part.tag, flags, ..fragment });
             }
             (key, _) => {
@@ -332,7 +384,7 @@ impl Log {
                 };
                 self.drop_item(ingest, reason);
                 if let Some(key) = key {
-                    self.pass_key(ingest, key);
+                    self.pass_keys(ingest, key, key);
                 }
             }
         }
@@ -353,7 +405,8 @@ impl Log {
             MarkKind::Abandoned => {
                 reason = Some(Entry::FragmentsAbandoned);
                 if let Some(last) = self.keys.rise(mark.key_last).filter(|_| has_keys) {
-                    self.pass_key(ingest, last);
+                    let first = self.keys.rise(mark.key).filter(|first| *first <= last);
+                    self.pass_keys(ingest, first.unwrap_or(last), last);
                 }
             }
             MarkKind::Numbering => {
@@ -376,11 +429,15 @@ impl Log {
         if heartbeat.sequence < self.taken {
             return Ok(());
         }
-        let low_water = heartbeat.low_water;
-        if heartbeat.flags & Heartbeat::LOW_WATER != 0
-            && let Some(low_water) = self.keys.promise(low_water)
-        {
-            self.say(ingest, SourceNote::LowWater(low_water));
+        if heartbeat.flags & Heartbeat::LOW_WATER != 0 {
+            let falls = self.keys.falls(heartbeat.low_water);
+            match (self.keys.promise(heartbeat.low_water), self.destination) {
+                (Some(low_water), _) => self.say(ingest, SourceNote::LowWater(low_water)),
+                (None, Ok(destination)) if falls => {
+                    ingest.count(destination.account as usize, Entry::PromiseBroken, 1);
+                }
+                _ => {}
+            }
         }
         let is_idle = heartbeat.flags & Heartbeat::IDLE != 0;
         if std::mem::replace(&mut self.is_idle, is_idle) != is_idle {
@@ -389,15 +446,30 @@ impl Log {
         Ok(())
     }
 
-    /// Takes the key of what is no fragment for the builder, which it promises nothing below.
-    fn pass_key(&mut self, ingest: &mut Ingest, key: u64) {
-        self.keys.take(key);
-        self.say(ingest, SourceNote::LowWater(self.keys.low_water));
+    /// Takes the first and the last key of what is no fragment for the builder, which it promises
+    /// nothing below, and which is counted already.
+    fn pass_keys(&mut self, ingest: &mut Ingest, first: u64, last: u64) {
+        self.say(ingest, SourceNote::LowWater(first));
+        self.keys.take(last);
+        self.say(ingest, SourceNote::Excused(self.keys.low_water));
+    }
+
+    /// Says which groups took part in the event of the next fragment, where they are others than in
+    /// the one before.
+    #[inline]
+    fn name(&mut self, ingest: &mut Ingest, groups: u64) {
+        if self.is_reference && groups != self.named {
+            self.named = groups;
+            self.say(ingest, SourceNote::Named(groups));
+        }
     }
 
     /// Passes a fragment on. It is counted when a frame decides it (`tape.rs`).
     #[inline]
     fn describe(&mut self, ingest: &mut Ingest, account: usize, fragment: Fragment) {
+        if fragment.number < self.keys.low_water {
+            ingest.count(account, Entry::PromiseBroken, 1);
+        }
         self.keys.take(fragment.number);
         self.is_idle = false;
         self.taken += 1;
@@ -452,7 +524,7 @@ mod tests {
     use super::*;
 
     fn keys(bits: u8) -> Keys {
-        Keys { bits, last: None, low_water: 0 }
+        Keys { bits, last: None, low_water: 0, promised: None }
     }
 
     #[test]

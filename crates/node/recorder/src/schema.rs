@@ -39,8 +39,13 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
         }
     }
     let has_positions = config.has_front_ends();
+    // Behind all other columns. A reference source comes over a session.
     let with_positions = |schema: Schema| match has_positions {
-        true => schema.with_positions(),
+        true => {
+            let sources = (0..).map(SourceId).zip(&config.sources);
+            let unexpected = sources.filter(|(_, source)| source.may_be_unexpected());
+            schema.with_positions().with_expected(unexpected.map(|(id, _)| id))
+        }
         false => schema,
     };
     if config.links.is_empty() {

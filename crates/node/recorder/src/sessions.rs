@@ -52,6 +52,8 @@ pub(crate) struct Sessions {
     pub(crate) sources: Vec<Source>,
     pub(crate) by_name: BTreeMap<String, usize>,
     pub(crate) sessions: Vec<Session>,
+    /// The source whose fragments name the groups of events, once it has come.
+    pub(crate) reference: Option<usize>,
     /// By endpoint.
     connections: Vec<Option<Connection>>,
     /// The connections that are to be closed, by endpoint.
@@ -170,6 +172,7 @@ impl Sessions {
             sources,
             by_name,
             sessions,
+            reference: None,
             connections,
             closing,
             looked_ns,

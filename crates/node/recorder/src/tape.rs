@@ -226,6 +226,10 @@ impl Tape {
             });
             let column = cut.map(|cut| &cut.columns[index]);
             let recorded = column.map_or((0, 0), |column| (column.fragments, column.payload_bytes));
+            let not_sent = column.map_or(0, |column| column.not_sent);
+            if not_sent > 0 {
+                log.counts.push((Entry::FragmentsNotSent, not_sent));
+            }
             log.take_counts(first_undecided, recorded, |entry, count| {
                 decided.counts.push(SourceCount { source, entry, count });
             });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use catchment_agent::{Agent, Ingress};
-use catchment_builder::{Builder, BuilderConfig, Fragment};
+use catchment_builder::{Builder, BuilderConfig, Fragment, SourceRole};
 use catchment_model::SourceId;
 use catchment_net::Network;
 use catchment_telemetry::FillLevel;
@@ -226,7 +226,8 @@ fn event_sources<'a>(config: &'a RecorderConfig, beginning: &Beginning) -> Group
         });
         let if_big_endian = if_big_endian(source);
         let (number, name) = (SourceId(number), source.name.clone());
-        sender.sources.push(SenderSource { number, name, if_big_endian });
+        let expected_in = (source.role != SourceRole::Sparse).then_some(source.expected_in);
+        sender.sources.push(SenderSource { number, name, expected_in, if_big_endian });
     }
     let sources = 0..config.sources.len() as u32;
     Group {
@@ -271,6 +272,7 @@ fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[
             sources: vec![SenderSource {
                 number: number(index),
                 name: link.name.clone(),
+                expected_in: None,
                 if_big_endian: None,
             }],
             tells_strangers: false,

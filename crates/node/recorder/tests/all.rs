@@ -18,6 +18,7 @@ mod promises;
 mod resume;
 mod samples;
 mod sessions;
+mod slow_parts;
 mod stepped;
 mod stop;
 mod strangers;

@@ -103,7 +103,7 @@ impl FrameEvents {
     }
 }
 
-/// Which rows of a frame have a source's fragment.
+/// Which rows of a frame have a source's fragment, or expect it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validity {
     /// All of them.
@@ -115,7 +115,7 @@ pub enum Validity {
 }
 
 impl Validity {
-    /// Whether that row, which must be below the frame's rows, has the fragment.
+    /// Whether that row, which must be below the frame's rows, is one of them.
     pub fn is_set(&self, row: usize) -> bool {
         match self {
             Self::All => true,
@@ -135,6 +135,7 @@ pub struct FragmentColumn {
     events: Arc<FrameEvents>,
     offsets: Vec<u64>,
     validity: Arc<Validity>,
+    expected: Validity,
     payload: Vec<u8>,
     /// Last, because the others must be freed first.
     _in_use: InUse,
@@ -148,7 +149,7 @@ impl FragmentColumn {
     pub(crate) fn new(
         events: Arc<FrameEvents>,
         lengths: &[u32],
-        validity: Arc<Validity>,
+        (validity, expected): (Arc<Validity>, Validity),
         payload: Vec<u8>,
     ) -> Result<Self, &'static str> {
         let rows = events.len();
@@ -170,7 +171,7 @@ impl FragmentColumn {
             return Err("the lengths do not add up to the payload");
         }
         let in_use = InUse::new(8 * offsets.capacity() + payload.capacity());
-        Ok(Self { events, offsets, validity, payload, _in_use: in_use })
+        Ok(Self { events, offsets, validity, expected, payload, _in_use: in_use })
     }
 
     /// The events of the frame, with the same rows.
@@ -191,6 +192,12 @@ impl FragmentColumn {
     /// Which rows have the fragment.
     pub fn validity(&self) -> &Arc<Validity> {
         &self.validity
+    }
+
+    /// Whether the source was expected in the event of that row, which must be below the frame's
+    /// rows. If it was not, the event does not lack it.
+    pub fn is_expected(&self, row: usize) -> bool {
+        self.expected.is_set(row)
     }
 
     /// The fragments of all rows, one after another.
@@ -216,7 +223,8 @@ impl FragmentColumn {
 
     pub(crate) fn bytes(&self) -> usize {
         // The events are a cache item of their own.
-        8 * self.offsets.capacity() + self.validity.bytes() + self.payload.capacity()
+        let bits = self.validity.bytes() + self.expected.bytes();
+        8 * self.offsets.capacity() + bits + self.payload.capacity()
     }
 }
 
@@ -336,19 +344,20 @@ mod tests {
 
     #[test]
     fn an_empty_fragment_is_not_a_missing_one() {
-        let validity = Arc::new(Validity::Bits(vec![0b011]));
-        let column = FragmentColumn::new(events(&[1, 2, 3]), &[2, 0, 0], validity, vec![8, 9])
+        let rows = (Arc::new(Validity::Bits(vec![0b011])), Validity::Bits(vec![0b010]));
+        let column = FragmentColumn::new(events(&[1, 2, 3]), &[2, 0, 0], rows, vec![8, 9])
             .expect("columns fit");
         assert_eq!(column.fragment(0), Some(&[8, 9][..]));
         assert_eq!(column.fragment(1), Some(&[][..]));
         assert_eq!(column.fragment(2), None);
+        assert_eq!([0, 1, 2].map(|row| column.is_expected(row)), [false, true, false]);
     }
 
     #[test]
     fn columns_that_contradict_each_other_are_refused() {
         let column = |lengths: &[u32], validity, payload: usize| {
-            let validity = Arc::new(validity);
-            FragmentColumn::new(events(&[1, 2]), lengths, validity, vec![0; payload])
+            let rows = (Arc::new(validity), Validity::All);
+            FragmentColumn::new(events(&[1, 2]), lengths, rows, vec![0; payload])
         };
         assert!(column(&[1, 2], Validity::All, 3).is_ok());
         assert!(column(&[1, 2], Validity::All, 4).is_err());

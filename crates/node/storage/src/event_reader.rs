@@ -72,6 +72,24 @@ impl<'a> EventReader<'a> {
         self.cache.validity(index, source, || self.frame(index)?.read_validity(source))
     }
 
+    /// In which rows a source is expected.
+    pub(crate) fn expected(
+        &self,
+        index: usize,
+        source: SourceId,
+    ) -> Result<Validity, StorageError> {
+        let frame = self.frame(index)?;
+        let schema = &frame.file.reader.header().schema;
+        match frame.entry(frame.source_columns(source)?.expected)? {
+            Some(entry) => frame.read_bits(&entry).map(Validity::Bits),
+            // Such a source is expected where it is.
+            None if schema.sources[source.index()].sparse => {
+                Ok(Validity::clone(&*self.validity(index, source)?))
+            }
+            None => Ok(Validity::All),
+        }
+    }
+
     pub(crate) fn fragments(
         &self,
         index: usize,
@@ -90,7 +108,8 @@ impl<'a> EventReader<'a> {
                 Some(entry) => frame.read_column(&entry)?,
                 None => Vec::new(),
             };
-            FragmentColumn::new(events, &lengths, validity, payload)
+            let rows = (validity, self.expected(index, source)?);
+            FragmentColumn::new(events, &lengths, rows, payload)
                 .map_err(|problem| frame.error(columns.payload, problem))
         })
     }
@@ -113,16 +132,19 @@ impl InFile<'_> {
             (None, Some(_)) => {
                 return Err(self.error(columns.validity, "there is validity, but no lengths"));
             }
-            (Some(_), Some(entry)) => {
-                let mut bits = self.read_rows(&entry, Dtype::Bits)?;
-                let spare = (self.frame.summary.info.rows % 8) as u32;
-                if let Some(last) = bits.last_mut().filter(|_| spare > 0) {
-                    // Readers ignore the padding, whatever its value.
-                    *last &= (1u8 << spare) - 1;
-                }
-                Validity::Bits(bits)
-            }
+            (Some(_), Some(entry)) => Validity::Bits(self.read_bits(&entry)?),
         })
+    }
+
+    /// One bit per event.
+    fn read_bits(&self, entry: &ColumnEntry) -> Result<Vec<u8>, StorageError> {
+        let mut bits = self.read_rows(entry, Dtype::Bits)?;
+        let spare = (self.frame.summary.info.rows % 8) as u32;
+        if let Some(last) = bits.last_mut().filter(|_| spare > 0) {
+            // Readers ignore the padding, whatever its value.
+            *last &= (1u8 << spare) - 1;
+        }
+        Ok(bits)
     }
 
     fn source_columns(&self, source: SourceId) -> Result<SourceColumns, StorageError> {

@@ -1,5 +1,6 @@
 //! Events being moved from frames into other frames.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use catchment_model::{Ledger, SourceId};
@@ -21,6 +22,7 @@ pub(crate) struct EventsBuffer {
 struct Fragments {
     lengths: Vec<u32>,
     valid: Vec<bool>,
+    expected: Vec<bool>,
     payload: Vec<u8>,
 }
 
@@ -53,9 +55,12 @@ impl EventsBuffer {
         self.flags.extend_from_slice(events.flags());
         for (id, source) in self.sources.iter_mut().enumerate() {
             let column = run.fragments(frame, SourceId(id as u32))?;
+            let is_sparse = run.sources()[id].sparse;
             for row in 0..events.len() {
                 let fragment = column.fragment(row);
                 source.valid.push(fragment.is_some());
+                // Of a sparse source no column says it.
+                source.expected.push(is_sparse || column.is_expected(row));
                 source.lengths.push(fragment.map_or(0, |fragment| fragment.len() as u32));
                 source.payload.extend_from_slice(fragment.unwrap_or_default());
             }
@@ -98,26 +103,28 @@ impl EventsBuffer {
         writer: &mut RunWriter,
         rows: Range<usize>,
     ) -> Result<(), StorageError> {
-        let bits = |source: &Fragments| {
+        // One bit for each row; none where all are set.
+        let bits = |rows: &[bool]| {
             let mut bits = vec![0u8; rows.len().div_ceil(8)];
-            let valid = source.valid[rows.clone()].iter().enumerate().filter(|(_, valid)| **valid);
-            valid.for_each(|(row, _)| bits[row / 8] |= 1 << (row % 8));
-            bits
+            let set = rows.iter().enumerate().filter(|(_, is_set)| **is_set);
+            set.for_each(|(row, _)| bits[row / 8] |= 1 << (row % 8));
+            rows.contains(&false).then_some(Cow::Owned(bits))
         };
-        let bits: Vec<_> = self.sources.iter().map(bits).collect();
-        let sources =
-            self.sources.iter().zip(&bits).enumerate().filter_map(|(id, (source, bits))| {
-                let valid = &source.valid[rows.clone()];
-                let length = |&length: &u32| length as usize;
-                let start: usize = source.lengths[..rows.start].iter().map(length).sum();
-                let bytes: usize = source.lengths[rows.clone()].iter().map(length).sum();
-                valid.contains(&true).then(|| EventSource {
-                    source: SourceId(id as u32),
-                    lengths: &source.lengths[rows.clone()],
-                    validity: valid.contains(&false).then_some(bits.into()),
-                    payload: ColumnData::Raw(&source.payload[start..start + bytes]),
-                })
-            });
+        let sources = self.sources.iter().enumerate().filter_map(|(id, source)| {
+            let valid = &source.valid[rows.clone()];
+            let is_there = valid.contains(&true);
+            let expected = bits(&source.expected[rows.clone()]);
+            let length = |&length: &u32| length as usize;
+            let start: usize = source.lengths[..rows.start].iter().map(length).sum();
+            let bytes: usize = source.lengths[rows.clone()].iter().map(length).sum();
+            (is_there || expected.is_some()).then(|| EventSource {
+                source: SourceId(id as u32),
+                lengths: if is_there { &source.lengths[rows.clone()] } else { &[] },
+                validity: bits(valid).filter(|_| is_there),
+                expected,
+                payload: ColumnData::Raw(&source.payload[start..start + bytes]),
+            })
+        });
         let frame = EventFrame {
             keys: &self.keys[rows.clone()],
             times_ns: &self.times_ns[rows.clone()],
@@ -138,6 +145,7 @@ impl EventsBuffer {
             let bytes: usize = source.lengths.drain(..rows).map(|length| length as usize).sum();
             source.payload.drain(..bytes);
             source.valid.drain(..rows);
+            source.expected.drain(..rows);
         }
     }
 }

@@ -411,7 +411,15 @@ impl Run {
         Ok(None)
     }
 
-    /// The required sources whose fragments are missing in a row of a frame.
+    /// In which rows of a frame a source was expected. An event lacks it only if it was.
+    ///
+    /// # Errors
+    /// No such frame or source, or a column that cannot be read.
+    pub fn expected(&self, frame: usize, source: SourceId) -> Result<Validity, StorageError> {
+        self.event_reader().expected(frame, source)
+    }
+
+    /// The required sources that were expected in a row of a frame, and whose fragments are missing.
     ///
     /// # Errors
     /// No such frame, or a column that cannot be read.
@@ -427,7 +435,8 @@ impl Run {
         let mut missing = Vec::new();
         for source in self.sources().iter().filter(|source| source.required) {
             let id = SourceId(source.id);
-            if !self.validity(frame, id)?.is_set(row) {
+            let is_there = self.validity(frame, id)?.is_set(row);
+            if !is_there && self.expected(frame, id)?.is_set(row) {
                 missing.push(id);
             }
         }

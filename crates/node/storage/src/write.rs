@@ -274,13 +274,14 @@ impl RunWriter {
         if frame.times_ns.len() != rows || frame.flags.len() != rows {
             return Err(unwritable("event columns", "keys, times and flags are of one length"));
         }
-        let mut fragments = vec![(0, 0); source_count];
+        let mut fragments = vec![(0, 0, rows as u64); source_count];
         for source in &frame.sources {
             let index = source.source.index();
-            let bits = source.validity.as_deref();
+            let (bits, expected) = (source.validity.as_deref(), source.expected.as_deref());
+            let has_none = source.lengths.is_empty() && bits.is_none() && expected.is_some();
             let fits = index < source_count
-                && source.lengths.len() == rows
-                && bits.is_none_or(|bits| bits.len() == rows.div_ceil(8));
+                && (has_none || source.lengths.len() == rows)
+                && [bits, expected].iter().flatten().all(|bits| bits.len() == rows.div_ceil(8));
             let sum: u64 = source.lengths.iter().map(|&length| u64::from(length)).sum();
             if !fits || sum != source.payload.raw_bytes() as u64 {
                 let what = format!("columns of source {index}");
@@ -288,16 +289,26 @@ impl RunWriter {
                 return Err(unwritable(&what, problem));
             }
             let ones = |bits: &[u8]| bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
-            fragments[index] = (bits.map_or(rows as u64, ones), sum);
+            let count = bits.map_or(source.lengths.len() as u64, ones);
+            let missing = match (bits, expected) {
+                (Some(there), Some(expected)) => {
+                    let lacking =
+                        there.iter().zip(expected).map(|(there, expected)| expected & !there);
+                    lacking.map(|byte| u64::from(byte.count_ones())).sum()
+                }
+                (None, Some(expected)) if has_none => ones(expected),
+                _ => (rows as u64).saturating_sub(count),
+            };
+            fragments[index] = (count, sum, missing);
         }
         let mut counted = frame.increments.cloned().unwrap_or_else(|| Ledger::new(source_count));
-        for (index, (count, bytes)) in fragments.into_iter().enumerate() {
+        for (index, (count, bytes, missing)) in fragments.into_iter().enumerate() {
             let source = &mut counted.sources[index];
             source[Entry::FragmentsRecorded] = count;
             source[Entry::FragmentBytesRecorded] = bytes;
             source[Entry::FragmentsDurable] = count;
             if self.run.schema.sources[index].required {
-                source[Entry::FragmentsMissing] = rows as u64 - count.min(rows as u64);
+                source[Entry::FragmentsMissing] = missing;
             }
         }
         self.ledger.add(&counted);

@@ -49,6 +49,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
         source: SourceId(source as u32),
         lengths: &lengths[source],
         validity: (source == 1).then_some(bits[..].into()),
+        expected: None,
         payload: data(source),
     });
     let sources = sources.collect();
@@ -162,6 +163,7 @@ fn columns_that_do_not_fit_each_other_are_refused() {
         source: SourceId(0),
         lengths,
         validity: None,
+        expected: None,
         payload: ColumnData::Raw(payload),
     };
     let frame = |flags, sources| EventFrame {
@@ -254,7 +256,8 @@ fn a_run_is_not_gone_on_with_behind_a_frame_that_could_not_be_made() {
     write_events(&mut writer, 0..10);
     let fails = |_: &mut [u8]| Err(StorageError::NoEvent { key: 3 });
     let payload = ColumnData::Make(Make { raw_bytes: 8, make: &fails });
-    let source = EventSource { source: SourceId(0), lengths: &[8], validity: None, payload };
+    let source =
+        EventSource { source: SourceId(0), lengths: &[8], validity: None, expected: None, payload };
     let frame = EventFrame {
         keys: &[key(10)],
         times_ns: &[time_ns(10)],

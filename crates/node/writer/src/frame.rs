@@ -19,8 +19,8 @@ use catchment_model::{Ledger, SourceId};
 /// Columns of a frame beside those of sources: keys, times, flags, the ledger's increments,
 /// positions of sources.
 const EVENT_COLUMNS: usize = 5;
-/// Columns of every source: lengths, validity, payload.
-const SOURCE_COLUMNS: usize = 3;
+/// Columns of every source: lengths, validity, payload, and whether it is expected.
+const SOURCE_COLUMNS: usize = 4;
 /// Columns of a frame beside the channels: gaps, the ledger's increments, positions of sources.
 const CHANNEL_COLUMNS: usize = 3;
 /// Bytes of a ledger's record, and of a gap's.
@@ -87,7 +87,7 @@ pub struct EventFrame<'a, C> {
     pub times_ns: &'a [u64],
     /// Their flags.
     pub flags: &'a [u32],
-    /// The sources that have a fragment here.
+    /// The sources that have a fragment here, or are not expected in all events.
     pub sources: Vec<EventSource<'a, C>>,
     /// Ledger counts besides those that follow from the frame itself.
     pub increments: Option<&'a Ledger>,
@@ -98,10 +98,12 @@ pub struct EventFrame<'a, C> {
 pub struct EventSource<'a, C> {
     /// The source.
     pub source: SourceId,
-    /// Bytes of each row's fragment.
+    /// Bytes of each row's fragment; empty if the source has none.
     pub lengths: &'a [u32],
     /// Which rows have one, one bit each; `None`: all.
     pub validity: Option<Cow<'a, [u8]>>,
+    /// In which rows it is expected, one bit each; `None`: in all, or a sparse source.
+    pub expected: Option<Cow<'a, [u8]>>,
     /// The fragments, one after another.
     pub payload: C,
 }
@@ -243,8 +245,15 @@ impl FrameMaker {
         let mut records = Vec::new();
         increments.into_iter().for_each(|counts| encode_ledger_increment(counts, &mut records));
         columns.extend(self.increments(records)?);
-        for EventSource { source, lengths, validity, payload } in sources {
+        for EventSource { source, lengths, validity, expected, payload } in sources {
             let (ids, lengths) = (ids.sources[source.index()], bytes_of(lengths, u32::to_le_bytes));
+            if let Some(bits) = expected {
+                let kind = ColumnKind::FragmentExpected;
+                columns.push(self.plain(ids.expected, &kind, rows, bits.into_owned())?);
+            }
+            if lengths.is_empty() {
+                continue;
+            }
             columns.push(self.plain(ids.lengths, &ColumnKind::FragmentLengths, rows, lengths)?);
             if let Some(bits) = validity {
                 let kind = ColumnKind::FragmentValidity;

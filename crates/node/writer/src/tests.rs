@@ -370,6 +370,7 @@ fn rows_of_typed_payload_are_whole_and_its_rest_is_kept() {
             source: SourceId(id),
             lengths,
             validity: None,
+            expected: None,
             payload,
         };
         let frame = EventFrame {

@@ -6,6 +6,7 @@ mod damaged;
 mod ends;
 mod follow;
 mod front_ends;
+mod groups;
 mod guide;
 mod gwf;
 mod hang_up;

@@ -126,6 +126,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
         source: SourceId(0),
         lengths: &lengths,
         validity: None,
+        expected: None,
         payload: ColumnData::Raw(&payload),
     };
     let flags = vec![0; keys.len()];

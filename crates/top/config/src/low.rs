@@ -95,6 +95,8 @@ pub(crate) struct SourceLow {
     pub(crate) sub_event_id: Option<u32>,
     #[serde(default)]
     pub(crate) role: SourceRole,
+    #[serde(default)]
+    pub(crate) expected_in: Vec<u32>,
     pub(crate) payload: Option<PayloadLow>,
     pub(crate) codec: Option<ColumnCoding>,
 }
@@ -113,6 +115,8 @@ pub(crate) struct SourceGroupLow {
     pub(crate) name: Option<String>,
     #[serde(default)]
     pub(crate) role: SourceRole,
+    #[serde(default)]
+    pub(crate) expected_in: Vec<u32>,
     pub(crate) payload: Option<PayloadLow>,
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn sources(
             fragment_bytes_max: longest(source.fragment_bytes_max.as_ref(), &*protocol),
             protocol,
             role: source.role,
+            expected_in: expected_in(located, &path, &source.expected_in)?,
             payload: payload.transpose()?,
         });
     }
@@ -80,6 +81,7 @@ fn expand(
     let step = |index| if via.is_some() { Some(first) } else { counted_up(first, index) };
     let (key, first_id) = ("first_sub_event_id", group.first_sub_event_id);
     let first_id = sub_event_ids(located, path, key, first_id, &protocol, count)?;
+    let expected_in = expected_in(located, path, &group.expected_in)?;
     for index in 0..count {
         let Some(name) = numbered(pattern, index) else {
             let expected = "expected one place for the number such as \"hades-{:03}\"";
@@ -97,10 +99,20 @@ fn expand(
             id: first_id.map(|first| first + index),
             fragment_bytes_max: longest(group.fragment_bytes_max.as_ref(), &*protocol),
             role: group.role,
+            expected_in,
             payload: payload.clone(),
         });
     }
     Ok(())
+}
+
+/// The groups of the events in which a source is expected, one in each bit.
+fn expected_in(located: &Located<'_>, path: &str, groups: &[u32]) -> Result<u64, ConfigFileError> {
+    if let Some(group) = groups.iter().find(|group| **group >= u64::BITS) {
+        let message = format!("expected numbers of groups from 0 to 63, got {group}");
+        return Err(located.error(&format!("{path}.expected_in"), message));
+    }
+    Ok(groups.iter().fold(0, |all, group| all | 1 << group))
 }
 
 /// Where a source's data arrive, who may send them, and how they are written.

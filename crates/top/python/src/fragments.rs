@@ -123,6 +123,14 @@ impl Fragments {
         owned(py, self.rows.clone().map(|row| backing.is_there(row)).collect())
     }
 
+    /// Whether the source was expected in each row's event, shape (n,), bool. `expected & ~valid`
+    /// are the rows that lack it; in others without a fragment none was to be.
+    #[getter]
+    fn expected<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
+        let backing = &self.memory.get().0;
+        owned(py, self.rows.clone().map(|row| backing.is_expected(row)).collect())
+    }
+
     /// What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's array
     /// (empty if fragments differ in length) and `skip`, the bytes before it. None for plain bytes.
     #[getter]
@@ -282,6 +290,7 @@ impl Joined {
         let ends = &column.offsets()[part.rows.start + 1..=part.rows.end];
         self.offsets.extend(ends.iter().map(|end| end - begin + base));
         self.valid.extend(part.rows.clone().map(|row| column.validity().is_set(row)));
+        self.expected.extend(part.rows.clone().map(|row| column.is_expected(row)));
         self.data.extend_from_slice(part.payload());
     }
 }

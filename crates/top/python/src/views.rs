@@ -25,6 +25,7 @@ pub(crate) struct Joined {
     pub(crate) keys: Vec<u64>,
     pub(crate) offsets: Vec<u64>,
     pub(crate) valid: Vec<bool>,
+    pub(crate) expected: Vec<bool>,
     pub(crate) data: Vec<u8>,
 }
 
@@ -59,6 +60,15 @@ impl Backing {
             Self::Events(_) => false,
             Self::Column(column) => column.validity().is_set(row),
             Self::Joined(joined) => joined.valid[row],
+        }
+    }
+
+    /// Whether the source was expected in the event of a row.
+    pub(crate) fn is_expected(&self, row: usize) -> bool {
+        match self {
+            Self::Events(_) => false,
+            Self::Column(column) => column.is_expected(row),
+            Self::Joined(joined) => joined.expected[row],
         }
     }
 

@@ -107,6 +107,58 @@ def test_under_tls_a_front_end_shows_a_token(tmp_path: Path) -> None:
         assert len(recorded.events) == 10
 
 
+GROUPS = """
+[[listen]]
+address = "127.0.0.1:0"
+[[sources]]
+name = "crate/trigger"
+via = "link"
+[[sources]]
+name = "crate/left"
+via = "link"
+expected_in = [0]
+[[sources]]
+name = "crate/right"
+via = "link"
+"""
+
+
+def test_a_source_that_was_not_expected_is_not_missing(tmp_path: Path) -> None:
+    """The trigger names group 0 for even events, group 1 for odd ones; one fragment never comes."""
+    (tmp_path / "run.toml").write_text(CONFIG[: CONFIG.index("[[listen]]")] + GROUPS)
+    command = [sys.executable, "-m", "catchment", "run", "run.toml", "--events", "20"]
+    sources = [
+        frontend.Source(name="trigger", reference=True),
+        frontend.Source(name="left"),
+        frontend.Source(name="right", groups=1 << 1),
+    ]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as recorder:
+        assert recorder.stdout is not None
+        line = next(line for line in recorder.stdout if line.startswith("Front-ends connect to"))
+        url = f"catchment+tcp://{line.split()[-1].rstrip('.')}"
+        with frontend.connect(url, "crate", sources=sources) as crate:
+            for key in range(20):
+                crate["trigger"].send(key, b"trigger", groups=1 << (key % 2))
+                if key != 10:
+                    crate["right" if key % 2 else "left"].send(key, b"data")
+            for name in ("trigger", "left", "right"):
+                crate[name].low_water(20)
+        recorder.stdout.read()
+    assert recorder.returncode == 3
+    with catchment.open(next((tmp_path / "runs").glob("run-*"))) as recorded:
+        even = np.arange(20) % 2 == 0
+        left, right = (recorded[f"crate/{name}"].fragments() for name in ("left", "right"))
+        assert np.array_equal(left.expected, even)
+        assert np.array_equal(left.expected & ~left.valid, np.arange(20) == 10)
+        assert np.array_equal(right.expected, ~even)
+        assert np.array_equal(right.valid, ~even)
+        assert recorded["crate/trigger"].fragments(5, 8).expected.all()
+        assert recorded.events.missing(10) == ["crate/left"]
+        assert recorded.events.missing(11) == []
+        assert recorded.events.incomplete == 1
+        assert recorded.ledger.total["fragments_missing"] == 1
+
+
 def recorder(root: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "catchment", "run", "run.toml"]
     process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)

@@ -107,6 +107,20 @@ def test_reserved_parts_are_passed_over_and_a_qualified_column_is_refused() -> N
             _ = frames[1][qualified].data
 
 
+def test_rows_in_which_a_source_was_not_expected_are_not_missing() -> None:
+    about = described("expected")
+    with catchment.open(FOLDER / "expected.catch") as run:
+        missing = [0, 0, 0]
+        for frame, of_sources in zip(run.frames(), about["expected"], strict=True):
+            for source, expected in enumerate(of_sources):
+                fragments = frame[source]
+                assert fragments.expected.tolist() == expected
+                missing[source] += int((fragments.expected & ~fragments.valid).sum())
+        required = [source.required for source in run.sources.values()]
+        counted = [number if is_it else 0 for number, is_it in zip(missing, required, strict=True)]
+        assert counted == about["fragments_missing"]
+
+
 def test_runs_open_with_and_without_the_check_of_whole_columns() -> None:
     for check_columns in (True, False):
         with catchment.open(FOLDER / "blocks-none.catch", check_columns=check_columns) as run:

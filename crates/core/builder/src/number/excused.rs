@@ -30,7 +30,7 @@ impl Excused {
         let met = &ranges[first..end];
         let start = met.first().map_or(keys.start, |range| range.start.min(keys.start));
         let end_key = met.last().map_or(keys.end, |range| range.end.max(keys.end));
-        ranges.splice(first..end, [start..end_key]);
+        ranges.splice(first..end, std::iter::once(start..end_key));
     }
 
     /// Whether a key of a source is.

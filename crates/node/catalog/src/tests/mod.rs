@@ -78,6 +78,7 @@ impl Files {
                 source: SourceId(0),
                 lengths: &[1, 2, 3],
                 validity: None,
+                expected: None,
                 payload: ColumnData::Raw(b"abcdef"),
             };
             let frame = EventFrame {

@@ -88,6 +88,49 @@ pub fn parts(number: u32, log: u32, sequence: u64, key: u64, bytes: &[u8], each:
     all
 }
 
+/// The first bytes on control: the preamble, a hello and the table of its logs.
+pub fn hello(opening: &Opening<'_>, (flags, command): (u8, u64)) -> Vec<u8> {
+    let mut bytes = vec![0; CONTROL_BYTES_MAX as usize];
+    let hello = Hello {
+        session: opening.session,
+        run: opening.run,
+        features: 0,
+        buffer_bytes: 1 << 26,
+        skew_bytes: 0,
+        buffer_ms: 0,
+        log_count: opening.logs.len() as u32,
+        data_connections: 1,
+        release: Release::Durable,
+        flags,
+        command,
+        name: Text::new(opening.name).unwrap(),
+        program: Text::new("test").unwrap(),
+    };
+    let length = Encoder::begin(&mut bytes, 0, &hello).finish("", &[]);
+    let mut all = preamble(Connection::Control).to_vec();
+    all.extend_from_slice(&bytes[..length]);
+    let mut message = Encoder::begin(&mut bytes, 1, &Logs {});
+    for (log, &(name, first, made)) in (0..).zip(opening.logs) {
+        let mut service = [0; 40];
+        SourceLog {
+            fragment_bytes_max: 3 << 20,
+            groups: 0,
+            flags: 0,
+            key_kind: KeyKind::Number,
+            key_bits: opening.key_bits,
+            presence: Presence::Configured,
+            dtype: 0,
+            begin: u64::MAX,
+        }
+        .write(&mut service);
+        let name = Text::new(name).unwrap();
+        assert!(message.push(&Log { log, connection: 0, first, made, service, name }));
+    }
+    let length = message.finish("", &[]);
+    all.extend_from_slice(&bytes[..length]);
+    all
+}
+
 impl FrontEnd {
     /// Connects and says hello. What is answered is read until grants or a bye have come.
     pub fn connect(address: SocketAddr, opening: &Opening<'_>) -> Self {
@@ -121,47 +164,9 @@ impl FrontEnd {
         front_end
     }
 
-    fn hello(&mut self, opening: &Opening<'_>, (flags, command): (u8, u64)) {
-        let mut bytes = vec![0; CONTROL_BYTES_MAX as usize];
-        let hello = Hello {
-            session: opening.session,
-            run: opening.run,
-            features: 0,
-            buffer_bytes: 1 << 26,
-            skew_bytes: 0,
-            buffer_ms: 0,
-            log_count: opening.logs.len() as u32,
-            data_connections: 1,
-            release: Release::Durable,
-            flags,
-            command,
-            name: Text::new(opening.name).unwrap(),
-            program: Text::new("test").unwrap(),
-        };
-        let length = Encoder::begin(&mut bytes, 0, &hello).finish("", &[]);
-        let mut all = preamble(Connection::Control).to_vec();
-        all.extend_from_slice(&bytes[..length]);
-        let mut message = Encoder::begin(&mut bytes, 1, &Logs {});
-        for (log, &(name, first, made)) in (0..).zip(opening.logs) {
-            let mut service = [0; 40];
-            SourceLog {
-                fragment_bytes_max: 3 << 20,
-                groups: 0,
-                flags: 0,
-                key_kind: KeyKind::Number,
-                key_bits: opening.key_bits,
-                presence: Presence::Configured,
-                dtype: 0,
-                begin: u64::MAX,
-            }
-            .write(&mut service);
-            let name = Text::new(name).unwrap();
-            assert!(message.push(&Log { log, connection: 0, first, made, service, name }));
-        }
-        let length = message.finish("", &[]);
-        all.extend_from_slice(&bytes[..length]);
+    fn hello(&mut self, opening: &Opening<'_>, said: (u8, u64)) {
         self.written = 2;
-        self.control.write_all(&all).unwrap();
+        self.control.write_all(&hello(opening, said)).unwrap();
     }
 
     /// Attaches a data connection.
@@ -368,10 +373,14 @@ fn keep(positions: &mut Vec<LogPositions>, logs: Records<'_, LogPositions>) {
 /// A data connection that says that it is a session's.
 pub fn attached(address: SocketAddr, session: u64, ticket: [u8; 16]) -> TcpStream {
     let mut data = TcpStream::connect(address).unwrap();
+    data.write_all(&attach(session, ticket)).unwrap();
+    data
+}
+
+/// The first bytes on a data connection of a session.
+pub fn attach(session: u64, ticket: [u8; 16]) -> Vec<u8> {
     let mut out = [0; 64];
     let attach = Attach { session, ticket, connection: 0 };
     let length = Data::Attach(attach).encode(0, &mut out);
-    data.write_all(&preamble(Connection::Data)).unwrap();
-    data.write_all(&out[..length]).unwrap();
-    data
+    [&preamble(Connection::Data)[..], &out[..length]].concat()
 }

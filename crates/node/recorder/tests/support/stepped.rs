@@ -15,7 +15,9 @@ use catchment_recorder::{
 };
 use catchment_storage::{AuditReport, Run, RunOptions, audit, verify};
 use catchment_wire::hadtu::ByteOrder;
+use catchment_wire::session::{CONTROL, Control, parse};
 
+use super::front_end::{self, Opening};
 use super::packet;
 
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
@@ -185,6 +187,34 @@ impl Stepped {
     pub fn send_broken_from(&mut self, sender: SocketAddr, source: usize) {
         let packet = b"no packet".to_vec();
         assert!(self.queues.send_from(Some(sender), source, packet), "the recorder keeps up");
+    }
+
+    /// Opens a session of a front-end of one source, and returns its data connection.
+    pub fn open_session(&mut self, name: &str) -> usize {
+        let logs = [("", 0, 0)];
+        let opening = Opening { name, session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+        let control = self.queues.connect(0, 1 << 20);
+        self.write(control, &front_end::hello(&opening, (0, 0)));
+        self.pass(2);
+        let answers = self.queues.read_answers(control);
+        // Behind a preamble.
+        let message = parse(&answers[16..], 0, CONTROL).expect("sound").expect("whole");
+        let Ok(Some(Control::Welcome(welcome))) = Control::read(&message) else {
+            panic!("{answers:?}")
+        };
+        let data = self.queues.connect(0, 1 << 20);
+        self.write(data, &front_end::attach(welcome.session, welcome.ticket));
+        data
+    }
+
+    /// Sends bytes over a connection.
+    pub fn write(&mut self, connection: usize, bytes: &[u8]) {
+        assert_eq!(self.queues.write(connection, bytes), Some(bytes.len()), "it is read");
+    }
+
+    /// Says that so many fragments were sent over connections.
+    pub fn sent(&mut self, fragments: u64) {
+        self.sent += fragments;
     }
 
     /// Ends the run, and returns what the recorder said last. Every fragment is accounted for.

@@ -377,6 +377,11 @@ class Fragments:
         empty.
         """
     @property
+    def expected(self) -> NDArray[np.bool_]:
+        """Whether the source was expected in each row's event, shape (n,), bool. `expected & ~valid`
+        are the rows that lack it; in others without a fragment none was to be.
+        """
+    @property
     def payload(self) -> dict[str, Any] | None:
         """What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's
         array (empty if fragments differ in length) and `skip`, the bytes before it. None for
