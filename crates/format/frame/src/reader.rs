@@ -396,8 +396,8 @@ impl<R: ReadAt> FileReader<R> {
         Ok(Some(self.ledger.get_or_init(|| ledger)))
     }
 
-    /// The sum of what its frames count ([`crate::frame_ledger`]), from the TOC; `None` if that does
-    /// not have it.
+    /// The sum of what its frames count ([`crate::frame_ledger`]), from the TOC; `None` if it has
+    /// none.
     ///
     /// # Errors
     /// If that column of the TOC cannot be read.

@@ -2,9 +2,9 @@
 //!
 //! The TOC is a frame whose columns are: 1 the frames, 2 the blocks of the column index, 3 the
 //! column index, 4 one list per column, 5 the ledger's total, 6 a copy of the file header, 7 the
-//! newest positions of sources, if there are any, 8 the sum of what the file's frames count. Finding
-//! a column needs 1, 2, one block of 3 and one list of 4. A checkpoint has the same columns except
-//! 6 and 8, for the frames since the previous checkpoint.
+//! newest positions of sources, if there are any, 8 the sum of what the file's frames count. To
+//! find a column, 1, 2, one block of 3 and one list of 4 are needed. A checkpoint has the same
+//! columns except 6 and 8, for the frames since the previous checkpoint.
 
 use catchment_codec::{Codec, ColumnEncoder, Element};
 use catchment_model::Ledger;

@@ -596,6 +596,27 @@ mod tests {
     }
 
     #[test]
+    fn a_catalogue_that_another_process_has_does_not_say_that_no_run_was_interrupted() {
+        let folder = tempfile::tempdir().unwrap();
+        let client = CatalogClient::of(folder.path());
+        let live = client.take(&request("before", "")).unwrap();
+        client.begin(&live, RunId([7; 16]), &folder.path().join("run-a"));
+        drop(live);
+        client.close();
+        let lock = std::fs::File::open(folder.path().join(".catchment/catalog.lock")).unwrap();
+        lock.lock().unwrap();
+        assert!(matches!(client.interrupted(), Err(CatalogError::InUse { .. })));
+        drop(lock);
+        let row = client.interrupted().unwrap().expect("its process is gone");
+        assert_eq!(row.number, 1);
+        // An attempt to go on with it that fails leaves it as it was.
+        let go_on = |row| client.resume(row, (RunId([7; 16]), Path::new("run-a")), "");
+        drop(go_on(&row).unwrap());
+        let row = client.interrupted().unwrap().expect("nobody records it");
+        assert_eq!(go_on(&row).unwrap().number(), 1);
+    }
+
+    #[test]
     fn a_catalogue_that_another_process_has_holds_up_no_run_and_knows_of_it_later() {
         let folder = tempfile::tempdir().unwrap();
         let client = CatalogClient::of(folder.path());
@@ -610,8 +631,6 @@ mod tests {
         let first = remark(1, "arm", "first");
         let about = request("first", "a = 1\n");
         let about = NumberRequest { remark: Some(&first), emulated: true, ..about };
-        // Who reads does not wait for who writes.
-        assert!(client.interrupted().unwrap().is_none());
         let live = client.take(&about).unwrap();
         assert_eq!(live.number(), 2);
         client.comment(&live, "second");

@@ -22,6 +22,7 @@ use crate::plan::{MS, Selected, SourcePlan};
 use crate::positions;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
+use crate::resume;
 use crate::walk::WalkedFrame;
 use crate::world::Outcome;
 
@@ -139,7 +140,7 @@ impl<'a> Check<'a> {
 
     fn run(self) -> Result<u64, String> {
         let mut required = 0;
-        self.durable_outlives()?;
+        resume::check(self.life, &self.selected, &self.recorded)?;
         self.memory()?;
         self.at_any_time()?;
         self.restarts()?;
@@ -250,21 +251,6 @@ impl<'a> Check<'a> {
         returns
     }
 
-    /// What was durable in all required targets when a recorder died is there when others have gone
-    /// on with its run.
-    fn durable_outlives(&self) -> Result<(), String> {
-        let of_sources = self.life.durable.iter().enumerate();
-        for (source, &durable) in of_sources.filter(|(source, _)| self.selected.sources[*source]) {
-            let found = self.recorded.counts[source][0];
-            if found < durable && !self.disk_lied() {
-                return Err(format!(
-                    "source {source}: {durable} outlived a death, {found} are there"
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// Data reported as durable can be read after the power has failed.
     fn durable_reads_back(&self) -> Result<(), String> {
         if self.has(&[StoreFault::TornWrite, StoreFault::MisdirectedWrite]) {
@@ -362,8 +348,8 @@ impl<'a> Check<'a> {
         if let Some((answered, taken)) = self.life.answered.iter().find(|one| one.0 > one.1) {
             return Err(format!("{answered} messages were answered as taken, {taken} were taken"));
         }
-        // Messages of a port are counted for the first of its sources, whichever it gets; those that
-        // a recorder that died had not recorded nowhere.
+        // Messages of a port are counted for the first of its sources, whichever it gets; those
+        // that a recorder that died had not recorded, nowhere.
         let has_all = streams.clone().all(|source| self.selected.sources[source]);
         if !has_all || self.life.deaths > 0 {
             return Ok(());

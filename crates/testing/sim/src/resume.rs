@@ -7,7 +7,8 @@ use catchment_model::Entry;
 use catchment_ports::MemoryFiles;
 use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Selected};
+use crate::recorded::{Recorded, disk_lied};
 use crate::recorder::{Life, folder_of};
 
 /// What the recorder behind the last of these lives goes on with, if it is to.
@@ -34,6 +35,22 @@ pub(crate) fn left(
         Err(_) if life.has_faulted() => Ok(None),
         Err(error) => Err(format!("the run cannot go on: {error}")),
     }
+}
+
+/// Checks that what was durable in all required targets when a recorder died is there when others
+/// have gone on with its run.
+///
+/// # Errors
+/// A source of which something is not.
+pub(crate) fn check(life: &Life, selected: &Selected, recorded: &Recorded) -> Result<(), String> {
+    let of_sources = life.durable.iter().enumerate();
+    for (source, &durable) in of_sources.filter(|(source, _)| selected.sources[*source]) {
+        let found = recorded.counts[source][0];
+        if found < durable && !disk_lied(life) {
+            return Err(format!("source {source}: {durable} outlived a death, {found} are there"));
+        }
+    }
+    Ok(())
 }
 
 fn take(

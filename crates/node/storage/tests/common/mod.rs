@@ -38,7 +38,7 @@ pub struct Recipe {
     pub entry: fn(ColumnEntry) -> ColumnEntry,
     /// Leave this column out of all frames.
     pub without: Option<ColumnKind>,
-    /// What the tables say to be the sum over the frames of their file, by that sum; `None`: nothing.
+    /// What tables say to be the sum over the frames of their file, by that sum; `None`: nothing.
     pub sum: Option<fn(Ledger) -> Ledger>,
     /// The entry that counts the fragments of a frame for which a skipped frame stands; `None`: the
     /// frame is there.
