@@ -63,8 +63,7 @@ pub(crate) struct SenderSource {
     pub(crate) number: SourceId,
     /// Its name, by which a session delivers it.
     pub(crate) name: String,
-    /// The groups in whose events it is expected, if its configuration says so, and 0 otherwise;
-    /// none of a sparse source.
+    /// The groups in whose events it is expected, 0 if not said; none of a sparse source.
     pub(crate) expected_in: Option<u64>,
     /// The warning about big-endian fragments, if they matter; it is issued once.
     pub(crate) if_big_endian: Option<String>,

@@ -30,7 +30,7 @@ impl Excused {
         let met = &ranges[first..end];
         let start = met.first().map_or(keys.start, |range| range.start.min(keys.start));
         let end_key = met.last().map_or(keys.end, |range| range.end.max(keys.end));
-        ranges.splice(first..end, [start..end_key]);
+        ranges.splice(first..end, std::iter::once(start..end_key));
     }
 
     /// Whether a key of a source is.
@@ -68,6 +68,6 @@ mod tests {
         (0..10_000).for_each(|key| excused.add(0, 2 * key..2 * key + 1, 0));
         assert!(excused.0[0].len() <= RANGES_MAX && excused.has(0, 19_998));
         excused.add(0, 30_000..30_001, 25_000);
-        assert_eq!(excused.0[0], [30_000..30_001]);
+        assert!(excused.0[0].len() == 1 && excused.has(0, 30_000));
     }
 }
