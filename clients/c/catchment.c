@@ -82,6 +82,7 @@
 #define REPORTS_MAX 128u
 #define ALARMS_MAX 64u
 #define COPY_LOCKED_BYTES 2048u   /* a shorter copy costs less than another round of the lock */
+#define RECORD_BYTES 16384u       /* of TLS, at most: what a read returns leaves nothing behind */
 #define ROUND_BYTES (4 * MIB)     /* sent on a connection between two looks at control */
 
 #define MS ((uint64_t)1000000)
@@ -98,7 +99,8 @@ enum { HELLO = 1, WELCOME, ATTACH, PING, POSITIONS, COMMAND, ANSWER, REPORT, BYE
 enum { FRAGMENTS = 32, PART, MARK, HEARTBEAT };
 enum { COMMAND_SET = 7 };
 enum { AGREED = 1, REFUSED, WORKING, DONE };
-enum { BYE_DONE = 0, BYE_MALFORMED = 8, BYE_SILENT = 9 };
+enum { BYE_DONE = 0, BYE_MALFORMED = 8, BYE_SILENT = 9, BYE_ENDING = 14 };
+enum { TLS_ALERT = 0x15 }; /* first byte of what TLS says to one that speaks in the clear */
 enum { FRAGMENT = 0, ABANDONED = 3 }; /* kinds of entries: FRAGMENT, or a kind of marks */
 
 static const uint8_t MAGIC[8] = {0x89, 'C', 'T', 'S', 'L', '\r', '\n', 0x1A};
@@ -324,7 +326,8 @@ struct log {
     uint64_t sent;                   /* highest sequence that was ever sent, and one */
     uint64_t hello_first, hello_made; /* as the last hello said */
     uint64_t begin;                  /* sequence of the last mark begin */
-    uint8_t begun_run[16];
+    uint64_t run_end;                /* made when its run ended in order; NONE: it has not */
+    uint8_t begun_run[16], is_in_run; /* the last run that it began; it has not ended that */
 
     uint64_t floor; /* lowest key, unwrapped, that may follow */
     uint8_t has_floor, has_low_water, is_idle, is_low_water_due;
@@ -361,7 +364,6 @@ struct link {
 };
 
 struct setting {
-    uint32_t log;
     char name[65], value[TEXT_BYTES_MAX + 1];
 };
 
@@ -373,6 +375,7 @@ struct command {
     unsigned answer;
     char why[CATCHMENT_WHY_BYTES];
     uint64_t working_at;
+    int is_owed; /* an answer may still come to a command before, which the recorder gave up */
     uint32_t setting_count;
     struct setting settings[SETTINGS_MAX];
 };
@@ -417,6 +420,7 @@ struct core {
     int has_preamble, is_welcome;
 
     uint8_t run[16], ticket[16];
+    uint8_t held_run[16]; /* that held items belong to: of the last welcome with all its grants */
     uint64_t run_number;
     uint32_t stream, epoch, run_state, message_bytes_max;
     uint64_t ping_ns, silence_ns, skew_bytes;
@@ -556,6 +560,10 @@ static uint64_t log_fragments(const struct log *log, uint64_t position, uint64_t
 
 /* Inserts the marks that the library makes, as far as there is room: the next fragment waits. */
 static void log_settle(struct core *core, struct log *log) {
+    if (log->answer == 4) { /* it sends nothing */
+        log->must_end = log->must_begin = 0;
+        log->settings_at = core->setting_count;
+    }
     if (log->must_end && log_free_entries(log)) {
         int is_known = log->has_floor && log->floor > 0;
         uint64_t last = log->key_kind == CATCHMENT_TIME ? log->floor : log->floor - 1;
@@ -575,7 +583,6 @@ static void log_settle(struct core *core, struct log *log) {
         const struct setting *setting = &core->settings[log->settings_at];
         char text[TEXT_BYTES_MAX + 1];
         uint64_t at;
-        if (setting->log != UINT32_MAX && setting->log != log->number) continue;
         if (log->reserved || log->must_begin || log->must_end) return;
         int bytes = snprintf(text, sizeof text, "%s=%s", setting->name, setting->value);
         if (bytes < 0 || !log_place(log, (uint64_t)bytes, 0, &at)) return;
@@ -656,12 +663,19 @@ static void core_fault(struct core *core, uint64_t now, const char *fault, unsig
     else core_break(core, now, 0, text);
 }
 
+/* Whether anything that is held was made before its run ended. */
+static int core_holds_run(const struct core *core) {
+    for (uint32_t i = 0; i < core->log_count; i++)
+        if (log_first(&core->logs[i]) < min64(core->logs[i].made, core->logs[i].run_end)) return 1;
+    return 0;
+}
+
 static void encode_hello(struct core *core) {
     uint8_t *out = core_out(core, CONTROL_BYTES_MAX);
     if (!out) return;
     uint8_t *fixed = message_begin(out, HELLO, core->out_number++, 176);
     put64(fixed + 8, core->session);
-    memcpy(fixed + 16, core->run, 16);
+    if (core_holds_run(core)) memcpy(fixed + 16, core->held_run, 16);
     put64(fixed + 40, core->buffer_bytes);
     put64(fixed + 48, core->skew_wanted);
     put32(fixed + 56, core->buffer_ms);
@@ -842,6 +856,12 @@ static const char *on_welcome(struct core *core, uint64_t now, const struct mess
     return NULL;
 }
 
+static void log_begin_run(struct log *log, const uint8_t *run, uint64_t run_number) {
+    memcpy(log->begun_run, run, 16);
+    log->begin_run = run_number;
+    log->must_begin = log->is_in_run = 1;
+}
+
 /* One grant: where a log goes on. */
 static const char *on_grant(struct core *core, struct log *log, const uint8_t *record) {
     uint32_t answer = get16(record + 4);
@@ -852,6 +872,7 @@ static const char *on_grant(struct core *core, struct log *log, const uint8_t *r
     log->reason = (uint16_t)get16(record + 6);
     log->granted_bytes = min64(get64(record + 32), log->fragment_bytes_max);
     if (answer == 4) return NULL;
+    log->run_end = NONE;
     if (next < log->hello_first || next > log->hello_made) return "bound";
     if (answer == 3) {
         if (next != log->hello_made) return "bound";
@@ -871,9 +892,7 @@ static const char *on_grant(struct core *core, struct log *log, const uint8_t *r
     log->is_low_water_due = log->has_low_water || log->is_idle;
     int is_recording = core->run_state >= 2 && answer == 1;
     if (is_recording && log->flags & CATCHMENT_MARKS && memcmp(log->begun_run, core->run, 16)) {
-        memcpy(log->begun_run, core->run, 16);
-        log->begin_run = core->run_number;
-        log->must_begin = 1;
+        log_begin_run(log, core->run, core->run_number);
         log->must_end = 0;
     }
     log_settle(core, log);
@@ -893,6 +912,7 @@ static void core_joined(struct core *core, uint64_t now) {
     }
     for (uint32_t i = 0; i < core->log_count && core->was_open; i++) core->logs[i].counts.resumes++;
     for (uint32_t i = 0; i < REPORTS_MAX; i++) core->reports[i].is_due = core->reports[i].is_used;
+    memcpy(core->held_run, core->run, 16);
     core->state = OPEN;
     core->was_open = core->is_changed = 1;
     core->failures = 0;
@@ -944,19 +964,46 @@ static const char *on_positions(struct core *core, const struct message *message
     return NULL;
 }
 
-/* The value of a record of settings, as text. */
-static void setting_text(struct setting *setting, const uint8_t *record, const struct message *m) {
+/* A number in the fewest digits that read back as it, with a point whatever the program's locale
+ * has there. */
+static void number_text(char *out, size_t size, double number) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(out, size, "%.*g", digits, number);
+        if (strtod(out, NULL) == number) break; /* never for what is no number */
+    }
+    size_t kept = 0, points = 0;
+    for (const char *at = out; *at; at++)
+        if (strchr("0123456789+-einfa", *at)) out[kept++] = *at;
+        else if (!points++) out[kept++] = '.';
+    out[kept] = 0;
+}
+
+/* The value of a record of settings, as text; 0 if its type is not known. */
+static int setting_text(struct setting *setting, const uint8_t *record, const struct message *m) {
     uint64_t bits = get64(record + 8);
     size_t size = sizeof setting->value;
     double number;
     memcpy(&number, &bits, sizeof number);
+    setting->value[0] = 0;
     switch (record[1]) {
     case CATCHMENT_BOOL: snprintf(setting->value, size, bits & 0xFF ? "true" : "false"); break;
     case CATCHMENT_I64: snprintf(setting->value, size, "%lld", (long long)(int64_t)bits); break;
     case CATCHMENT_U64: snprintf(setting->value, size, "%llu", (unsigned long long)bits); break;
-    case CATCHMENT_F64: snprintf(setting->value, size, "%.17g", number); break;
-    default: copy_text(setting->value, size, m->text, m->record_count == 1 ? m->text_bytes : 0);
+    case CATCHMENT_F64: number_text(setting->value, size, number); break;
+    case CATCHMENT_TEXT:
+        copy_text(setting->value, size, m->text, m->record_count == 1 ? m->text_bytes : 0);
+        break;
+    default: return 0;
     }
+    return 1;
+}
+
+/* Answers a command without the front-end: it does nothing of it. */
+static void core_refuse(struct core *core, const char *why) {
+    core->command.state = COMMAND_ANSWERED;
+    core->command.answer = REFUSED;
+    snprintf(core->command.why, sizeof core->command.why, "%s", why);
+    encode_answer(core, REFUSED, why);
 }
 
 static const char *on_command(struct core *core, const struct message *message) {
@@ -966,27 +1013,40 @@ static const char *on_command(struct core *core, const struct message *message) 
     if (core->state != OPEN) return core->state == LEAVING ? NULL : "connection";
     if (number == 0) return "bound";
     for (size_t i = 0; i < message->record_count; i++) {
-        const uint8_t *name = message->records + i * message->record_bytes + 64;
+        const uint8_t *record = message->records + i * message->record_bytes, *name = record + 64;
         size_t bytes = 64;
         while (bytes && !name[bytes - 1]) bytes--;
         if (!is_text(name, bytes)) return "text";
+        uint32_t log = get32(record + 4);
+        if (log != UINT32_MAX && log >= core->log_count) return "unknown_log";
     }
     if (number == command->number && command->state == COMMAND_ANSWERED)
         encode_answer(core, command->answer, command->why);
     if (number <= command->number) return NULL;
+    command->is_owed |= command->state == COMMAND_LATER;
     command->number = number;
     command->state = COMMAND_CALL;
     command->kind = get16(fixed + 40);
     command->run_number = get64(fixed + 32);
     memcpy(command->run, fixed + 16, 16);
+    int is_first = command->kind == CATCHMENT_PREPARE || command->kind == CATCHMENT_START;
+    if (is_first && memcmp(core->run, command->run, 16)) {
+        memcpy(core->run, command->run, 16);
+        memcpy(core->held_run, command->run, 16);
+        core->run_number = command->run_number;
+        core->epoch = 0; /* another run's stream has epochs of its own */
+    }
     command->setting_count = (uint32_t)message->record_count;
     for (size_t i = 0; i < message->record_count; i++) {
         const uint8_t *record = message->records + i * message->record_bytes;
         struct setting *setting = &command->settings[i];
-        setting->log = get32(record + 4);
         copy_text(setting->name, sizeof setting->name, record + 64, 64);
-        setting_text(setting, record, message);
+        if (!setting_text(setting, record, message)) core_refuse(core, "a value of unknown type");
     }
+    if (command->is_owed) core_refuse(core, "the front-end is at work on the command before");
+    for (uint32_t i = 0; i < core->log_count && command->kind == COMMAND_SET; i++)
+        if (core->logs[i].settings_at < core->setting_count && command->state == COMMAND_CALL)
+            core_refuse(core, "a ring is full, and an earlier setting has no mark yet");
     return NULL;
 }
 
@@ -1001,6 +1061,8 @@ static const char *on_bye(struct core *core, uint64_t now, const struct message 
     snprintf(text, sizeof text, "the recorder said: %s (%u)%s%.*s",
              reason < sizeof NAMES / sizeof NAMES[0] ? NAMES[reason] : "reason", reason,
              message->text_bytes ? ": " : "", (int)message->text_bytes, message->text);
+    for (uint32_t i = 0; i < core->log_count && reason == BYE_ENDING; i++)
+        core->logs[i].run_end = core->logs[i].made;
     if (retry_ms && core->state != LEAVING) core_break(core, now, retry_ms, text);
     else core_end(core, text);
     return NULL;
@@ -1011,7 +1073,8 @@ static int core_preamble(struct core *core, uint64_t now) {
     const uint8_t *in = core->in;
     char text[160];
     if (memcmp(in, MAGIC, min64(core->in_bytes, sizeof MAGIC))) {
-        core_break(core, now, 0, "what answers there is no recorder, or one that wants TLS");
+        core_break(core, now, 0, in[0] == TLS_ALERT ? "a recorder with TLS is catchment://"
+                                                    : "what answers there is no recorder");
         return 0;
     }
     if (core->in_bytes < PREAMBLE_BYTES) return 0;
@@ -1380,7 +1443,7 @@ static uint64_t core_work(struct core *core, uint64_t now) {
     case CONNECTING:
     case OPENING:
         if (now >= core->deadline) core_break(core, now, 0, "the recorder gave no answer in 3 s");
-        else core_describe(core);
+        else if (core->state == OPENING) core_describe(core);
         break;
     case OPEN: core_live(core, now, passed); break;
     case LEAVING:
@@ -1424,21 +1487,15 @@ static void core_leave(struct core *core, uint64_t now) {
 static void core_answer(struct core *core, const char *refusal) {
     struct command *command = &core->command;
     int is_set = command->kind == COMMAND_SET;
-    for (uint32_t i = 0; i < core->log_count && is_set && !refusal; i++)
-        if (core->logs[i].settings_at < core->setting_count)
-            refusal = "a ring is full, and an earlier setting has no mark yet";
     command->state = COMMAND_ANSWERED;
     command->answer = refusal ? REFUSED : command->kind == CATCHMENT_PREPARE ? AGREED : DONE;
     snprintf(command->why, sizeof command->why, "%s", refusal ? refusal : "");
-    if (!is_sentence(command->why)) command->why[0] = 0;
+    for (size_t bytes = strlen(command->why); !is_sentence(command->why);)
+        command->why[--bytes] = 0; /* as far as it is text */
     encode_answer(core, command->answer, command->why);
     if (refusal) return;
     if (command->kind == CATCHMENT_PAUSE) core->is_paused = core->stops_in_pause;
     else if (command->kind != CATCHMENT_PREPARE && !is_set) core->is_paused = 0;
-    if (command->kind == CATCHMENT_START || command->kind == CATCHMENT_PREPARE) {
-        memcpy(core->run, command->run, 16);
-        core->run_number = command->run_number;
-    }
     if (is_set) {
         core->setting_count = command->setting_count;
         memcpy(core->settings, command->settings, sizeof core->settings);
@@ -1448,14 +1505,12 @@ static void core_answer(struct core *core, const char *refusal) {
         int is_marked = (log->flags & CATCHMENT_MARKS) != 0;
         if (is_set) log->settings_at = 0;
         int is_new = memcmp(log->begun_run, command->run, 16) != 0;
-        if (command->kind == CATCHMENT_START && is_marked && is_new) {
-            memcpy(log->begun_run, command->run, 16);
-            log->begin_run = command->run_number;
-            log->must_begin = 1;
-        }
-        if (command->kind == CATCHMENT_STOP && is_marked) {
-            log->end_run = command->run_number;
-            log->must_end = 1;
+        if (command->kind == CATCHMENT_START && is_marked && is_new)
+            log_begin_run(log, command->run, command->run_number);
+        if (command->kind == CATCHMENT_STOP && log->is_in_run) {
+            log->is_in_run = 0;
+            if (!log->must_begin) log->end_run = command->run_number, log->must_end = 1;
+            log->must_begin = 0; /* a run that left no mark begin has no end */
         }
         log_settle(core, log);
     }
@@ -1636,7 +1691,7 @@ static int log_make(struct log *log, const struct catchment_source *source, uint
     log->key_bits = source->key_bits ? source->key_bits : 64;
     log->presence = source->presence;
     log->dtype = source->dtype;
-    log->begin = NONE;
+    log->begin = log->run_end = NONE;
     if (*name && !is_name(name, "-_.:/"))
         return fail(CATCHMENT_REFUSED, "\"%s\" is no name of a source", name);
     if (log->fragment_bytes_max > FRAGMENT_BYTES_MAX || log->ring_bytes < log->fragment_bytes_max)
@@ -1715,8 +1770,9 @@ static int core_make(struct core *core, const char *name, const struct catchment
 /* --- Sockets, and the service thread. --------------------------------------------------------- */
 
 struct socket {
-    int fd; /* -1: none */
-    int is_connecting, is_blocked;
+    int fd;    /* -1: none */
+    void *tls; /* NULL: in the clear, or not begun */
+    int is_connecting, is_shaking, is_blocked;
 };
 
 struct catchment {
@@ -1728,8 +1784,11 @@ struct catchment {
     socklen_t peer_bytes;
     uint32_t generation;
     struct socket control, links[LINKS_MAX];
+    const struct catchment_tls *tls;
+    void *trusted; /* NULL: in the clear */
+    char why[CATCHMENT_WHY_BYTES]; /* what a socket, or TLS, said last; the service thread's */
     int wake[2]; /* a pipe: what is written to it ends the service thread's sleep */
-    int is_sleeping, is_stopping, has_thread, token_in_clear;
+    int is_sleeping, is_stopping, has_thread, has_tls, token_in_clear;
     unsigned waiters;
     struct catchment_calls calls;
     void *user;
@@ -1782,17 +1841,24 @@ static void wake_for(catchment *c, const struct log *log) {
     if (!c->links[log->link].is_blocked && c->core.links[log->link].is_open) wake(c);
 }
 
-static void socket_close(struct socket *socket) {
+static void socket_close(catchment *c, struct socket *socket) {
+    if (socket->tls) c->tls->close(socket->tls);
     if (socket->fd >= 0) close(socket->fd);
+    memset(socket, 0, sizeof *socket);
     socket->fd = -1;
-    socket->is_connecting = socket->is_blocked = 0;
+}
+
+/* Keeps why the system refused something. */
+static void note(catchment *c, int error) {
+    snprintf(c->why, sizeof c->why, "%s", strerror(error));
 }
 
 /* Begins to connect to an address; 0 if that failed at once. */
-static int socket_connect(struct socket *to, const struct sockaddr *address, socklen_t bytes) {
+static int socket_connect(catchment *c, struct socket *to, const struct sockaddr *address,
+                          socklen_t bytes) {
     int one = 1;
     to->fd = socket(address->sa_family, SOCK_STREAM, 0);
-    if (to->fd < 0) return 0;
+    if (to->fd < 0) return note(c, errno), 0;
     fcntl(to->fd, F_SETFD, FD_CLOEXEC);
     fcntl(to->fd, F_SETFL, O_NONBLOCK);
     setsockopt(to->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -1801,17 +1867,30 @@ static int socket_connect(struct socket *to, const struct sockaddr *address, soc
 #endif
     to->is_connecting = 1;
     if (connect(to->fd, address, bytes) == 0 || errno == EINPROGRESS || errno == EINTR) return 1;
-    int error = errno;
-    socket_close(to);
-    errno = error;
+    note(c, errno);
+    socket_close(c, to);
     return 0;
 }
 
-/* The error of a connection that was begun; 0 if it is there. */
-static int socket_error(const struct socket *of) {
+/* Whether a connection that was begun is there, and its handshake is done: 1; 0: not yet; -1: it
+ * failed. What a handshake computes takes milliseconds, and goes without the lock. */
+static int socket_open(catchment *c, struct socket *socket) {
     int error = 0;
     socklen_t bytes = sizeof error;
-    return getsockopt(of->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) ? errno : error;
+    if (socket->is_connecting && getsockopt(socket->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
+        error = errno;
+    if (error) return note(c, error), -1;
+    socket->is_connecting = 0;
+    if (!c->trusted) return 1;
+    socket->is_shaking = 1;
+    if (!socket->tls) socket->tls = c->tls->open(c->trusted, socket->fd);
+    if (!socket->tls) return note(c, ENOMEM), -1;
+    unlock(c);
+    int64_t result = c->tls->shake(socket->tls, c->why);
+    lock(c);
+    socket->is_blocked = result == CATCHMENT_TLS_WRITE;
+    socket->is_shaking = result == CATCHMENT_TLS_WRITE || result == CATCHMENT_TLS_READ;
+    return socket->is_shaking ? 0 : result > 0 ? 1 : -1;
 }
 
 static int is_loopback(const struct sockaddr_storage *address) {
@@ -1824,10 +1903,10 @@ static int is_loopback(const struct sockaddr_storage *address) {
     return !memcmp(six, SIX, 16) || (!memcmp(six, MAPPED, 12) && six[12] == 127);
 }
 
-/* Tries the next address of the recorder. `error` is why the one before failed. */
-static void control_next(catchment *c, uint64_t now, int error) {
-    char text[400];
-    socket_close(&c->control);
+/* Tries the next address of the recorder. `c->why` says why the one before failed. */
+static void control_next(catchment *c, uint64_t now) {
+    char text[600];
+    socket_close(c, &c->control);
     while (c->address) {
         const struct addrinfo *address = c->address;
         c->address = address->ai_next;
@@ -1835,11 +1914,9 @@ static void control_next(catchment *c, uint64_t now, int error) {
         memcpy(&c->peer, address->ai_addr, address->ai_addrlen);
         c->peer_bytes = address->ai_addrlen;
         c->address_until = now + 1000 * MS;
-        if (socket_connect(&c->control, address->ai_addr, address->ai_addrlen)) return;
-        error = errno;
+        if (socket_connect(c, &c->control, address->ai_addr, address->ai_addrlen)) return;
     }
-    snprintf(text, sizeof text, "cannot connect to %s, port %s: %s", c->host, c->port,
-             strerror(error));
+    snprintf(text, sizeof text, "cannot connect to %s, port %s: %s", c->host, c->port, c->why);
     core_break(&c->core, now, 0, text);
 }
 
@@ -1859,50 +1936,134 @@ static void control_connect(catchment *c, uint64_t now) {
         core_break(&c->core, now, 0, text);
     } else {
         c->addresses = c->address = found;
-        control_next(c, now, 0);
+        control_next(c, now);
     }
 }
 
 static void control_connected(catchment *c, uint64_t now) {
-    int error = socket_error(&c->control);
-    if (error) {
-        control_next(c, now, error);
-        return;
-    }
-    c->control.is_connecting = 0;
-    if (*c->core.token && !c->token_in_clear && !is_loopback(&c->peer)) {
+    int was_connecting = c->control.is_connecting, result = socket_open(c, &c->control);
+    if (c->core.state != CONNECTING) return;
+    if (was_connecting) c->address_until = now + 1000 * MS; /* and as long for a handshake */
+    if (result < 0) control_next(c, now);
+    if (result <= 0) return;
+    if (*c->core.token && !c->trusted && !c->token_in_clear && !is_loopback(&c->peer)) {
         core_end(&c->core, "no token goes over a network in the clear, but by token_in_clear");
         return;
     }
     core_control_opened(&c->core);
 }
 
-/* Gives bytes to a socket. Returns how many it took; -1: it is lost. */
-static ssize_t give(struct socket *to, struct iovec *parts, size_t count) {
+/* Gives bytes to TLS, a record at a time: short pieces are sent together. */
+static int64_t give_tls(catchment *c, const struct socket *to, struct iovec *parts, size_t count) {
+    uint8_t record[RECORD_BYTES];
+    int64_t taken, all = 0;
+    for (;;) {
+        while (count && !parts->iov_len) parts++, count--;
+        if (!count) return all;
+        const uint8_t *from = parts->iov_base;
+        size_t bytes = min64(parts->iov_len, RECORD_BYTES);
+        if (bytes < RECORD_BYTES && count > 1) {
+            bytes = 0;
+            for (size_t i = 0; i < count && bytes < RECORD_BYTES; i++) {
+                size_t more = min64(parts[i].iov_len, RECORD_BYTES - bytes);
+                memcpy(record + bytes, parts[i].iov_base, more);
+                bytes += more;
+            }
+            from = record;
+        }
+        taken = c->tls->write(to->tls, from, bytes, c->why);
+        if (taken <= 0) break;
+        all += taken;
+        for (size_t i = 0; i < count; i++) {
+            size_t part = min64((uint64_t)taken, parts[i].iov_len);
+            parts[i].iov_base = (uint8_t *)parts[i].iov_base + part;
+            parts[i].iov_len -= part;
+            taken -= (int64_t)part;
+        }
+    }
+    int is_later = taken == CATCHMENT_TLS_WRITE || taken == CATCHMENT_TLS_READ;
+    return is_later || all ? all : -1; /* a connection that broke says so again */
+}
+
+/* Gives bytes to a socket. Returns how many it took; 0: none now; -1: it is lost. */
+static int64_t give(catchment *c, const struct socket *to, struct iovec *parts, size_t count) {
 #ifdef MSG_NOSIGNAL
     const int flags = MSG_NOSIGNAL;
 #else
     const int flags = 0;
 #endif
+    if (to->tls) return give_tls(c, to, parts, count);
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-    ssize_t taken = sendmsg(to->fd, &message, flags);
+    ssize_t taken;
+    do taken = sendmsg(to->fd, &message, flags);
+    while (taken < 0 && errno == EINTR);
     if (taken >= 0) return taken;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) to->is_blocked = 1;
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : (note(c, errno), -1);
+}
+
+/* Takes bytes of a socket. Returns how many there were; 0: the peer has closed it; -1: it is lost;
+ * -2: none now. */
+static int64_t take(catchment *c, struct socket *from, uint8_t *bytes, size_t room) {
+    if (from->tls) {
+        int64_t count = c->tls->read(from->tls, bytes, room, c->why);
+        if (count == CATCHMENT_TLS_WRITE) from->is_blocked = 1;
+        return count >= 0 ? count : count == CATCHMENT_TLS_BROKEN ? -1 : -2;
+    }
+    ssize_t count = recv(from->fd, bytes, room, 0);
+    if (count >= 0) return count;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return -2;
+    return note(c, errno), -1;
+}
+
+static void control_lost(catchment *c, uint64_t now, int64_t count) {
+    int is_early = c->core.state == OPENING && !c->core.has_preamble && !c->trusted;
+    char text[400];
+    if (!count) snprintf(c->why, sizeof c->why, "the recorder closed it");
+    snprintf(text, sizeof text, "the connection to the recorder broke: %s%s", c->why,
+             is_early ? "; a recorder with TLS is catchment://" : "");
+    core_break(&c->core, now, 0, text);
+}
+
+/* Receives what there is on control. */
+static void control_receive(catchment *c, uint64_t now) {
+    uint8_t bytes[CONTROL_BYTES_MAX];
+    uint32_t generation = c->core.generation;
+    for (int i = 0; i < 16 && c->control.fd >= 0; i++) {
+        int64_t count = take(c, &c->control, bytes, sizeof bytes);
+        if (count == -2) return;
+        if (count <= 0) {
+            control_lost(c, now, count);
+            return;
+        }
+        core_received(&c->core, now, bytes, (size_t)count);
+        if (c->core.state < OPENING || c->core.state == ENDED || c->core.generation != generation)
+            return;
+    }
 }
 
 static void control_send(catchment *c, uint64_t now) {
     struct core *core = &c->core;
     while (core->out_sent < core->out_bytes && c->control.fd >= 0 && !c->control.is_blocked) {
         struct iovec part = {core->out + core->out_sent, core->out_bytes - core->out_sent};
-        ssize_t taken = give(&c->control, &part, 1);
-        if (taken < 0) {
-            core_break(core, now, 0, "the connection to the recorder broke");
+        int64_t taken = give(c, &c->control, &part, 1);
+        if (taken < 0) { /* what it said last may be there, and tells more */
+            enum state before = core->state;
+            control_receive(c, now);
+            if (core->state == before) control_lost(c, now, -1);
             return;
         }
-        core_control_sent(core, (size_t)taken);
+        c->control.is_blocked = taken == 0;
+        if (taken) core_control_sent(core, (size_t)taken);
         if (core->state == OPENING) core_describe(core);
     }
+}
+
+static void link_lost(catchment *c, uint32_t number, uint64_t now, const char *what) {
+    char text[400];
+    snprintf(text, sizeof text, "%s: %s", what, c->why);
+    socket_close(c, &c->links[number]);
+    c->core.links[number].is_open = 0;
+    core_link_closed(&c->core, now, text);
 }
 
 /* Sends on a data connection until its socket is full, nothing is left (returns 0), or it is time
@@ -1920,14 +2081,13 @@ static int link_send(catchment *c, uint32_t number, uint64_t now) {
                 parts[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)link->left[i].at,
                                                 .iov_len = link->left[i].bytes};
         unlock(c);
-        ssize_t taken = give(to, parts, count);
+        int64_t taken = give(c, to, parts, count);
         lock(c);
         if (taken < 0) {
-            socket_close(to);
-            link->is_open = 0;
-            core_link_closed(&c->core, now, "a data connection broke");
+            link_lost(c, number, now, "a data connection broke");
             return 0;
         }
+        to->is_blocked = taken == 0;
         link_sent(link, (size_t)taken);
         bytes += (uint64_t)taken;
     }
@@ -1942,27 +2102,31 @@ static void service_connections(catchment *c, uint64_t now) {
         /* The last words of a side that closes. What does not go at once is lost with it. */
         if (c->control.fd >= 0 && !c->control.is_connecting && core->out_sent < core->out_bytes) {
             struct iovec part = {core->out + core->out_sent, core->out_bytes - core->out_sent};
-            (void)give(&c->control, &part, 1);
+            (void)give(c, &c->control, &part, 1);
         }
         core->out_sent = core->out_bytes = 0;
-        socket_close(&c->control);
-        for (uint32_t i = 0; i < core->link_count; i++) socket_close(&c->links[i]);
+        socket_close(c, &c->control);
+        for (uint32_t i = 0; i < core->link_count; i++) socket_close(c, &c->links[i]);
         c->generation = core->generation;
     }
     if (core->state == CONNECTING && c->control.fd < 0) control_connect(c, now);
-    if (core->state == CONNECTING && c->control.is_connecting && now >= c->address_until)
-        control_next(c, now, ETIMEDOUT);
+    int is_under_way = c->control.is_connecting || c->control.is_shaking;
+    if (core->state == CONNECTING && is_under_way && now >= c->address_until) {
+        note(c, ETIMEDOUT);
+        if (c->control.is_shaking) snprintf(c->why, sizeof c->why, "no answer in the handshake");
+        control_next(c, now);
+    }
     for (uint32_t i = 0; i < core->link_count && core->state == OPEN && !core->break_at; i++)
         if (c->links[i].fd < 0
-            && !socket_connect(&c->links[i], (const struct sockaddr *)&c->peer, c->peer_bytes))
-            core_link_closed(core, now, "no data connection");
+            && !socket_connect(c, &c->links[i], (const struct sockaddr *)&c->peer, c->peer_bytes))
+            link_lost(c, i, now, "no data connection");
 }
 
 /* Calls the front-end for a command. */
 static void service_command(catchment *c) {
     struct command *command = &c->core.command;
     char why[CATCHMENT_WHY_BYTES] = "";
-    int result = CATCHMENT_AGREED;
+    int result = CATCHMENT_AGREED, is_later = 0;
     if (command->state != COMMAND_CALL) return;
     command->state = COMMAND_LATER; /* catchment_answer may come before the callback returns */
     command->working_at = c->core.polled_at + 1000 * MS;
@@ -1976,8 +2140,11 @@ static void service_command(catchment *c) {
                 result = CATCHMENT_REFUSED;
             } else if (c->calls.set) {
                 result = c->calls.set(c->user, setting->name, setting->value, why);
+                is_later |= result == CATCHMENT_LATER; /* one answer for all of them */
+                if (result == CATCHMENT_LATER) result = CATCHMENT_AGREED;
             }
         }
+        if (is_later && result == CATCHMENT_AGREED) result = CATCHMENT_LATER;
     } else if (command->kind < CATCHMENT_PREPARE || command->kind > CATCHMENT_CANCEL) {
         snprintf(why, sizeof why, "no command has the kind %u", (unsigned)command->kind);
         result = CATCHMENT_REFUSED;
@@ -1992,44 +2159,24 @@ static void service_command(catchment *c) {
     tell(c);
 }
 
-/* Receives what there is on control. */
-static void control_receive(catchment *c, uint64_t now) {
-    uint8_t bytes[CONTROL_BYTES_MAX];
-    uint32_t generation = c->core.generation;
-    for (int i = 0; i < 16 && c->control.fd >= 0; i++) {
-        ssize_t count = recv(c->control.fd, bytes, sizeof bytes, 0);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-        if (count <= 0) {
-            core_break(&c->core, now, 0, count ? "the connection to the recorder broke"
-                                               : "the recorder closed the connection");
-            return;
-        }
-        core_received(&c->core, now, bytes, (size_t)count);
-        if (c->core.state < OPENING || c->core.state == ENDED || c->core.generation != generation)
-            return;
-    }
-}
-
 /* What poll said of a data connection: it is there, it takes bytes again, or it is lost. */
 static void link_polled(catchment *c, uint32_t number, int events, uint64_t now) {
     struct socket *socket = &c->links[number];
-    uint8_t bytes[64];
-    if (c->core.state != OPEN || socket->fd < 0) return;
-    if (socket->is_connecting && events) {
-        socket->is_connecting = 0;
-        if (socket_error(socket)) core_link_closed(&c->core, now, "no data connection");
-        else link_opened(&c->core.links[number], now);
+    uint8_t bytes[RECORD_BYTES];
+    if (c->core.state != OPEN || socket->fd < 0 || !events) return;
+    if (socket->is_connecting || socket->is_shaking) {
+        int result = socket_open(c, socket);
+        if (c->core.state != OPEN) return;
+        if (result < 0) link_lost(c, number, now, "no data connection");
+        else if (result) link_opened(&c->core.links[number], now);
         return;
     }
     if (events & POLLOUT) socket->is_blocked = 0;
     if (!(events & (POLLIN | POLLERR | POLLHUP))) return;
-    ssize_t count = recv(socket->fd, bytes, sizeof bytes, 0);
-    if (count > 0) return; /* a recorder says nothing here, and what it says means nothing */
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-    c->core.links[number].is_open = 0;
-    socket_close(socket);
-    core_link_closed(&c->core, now, "the recorder closed a data connection");
+    /* A recorder says nothing here, and what it says means nothing. */
+    int64_t count = take(c, socket, bytes, sizeof bytes);
+    if (!count) snprintf(c->why, sizeof c->why, "it was closed");
+    if (count == 0 || count == -1) link_lost(c, number, now, "a data connection broke");
 }
 
 /* One round: what is due, sent, waited for (at most wait_ms; -1: as long as nothing is due) and
@@ -2054,7 +2201,8 @@ static void service(catchment *c, int wait_ms) {
     }
     nfds_t count = 0;
     polled[count++] = (struct pollfd){c->wake[0], POLLIN, 0};
-    int is_full = c->control.is_connecting || core->out_sent < core->out_bytes;
+    int is_full = c->control.is_connecting || c->control.is_blocked
+               || core->out_sent < core->out_bytes;
     polled[count++] = (struct pollfd){c->control.fd, (short)(POLLIN | (is_full ? POLLOUT : 0)), 0};
     for (uint32_t i = 0; i < core->link_count; i++) {
         const struct socket *one = &c->links[i];
@@ -2077,7 +2225,7 @@ static void service(catchment *c, int wait_ms) {
         while (read(c->wake[0], bytes, sizeof bytes) == sizeof bytes) {}
     }
     if (polled[1].revents && c->control.fd == polled[1].fd) {
-        if (c->control.is_connecting) control_connected(c, now);
+        if (c->control.is_connecting || c->control.is_shaking) control_connected(c, now);
         else {
             if (polled[1].revents & POLLOUT) c->control.is_blocked = 0;
             if (polled[1].revents & ~POLLOUT) control_receive(c, now);
@@ -2135,28 +2283,40 @@ static uint64_t deadline(int wait_ms) {
 
 const char *catchment_error(void) { return last_error; }
 
-/* Reads catchment+tcp://HOST[:PORT]. */
+/* Reads catchment://HOST[:PORT], or catchment+tcp:// in the clear. */
 static int read_url(catchment *c, const char *url) {
-    const char *scheme = "catchment+tcp://", *host, *end, *port = "7100";
-    if (!strncmp(url, "catchment://", 12))
-        return fail(CATCHMENT_REFUSED, "%s asks for TLS, which this library does not have yet: "
-                    "catchment+tcp:// is without", url);
-    if (strncmp(url, scheme, strlen(scheme)))
-        return fail(CATCHMENT_REFUSED, "%s is no catchment+tcp://HOST[:PORT]", url);
-    host = url + strlen(scheme);
+    const char *clear = "catchment+tcp://", *host, *port = "7100";
+    int is_clear = !strncmp(url, clear, strlen(clear));
+    c->has_tls = !strncmp(url, "catchment://", 12);
+    host = url + (is_clear ? strlen(clear) : c->has_tls ? 12 : strlen(url));
     int is_six = *host == '[';
     host += is_six;
-    end = is_six ? strchr(host, ']') : strchr(host, ':');
-    if (is_six && !end) return fail(CATCHMENT_REFUSED, "%s: no ] behind the address", url);
-    if (!end) end = host + strlen(host);
-    const char *rest = end + is_six;
+    size_t bytes = strcspn(host, is_six ? "]" : ":");
+    const char *rest = host + bytes + (is_six && host[bytes]);
     if (*rest == ':') port = rest + 1;
-    if ((*rest && *rest != ':') || end == host || (size_t)(end - host) >= sizeof c->host
-        || strspn(port, "0123456789") != strlen(port) || strlen(port) < 1 || strlen(port) > 5)
-        return fail(CATCHMENT_REFUSED, "%s is no catchment+tcp://HOST[:PORT]", url);
-    copy_text(c->host, sizeof c->host, host, (size_t)(end - host));
+    if ((*rest && *rest != ':') || (is_six && !host[bytes]) || !bytes || bytes >= sizeof c->host
+        || strcspn(host, "/@[") < bytes || strspn(port, "0123456789") != strlen(port)
+        || strlen(port) < 1 || strlen(port) > 5 || atoi(port) > 65535)
+        return fail(CATCHMENT_REFUSED, "%s is no address of a recorder: write "
+                    "catchment://HOST[:PORT], or catchment+tcp:// in the clear", url);
+    copy_text(c->host, sizeof c->host, host, bytes);
     copy_text(c->port, sizeof c->port, port, strlen(port));
     return CATCHMENT_ACCEPTED;
+}
+
+/* Reads what is trusted, if the address asks for TLS. */
+static int read_certificate(catchment *c, const char *url,
+                            const struct catchment_options *options) {
+    c->tls = options->tls;
+    if (!c->has_tls) return CATCHMENT_ACCEPTED;
+    if (!c->tls)
+        return fail(CATCHMENT_REFUSED, "%s asks for TLS, which is in catchment_tls.c: set `tls` to "
+                    "&catchment_tls", url);
+    if (!options->certificate)
+        return fail(CATCHMENT_REFUSED, "%s asks for TLS: give the recorder's certificate, or its "
+                    "authority's, to trust", url);
+    c->trusted = c->tls->trust(options->certificate, c->host, c->why);
+    return c->trusted ? CATCHMENT_ACCEPTED : fail(CATCHMENT_REFUSED, "%s", c->why);
 }
 
 /* A number that no other session has. */
@@ -2186,6 +2346,7 @@ static int make(catchment *c, const char *url, const char *name,
     pthread_condattr_destroy(&attributes);
 #endif
     int result = read_url(c, url);
+    if (result == CATCHMENT_ACCEPTED) result = read_certificate(c, url, options);
     if (result == CATCHMENT_ACCEPTED) result = core_make(&c->core, name, options);
     if (result == CATCHMENT_ACCEPTED) result = draw_session(&c->core);
     if (result != CATCHMENT_ACCEPTED) return result;
@@ -2214,8 +2375,9 @@ static void destroy(catchment *c) {
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->mutex);
 #endif
-    socket_close(&c->control);
-    for (uint32_t i = 0; i < LINKS_MAX; i++) socket_close(&c->links[i]);
+    socket_close(c, &c->control);
+    for (uint32_t i = 0; i < LINKS_MAX; i++) socket_close(c, &c->links[i]);
+    if (c->trusted) c->tls->distrust(c->trusted);
     for (int i = 0; i < 2; i++)
         if (c->wake[i] >= 0) close(c->wake[i]);
     if (c->addresses) freeaddrinfo(c->addresses);
@@ -2419,6 +2581,10 @@ int catchment_status(catchment *c, const char *text) {
 
 int catchment_answer(catchment *c, const char *refusal) {
     lock(c);
+    if (c->core.command.is_owed) {
+        c->core.command.is_owed = 0;
+        return leave(c, fail(CATCHMENT_REFUSED, "the recorder gave this command up"));
+    }
     if (c->core.command.state != COMMAND_LATER)
         return leave(c, fail(CATCHMENT_REFUSED, "no command waits for an answer"));
     core_answer(&c->core, refusal);

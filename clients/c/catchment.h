@@ -1,5 +1,6 @@
 /* Catchment's library for front-ends in C: delivers fragments of events to a recorder over TCP, so
- * that nothing is lost or recorded twice when the network or the recorder fails.
+ * that nothing is lost or recorded twice when the network or the recorder fails. TLS is in a second
+ * file, catchment_tls.c, for programs that want it.
  *
  *     catchment *c = catchment_connect("catchment+tcp://daq1:7100", "camera", NULL);
  *     for (uint64_t key = 0; c && key < 1000; key++)
@@ -11,7 +12,8 @@
  *
  * All functions may be called from any thread, but catchment_close, behind which the handle is
  * gone. Calls for one source take effect in some order; a place that catchment_reserve gave
- * belongs to one caller until catchment_commit. Memory is taken in catchment_connect alone.
+ * belongs to one caller until catchment_commit. Memory is taken in catchment_connect alone, but for
+ * what OpenSSL takes for a connection.
  *
  * With CATCHMENT_NO_THREADS defined there is no service thread, and the one thread of the program
  * calls catchment_poll at least each 200 ms. The protocol is docs/spec/session.md and
@@ -93,11 +95,31 @@ enum { CATCHMENT_AGREED = 0, CATCHMENT_LATER = 1 };
  * functions but those that wait. It returns CATCHMENT_AGREED, or CATCHMENT_LATER if
  * catchment_answer will be called, or another number to refuse, with a sentence in `why`, of
  * CATCHMENT_WHY_BYTES. One that needs more than a second returns CATCHMENT_LATER: meanwhile
- * nothing is sent. */
+ * nothing is sent. `set` is called for each setting of a command in turn, until one is refused,
+ * which refuses the command; one answer is for all that come later. */
 struct catchment_calls {
     int (*command)(void *user, int kind, uint64_t run_number, char *why);
     int (*set)(void *user, const char *name, const char *value, char *why);
 };
+
+/* TLS for addresses catchment://: `catchment_tls` is that of catchment_tls.c, with OpenSSL. No
+ * function waits. `shake`, `read` and `write` return how many bytes went (a handshake that is done:
+ * 1), 0 where the peer has closed, or a number of the enumeration; `why` has CATCHMENT_WHY_BYTES.
+ * A call of `write` that returned CATCHMENT_TLS_WRITE is made again with the same bytes, or more
+ * behind them. */
+enum { CATCHMENT_TLS_READ = -1, CATCHMENT_TLS_WRITE = -2, CATCHMENT_TLS_BROKEN = -3 };
+
+struct catchment_tls {
+    void *(*trust)(const char *certificate, const char *host, char *why); /* NULL: see `why` */
+    void (*distrust)(void *trusted);
+    void *(*open)(const void *trusted, int fd); /* NULL: no memory */
+    int64_t (*shake)(void *tls, char *why);
+    int64_t (*read)(void *tls, void *bytes, size_t room, char *why);
+    int64_t (*write)(void *tls, const void *bytes, size_t count, char *why);
+    void (*close)(void *tls); /* says so to the peer, and leaves the descriptor open */
+};
+
+extern const struct catchment_tls catchment_tls;
 
 /* What is 0 has the value in brackets. */
 struct catchment_options {
@@ -110,10 +132,13 @@ struct catchment_options {
     uint32_t buffer_ms;   /* how long the buffer lasts at the highest rate (not known) */
     int release;          /* (CATCHMENT_KEPT_UNTIL_DURABLE) */
     int index;            /* n of the n-th copy of a front-end: "-n" is appended to the name */
-    int no_thread;        /* not 0: catchment_poll is called instead */
+    int no_thread;        /* not 0: catchment_poll is called instead; all calls are of one thread */
     int stops_in_pause;   /* not 0: nothing is sent while the run is paused */
     int token_in_clear;   /* not 0: send the token over a network without TLS */
     const char *token;    /* (none) */
+    const struct catchment_tls *tls; /* &catchment_tls, for addresses catchment:// (none) */
+    const char *certificate; /* with it, the file (PEM) of the certificate to trust: the recorder's
+                                own, RUNS/.catchment/tls/certificate.pem, or its authority's */
     const char *program;  /* name and version, for display (none) */
     struct catchment_calls calls;
     void *user;           /* passed to the callbacks */
@@ -142,8 +167,9 @@ struct catchment_report {
     const char *text;           /* of type CATCHMENT_TEXT, or the sentence of an alarm */
 };
 
-/* Opens a session, and waits until the recorder has admitted it. `url` is
- * catchment+tcp://HOST[:PORT]; HOST is a name, an IPv4 address or an IPv6 address in brackets.
+/* Opens a session, and waits until the recorder has admitted it. `url` is catchment://HOST[:PORT],
+ * with TLS, or catchment+tcp://HOST[:PORT], in the clear; HOST is a name, an IPv4 address or an
+ * IPv6 address in brackets.
  * Returns NULL if that does not succeed within connect_ms (and the time that a look-up of the name
  * under way still takes), or at once if the session or a source is refused for good. */
 catchment *catchment_connect(const char *url, const char *name,
@@ -191,7 +217,8 @@ int catchment_mark(catchment *c, int source, int kind, uint64_t key,
 int catchment_report(catchment *c, const struct catchment_report *report);
 int catchment_status(catchment *c, const char *text);
 
-/* The answer to a command of which the callback returned CATCHMENT_LATER. NULL: agreed. */
+/* The answer to a command of which the callback returned CATCHMENT_LATER. NULL: agreed. It is
+ * refused if the recorder gave the command up meanwhile, and gave another one. */
 int catchment_answer(catchment *c, const char *refusal);
 
 /* Where there is no service thread: sends and receives what can be, and waits at most wait_ms for

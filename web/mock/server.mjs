@@ -116,6 +116,13 @@ const ROUTES = [
     return sample ? json(response, sample) : problem(response, 404, "No such source", match[1] ?? "");
   }],
   ["GET", /^\/devices$/, ({ here, response }) => json(response, { devices: here.devices() })],
+  ["GET", /^\/devices\/(.+)\/schema$/, ({ here, response, match }) => json(response, here.schema(match[1] ?? ""))],
+  ["PATCH", /^\/devices\/(.+)\/properties$/, async ({ here, request, response, match }) => {
+    const { gain } = await body(request);
+    if (gain > 10) return problem(response, 409, "Conflict", "gain: the tube is too warm for that");
+    here.gain = gain;
+    return json(response, here.devices().find((device) => device.path === match[1]));
+  }],
   ["GET", /^\/runs$/, ({ here, response, url }) => runs(here, response, url)],
   ["GET", /^\/runs\/(\d+)$/, ({ here, response, match }) => json(response, found(here, match))],
   ["PATCH", /^\/runs\/(\d+)$/, async ({ here, request, response, match }) => {

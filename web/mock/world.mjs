@@ -45,6 +45,7 @@ export class World {
     this.scenario = scenario;
     /** @type {DeviceState} */
     this.state = "recording";
+    this.gain = 2;
     /** @type {string | null} */
     this.reason = null;
     this.paused_since = "";
@@ -443,7 +444,17 @@ export class World {
       device("node/recorder/build", "builder", { timeout_seconds: 1, window_events: 262_144, incomplete: "keep" }),
       device("node/recorder/write", "writer", { engine: "io_uring", file_bytes: 16e9, codec: "auto" }),
       device("node/catalog", "catalogue", { runs: this.runs.length }),
+      device("node/front_ends/camera", "front-end", { status: "cooling down", gain: this.gain }),
     ];
+  }
+
+  /** @param {string} path */
+  schema(path) {
+    const gain = { type: "number", description: "a setting", unit: "dB", minimum: 0, maximum: 20 };
+    const settable = path === "node/front_ends/camera" ? { gain } : {};
+    const names = Object.keys(this.devices().find((device) => device.path === path)?.properties ?? {});
+    const fixed = names.map((name) => [name, { type: "string", description: name, readOnly: true }]);
+    return { type: "object", properties: { ...Object.fromEntries(fixed), ...settable } };
   }
 
   /** @param {number} seconds @param {number} points */

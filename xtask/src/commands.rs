@@ -32,6 +32,10 @@ const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
 const SPINNING: usize = 4;
 const BUSY_ROUNDS: usize = 3;
 
+/// The program's tests of `test-long`.
+const LONG_TESTS: [(&str, &str); 2] =
+    [("a network that goes down", "network::"), ("a receive thread that is held up", "held_up::")];
+
 /// Seeds of the simulator in `test-long`: those that no run had before.
 const SEEDS_LONG: &str = "20000";
 
@@ -88,6 +92,7 @@ pub fn test() -> Result<()> {
         let program = repository.tested_program();
         scope.spawn(move || {
             let installed = python.install(steps);
+            steps.time("c: OpenSSL", &[], crate::debian::openssl);
             python.test(steps, installed, (&program, built));
             let browser = page.join().expect("the page's tests are steps, none of which panics");
             web.test_real(steps, (made, browser), (&program, built));
@@ -158,9 +163,11 @@ pub fn test_long() -> Result<()> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let repository = Repository::open()?;
     let steps = Steps::in_turn();
-    let mut network = repository.cargo();
-    network.args(["test", "--locked", "-p", "catchment-cli", "--test", "all", "network::"]);
-    steps.run("a network that goes down", &[], network.args(["--", "--ignored"]));
+    for (what, tests) in LONG_TESTS {
+        let mut long = repository.cargo();
+        long.args(["test", "--locked", "-p", "catchment-cli", "--test", "all", tests]);
+        steps.run(what, &[], long.args(["--", "--ignored", "--test-threads=1"]));
+    }
     let cut = steps.finish("test-long");
     let planted = sim::mutants(&[]);
     let seeds = sim::run(&words(&["--seeds", SEEDS_LONG]));

@@ -1,6 +1,7 @@
 //! The project's own commands. `make NAME` and CI call them; each is `cargo xtask NAME`.
 
 mod commands;
+mod debian;
 mod fuzz;
 mod process;
 mod python;
@@ -18,8 +19,8 @@ cargo xtask COMMAND
   build                            build the program, target/release/catchment
   test                             every test: Rust, Python, end to end, reduced benches
   test --busy                      the Rust tests three times, beside four spinning processes
-  test-long                        a network that goes down (as root), planted defects,
-                                   20,000 new seeds, 10 min of each fuzz target
+  test-long                        a network that goes down (as root), a thread that is held up,
+                                   planted defects, 20,000 new seeds, 10 min of each fuzz target
   check                            format, lints, tidy, docs, Python's types
   tidy                             the house's rules
   sim [SEED] [ARGS]                seeds of the simulator until stopped, or one; sim --help

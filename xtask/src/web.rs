@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::debian;
 use crate::process::{Step, Steps, output, succeed};
 use crate::repository::Repository;
 
@@ -151,19 +152,14 @@ pub fn chromium() -> Result<()> {
     if chosen.exists() {
         return Ok(());
     }
-    let root = output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-    let apt = Command::new("apt-get").arg("--version").output().is_ok();
-    if chosen != Path::new(CHROMIUM) || !root || !apt {
+    if chosen != Path::new(CHROMIUM) || !debian::may_install() {
         bail!(
             "{} is missing: the page's tests need Chromium (Debian: apt-get install chromium; \
              elsewhere set CHROMIUM)",
             chosen.display()
         );
     }
-    succeed(Command::new("apt-get").args(["update", "--quiet"]))?;
-    let mut install = Command::new("apt-get");
-    install.args(["install", "--yes", "--quiet", "--no-install-recommends", "chromium"]);
-    succeed(install.env("DEBIAN_FRONTEND", "noninteractive"))
+    debian::install(&["chromium"])
 }
 
 /// Reads `v20.19.0`.

@@ -174,7 +174,9 @@ static void a_resume_is_the_golden_one(const char *folder) {
     struct core *core = made_core("", 1);
     struct log *log = &core->logs[0];
     log->granted_bytes = 1 << 20;
-    for (int i = 0; i < 16; i++) core->run[i] = log->begun_run[i] = (uint8_t)(0x10 + i);
+    for (int i = 0; i < 16; i++) core->held_run[i] = (uint8_t)(0x10 + i);
+    memcpy(core->run, core->held_run, 16);
+    memcpy(log->begun_run, core->held_run, 16);
     core->command.number = 2;
     log->begin = 0;
     set_made(core, 0, 1000);
@@ -421,6 +423,29 @@ static void malformed_messages_are_refused(const char *folder) {
     CHECK(cases > 50);
 }
 
+/* Positions beyond what was sent are a fault, and free nothing. */
+static void overstated_positions_free_nothing(void) {
+    static uint8_t out[4096], positions[HEADER_BYTES + 152 + 24];
+    struct core *core = made_core("", 1);
+    core->state = OPEN;
+    core->has_preamble = 1;
+    core->message_bytes_max = 131064;
+    core->ping_ns = core->silence_ns = NONE;
+    core->logs[0].granted_bytes = 1 << 20;
+    link_opened(&core->links[0], 1);
+    put_fragment(core, 0, 1, "sent", 0, 0, 0);
+    (void)transmit(core, 0, 1, out);
+    put_fragment(core, 0, 2, "not sent", 0, 0, 0);
+    uint8_t *fixed = message_begin(positions, POSITIONS, 0, 152);
+    (void)message_end(positions, 24, 1, NULL, 0, 0);
+    put64(fixed + 152 + 8, 2);
+    put64(fixed + 152 + 16, 2);
+    core_received(core, 1, positions, sizeof positions);
+    CHECK(core->state == WAITING && strstr(core->why, "\"bound\""));
+    CHECK(core_unconfirmed(core) == 2 && core->logs[0].taken == 0);
+    drop_core(core);
+}
+
 /* --- Silence. --------------------------------------------------------------------------------- */
 
 /* Passes time in steps of 100 ms until a session breaks; returns how long that took, in ms. */
@@ -488,10 +513,13 @@ static void addresses_are_read(void) {
     check_url("catchment+tcp://10.0.0.1:65535", "10.0.0.1", "65535");
     check_url("catchment+tcp://[fe80::1%eth0]:71", "fe80::1%eth0", "71");
     check_url("catchment+tcp://[::1]", "::1", "7100");
+    check_url("catchment://daq1", "daq1", "7100");
+    check_url("catchment://[::1]:71", "::1", "71");
     static const char *const WRONG[] = {
-        "catchment://daq1", "daq1:7100", "catchment+tcp://", "catchment+tcp://:7100",
+        "https://daq1", "daq1:7100", "catchment+tcp://", "catchment://", "catchment+tcp://:7100",
         "catchment+tcp://[::1", "catchment+tcp://[::1]x", "catchment+tcp://daq1:",
-        "catchment+tcp://daq1:port", "catchment+tcp://daq1:123456"};
+        "catchment+tcp://daq1:port", "catchment+tcp://daq1:65536", "catchment+tcp://daq1/run",
+        "catchment://me@daq1", "catchment+tcp://::1"};
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) check_url(WRONG[i], NULL, NULL);
 }
 
@@ -654,6 +682,7 @@ int main(int count, char **arguments) {
     control_messages_are_the_golden_ones(folder);
     commands_and_positions_are_read(folder);
     malformed_messages_are_refused(folder);
+    overstated_positions_free_nothing();
     silence_is_counted_for_each_connection_alone(folder);
     addresses_are_read();
     loopback_is_known();

@@ -2,6 +2,8 @@
  * so that one script of faults tests clients in any language.
  *
  *     driver URL NAME [sources=a,b] [buffer=N] [release=2] [bytes_max=N] [thread=0] [...]
+ *
+ * Compiled with WITH_TLS it also has catchment_tls.c and OpenSSL, of which it counts what is held.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -13,6 +15,30 @@
 #include <time.h>
 
 #include "catchment.h"
+
+#ifdef WITH_TLS
+#include <openssl/crypto.h>
+
+static long blocks; /* of memory that OpenSSL holds */
+
+static void *count_new(size_t bytes, const char *file, int line) {
+    (void)file, (void)line;
+    __atomic_fetch_add(&blocks, 1, __ATOMIC_RELAXED);
+    return malloc(bytes);
+}
+
+static void *count_more(void *at, size_t bytes, const char *file, int line) {
+    (void)file, (void)line;
+    __atomic_fetch_add(&blocks, !at, __ATOMIC_RELAXED);
+    return realloc(at, bytes);
+}
+
+static void count_free(void *at, const char *file, int line) {
+    (void)file, (void)line;
+    __atomic_fetch_sub(&blocks, at != NULL, __ATOMIC_RELAXED);
+    free(at);
+}
+#endif
 
 enum { SOURCES_MAX = 64, COMMANDS_MAX = 64 };
 
@@ -41,7 +67,7 @@ static int on_set(void *user, const char *name, const char *value, char *why) {
     if (command_count < COMMANDS_MAX)
         snprintf(commands[command_count++], sizeof commands[0], "%s=%s", name, value);
     if (!strcmp(name, "locked")) snprintf(why, CATCHMENT_WHY_BYTES, "locked is fixed");
-    return strcmp(name, "locked") ? CATCHMENT_AGREED : 2;
+    return !strcmp(name, "locked") ? 2 : !strcmp(name, "slow") ? CATCHMENT_LATER : CATCHMENT_AGREED;
 }
 
 static void read_option(const char *text) {
@@ -61,6 +87,7 @@ static void read_option(const char *text) {
     if (!strncmp(text, "stops=", 6)) options.stops_in_pause = (int)number;
     if (!strncmp(text, "index=", 6)) options.index = (int)number;
     if (!strncmp(text, "token=", 6)) options.token = value;
+    if (!strncmp(text, "certificate=", 12)) options.certificate = value;
     if (!strncmp(text, "refuse=", 7)) refused_kind = (int)number;
     if (!strncmp(text, "later=", 6)) later_kind = (int)number;
     if (!options.source_count) return;
@@ -170,6 +197,10 @@ static void obey(catchment *c, const char *line) {
         print_counts(c, source);
     } else if (!strcmp(how, "counts")) {
         print_counts(c, source);
+#ifdef WITH_TLS
+    } else if (!strcmp(how, "blocks")) {
+        printf("{\"blocks\": %ld}\n", __atomic_load_n(&blocks, __ATOMIC_RELAXED));
+#endif
     } else {
         fprintf(stderr, "no command: %s\n", line);
         abort();
@@ -196,6 +227,10 @@ int main(int count, char **arguments) {
     options.program = "driver 1.0";
     options.calls.command = on_command;
     options.calls.set = on_set;
+#ifdef WITH_TLS
+    if (!CRYPTO_set_mem_functions(count_new, count_more, count_free)) return 2;
+    options.tls = &catchment_tls;
+#endif
     catchment *c = catchment_connect(arguments[1], arguments[2], &options);
     print_result(c ? 0 : CATCHMENT_ENDED);
     fflush(stdout);

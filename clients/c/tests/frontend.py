@@ -3,12 +3,13 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
-from recorder import Item, Log
+from taken import Item, Log
 
 HERE = Path(__file__).parent
 CLIENT = HERE.parent
@@ -18,7 +19,12 @@ NO_KEY = 2**64 - 1
 
 
 def compiled(
-    folder: Path, name: str, *sources: str, flags: list[str] | None = None, compiler: str = "CC"
+    folder: Path,
+    name: str,
+    *sources: str,
+    flags: list[str] | None = None,
+    compiler: str = "CC",
+    libraries: tuple[str, ...] = (),
 ) -> Path:
     """A program made of sources of the client, without warnings."""
     program = folder / name
@@ -26,7 +32,8 @@ def compiled(
     given = [str(CLIENT / source) for source in sources]
     options = WARNINGS if compiler == "CC" else WARNINGS[1:]
     command = [*chosen, *options, *(flags or SANITIZERS), f"-I{CLIENT}", "-o", str(program), *given]
-    made = subprocess.run([*command, "-lpthread"], capture_output=True, text=True, check=False)
+    command += [*libraries, "-lpthread"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     return program
 
@@ -40,10 +47,11 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class FrontEnd:
     """A front-end of its own process, which answers each line by one."""
 
-    def __init__(self, program: Path, url: str, name: str = "camera", **options: object) -> None:
+    def __init__(self, program: Path, url: str, **options: object) -> None:
         given = [f"{key}={value}" for key, value in options.items()]
+        by = [sys.executable] if program.suffix == ".py" else []
         self.process = subprocess.Popen(
-            [program, url, name, *given],
+            [*by, program, url, "camera", *given],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -88,7 +96,7 @@ class FrontEnd:
         """Closes, and returns what was not confirmed; the process has ended in order."""
         unconfirmed: int = self.do(f"close {wait_ms}")["unconfirmed"]
         _, errors = self.process.communicate()
-        assert (self.process.returncode, errors) == (0, "")
+        assert (self.process.returncode, errors) == (0, ""), errors
         return unconfirmed
 
 

@@ -15,6 +15,7 @@ sender does against a rule is in `faults`, and its connections are closed.
 import bisect
 import selectors
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -22,11 +23,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
+from taken import JOINS, Item, Log, Session
+
 MAGIC = b"\x89CTSL\r\n\x1a"
 HELLO, WELCOME, ATTACH, PING, POSITIONS, COMMAND, ANSWER, REPORT, BYE, LOGS, GRANTS = range(1, 12)
 FRAGMENTS, PART, MARK, HEARTBEAT = range(32, 36)
 BEGIN, END, ABANDONED, NUMBERING, SETTING = range(1, 6)
-JOINS, NEXT_RUN, RUN_ENDED, REFUSED = range(1, 5)
+RUN_ENDED, REFUSED = 3, 4
 NONE = 2**64 - 1
 # Fixed bytes and least record bytes of what a sender sends; records: how many.
 SHAPES = {
@@ -54,75 +57,6 @@ def need(is_kept: bool, *said: object) -> None:
 
 
 @dataclass
-class Item:
-    """What was taken: a fragment (kind 0), or a mark."""
-
-    sequence: int
-    key: int
-    data: bytes = b""
-    kind: int = 0
-    tag: int = 0
-    flags: int = 0
-    groups: int = 0
-    count: int = 1
-    key_last: int = 0
-    reason: int = 0
-    run_number: int = 0
-    text: str = ""
-
-
-@dataclass
-class Log:
-    """A source of a session."""
-
-    name: str
-    connection: int
-    first: int
-    made: int
-    fragment_bytes_max: int
-    begin: int
-    expected: int = 0
-    durable: int = 0
-    items: list[Item] = field(default_factory=list)
-    part: Item | None = None
-    low_waters: list[tuple[int, int, bool]] = field(default_factory=list)  # sequence, key, idle
-    answer: int = JOINS
-
-    @property
-    def fragments(self) -> list[Item]:
-        return [item for item in self.items if item.kind == 0]
-
-    def keep(self, position: int) -> None:
-        """Forgets the items from a position on."""
-        self.items = [item for item in self.items if item.sequence < position]
-        if self.items:
-            last = self.items[-1]
-            last.count = min(last.count, position - last.sequence)
-        self.expected = position
-
-
-@dataclass
-class Session:
-    """What a recorder knows of a sender, over connections."""
-
-    name: str
-    number: int
-    release: int = 1
-    token: str = ""
-    program: str = ""
-    run: bytes = bytes(16)
-    command: int = 0
-    logs: list[Log] = field(default_factory=list)
-    log_count: int = 0
-    data_connections: int = 0
-    skew_bytes: int = 0
-    opened: int = 0
-    answers: list[tuple[int, int, str]] = field(default_factory=list)
-    reports: list[tuple[int, str, bytes, str]] = field(default_factory=list)  # kind, name, value
-    bye: int | None = None
-
-
-@dataclass
 class Connection:
     """One socket."""
 
@@ -138,15 +72,14 @@ class Connection:
     is_dead: bool = False  # half-open: neither read nor answered, and not closed
     is_parked: bool = False  # held, and so not in the selector
     item_bytes: int = 0
-    keys: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # each new highest key; bytes up to it
+    keys: list[tuple[int, int]] = field(default_factory=list)  # new highest key; bytes up to it
 
 
 class Recorder:
-    """A recorder with one run, which it records."""
+    """A recorder with one run, which it records; under TLS if that is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.selector = selectors.DefaultSelector()
@@ -157,7 +90,7 @@ class Recorder:
         self.run, self.run_number, self.state, self.epoch = bytes(range(16)), 42, 2, 0
         self.message_bytes_max = 131_064
         self.is_durable_at_once = True
-        self.is_held = self.is_run_ended = False
+        self.is_held = False
         self.read_bytes = 1 << 18
         self.refused_logs: dict[str, int] = {}
         self.actions: list[tuple[int, Callable[[], None]]] = []
@@ -183,7 +116,7 @@ class Recorder:
 
     @property
     def url(self) -> str:
-        return f"catchment+tcp://127.0.0.1:{self.port}"
+        return f"catchment{'' if self.tls else '+tcp'}://127.0.0.1:{self.port}"
 
     @property
     def session(self) -> Session:
@@ -287,11 +220,15 @@ class Recorder:
                 self._bye(connection, reason, retry_ms, text)
             self.cut()
 
-    def end_run(self) -> None:
-        """Ends the run: what senders hold of it at their next hello is given up."""
+    def end_run(self, retry_ms: int = 0) -> None:
+        """Ends the run: what senders say at their next hello to hold of it is given up.
+
+        With `retry_ms` it ends in order, and says so; without, the recorder is gone.
+        """
         with self.lock:
-            self.is_run_ended = True
             self.run, self.run_number = bytes(range(16, 32)), self.run_number + 1
+            if retry_ms:
+                self.say_bye(14, retry_ms, "")
             self.cut()
 
     def make_durable(self) -> None:
@@ -343,6 +280,10 @@ class Recorder:
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.tls:  # the handshake goes on as it is read
+            accepted = self.tls.wrap_socket(
+                accepted, server_side=True, do_handshake_on_connect=False
+            )
         connection = Connection(accepted)
         self.connections.append(connection)
         self.selector.register(accepted, selectors.EVENT_READ, connection)
@@ -374,9 +315,12 @@ class Recorder:
             self._leave_unread(connection)
             connection.is_parked = True
             return
+        one = connection.socket
         try:
-            data = connection.socket.recv(self.read_bytes)
-        except BlockingIOError:
+            data = one.recv(self.read_bytes)
+            while isinstance(one, ssl.SSLSocket) and one.pending():
+                data += one.recv(one.pending())
+        except (BlockingIOError, ssl.SSLWantReadError):
             return
         except OSError:
             data = b""
@@ -550,16 +494,17 @@ class Recorder:
         self._send(connection, WELCOME, fixed)
         grants = b""
         for number, log in enumerate(session.logs):
-            log.answer = RUN_ENDED if self.is_run_ended and log.first < log.made else JOINS
-            if log.answer == RUN_ENDED:
-                log.durable, log.expected = log.expected, log.made
+            is_ended = session.run not in {self.run, bytes(16)} and log.first < log.made
+            log.answer = RUN_ENDED if is_ended else JOINS
+            if is_ended:  # where it stands in that run's files does not change any more
+                log.durable = log.durable if log.ended == session.run else log.expected
+                log.ended, log.expected = session.run, log.made
             reason = self.refused_logs.get(log.name, 0)
             log.answer = REFUSED if reason else log.answer
             grants += struct.pack("<IHHQ", number, log.answer, reason, log.expected)
             grants += struct.pack("<QIIQ24x", log.durable, number, 0, log.fragment_bytes_max)
         for at in range(0, len(grants), 64 * 255):
             self._send(connection, GRANTS, bytes(0), grants[at : at + 64 * 255], 64)
-        self.is_run_ended = False
 
     def _attach(self, connection: Connection, fixed: bytes) -> None:
         number, ticket, index = struct.unpack_from("<Q16sH", fixed, 8)

@@ -69,6 +69,19 @@ def test_its_threads_have_no_race(tmp_path: Path) -> None:
         recorder.check()
 
 
+def test_many_threads_may_send_to_one_source(tmp_path: Path) -> None:
+    flags = ["-fsanitize=thread", "-O1", "-g"]
+    program = compiled(tmp_path, "threads", "tests/threads.c", "catchment.c", flags=flags)
+    with Recorder() as recorder:
+        recorder.after(700, recorder.cut)
+        ran = subprocess.run([program, recorder.url], capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        check_sequences(recorder.log("a"))
+        fragments = [(item.key, len(item.data)) for item in recorder.log("a").fragments]
+        assert fragments == [(key, key % 3_000) for key in range(2_000)]
+        recorder.check()
+
+
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `make install` installs, and the examples beside it."""
@@ -96,6 +109,14 @@ def test_make_installs_a_library_that_pkg_config_finds(made: Path) -> None:
     assert f'version = "{version[9:]}"' in (CLIENT.parent.parent / "Cargo.toml").read_text()
 
 
+def test_without_openssl_make_leaves_tls_out_and_says_so(tmp_path: Path) -> None:
+    command = ["make", "-n", "-C", str(CLIENT), f"BUILD={tmp_path}", "CC=cc -nostdinc"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Without TLS: OpenSSL's headers are missing" in ran.stdout
+    assert "catchment_tls" not in ran.stdout
+    assert "libcatchment.a" in ran.stdout
+
+
 def test_the_smallest_front_end_has_20_lines_and_delivers(made: Path) -> None:
     lines = (CLIENT / "examples/hello.c").read_text().splitlines()
     assert len(lines) <= 20
@@ -110,15 +131,16 @@ def test_the_smallest_front_end_has_20_lines_and_delivers(made: Path) -> None:
 
 def test_the_guide_shows_the_smallest_front_end_and_compiles(tmp_path: Path) -> None:
     page = (CLIENT.parent.parent / "docs/guide/frontend.md").read_text()
-    hello, options = [part.split("```\n")[0] for part in page.split("```c\n")[1:]]
+    hello, options, tls = [part.split("```\n")[0] for part in page.split("```c\n")[1:]]
     example = (CLIENT / "examples/hello.c").read_text()
     assert hello == example.split("*/\n", 1)[1]
-    source = tmp_path / "options.c"
     head = (
         '#include <stdlib.h>\n#include "catchment.h"\ncatchment *f(void);\ncatchment *f(void) {\n'
     )
-    source.write_text(f"{head}{options}return c;\n}}\n")
-    compiled(tmp_path, "options.o", str(source), flags=["-c"])
+    for name, text in [("options", options), ("tls", tls)]:
+        source = tmp_path / f"{name}.c"
+        source.write_text(f"{head}{text}return c;\n}}\n")
+        compiled(tmp_path, f"{name}.o", str(source), flags=["-c"])
 
 
 def test_the_dummy_front_end_says_what_it_cost(made: Path) -> None:

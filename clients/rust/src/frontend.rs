@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use catchment_sender::{
-    Fragment, Push, PushError, SenderConfig, SenderSession, SenderState, Source, SourceStatus,
+    Fragment, Push, PushError, Reports, SenderConfig, SenderSession, SenderState, Source,
+    SourceStatus,
 };
 use catchment_wire::event_link::AbandonReason;
 use parking_lot::{Condvar, Mutex};
@@ -24,6 +25,7 @@ use crate::{Error, service};
 pub struct Frontend {
     shared: Arc<Shared>,
     sources: Vec<SourceHandle>,
+    reports: Reports,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -140,10 +142,10 @@ impl Frontend {
         let sources: Vec<SourceHandle> = (session.sources().cloned())
             .map(|source| SourceHandle { source, shared: Arc::clone(&shared) })
             .collect();
-        let url = address.url.clone();
+        let (url, reports) = (address.url.clone(), session.reports().clone());
         let thread = service::start(session, address, sends_token, callbacks, Arc::clone(&shared))
             .map_err(system("a thread"))?;
-        let frontend = Self { shared, sources, thread: Some(thread) };
+        let frontend = Self { shared, sources, reports, thread: Some(thread) };
         if !wait.is_zero() {
             frontend.wait_until_open(&url, Instant::now() + wait)?;
         }
@@ -193,6 +195,12 @@ impl Frontend {
     pub fn source(&self, name: &str) -> Result<&SourceHandle, Error> {
         let found = self.sources.iter().find(|source| source.name() == name);
         found.ok_or_else(|| Error::NoSource { name: name.to_owned() })
+    }
+
+    /// What the front-end reports of itself: counters, settings, alarms, a line of status. They are
+    /// shown on the page, beside the node's own devices.
+    pub fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// All sources, in the order in which they were added.

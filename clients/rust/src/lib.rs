@@ -26,7 +26,7 @@
 //!
 //! [`testing::Recorder`] is a recorder for the tests of front-ends: no node is needed for them.
 //!
-//! The specification is docs/spec/event-link.md. TLS (`catchment://`) is not there yet.
+//! The specification is docs/spec/event-link.md. `catchment://` is under TLS.
 
 mod address;
 mod builder;
@@ -38,7 +38,8 @@ pub mod testing;
 
 pub use builder::{Builder, Callbacks};
 pub use catchment_sender::{
-    ConfigError, Fragment, Push, PushError, RunCommand, SenderState, SourceConfig, SourceStatus,
+    ConfigError, Fragment, Push, PushError, Reading, ReportError, Reports, RunCommand, SenderState,
+    Setting, SourceConfig, SourceStatus,
 };
 pub use catchment_wire::event_link::{AbandonReason, CommandKind, KeyKind, Presence};
 pub use catchment_wire::session::Release;

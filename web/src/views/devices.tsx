@@ -6,6 +6,7 @@ import { get, reason } from "../client";
 import * as format from "../format";
 import { ShutDown } from "../parts/control";
 import { Icon } from "../parts/icon";
+import { Properties, SettingDialog } from "../parts/settings";
 import { stale, state } from "../store";
 import { STATE_WORDS } from "../words";
 
@@ -55,14 +56,11 @@ export function DevicesView() {
               <span class="note">{device.path}, {device.kind}</span>
             </div>
             {device.reason === null ? null : <p class="error">{device.reason}</p>}
-            <dl class="properties">
-              {Object.entries(device.properties).map(([name, value]) => (
-                <div key={name}><dt>{name}</dt><dd class="figure">{format.plain(value)}</dd></div>
-              ))}
-            </dl>
+            <Properties device={device} />
           </li>
         ))}
       </ul>
+      <SettingDialog />
     </section>
   );
 }

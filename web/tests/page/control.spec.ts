@@ -76,6 +76,24 @@ test("a button has one place in all states, and Shut down is far from it", async
   await expect(dialog).toContainText("this page goes with it");
 });
 
+test("what a front-end lets be set is set from its device", async ({ page }) => {
+  await open(page, "good", "#/devices");
+  const devices = page.getByRole("region", { name: "Devices" });
+  await expect(devices).toContainText("cooling down");
+  // Only what its schema does not mark as fixed.
+  await expect(devices.getByRole("button", { name: /^Set / })).toHaveCount(1);
+  await devices.getByRole("button", { name: "Set gain of node/front_ends/camera" }).click();
+  const dialog = page.getByRole("dialog", { name: "Set gain of node/front_ends/camera" });
+  await dialog.getByLabel("a setting from 0 to 20").fill("12");
+  await dialog.getByRole("button", { name: "Set", exact: true }).click();
+  await expect(dialog.getByRole("alert")).toContainText("gain: the tube is too warm for that");
+  await dialog.getByLabel("a setting from 0 to 20").fill("7.5");
+  await dialog.getByRole("button", { name: "Set", exact: true }).click();
+  await expect(dialog).toBeHidden();
+  await expect(page.getByRole("status").filter({ hasText: "is set" })).toBeVisible();
+  await expect(devices).toContainText("7.5 dB");
+});
+
 test("in a fault a reset of an open run says what it costs", async ({ page }) => {
   await open(page, "full");
   await page.getByRole("button", { name: "Reset" }).click();

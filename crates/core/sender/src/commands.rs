@@ -67,14 +67,23 @@ impl Commands {
     }
 
     /// Takes the answer to the command that is open; another one's is too late, and ignored.
-    pub fn answer(&mut self, number: u64, kind: AnswerKind, text: &str, logs: &mut [Log]) {
-        let Some(command) = self.open.take_if(|command| command.number == number) else { return };
-        if matches!(kind, AnswerKind::Agreed | AnswerKind::Done) {
+    /// Returns a command that is done.
+    pub fn answer(
+        &mut self,
+        number: u64,
+        kind: AnswerKind,
+        text: &str,
+        logs: &mut [Log],
+    ) -> Option<RunCommand> {
+        let command = self.open.take_if(|command| command.number == number)?;
+        let is_done = matches!(kind, AnswerKind::Agreed | AnswerKind::Done);
+        if is_done {
             self.mark(&command, logs);
         }
         let end = text.floor_char_boundary(TEXT_BYTES);
         let text = text[..end].replace('\0', " ");
         (self.answer, self.is_due) = (Some((kind, text)), true);
+        is_done.then_some(command)
     }
 
     /// The marks by which logs say that a run begins for them, or ends; each once.

@@ -119,6 +119,15 @@ impl Outbox {
         });
     }
 
+    /// Appends a message with one record and its text.
+    pub fn record<F: Fixed, R: Fields>(&mut self, fixed: &F, record: &R, text: &str) {
+        self.message(|number, out| {
+            let mut encoder = Encoder::begin(out, number, fixed);
+            assert!(encoder.push(record), "one record fits");
+            encoder.finish(text, &[])
+        });
+    }
+
     /// Appends a message without records.
     pub fn send(&mut self, message: &Control<'_>) {
         self.message(|number, out| message.encode(number, out));

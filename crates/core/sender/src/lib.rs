@@ -24,6 +24,7 @@ mod data;
 mod keys;
 mod log;
 mod opening;
+mod reports;
 mod retry;
 mod ring;
 mod session;
@@ -32,6 +33,7 @@ mod step;
 pub mod testing;
 
 pub use config::{ConfigError, SenderConfig, SourceConfig};
+pub use reports::{Reading, ReportError, Reports, Setting};
 pub use session::{SenderSession, Slices};
 pub use source::{Fragment, Push, PushError, Source, SourceStatus};
 pub use step::{Action, Connection, RunCommand, SenderState, Step};

@@ -21,6 +21,7 @@ use crate::control::{Inbox, Incoming, Outbox};
 use crate::data::DataConnection;
 use crate::log::Log;
 use crate::opening::{Agreed, Opening, hello, preamble, within};
+use crate::reports::Reports;
 use crate::retry::Retry;
 use crate::source::{Fragment, Push, PushError, Source};
 use crate::step::{Action, Connection, SenderState, Step};
@@ -40,6 +41,9 @@ pub struct SenderSession {
     /// The run that held items belong to: that of the last welcome of which all grants came.
     run: [u8; 16],
     commands: Commands,
+    reports: Reports,
+    /// Reports that were made when the last command came.
+    reported_before: u64,
     retry: Retry,
     actions: VecDeque<Action>,
     /// When it was called last, and for how long the recorder was silent since.
@@ -128,6 +132,8 @@ impl SenderSession {
             agreed: Agreed::default(),
             run: [0; 16],
             commands,
+            reports: Reports::default(),
+            reported_before: 0,
             retry: Retry::new(seed),
             actions: VecDeque::new(),
             polled_ns: 0,
@@ -199,7 +205,16 @@ impl SenderSession {
 
     /// Answers a command that [`Action::Command`] has named; too late an answer is ignored.
     pub fn answer(&mut self, number: u64, answer: AnswerKind, text: &str) {
-        self.commands.answer(number, answer, text, &mut self.logs);
+        let done = self.commands.answer(number, answer, text, &mut self.logs);
+        for (name, value) in done.into_iter().flat_map(|command| command.settings) {
+            self.reports.set(&name, &value, self.reported_before);
+            self.pings.next_ns = 0;
+        }
+    }
+
+    /// What the front-end reports of itself.
+    pub fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// A connection that was asked for is there.
@@ -396,7 +411,8 @@ impl SenderSession {
     }
 
     fn close(&mut self) {
-        self.actions.retain(|action| !matches!(action, Action::Connect(_) | Action::Command(_)));
+        // A command is done whether the connection lasts or not: it is not given again.
+        self.actions.retain(|action| !matches!(action, Action::Connect(_)));
         self.actions.push_back(Action::Close);
         self.inbox = Inbox::default();
         self.outbox.reset();
@@ -425,6 +441,7 @@ impl SenderSession {
                 if now_ns >= self.pings.next_ns {
                     self.pings.next_ns = now_ns + self.agreed.ping_ns;
                     self.ping();
+                    self.reports.fill(&mut self.outbox);
                 }
             }
             _ => {}
@@ -509,6 +526,7 @@ impl SenderSession {
                     (self.agreed.run, self.agreed.epoch) = (command.run, 0);
                     self.run = command.run;
                 }
+                self.reported_before = self.reports.made();
                 if self.config.has_callbacks {
                     self.actions.push_back(Action::Command(taken));
                 } else {
@@ -551,6 +569,7 @@ impl SenderSession {
     fn open(&mut self, now_ns: u64) {
         self.phase = Phase::Open;
         self.run = self.agreed.run;
+        self.reports.renew();
         self.why = None;
         self.retry.reset();
         self.pings.next_ns = now_ns + self.agreed.ping_ns;

@@ -47,6 +47,8 @@ pub struct TestRecorder {
     pub arrived: Vec<(u32, u64)>,
     /// Answers of senders: number, answer, text.
     pub commands: Vec<(u64, AnswerKind, String)>,
+    /// What senders have reported, with its text.
+    pub reports: Vec<(Value, String)>,
     connections: BTreeMap<usize, Peer>,
     sessions: BTreeMap<u64, Session>,
     tickets: u8,
@@ -80,6 +82,7 @@ struct Session {
     ticket: [u8; 16],
     logs: Vec<TakenLog>,
     command: u64,
+    command_kind: u16,
     is_changed: bool,
 }
 
@@ -99,6 +102,7 @@ impl Default for TestRecorder {
             faults: Vec::new(),
             arrived: Vec::new(),
             commands: Vec::new(),
+            reports: Vec::new(),
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tickets: 0,
@@ -230,6 +234,7 @@ impl TestRecorder {
         let controls: Vec<(usize, u64)> = (self.sessions.values_mut())
             .filter_map(|session| {
                 session.command += 1;
+                session.command_kind = kind;
                 Some((session.control?, session.command))
             })
             .collect();
@@ -243,11 +248,12 @@ impl TestRecorder {
 
     /// Gives each session the number of its last command again.
     pub fn repeat_command(&mut self) {
-        let (run, run_number, kind) = (self.run, 42, 0);
+        let (run, run_number) = (self.run, 42);
         let sessions = self.sessions.values();
-        let controls: Vec<(usize, u64)> =
-            sessions.filter_map(|session| Some((session.control?, session.command))).collect();
-        for (control, number) in controls {
+        let of =
+            |session: &Session| Some((session.control?, session.command, session.command_kind));
+        let controls: Vec<(usize, u64, u16)> = sessions.filter_map(of).collect();
+        for (control, number, kind) in controls {
             self.send_command(control, &Command { number, run, run_number, kind }, &[]);
         }
     }
@@ -385,6 +391,7 @@ impl TestRecorder {
             ticket: [0; 16],
             logs: Vec::new(),
             command: hello.command,
+            command_kind: 0,
             is_changed: false,
         });
         let old: Vec<usize> =
@@ -439,7 +446,9 @@ impl TestRecorder {
             Control::Answer(answer, text) => {
                 self.commands.push((answer.number, answer.answer, (*text).to_owned()));
             }
-            Control::Report(..) => {}
+            Control::Report(values, text) => {
+                self.reports.extend(values.iter().map(|value| (value, (*text).to_owned())));
+            }
             Control::Bye(..) => self.refuse(id, ByeReason::DONE, 0, ""),
             _ => return Err(format!("out of turn: {message:?}")),
         }

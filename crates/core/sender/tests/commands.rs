@@ -1,7 +1,9 @@
 //! Commands of the recorder, and the marks that follow them.
 
 use catchment_sender::testing::Taken;
-use catchment_sender::{Action, RunCommand, SenderConfig, SourceConfig};
+use catchment_sender::{
+    Action, Reading, ReportError, Reports, RunCommand, SenderConfig, Setting, SourceConfig,
+};
 use catchment_wire::event_link::{CommandKind, MarkKind};
 use catchment_wire::session::{AnswerKind, NONE, RunState, Text, Value, ValueKind, ValueType};
 
@@ -103,4 +105,105 @@ fn a_setting_is_marked_and_an_unknown_command_refused() {
     );
     let answers: Vec<AnswerKind> = wire.recorder.commands.iter().map(|answer| answer.1).collect();
     assert_eq!(answers, [AnswerKind::Done, AnswerKind::Refused]);
+}
+
+#[test]
+fn what_is_reported_is_told_once_and_to_each_recorder_anew() {
+    let mut wire = Wire::open(marking(true));
+    let reports = wire.sender.reports().clone();
+    let bounds = Some((Reading::F64(0.0), Reading::F64(20.0)));
+    let gain = Setting { value: Reading::F64(2.0), unit: "dB".into(), bounds, is_writable: true };
+    reports.setting("gain", gain.clone()).unwrap();
+    reports.counter("images", 3, "").unwrap();
+    reports.alarm("hot", Some("31 degrees")).unwrap();
+    reports.status("cooling down").unwrap();
+    let told = |wire: &mut Wire| {
+        wire.pass_time(SECOND);
+        wire.settle();
+        let told = std::mem::take(&mut wire.recorder.reports).into_iter();
+        let mut told: Vec<(String, String)> =
+            told.map(|(value, text)| (value.name.as_str().to_owned(), text)).collect();
+        told.sort();
+        told
+    };
+    let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let all =
+        [pair("", "cooling down"), pair("gain", ""), pair("hot", "31 degrees"), pair("images", "")];
+    assert_eq!(told(&mut wire), all);
+    reports.setting("gain", gain).unwrap();
+    assert_eq!(told(&mut wire), [], "nothing has changed");
+    reports.counter("images", 4, "").unwrap();
+    assert_eq!(told(&mut wire), [pair("images", "")]);
+    // Set from the page: its value is the new one from the answer on.
+    let (value_type, value) = (ValueType::F64, 7.5_f64.to_le_bytes());
+    let (kind, flags, log, none) = (ValueKind::SETTING, 0, NONE, [0; 8]);
+    let (unit, name) = (Text::new("").unwrap(), Text::new("gain").unwrap());
+    let (min, max) = (none, none);
+    let record = Value { kind, value_type, flags, log, value, min, max, unit, name };
+    wire.recorder.command(CommandKind::SET.0, 42, &[record]);
+    wire.settle();
+    assert_eq!(reports.reading("gain"), Some(Reading::F64(2.0)));
+    wire.sender.answer(1, AnswerKind::Done, "");
+    assert_eq!(told(&mut wire), [pair("gain", "")]);
+    assert_eq!(reports.reading("gain"), Some(Reading::F64(7.5)));
+    wire.cut();
+    wire.pass_time(SECOND);
+    assert_eq!(told(&mut wire), all);
+}
+
+#[test]
+fn what_does_not_fit_into_a_report_is_refused() {
+    let reports = Reports::default();
+    let name = |name: &str| Err(ReportError::Name(name.to_owned()));
+    assert_eq!(reports.counter("a b", 1, ""), name("a b"));
+    assert_eq!(reports.counter("", 1, ""), name(""));
+    let long = "x".repeat(1_025);
+    assert!(reports.counter("a", 1, &long[..33]).is_err());
+    assert!(reports.alarm("a", Some(&long)).is_err());
+    assert!(reports.status("a\0").is_err());
+    let bounds = Some((Reading::I64(0), Reading::I64(1)));
+    let (value, unit) = (Reading::F64(0.5), String::new());
+    let setting = Setting { value, unit, bounds, is_writable: true };
+    assert_eq!(reports.setting("a", setting), Err(ReportError::Bounds("a".to_owned())));
+    for number in 0..500 {
+        reports.counter(&format!("n{number}"), 1, "").unwrap();
+    }
+    assert_eq!(reports.counter("another", 1, ""), Err(ReportError::TooMany));
+    assert_eq!(reports.counter("n7", 2, ""), Ok(()));
+}
+
+#[test]
+fn a_command_is_done_once_wherever_its_connection_is_cut() {
+    for bytes in 1..=160 {
+        let mut wire = Wire::open(marking(true));
+        wire.recorder.command(CommandKind::PREPARE.0, 42, &[]);
+        wire.cut_after[1] = Some(bytes);
+        wire.pass_time(2 * SECOND);
+        wire.recorder.repeat_command();
+        wire.pass_time(SECOND);
+        assert_eq!(wire.actions.len(), 1, "{bytes}: {:?}", wire.actions);
+    }
+}
+
+#[test]
+fn what_a_front_end_says_that_it_was_set_to_counts() {
+    let mut wire = Wire::open(marking(true));
+    let reports = wire.sender.reports().clone();
+    let gain = |value| Setting {
+        value: Reading::F64(value),
+        unit: String::new(),
+        bounds: None,
+        is_writable: true,
+    };
+    reports.setting("gain", gain(2.0)).unwrap();
+    let (kind, value_type, flags) = (ValueKind::SETTING, ValueType::F64, 0);
+    let (min, max, unit) = ([0; 8], [0; 8], Text::new("").unwrap());
+    let (log, value, name) = (NONE, 7.0_f64.to_le_bytes(), Text::new("gain").unwrap());
+    let record = Value { kind, value_type, flags, log, value, min, max, unit, name };
+    wire.recorder.command(CommandKind::SET.0, 42, &[record]);
+    wire.settle();
+    // It can only do less.
+    reports.setting("gain", gain(5.0)).unwrap();
+    wire.sender.answer(1, AnswerKind::Done, "");
+    assert_eq!(reports.reading("gain"), Some(Reading::F64(5.0)));
 }

@@ -86,7 +86,8 @@ impl Quantity {
         }
     }
 
-    /// What the things that it is read of are: `source`, `queue`, `target`, `device`; otherwise
+    /// What the things that it is read of are: `source`, `queue`, `target`, `device`,
+    /// `front_end`; otherwise
     /// nothing.
     pub fn family(&self) -> &str {
         match &self.of {
@@ -105,6 +106,7 @@ impl Quantity {
             "sources_silent" => 2,
             text if text.ends_with("last_packet_seconds") || text.ends_with("out_of_step") => 2,
             _ if family == "target" => 0,
+            _ if family == "front_end" => 1,
             _ if family == "queue" => 3,
             text if text.contains("loss") || text.contains("fragments_") => 5,
             "bad_share" => 5,

@@ -316,8 +316,9 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// The rules that there are without any configuration, for frames that are cut that often. They
 /// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `bad_share`, bad data
 /// and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
-/// (events and slices on disk), `next_file_refused`, `file_list_refused` and `target.*.fault`. Loss
-/// and bad data are critical from that share on.
+/// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`, and
+/// `alarms`, `refuses` and `absent` of each front-end. Loss and bad data are critical from that
+/// share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -369,7 +370,38 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
         }),
     ];
     let rules = rules.into_iter().chain(rules_of_files()).chain(rules_of_many());
-    rules.chain(rules_of_bad_sources()).collect()
+    rules.chain(rules_of_bad_sources()).chain(rules_of_front_ends()).collect()
+}
+
+/// The usual rules on what front-ends say. What an alarm says stands behind its front-end's name.
+fn rules_of_front_ends() -> [Rule; 3] {
+    let of = |name, quantity, severity, text: &str, text_many: &str| Rule {
+        text_many: Some(text_many.into()),
+        ..usual(name, quantity, ANY, severity, text)
+    };
+    [
+        of(
+            "front_end_alarm",
+            "front_end.*.alarms",
+            Severity::Warning,
+            "Front-end {source} raises an alarm",
+            "Front-ends raise alarms: {sources}",
+        ),
+        of(
+            "front_end_refuses",
+            "front_end.*.refuses",
+            Severity::Warning,
+            "Front-end {source} refuses a command",
+            "Front-ends refuse a command: {sources}",
+        ),
+        of(
+            "front_end_absent",
+            "front_end.*.absent",
+            Severity::Critical,
+            "Front-end {source} has gone away",
+            "Front-ends have gone away: {sources}",
+        ),
+    ]
 }
 
 /// The usual rules on what a disk refuses while the data are taken.

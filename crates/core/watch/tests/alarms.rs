@@ -514,7 +514,10 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             "bad_sender",
             "bad_tag",
             "with_holes",
-            "stranger"
+            "stranger",
+            "front_end_alarm",
+            "front_end_refuses",
+            "front_end_absent",
         ]
     );
     let mut rig = Rig::new(rules);

@@ -396,6 +396,17 @@ impl<R: ReadAt> FileReader<R> {
         Ok(Some(self.ledger.get_or_init(|| ledger)))
     }
 
+    /// The sum of what its frames count ([`crate::frame_ledger`]), from the TOC; `None` if that does
+    /// not have it.
+    ///
+    /// # Errors
+    /// If that column of the TOC cannot be read.
+    pub fn frames_ledger(&self) -> Result<Option<Ledger>, FrameError> {
+        let Some(toc) = self.index.toc() else { return Ok(None) };
+        let names = &self.header.ledger_entries;
+        toc.frames_ledger(&self.reader, names, self.header.schema.sources.len())
+    }
+
     /// For a file opened by checkpoints: how many frames they list, and the ledger's total in the
     /// newest one.
     ///

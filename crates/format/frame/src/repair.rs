@@ -131,14 +131,15 @@ pub fn repair<R: ReadAt>(
 }
 
 /// TOC and trailer for a file of which only the first `frames` frames are kept: those behind them
-/// are overwritten and cut. `ledger` and `positions` are the run's up to the last one kept.
+/// are overwritten and cut. `ledger` and `positions` are the run's up to the last one kept,
+/// `of_frames` is the sum of what those kept count.
 ///
 /// # Errors
 /// If the file header, or that of a frame that is kept, cannot be read.
 pub fn close_behind<R: ReadAt>(
     file: &FileReader<R>,
     frames: usize,
-    ledger: &Ledger,
+    (ledger, of_frames): (&Ledger, &Ledger),
     positions: &Positions,
 ) -> Result<Closing, FrameError> {
     let mut toc = TocBuilder::new(&file.encoded_header()?);
@@ -150,6 +151,7 @@ pub fn close_behind<R: ReadAt>(
     if file.header().schema.has_positions() {
         toc.set_positions(positions);
     }
+    toc.set_frames_ledger(of_frames);
     let flags = TocFlags { repaired: true, ..TocFlags::of_total(ledger) };
     Ok(Closing { offset, bytes: toc.finish(offset, ledger, flags) })
 }

@@ -2,9 +2,9 @@
 //!
 //! The TOC is a frame whose columns are: 1 the frames, 2 the blocks of the column index, 3 the
 //! column index, 4 one list per column, 5 the ledger's total, 6 a copy of the file header, 7 the
-//! newest positions of sources, if there are any. Finding a column needs 1, 2, one block of 3 and
-//! one list of 4. A checkpoint has the same columns except 6, for the frames since the previous
-//! checkpoint.
+//! newest positions of sources, if there are any, 8 the sum of what the file's frames count. Finding
+//! a column needs 1, 2, one block of 3 and one list of 4. A checkpoint has the same columns except
+//! 6 and 8, for the frames since the previous checkpoint.
 
 use catchment_codec::{Codec, ColumnEncoder, Element};
 use catchment_model::Ledger;
@@ -71,6 +71,8 @@ pub struct TocBuilder {
     minor: u16,
     /// Records of the newest positions.
     positions: Vec<u8>,
+    /// Records of the sum over the frames, if it was set.
+    of_frames: Option<Vec<u8>>,
     frames: Vec<FrameSummary>,
     lists: Lists,
     /// The number of frames in checkpoints.
@@ -103,6 +105,7 @@ impl TocBuilder {
             variant: header.variant,
             minor,
             positions: Vec::new(),
+            of_frames: None,
             frames: Vec::new(),
             lists: Lists::new(),
             checkpointed: 0,
@@ -130,6 +133,13 @@ impl TocBuilder {
         self.minor = VERSION_MINOR;
         self.positions.clear();
         encode_positions(positions.records(), &mut self.positions);
+    }
+
+    /// Sets the sum of what the file's frames count ([`crate::frame_ledger`]). Without it, readers
+    /// find it in the frames.
+    pub fn set_frames_ledger(&mut self, sum: &Ledger) {
+        let records = self.of_frames.insert(Vec::new());
+        encode_ledger_total(sum, records);
     }
 
     /// The frames so far.
@@ -187,6 +197,7 @@ impl TocBuilder {
 
         let record = |id, raw: &[u8], rows: usize| entry(id, Codec::None, raw.len(), rows);
         let (mut ledger_encoder, mut header_encoder) = (ColumnEncoder::new(), ColumnEncoder::new());
+        let mut sum_encoder = ColumnEncoder::new();
         let ledger_stored = ledger_encoder.encode(Codec::Lz4, Element::Bytes, &ledger);
         let header_stored = header_encoder.encode(Codec::Lz4, Element::Bytes, &self.file_header);
         let header_bytes = self.file_header.len();
@@ -209,6 +220,11 @@ impl TocBuilder {
         if !self.positions.is_empty() {
             let rows = self.positions.len() / POSITION_BYTES;
             columns.push((record(POSITIONS, &self.positions, rows), &self.positions));
+        }
+        if let Some(sum) = self.of_frames.as_ref().filter(|_| is_toc) {
+            let stored = sum_encoder.encode(Codec::Lz4, Element::Bytes, sum);
+            let rows = sum.len() / RECORD_BYTES;
+            columns.push((entry(FRAMES_LEDGER, stored.codec, sum.len(), rows), stored.stored));
         }
         let previous = if is_toc { 0 } else { self.checkpoint };
         let (bytes, summary, _) = write_frame_behind(info, previous, offset, &columns);
@@ -358,6 +374,8 @@ pub(crate) const LEDGER: u32 = 5;
 pub(crate) const FILE_HEADER: u32 = 6;
 /// The newest positions of sources.
 pub(crate) const POSITIONS: u32 = 7;
+/// The sum of what the file's frames count.
+pub(crate) const FRAMES_LEDGER: u32 = 8;
 /// The highest minor version whose tables have no column of positions.
 pub(crate) const MINOR_WITHOUT_POSITIONS: u16 = 2;
 

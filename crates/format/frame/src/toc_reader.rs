@@ -18,9 +18,9 @@ use crate::positions::{Position, decode_positions};
 use crate::read_at::{Ahead, ReadAt, read_exact};
 use crate::stored::{StoredColumn, check_entry, read_frame_header};
 use crate::toc::{
-    BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX, INDEX_BLOCK_RECORDS,
-    INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LISTS, ORIGIN_BYTES, POSITIONS, TRAILER_BYTES,
-    TRAILER_CRC_AT, TRAILER_MAGIC, TocFlags,
+    BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, FRAMES_LEDGER, INDEX,
+    INDEX_BLOCK_RECORDS, INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LISTS, ORIGIN_BYTES, POSITIONS,
+    TRAILER_BYTES, TRAILER_CRC_AT, TRAILER_MAGIC, TocFlags,
 };
 use crate::{BLOCK_BYTES, VERSION_MAJOR};
 
@@ -250,10 +250,33 @@ impl Toc {
         names: &EntryNames,
         source_count: usize,
     ) -> Result<Ledger, FrameError> {
+        self.read_ledger(reader, LEDGER, names, source_count)
+    }
+
+    /// The sum of what the file's frames count; none if it does not have it.
+    pub(crate) fn frames_ledger<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+        names: &EntryNames,
+        source_count: usize,
+    ) -> Result<Option<Ledger>, FrameError> {
+        match self.entry(FRAMES_LEDGER) {
+            Ok(_) => self.read_ledger(reader, FRAMES_LEDGER, names, source_count).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn read_ledger<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+        column: u32,
+        names: &EntryNames,
+        source_count: usize,
+    ) -> Result<Ledger, FrameError> {
         let mut bytes = Vec::new();
-        self.read_column(reader, LEDGER, &mut bytes)?;
+        self.read_column(reader, column, &mut bytes)?;
         decode_ledger(&bytes, names, source_count)
-            .map_err(|problem| FrameError::column(self.frame, LEDGER, problem))
+            .map_err(|problem| FrameError::column(self.frame, column, problem))
     }
 
     /// A column's entries in the frames that have it; `None` if no frame has it.

@@ -195,8 +195,9 @@ impl Catalog {
         let _numbers = Numbers::lock(&paths)?;
         // Locked before the row says so, as in `next_run_number`.
         let live = LiveRun::hold(&paths, number)?;
+        // Nobody records it, whatever the row says: an attempt to go on may have failed.
         let sql = "UPDATE runs SET state = 'recording', reason = NULL, ended_ns = NULL \
-            WHERE number = ? AND state = 'interrupted'";
+            WHERE number = ? AND state IN ('interrupted', 'recording')";
         if transaction.execute(sql, [stored(number)]).map_err(&error)? == 0 {
             return Err(CatalogError::NoRun { number });
         }

@@ -174,11 +174,14 @@ impl CatalogClient {
     }
 
     /// The newest run that came to a recording, if it was interrupted.
-    pub(crate) fn interrupted(&self) -> Option<RunRow> {
+    ///
+    /// # Errors
+    /// The catalogue cannot be read, or another process holds it.
+    pub(crate) fn interrupted(&self) -> Result<Option<RunRow>, CatalogError> {
         let search = Search { limit: Some(INTERRUPTED_BEHIND), ..Search::default() };
-        let rows = self.at_once(|catalog| catalog.search(&search)).ok()?;
-        let newest = rows.into_iter().find(|row| row.state != RunState::Failed)?;
-        Some(newest).filter(|row| row.state == RunState::Interrupted)
+        let rows = self.at_once(|catalog| catalog.search(&search))?;
+        let newest = rows.into_iter().find(|row| row.state != RunState::Failed);
+        Ok(newest.filter(|row| row.state == RunState::Interrupted))
     }
 
     /// Has an interrupted run go on.
@@ -607,6 +610,8 @@ mod tests {
         let first = remark(1, "arm", "first");
         let about = request("first", "a = 1\n");
         let about = NumberRequest { remark: Some(&first), emulated: true, ..about };
+        // Who reads does not wait for who writes.
+        assert!(client.interrupted().unwrap().is_none());
         let live = client.take(&about).unwrap();
         assert_eq!(live.number(), 2);
         client.comment(&live, "second");

@@ -78,7 +78,7 @@ pub(crate) struct Conductor {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) signals: Arc<Signals>,
     pub(crate) manager: Manager,
-    pub(crate) schemas: Arc<std::collections::BTreeMap<String, serde_json::Value>>,
+    pub(crate) schemas: shared::Schemas,
     pub(crate) state: ConductorState,
 }
 
@@ -239,6 +239,11 @@ impl Conductor {
         if other.emulates() != self.configuration.emulates() {
             let detail = "a configuration that emulates, where the one before did not, or the other \
                 way round, needs a new start of the program";
+            return Err(Problem::conflict(detail));
+        }
+        if other.recorder.has_front_ends() != self.configuration.recorder.has_front_ends() {
+            let detail = "a configuration with front-ends, where the one before had none, or the \
+                other way round, needs a new start of the program";
             return Err(Problem::conflict(detail));
         }
         if other.recorder.folder != self.configuration.recorder.folder {
@@ -511,7 +516,8 @@ impl Conductor {
                 None => (None, None),
             };
         self.take_reports(now_ns, open);
-        let devices = self.device_list();
+        let front_ends = open.map(Active::watched_front_ends).unwrap_or_default();
+        let (devices, schemas) = self.device_list();
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
         let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();
         let reason = self.control.reason().map(ToString::to_string);
@@ -553,6 +559,7 @@ impl Conductor {
             socket_fills: &socket_fills,
             disk: self.shared.disk.space(),
             devices: &devices,
+            front_ends: &front_ends,
             interrupted_run: self.interrupted_run(now_ns),
         });
         self.act(&meaning);
@@ -570,7 +577,7 @@ impl Conductor {
                 ],
             );
         }
-        let view = self.view(now_ns, active, snapshot, (meaning, devices));
+        let view = self.view(now_ns, active, snapshot, (meaning, devices, schemas));
         self.shared.show(view);
     }
 
@@ -609,7 +616,7 @@ impl Conductor {
         }
         tracing::info!(device = path, who = who.name, "properties are changed");
         self.state.next_look = None;
-        let device = self.device_list().into_iter().find(|device| device.path == path);
+        let device = self.device_list().0.into_iter().find(|device| device.path == path);
         device.ok_or_else(|| Problem::not_found(format_args!("device {path}")))
     }
 

@@ -6,6 +6,7 @@
 //!   node/recorder/write   |
 //!   node/recorder/build   | threads of the recorder: they follow it, and report their own faults
 //!   node/recorder/receive |
+//! node/front_ends         where the configuration has some (`front_ends.rs`)
 //! node/emulator           where the configuration has one
 //! ```
 //!
@@ -13,22 +14,23 @@
 //! file exists, and arrivals are counted as discarded. So *start* takes a moment, not a second.
 //! Before that, in *configured*, a preflight with its own sockets counts arrivals.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use catchment_catalog::{LiveRun, NumberRequest, Remark, RunRow};
+use catchment_catalog::{LiveRun, NumberRequest, Remark};
 use catchment_emulator::{
     EmulatorConfig, EmulatorError, EmulatorObserver, EmulatorReport, EmulatorThread,
     LinkEmulatorReport,
 };
 use catchment_model::Utc;
 use catchment_recorder::{
-    Arrivals, LinkAccess, Observer, Preflight, Recorder, RecorderConfig, RunSummary, SharedTokens,
-    Tokens,
+    Arrivals, FrontEnd, LinkAccess, Observer, Preflight, Recorder, RecorderConfig, RunSummary,
+    SharedTokens, Stage, Tokens,
 };
 use catchment_run::{
     Action, DeviceSpec, Failed, Order, Request, State, UnderWay, usual_timeout_ns,
@@ -38,10 +40,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::configuration::Configuration;
+use crate::front_ends::{self, Commanding, FRONT_ENDS};
 use crate::own_folder;
 use crate::security::tls::{TlsError, for_front_ends};
 use crate::settings::Start;
 use crate::shared::NodeShared;
+
+mod resuming;
 
 /// The most orders waiting for one device: control gives one at a time, and *safe* after a
 /// time-out.
@@ -52,10 +57,6 @@ const IDLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How long devices have to end after the state machine has.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// How long the files of a recorder that died may be held by its last writes.
-const HELD_WITHIN: Duration = Duration::from_secs(10);
-const HELD_POLL: Duration = Duration::from_millis(20);
 
 /// The recorder's path.
 pub(crate) const RECORDER: &str = "node/recorder";
@@ -172,6 +173,13 @@ impl Active {
     }
 }
 
+impl Active {
+    /// The front-ends of which alarms are raised: none when they are sent away.
+    pub(crate) fn watched_front_ends(&self) -> BTreeMap<String, FrontEnd> {
+        if self.ending { BTreeMap::new() } else { self.observer.front_ends().list() }
+    }
+}
+
 impl RunStatus {
     pub(crate) fn active(&self) -> Option<Active> {
         self.active.lock().clone()
@@ -201,15 +209,16 @@ impl RunStatus {
 pub(crate) struct Devices {
     recorder: Sender<Job>,
     emulator: Sender<Job>,
+    front_ends: Sender<Job>,
     pub(crate) results: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
     pub(crate) run_status: Arc<RunStatus>,
 }
 
 /// The line of devices; data reach the catalogue last.
-pub(crate) fn specs(emulator: bool) -> Vec<DeviceSpec> {
+pub(crate) fn specs(configuration: &Configuration) -> Vec<DeviceSpec> {
     // All steps wait for the disk. A stop also waits for the last data, and for a hanging disk; to
-    // arm may be to go on with an interrupted run, all frames of which are looked at.
+    // arm may be to go on with an interrupted run, the last files of which are read.
     let timeout_ns = |action| match action {
         Action::Start | Action::Disarm => 30_000_000_000,
         Action::Arm | Action::Stop => 120_000_000_000,
@@ -222,7 +231,10 @@ pub(crate) fn specs(emulator: bool) -> Vec<DeviceSpec> {
         DeviceSpec::new(BUILD, "builder"),
         DeviceSpec::new(RECEIVE, "receiver"),
     ];
-    if emulator {
+    if configuration.recorder.has_front_ends() {
+        specs.push(front_ends::spec());
+    }
+    if configuration.emulates() {
         specs.push(DeviceSpec::new(EMULATOR, "emulator"));
     }
     specs
@@ -238,16 +250,22 @@ impl Devices {
         let run_status: Arc<RunStatus> = Arc::default();
         let (recorder, recorder_jobs) = bounded(ORDERS_MAX);
         let (emulator, emulator_jobs) = bounded(ORDERS_MAX);
+        let (front_ends, front_end_jobs) = bounded(ORDERS_MAX);
         let mut recording = Recording {
             shared: Arc::clone(shared),
             run_status: Arc::clone(&run_status),
             open: None,
             preflight: None,
             may_resume: shared.settings.resume && shared.settings.start == Start::Auto,
+            since: Instant::now(),
         };
         let mut emulating =
             Emulating { run_status: Arc::clone(&run_status), sources: None, links: None };
+        let mut commanding = Commanding::new(shared, &run_status);
         let threads = vec![
+            spawn("control-command", front_end_jobs, done.clone(), move |job| {
+                commanding.obey(job)
+            })?,
             spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
                 Some(job) => recording.obey(job),
                 None => {
@@ -259,7 +277,7 @@ impl Devices {
                 job.map_or(Ok(()), |job| emulating.obey(job))
             })?,
         ];
-        Ok(Self { recorder, emulator, results, threads, run_status })
+        Ok(Self { recorder, emulator, front_ends, results, threads, run_status })
     }
 
     /// Gives an order to its device. Those that follow the recorder have none of their own: the
@@ -268,6 +286,7 @@ impl Devices {
         let way = match job.order.path {
             RECORDER => &self.recorder,
             EMULATOR => &self.emulator,
+            FRONT_ENDS => &self.front_ends,
             _ => {
                 let Order { path, token, action, .. } = job.order;
                 return Some(Done { path, token, result: Ok(action.target()) });
@@ -283,8 +302,8 @@ impl Devices {
     /// Waits for the devices' threads, which end when they have done their last order; not for a
     /// hanging one.
     pub(crate) fn end(self) {
-        let Self { recorder, emulator, results, threads, run_status } = self;
-        drop((recorder, emulator, results));
+        let Self { recorder, emulator, front_ends, results, threads, run_status } = self;
+        drop((recorder, emulator, front_ends, results));
         let until = Instant::now() + FAREWELL;
         for thread in threads {
             while !thread.is_finished() && Instant::now() < until {
@@ -343,6 +362,8 @@ struct Recording {
     preflight: Option<Preflight>,
     /// Whether the next run may be an interrupted one that goes on: the first one alone.
     may_resume: bool,
+    /// When the program began.
+    since: Instant,
 }
 
 /// A run that is armed or recorded.
@@ -402,14 +423,16 @@ impl Recording {
 
     fn arm(&mut self, job: &Job) -> Result<(), Failed> {
         let config = &job.configuration.recorder;
-        if std::mem::take(&mut self.may_resume)
-            && config.has_front_ends()
-            && let Some(open) = self.resumed(job)
-        {
-            self.show(&open, job);
-            self.open = Some(open);
-            return Ok(());
+        if self.may_resume && config.has_front_ends() {
+            let resumed = self.resumed(job).map_err(|why| failed(why, State::Configured))?;
+            if let Some(open) = resumed {
+                self.may_resume = false;
+                self.show(&open, job);
+                self.open = Some(open);
+                return Ok(());
+            }
         }
+        self.may_resume = false;
         let wanted = job.configuration.number;
         let emulated = job.configuration.emulates();
         let live = self.shared.catalog.take(&NumberRequest {
@@ -459,67 +482,9 @@ impl Recording {
         let emulated = job.configuration.emulates();
         let active = Active { who, comment, emulated, ..Active::of(recorder, live.number()) };
         let started_ns = started.map_or(active.started_ns, |started| started.0);
+        // Who comes from here on knows that the run has not begun.
+        active.observer.front_ends().go_to(Stage::Prepared);
         *self.run_status.active.lock() = Some(Active { started_ns, ..active });
-    }
-
-    /// The last run, if its recorder has died and it can go on. What is in the way is reported, and
-    /// a new run begins.
-    fn resumed(&self, job: &Job) -> Option<Open> {
-        let row = self.shared.catalog.interrupted()?;
-        let name = Path::new(row.folder.as_ref()?).file_name()?.to_string_lossy().into_owned();
-        let Configuration { resume_ns, recorder: config, .. } = &*job.configuration;
-        let emulated = job.configuration.emulates();
-        let config = RecorderConfig { run_number: row.number, emulated, ..config.clone() };
-        let written_ns = Recorder::last_written_ns(&config, &name)?;
-        let age_ns = utc_now().0.saturating_sub(written_ns);
-        if age_ns > *resume_ns {
-            tracing::info!(
-                run = row.number,
-                age_s = age_ns / 1_000_000_000,
-                "the run was interrupted too long ago to go on"
-            );
-            return None;
-        }
-        let resumed = self.resume_run(&row, &name, config);
-        let resumed = resumed.map_err(|error| {
-            tracing::warn!(run = row.number, %error, "the interrupted run cannot go on");
-        });
-        resumed.ok()
-    }
-
-    fn resume_run(&self, row: &RunRow, name: &str, config: RecorderConfig) -> Result<Open, String> {
-        let access = self.access(&config).map_err(|error| error.to_string())?;
-        let config = RecorderConfig { access, ..config };
-        let until = Instant::now() + HELD_WITHIN;
-        let from = loop {
-            match Recorder::interrupted(&config, name) {
-                Ok(from) => break from,
-                // The system is still putting the writes of the process away.
-                Err(error) if error.is_being_recorded() && Instant::now() < until => {
-                    std::thread::sleep(HELD_POLL);
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-        };
-        if from.run_number != row.number {
-            return Err(format!("its files have number {}", from.run_number));
-        }
-        let folder = config.folder.join(name);
-        let live = self.shared.catalog.resume(row, (from.run, &folder), &config.text);
-        let live = live.map_err(|error| error.to_string())?;
-        let recorder = Recorder::resume_paused(config, &from).map_err(|error| error.to_string())?;
-        let text = format!("it goes on after its recorder's death, in epoch {}", from.epoch);
-        tracing::info!(
-            run = row.number,
-            epoch = from.epoch,
-            sequence = from.sequence,
-            "the interrupted run goes on"
-        );
-        let (time, kind, who) = (utc_now(), Remark::ALONE.to_owned(), String::new());
-        self.shared.catalog.remark(&live, &Remark { time, kind, who, text });
-        self.shared.interrupted.store(0, Relaxed);
-        let started = Some(row.started.unwrap_or(row.taken));
-        Ok(Open { recorder, live, begun: false, started })
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failed> {

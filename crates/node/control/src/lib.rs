@@ -24,6 +24,7 @@ mod catalog_client;
 mod conductor;
 mod configuration;
 mod devices;
+mod front_ends;
 mod history;
 mod logs;
 mod lookout;

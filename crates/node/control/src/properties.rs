@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_emulator::{EmulatorConfig, EmulatorLive};
 use catchment_model::Entry;
+use catchment_recorder::FrontEnd;
 use serde_json::{Map, Value, json};
 
 use crate::configuration::{Configuration, Configure, Version};
 use crate::devices::{BUILD, CATALOG, EMULATOR, RECEIVE, RECORDER, RunStatus, WRITE};
+use crate::front_ends::FRONT_ENDS;
 use crate::problem::Problem;
 use crate::shared::NodeShared;
 
@@ -55,6 +57,7 @@ pub(crate) fn of(
         BUILD => Some(build(configuration, run_status)),
         RECEIVE => Some(receive(configuration, run_status)),
         EMULATOR => emulator(configuration, run_status),
+        FRONT_ENDS => Some(front_ends(run_status)),
         _ => None,
     }
 }
@@ -225,6 +228,17 @@ fn receive(configuration: &Configuration, run_status: &RunStatus) -> Vec<Propert
         Property::new("socket_buffer_bytes", "bytes", "asked for, per source", asked),
         Property::new("socket_buffer_granted_bytes", "bytes", smallest, granted),
         Property::new("packet_count", "", "packets received in this run", packets),
+    ]
+}
+
+fn front_ends(run_status: &RunStatus) -> Vec<Property> {
+    let active = run_status.active().filter(|active| !active.ended);
+    let list = active.map(|active| active.observer.front_ends().list()).unwrap_or_default();
+    let count = |is: fn(&FrontEnd) -> bool| list.values().filter(|one| is(one)).count();
+    let (connected, refusing) = (count(|one| one.is_connected), count(|one| one.refusal.is_some()));
+    vec![
+        Property::new("connected_count", "", "front-ends that are connected", connected),
+        Property::new("refusing_count", "", "front-ends that refused a command", refusing),
     ]
 }
 

@@ -40,6 +40,9 @@ pub(crate) type Ask = Box<dyn FnOnce(&mut Conductor, u64) + Send>;
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Problem>>;
 pub(crate) type Answer<T> = oneshot::Receiver<Result<T, Problem>>;
 
+/// The schemas of devices' properties, by path.
+pub(crate) type Schemas = Arc<std::collections::BTreeMap<String, serde_json::Value>>;
+
 /// The node as last seen by the control thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
@@ -50,7 +53,7 @@ pub(crate) struct View {
     pub(crate) state: api::State,
     pub(crate) sources: api::SourceList,
     pub(crate) devices: Vec<api::Device>,
-    pub(crate) schemas: Arc<std::collections::BTreeMap<String, serde_json::Value>>,
+    pub(crate) schemas: Schemas,
     pub(crate) alarms: api::AlarmList,
     /// In the form sent by the stream.
     pub(crate) state_json: Arc<str>,

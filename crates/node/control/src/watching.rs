@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{Alignment, Arrived, RecorderConfig, Snapshot, State as RecorderState};
+use catchment_recorder::{
+    Alignment, Arrived, FrontEnd, RecorderConfig, Snapshot, State as RecorderState,
+};
 use catchment_watch::{
     Alarms, Flow, Limits, Loss, LossGrowth, LossWatch, Rates, ReadingTable, Rule, RuleError, Run,
     SourceFlow, Stage, Verdict, bottleneck, default_rules, is_bad, is_loss, verdict,
 };
 
-use crate::api;
 use crate::machine;
+use crate::{api, front_ends};
 
 mod fault;
 pub(crate) mod quantities;
@@ -52,6 +54,8 @@ pub(crate) struct Watching {
     /// When each source was last heard, during a run or before one.
     heard_ns: Vec<Option<u64>>,
     readings: ReadingTable,
+    /// What front-ends say of the things that are wrong.
+    sentences: BTreeMap<String, String>,
 }
 
 /// Figures of one run: its counters begin at zero, and earlier data do not count.
@@ -113,6 +117,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) socket_fills: &'a [Option<f64>],
     pub(crate) disk: Option<machine::Space>,
     pub(crate) devices: &'a [api::Device],
+    pub(crate) front_ends: &'a BTreeMap<String, FrontEnd>,
     /// The last run before this program, if it was interrupted and that was found out just now;
     /// otherwise 0.
     pub(crate) interrupted_run: u64,
@@ -148,6 +153,7 @@ impl Watching {
         let rules = all_rules(default_rules(frame_ns, heavy_loss_share), rules);
         Ok(Self {
             readings: grouped_readings(&sources),
+            sentences: BTreeMap::new(),
             heard_ns: vec![None; sources.len()],
             sources,
             limits,
@@ -190,7 +196,18 @@ impl Watching {
 
     /// All alarms, the worst first.
     pub(crate) fn alarms_seen(&self) -> Vec<catchment_watch::Alarm> {
-        self.alarms.list()
+        let mut alarms = self.alarms.list();
+        alarms.iter_mut().for_each(|alarm| self.complete(alarm));
+        alarms
+    }
+
+    /// Adds what a front-end says to an alarm about it.
+    fn complete(&self, alarm: &mut catchment_watch::Alarm) {
+        let is_said = ["front_end_alarm", "front_end_refuses"].contains(&alarm.name.as_str());
+        let thing = alarm.source.as_ref().filter(|_| is_said);
+        if let Some(sentence) = thing.and_then(|thing| self.sentences.get(thing)) {
+            alarm.text = format!("{}: {sentence}", alarm.text);
+        }
     }
 
     /// Updates everything.
@@ -239,7 +256,9 @@ impl Watching {
             silent,
         };
         readings::read(&mut self.readings, moment, &rates, &lately, &sources, &losses);
-        let changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
+        self.sentences = front_ends::read(&mut self.readings, moment.front_ends);
+        let mut changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
+        changes.iter_mut().for_each(|change| self.complete(&mut change.alarm));
         let mut sources = sources;
         sources.sort_by_key(|source| (rank(source), lost_first(source), source.index));
         Meaning {

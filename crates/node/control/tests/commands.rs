@@ -194,7 +194,10 @@ fn properties_have_schemas_and_those_that_can_be_set_are_set() {
         let property = known.name.rsplit('.').next().unwrap().to_owned();
         for device in devices_with(&property) {
             let of = |one: &&Value| one["path"].as_str().unwrap().ends_with(device);
-            let found = list["devices"].as_array().unwrap().iter().find(of).unwrap();
+            let Some(found) = list["devices"].as_array().unwrap().iter().find(of) else {
+                assert_eq!(device, "front_ends", "only that may be missing");
+                continue;
+            };
             assert!(!found["properties"][&property].is_null(), "{device} {property}");
         }
     }

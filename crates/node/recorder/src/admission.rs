@@ -11,6 +11,7 @@ use catchment_wire::session::{
     RunState, Welcome,
 };
 
+use crate::front_ends::Stage;
 use crate::ingest::Ingest;
 use crate::intake::{Destination, SenderConfig, SenderSource};
 use crate::link_log::{Log, WHOLE_BITS};
@@ -76,6 +77,11 @@ impl Opening {
     /// Whether all logs are described.
     pub(crate) fn is_complete(&self) -> bool {
         self.logs.len() == self.hello.log_count as usize
+    }
+
+    /// The program that sends, with its version.
+    pub(crate) fn program(&self) -> &str {
+        self.hello.program.as_str()
     }
 
     /// The name of the source of a log.
@@ -204,7 +210,12 @@ impl Sessions {
             former.count_lost(ingest);
             former.say(ingest, SourceNote::Gone);
         }
-        let session = Session::new(&opening.hello, &opening.token, opening.names().collect(), logs);
+        let names: Vec<String> = opening.names().collect();
+        let front_ends = &self.of_run.live.front_ends;
+        let is_required = names.iter().any(|name| front_ends.is_required(name));
+        front_ends.tell(opening.hello.name.as_str(), |one| one.begin(is_required));
+        let of_hello = (&opening.hello, &*opening.token, self.of_run.run);
+        let session = Session::new(of_hello, names, logs);
         session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));
         match self.sessions.get_mut(index) {
             Some(former) => *former = session,
@@ -321,9 +332,9 @@ impl Sessions {
             run_number: of_run.number,
             stream: 0,
             epoch: of_run.epoch,
-            state: RunState::Recording,
+            state: of_run.live.front_ends.goal().0.map_or(RunState::Recording, Stage::state),
             features: 0,
-            command: hello.command,
+            command: session.commander.number(),
             ping_ms: PING_MS,
             silence_ms: SILENCE_MS,
             skew_bytes: 0,

@@ -35,6 +35,8 @@ pub(crate) struct Beginning {
 /// The same of a target.
 #[derive(Clone, Debug)]
 pub(crate) struct TargetBeginning {
+    /// Why the run goes on without it, if it does.
+    pub(crate) left_out: Option<String>,
     /// The ledger of what became of frames.
     pub(crate) ledger: Ledger,
     /// What its next frame counts of those that it did not get.
@@ -62,6 +64,7 @@ impl Beginning {
     pub(crate) fn new_run(sources: usize, targets: usize) -> Self {
         let none = Ledger::new(sources);
         let target = TargetBeginning {
+            left_out: None,
             ledger: none.clone(),
             carried: none.clone(),
             missing: None,
@@ -104,6 +107,7 @@ impl Beginning {
                 (place.next_index, from.epoch, Arc::clone(&superseded));
             target.files = FileBeginning { index, epoch, superseded };
             target.paths.clone_from(&place.files);
+            target.left_out.clone_from(&place.left_out);
             (target.frames, target.events, target.bytes) =
                 (place.frames, place.events, place.bytes);
         }
@@ -160,7 +164,10 @@ impl Beginning {
                 *carried = common.reasons[index] - of_place(place).reasons[index];
             }
         }
-        let Some(reference) = required().next() else { return };
+        // One that had no place for the last frames lacks what others have.
+        let has_all = |place: &usize| from.places[*place].end >= from.sequence;
+        let reference = required().find(has_all).or_else(|| required().next());
+        let Some(reference) = reference else { return };
         let in_flight = |own: &SourceLedger| {
             let mut all = common.clone();
             all.add(own);
@@ -180,11 +187,17 @@ impl Beginning {
             let Some(fragments) = u64::try_from(fragments).ok().filter(|&count| count > 0) else {
                 continue;
             };
-            for ledger in [own, &mut target.carried.sources[source]] {
-                ledger[Entry::FragmentsNotTaken] += fragments;
-                ledger[Entry::FragmentBytesNotTaken] += bytes;
-                ledger[Entry::FragmentsMissingUnrecorded] += missing;
+            let mut lacking = SourceLedger::default();
+            match variants[place].1 {
+                true => lacking[Entry::FragmentsDiscardedDisk] = fragments,
+                false => {
+                    lacking[Entry::FragmentsNotTaken] = fragments;
+                    lacking[Entry::FragmentBytesNotTaken] = bytes;
+                }
             }
+            lacking[Entry::FragmentsMissingUnrecorded] = missing;
+            own.add(&lacking);
+            target.carried.sources[source].add(&lacking);
         }
     }
 

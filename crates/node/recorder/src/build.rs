@@ -26,6 +26,7 @@ use crate::live::{Alignment, Live};
 use crate::pool::{ChunkPool, ChunkUse, Held, is_chain};
 use crate::run_gate::RunGate;
 use crate::tape::{Decided, Tape};
+use crate::unread::Unread;
 
 /// The time to the next cycle when there was no work. Descriptors gather meanwhile, which makes the
 /// cycle cheaper.
@@ -110,6 +111,7 @@ pub(crate) struct Pipeline {
     pub(crate) rings: Vec<Ring>,
     pub(crate) chunk_use: ChunkUse,
     pub(crate) pausable: Pausable,
+    pub(crate) unread: Unread,
     pub(crate) tape: Tape,
     /// Until all sources that it names have come again.
     pub(crate) restarted: Option<Restarted>,
@@ -262,6 +264,8 @@ impl Pipeline {
         // that promises and is held beside another one then cannot bring what they wait for.
         let has_frames = self.waiting_fill.level() > 0 || !self.waiting.is_empty();
         self.pausable.hold(&mut self.builder, (now_ns, has_frames), &self.lanes);
+        let Self { unread, builder, rings, lanes, .. } = self;
+        unread.hold(builder, now_ns, |thread| ended(&rings[thread].0), lanes);
         self.builder.poll(now_ns);
         self.pausable.show(&self.builder, &self.lanes);
         self.account(live, discarded);

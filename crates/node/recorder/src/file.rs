@@ -4,17 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catchment_agent::{Entropy, FileId, FolderStore, NewFile, OpenError};
-use catchment_frame::{EntryNames, FileHeader, Schema};
-use catchment_model::RunId;
+use catchment_frame::{EntryNames, FileHeader, FrameKind, Schema};
 use catchment_model::units::Bytes;
+use catchment_model::{Ledger, RunId};
 use catchment_writer::{FileParts, FrameFile, FrameFiles, StoreFile};
 
 use crate::beginning::FileBeginning;
 use crate::config::RecorderConfig;
 use crate::disks::{Disks, STALL_NS};
-use crate::frames::SourceCounts;
 use crate::live_target::LiveTarget;
-use crate::target::FrameTag;
+use crate::target_ledger::FrameTag;
 
 /// Bytes of a TOC beside frames: mostly the schema and the configuration.
 const TOC_BYTES_MIN: u64 = 64 << 10;
@@ -49,6 +48,8 @@ pub(crate) type Files<S> = FrameFiles<S, FrameTag, Durability>;
 /// that the current sync covers.
 #[derive(Debug)]
 pub(crate) struct Durability {
+    /// The sum of what its recorded frames count.
+    frames: Ledger,
     fragments: Vec<u64>,
     not_durable: Vec<u64>,
     syncing: Option<Vec<u64>>,
@@ -59,18 +60,36 @@ pub(crate) struct Durability {
 
 impl Durability {
     fn new(sources: usize) -> Self {
-        let none = vec![0; sources];
-        Self { fragments: none.clone(), not_durable: none, syncing: None, is_due: false }
+        let (none, frames) = (vec![0; sources], Ledger::new(sources));
+        Self { frames, fragments: none.clone(), not_durable: none, syncing: None, is_due: false }
     }
 
-    /// A frame's writes have completed. With `is_due` it is synced even without fragments.
-    pub(crate) fn recorded(&mut self, counts: &[SourceCounts], is_due: bool) {
+    /// The header's writes have completed. With `is_due` it is synced even without frames.
+    pub(crate) fn header_recorded(&mut self, is_due: bool) {
+        self.is_due |= is_due;
+    }
+
+    /// The writes of a frame of that kind have completed. With `is_due` it is synced even without
+    /// fragments.
+    pub(crate) fn recorded(&mut self, tag: &FrameTag, kind: FrameKind, is_due: bool) {
         self.is_due |= is_due;
         let sums = self.not_durable.iter_mut().zip(&mut self.fragments);
-        for ((not_durable, all), counts) in sums.zip(counts) {
+        for ((not_durable, all), counts) in sums.zip(&tag.counts) {
             *not_durable += counts.fragments;
             *all += counts.fragments;
         }
+        self.frames.add(&tag.increment);
+        // One that stands for others has none of their fragments.
+        let counts = if kind == FrameKind::SKIPPED { &[][..] } else { &tag.counts };
+        for (sum, counts) in self.frames.sources.iter_mut().zip(counts) {
+            let own = counts.of_recorded().into_iter().chain(counts.of_frame());
+            own.for_each(|(entry, count)| sum[entry] += count);
+        }
+    }
+
+    /// The sum of what its recorded frames count.
+    pub(crate) fn frames(&self) -> &Ledger {
+        &self.frames
     }
 
     /// Recorded fragments by source.

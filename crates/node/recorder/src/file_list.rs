@@ -9,7 +9,7 @@ use catchment_frame::{FILE_LIST_NAME, FileListLine};
 use catchment_model::RunId;
 
 use crate::file::OpenFile;
-use crate::target::TargetLedger;
+use crate::target_ledger::TargetLedger;
 
 /// How long after a refusal the list is tried again.
 const RETRY_NS: u64 = 1_000_000_000;

@@ -12,7 +12,7 @@ use crate::file_limits::FileLimits;
 use crate::file_list::FileList;
 use crate::file_steps::Look;
 use crate::live_folder::ShownFolder;
-use crate::target::TargetLedger;
+use crate::target_ledger::TargetLedger;
 
 /// The interval between checks of the disks.
 const LOOK_NS: u64 = 1_000_000_000;

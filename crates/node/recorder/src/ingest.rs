@@ -23,6 +23,7 @@ use rtrb::Producer;
 use crate::live::{Live, MalformedPacket};
 use crate::pool::{CHUNKS_BESIDE, Chunk, ChunkPool, Held};
 use crate::senders::SenderPair;
+use crate::unread::Look;
 
 /// Malformed packets of one source, and rejected senders, are shown at most this often.
 const SHOWN_EVERY_NS: u64 = 1_000_000_000;
@@ -30,6 +31,7 @@ const SHOWN_EVERY_NS: u64 = 1_000_000_000;
 /// A receive agent's memory, counts and descriptors.
 pub(crate) struct Ingest {
     now_ns: u64,
+    look: Look,
     accounts: Vec<Account>,
     dirty: Vec<usize>,
     // The chunks that are being filled, by the index that the intake gave them.
@@ -83,8 +85,7 @@ impl Ingest {
     pub(crate) fn new(
         sources: impl Iterator<Item = (SourceId, u32)>,
         chunk_count: usize,
-        ring: Producer<Fragment>,
-        ring_fill: Arc<FillLevel>,
+        (ring, ring_fill, look): (Producer<Fragment>, Arc<FillLevel>, Look),
         memory: &SourceMemory,
     ) -> Self {
         let accounts: Vec<_> = sources
@@ -100,6 +101,7 @@ impl Ingest {
         let SourceMemory { pool, held, live, .. } = memory.clone();
         Self {
             now_ns: 0,
+            look,
             dirty: Vec::with_capacity(accounts.len()),
             accounts,
             chunks: (0..chunk_count).map(|_| None).collect(),
@@ -195,6 +197,7 @@ impl Ingest {
     /// A cycle begins at that time.
     pub(crate) fn begin_cycle(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
+        self.look.set(now_ns);
     }
 
     /// When the cycle began.

@@ -46,22 +46,20 @@ pub(crate) struct Intake {
 /// The senders of a port, as the configuration describes them.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderConfig {
-    /// The sources; at least one. What belongs to no source alone is counted for the first.
+    /// At least one. What belongs to no source alone is counted for the first.
     pub(crate) sources: Vec<SenderSource>,
     pub(crate) protocol: Arc<dyn Protocol>,
     /// Whether strangers are distinguished from it by their addresses.
     pub(crate) tells_strangers: bool,
-    /// The destinations of its sources' fragments, by lane; at least one. On connections, where
-    /// fragments have the ids of their sources, any order.
+    /// By lane, where its sources' fragments go; on connections, which name sources, in any order.
     pub(crate) lanes: Vec<Destination>,
 }
 
 /// A source of a sender.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderSource {
-    /// Its number in the ledger.
+    /// Its number in the ledger, and its name, by which a session delivers it.
     pub(crate) number: SourceId,
-    /// Its name, by which a session delivers it.
     pub(crate) name: String,
     /// The groups in whose events it is expected, 0 if not said; none of a sparse source.
     pub(crate) expected_in: Option<u64>,
@@ -114,6 +112,8 @@ struct Sender {
     delivers: Vec<bool>,
     /// Whether a message of a connection was malformed: nothing more is taken of it.
     is_refused: bool,
+    /// Whether big-endian fragments of a source are still to be warned of.
+    may_warn: bool,
 }
 
 /// A message of a connection that is held: the parts that have not been taken.
@@ -140,13 +140,14 @@ impl Sender {
             account: first.account as usize,
             fragment_bytes_max: config.fragment_bytes_max(),
             decoder: config.protocol.decoder(),
-            config,
             gaps: Gaps::new(),
             unfinished: Parts::default(),
             addresses: Senders::default(),
+            may_warn: config.sources.iter().any(|source| source.if_big_endian.is_some()),
             held: HeldMessage::default(),
             delivers: vec![false; source_count],
             is_refused: false,
+            config,
         }
     }
 
@@ -185,6 +186,7 @@ impl Sender {
     }
 
     /// The fault of parts that the decoder has accepted, as an index of the receiver's reasons.
+    #[inline]
     fn fault(&self, parts: &[Part]) -> Option<usize> {
         // One check for each: nearly always all are whole and short.
         let most = self.fragment_bytes_max;
@@ -280,7 +282,7 @@ impl Sender {
     ) -> Result<(), NoRoom> {
         let Destination { source, account, chunk, align, .. } = destination;
         let account = account as usize;
-        if part.flags & PartFlags::BIG_ENDIAN != 0 {
+        if self.may_warn && part.flags & PartFlags::BIG_ENDIAN != 0 {
             self.warn_of_big_endian(ingest, account);
         }
         let may_wait = self.may_wait;
@@ -333,6 +335,7 @@ impl Sender {
         if let Some(warning) = warning.take() {
             ingest.warn_once(warning);
         }
+        self.may_warn = self.config.sources.iter().any(|source| source.if_big_endian.is_some());
     }
 
     /// A fragment in parts is counted when its first bytes arrive. It belongs to a stranger if it

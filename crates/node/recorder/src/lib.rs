@@ -18,6 +18,7 @@ mod build;
 mod builder_config;
 mod channel_frames;
 mod check;
+mod commander;
 mod config;
 mod counts;
 mod disks;
@@ -27,12 +28,14 @@ mod file_list;
 mod file_steps;
 mod folders;
 mod frames;
+mod front_ends;
 mod ingest;
 mod intake;
 mod link_access;
 mod link_log;
 mod link_positions;
 mod link_session;
+mod link_window;
 mod links;
 mod live;
 mod live_folder;
@@ -58,9 +61,11 @@ mod sockets;
 mod tape;
 mod target;
 mod target_config;
+mod target_ledger;
 mod target_queue;
 mod throttle;
 mod trend_agent;
+mod unread;
 mod wiring;
 
 pub use assembly::{Assembly, AssemblyParts, TargetStore};
@@ -70,6 +75,7 @@ pub use config::{
     ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
 };
 pub use counts::Counts;
+pub use front_ends::{Change, FrontEnd, FrontEnds, Report, Scalar, Stage};
 pub use link_access::{LinkAccess, SharedTokens, Tokens};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{

@@ -391,12 +391,7 @@ impl Log {
     }
 
     /// Takes a mark.
-    pub(crate) fn take_mark(
-        &mut self,
-        ingest: &mut Ingest,
-        destination: Destination,
-        mark: &Mark,
-    ) -> Result<(), Fault> {
+    pub(crate) fn take_mark(&mut self, ingest: &mut Ingest, mark: &Mark) -> Result<(), Fault> {
         let new = mark.count - self.repeats(mark.sequence, mark.count)?;
         if new == 0 {
             return Ok(());
@@ -405,9 +400,10 @@ impl Log {
             return Err(self.not_continued());
         }
         let has_keys = mark.flags & Mark::KEYS != 0;
+        let mut reason = None;
         match mark.kind {
             MarkKind::Abandoned => {
-                ingest.count(destination.account as usize, Entry::FragmentsAbandoned, new);
+                reason = Some(Entry::FragmentsAbandoned);
                 if let Some(last) = self.keys.rise(mark.key_last).filter(|_| has_keys) {
                     let first = self.keys.rise(mark.key).filter(|first| *first <= last);
                     self.pass_keys(ingest, first.unwrap_or(last), last);
@@ -419,7 +415,7 @@ impl Log {
             }
             MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
         }
-        self.pass(ingest, new, None);
+        self.pass(ingest, new, reason);
         Ok(())
     }
 

@@ -2,13 +2,15 @@
 
 use catchment_agent::ANSWER_BYTES_MAX;
 use catchment_builder::SourceNote;
-use catchment_model::Entry;
+use catchment_model::{Entry, RunId};
 use catchment_wire::event_link::Data;
 use catchment_wire::session::{
     Bye, ByeReason, CONTROL_BYTES_MAX, Encoder, Fault, Grant, Grants, Hello, LogPing, LogPositions,
     Ping, Positions, Records, Welcome,
 };
 
+use crate::commander::Commander;
+use crate::front_ends::Stage;
 use crate::ingest::Ingest;
 use crate::link_access::LinkAccess;
 use crate::link_log::{Log, Taken};
@@ -45,6 +47,9 @@ pub(crate) struct Session {
     pub(crate) grants: Vec<Grant>,
     /// Why it ends: its last message.
     pub(crate) ended: Option<Ended>,
+    pub(crate) commander: Commander,
+    /// Where its logs were when its sender had stopped for the run.
+    stop_at: Option<Vec<u64>>,
     /// How long events wait for its sources.
     pub(crate) wait: Wait,
     /// The ping that was not answered; 0: none.
@@ -129,7 +134,11 @@ fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8]
 
 impl Session {
     /// A session that was admitted, and has no connection yet.
-    pub(crate) fn new(hello: &Hello, token: &str, names: Vec<String>, logs: Vec<Log>) -> Self {
+    pub(crate) fn new(
+        (hello, token, run): (&Hello, &str, RunId),
+        names: Vec<String>,
+        logs: Vec<Log>,
+    ) -> Self {
         let destinations = logs.iter().filter_map(|log| log.destination.ok());
         let account = destinations.map(|one| one.account as usize).min().unwrap_or(0);
         Self {
@@ -145,6 +154,8 @@ impl Session {
             welcome: None,
             grants: Vec::new(),
             ended: None,
+            commander: Commander::new(hello, hello.run == run.0),
+            stop_at: None,
             wait: Wait::Attached { then_ns: WAIT_ENDED_NS },
             cookie: 0,
             sent: Vec::new(),
@@ -277,7 +288,7 @@ impl Session {
                 log.take_part(ingest, destination, (part, body), was_held)?
             }
             Data::Mark(ref mark, _) => {
-                log.take_mark(ingest, destination, mark)?;
+                log.take_mark(ingest, mark)?;
                 Taken::Continue(())
             }
             Data::Heartbeat(_) | Data::Attach(_) => Taken::Continue(()),
@@ -318,7 +329,16 @@ impl Session {
             log.made = log.made.max(made);
         }
         self.cookie = ping.cookie;
+        if self.commander.stage() == Stage::Stopped && self.stop_at.is_none() {
+            self.stop_at = Some(self.logs.iter().map(|log| log.made).collect());
+        }
         Ok(())
+    }
+
+    /// Whether all that its sender had made when it had stopped for the run was taken.
+    pub(crate) fn is_drained(&self) -> bool {
+        let is_taken = |(log, &made): (&Log, &u64)| log.destination.is_err() || log.taken >= made;
+        self.stop_at.as_ref().is_some_and(|made| self.logs.iter().zip(made).all(is_taken))
     }
 
     /// All items of a log below `durable` are.
@@ -346,6 +366,7 @@ impl Session {
             || !self.grants.is_empty()
             || self.cookie != 0
             || self.ended.is_some()
+            || self.commander.is_due()
             || is_due && self.has_moved()
     }
 
@@ -359,6 +380,7 @@ impl Session {
     pub(crate) fn write_answer(
         &mut self,
         (epoch, received, unread): (u32, [u64; 16], u16),
+        run: ([u8; 16], u64),
         written: &mut u32,
         answer: &mut Vec<u8>,
     ) -> bool {
@@ -377,6 +399,9 @@ impl Session {
         }
         if !self.grants.is_empty() {
             return false;
+        }
+        if has_room(answer) && self.commander.is_due() {
+            append(answer, written, |out, number| self.commander.write((out, number), run));
         }
         while has_room(answer) && (self.cookie != 0 || self.has_moved()) {
             let cookie = std::mem::take(&mut self.cookie);

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::beginning::Beginning;
 use crate::config::RecorderConfig;
 use crate::counts::{Counters, Counts};
+use crate::front_ends::FrontEnds;
 use crate::link_positions::LinkPositions;
 use crate::live_folder::FolderSnapshot;
 use crate::live_target::LiveTarget;
@@ -50,6 +51,7 @@ pub(crate) struct Live {
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
     pub(crate) link_positions: LinkPositions,
+    pub(crate) front_ends: FrontEnds,
     /// Where the recorder began.
     pub(crate) beginning: Beginning,
     // Indexed by the numbers of the ledger.
@@ -81,6 +83,11 @@ impl Observer {
     /// The recorder's present state.
     pub fn snapshot(&self) -> Snapshot {
         self.0.snapshot()
+    }
+
+    /// The front-ends of the run.
+    pub fn front_ends(&self) -> &FrontEnds {
+        &self.0.front_ends
     }
 
     /// How full each source's and each link's buffer in the kernel is, 0 to 1, in the ledger's
@@ -265,6 +272,7 @@ impl Live {
             fills: Mutex::default(),
             counters: Counters::default(),
             link_positions: LinkPositions::new(config, &beginning),
+            front_ends: FrontEnds::new(config),
             beginning,
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),

@@ -5,7 +5,7 @@ use catchment_agent::{Agent, Work};
 use crossbeam_channel::TryRecvError;
 
 use crate::frames::SourceCounts;
-use crate::target::TargetLedger;
+use crate::target_ledger::TargetLedger;
 use crate::target_queue::{Answer, Item, TargetInput};
 
 /// The longest time to the next cycle while nothing happens.

@@ -20,7 +20,7 @@ use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
-use crate::beginning::{Beginning, FileBeginning};
+use crate::beginning::{Beginning, FileBeginning, TargetBeginning};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
 use crate::counts::Counts;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
@@ -116,10 +116,18 @@ pub enum RecorderError {
 }
 
 impl RecorderError {
-    /// Whether the files of a run are still held by the recorder that died.
-    pub fn is_being_recorded(&self) -> bool {
-        matches!(self, Self::Resume { source, .. }
-            if matches!(**source, StorageError::BeingRecorded { .. }))
+    /// Whether an interrupted run may go on when it is tried again: not if its files are others
+    /// than this configuration, or this program, writes.
+    pub fn may_pass(&self) -> bool {
+        use StorageError::{ForeignFile, Frame, NoFiles, SchemaDiffers};
+        match self {
+            Self::Config(_) | Self::Build(_) | Self::Access | Self::OtherRun { .. } => false,
+            Self::Resume { source, .. } => !matches!(
+                **source,
+                ForeignFile { .. } | Frame { .. } | NoFiles { .. } | SchemaDiffers { .. }
+            ),
+            _ => true,
+        }
     }
 }
 
@@ -149,11 +157,12 @@ impl Recorder {
         Self::begin(config, true, Some(from))
     }
 
-    /// When the files of a run of that name were last written, in nanoseconds since 1970: the last
-    /// sign of life of its recorder.
+    /// When the files of a run of that name were last written in its required targets, in
+    /// nanoseconds since 1970: the last sign of life of its recorder.
     pub fn last_written_ns(config: &RecorderConfig, name: &str) -> Option<u64> {
         let targets = config.targets();
-        let folders = targets.iter().flat_map(|target| target.place.folders());
+        let required = targets.iter().filter(|target| target.required);
+        let folders = required.flat_map(|target| target.place.folders());
         let entries = folders.filter_map(|folder| std::fs::read_dir(folder.join(name)).ok());
         let changed = entries.flatten().flatten().filter_map(|entry| {
             let changed = entry.metadata().ok()?.modified().ok()?;
@@ -451,7 +460,8 @@ impl ThreadEvents for Events {
 }
 
 /// What a target is made of, and what its thread sleeps on. If the folder of one that is best
-/// effort cannot be made, or does not answer, its frames go nowhere, and it is in fault.
+/// effort cannot be made, does not answer, or is left out of a run that goes on, its frames go
+/// nowhere, and it is in fault.
 fn target_part(
     config: &RecorderConfig,
     (number, target): (usize, &TargetConfig),
@@ -462,11 +472,19 @@ fn target_part(
         let signal = Signal::default();
         (TargetPart { waker: signal.waker(), files: None }, Box::new(signal) as Box<dyn Park>)
     };
+    let failed = |reason: &str| {
+        let reason = format!("it gets no frames of this run: {reason}");
+        live.set_target_state(number, State::Fault { reason });
+        Ok(nothing())
+    };
     let Place::Folders(folders) = &target.place else { return Ok(nothing()) };
+    let TargetBeginning { files: begins, left_out, .. } = &live.beginning.targets[number];
+    if let Some(reason) = left_out {
+        return failed(reason);
+    }
     let name = of_run.name.clone();
     let folders = folders.iter().map(|folder| folder.join(&name)).collect();
-    let begins = live.beginning.targets[number].files.clone();
-    let target_name = target.name.clone();
+    let (target_name, begins) = (target.name.clone(), begins.clone());
     let identity = RunIdentity { run: of_run.run, folders, name, target: target_name, begins };
     let mut disk = disk_config(&config.write);
     (disk.name, disk.threads) = (suffix(number, &target.name), Some(Arc::clone(&live.threads)));
@@ -487,14 +505,11 @@ fn target_part(
         }
     };
     std::thread::Builder::new().name("folder".into()).spawn(make).map_err(system("a thread"))?;
-    let reason = match made.recv_timeout(FOLDER_WITHIN) {
-        Ok(Ok(part)) => return Ok(part),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "its disk does not answer".to_owned(),
-    };
-    let reason = format!("it gets no frames of this run: {reason}");
-    live.set_target_state(number, State::Fault { reason });
-    Ok(nothing())
+    match made.recv_timeout(FOLDER_WITHIN) {
+        Ok(Ok(part)) => Ok(part),
+        Ok(Err(error)) => failed(&error.to_string()),
+        Err(_) => failed("its disk does not answer"),
+    }
 }
 
 /// The disks of a target's folders, and the first file, in the best of them. Folders in which none

@@ -21,7 +21,7 @@ use crate::file_steps::{
 use crate::folders::Folders;
 use crate::frames::FrameHead;
 use crate::live::State;
-use crate::target::{FrameTag, TargetLedger};
+use crate::target_ledger::{FrameTag, TargetLedger};
 
 /// The files of a run, and the work in progress on them.
 pub(crate) struct RunFiles<S: FolderStore> {
@@ -338,7 +338,7 @@ impl<S: FolderStore> RunFiles<S> {
         if !at_rest || !file.checkpoint_due(self.now_ns, late) {
             return false;
         }
-        self.ledger.settle(|one| one.state_in(file));
+        self.ledger.state_in(file);
         self.files.begin_checkpoint(self.sequence, &self.ledger.total(), self.now_ns);
         true
     }
@@ -355,7 +355,7 @@ impl<S: FolderStore> RunFiles<S> {
                 if file.header_recorded {
                     // Nobody is welcomed before it states the epoch, durably.
                     let waits = !self.ledger.of_target().has_epoch.load(Relaxed);
-                    file.attached.recorded(&[], waits);
+                    file.attached.header_recorded(waits);
                     self.folders.begun(&mut self.files, id);
                 }
             }
@@ -364,9 +364,9 @@ impl<S: FolderStore> RunFiles<S> {
             }
             JobKind::Frame(written, tag) => {
                 file.recorded(&written);
-                file.attached.recorded(&tag.counts, self.ledger.has_links());
-                self.ledger.settle(|one| one.recorded(&tag.begun, id, file.index));
                 let FrameSummary { info, frame_bytes, .. } = written.summary;
+                file.attached.recorded(&tag, info.kind, self.ledger.has_links());
+                self.ledger.settle(|one| one.recorded(&tag.begun, id, file.index));
                 self.ledger.recorded(&tag, &info, frame_bytes);
             }
             JobKind::Checkpoint(summary) => {
@@ -548,7 +548,7 @@ impl<S: FolderStore> RunFiles<S> {
             self.files.finish_file(id, end);
             return;
         }
-        self.ledger.settle(|one| one.state_in(file));
+        self.ledger.state_in(file);
         let (id, total) = (file.id, self.ledger.total());
         let flags = TocFlags { run_ended: is_ending, ..TocFlags::of_total(&total) };
         self.files.begin_toc(id, &total, flags);

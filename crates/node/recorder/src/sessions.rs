@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use catchment_agent::{Egress, Entropy, Flow};
 use catchment_builder::{Fragment, SourceNote};
@@ -22,11 +21,14 @@ use catchment_wire::session::{
 };
 
 use crate::admission::{Opening, Source};
+use crate::commander::Commander;
+use crate::front_ends::{FrontEnd, FrontEnds};
 use crate::ingest::Ingest;
 use crate::intake::{Destination, SenderConfig};
 use crate::link_access::LinkAccess;
 use crate::link_log::Taken;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
+use crate::link_window::Window;
 use crate::live::Live;
 
 /// How often connections are looked at for silence, and the most of a time without a look that
@@ -38,10 +40,6 @@ const TOKENS_EVERY_NS: u64 = 500_000_000;
 /// Silence after which a session is closed, and the time that opening a connection may take.
 const SILENCE_NS: u64 = 2_500_000_000;
 const OPENING_NS: u64 = 3_000_000_000;
-/// A run that has not begun by then waits for its start.
-const BEGINS_WITHIN_NS: u64 = 5_000_000_000;
-/// How long after a stop data are taken: less than events belong to the run (`run_gate.rs`).
-const TAKEN_WITHIN_NS: u64 = 150_000_000;
 /// How often positions are sent, if they have changed.
 pub(crate) const POSITIONS_EVERY_NS: u64 = 10_000_000;
 /// Connections that belong to no session yet.
@@ -65,43 +63,6 @@ pub(crate) struct Sessions {
     window: Window,
     /// How long events still wait for sources of a run that goes on, which have not come yet.
     resume_ns: u64,
-}
-
-/// Whether data are taken. What comes in the moments before a run begins, and behind its end, is
-/// not: it would be in no file, and its sender be told that it is durable. In a pause, and while a
-/// run that is armed waits for its start, data are taken and discarded.
-#[derive(Default)]
-struct Window {
-    is_open: bool,
-    /// Whether the run has begun, and since when the listener waits for that.
-    has_begun: bool,
-    since_ns: Option<u64>,
-    /// Since when the run is to end, and whether the last datum was taken.
-    stopping_ns: Option<u64>,
-    has_ended: bool,
-}
-
-impl Window {
-    fn look(&mut self, now_ns: u64, is_stopping: bool, live: &Live) {
-        let is_recording = live.recording.load(Acquire);
-        self.has_begun |= is_recording;
-        let waited_ns = now_ns - *self.since_ns.get_or_insert(now_ns);
-        let begins = !self.has_begun && waited_ns < BEGINS_WITHIN_NS || live.begin.load(Relaxed);
-        let is_outside = !is_recording && (begins || !live.paused.load(Relaxed));
-        let stopping_ns = is_stopping.then(|| *self.stopping_ns.get_or_insert(now_ns));
-        let is_late = stopping_ns.is_some_and(|since_ns| now_ns - since_ns >= TAKEN_WITHIN_NS);
-        self.is_open = !is_outside && !is_late && !self.has_ended;
-    }
-
-    /// Whether a connection of that kind is not read now: one that carries items, or a new one when
-    /// the run has ended.
-    fn holds(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::Data(Some(_)) => !self.is_open,
-            Kind::New | Kind::Data(None) => self.has_ended,
-            Kind::Control | Kind::Lingering | Kind::Over => false,
-        }
-    }
 }
 
 /// What sessions know of their run.
@@ -150,6 +111,18 @@ enum Kind {
     Lingering,
     /// It is closed.
     Over,
+}
+
+impl Kind {
+    /// Whether a connection is not read now: one that carries items, or a new one when the run has
+    /// ended.
+    fn waits(self, window: &Window) -> bool {
+        match self {
+            Self::Data(Some(_)) => !window.is_open,
+            Self::New | Self::Data(None) => window.has_ended,
+            Self::Control | Self::Lingering | Self::Over => false,
+        }
+    }
 }
 
 impl Connection {
@@ -263,6 +236,9 @@ impl Sessions {
         let session = &mut self.sessions[index];
         session.interrupt(ingest);
         session.detach(ingest);
+        if session.control.is_some() {
+            self.of_run.live.front_ends.tell(&session.name, FrontEnd::leave);
+        }
         for endpoint in session.take_endpoints() {
             if let Some(connection) = &mut self.connections[endpoint] {
                 connection.release(ingest, session);
@@ -275,7 +251,7 @@ impl Sessions {
     /// Takes the next message of a connection.
     pub(crate) fn message(&mut self, ingest: &mut Ingest, endpoint: usize, bytes: &[u8]) -> Flow {
         let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
-        if connection.refusal.is_some() || self.window.holds(connection.kind) {
+        if connection.refusal.is_some() || connection.kind.waits(&self.window) {
             return Flow::Held;
         }
         let result = match connection.kind {
@@ -373,8 +349,12 @@ impl Sessions {
             (Some(Control::Ping(ping, logs)), Some(session)) => {
                 self.sessions[session].pinged(&ping, logs)?;
             }
-            // Nobody gives commands yet; what is reported is not shown.
-            (Some(Control::Answer(..) | Control::Report(..)), Some(_)) => {}
+            (Some(Control::Answer(answer, text)), Some(session)) => {
+                self.commander(session, |it, name, all| it.answered(name, all, answer, text));
+            }
+            (Some(Control::Report(records, text)), Some(session)) => {
+                self.commander(session, |it, name, all| it.reported(name, all, records, text));
+            }
             (Some(Control::Bye(..)), Some(session)) => {
                 self.sessions[session].leave();
             }
@@ -391,9 +371,17 @@ impl Sessions {
             Ok(index) => {
                 connection.session = Some(index);
                 self.sessions[index].control = Some(endpoint);
+                let program = opening.program();
+                self.commander(index, |it, name, all| it.attach(name, all, program));
             }
             Err(refusal) => connection.refusal = Some(refusal),
         }
+    }
+
+    /// Has the commander of a session do something.
+    fn commander(&mut self, session: usize, tell: impl FnOnce(&mut Commander, &str, &FrontEnds)) {
+        let Session { commander, name, .. } = &mut self.sessions[session];
+        tell(commander, name, &self.of_run.live.front_ends);
     }
 
     fn take_data(
@@ -513,6 +501,13 @@ impl Sessions {
         if now_ns.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
             self.look(ingest);
         }
+        let Self { of_run, sessions, .. } = self;
+        let front_ends = &of_run.live.front_ends;
+        for Session { commander, name, .. } in sessions {
+            if commander.is_behind(front_ends) {
+                commander.look(name, front_ends);
+            }
+        }
         for endpoint in 0..self.connections.len() {
             self.answer_one(ingest, egress, endpoint);
         }
@@ -549,6 +544,7 @@ impl Sessions {
             None => ([0; 16], 0),
         };
         let (mut is_over, epoch) = (false, self.of_run.epoch);
+        let run = (self.of_run.run.0, self.of_run.number);
         let Some(connection) = &mut self.connections[endpoint] else { return };
         egress.answer(endpoint, &mut |answer| {
             if let Some(preamble) = connection.preamble.take() {
@@ -557,7 +553,7 @@ impl Sessions {
             let written = &mut connection.written;
             if let Some(session) = session {
                 let read = (epoch, received, unread);
-                is_over = self.sessions[session].write_answer(read, written, answer);
+                is_over = self.sessions[session].write_answer(read, run, written, answer);
             }
             if let Some(refusal) = connection.refusal.take() {
                 refusal.write(written, answer);
@@ -604,11 +600,20 @@ impl Sessions {
         let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
         let asks_tokens = now_ns / TOKENS_EVERY_NS > self.looked_ns / TOKENS_EVERY_NS;
         self.looked_ns = now_ns;
-        self.sessions.iter_mut().for_each(|session| session.pass_time(ingest, passed_ns));
+        let front_ends = &self.of_run.live.front_ends;
+        for session in &mut self.sessions {
+            session.pass_time(ingest, passed_ns);
+            if session.control.is_some() {
+                session.commander.pass_time(&session.name, front_ends, passed_ns);
+                if session.is_drained() {
+                    session.commander.drained(&session.name, front_ends);
+                }
+            }
+        }
         self.pass_time(ingest, passed_ns);
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
-            if connection.is_held || self.window.holds(connection.kind) {
+            if connection.is_held || connection.kind.waits(&self.window) {
                 continue;
             }
             connection.silent_ns += passed_ns;

@@ -298,7 +298,10 @@ impl Log {
         mut add: impl FnMut(Entry, u64),
     ) {
         for out in self.out.extract_if(.., |out| out.until <= first_undecided) {
-            (fragments, bytes) = (fragments + out.count, bytes + out.bytes);
+            // What its sender has abandoned was not received.
+            if out.reason != Entry::FragmentsAbandoned {
+                (fragments, bytes) = (fragments + out.count, bytes + out.bytes);
+            }
             add(out.reason, out.count);
         }
         let received =
@@ -447,6 +450,26 @@ mod tests {
             [0, 1, 2, 3].map(&mut passed),
             [(Some(0), 0), (Some(3), 2), (Some(5), 1), (Some(6), 0)]
         );
+    }
+
+    #[test]
+    fn abandoned_fragments_are_counted_with_their_position_and_were_not_received() {
+        let mut tape = Tape::new(&[true], 1);
+        let abandoned = Fragment::passed(0, 5, Some(Entry::FragmentsAbandoned));
+        let session = Fragment::note(0, NoteKind::Session, 7, 0);
+        let ring = [session, Fragment::new(0, 0, 0, 0), abandoned, Fragment::new(0, 9, 0, 0)];
+        let mut rest = &ring[..];
+        while !rest.is_empty() {
+            let _fragments = tape.take(&mut rest, |_, _| {});
+        }
+        let mut passed = |first_undecided| {
+            let mut counts = Vec::new();
+            let add = |entry, count| counts.push((entry, count));
+            tape.logs[0].take_counts(first_undecided, (0, 0), add);
+            counts
+        };
+        let counted = vec![(Entry::FragmentsAbandoned, 5)];
+        assert_eq!([0, 1, 2].map(&mut passed), [vec![], counted, vec![]]);
     }
 
     #[test]

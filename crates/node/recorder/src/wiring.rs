@@ -30,6 +30,7 @@ use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
 use crate::sizes::Sizes;
 use crate::tape::Tape;
+use crate::unread::Unread;
 
 /// All that the agents need, before they run.
 pub(crate) struct Wiring {
@@ -134,7 +135,7 @@ impl Wiring {
             &group.builder,
         )?;
         let waiting = group.builder.pausable.iter().filter(|&&waits| waits).count();
-        let mut rings = Vec::new();
+        let (mut rings, mut unread) = (Vec::new(), Unread::new(parts.config.build.timeout_ns));
         let threads = (*threads).min(senders.len());
         for thread in 0..threads {
             let own = || (thread..senders.len()).step_by(threads);
@@ -151,7 +152,9 @@ impl Wiring {
                 let share = share(sender);
                 sender.sources.iter().map(move |source| (source.number, share))
             });
-            let ingest = Ingest::new(accounts, chunk_lanes, producer, fill, &memory);
+            let numbers = own().flat_map(|index| &senders[index].sources).map(|one| one.number);
+            let look = unread.add(numbers);
+            let ingest = Ingest::new(accounts, chunk_lanes, (producer, fill, look), &memory);
             let timeout_ns = parts.config.build.timeout_ns;
             let senders = own().map(|index| senders[index].clone()).collect();
             let intake = Intake::new(ingest, senders, timeout_ns, parts.of_run);
@@ -160,7 +163,7 @@ impl Wiring {
             let receive = Receive::new(ingress, intake, allowed, parts.stop, timeout_ns);
             self.receives.push(Box::new(receive));
         }
-        self.pipelines.push(parts.pipeline(group, rings, &memory)?);
+        self.pipelines.push(parts.pipeline(group, (rings, unread), &memory)?);
         Ok(memory.pool)
     }
 }
@@ -337,7 +340,7 @@ impl Parts<'_> {
     fn pipeline(
         &self,
         group: Group<'_>,
-        rings: Vec<Ring>,
+        (rings, unread): (Vec<Ring>, Unread),
         memory: &SourceMemory,
     ) -> Result<Pipeline, RecorderError> {
         let Group { kind, name, lanes, chunk_sources, builder, .. } = group;
@@ -352,6 +355,7 @@ impl Parts<'_> {
             restarted: Restarted::of(&builder),
             builder: Builder::new(builder)?,
             rings,
+            unread,
             chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),
             pool,
             lanes,

@@ -3,6 +3,7 @@
 mod alignment;
 mod bad_data;
 mod channels;
+mod commands;
 mod connections;
 mod disk_faults;
 mod disk_full;
@@ -24,3 +25,4 @@ mod strangers;
 mod support;
 mod targets;
 mod typed;
+mod unread;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use catchment_agent::{Agent, Ingress, Waker};
 use catchment_fixtures::Random;
 use catchment_frame::Position;
-use catchment_model::RunId;
+use catchment_model::{Entry, RunId};
 use catchment_ports::{MemoryFiles, MemoryStore, QueueIngress, Queues, StoreTimes, VirtualClock};
 use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, RecorderConfig, RecorderError, SourceConfig,
@@ -18,6 +18,7 @@ use catchment_sender::{
     Action, Connection, Fragment, Push, SenderConfig, SenderSession, SourceConfig as LogConfig,
 };
 use catchment_storage::{Interrupted, Resumable, Run, RunPlace, Verdict, audit, verify};
+use catchment_wire::event_link::AbandonReason;
 
 use super::support;
 use super::support::stepped::MS;
@@ -77,8 +78,9 @@ struct Rig {
     files: MemoryFiles,
     sender: SenderSession,
     connections: BTreeMap<Connection, usize>,
-    /// By source: the key that is sent next.
+    /// By source: the key that is sent next, and how many fragments were abandoned.
     next: [u64; 3],
+    abandoned: [u64; 3],
     life: Option<Life>,
 }
 
@@ -111,6 +113,7 @@ impl Rig {
             sender: SenderSession::new(sender, SESSION, seed).expect("a configuration"),
             connections: BTreeMap::new(),
             next: [0; 3],
+            abandoned: [0; 3],
             life: None,
         }
     }
@@ -160,9 +163,16 @@ impl Rig {
         self.life = Some(Life { queues, agents: agents.collect(), assembly });
     }
 
-    /// The front-end makes fragments, sometimes none of a source.
+    /// The front-end makes fragments, sometimes none of a source, and sometimes abandons others.
     fn make(&mut self) {
         for source in 0..SOURCES.len() {
+            let count = 1 + self.random.below(3);
+            let log = self.sender.source(source as u32);
+            if self.random.below(50) == 0
+                && log.abandon(count, AbandonReason::BUFFER, None) == Ok(Push::Accepted)
+            {
+                self.abandoned[source] += count;
+            }
             for _ in 0..self.random.below(4) {
                 let bytes = content(source, self.next[source]);
                 let fragment = Fragment::new(self.next[source], &bytes);
@@ -315,12 +325,15 @@ impl Rig {
     fn check(&self) {
         let (root, seed) = (self.written(), self.seed);
         for folder in self.folders() {
-            check_run(&root.path().join(folder), self.next[0], seed);
+            let run = check_run(&root.path().join(folder), self.next[0], seed);
+            let ledger = run.recorded_ledger().expect("reads").expect("of the whole run");
+            let counted = ledger.sources.iter().map(|one| one[Entry::FragmentsAbandoned]);
+            assert!(counted.eq(self.abandoned), "seed {seed}: {:?}", self.abandoned);
         }
     }
 }
 
-fn check_run(folder: &Path, keys: u64, seed: u64) {
+fn check_run(folder: &Path, keys: u64, seed: u64) -> Run {
     let run = Run::open(folder).expect("opens");
     let (report, audit) = (verify(&run, |_| {}), audit(&run).expect("an audit"));
     assert!(report.is_intact(), "seed {seed}: {report:?}");
@@ -338,6 +351,7 @@ fn check_run(folder: &Path, keys: u64, seed: u64) {
     assert!(epochs.is_sorted(), "seed {seed}: {epochs:?}");
     let last = epochs.last().copied().map_or(0, u64::from);
     assert!((1..LIVES).contains(&last), "seed {seed}: {epochs:?}");
+    run
 }
 
 #[test]

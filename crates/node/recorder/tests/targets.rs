@@ -5,7 +5,8 @@ use catchment_frame::{Codings, ColumnCoding, FileReader};
 use catchment_model::{Entry, SourceLedger};
 use catchment_ports::StoreFaults;
 use catchment_recorder::{
-    ChannelConfig, LinkConfig, Place, Recorder, RecorderConfig, Snapshot, State, TargetConfig,
+    ChannelConfig, LinkConfig, Place, Recorder, RecorderConfig, RunSummary, Snapshot, State,
+    TargetConfig,
 };
 use catchment_storage::{ReframeOptions, Run, Verdict, audit, reframe};
 use catchment_wire::hadtu::ByteOrder;
@@ -417,6 +418,44 @@ fn a_best_effort_folder_that_cannot_be_made_is_in_fault_and_costs_the_run_nothin
 }
 
 #[test]
+fn a_best_effort_folder_that_is_left_out_of_a_run_that_goes_on_is_in_fault_and_stays_as_it_is() {
+    let roots = [(), ()].map(|()| tempfile::tempdir().expect("a folder"));
+    let [first, second] = [0, 1].map(|root: usize| roots[root].path().to_owned());
+    let mut config = support::config(&first, 1);
+    let place = Place::Folders(vec![second.clone()]);
+    config.targets =
+        vec![TargetConfig::folder("first", first.clone()), TargetConfig { place, ..best_effort() }];
+    let name = end_100(Recorder::start(config.clone()).expect("starts"), 0).folder;
+    let name = name.file_name().expect("a name").to_string_lossy().into_owned();
+    let files = || -> Vec<(PathBuf, Vec<u8>)> {
+        let all = second.join(&name).read_dir().expect("lists").map(|one| one.unwrap().path());
+        all.map(|path| (path.clone(), std::fs::read(path).expect("reads"))).collect()
+    };
+    let before = files();
+    // A process has its file that does not answer.
+    let is_frames = |(path, _): &&(PathBuf, _)| path.extension().is_some_and(|it| it == "catch");
+    let held = before.iter().find(is_frames).expect("a file");
+    let held = std::fs::File::open(&held.0).expect("opens");
+    held.lock().expect("locks");
+    let from = Recorder::interrupted(&config, &name).expect("it can go on");
+    let recorder = Recorder::resume(config, &from).expect("it goes on");
+    let last = end_100(recorder, 100).last;
+    assert_eq!(
+        (last.state.clone(), last.ledger.total()[Entry::FragmentsRecorded]),
+        (State::Stopped, 200)
+    );
+    let second = &last.targets[1];
+    assert_eq!(second.ledger.total()[Entry::FragmentsNotTaken], 200);
+    assert!(second.ledger.balance().holds());
+    let State::Fault { reason } = &second.state else { panic!("{second:?}") };
+    assert!(reason.starts_with("it gets no frames of this run: "), "{reason}");
+    assert!(last.warnings.iter().any(|one| one.contains("target second: ")));
+    assert!(files() == before);
+    let report = audit(&Run::open(first.join(name)).expect("opens")).expect("an audit");
+    assert_eq!((report.verdict, report.events), (Verdict::Balanced, 200));
+}
+
+#[test]
 fn a_target_that_keeps_nothing_counts_what_it_gets() {
     let last = record_100(TargetConfig { place: Place::None, ..best_effort() });
     let [first, second] = &last.targets[..] else { panic!("two targets") };
@@ -433,11 +472,15 @@ fn record_100(second: TargetConfig) -> Snapshot {
     let root = tempfile::tempdir().expect("a folder");
     let mut config = support::config(root.path(), 1);
     config.targets = vec![TargetConfig::folder("first", root.path().to_owned()), second];
-    let recorder = Recorder::start(config).expect("starts");
+    end_100(Recorder::start(config).expect("starts"), 0).last
+}
+
+/// Sends a recorder a hundred events from that number on, and ends the run.
+fn end_100(recorder: Recorder, from: u32) -> RunSummary {
     let senders = support::senders(&recorder);
-    for number in 0..100 {
+    for number in from..from + 100 {
         let packet = support::packet(0, ByteOrder::Big, &[(number, &[7; 100])]);
         senders[0].send(&packet).expect("sends");
     }
-    recorder.stop().expect("stops").last
+    recorder.stop().expect("stops")
 }

@@ -21,7 +21,7 @@ use crate::error::StorageError;
 use crate::folders::{self, LedgerKind};
 use crate::open::RunFile;
 use crate::run::Run;
-use crate::verify::{Problem, holes, of_folder, problem_in, under_way_bytes};
+use crate::verify::{Problem, holes, in_file, of_folder, problem_in, under_way_bytes};
 use crate::whole::{Extent, Whole};
 
 /// The verdict of an audit.
@@ -165,14 +165,24 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     let mut channels = ChannelBytes::new(run);
     let (folder, files) = run.all_files().of_ledger();
     for file in files {
+        let mut sum = Ledger::new(run.sources().len());
+        let before = problems.len();
         for (frame, _) in file.frames() {
             let (added, errors) = frame_ledger(&file.reader, frame);
-            ledger.add(&added);
+            sum.add(&added);
             let left = PROBLEMS_MAX.saturating_sub(problems.len());
             let errors = errors.into_iter().take(left);
             problems.extend(errors.map(|error| problem_in(file, Some(frame), error)));
             channels.add(file, frame, &added);
         }
+        let is_all = problems.len() == before && file.repeated.is_empty();
+        let listed = file.reader.frames_ledger().transpose().filter(|_| is_all);
+        problems.extend(listed.and_then(|listed| match listed {
+            Ok(listed) if listed == sum => None,
+            Ok(_) => Some(in_file(file, "its TOC counts other than its frames".to_owned())),
+            Err(error) => Some(problem_in(file, None, error)),
+        }));
+        ledger.add(&sum);
         problems.extend(holes(file).map(|skipped| Problem {
             file: file.path.clone(),
             frame: None,

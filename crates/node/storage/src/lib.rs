@@ -10,6 +10,7 @@
 //! frame, column and source.
 
 mod ahead;
+mod apart;
 mod audit;
 mod cache;
 mod channels;

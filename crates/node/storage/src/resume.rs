@@ -2,9 +2,10 @@
 //! recorder needs to go on behind that.
 //!
 //! A frame says up to which number all were settled in each required place when it was made
-//! ([`Position::SYNCED`]): gaps below that are accounted for. From there on frames must follow each
-//! other, and each is read and checked. The run goes on behind the lowest of the last such frames
-//! of the required places: front-ends send the rest again.
+//! ([`Position::SYNCED`](catchment_frame::Position::SYNCED)): gaps below that are accounted for.
+//! From there on frames must follow each other, and each is read and checked. The run goes on
+//! behind the lowest of the last such frames of the required places: front-ends send the rest
+//! again.
 //!
 //! ```text
 //!          synced            end of the run      files of a place
@@ -14,23 +15,25 @@
 //! Each file is cut behind its last frame that is kept, closed as by [`crate::repair()`], and
 //! synced. What is cut off stands in a file beside it before it is cut, so that an interrupted
 //! attempt can be made again.
+//!
+//! Files that were closed say what their frames count, and how far sources were decided: only the
+//! frames of the others are read. A place that the run does not need is looked at apart, for at
+//! most 2 s longer than the required ones: if it cannot take part, the run goes on without it.
 
-use std::fs::File;
-use std::io::Write as _;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::{
-    FileHeader, FrameInfo, FrameKind, FrameSummary, Numbering, Position, Positions, Superseded,
-    close_behind, frame_ledger, verify_frame,
-};
-use catchment_model::{Entry, Ledger, RunId};
+use catchment_frame::{FileHeader, Numbering, Positions, Superseded};
+use catchment_model::{Ledger, RunId};
 
+use crate::apart::at_each;
 use crate::error::StorageError;
-use crate::open;
-use crate::repair::{self, Found, Outcome};
+use crate::repair::Found;
 use crate::superseded::Bounds;
-use crate::whole::list_cut;
+use place::Place;
+
+mod place;
 
 /// A place that gets the run's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,10 +68,13 @@ pub struct Resumable {
 /// What a place has of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResumedPlace {
+    /// Why the run goes on without it, if it does: what the place has stays as it is and counts for
+    /// nothing, and it must not get frames.
+    pub left_out: Option<String>,
     /// The index of its next file.
     pub next_index: u32,
-    /// One above the number of its last frame. Where the run does not need it, it may lack frames
-    /// before the run's next one.
+    /// One above the number of its last frame. It may lack frames before the run's next one: those
+    /// for which it had no place, or that it did not get because the run does not need it.
     pub end: u64,
     /// The sum of its frames; empty if it has none.
     pub ledger: Ledger,
@@ -85,25 +91,18 @@ pub struct ResumedPlace {
 /// The files of an interrupted run, before anything is changed.
 pub struct Interrupted {
     name: String,
-    places: Vec<Place>,
+    /// Where the run goes on without it, why.
+    places: Vec<Result<Place, String>>,
 }
 
-/// The files of a place, by rising index.
-#[derive(Default)]
-struct Place {
-    is_required: bool,
-    files: Vec<Found>,
-    /// Files without a header that can be read.
-    blank: Vec<PathBuf>,
-    unreadable: Vec<PathBuf>,
-    /// The index of its next file, as far as it is known.
-    next_index: u32,
-    /// One above the number of the last frame that is kept.
-    end: u64,
+/// How far a run goes on, for its places.
+struct End {
+    /// All frames below that number are settled in the required places.
+    synced: u64,
+    /// The number of the run's next frame.
+    sequence: u64,
+    superseded: Bounds,
 }
-
-/// The frames of a place by location.
-type Location = (usize, usize);
 
 impl Interrupted {
     /// Looks at the places of a run. Lost headers of files are made again, as by a repair.
@@ -112,40 +111,34 @@ impl Interrupted {
     /// A required place has no file of the run or cannot be read, a recorder still holds a file,
     /// the files are of several runs, or they do not say how to go on.
     pub fn find(places: &[RunPlace]) -> Result<Self, StorageError> {
-        let mut found = Vec::new();
-        for place in places {
-            match Place::open(place) {
-                Ok(place) => found.push(place),
-                Err(error) if place.is_required => return Err(error),
-                // What it has stays as it is, and counts for nothing.
-                Err(_) => found.push(Place {
-                    next_index: open::next_index(&place.folders),
-                    ..Place::default()
-                }),
-            }
-        }
         let folder = places.iter().flat_map(|place| &place.folders).next();
         let folder = folder.cloned().unwrap_or_default();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let found = Self { name, places: found };
+        let wanted = places.iter().map(|place| (place.is_required, place.clone()));
+        let places = at_each(wanted, |place, given_up| Place::open(&place, given_up))?;
+        let mut found = Self { name, places };
         let none = || StorageError::NoFiles { path: folder.clone() };
-        let first = found.files().next().ok_or_else(none)?;
-        if first.reader.header().numbering == Numbering::File || !found.has_required() {
+        let first = found.required().flat_map(|place| &place.files).next().ok_or_else(none)?;
+        if first.reader.header().numbering == Numbering::File {
             return Err(none());
         }
-        let other = |file: &&Found| file.reader.header().run != found.header().run;
-        if let Some(file) = found.files().find(other) {
-            let (path, got) = (file.path.clone(), file.reader.header().run);
-            let (first, expected) = (first.path.clone(), found.header().run);
-            return Err(StorageError::ForeignFile { path, got, first, expected });
+        let (first, header) = (first.path.clone(), first.reader.header().clone());
+        for place in &mut found.places {
+            let Ok(Place { files, is_required, .. }) = place else { continue };
+            let other = files.iter().find_map(|file| other_run(file, &first, &header));
+            match other {
+                Some(error) if *is_required => return Err(error),
+                Some(error) => *place = Err(error.to_string()),
+                None => {}
+            }
         }
         Ok(found)
     }
 
     /// The header of a file of the first required place.
     pub fn header(&self) -> &FileHeader {
-        let first = self.places.iter().find(|place| place.is_required && !place.files.is_empty());
-        first.expect("a required place has a file").files[0].reader.header()
+        let first = self.required().flat_map(|place| &place.files).next();
+        first.expect("a required place has a file").reader.header()
     }
 
     /// Cuts and closes the files, and makes them durable.
@@ -165,237 +158,74 @@ impl Interrupted {
         let epochs = headers().map(|header| header.epoch);
         let epochs = epochs.chain(frames.map(|frame| frame.info.origin.epoch));
         let epoch = epochs.max().unwrap_or(0).saturating_add(1);
-        let synced = self.places.iter().map(Place::synced).max().unwrap_or(0);
-        self.places.iter_mut().for_each(|place| place.find_end(synced, &before));
-        let required = self.places.iter().filter(|place| place.is_required);
-        let sequence = required.map(|place| place.end).min().expect("a required place");
+        let synced = self.looked_at().map(|place| place.synced).max().unwrap_or(0);
+        let required = self.places.iter_mut().flatten().filter(|place| place.is_required);
+        let ends = required.map(|place| place.find_end(synced, &before));
+        let sequence = ends.min().expect("a required place");
         superseded.push(Superseded { stream: 0, epoch, sequence });
-        let bounds = Bounds::of(superseded.iter().copied());
         let (run, run_number) = (self.header().run, self.header().run_number);
+        let bounds = Bounds::of(superseded.iter().copied());
+        self.leave_beyond(sequence, &bounds);
         let mut positions = Positions::default();
-        for place in &self.places {
-            positions.add(place.positions(&bounds)?.records());
+        for place in self.required() {
+            positions.add(place.positions(&bounds, sequence)?.records());
         }
-        let mut places = Vec::new();
+        let end = Arc::new(End { synced, sequence, superseded: bounds });
+        let (mut places, mut looked_at) = (Vec::new(), Vec::new());
         for place in self.places {
-            places.push(place.close(synced, sequence, &bounds, &positions)?);
+            places.push(place.map(|place| looked_at.push((place.is_required, place))));
         }
-        let name = self.name;
+        let closed = at_each(looked_at, move |place, given_up| place.close(&end, given_up))?;
+        let mut closed = closed.into_iter();
+        let places = places.into_iter().map(|place| {
+            let place = place.and_then(|()| closed.next().expect("one that was looked at"));
+            let left_out = |why| ResumedPlace { left_out: Some(why), ..ResumedPlace::default() };
+            place.unwrap_or_else(left_out)
+        });
+        let (name, places) = (self.name, places.collect());
         Ok(Resumable { run, name, run_number, sequence, epoch, superseded, positions, places })
     }
 
-    fn files(&self) -> impl Iterator<Item = &Found> {
-        self.places.iter().flat_map(|place| &place.files)
-    }
-
-    fn has_required(&self) -> bool {
-        self.places.iter().any(|place| place.is_required)
-    }
-}
-
-impl Place {
-    fn open(place: &RunPlace) -> Result<Self, StorageError> {
-        let mut paths = Vec::new();
-        for folder in &place.folders {
-            paths.extend(open::paths(folder)?);
-        }
-        if let Some(path) = paths.iter().find(|path| open::is_locked(path)) {
-            return Err(StorageError::BeingRecorded { path: path.clone() });
-        }
-        let (files, others) = repair::find(paths)?;
-        if files.is_empty() {
-            let path = place.folders.first().cloned().unwrap_or_default();
-            return Err(StorageError::NoFiles { path });
-        }
-        let (mut blank, mut unreadable) = (Vec::new(), Vec::new());
-        for other in others {
-            match other.outcome {
-                Outcome::Blank => blank.push(other.path),
-                Outcome::Unreadable(_) => unreadable.push(other.path),
-                _ => {}
-            }
-        }
-        let is_required = place.is_required;
-        Ok(Self { is_required, files, blank, unreadable, ..Self::default() })
-    }
-
-    /// All frames, in the order of the files.
-    fn frames(&self) -> impl Iterator<Item = (Location, &FrameSummary)> {
-        self.files.iter().enumerate().flat_map(|(file, found)| {
-            let frames = found.reader.frames().iter().enumerate();
-            frames.map(move |(index, frame)| ((file, index), frame))
-        })
-    }
-
-    /// The number below which all frames were settled, as far as any frame or table says.
-    fn synced(&self) -> u64 {
-        let listed = self.files.iter().filter_map(|file| file.reader.listed_positions().ok()?);
-        // Tables have what the frames before them say.
-        let of_frames = self.files.iter().flat_map(|file| {
-            let listed = file.reader.listed_positions().ok().flatten();
-            let count = listed.map_or(0, |(count, _)| count);
-            (count..file.reader.frames().len())
-                .filter_map(|index| file.reader.positions(index).ok())
-        });
-        let all = listed.map(|(_, positions)| positions).chain(of_frames).flatten();
-        let synced = all.filter(|one| one.what == Position::SYNCED);
-        synced.map(|one| one.position).max().unwrap_or(0)
-    }
-
-    /// Finds the end of the frames that follow each other and are whole, from `synced` on.
-    fn find_end(&mut self, synced: u64, before: &Bounds) {
-        let mut end = synced;
-        for ((file, index), FrameSummary { info, .. }) in self.frames() {
-            let (first, last) = info.numbers();
-            if last < end || before.has(info) {
-                continue;
-            }
-            let is_bad = |file: &Found| {
-                verify_frame(&file.reader, index).iter().any(|problem| !problem.is_bad_table())
-            };
-            if first > end || is_bad(&self.files[file]) {
-                break;
-            }
-            end = last.saturating_add(1);
-        }
-        self.end = end;
-    }
-
-    /// The newest positions in its frames that are kept.
-    fn positions(&self, bounds: &Bounds) -> Result<Positions, StorageError> {
-        let mut newest = Positions::default();
-        for file in &self.files {
-            let kept = file.kept(bounds);
-            let failed = |source| StorageError::Frame { path: file.path.clone(), source };
-            let listed = file.reader.listed_positions().map_err(failed)?;
-            let mut from = 0;
-            if let Some((count, positions)) = listed.filter(|(count, _)| *count <= kept) {
-                newest.add(&positions);
-                from = count;
-            }
-            for index in from..kept {
-                newest.add(&file.reader.positions(index).map_err(failed)?);
-            }
-        }
-        Ok(newest)
-    }
-
-    /// Cuts and closes its files.
-    fn close(
-        self,
-        synced: u64,
-        sequence: u64,
-        bounds: &Bounds,
-        positions: &Positions,
-    ) -> Result<ResumedPlace, StorageError> {
-        let (next_index, end) = (self.next_index, self.end.min(sequence));
-        let mut place = ResumedPlace { next_index, end, ..ResumedPlace::default() };
-        for file in &self.files {
-            let header = file.reader.header();
-            if place.ledger.sources.is_empty() {
-                place.ledger = Ledger::new(header.schema.sources.len());
-            }
-            place.next_index = place.next_index.max(header.file_index.saturating_add(1));
-            let kept = file.kept(bounds);
-            for (index, frame) in file.reader.frames().iter().enumerate().take(kept) {
-                place.ledger.add(&frame_ledger(&file.reader, index).0);
-                place.frames += 1;
-                if frame.info.kind == FrameKind::Events {
-                    place.events = place.events.saturating_add(frame.info.rows);
-                }
-            }
-        }
-        for source in &mut place.ledger.sources {
-            source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
-        }
-        for file in self.files {
-            place.files.push(file.path.clone());
-            place.bytes += file.close_kept(synced, bounds, &place.ledger, positions)?;
-        }
-        let is_behind = |path: &PathBuf| {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            open::index_of_name(&stem).is_some_and(|index| index >= place.next_index)
+    /// A frame of a required place that also stands for frames beyond the run's end counts what is
+    /// sent again: it is not kept where another such place has all of its sources up to there.
+    fn leave_beyond(&mut self, sequence: u64, superseded: &Bounds) {
+        let stored = |place: &Place| -> BTreeSet<usize> {
+            let sources = place.files.first().map(|file| &file.reader.header().schema.sources);
+            let sources = sources.into_iter().flatten().enumerate();
+            sources.filter(|(_, source)| source.stored).map(|(source, _)| source).collect()
         };
-        for path in self.blank.iter().filter(|path| is_behind(path)) {
-            let failed = |source| StorageError::Write { path: path.clone(), source };
-            std::fs::remove_file(path).map_err(failed)?;
-        }
-        for path in &self.unreadable {
-            if self.is_required && !is_behind(path) {
-                return Err(StorageError::NoFiles { path: path.clone() });
+        let is_whole = |place: &&Place| place.stands_beyond(sequence, superseded).is_none();
+        let whole: BTreeSet<usize> = self.required().filter(is_whole).flat_map(stored).collect();
+        for place in self.places.iter_mut().flatten().filter(|place| place.is_required) {
+            let beyond = place.stands_beyond(sequence, superseded);
+            if let Some(first) = beyond.filter(|_| stored(place).is_subset(&whole)) {
+                place.end = first;
             }
-            let failed = |source| StorageError::Write { path: path.clone(), source };
-            std::fs::rename(path, path.with_extension(SUPERSEDED)).map_err(failed)?;
         }
-        Ok(place)
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Found> {
+        self.looked_at().flat_map(|place| &place.files)
+    }
+
+    fn looked_at(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter().flatten()
+    }
+
+    fn required(&self) -> impl Iterator<Item = &Place> {
+        self.looked_at().filter(|place| place.is_required)
     }
 }
 
-impl Found {
-    /// How many of its frames are kept: numbers rise, so that these are the first ones.
-    fn kept(&self, bounds: &Bounds) -> usize {
-        let infos = self.reader.frames().iter().map(|frame| &frame.info);
-        infos.take_while(|info: &&FrameInfo| !bounds.has(info)).count()
+/// Why a file is not of the run of that first one, if so.
+fn other_run(file: &Found, first: &Path, of_first: &FileHeader) -> Option<StorageError> {
+    let (path, first, header) = (file.path.clone(), first.to_owned(), file.reader.header());
+    let (got, expected) = (header.run, of_first.run);
+    if got != expected {
+        return Some(StorageError::ForeignFile { path, got, first, expected });
     }
-
-    /// Cuts it behind the frames that are kept and closes it; a file that is closed and loses none
-    /// stays as it is. Returns its length.
-    fn close_kept(
-        self,
-        synced: u64,
-        bounds: &Bounds,
-        ledger: &Ledger,
-        positions: &Positions,
-    ) -> Result<u64, StorageError> {
-        let (kept, frames) = (self.kept(bounds), self.reader.frames());
-        let is_whole = self.reader.closed() && kept == frames.len();
-        if is_whole && frames.last().is_none_or(|last| last.info.numbers().1 < synced) {
-            return Ok(self.reader.file_bytes());
-        }
-        let path = self.path.clone();
-        if is_whole {
-            let bytes = self.reader.file_bytes();
-            drop(self);
-            EditFile::open(&path)?.sync()?;
-            return Ok(bytes);
-        }
-        let failed = |source| StorageError::Frame { path: path.clone(), source };
-        let closing = close_behind(&self.reader, kept, ledger, positions).map_err(failed)?;
-        if let (Some(first), Some(last)) = (frames.get(kept), frames.last()) {
-            keep_superseded(&path, first.offset, last.offset + last.frame_bytes)?;
-        }
-        let header = self.reader.header().clone();
-        drop(self);
-        let file = EditFile::open(&path)?;
-        file.write_at(closing.offset, &closing.bytes)?;
-        // TOC and trailer are durable before anything after them is cut.
-        file.sync()?;
-        file.truncate(closing.file_bytes())?;
-        file.sync()?;
-        list_cut(&path, &header, closing.file_bytes())?;
-        Ok(closing.file_bytes())
-    }
+    // Files of a run have all its sources, whatever they store of them.
+    let sources = |header: &FileHeader| header.schema.sources.len();
+    let differs = sources(header) != sources(of_first);
+    differs.then_some(StorageError::SchemaDiffers { path, first })
 }
-
-/// Keeps a part of a file that is about to be cut off, in a file beside it.
-fn keep_superseded(path: &Path, from: u64, to: u64) -> Result<(), StorageError> {
-    let kept_path = path.with_extension(SUPERSEDED);
-    let (source, write) =
-        (ReadFile::open(path)?, |source| StorageError::Write { path: kept_path.clone(), source });
-    let mut kept = File::create(&kept_path).map_err(write)?;
-    let (mut buffer, mut at) = (vec![0; PIECE_BYTES], from);
-    while at < to {
-        let most = buffer.len().min((to - at) as usize);
-        let read = source.read_at(at, &mut buffer[..most]);
-        let read = read.map_err(|source| StorageError::Read { path: path.to_owned(), source })?;
-        if read == 0 {
-            break;
-        }
-        kept.write_all(&buffer[..read]).map_err(write)?;
-        at += read as u64;
-    }
-    kept.sync_all().map_err(write)
-}
-
-const SUPERSEDED: &str = "superseded";
-const PIECE_BYTES: usize = 1 << 20;

@@ -13,6 +13,7 @@ mod mutated;
 mod read;
 mod reduce;
 mod reframe;
+mod resume;
 mod several;
 mod signal;
 mod trend_files;

@@ -546,6 +546,13 @@ impl<A> FrameFile<A> {
         }
     }
 
+    /// Sets the sum of what its recorded frames count, for its table of contents.
+    pub fn set_frames_ledger(&mut self, sum: &Ledger) {
+        if let Some(toc) = &mut self.toc {
+            toc.set_frames_ledger(sum);
+        }
+    }
+
     /// Whether a checkpoint is due; with `late`, whether it is long overdue.
     pub fn checkpoint_due(&self, now_ns: u64, late: bool) -> bool {
         let times = if late { 2 } else { 1 };

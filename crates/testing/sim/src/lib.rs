@@ -23,6 +23,7 @@
 //! | [`bound`] | the fragments that must be recorded |
 //! | [`positions`] | the logs of sessions, compared with the files and with what was told |
 //! | [`recorded`] | the contents of the files, compared with what was sent |
+//! | `resume` | what a recorder that died leaves to one that goes on |
 //! | [`oracle`] | the rules that every run must obey |
 //! | [`readers`] | the results of repair, audit and verify |
 //! | [`shrink`] | reduces a failing run |
@@ -47,6 +48,7 @@ pub mod positions;
 pub mod readers;
 pub mod recorded;
 pub mod recorder;
+mod resume;
 pub mod schedule;
 pub mod sessions;
 pub mod shrink;

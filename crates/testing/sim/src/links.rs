@@ -8,6 +8,7 @@ use catchment_frame::Dtype;
 use catchment_model::SampleRate;
 
 use crate::detector::Packet;
+use crate::plan::Plan;
 
 /// A link of the detector.
 #[derive(Clone, Debug)]
@@ -76,6 +77,12 @@ impl LinkState {
     /// A link that starts.
     pub fn new(index: usize, plan: &LinkPlan, seed: u64) -> Self {
         Self { index, plan: plan.clone(), seed, sequence: 0, last: Vec::new() }
+    }
+
+    /// The links of a plan.
+    pub(crate) fn of_plan(plan: &Plan) -> Vec<Self> {
+        let link = |(index, link)| Self::new(index, link, plan.case.seed);
+        plan.links.iter().enumerate().map(link).collect()
     }
 
     /// Stops the link; its packet numbers will restart.

@@ -20,7 +20,7 @@ pub struct Log {
     pub source: usize,
     /// What was put in, in order.
     pub items: Vec<Item>,
-    /// By recorder: what its sender was told.
+    /// By run: what its sender was told.
     pub told: BTreeMap<usize, Told>,
     /// Position: all below was told to be durable.
     pub durable: u64,
@@ -65,6 +65,8 @@ pub struct Told {
     pub taken: u64,
     /// The newest position of what is durable.
     pub durable: u64,
+    /// How many recorders of the run had died when this was told.
+    pub deaths: u32,
 }
 
 impl Session {
@@ -110,11 +112,11 @@ impl Log {
         items.filter(|(count, _)| *count > 0)
     }
 
-    /// Its sender was granted that by a recorder.
+    /// Its sender was granted that by a recorder of that run, before which so many had died.
     ///
     /// # Errors
     /// What the recorder must not say.
-    pub fn granted(&mut self, recorder: usize, grant: &Grant) -> Result<(), String> {
+    pub fn granted(&mut self, (run, deaths): (usize, u32), grant: &Grant) -> Result<(), String> {
         let &Grant { answer, next, durable, .. } = grant;
         match answer {
             GrantAnswer::Joins | GrantAnswer::RunEnded => {}
@@ -125,7 +127,7 @@ impl Log {
             return Err(format!("next {next} and durable {durable} of {made}"));
         }
         let released = self.released;
-        if durable > released && !self.told.contains_key(&recorder) {
+        if durable > released && !self.told.contains_key(&run) {
             return Err(format!("{durable} of another run are durable, {released} were"));
         }
         if answer == GrantAnswer::RunEnded {
@@ -133,26 +135,31 @@ impl Log {
             self.released = released.max(next);
         }
         // What it did not hold when it came to the run was no item of that.
-        let told = Told { begin: next, taken: next, durable: next.min(durable) };
-        let told = *self.told.entry(recorder).or_insert(told);
-        self.tell(recorder, &Told { taken: next, durable, ..told })
+        let told = Told { begin: next, taken: next, durable: next.min(durable), deaths };
+        let told = self.told.entry(run).or_insert(told);
+        if told.deaths < deaths {
+            // What was taken and not durable is gone with the recorder that had it.
+            (told.taken, told.deaths) = (told.durable, deaths);
+        }
+        let told = *told;
+        self.tell(run, &Told { taken: next, durable, ..told })
     }
 
     /// Its sender was told these positions.
     ///
     /// # Errors
     /// What the recorder must not say.
-    pub fn positions(&mut self, recorder: usize, positions: &LogPositions) -> Result<(), String> {
+    pub fn positions(&mut self, run: usize, positions: &LogPositions) -> Result<(), String> {
         let &LogPositions { taken, durable, .. } = positions;
-        let Some(&told) = self.told.get(&recorder) else {
+        let Some(&told) = self.told.get(&run) else {
             return Err("positions before a grant".to_owned());
         };
-        self.tell(recorder, &Told { taken, durable, ..told })
+        self.tell(run, &Told { taken, durable, ..told })
     }
 
-    fn tell(&mut self, recorder: usize, now: &Told) -> Result<(), String> {
-        let before = self.told.insert(recorder, *now);
-        let before = before.unwrap_or(Told { begin: 0, taken: 0, durable: 0 });
+    fn tell(&mut self, run: usize, now: &Told) -> Result<(), String> {
+        let before = self.told.insert(run, *now);
+        let before = before.unwrap_or(Told { begin: 0, taken: 0, durable: 0, deaths: 0 });
         if now.taken < before.taken || now.durable < before.durable || now.durable > now.taken {
             return Err(format!("{now:?} is told after {before:?}"));
         }

@@ -139,6 +139,7 @@ impl<'a> Check<'a> {
 
     fn run(self) -> Result<u64, String> {
         let mut required = 0;
+        self.durable_outlives()?;
         self.memory()?;
         self.at_any_time()?;
         self.restarts()?;
@@ -152,7 +153,9 @@ impl<'a> Check<'a> {
             if !self.disk_lied() {
                 self.files()?;
                 self.events()?;
-                required = bound::check(self.outcome, self.life, &self.recorded)?;
+                if self.life.deaths == 0 {
+                    required = bound::check(self.outcome, self.life, &self.recorded)?;
+                }
             }
         }
         crate::readers::check(self.outcome, self.life, &self.recorded)?;
@@ -247,6 +250,21 @@ impl<'a> Check<'a> {
         returns
     }
 
+    /// What was durable in all required targets when a recorder died is there when others have gone
+    /// on with its run.
+    fn durable_outlives(&self) -> Result<(), String> {
+        let of_sources = self.life.durable.iter().enumerate();
+        for (source, &durable) in of_sources.filter(|(source, _)| self.selected.sources[*source]) {
+            let found = self.recorded.counts[source][0];
+            if found < durable && !self.disk_lied() {
+                return Err(format!(
+                    "source {source}: {durable} outlived a death, {found} are there"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Data reported as durable can be read after the power has failed.
     fn durable_reads_back(&self) -> Result<(), String> {
         if self.has(&[StoreFault::TornWrite, StoreFault::MisdirectedWrite]) {
@@ -312,7 +330,8 @@ impl<'a> Check<'a> {
             if is_log && accepted > arrived {
                 return Err(format!("source {source}: {arrived} messages came, {accepted} taken"));
             }
-            if waits(source) || !self.selected.sources[source] {
+            // What a recorder that died had taken and not recorded is counted nowhere.
+            if waits(source) || !self.selected.sources[source] || self.life.deaths > 0 {
                 continue;
             }
             let received = ledger[Entry::PacketsReceived];
@@ -343,8 +362,10 @@ impl<'a> Check<'a> {
         if let Some((answered, taken)) = self.life.answered.iter().find(|one| one.0 > one.1) {
             return Err(format!("{answered} messages were answered as taken, {taken} were taken"));
         }
-        // Messages of a port are counted for the first of its sources, whichever it gets.
-        if !streams.clone().all(|source| self.selected.sources[source]) {
+        // Messages of a port are counted for the first of its sources, whichever it gets; those that
+        // a recorder that died had not recorded nowhere.
+        let has_all = streams.clone().all(|source| self.selected.sources[source]);
+        if !has_all || self.life.deaths > 0 {
             return Ok(());
         }
         let sum = |of: &dyn Fn(usize) -> u64| streams.clone().map(of).sum::<u64>();
@@ -482,7 +503,8 @@ impl<'a> Check<'a> {
         // Each event has a fragment or a gap for each required source. Events discarded because
         // they are too large are in no count of events; all sources have the same number of them.
         let too_large = self.ledger.total()[Entry::FragmentsDiscardedTooLarge];
-        let mut expected = (too_large == 0).then_some(events);
+        // Counts of events are those since the last death.
+        let mut expected = (too_large == 0 && self.life.deaths == 0).then_some(events);
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
             if !self.is_required(source) {
                 continue;

@@ -14,6 +14,7 @@ use catchment_recorder::{
 };
 use catchment_test_protocol as test_protocol;
 use catchment_wire::event_link::EventLink;
+use catchment_wire::session::Release;
 
 use crate::fault::{Fault, Faults};
 use crate::links::{ChannelPlan, LinkPlan};
@@ -172,6 +173,8 @@ pub struct Plan {
     pub queue_packets: usize,
     /// Whether the run begins between two events.
     pub begins_paused: bool,
+    /// Whether a recorder goes on with the run of one that died.
+    pub goes_on: bool,
     /// The recorder's configuration.
     pub config: RecorderConfig,
 }
@@ -244,6 +247,7 @@ impl Plan {
         add_targets(&case, (stores.len(), disks), &mut config);
         add_links(&case, &links, &mut config);
         select(&case, &mut config);
+        let goes_on = goes_on(&case, &senders, &config);
         Self {
             case,
             sources,
@@ -257,6 +261,7 @@ impl Plan {
             second_disk,
             queue_packets,
             begins_paused,
+            goes_on,
             config,
         }
     }
@@ -293,6 +298,17 @@ impl Plan {
 /// The bits in which all sources' numbers can be compared.
 pub(crate) fn number_bits(sources: &[SourcePlan]) -> u32 {
     if sources.iter().all(|source| source.in_parts) { 48 } else { 24 }
+}
+
+/// In half of the runs with front-ends that have all to send again that is not durable. A target
+/// that is not required is given a time, which is a real one. Narrow keys that begin again just
+/// before a death go on in the old numbering.
+fn goes_on(case: &Case, senders: &[SenderPlan], config: &RecorderConfig) -> bool {
+    !senders.is_empty()
+        && senders.iter().all(|sender| sender.release == Release::Durable)
+        && !(case.faults.has(Fault::Renumber) || case.faults.has(Fault::Misnumber))
+        && config.targets().iter().all(|target| target.required)
+        && case.chance("goes on").chance(500)
 }
 
 /// In half of the runs with a kill fragments are large: what it leaves of a frame is of interest if

@@ -279,7 +279,9 @@ impl Check<'_> {
             for (session, log) in logs {
                 let told = log.told[&self.number];
                 let end = decided.get(&(source, *session)).copied().unwrap_or(told.begin);
-                if end < told.taken && life.disk.is_empty() {
+                // What a recorder that died had taken is taken again from those who are still there.
+                let is_newest = told.deaths == life.deaths;
+                if end < told.taken && is_newest && life.disk.is_empty() {
                     return Err(format!(
                         "source {source}: {} was taken, its last position is {end}",
                         told.taken

@@ -132,6 +132,8 @@ fn check_ledger(
             };
             let is_late = is_slow && OF_FRAMES.contains(&entry);
             let (count, before) = (of(found), if is_late { 0 } else { of(increments) });
+            // What a recorder that died had counted and not recorded is counted nowhere.
+            let last = if life.deaths > 0 { u64::MAX } else { last };
             if !(before..=last.max(before)).contains(&count) {
                 return Err(format!("source {source}: {entry}: {count}, not {before} to {last}"));
             }
@@ -253,8 +255,10 @@ fn read_rows(
     for (row, fragments) in rows {
         let triggers = one_event(outcome, &fragments, recorded)?;
         let is_known = held.get(&row) == Some(&fragments.len());
+        // What was sent again arrived twice.
         if let Some(said) = &said
             && is_known
+            && life.deaths == 0
             && is_whole
             && !may_mix
             && !fragments.iter().any(may_be_forged)
@@ -311,7 +315,7 @@ pub(crate) fn disk_lied(life: &Life) -> bool {
     let has = |fault| life.disk.contains(&fault);
     let is_uncut = has(StoreFault::FinishError) || life.has_crashed;
     let keeps = is_uncut && (has(StoreFault::WriteError) || has(StoreFault::Full));
-    has(StoreFault::TornWrite) || has(StoreFault::MisdirectedWrite) || keeps
+    life.lied || has(StoreFault::TornWrite) || has(StoreFault::MisdirectedWrite) || keeps
 }
 
 /// Entries that describe frames.

@@ -7,17 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Ingress, Waker};
 use catchment_fixtures::Random;
-use catchment_model::RunId;
+use catchment_model::{Entry, RunId};
 use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFault, StoreWatch, VirtualClock,
 };
 use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderError, Snapshot, TargetStore,
 };
+use catchment_storage::Resumable;
 
 use crate::arrivals::Arrivals;
 use crate::detector::Packet;
 use crate::plan::Plan;
+use crate::recorded::disk_lied;
 use crate::streams::{BUFFER_BYTES, Message};
 use crate::wires::Whole;
 
@@ -37,6 +39,13 @@ pub struct Life {
     pub last: Snapshot,
     /// When it began.
     pub began_ns: u64,
+    /// How often a recorder that died was followed by one that went on with its run: what is said
+    /// here is of all of them.
+    pub deaths: u32,
+    /// By source: the fragments that were durable when the last of these died.
+    pub durable: Vec<u64>,
+    /// Whether a disk lied before that: nobody who goes on with the run knows better.
+    pub lied: bool,
     /// Whether it died: the power failed, or it was killed.
     pub has_crashed: bool,
     /// Whether it was killed: all written data remain, durable or not.
@@ -77,6 +86,9 @@ impl Life {
             others: folders.map(|folder| (folder, Vec::new())).collect(),
             last: observer.snapshot(),
             began_ns: now_ns,
+            deaths: 0,
+            lied: false,
+            durable: vec![0; plan.endpoints()],
             has_crashed: false,
             was_killed: false,
             stopped_ns: None,
@@ -95,6 +107,21 @@ impl Life {
 }
 
 impl Life {
+    /// Another recorder goes on with the run.
+    pub(crate) fn goes_on(self) -> Self {
+        let ledger = self.last.ledger.sources.iter();
+        let durable = ledger.map(|source| source[Entry::FragmentsDurable]).collect();
+        let deaths = self.deaths + 1;
+        let lied = self.of_targets().any(|life| disk_lied(&life));
+        let (has_crashed, was_killed, stopped_ns) = (false, false, None);
+        Self { deaths, durable, lied, has_crashed, was_killed, stopped_ns, ..self }
+    }
+
+    /// Whether a disk did anything wrong.
+    pub(crate) fn has_faulted(&self) -> bool {
+        !self.disk.is_empty() || self.others.iter().any(|(_, disk)| !disk.is_empty())
+    }
+
     /// The disk of a target did that wrong.
     pub(crate) fn faulted(&mut self, target: usize, fault: StoreFault) {
         match target.checked_sub(1) {
@@ -199,39 +226,24 @@ impl Slot {
 }
 
 impl Recorder {
-    /// Starts the recorder of that number, on a disk that may hold the files of earlier ones.
+    /// Starts the recorder of that run, on a disk that may hold the files of earlier ones; or one
+    /// that goes on with it, of which that is what is left.
     ///
     /// # Errors
     /// The reason why it does not start.
     pub(crate) fn begin(
         plan: &Plan,
         number: usize,
-        clock: &VirtualClock,
-        files: &MemoryFiles,
+        (clock, files): (&VirtualClock, &MemoryFiles),
+        left: Option<(Life, &Resumable)>,
     ) -> Result<Self, String> {
+        let from = left.as_ref().map(|(_, from)| *from);
+        let again = from.map_or(String::new(), |from| format!(" again {}", from.epoch));
         let (queues, now_ns, packets_max) = (Queues::default(), clock.now_ns(), plan.queue_packets);
         let (of_source, of_agent) = (BTreeMap::new(), Vec::new());
         let mut bound = Bound { queues: &queues, packets_max, of_source, of_agent };
-        let buffers = (plan.config.write.buffer_count, plan.config.write.buffer_bytes);
         let ((frames, frames_woken), (encoders, encoders_woken)) = (waker(), waker());
-        let (mut stores, mut targets) = (Vec::new(), Vec::new());
-        for (target, &times) in plan.stores.iter().enumerate() {
-            let of = if target == 0 { String::new() } else { format!(" of target {target}") };
-            let seed = plan.case.chance(&format!("life {number}{of}")).next_u64();
-            let store = MemoryStore::new((clock.clone(), seed), buffers, times).on(files);
-            let (waker, woken) = waker();
-            let folder = PathBuf::from(format!("run-{number}{}", of.replace(' ', "-")));
-            let entropy = Box::new(plan.case.chance(&format!("entropy {number}{of}")));
-            let second = plan.second_disk.filter(|_| target == 0).map(|times| {
-                let seed = plan.case.chance(&format!("life {number} of disk 1")).next_u64();
-                MemoryStore::new((clock.clone(), seed), buffers, times).on(files)
-            });
-            let of_disks = [store].into_iter().chain(second).map(|store| (folder.clone(), store));
-            let of_disks: Vec<_> = of_disks.collect();
-            let watches = of_disks.iter().map(|(_, store)| store.watch()).collect();
-            stores.push(TargetStore { folders: of_disks, entropy, waker });
-            targets.push(TargetSlot { index: 0, woken, watches });
-        }
+        let (stores, mut targets) = targets(plan, (number, &again), (clock, files));
         let folders = stores.iter().map(|store| store.folders[0].0.clone()).collect();
         let parts = AssemblyParts {
             run: RunId([number as u8 + 1; 16]),
@@ -243,9 +255,13 @@ impl Recorder {
             is_paused: plan.begins_paused,
             now_ns,
         };
+        let create = |store: &mut MemoryStore, path: PathBuf| store.create(&path);
+        let assembly = match from {
+            Some(from) => Assembly::resume(&plan.config, parts, from, &mut bound, create),
+            None => Assembly::new(&plan.config, parts, &mut bound, create),
+        };
         let mut assembly =
-            Assembly::new(&plan.config, parts, &mut bound, |store, path| store.create(&path))
-                .map_err(|error| format!("the recorder does not begin: {error}"))?;
+            assembly.map_err(|error| format!("the recorder does not begin: {error}"))?;
         let Bound { of_source, of_agent, .. } = bound;
         let receiver = of_agent
             .into_iter()
@@ -262,7 +278,10 @@ impl Recorder {
         if plan.begins_paused {
             assembly.begin_between_events();
         }
-        let life = Life::begin(folders, &observer, plan, now_ns);
+        let life = match left {
+            Some((life, _)) => life.goes_on(),
+            None => Life::begin(folders, &observer, plan, now_ns),
+        };
         Ok(Self {
             observer,
             slots,
@@ -457,6 +476,42 @@ impl Recorder {
             let mut idle = self.slots.iter_mut().filter(idle);
             idle.nth(nth).expect("one of them").wake(now_ns);
         }
+    }
+}
+
+/// The stores of a plan's targets, for a recorder of that run.
+fn targets(
+    plan: &Plan,
+    (number, again): (usize, &str),
+    (clock, files): (&VirtualClock, &MemoryFiles),
+) -> (Vec<TargetStore<MemoryStore>>, Vec<TargetSlot>) {
+    let buffers = (plan.config.write.buffer_count, plan.config.write.buffer_bytes);
+    let (mut stores, mut targets) = (Vec::new(), Vec::new());
+    for (target, &times) in plan.stores.iter().enumerate() {
+        let of = if target == 0 { String::new() } else { format!(" of target {target}") };
+        let seed = plan.case.chance(&format!("life {number}{of}{again}")).next_u64();
+        let store = MemoryStore::new((clock.clone(), seed), buffers, times).on(files);
+        let (waker, woken) = waker();
+        let folder = folder_of(number, target);
+        let entropy = Box::new(plan.case.chance(&format!("entropy {number}{of}{again}")));
+        let second = plan.second_disk.filter(|_| target == 0).map(|times| {
+            let seed = plan.case.chance(&format!("life {number} of disk 1{again}")).next_u64();
+            MemoryStore::new((clock.clone(), seed), buffers, times).on(files)
+        });
+        let of_disks = [store].into_iter().chain(second).map(|store| (folder.clone(), store));
+        let of_disks: Vec<_> = of_disks.collect();
+        let watches = of_disks.iter().map(|(_, store)| store.watch()).collect();
+        stores.push(TargetStore { folders: of_disks, entropy, waker });
+        targets.push(TargetSlot { index: 0, woken, watches });
+    }
+    (stores, targets)
+}
+
+/// The folder of a run in a target.
+pub(crate) fn folder_of(number: usize, target: usize) -> PathBuf {
+    match target {
+        0 => PathBuf::from(format!("run-{number}")),
+        _ => PathBuf::from(format!("run-{number}-of-target-{target}")),
     }
 }
 

@@ -251,7 +251,7 @@ impl Wires {
                 if all.is_empty() {
                     continue;
                 }
-                let _more = wire.hear(&all, front_end, life);
+                let _more = wire.hear(&all, front_end, (life, recorder.life.deaths));
                 listen(now_ns, front_end, &all);
             }
         }
@@ -420,6 +420,7 @@ impl Wires {
             let piece = wire.piece_back(chance);
             if !piece.is_empty() {
                 passed.bytes[1] += piece.len() as u64;
+                let life = (life, recorder.life.deaths);
                 passed.has_more_durable |= wire.hear(&piece, front_end, life);
                 listen(now_ns, front_end, &piece);
             } else if is_closed {
@@ -506,7 +507,7 @@ impl Wire {
     }
 
     /// Listens to what a recorder says on control. Returns whether more is durable.
-    fn hear(&mut self, bytes: &[u8], front_end: &mut FrontEnd, life: usize) -> bool {
+    fn hear(&mut self, bytes: &[u8], front_end: &mut FrontEnd, life: (usize, u32)) -> bool {
         self.passed.extend_from_slice(bytes);
         let mut used = if self.has_preamble { 0 } else { Preamble::BYTES };
         if self.passed.len() < used {
@@ -529,7 +530,7 @@ impl Wire {
                 Ok(Some(Control::Positions(_, positions))) => {
                     positions.iter().try_for_each(|one| {
                         let log = logs.get_mut(one.log as usize).ok_or("a log that is none")?;
-                        log.positions(life, &one)
+                        log.positions(life.0, &one)
                     })
                 }
                 Ok(_) => Ok(()),

@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::links::LinkState;
 use crate::plan::{BEGIN_NS, MS, Plan, S, SourcePlan};
 use crate::recorder::{Life, Recorder};
+use crate::resume;
 use crate::schedule::{Action, Death, Schedule, SlowNetwork};
 use crate::sessions::{FrontEnd, LogPlan, SenderPlan};
 use crate::streams::{self, Mishap, Stream};
@@ -95,7 +96,7 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         actions: BTreeMap::new(),
         order: 0,
         slow: schedule.slow,
-        links: links(plan),
+        links: LinkState::of_plan(plan),
         streams: plan.sources.iter().map(|_| Stream::default()).collect(),
         stream_of: streams::connections(plan),
         front_ends: front_ends(plan),
@@ -136,11 +137,6 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
     }
 }
 
-fn links(plan: &Plan) -> Vec<LinkState> {
-    let link = |(index, link)| LinkState::new(index, link, plan.case.seed);
-    plan.links.iter().enumerate().map(link).collect()
-}
-
 fn front_ends(plan: &Plan) -> Vec<(FrontEnd, Wires)> {
     let front_end = |sender: &SenderPlan| {
         let chance = plan.case.chance(&sender.name);
@@ -163,10 +159,12 @@ impl World<'_> {
         self.clock.now_ns()
     }
 
-    /// Begins a recorder.
+    /// Begins a recorder, which may go on with the run of the one before.
     fn begin(&mut self) -> Result<(), String> {
+        let from = resume::left(self.plan, &self.lives, &self.files)?;
+        let left = from.as_ref().and_then(|from| Some((self.lives.pop()?, from)));
         let (number, plan) = (self.lives.len(), self.plan);
-        let recorder = Recorder::begin(plan, number, &self.clock, &self.files)?;
+        let recorder = Recorder::begin(plan, number, (&self.clock, &self.files), left)?;
         self.trace.agents(recorder.slots.iter().map(|slot| slot.name.as_str()));
         self.recorder = Some(recorder);
         let now_ns = self.now_ns();
@@ -574,8 +572,10 @@ impl World<'_> {
             return Ok(());
         }
         let now_ns = self.now_ns();
-        self.trace.push(now_ns, Event::Told("the recorder begins again".to_owned()));
+        let runs = self.lives.len();
         self.begin()?;
+        let goes_on = if self.lives.len() < runs { ", and goes on with the run" } else { "" };
+        self.trace.push(now_ns, Event::Told(format!("the recorder begins again{goes_on}")));
         if now_ns >= self.stop_ns {
             self.at(now_ns + S / 2, Action::Stop);
         }

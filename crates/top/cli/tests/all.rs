@@ -10,6 +10,7 @@ mod groups;
 mod guide;
 mod gwf;
 mod hang_up;
+mod held_up;
 mod life;
 mod links;
 mod names;

@@ -20,13 +20,13 @@ const BYTES: usize = 1_000;
 const LONG: Duration = Duration::from_secs(600);
 
 /// A network of two: this machine, and a namespace.
-struct Network {
+pub(crate) struct Network {
     name: String,
-    here: String,
+    pub(crate) here: String,
 }
 
 impl Network {
-    fn new(number: u8) -> Self {
+    pub(crate) fn new(number: u8) -> Self {
         let network = Self { name: format!("catchment{number}"), here: format!("10.213.{number}") };
         let Self { name, here } = &network;
         network.delete();
@@ -39,6 +39,16 @@ impl Network {
         network
     }
 
+    /// Bounds it to 10 Gb/s each way.
+    pub(crate) fn bound(&self) {
+        let Self { name, .. } = self;
+        for device in [format!("dev {name}a"), format!("dev {name}b")] {
+            let inside = if device.ends_with('b') { format!("-n {name} ") } else { String::new() };
+            let bucket = "root tbf rate 10gbit burst 5mb latency 10ms";
+            run("tc", &format!("{inside}qdisc add {device} {bucket}"));
+        }
+    }
+
     fn set(&self, state: &str) {
         ip(&format!("link set {}a {state}", self.name));
     }
@@ -49,10 +59,10 @@ impl Network {
         let _none = Command::new("ip").args(delete).stderr(Stdio::null()).status();
     }
 
-    /// A front-end in the namespace.
-    fn front_end(&self, recorder: SocketAddr) -> Child {
+    /// A front-end in the namespace, which sends so many events, of so many bytes, at a rate.
+    pub(crate) fn front_end(&self, recorder: SocketAddr, [events, bytes, rate]: [u64; 3]) -> Child {
         let to = recorder.to_string();
-        let (rate, events, bytes) = (RATE.to_string(), EVENTS.to_string(), BYTES.to_string());
+        let [events, bytes, rate] = [events, bytes, rate].map(|number| number.to_string());
         Command::new("ip")
             .args(["netns", "exec", &self.name, env!("CARGO_BIN_EXE_catchment"), "emulate"])
             .args(["midas-dummy", "--to", &to, "--rate", &rate, "--events", &events])
@@ -70,8 +80,12 @@ impl Drop for Network {
 }
 
 fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status().expect("ip is there");
-    assert!(status.success(), "ip {arguments}");
+    run("ip", arguments);
+}
+
+fn run(program: &str, arguments: &str) {
+    let status = Command::new(program).args(arguments.split(' ')).status();
+    assert!(status.expect("it is there").success(), "{program} {arguments}");
 }
 
 fn config(folder: &Path, network: &Network, resume_ns: u64) -> RecorderConfig {
@@ -95,7 +109,7 @@ fn record(number: u8, resume_ns: u64) -> (SourceLedger, u64) {
     let recorder = Recorder::start(config(folder.path(), &network, resume_ns)).unwrap();
     let address = recorder.addresses()[0];
     let near = Frontend::connect(&format!("catchment+tcp://{address}"), "near").unwrap();
-    let mut far = network.front_end(address);
+    let mut far = network.front_end(address, [EVENTS, BYTES as u64, RATE]);
     // Its first event waits for the near one.
     let is_waiting = |fill: &Fill| fill.name == "segments" && fill.level > 0;
     wait_while(|| !recorder.snapshot().fills.iter().any(is_waiting));

@@ -12,7 +12,7 @@ use catchment_model::{Entry, Ledger};
 use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::support::{json, only_run, started};
+use crate::support::{json, only_run, started, stderr};
 
 /// Kills of a recorder, and keys between them.
 const KILLS: u64 = 5;
@@ -132,4 +132,32 @@ fn a_recorder_that_is_killed_five_times_goes_on_with_its_run_and_loses_nothing()
     let rows = rows["runs"].as_array().expect("runs");
     assert_eq!(rows.len(), 1, "{rows:?}");
     assert_eq!((&rows[0]["state"], &rows[0]["events"]), (&"complete".into(), &6_000.into()));
+}
+
+#[test]
+fn a_run_that_cannot_go_on_for_now_is_kept_and_goes_on_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = configure(folder.path(), "");
+    let first = recorder(folder.path());
+    let front_end = front_end(&url);
+    let send = |keys: std::ops::Range<u64>| {
+        for (index, source) in front_end.sources().iter().enumerate() {
+            keys.clone().for_each(|key| source.send(key, &content(index, key)).unwrap());
+        }
+    };
+    send(0..300);
+    wait_while(|| front_end.sources()[0].status().durable == 0);
+    kill(first);
+    // Another program has its port.
+    let address = url.trim_start_matches("catchment+tcp://");
+    let other = TcpListener::bind(address).unwrap();
+    let refused = stderr(folder.path(), &["run", "node.toml"], 1);
+    assert!(refused.contains("run 1, which was interrupted, cannot go on now"), "{refused}");
+    assert!(refused.contains("arm again within"), "{refused}");
+    drop(other);
+    let again = recorder(folder.path());
+    send(300..500);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(again), Some(0));
+    check(&Run::open(only_run(folder.path())).unwrap(), 0..500);
 }

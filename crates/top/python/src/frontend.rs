@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use catchment_frontend::{
-    AbandonReason, Callbacks, CommandKind, Fragment, Frontend, KeyKind, Presence, Push, Release,
-    SourceConfig, SourceHandle, testing,
+    AbandonReason, Callbacks, CommandKind, Fragment, Frontend, KeyKind, Presence, Push, Reading,
+    Release, ReportError, Reports, Setting, SourceConfig, SourceHandle, testing,
 };
 use numpy::PyReadonlyArray1;
 use parking_lot::Mutex;
+use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -21,6 +22,42 @@ use crate::errors::frontend_error;
 pub(crate) struct FrontendLink {
     frontend: Mutex<Option<Frontend>>,
     sources: Vec<SourceHandle>,
+    reports: Reports,
+}
+
+/// A value of a setting.
+#[derive(FromPyObject)]
+enum Value {
+    // `True` is a number in Python, and a whole number is taken for a float.
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+}
+
+impl From<Value> for Reading {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Bool(value) => Self::Bool(value),
+            Value::Int(value) => Self::I64(value),
+            Value::Float(value) => Self::F64(value),
+            Value::Text(value) => Self::Text(value),
+        }
+    }
+}
+
+/// A bound of the type of a value.
+fn bound(value: &Reading, bound: f64) -> PyResult<Reading> {
+    match value {
+        Reading::F64(_) => Ok(Reading::F64(bound)),
+        Reading::I64(_) if bound.fract() == 0.0 => Ok(Reading::I64(bound as i64)),
+        Reading::I64(_) => Err(wrong("bounds", &bound.to_string(), "whole as the value is")),
+        _ => Err(wrong("bounds", &bound.to_string(), "for numbers")),
+    }
+}
+
+fn reported(result: Result<(), ReportError>) -> PyResult<()> {
+    result.map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// What a source is made of, by the names of `frontend.Source`.
@@ -118,8 +155,8 @@ impl FrontendLink {
             builder = builder.callbacks(callbacks(callback));
         }
         let frontend = py.detach(|| builder.connect()).map_err(frontend_error)?;
-        let sources = frontend.sources().to_vec();
-        Ok(Self { frontend: Mutex::new(Some(frontend)), sources })
+        let (sources, reports) = (frontend.sources().to_vec(), frontend.reports().clone());
+        Ok(Self { frontend: Mutex::new(Some(frontend)), sources, reports })
     }
 
     /// Appends a fragment, and waits while there is no room for it.
@@ -235,6 +272,52 @@ impl FrontendLink {
             counts.set_item(name, count)?;
         }
         Ok(counts)
+    }
+
+    /// Reports what something is set to.
+    fn declare(
+        &self,
+        name: &str,
+        value: Value,
+        unit: &str,
+        bounds: Option<(f64, f64)>,
+        writable: bool,
+    ) -> PyResult<()> {
+        let value = Reading::from(value);
+        let bounds = match bounds {
+            Some((low, high)) => Some((bound(&value, low)?, bound(&value, high)?)),
+            None => None,
+        };
+        let unit = unit.to_owned();
+        let setting = Setting { value, unit, bounds, is_writable: writable };
+        reported(self.reports.setting(name, setting))
+    }
+
+    /// The present value of a setting.
+    fn value<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match self.reports.reading(name) {
+            None => None,
+            Some(Reading::Bool(value)) => Some(value.into_bound_py_any(py)?),
+            Some(Reading::I64(value)) => Some(value.into_bound_py_any(py)?),
+            Some(Reading::U64(value)) => Some(value.into_bound_py_any(py)?),
+            Some(Reading::F64(value)) => Some(value.into_bound_py_any(py)?),
+            Some(Reading::Text(value)) => Some(value.into_bound_py_any(py)?),
+        })
+    }
+
+    /// Reports a counter.
+    fn count(&self, name: &str, value: u64, unit: &str) -> PyResult<()> {
+        reported(self.reports.counter(name, value, unit))
+    }
+
+    /// Raises an alarm, or ends it.
+    fn alarm(&self, name: &str, text: Option<&str>) -> PyResult<()> {
+        reported(self.reports.alarm(name, text))
+    }
+
+    /// Reports a line of status.
+    fn say(&self, text: &str) -> PyResult<()> {
+        reported(self.reports.status(text))
     }
 
     /// Waits until everything is confirmed, at most for so many seconds, and ends. Returns how many

@@ -8,12 +8,14 @@ use catchment_run::Command;
 use super::Conductor;
 use crate::api;
 use crate::devices::Active;
+use crate::front_ends;
 use crate::properties;
-use crate::shared::View;
+use crate::shared::{Schemas, View};
 use crate::watching::Meaning;
 
 impl Conductor {
-    pub(super) fn device_list(&self) -> Vec<api::Device> {
+    /// All devices, and the schemas of their properties.
+    pub(super) fn device_list(&self) -> (Vec<api::Device>, Schemas) {
         let run_status = &self.devices.run_status;
         let device = |device: &catchment_run::Device| {
             let path = device.spec.path;
@@ -30,8 +32,13 @@ impl Conductor {
             }
         };
         let mut devices: Vec<_> = self.control.devices().iter().map(device).collect();
+        let mut schemas = Arc::clone(&self.schemas);
+        for (device, schema) in front_ends::devices(run_status.active().as_ref()) {
+            Arc::make_mut(&mut schemas).insert(device.path.clone(), schema);
+            devices.push(device);
+        }
         devices.sort_by(|a, b| a.path.cmp(&b.path));
-        devices
+        (devices, schemas)
     }
 
     pub(super) fn view(
@@ -39,7 +46,7 @@ impl Conductor {
         now_ns: u64,
         active: Option<Active>,
         snapshot: Option<Arc<catchment_recorder::Snapshot>>,
-        (meaning, devices): (Meaning, Vec<api::Device>),
+        (meaning, devices, schemas): (Meaning, Vec<api::Device>, Schemas),
     ) -> View {
         let alarms = api::AlarmList { alarms: self.alarm_list() };
         let folder = active.as_ref().map(|active| active.folder.clone());
@@ -51,7 +58,7 @@ impl Conductor {
             state,
             sources,
             devices,
-            schemas: Arc::clone(&self.schemas),
+            schemas,
             alarms,
             alarms_changed: self.state.alarms_changed,
             snapshot,

@@ -46,6 +46,12 @@ const TARGET: [(&str, &str); 1] = [(
     "1 while a target cannot write its files, otherwise 0; of required ones, if there are several.",
 )];
 
+const FRONT_END: [(&str, &str); 3] = [
+    ("alarms", "1 while a front-end raises an alarm, otherwise 0; of `NAME (ALARM)`."),
+    ("refuses", "1 while a front-end refuses a command, otherwise 0."),
+    ("absent", "1 while a required front-end that was connected in this run is not, otherwise 0."),
+];
+
 const SOURCE: [(&str, &str); 7] = [
     (
         "last_packet_seconds",
@@ -68,9 +74,10 @@ const SOURCE: [(&str, &str); 7] = [
 
 /// Numbers and truth values (0 and 1) among the properties of devices, by the last word of a
 /// device's path.
-const DEVICE: [(&str, &[&str]); 6] = [
+const DEVICE: [(&str, &[&str]); 7] = [
     ("catalog", &["usable"]),
     ("emulator", &["event_count", "link_count", "packet_count", "rate_hz", "seed", "source_count"]),
+    ("front_ends", &["connected_count", "refusing_count"]),
     ("recorder", &["link_count", "memory_bytes", "run_number", "source_count"]),
     (
         "receive",
@@ -102,6 +109,8 @@ pub fn known_quantities() -> Vec<KnownQuantity> {
     }
     QUEUE.iter().for_each(|(name, description)| put(format!("queue.*.{name}"), description));
     TARGET.iter().for_each(|(name, description)| put(format!("target.*.{name}"), description));
+    let of_front_ends = FRONT_END.iter();
+    of_front_ends.for_each(|(name, text)| put(format!("front_end.*.{name}"), text));
     SOURCE.iter().for_each(|(name, description)| put(format!("source.*.{name}"), description));
     let mut properties: Vec<_> = DEVICE.iter().flat_map(|(_, all)| all.iter().copied()).collect();
     properties.sort_unstable();

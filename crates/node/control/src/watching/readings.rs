@@ -8,7 +8,7 @@ use catchment_watch::{LossGrowth, ReadingTable};
 
 use super::share::of_strangers;
 use super::{Lately, Moment, targets};
-use crate::{api, machine};
+use crate::{api, front_ends, machine};
 
 /// Adds the readings for rules of alarms: everything that `quantities` names, and nothing else.
 pub(super) fn read(
@@ -36,7 +36,8 @@ pub(super) fn read(
     if let Some(offset) = machine::clock_offset_seconds() {
         table.set("clock.offset_seconds", offset);
     }
-    for device in moment.devices {
+    let of_node = |device: &&api::Device| !front_ends::is_one(&device.path);
+    for device in moment.devices.iter().filter(of_node) {
         let name = device.path.rsplit('/').next().unwrap_or_default();
         for (property, value) in &device.properties {
             let number = value.as_f64().or_else(|| value.as_bool().map(f64::from));

@@ -1,7 +1,9 @@
 //! Results from a recorder's counters, in virtual time.
 
 use catchment_model::Ledger;
-use catchment_recorder::{Alignment, Counts, Fill, Place, SourceConfig, TargetSnapshot};
+use catchment_recorder::{
+    Alignment, Counts, Fill, FrontEnd, Place, Report, SourceConfig, TargetSnapshot,
+};
 use catchment_watch::{Alarm, AlarmState};
 
 use super::quantities::known_quantities;
@@ -10,6 +12,7 @@ use super::*;
 struct Rig {
     watching: Watching,
     snapshot: Snapshot,
+    front_ends: BTreeMap<String, FrontEnd>,
     paused: bool,
     free_bytes: u64,
     now_ns: u64,
@@ -51,6 +54,7 @@ impl Rig {
         Self {
             watching,
             snapshot,
+            front_ends: BTreeMap::new(),
             paused: false,
             free_bytes,
             now_ns: S,
@@ -82,6 +86,7 @@ impl Rig {
                 addresses: &[],
                 arrivals: None,
                 interrupted_run: 0,
+                front_ends: &self.front_ends,
                 socket_fills: &[Some(0.5)],
                 disk: Some(machine::Space {
                     free_bytes: self.free_bytes,
@@ -346,6 +351,7 @@ fn sources_that_sent_to_a_run_are_sending_when_it_has_just_ended() {
             addresses: &[],
             arrivals: Some(vec![Arrived { packets, bytes: packets }]),
             interrupted_run: 0,
+            front_ends: &BTreeMap::new(),
             socket_fills: &[None],
             disk: None,
             devices: &[],
@@ -530,7 +536,22 @@ fn what_rules_can_look_at_is_what_is_read() {
     let mut rig = Rig::new();
     rig.snapshot.fills.push(fill("write"));
     rig.snapshot.targets = vec![target("raid", true), target("mirror", false)];
+    let alarm = ("hot".to_owned(), Report::Alarm(Some("31 degrees".to_owned())));
+    let mut camera = FrontEnd::default();
+    camera.is_required = true;
+    camera.refusal = Some(("prepare", "the cooling is off".to_owned()));
+    camera.reports = [alarm].into();
+    rig.front_ends.insert("camera".to_owned(), camera);
     rig.look(20, 2_000_000);
+    let alarms: Vec<String> =
+        rig.watching.alarms_seen().into_iter().map(|alarm| alarm.text).collect();
+    for text in [
+        "Front-end camera (hot) raises an alarm: 31 degrees",
+        "Front-end camera refuses a command: prepare: the cooling is off",
+        "Front-end camera has gone away",
+    ] {
+        assert!(alarms.iter().any(|alarm| alarm == text), "{alarms:?}");
+    }
     let mut read: Vec<String> = rig.watching.readings.kinds().collect();
     // This machine's clock may not be synchronised.
     if !read.iter().any(|name| name == "clock.offset_seconds") {

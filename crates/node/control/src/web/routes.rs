@@ -21,6 +21,7 @@ use super::extract::{Body, Params, Place, at_most, within, written};
 use super::{stream, table};
 use crate::api;
 use crate::configuration::Version;
+use crate::front_ends::{self, FRONT_ENDS};
 use crate::problem::Problem;
 use crate::properties::with_emulator;
 use crate::security::guard::{Who, guard};
@@ -184,7 +185,11 @@ pub(super) async fn change_device(
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "change its /properties"));
     };
     let what = format!("change {device}: {}", serde_json::Value::Object(values.clone()));
-    let result = change(&shared, device, values, who.clone()).await;
+    let of_front_ends = device.strip_prefix(FRONT_ENDS).and_then(|path| path.strip_prefix('/'));
+    let result = match of_front_ends {
+        Some(name) => front_ends::change(&shared, name, values, &who).await,
+        None => change(&shared, device, values, who.clone()).await,
+    };
     noted(&shared, &who, what, &result);
     result.map(Json)
 }

@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use catchment_wire::event_link::{
-    self, AbandonReason, Data, FragmentRecord, Fragments, Heartbeat, Heartbeats, KeyKind, Mark,
-    MarkKind, Part, Presence, SourceLog,
+    self, AbandonReason, CommandKind, Data, FragmentRecord, Fragments, Heartbeat, Heartbeats,
+    KeyKind, Mark, MarkKind, Part, Presence, SourceLog,
 };
 use catchment_wire::session::{
-    Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Connection, Control, Encoder, Fields, Grant, Hello,
-    Log, LogPositions, Logs, Ping, Preamble, Records, Release, Service, Text, Welcome, parse,
+    Answer, AnswerKind, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Command, Connection, Control,
+    Encoder, Fields, Grant, Hello, Log, LogPing, LogPositions, Logs, Ping, Preamble, Records,
+    Release, Report, Service, Text, Value, Welcome, parse,
 };
 
 /// A control connection, and the data connection of its session.
@@ -30,6 +31,8 @@ pub struct FrontEnd {
     /// Bytes of its data connection that were said to be read.
     pub data_read: u64,
     pub bye: Option<(Bye, String)>,
+    /// What it was commanded: settings with their text.
+    pub commands: Vec<(Command, Vec<Value>, String)>,
 }
 
 /// What a hello says.
@@ -86,7 +89,7 @@ pub fn parts(number: u32, log: u32, sequence: u64, key: u64, bytes: &[u8], each:
 }
 
 /// The first bytes on control: the preamble, a hello and the table of its logs.
-pub fn hello(opening: &Opening<'_>) -> Vec<u8> {
+pub fn hello(opening: &Opening<'_>, (flags, command): (u8, u64)) -> Vec<u8> {
     let mut bytes = vec![0; CONTROL_BYTES_MAX as usize];
     let hello = Hello {
         session: opening.session,
@@ -98,8 +101,8 @@ pub fn hello(opening: &Opening<'_>) -> Vec<u8> {
         log_count: opening.logs.len() as u32,
         data_connections: 1,
         release: Release::Durable,
-        flags: 0,
-        command: 0,
+        flags,
+        command,
         name: Text::new(opening.name).unwrap(),
         program: Text::new("test").unwrap(),
     };
@@ -131,6 +134,11 @@ pub fn hello(opening: &Opening<'_>) -> Vec<u8> {
 impl FrontEnd {
     /// Connects and says hello. What is answered is read until grants or a bye have come.
     pub fn connect(address: SocketAddr, opening: &Opening<'_>) -> Self {
+        Self::connect_as(address, opening, (0, 0))
+    }
+
+    /// The same, with flags and the number of the last command in the hello.
+    pub fn connect_as(address: SocketAddr, opening: &Opening<'_>, said: (u8, u64)) -> Self {
         let control = TcpStream::connect(address).unwrap();
         let mut front_end = Self {
             control,
@@ -145,8 +153,9 @@ impl FrontEnd {
             positions: Vec::new(),
             data_read: 0,
             bye: None,
+            commands: Vec::new(),
         };
-        front_end.hello(opening);
+        front_end.hello(opening, said);
         let mut answer = [0; 16];
         front_end.control.read_exact(&mut answer).unwrap();
         assert_eq!(answer, preamble(Connection::Control));
@@ -155,9 +164,9 @@ impl FrontEnd {
         front_end
     }
 
-    fn hello(&mut self, opening: &Opening<'_>) {
+    fn hello(&mut self, opening: &Opening<'_>, said: (u8, u64)) {
         self.written = 2;
-        self.control.write_all(&hello(opening)).unwrap();
+        self.control.write_all(&hello(opening, said)).unwrap();
     }
 
     /// Attaches a data connection.
@@ -239,10 +248,48 @@ impl FrontEnd {
 
     /// Sends a ping, and reads until it is answered.
     pub fn ping(&mut self) {
+        self.ping_made(&[]);
+    }
+
+    /// Reads until it has so many commands, and returns the last one's number and kind.
+    pub fn commanded(&mut self, count: usize) -> (u64, CommandKind) {
+        self.read_until(|one| one.commands.len() == count);
+        let (command, ..) = self.commands[count - 1];
+        (command.number, CommandKind(command.kind))
+    }
+
+    /// Answers a command.
+    pub fn answer(&mut self, number: u64, answer: AnswerKind, text: &str) {
+        self.say(&Control::Answer(Answer { number, answer }, text));
+    }
+
+    /// Sends a report.
+    pub fn report(&mut self, values: &[Value], text: &str) {
+        let mut out = vec![0; CONTROL_BYTES_MAX as usize];
+        let mut message = Encoder::begin(&mut out, self.written, &Report {});
+        values.iter().for_each(|value| assert!(message.push(value)));
+        let length = message.finish(text, &[]);
+        self.written += 1;
+        self.control.write_all(&out[..length]).unwrap();
+    }
+
+    fn say(&mut self, message: &Control<'_>) {
+        let mut out = vec![0; CONTROL_BYTES_MAX as usize];
+        let length = message.encode(self.written, &mut out);
+        self.written += 1;
+        self.control.write_all(&out[..length]).unwrap();
+    }
+
+    /// Sends a ping that says how many items logs have made, and reads until it is answered.
+    pub fn ping_made(&mut self, made: &[u64]) {
         self.cookie += 1;
-        let mut out = [0; 64];
+        let mut out = [0; 256];
         let ping = Ping { cookie: self.cookie };
-        let length = Encoder::begin(&mut out, self.written, &ping).finish("", &[]);
+        let mut message = Encoder::begin(&mut out, self.written, &ping);
+        for (log, &made) in (0..).zip(made) {
+            assert!(message.push(&LogPing { log, flags: 0, made, held_bytes: 0 }));
+        }
+        let length = message.finish("", &[]);
         self.written += 1;
         self.control.write_all(&out[..length]).unwrap();
         let cookie = self.cookie;
@@ -283,6 +330,9 @@ impl FrontEnd {
                 }
                 self.data_read = positions.received[0];
                 keep(&mut self.positions, logs);
+            }
+            Control::Command(command, settings, text) => {
+                self.commands.push((command, settings.iter().collect(), text.to_owned()));
             }
             Control::Bye(bye, text) => self.bye = Some((bye, text.to_owned())),
             other => panic!("{other:?}"),

@@ -34,7 +34,9 @@ pub const SECOND: &str = "second";
 /// The agents, and what they work with.
 pub struct Stepped {
     clock: VirtualClock,
-    agents: Vec<Box<dyn Agent>>,
+    agents: Vec<(String, Box<dyn Agent>)>,
+    /// The agent that is held up.
+    pub held_up: Option<&'static str>,
     assembly: Assembly,
     queues: Queues,
     observer: Observer,
@@ -104,13 +106,13 @@ impl Stepped {
         let create = |store: &mut MemoryStore, path: PathBuf| store.create(&path);
         let mut assembly =
             Assembly::new(config, parts, &mut Bound(&queues), create).expect("it begins");
-        let agents = std::mem::take(&mut assembly.agents).into_iter().map(|(_, agent)| agent);
-        let (agents, observer) = (agents.collect(), assembly.observer());
+        let (agents, observer) = (std::mem::take(&mut assembly.agents), assembly.observer());
         let sources = config.sources.len() as u32;
         let (silent, next_event, sent) = (None, 1, 0);
         Self {
             clock,
             agents,
+            held_up: None,
             assembly,
             queues,
             observer,
@@ -138,7 +140,10 @@ impl Stepped {
         self.clock.advance_to(self.clock.now_ns() + MS);
         let now_ns = self.clock.now_ns();
         for _ in 0..CALLS {
-            self.agents.retain_mut(|agent| !agent.work(now_ns).ended);
+            let held_up = self.held_up;
+            self.agents.retain_mut(|(name, agent)| {
+                held_up == Some(name.as_str()) || !agent.work(now_ns).ended
+            });
         }
     }
 
@@ -189,7 +194,7 @@ impl Stepped {
         let logs = [("", 0, 0)];
         let opening = Opening { name, session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
         let control = self.queues.connect(0, 1 << 20);
-        self.write(control, &front_end::hello(&opening));
+        self.write(control, &front_end::hello(&opening, (0, 0)));
         self.pass(2);
         let answers = self.queues.read_answers(control);
         // Behind a preamble.

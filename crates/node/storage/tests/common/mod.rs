@@ -38,6 +38,8 @@ pub struct Recipe {
     pub entry: fn(ColumnEntry) -> ColumnEntry,
     /// Leave this column out of all frames.
     pub without: Option<ColumnKind>,
+    /// What the tables say to be the sum over the frames of their file, by that sum; `None`: nothing.
+    pub sum: Option<fn(Ledger) -> Ledger>,
     /// The entry that counts the fragments of a frame for which a skipped frame stands; `None`: the
     /// frame is there.
     pub skipped: fn(u64) -> Option<Entry>,
@@ -59,6 +61,7 @@ impl Default for Recipe {
             info_repeated: |info| info,
             entry: |entry| entry,
             without: None,
+            sum: None,
             skipped: |_| None,
         }
     }
@@ -214,6 +217,7 @@ impl Recipe {
             let mut toc = TocBuilder::new(&file);
             let mut frames_written = Vec::new();
             let last_file = index + 1 == self.files.len();
+            let mut sum = Ledger::new(self.sources as usize);
             if let Some(events) = newest.take_if(|_| self.repeats) {
                 let position = (file.len() as u64, sequence - 1);
                 let codec = self.codec_repeated.unwrap_or(self.codec);
@@ -232,6 +236,7 @@ impl Recipe {
                     info = |info| FrameInfo { kind: FrameKind::SKIPPED, rows: 1, ..info };
                 }
                 event += rows;
+                sum.add(&events.ledger(&header.schema));
                 made.ledger.add(&events.ledger(&header.schema));
                 for counts in &mut made.ledger.sources {
                     counts[Entry::FragmentsDurable] = counts[Entry::FragmentsRecorded];
@@ -249,6 +254,9 @@ impl Recipe {
                 // Preallocated space that was never written.
                 file.resize(file.len() + 64 * 4096, 0);
             } else {
+                if let Some(said) = self.sum {
+                    toc.set_frames_ledger(&said(sum));
+                }
                 let data_lost = made.ledger.balance().lost_data();
                 let flags = TocFlags { run_ended: last_file, data_lost, ..TocFlags::default() };
                 let tail = toc.finish(file.len() as u64, &made.ledger, flags);

@@ -623,6 +623,28 @@ class FrontendLink:
     def counts(self, source: int) -> dict[str, int]:
         """What happened to a source so far."""
 
+    def declare(
+        self,
+        name: str,
+        value: bool | float | str,
+        unit: str,
+        bounds: tuple[float, float] | None,
+        writable: bool,
+    ) -> None:
+        """Reports what something is set to."""
+
+    def value(self, name: str) -> bool | float | str | None:
+        """The present value of a setting."""
+
+    def count(self, name: str, value: int, unit: str) -> None:
+        """Reports a counter."""
+
+    def alarm(self, name: str, text: str | None) -> None:
+        """Raises an alarm, or ends it."""
+
+    def say(self, text: str) -> None:
+        """Reports a line of status."""
+
     def close(self, timeout: float) -> tuple[int, int]:
         """Waits until everything is confirmed, at most for so many seconds, and ends. Returns how
         many items are not confirmed, and how many a run has ended without.

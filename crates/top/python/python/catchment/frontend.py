@@ -18,6 +18,12 @@ Several sources of one front-end:
     if link["right"].try_send(key, image) is frontend.Sent.FULL:
         link["right"].abandon(1, "buffer", keys=(key, key))
 
+What the page shows of it, and what can be set from there:
+
+    link.declare("gain", 1.5, unit="dB", bounds=(0.0, 20.0))
+    link.count("frames", seen)
+    link.alarm("cooling", "the sensor is at 31 degrees")
+
 `TestRecorder` is a recorder for the tests of front-ends: no node is needed.
 """
 
@@ -50,8 +56,12 @@ __all__ = [
     "Source",
     "SourceLink",
     "TestRecorder",
+    "Value",
     "connect",
 ]
+
+Value = bool | float | str
+"""What a front-end can be set to."""
 
 _BROKEN = 1
 _BIG_ENDIAN = 2
@@ -196,6 +206,41 @@ class Frontend:
     def status(self) -> str:
         """Where the front-end stands, in one line for a person."""
         return self._link.status()
+
+    def declare(
+        self,
+        name: str,
+        value: Value,
+        *,
+        unit: str = "",
+        bounds: tuple[float, float] | None = None,
+        writable: bool = True,
+    ) -> None:
+        """Report what something is set to, and whether it can be set from the page.
+
+        A change from there is a command, `set`: `on_command` gets it, and can refuse it. Its type
+        is that of the value.
+        """
+        self._link.declare(name, value, unit, bounds, writable)
+
+    def value(self, name: str) -> Value:
+        """Return the present value of a declared setting; raise KeyError if there is none."""
+        value = self._link.value(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def count(self, name: str, value: int, *, unit: str = "") -> None:
+        """Report a counter."""
+        self._link.count(name, value, unit)
+
+    def alarm(self, name: str, text: str | None) -> None:
+        """Raise an alarm, with a sentence for the shifter; with None, end it."""
+        self._link.alarm(name, text)
+
+    def say(self, text: str) -> None:
+        """Report a line of status."""
+        self._link.say(text)
 
     def close(self, timeout: float = 10.0) -> int:
         """Wait until everything is durable, at most `timeout` seconds, and end.

@@ -1,0 +1,75 @@
+"""What a recorder of tests knows of a sender."""
+
+from dataclasses import dataclass, field
+
+JOINS = 1  # a log's answer: it joins the run
+
+
+@dataclass
+class Item:
+    """What was taken: a fragment (kind 0), or a mark."""
+
+    sequence: int
+    key: int
+    data: bytes = b""
+    kind: int = 0
+    tag: int = 0
+    flags: int = 0
+    groups: int = 0
+    count: int = 1
+    key_last: int = 0
+    reason: int = 0
+    run_number: int = 0
+    text: str = ""
+
+
+@dataclass
+class Log:
+    """A source of a session."""
+
+    name: str
+    connection: int
+    first: int
+    made: int
+    fragment_bytes_max: int
+    begin: int
+    expected: int = 0
+    durable: int = 0
+    items: list[Item] = field(default_factory=list)
+    part: Item | None = None
+    low_waters: list[tuple[int, int, bool]] = field(default_factory=list)  # sequence, key, idle
+    answer: int = JOINS
+    ended: bytes = b""  # the run that was last answered to have ended
+
+    @property
+    def fragments(self) -> list[Item]:
+        return [item for item in self.items if item.kind == 0]
+
+    def keep(self, position: int) -> None:
+        """Forgets the items from a position on."""
+        self.items = [item for item in self.items if item.sequence < position]
+        if self.items:
+            last = self.items[-1]
+            last.count = min(last.count, position - last.sequence)
+        self.expected = position
+
+
+@dataclass
+class Session:
+    """What a recorder knows of a sender, over connections."""
+
+    name: str
+    number: int
+    release: int = 1
+    token: str = ""
+    program: str = ""
+    run: bytes = bytes(16)
+    command: int = 0
+    logs: list[Log] = field(default_factory=list)
+    log_count: int = 0
+    data_connections: int = 0
+    skew_bytes: int = 0
+    opened: int = 0
+    answers: list[tuple[int, int, str]] = field(default_factory=list)
+    reports: list[tuple[int, str, bytes, str]] = field(default_factory=list)  # kind, name, value
+    bye: int | None = None

@@ -1,0 +1,118 @@
+//! An interrupted run that goes on.
+//!
+//! What is in the way for good is logged, and a new run begins. What may pass (the last writes of
+//! the recorder that died, its ports, a process that holds the catalogue) is waited for, and then
+//! the order fails: as long as the run can still go on, no other one takes its place.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use catchment_catalog::{CatalogError, Remark, RunRow};
+use catchment_recorder::{Recorder, RecorderConfig, RecorderError};
+use catchment_telemetry::utc_now;
+
+use super::{Job, Open, Recording};
+use crate::configuration::Configuration;
+
+/// How long what may pass is waited for.
+const RESUME_WITHIN: Duration = Duration::from_secs(10);
+const RESUME_POLL: Duration = Duration::from_millis(100);
+
+impl Recording {
+    /// The last run, if its recorder has died and it can go on. If it never will, the reason is
+    /// logged.
+    ///
+    /// # Errors
+    /// Why it cannot go on now.
+    pub(super) fn resumed(&self, job: &Job) -> Result<Option<Open>, String> {
+        let until = Instant::now() + RESUME_WITHIN;
+        loop {
+            match self.resume_newest(job) {
+                Err(_) if Instant::now() < until => std::thread::sleep(RESUME_POLL),
+                done => return done,
+            }
+        }
+    }
+
+    fn resume_newest(&self, job: &Job) -> Result<Option<Open>, String> {
+        let Configuration { resume_ns, recorder: config, .. } = &*job.configuration;
+        let resume = Duration::from_nanos(*resume_ns);
+        let row = match self.shared.catalog.interrupted() {
+            Ok(Some(row)) => row,
+            Err(error @ CatalogError::InUse { .. }) if self.since.elapsed() < resume => {
+                let left = resume.saturating_sub(self.since.elapsed());
+                return Err(try_again("the last run, if it was interrupted,", error, left));
+            }
+            Ok(None) | Err(_) => return Ok(None),
+        };
+        let name = row.folder.as_ref().and_then(|folder| Path::new(folder).file_name());
+        let Some(name) = name.map(|name| name.to_string_lossy().into_owned()) else {
+            return Ok(None);
+        };
+        let emulated = job.configuration.emulates();
+        let config = RecorderConfig { run_number: row.number, emulated, ..config.clone() };
+        let Some(written_ns) = Recorder::last_written_ns(&config, &name) else { return Ok(None) };
+        let age = Duration::from_nanos(utc_now().0.saturating_sub(written_ns));
+        if age > resume {
+            tracing::info!(
+                run = row.number,
+                age_s = age.as_secs(),
+                "the run was interrupted too long ago to go on"
+            );
+            return Ok(None);
+        }
+        match self.resume_run(&row, &name, config) {
+            Ok(open) => Ok(Some(open)),
+            Err((error, false)) => {
+                tracing::warn!(run = row.number, %error, "the interrupted run cannot go on");
+                Ok(None)
+            }
+            Err((error, true)) => {
+                let run = format!("run {}, which was interrupted,", row.number);
+                Err(try_again(&run, error, resume.saturating_sub(age)))
+            }
+        }
+    }
+
+    /// Has an interrupted run go on.
+    ///
+    /// # Errors
+    /// Why it cannot, and whether that may pass.
+    fn resume_run(
+        &self,
+        row: &RunRow,
+        name: &str,
+        config: RecorderConfig,
+    ) -> Result<Open, (String, bool)> {
+        let of_recorder = |error: RecorderError| (error.to_string(), error.may_pass());
+        let access = self.access(&config).map_err(|error| (error.to_string(), true))?;
+        let config = RecorderConfig { access, ..config };
+        let from = Recorder::interrupted(&config, name).map_err(of_recorder)?;
+        if from.run_number != row.number {
+            return Err((format!("its files have number {}", from.run_number), false));
+        }
+        let folder = config.folder.join(name);
+        let live = self.shared.catalog.resume(row, (from.run, &folder), &config.text);
+        let live = live.map_err(|error| (error.to_string(), !error.is_answer()))?;
+        let recorder = Recorder::resume_paused(config, &from).map_err(of_recorder)?;
+        let text = format!("it goes on after its recorder's death, in epoch {}", from.epoch);
+        tracing::info!(
+            run = row.number,
+            epoch = from.epoch,
+            sequence = from.sequence,
+            "the interrupted run goes on"
+        );
+        let (time, kind, who) = (utc_now(), Remark::ALONE.to_owned(), String::new());
+        self.shared.catalog.remark(&live, &Remark { time, kind, who, text });
+        self.shared.interrupted.store(0, Relaxed);
+        let started = Some(row.started.unwrap_or(row.taken));
+        Ok(Open { recorder, live, begun: false, started })
+    }
+}
+
+/// That a run cannot go on now, and how long it still may.
+fn try_again(run: &str, error: impl std::fmt::Display, left: Duration) -> String {
+    let left = left.as_secs();
+    format!("{run} cannot go on now: {error}; arm again within {left} s, or a new run begins then")
+}

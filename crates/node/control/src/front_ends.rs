@@ -1,0 +1,454 @@
+//! Front-ends in the device tree: as one device of the line, which commands them all, and as one
+//! for each, with what it reports and what can be set of it.
+//!
+//! ```text
+//! node/front_ends         commands all that are connected, and those that come later
+//!   node/front_ends/NAME  one of them
+//! ```
+//!
+//! One that is not there keeps no run from starting: it is brought to where the others are when it
+//! comes. Those that were in the run before are given a moment to connect again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use catchment_recorder::{FrontEnd, Report, Scalar, Stage};
+use catchment_run::{Action, DeviceSpec, Failed, State, usual_timeout_ns};
+use catchment_watch::ReadingTable;
+use serde_json::{Map, Value, json};
+
+use crate::api;
+use crate::conductor::Conductor;
+use crate::devices::{Active, Job, RunStatus};
+use crate::problem::Problem;
+use crate::security::guard::Who;
+use crate::shared::NodeShared;
+
+/// The path of all of them.
+pub(crate) const FRONT_ENDS: &str = "node/front_ends";
+
+/// How long those of the run before have to connect again, who try it each second.
+const GATHER: Duration = Duration::from_secs(3);
+/// How long front-ends may prepare, as for a high voltage, and be at work on another command. Those
+/// that are at work say so each second.
+const PREPARE: Duration = Duration::from_secs(600);
+const AT_WORK: Duration = Duration::from_secs(30);
+/// How long a stop waits for what front-ends have made, at most: half of the drain time.
+const STOP: Duration = Duration::from_secs(30);
+/// A device that waits answers before it is given up.
+const SPARE: Duration = Duration::from_secs(5);
+/// The longest remark.
+const REMARK_CHARS_MAX: usize = 4_000;
+/// How often it is asked how far front-ends are.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a client waits for a setting to be taken.
+const SETTING: Duration = Duration::from_secs(10);
+
+/// Their device in the line.
+pub(crate) fn spec() -> DeviceSpec {
+    DeviceSpec { timeout_ns, ..DeviceSpec::new(FRONT_ENDS, "front-ends") }
+}
+
+fn timeout_ns(action: Action) -> u64 {
+    let within = match action {
+        Action::Arm => GATHER + PREPARE + STOP,
+        Action::Start | Action::Pause | Action::Resume => AT_WORK + STOP,
+        Action::Stop | Action::Disarm => STOP,
+        other => return usual_timeout_ns(other),
+    };
+    (within + SPARE).as_nanos() as u64
+}
+
+/// The device that commands them.
+pub(crate) struct Commanding {
+    shared: Arc<NodeShared>,
+    run_status: Arc<RunStatus>,
+    /// The required ones of the run before.
+    known: BTreeSet<String>,
+}
+
+impl Commanding {
+    pub(crate) fn new(shared: &Arc<NodeShared>, run_status: &Arc<RunStatus>) -> Self {
+        let (shared, run_status) = (Arc::clone(shared), Arc::clone(run_status));
+        Self { shared, run_status, known: BTreeSet::new() }
+    }
+
+    /// Carries out an order, or what is left to be done without one.
+    pub(crate) fn obey(&mut self, job: Option<&Job>) -> Result<(), Failed> {
+        self.store_changes();
+        let Some(job) = job else { return Ok(()) };
+        let Some(active) = self.run_status.active().filter(|active| !active.ended) else {
+            return Ok(());
+        };
+        let front_ends = active.observer.front_ends();
+        let go = |stage, within| {
+            front_ends.go_to(stage);
+            let silent = || Err(format!("no answer from {}", front_ends.under_way().join(", ")));
+            wait(within, || front_ends.arrived()).unwrap_or_else(silent)
+        };
+        let failed = |reason, state| Failed { reason, state };
+        let stop = STOP.min(self.shared.settings.drain / 2);
+        let undone = |reason| {
+            // Those that agreed are told that it comes to nothing.
+            let _told = go(Stage::Stopped, stop);
+            failed(reason, State::Configured)
+        };
+        match job.order.action {
+            Action::Configure => Ok(()),
+            Action::Arm => {
+                front_ends.go_to(Stage::Prepared);
+                let is_there = |list: &BTreeMap<String, FrontEnd>, name: &String| {
+                    list.get(name).is_some_and(|one| one.is_connected)
+                };
+                let _all = wait(GATHER, || {
+                    let list = front_ends.list();
+                    self.known.iter().all(|name| is_there(&list, name)).then_some(())
+                });
+                go(Stage::Prepared, PREPARE).map_err(undone)
+            }
+            Action::Start => {
+                go(Stage::Running, AT_WORK).map_err(undone)?;
+                for settings in settings(&front_ends.list()) {
+                    self.remark(active.number, &job.origin.who, &settings);
+                }
+                Ok(())
+            }
+            // What others have done is undone.
+            Action::Pause => go(Stage::Paused, AT_WORK).map_err(|reason| {
+                let _told = go(Stage::Running, stop);
+                failed(reason, State::Recording)
+            }),
+            Action::Resume => go(Stage::Running, AT_WORK).map_err(|reason| {
+                let _told = go(Stage::Paused, stop);
+                failed(reason, State::Paused)
+            }),
+            Action::Stop | Action::Disarm => {
+                let list = front_ends.list().into_iter();
+                let known = list.filter(|(_, one)| one.is_required && one.is_connected);
+                self.known = known.map(|(name, _)| name).collect();
+                if let Err(why) = go(Stage::Stopped, stop) {
+                    // A run that is to end ends.
+                    tracing::warn!(why, "front-ends have not stopped");
+                }
+                self.store_changes();
+                Ok(())
+            }
+            Action::Reset | Action::Safe | Action::Shutdown => {
+                front_ends.go_to(Stage::Stopped);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Waits until there is a result, at most for so long.
+fn wait<T>(within: Duration, mut result: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + within;
+    loop {
+        let found = result();
+        if found.is_some() || Instant::now() >= until {
+            return found;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+impl Commanding {
+    /// Stores the settings that were changed, as remarks of the run.
+    fn store_changes(&self) {
+        let Some(active) = self.run_status.active() else { return };
+        for (name, change) in active.observer.front_ends().take_made() {
+            let value = json_of(&change.value);
+            let text = format!("{name}: {} = {value}", change.setting());
+            self.remark(active.number, &change.who, &text);
+        }
+    }
+
+    fn remark(&self, run: u64, who: &str, text: &str) {
+        // A front-end's text may contain anything.
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        let mut text: String = text.chars().map(plain).take(REMARK_CHARS_MAX).collect();
+        if text.chars().count() == REMARK_CHARS_MAX {
+            text.push('…');
+        }
+        if let Err(problem) = self.shared.catalog.change(run, who, Some(&text), None) {
+            tracing::warn!(run, problem = problem.detail, text, "not in the catalogue");
+        }
+    }
+}
+
+/// What each front-end is set to, as remarks of the run.
+fn settings(list: &BTreeMap<String, FrontEnd>) -> Vec<String> {
+    let of = |(name, one): (&String, &FrontEnd)| {
+        let settings = one.reports.iter().filter_map(|(setting, report)| match report {
+            Report::Setting { value, unit, .. } => {
+                let space = if unit.is_empty() { "" } else { " " };
+                Some(format!("{setting} = {}{space}{unit}", json_of(value)))
+            }
+            Report::Counter { .. } | Report::Alarm(_) => None,
+        });
+        let settings: Vec<String> = settings.collect();
+        (!settings.is_empty()).then(|| format!("settings of {name}: {}", settings.join(", ")))
+    };
+    list.iter().filter_map(of).collect()
+}
+
+/// Changes settings of a front-end: all values are checked before any is sent, and each is answered
+/// by the front-end.
+///
+/// # Errors
+/// A value that is none of it, or the first refusal.
+pub(crate) async fn change(
+    shared: &Arc<NodeShared>,
+    name: &str,
+    values: Map<String, Value>,
+    who: &Who,
+) -> Result<api::Device, Problem> {
+    let of_run = |conductor: &mut Conductor, _| Ok(conductor.devices.run_status.active());
+    let active = shared.ask(of_run).await?.filter(|active| !active.ended);
+    let missing = || Problem::not_found(format_args!("device {FRONT_ENDS}/{name}"));
+    let active = active.ok_or_else(missing)?;
+    let one = active.observer.front_ends().list().remove(name).ok_or_else(missing)?;
+    let checked = values.iter().map(|(setting, value)| {
+        let setting = &reported_name(setting).to_owned();
+        value_for(&one, setting, value).map(|value| (setting.clone(), value))
+    });
+    let checked = checked.collect::<Result<Vec<_>, Problem>>()?;
+    let (name, who) = (name.to_owned(), who.name.clone());
+    let work = move |_: &NodeShared| {
+        let front_ends = active.observer.front_ends();
+        for (setting, value) in checked {
+            let done = front_ends.change(&name, &setting, (value, &who)).and_then(|number| {
+                wait(SETTING, || front_ends.outcome(&name, number)).unwrap_or_else(|| {
+                    front_ends.withdraw(&name, number);
+                    Err("no answer in time; it may still be taken".to_owned())
+                })
+            });
+            done.map_err(|why| Problem::conflict(format!("{setting}: {why}")))?;
+        }
+        let one = front_ends.list().remove(&name);
+        one.map(|one| device(&name, &one))
+            .ok_or_else(|| Problem::not_found(format_args!("device {FRONT_ENDS}/{name}")))
+    };
+    shared.blocking(work).await
+}
+
+/// The front-ends that have connected in the run that is open, as devices with their schemas.
+pub(crate) fn devices(active: Option<&Active>) -> Vec<(api::Device, Value)> {
+    let Some(active) = active.filter(|active| !active.ended) else { return Vec::new() };
+    let list = active.observer.front_ends().list().into_iter();
+    list.map(|(name, one)| (device(&name, &one), schema(&name, &one))).collect()
+}
+
+fn device(name: &str, one: &FrontEnd) -> api::Device {
+    let path = format!("{FRONT_ENDS}/{name}");
+    let refusal = one.refusal.as_ref().map(|(command, why)| format!("it refuses {command}: {why}"));
+    let state = match one.stage {
+        _ if !one.is_connected => State::Safe,
+        _ if refusal.is_some() => State::Fault,
+        // It is in the run from its first byte on.
+        Stage::Free if !one.takes_commands => State::Recording,
+        Stage::Free => State::Idle,
+        Stage::Prepared => State::Armed,
+        Stage::Running => State::Recording,
+        Stage::Paused => State::Paused,
+        Stage::Stopped => State::Configured,
+    };
+    let absent = (!one.is_connected).then(|| "it is not connected".to_owned());
+    api::Device {
+        schema: format!("/api/v1/devices/{path}/schema"),
+        path,
+        kind: "front-end".into(),
+        state: state.name().into(),
+        reason: absent.or(refusal),
+        commands: Vec::new(),
+        properties: properties(one).into_iter().map(|one| (one.name, one.value)).collect(),
+    }
+}
+
+/// Whether that is the path of one of them.
+pub(crate) fn is_one(path: &str) -> bool {
+    path.strip_prefix(FRONT_ENDS).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Adds what rules of alarms can look at; returns what is said of each thing.
+pub(crate) fn read(
+    table: &mut ReadingTable,
+    front_ends: &BTreeMap<String, FrontEnd>,
+) -> BTreeMap<String, String> {
+    let mut sentences = BTreeMap::new();
+    for (name, one) in front_ends {
+        let mut set = |quantity, thing: &str, is: bool| {
+            table.set_of("front_end", thing, quantity, f64::from(is));
+        };
+        if one.is_required {
+            set("absent", name, !one.is_connected && one.stage != Stage::Stopped);
+        }
+        set("refuses", name, one.refusal.is_some());
+        if let Some((command, why)) = &one.refusal {
+            sentences.insert(name.clone(), format!("{command}: {why}"));
+        }
+        for (alarm, report) in &one.reports {
+            let Report::Alarm(text) = report else { continue };
+            let thing = format!("{name} ({alarm})");
+            set("alarms", &thing, text.is_some());
+            sentences.extend(text.clone().map(|text| (thing, text)));
+        }
+    }
+    sentences
+}
+
+/// The JSON Schema of a front-end's properties.
+fn schema(name: &str, one: &FrontEnd) -> Value {
+    let properties: Map<String, Value> =
+        properties(one).into_iter().map(|one| (one.name, one.schema)).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": format!("{FRONT_ENDS}/{name}"),
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+    })
+}
+
+struct Property {
+    name: String,
+    value: Value,
+    schema: Value,
+}
+
+/// The names of a front-end's properties that it does not report.
+const OWN: [&str; 6] =
+    ["program", "required", "takes_commands", "doing", "status", "reports_dropped"];
+
+/// The name of the property of what is reported under a name.
+fn shown_name(name: &str) -> String {
+    let is_taken = OWN.contains(&name.trim_start_matches("own_"));
+    if is_taken { format!("own_{name}") } else { name.to_owned() }
+}
+
+/// What is reported as that property.
+fn reported_name(property: &str) -> &str {
+    let inner = property.strip_prefix("own_").unwrap_or(property);
+    if shown_name(inner) == property { inner } else { property }
+}
+
+fn properties(one: &FrontEnd) -> Vec<Property> {
+    let own = |name: &str, description: &str, value: Value| {
+        let schema = json!({ "type": kind(&value), "description": description, "readOnly": true });
+        Property { name: name.to_owned(), value, schema }
+    };
+    let doing = one.doing.unwrap_or_default();
+    let mut properties = vec![
+        own("program", "what it is, as it says", one.program.clone().into()),
+        own("required", "whether a source of it is required", one.is_required.into()),
+        own("takes_commands", "whether it answers commands", one.takes_commands.into()),
+        own("doing", "the command that it is at work on", doing.into()),
+        own("status", "its line of status", one.status.clone().into()),
+        own("reports_dropped", "reports that were too many, or wrong", one.reports_dropped.into()),
+    ];
+    properties.extend(one.reports.iter().map(|(name, report)| {
+        let (value, schema) = shown(report);
+        Property { name: shown_name(name), value, schema }
+    }));
+    properties
+}
+
+/// A report's value and its schema.
+fn shown(report: &Report) -> (Value, Value) {
+    let (value, unit, description) = match report {
+        Report::Counter { value, unit } => (json_of(value), unit.as_str(), "a counter"),
+        Report::Setting { value, unit, .. } => (json_of(value), unit.as_str(), "a setting"),
+        Report::Alarm(text) => {
+            (text.as_deref().unwrap_or_default().into(), "", "an alarm, while it is raised")
+        }
+    };
+    let mut schema = json!({ "type": kind(&value), "description": description });
+    if !unit.is_empty() {
+        schema["unit"] = unit.into();
+    }
+    match report {
+        Report::Setting { bounds, is_writable: true, .. } => {
+            if let Some((min, max)) = bounds {
+                (schema["minimum"], schema["maximum"]) = (json_of(min), json_of(max));
+            }
+        }
+        _ => schema["readOnly"] = true.into(),
+    }
+    (value, schema)
+}
+
+/// The value for a setting of a front-end that a client asks for.
+///
+/// # Errors
+/// There is no such setting, it cannot be set, or that is no value of it.
+fn value_for(one: &FrontEnd, name: &str, value: &Value) -> Result<Scalar, Problem> {
+    let refuse = |detail: String| Err(Problem::unprocessable(detail));
+    let (present, bounds) = match one.reports.get(name) {
+        Some(Report::Setting { value, bounds, is_writable: true, .. }) => (value, bounds),
+        Some(_) => return refuse(format!("{name} can be read only")),
+        None => return refuse(format!("there is no setting {name}")),
+    };
+    let wanted = match present {
+        Scalar::Bool(_) => value.as_bool().map(Scalar::Bool),
+        Scalar::I64(_) => value.as_i64().map(Scalar::I64),
+        Scalar::U64(_) => value.as_u64().map(Scalar::U64),
+        Scalar::F64(_) => value.as_f64().map(Scalar::F64),
+        Scalar::Text(_) => value.as_str().map(|text| Scalar::Text(text.to_owned())),
+    };
+    let Some(wanted) = wanted else {
+        let got: String = value.to_string().chars().take(64).collect();
+        return refuse(format!("{name} is {}, not {got}", words(present)));
+    };
+    if let Some((min, max)) = bounds
+        && !(is_ordered(min, &wanted) && is_ordered(&wanted, max))
+    {
+        let (min, max) = (json_of(min), json_of(max));
+        return refuse(format!("{name} is from {min} to {max}, not {}", json_of(&wanted)));
+    }
+    Ok(wanted)
+}
+
+/// Whether `low` is not above `high`, of one type.
+fn is_ordered(low: &Scalar, high: &Scalar) -> bool {
+    match (low, high) {
+        (Scalar::I64(low), Scalar::I64(high)) => low <= high,
+        (Scalar::U64(low), Scalar::U64(high)) => low <= high,
+        (Scalar::F64(low), Scalar::F64(high)) => low <= high,
+        _ => true,
+    }
+}
+
+/// The type of a value, for messages.
+fn words(value: &Scalar) -> &'static str {
+    match value {
+        Scalar::Bool(_) => "true or false",
+        Scalar::I64(_) => "a whole number",
+        Scalar::U64(_) => "a whole number from 0 on",
+        Scalar::F64(_) => "a number",
+        Scalar::Text(_) => "a text",
+    }
+}
+
+/// The type of a value, for JSON Schema.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        // A number that JSON has no form for.
+        Value::Null => "null",
+        _ => "string",
+    }
+}
+
+fn json_of(value: &Scalar) -> Value {
+    match value {
+        Scalar::Bool(value) => (*value).into(),
+        Scalar::I64(value) => (*value).into(),
+        Scalar::U64(value) => (*value).into(),
+        Scalar::F64(value) => (*value).into(),
+        Scalar::Text(text) => text.as_str().into(),
+    }
+}

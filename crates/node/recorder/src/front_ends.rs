@@ -1,0 +1,378 @@
+//! The front-ends of a run, as control sees them: what they are to do, what they answer, and what
+//! they report of themselves.
+//!
+//! Control says where they are to be, [`Stage`] by stage. Sessions bring their senders there, one
+//! command at a time, also those that come later (`commander.rs`). The two meet here: threads that
+//! receive look at one number in each cycle, and lock only when there is something to say.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use catchment_builder::SourceRole;
+use catchment_wire::event_link::CommandKind;
+use catchment_wire::session::{RunState, Text};
+use parking_lot::Mutex;
+
+use crate::config::RecorderConfig;
+
+/// How far a front-end is with a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It knows nothing of it.
+    #[default]
+    Free,
+    /// It is ready to start.
+    Prepared,
+    /// What it sends belongs to the run.
+    Running,
+    /// The run is paused.
+    Paused,
+    /// It makes nothing more for the run.
+    Stopped,
+}
+
+impl Stage {
+    /// The run's state in a welcome, where all are to be.
+    pub(crate) fn state(self) -> RunState {
+        match self {
+            Self::Free | Self::Prepared => RunState::Prepared,
+            Self::Running | Self::Stopped => RunState::Recording,
+            Self::Paused => RunState::Paused,
+        }
+    }
+
+    /// The next command on the way to a stage, and where it leads; none if there is no such way, or
+    /// nothing is left to do.
+    pub(crate) fn step_to(self, goal: Self) -> Option<(CommandKind, Self)> {
+        use Stage::{Free, Paused, Prepared, Running, Stopped};
+        match (self, goal) {
+            (Free, Prepared | Running | Paused) => Some((CommandKind::PREPARE, Prepared)),
+            (Prepared, Running | Paused) => Some((CommandKind::START, Running)),
+            (Running, Paused) => Some((CommandKind::PAUSE, Paused)),
+            (Paused, Running) => Some((CommandKind::CONTINUE, Running)),
+            (Running | Paused, Stopped) => Some((CommandKind::STOP, Stopped)),
+            (Prepared, Stopped) => Some((CommandKind::CANCEL, Free)),
+            _ => None,
+        }
+    }
+}
+
+/// A front-end that has connected in this run.
+#[derive(Clone, Debug, Default)]
+pub struct FrontEnd {
+    /// The program's name and version, as it says.
+    pub program: String,
+    /// Whether a source of it is required.
+    pub is_required: bool,
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// Whether it answers commands.
+    pub takes_commands: bool,
+    /// How far it is with the run.
+    pub stage: Stage,
+    /// Whether all that it had made when it had stopped was taken.
+    pub(crate) is_drained: bool,
+    /// The command that it was given and has not answered.
+    pub doing: Option<&'static str>,
+    /// The command that it refused last on its way, and why.
+    pub refusal: Option<(&'static str, String)>,
+    /// What it reports, by name.
+    pub reports: BTreeMap<String, Report>,
+    /// Its line of status.
+    pub status: String,
+    /// Records of reports that were dropped: too many, or of a kind that is not known.
+    pub reports_dropped: u64,
+    settings: VecDeque<Change>,
+    /// The last change that it was asked for.
+    pub(crate) change_sent: u64,
+}
+
+/// What a front-end reports of itself, under a name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// A count of something.
+    Counter {
+        /// How many.
+        value: Scalar,
+        /// Of what.
+        unit: String,
+    },
+    /// What it is set to.
+    Setting {
+        /// The value.
+        value: Scalar,
+        /// Its unit.
+        unit: String,
+        /// The lowest and the highest value; none: no bounds.
+        bounds: Option<(Scalar, Scalar)>,
+        /// Whether it can be set from here.
+        is_writable: bool,
+    },
+    /// Something that a shifter is to know: in its words, while it is raised.
+    Alarm(Option<String>),
+}
+
+/// A value of a front-end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// True or false.
+    Bool(bool),
+    /// Signed.
+    I64(i64),
+    /// Unsigned.
+    U64(u64),
+    /// Floating point.
+    F64(f64),
+    /// A text of at most 1,024 bytes.
+    Text(String),
+}
+
+/// A change of a setting that control asks for.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub(crate) number: u64,
+    pub(crate) setting: Text<64>,
+    /// The value.
+    pub value: Scalar,
+    /// Who asks for it.
+    pub who: String,
+    pub(crate) result: Option<Result<(), String>>,
+    is_told: bool,
+}
+
+impl Change {
+    /// The setting's name.
+    pub fn setting(&self) -> &str {
+        self.setting.as_str()
+    }
+}
+
+/// See the [module](self).
+pub struct FrontEnds {
+    /// Rises with everything that control asks for.
+    asked: AtomicU64,
+    required: BTreeSet<String>,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Where all are to be. Nobody commands them without it.
+    goal: Option<Stage>,
+    /// How often that was said.
+    goals: u64,
+    by_name: BTreeMap<String, FrontEnd>,
+    changes: u64,
+}
+
+impl FrontEnds {
+    pub(crate) fn new(config: &RecorderConfig) -> Self {
+        let required = config.sources.iter().filter(|one| one.role == SourceRole::Required);
+        Self {
+            asked: AtomicU64::new(0),
+            required: required.map(|source| source.name.clone()).collect(),
+            shared: Mutex::default(),
+        }
+    }
+
+    /// All that have connected in this run, by name.
+    pub fn list(&self) -> BTreeMap<String, FrontEnd> {
+        self.shared.lock().by_name.clone()
+    }
+
+    /// Has all go to a stage, now and when they come. What was refused is asked for again.
+    pub fn go_to(&self, goal: Stage) {
+        let mut shared = self.shared.lock();
+        shared.goal = Some(goal);
+        shared.goals += 1;
+        for one in shared.by_name.values_mut() {
+            one.refusal = None;
+        }
+        self.asked.fetch_add(1, Relaxed);
+    }
+
+    /// Whether all that are connected are there, or have refused; none while some are under way.
+    /// An error has the names of those that are required and have refused, and why.
+    pub fn arrived(&self) -> Option<Result<(), String>> {
+        let shared = self.shared.lock();
+        shared.under_way().next().is_none().then(|| shared.refusals())
+    }
+
+    /// The names of those of whom an answer is awaited.
+    pub fn under_way(&self) -> Vec<String> {
+        self.shared.lock().under_way().cloned().collect()
+    }
+
+    /// Asks a front-end to change a setting; the number of the change.
+    ///
+    /// # Errors
+    /// There is nobody who could take it now, or it is too long.
+    pub fn change(
+        &self,
+        name: &str,
+        setting: &str,
+        (value, who): (Scalar, &str),
+    ) -> Result<u64, String> {
+        let is_long = |text: &str| text.len() > TEXT_BYTES_MAX || text.contains('\0');
+        if matches!(&value, Scalar::Text(text) if is_long(text)) {
+            return Err(format!("a text has at most {TEXT_BYTES_MAX} bytes, and no zero in it"));
+        }
+        let setting = Text::new(setting).ok_or("a setting's name has at most 64 bytes")?;
+        let mut shared = self.shared.lock();
+        let number = shared.changes + 1;
+        let one = shared.by_name.get_mut(name).filter(|one| one.is_connected);
+        let one = one.ok_or_else(|| format!("the front-end {name} is not connected"))?;
+        if !one.takes_commands {
+            return Err(format!("the front-end {name} takes no commands"));
+        }
+        while one.settings.len() >= CHANGES_MAX {
+            let is_open = |first: &Change| {
+                first.result.is_none() || first.result == Some(Ok(())) && !first.is_told
+            };
+            if one.settings.front().is_some_and(is_open) {
+                return Err(format!("the front-end {name} has not answered {CHANGES_MAX} changes"));
+            }
+            one.settings.pop_front();
+        }
+        let (who, result, is_told) = (who.to_owned(), None, false);
+        one.settings.push_back(Change { number, setting, value, who, result, is_told });
+        shared.changes = number;
+        self.asked.fetch_add(1, Relaxed);
+        Ok(number)
+    }
+
+    /// Gives up a change that is not answered, unless the front-end was asked for it.
+    pub fn withdraw(&self, name: &str, number: u64) {
+        if let Some(one) = self.shared.lock().by_name.get_mut(name) {
+            one.withdraw(|change, sent| change == number && change > sent);
+        }
+    }
+
+    /// The changes that were taken since the last call, by the front-end's name, in their order.
+    pub fn take_made(&self) -> Vec<(String, Change)> {
+        let mut made = Vec::new();
+        for (name, one) in &mut self.shared.lock().by_name {
+            for change in &mut one.settings {
+                if change.result == Some(Ok(())) && !std::mem::replace(&mut change.is_told, true) {
+                    made.push((name.clone(), change.clone()));
+                }
+            }
+        }
+        made.sort_by_key(|(_, change)| change.number);
+        made
+    }
+
+    /// What became of a change; none until it is answered.
+    pub fn outcome(&self, name: &str, number: u64) -> Option<Result<(), String>> {
+        let shared = self.shared.lock();
+        let mut changes = shared.by_name.get(name).into_iter().flat_map(|one| &one.settings);
+        match changes.find(|change| change.number == number) {
+            Some(change) => change.result.clone(),
+            None => Some(Err(format!("{name} knows nothing of that change"))),
+        }
+    }
+
+    /// Changes when there is something new to ask of senders.
+    #[inline]
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Relaxed)
+    }
+
+    /// Where all are to be, and how often that was said.
+    pub(crate) fn goal(&self) -> (Option<Stage>, u64) {
+        let shared = self.shared.lock();
+        (shared.goal, shared.goals)
+    }
+
+    /// Whether a source of that name is required.
+    pub(crate) fn is_required(&self, source: &str) -> bool {
+        self.required.contains(source)
+    }
+
+    /// The next change that a front-end has not been asked for; those up to `done` were.
+    pub(crate) fn next_change(&self, name: &str, done: u64) -> Option<Change> {
+        let shared = self.shared.lock();
+        let mut open = shared.by_name.get(name)?.settings.iter();
+        open.find(|change| change.result.is_none() && change.number > done).cloned()
+    }
+
+    /// Says something new of a front-end.
+    pub(crate) fn tell(&self, name: &str, tell: impl FnOnce(&mut FrontEnd)) {
+        let mut shared = self.shared.lock();
+        match shared.by_name.get_mut(name) {
+            Some(one) => tell(one),
+            None => tell(shared.by_name.entry(name.to_owned()).or_default()),
+        }
+    }
+}
+
+impl FrontEnd {
+    /// What became of the change of that number.
+    pub(crate) fn settle(&mut self, number: u64, result: Result<(), String>) {
+        if let Some(change) = self.settings.iter_mut().find(|change| change.number == number) {
+            change.result.get_or_insert(result);
+        }
+    }
+
+    /// It is not connected any more. It is asked again for what it has not answered; what it was
+    /// not asked for is withdrawn. A run that waits for its answer does not begin.
+    pub(crate) fn leave(&mut self) {
+        self.is_connected = false;
+        self.withdraw(|change, sent| change > sent);
+        let waits = ["prepare", "start"];
+        if let Some(doing) = self.doing.filter(|doing| waits.contains(doing)) {
+            self.refusal = Some((doing, GONE.to_owned()));
+        }
+    }
+
+    /// Another session of its name begins: nobody will answer what this one was asked for.
+    pub(crate) fn begin(&mut self, is_required: bool) {
+        self.withdraw(|_, _| true);
+        (self.is_required, self.change_sent) = (is_required, 0);
+    }
+
+    /// Gives up changes that are not answered, by their number and that of the last one sent.
+    fn withdraw(&mut self, which: impl Fn(u64, u64) -> bool) {
+        let sent = self.change_sent;
+        for change in self.settings.iter_mut().filter(|change| which(change.number, sent)) {
+            change.result.get_or_insert(Err(GONE.to_owned()));
+        }
+    }
+}
+
+impl Shared {
+    /// Those of whom an answer is awaited.
+    fn under_way(&self) -> impl Iterator<Item = &String> {
+        let is_on_its_way = |one: &FrontEnd| {
+            let step = self.goal.and_then(|goal| one.stage.step_to(goal));
+            step.is_some() || one.stage == Stage::Stopped && !one.is_drained
+        };
+        let awaited = self.by_name.iter().filter(move |(_, one)| {
+            one.is_connected && one.takes_commands && one.refusal.is_none() && is_on_its_way(one)
+        });
+        awaited.map(|(name, _)| name)
+    }
+
+    fn refusals(&self) -> Result<(), String> {
+        let refused = self.by_name.iter().filter(|(_, one)| one.is_required);
+        let refused = refused.filter_map(|(name, one)| Some((name, one.refusal.as_ref()?)));
+        let words = refused.map(|(name, (command, why))| match why.as_str() {
+            "" => format!("the front-end {name} refuses {command}"),
+            why => format!("the front-end {name} refuses {command}: {why}"),
+        });
+        let words: Vec<String> = words.collect();
+        if words.is_empty() { Ok(()) } else { Err(words.join("; ")) }
+    }
+}
+
+impl std::fmt::Debug for FrontEnds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrontEnds").finish_non_exhaustive()
+    }
+}
+
+const GONE: &str = "it has gone away";
+/// Changes that wait for a front-end, or whose outcome is remembered.
+const CHANGES_MAX: usize = 16;
+/// The longest text of a message.
+const TEXT_BYTES_MAX: usize = 1_024;

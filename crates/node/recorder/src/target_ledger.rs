@@ -1,0 +1,269 @@
+//! The ledger of one target, and what its next frame must carry.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use catchment_agent::Presence;
+use catchment_frame::{FrameInfo, FrameKind};
+use catchment_model::{Entry, Ledger, SourceId};
+
+use crate::file::OpenFile;
+use crate::frames::{FrameHead, SourceCounts, joined};
+use crate::live::{Live, State};
+use crate::live_target::LiveTarget;
+use crate::settlement::{BegunFrame, Settlement};
+
+/// The facts of a frame that are kept until its fate is known.
+#[derive(Debug)]
+pub(crate) struct FrameTag {
+    pub(crate) head: Arc<FrameHead>,
+    /// The head's counts, and what became known when its columns were encoded.
+    pub(crate) counts: Vec<SourceCounts>,
+    /// The ledger's counts since the target's frame before.
+    pub(crate) increment: Ledger,
+    pub(crate) begun: BegunFrame,
+}
+
+/// The ledger of one target, and the increments that its next frame must carry.
+///
+/// Counts of what happens before a frame is made are common to all targets (`Live::ledger`). Every
+/// fate of a frame is reported here and counted here alone: *not taken*, *refused*, *failed*,
+/// *recorded*, *durable*, *removed*. Two fates are counted at once by the frames agent, since the
+/// target may learn of them late or never: a frame that it does not get because it is behind, and
+/// one that waits for an agent that has failed. (*Copied* counts nothing: the last target to drop a
+/// column frees its memory.)
+pub(crate) struct TargetLedger {
+    live: Arc<Live>,
+    target: usize,
+    /// Counts that no frame of the target has: of frames that were not recorded, and its own.
+    carried: Ledger,
+    /// Frames that were not recorded, since the last one that was begun: neighbours together, as a
+    /// skipped frame has them.
+    missing: Vec<FrameInfo>,
+    /// If there are link sources.
+    settlement: Option<Settlement>,
+}
+
+impl TargetLedger {
+    /// Of the target with that number.
+    pub(crate) fn new(live: &Arc<Live>, target: usize) -> Self {
+        let begins = &live.beginning.targets[target];
+        let (carried, missing) = (begins.carried.clone(), begins.missing.into_iter().collect());
+        let settlement = Settlement::of(live, target);
+        Self { live: Arc::clone(live), target, carried, missing, settlement }
+    }
+
+    pub(crate) fn of_target(&self) -> &LiveTarget {
+        &self.live.targets[self.target]
+    }
+
+    /// The number of the first frame.
+    pub(crate) fn begins_at(&self) -> u64 {
+        self.live.beginning.sequence
+    }
+
+    /// Sets the target's state.
+    pub(crate) fn set_state(&self, state: State) {
+        self.live.set_target_state(self.target, state);
+    }
+
+    /// Whether another target that the run needs records.
+    pub(crate) fn others_record(&self) -> bool {
+        self.live.others_record(self.target)
+    }
+
+    /// Warns, with the target's name if there are several.
+    pub(crate) fn warn_once(&self, warning: String) {
+        match self.live.targets.len() {
+            1 => self.live.warn_once(warning),
+            _ => self.live.warn_once(format!("target {}: {warning}", self.of_target().name)),
+        }
+    }
+
+    /// The target's ledger: what is common, and its own.
+    pub(crate) fn total(&self) -> Ledger {
+        self.of_target().total(&self.live.ledger)
+    }
+
+    /// Counts that no frame of the target has.
+    pub(crate) fn carried(&self) -> &Ledger {
+        &self.carried
+    }
+
+    /// As [`TargetLedger::carried`], with those of a frame that is begun, which is to have them.
+    pub(crate) fn begin(&mut self, head: &FrameHead) -> Ledger {
+        let mut increment = head.increment.clone();
+        increment.add(&self.carried);
+        self.carried = Ledger::new(self.carried.sources.len());
+        increment
+    }
+
+    /// The positions that a frame has which is begun: its own, and those that no frame has.
+    pub(crate) fn begin_positions(&mut self, head: &FrameHead) -> BegunFrame {
+        let settlement = self.settlement.as_mut();
+        settlement.map_or_else(BegunFrame::default, |one| one.begin(&head.info, &head.positions))
+    }
+
+    /// Whether positions of sources are in no frame of the target.
+    pub(crate) fn has_positions(&self) -> bool {
+        self.settlement.as_ref().is_some_and(Settlement::has_carried)
+    }
+
+    /// Carries the increment of the run's last frame; returns the frame without it.
+    pub(crate) fn carry(&mut self, head: &FrameHead) -> Arc<FrameHead> {
+        self.carried.add(&head.increment);
+        self.settle(|one| one.carry(&head.positions));
+        let increment = Ledger::new(self.carried.sources.len());
+        let positions = Arc::default();
+        Arc::new(FrameHead { increment, positions, is_last: true, ..head.clone() })
+    }
+
+    /// A frame is in a file.
+    pub(crate) fn recorded(&mut self, tag: &FrameTag, info: &FrameInfo, frame_bytes: u64) {
+        let target = self.of_target();
+        target.count(&tag.counts, SourceCounts::of_recorded);
+        target.count(&tag.counts, SourceCounts::of_frame);
+        let counters = &target.counters;
+        match info.kind {
+            // It stands for frames that are not there.
+            FrameKind::SKIPPED => return,
+            FrameKind::Channels => {
+                counters.slices_recorded.fetch_add(tag.head.keys, Relaxed);
+            }
+            FrameKind::Events => {
+                counters.events_recorded.fetch_add(info.rows, Relaxed);
+            }
+            _ => {}
+        }
+        counters.frames_recorded.fetch_add(1, Relaxed);
+        counters.bytes_written.fetch_add(frame_bytes, Relaxed);
+    }
+
+    /// A target that the run does not wait for was behind, and has not got these frames, which its
+    /// ledger has.
+    pub(crate) fn not_taken(&mut self, skipped: &FrameHead) {
+        self.carried.add(&skipped.increment);
+        self.is_missing(skipped);
+        self.settle(|one| one.missing(&skipped.info, &skipped.positions));
+        for (carried, counts) in self.carried.sources.iter_mut().zip(&skipped.counts) {
+            counts.of_not_taken().into_iter().for_each(|(entry, count)| carried[entry] += count);
+        }
+    }
+
+    /// A frame failed after it was begun.
+    pub(crate) fn failed(&mut self, tag: &FrameTag) {
+        self.carried.add(&tag.increment);
+        self.settle(|one| one.failed(&tag.begun));
+        self.is_missing(&tag.head);
+        self.discarded(&tag.head);
+    }
+
+    /// A frame was not begun, for lack of a place.
+    pub(crate) fn refused(&mut self, head: &FrameHead) {
+        self.carried.add(&head.increment);
+        if !head.is_last {
+            self.settle(|one| one.missing(&head.info, &head.positions));
+        }
+        self.is_missing(head);
+        self.discarded(head);
+    }
+
+    fn is_missing(&mut self, head: &FrameHead) {
+        // The last one can be written again, under its number.
+        if head.is_last {
+            return;
+        }
+        // Frames that were refused are known before those that failed, which are older.
+        let at = self.missing.partition_point(|other| other.sequence < head.info.sequence);
+        self.missing.insert(at, head.as_skipped().info);
+        self.missing.dedup_by(|next, before| {
+            let follows = before.sequence + before.rows == next.sequence;
+            *before = if follows { joined(*before, *next) } else { *before };
+            follows
+        });
+    }
+
+    /// What is to stand for the frames just before this one, if they are missing: a frame that has
+    /// only increments. For older ones, behind which others are recorded, nothing does.
+    pub(crate) fn next_skipped(&mut self, head: &FrameHead) -> Option<FrameHead> {
+        let info = std::mem::take(&mut self.missing).pop()?;
+        let counts = vec![SourceCounts::default(); head.counts.len()];
+        let increment = Ledger::new(head.counts.len());
+        let is_just_before = info.sequence + info.rows == head.info.sequence;
+        let skipped = FrameHead { positions: Arc::default(), ..head.as_skipped() };
+        is_just_before.then_some(FrameHead { info, counts, increment, ..skipped })
+    }
+
+    fn discarded(&mut self, head: &FrameHead) {
+        for (source, counts) in (0..).map(SourceId).zip(&head.counts) {
+            counts.of_discarded().into_iter().for_each(|(entry, count)| {
+                self.add(source, entry, count);
+            });
+        }
+    }
+
+    /// Recorded fragments are durable, by source.
+    pub(crate) fn durable(&self, fragments: &[u64]) {
+        for (source, &count) in (0..).map(SourceId).zip(fragments) {
+            self.of_target().ledger.add(source, Entry::FragmentsDurable, count);
+        }
+    }
+
+    /// Whether there are link sources.
+    pub(crate) fn has_links(&self) -> bool {
+        self.settlement.is_some()
+    }
+
+    /// Has the next table of a file state what is known of its recorded frames: the sum of their
+    /// counts, and the newest positions up to the last one.
+    pub(crate) fn state_in(&mut self, file: &mut OpenFile) {
+        let sum = file.attached.frames().clone();
+        file.set_frames_ledger(&sum);
+        self.settle(|one| one.state_in(file));
+    }
+
+    /// Does something with the settlement of frames, if there are link sources.
+    pub(crate) fn settle(&mut self, act: impl FnOnce(&mut Settlement)) {
+        self.settlement.as_mut().map(act);
+    }
+
+    /// Counts the fragments recorded in a file that is gone or was truncated, and warns, since
+    /// recording may resume too soon for the fault to be seen. Returns the reason.
+    pub(crate) fn count_removed(&mut self, file: &mut OpenFile, presence: Presence) -> String {
+        (file.failed, file.gone) = (true, true);
+        let path = file.path.display();
+        let reason = match presence {
+            Presence::Removed { .. } => format!("{path} was removed while it was being written"),
+            Presence::Truncated => format!("{path} was truncated while it was being written"),
+            _ => format!("{path} is gone: it was moved, or its disk was unmounted"),
+        };
+        for (source, &own) in (0..).map(SourceId).zip(file.attached.fragments()) {
+            let removed = match presence {
+                Presence::Removed { others: false } => None,
+                Presence::Removed { others: true } | Presence::Truncated => Some(own),
+                Presence::There | Presence::Elsewhere => Some(0),
+            };
+            self.removed(source, removed);
+        }
+        if matches!(presence, Presence::Removed { .. } | Presence::Truncated) {
+            self.settle(|one| one.removed(file.id, file.index));
+        }
+        self.warn_once(reason.clone());
+        reason
+    }
+
+    /// Recorded fragments of a source were removed by others: `count`, but for those that were
+    /// removed before; all if there is no count.
+    fn removed(&mut self, source: SourceId, count: Option<u64>) {
+        let ledger = &self.of_target().ledger;
+        let all = ledger.read(source, Entry::FragmentsRecorded)
+            - ledger.read(source, Entry::FragmentsRemoved);
+        self.add(source, Entry::FragmentsRemoved, count.unwrap_or(all).min(all));
+    }
+
+    /// Counts what the next frame has to say.
+    fn add(&mut self, source: SourceId, entry: Entry, count: u64) {
+        self.of_target().ledger.add(source, entry, count);
+        self.carried.sources[source.index()][entry] += count;
+    }
+}

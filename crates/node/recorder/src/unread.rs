@@ -1,0 +1,92 @@
+//! Receive threads that are held up: what they have not read yet is no silence of who sent it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use catchment_builder::Builder;
+use catchment_model::SourceId;
+
+/// A thread that has not looked at its endpoints for so long is held up, or for half of the time
+/// that events wait, if that is less; but it may be idle for a while.
+const LATE_NS: u64 = 250_000_000;
+const IDLE_NS: u64 = 40_000_000;
+/// For so long the sources of a thread that is held up are waited for.
+const GONE_NS: u64 = 30_000_000_000;
+
+/// When a receive thread looked at its endpoints last, in nanoseconds; 0 before the first time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look(Arc<AtomicU64>);
+
+impl Look {
+    /// It looks at them now.
+    #[inline]
+    pub(crate) fn set(&self, now_ns: u64) {
+        self.0.store(now_ns, Relaxed);
+    }
+
+    fn is_late(&self, now_ns: u64, late_ns: u64) -> bool {
+        let looked_ns = self.0.load(Relaxed);
+        let passed_ns = now_ns.saturating_sub(looked_ns);
+        looked_ns > 0 && (late_ns..GONE_NS).contains(&passed_ns)
+    }
+}
+
+/// The receive threads of a builder.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    late_ns: u64,
+    threads: Vec<(Look, Vec<u32>)>,
+}
+
+impl Unread {
+    /// For events that wait so long.
+    pub(crate) fn new(timeout_ns: u64) -> Self {
+        Self { late_ns: LATE_NS.min(timeout_ns / 2).max(IDLE_NS), threads: Vec::new() }
+    }
+
+    /// Adds a thread that receives from these sources, by their numbers in the ledger.
+    pub(crate) fn add(&mut self, sources: impl Iterator<Item = SourceId>) -> Look {
+        let look = Look::default();
+        self.threads.push((look.clone(), sources.map(|source| source.0).collect()));
+        look
+    }
+
+    /// Tells the builder which of its sources may have sent what nobody has read. `has_ended` says
+    /// it of a thread; lanes have the numbers of the builder's sources in the ledger.
+    pub(crate) fn hold(
+        &self,
+        builder: &mut Builder,
+        now_ns: u64,
+        has_ended: impl Fn(usize) -> bool,
+        lanes: &[(u32, SourceId)],
+    ) {
+        for (thread, (look, sources)) in self.threads.iter().enumerate() {
+            if !look.is_late(now_ns, self.late_ns) || has_ended(thread) {
+                continue;
+            }
+            let of_thread = (0..lanes.len()).filter(|&lane| sources.contains(&lanes[lane].1.0));
+            of_thread.for_each(|source| builder.hold(now_ns, source));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_held_up_from_its_first_look_on_and_not_for_ever() {
+        let look = Look::default();
+        assert!(!look.is_late(10_000_000_000, LATE_NS), "it has not begun");
+        look.set(1_000_000_000);
+        for (now_ns, is_late) in [
+            (0, false),
+            (1_249_999_999, false),
+            (1_250_000_000, true),
+            (30_999_999_999, true),
+            (31_000_000_000, false),
+        ] {
+            assert_eq!(look.is_late(now_ns, LATE_NS), is_late, "{now_ns}");
+        }
+    }
+}

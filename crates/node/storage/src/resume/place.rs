@@ -1,0 +1,338 @@
+//! A place of an interrupted run: how far its frames are whole, and its files, cut behind them.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use catchment_disk::{EditFile, ReadFile};
+use catchment_frame::{
+    FrameInfo, FrameKind, FrameSummary, Position, Positions, close_behind, frame_ledger,
+    verify_frame,
+};
+use catchment_model::{Entry, Ledger};
+
+use super::{End, ResumedPlace, RunPlace};
+use crate::apart::GivenUp;
+use crate::error::StorageError;
+use crate::open;
+use crate::repair::{self, Found, Outcome, rows_of};
+use crate::superseded::Bounds;
+use crate::whole::list_cut;
+
+/// How often it is looked whether a recorder that died still holds a file.
+const HELD_POLL: Duration = Duration::from_millis(20);
+/// The bytes of frames at the end of a place that the run does not need which are read although the
+/// required ones have them for long: its disk may have been behind.
+const READ_BYTES: u64 = 64 << 20;
+const SUPERSEDED: &str = "superseded";
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The files of a place, by rising index.
+pub(super) struct Place {
+    pub(super) is_required: bool,
+    pub(super) files: Vec<Found>,
+    /// All frames below that number were settled in the required places, as far as any of its
+    /// frames or tables says.
+    pub(super) synced: u64,
+    /// Files without a header that can be read.
+    blank: Vec<PathBuf>,
+    unreadable: Vec<PathBuf>,
+    /// The index of its next file, as far as it is known.
+    next_index: u32,
+    /// Of a required one: one above the number of the last frame that is kept.
+    pub(super) end: u64,
+}
+
+impl Place {
+    /// Looks at a place. One that the run does not need may have no files.
+    pub(super) fn open(place: &RunPlace, given_up: &GivenUp) -> Result<Self, StorageError> {
+        let RunPlace { folders, is_required } = place;
+        let mut paths = Vec::new();
+        for folder in folders {
+            paths.extend(open::paths(folder)?);
+        }
+        while let Some(path) = paths.iter().find(|path| open::is_locked(path)) {
+            if *is_required || given_up.is_set() {
+                return Err(StorageError::BeingRecorded { path: path.clone() });
+            }
+            std::thread::sleep(HELD_POLL);
+        }
+        let (files, others) = repair::find(paths)?;
+        if files.is_empty() && *is_required {
+            let path = folders.first().cloned().unwrap_or_default();
+            return Err(StorageError::NoFiles { path });
+        }
+        let (mut blank, mut unreadable) = (Vec::new(), Vec::new());
+        for other in others {
+            match other.outcome {
+                Outcome::Blank => blank.push(other.path),
+                Outcome::Unreadable(_) => unreadable.push(other.path),
+                _ => {}
+            }
+        }
+        let next_index = if files.is_empty() { open::next_index(folders) } else { 0 };
+        let synced = files.iter().map(synced_in).max().unwrap_or(0);
+        let (is_required, end) = (*is_required, 0);
+        Ok(Self { is_required, files, synced, blank, unreadable, next_index, end })
+    }
+
+    /// All frames, in the order of the files.
+    fn frames(&self) -> impl Iterator<Item = ((usize, usize), &FrameSummary)> {
+        self.files.iter().enumerate().flat_map(|(file, found)| {
+            let frames = found.reader.frames().iter().enumerate();
+            frames.map(move |(index, frame)| ((file, index), frame))
+        })
+    }
+
+    /// Finds the end of the frames of a required place that follow each other and are whole, from
+    /// `synced` on.
+    pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) -> u64 {
+        let mut end = synced;
+        for ((file, index), FrameSummary { info, .. }) in self.frames() {
+            let (first, last) = info.numbers();
+            if last < end || before.has(info) {
+                continue;
+            }
+            if first > end || is_bad(&self.files[file], index) {
+                break;
+            }
+            end = last.saturating_add(1);
+        }
+        self.end = end;
+        end
+    }
+
+    /// The first number of its last frame before the run's end, if that frame stands for others
+    /// beyond it.
+    pub(super) fn stands_beyond(&self, sequence: u64, superseded: &Bounds) -> Option<u64> {
+        let is_before = |info: &FrameInfo| info.sequence < sequence && !superseded.has(info);
+        let last = self.frames().take_while(|(_, frame)| is_before(&frame.info)).last();
+        let info = last.map(|(_, frame)| frame.info)?;
+        (info.numbers().1 >= sequence).then_some(info.sequence)
+    }
+
+    /// The same of a place that the run does not need, of which the required ones say nothing: from
+    /// its first file on that was not closed long ago. A frame that also stands for others beyond
+    /// the run's end is not kept.
+    fn find_own_end(&self, of_run: &End) -> u64 {
+        let is_kept =
+            |info: &FrameInfo| info.numbers().1 < of_run.sequence && !of_run.superseded.has(info);
+        let is_durable = |file: &Found| {
+            let last = file.reader.frames().last().map(|frame| frame.info.numbers().1);
+            file.reader.closed() && last.is_none_or(|last| last < of_run.synced)
+        };
+        let open = self.files.iter().position(|file| !is_durable(file));
+        let open = open.unwrap_or(self.files.len());
+        let all = || self.frames().take_while(|(_, frame)| is_kept(&frame.info));
+        let behind = all().skip_while(|((file, _), _)| *file < open);
+        let mut rest: u64 = behind.map(|(_, frame)| frame.frame_bytes).sum();
+        let mut end = 0;
+        for ((file, index), FrameSummary { info, frame_bytes, .. }) in all() {
+            let (first, last) = info.numbers();
+            if file >= open {
+                rest -= frame_bytes;
+                let is_read = last >= of_run.synced || rest < READ_BYTES;
+                if first > end || is_read && is_bad(&self.files[file], index) {
+                    break;
+                }
+            }
+            end = last.saturating_add(1);
+        }
+        end
+    }
+
+    /// The newest positions in its frames that are kept.
+    pub(super) fn positions(
+        &self,
+        superseded: &Bounds,
+        end: u64,
+    ) -> Result<Positions, StorageError> {
+        let mut newest = Positions::default();
+        for file in &self.files {
+            file.add_positions(file.kept(superseded, end.min(self.end)), &mut newest)?;
+        }
+        Ok(newest)
+    }
+
+    /// Cuts and closes its files.
+    pub(super) fn close(
+        self,
+        of_run: &End,
+        given_up: &GivenUp,
+    ) -> Result<ResumedPlace, StorageError> {
+        let end = match self.is_required {
+            true => self.end.min(of_run.sequence),
+            false => self.find_own_end(of_run),
+        };
+        let next_index = self.next_index;
+        let mut place = ResumedPlace { next_index, end, ..ResumedPlace::default() };
+        let mut kept = Vec::new();
+        for file in self.files {
+            let header = file.reader.header();
+            place.next_index = place.next_index.max(header.file_index.saturating_add(1));
+            if place.ledger.sources.is_empty() {
+                place.ledger = Ledger::new(header.schema.sources.len());
+            }
+            let file = Kept::new(file, of_run, end, &mut place.ledger);
+            let frames = &file.found.reader.frames()[..file.frames];
+            place.frames += frames.len() as u64;
+            place.events += rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events);
+            kept.push(file);
+        }
+        for source in &mut place.ledger.sources {
+            source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+        }
+        let mut positions = Positions::default();
+        for file in kept {
+            if given_up.is_set() {
+                return Err(StorageError::Stopped);
+            }
+            place.files.push(file.found.path.clone());
+            file.found.add_positions(file.frames, &mut positions)?;
+            place.bytes += file.close(of_run.synced, &place.ledger, &positions)?;
+        }
+        let is_behind = |path: &PathBuf| {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            open::index_of_name(&stem).is_some_and(|index| index >= place.next_index)
+        };
+        for path in self.blank.iter().filter(|path| is_behind(path)) {
+            let failed = |source| StorageError::Write { path: path.clone(), source };
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        for path in &self.unreadable {
+            if self.is_required && !is_behind(path) {
+                return Err(StorageError::NoFiles { path: path.clone() });
+            }
+            let failed = |source| StorageError::Write { path: path.clone(), source };
+            std::fs::rename(path, path.with_extension(SUPERSEDED)).map_err(failed)?;
+        }
+        Ok(place)
+    }
+}
+
+/// The number below which all frames were settled in the required places, as far as a file says.
+fn synced_in(file: &Found) -> u64 {
+    let listed = file.reader.listed_positions().ok().flatten();
+    // Tables have what the frames before them say.
+    let (count, listed) = listed.unwrap_or_default();
+    let of_frames = (count..file.reader.frames().len())
+        .filter_map(|index| file.reader.positions(index).ok())
+        .flatten();
+    let synced = listed.into_iter().chain(of_frames).filter(|one| one.what == Position::SYNCED);
+    synced.map(|one| one.position).max().unwrap_or(0)
+}
+
+/// Whether a frame cannot be read as a whole.
+fn is_bad(file: &Found, frame: usize) -> bool {
+    verify_frame(&file.reader, frame).iter().any(|problem| !problem.is_bad_table())
+}
+
+impl Found {
+    /// How many of its frames are kept: numbers rise, so that these are the first ones.
+    fn kept(&self, superseded: &Bounds, end: u64) -> usize {
+        let infos = self.reader.frames().iter().map(|frame| &frame.info);
+        let is_kept = |info: &&FrameInfo| info.sequence < end && !superseded.has(info);
+        infos.take_while(is_kept).count()
+    }
+
+    /// Adds the positions in its first frames, which these are.
+    fn add_positions(&self, frames: usize, newest: &mut Positions) -> Result<(), StorageError> {
+        // A damaged table says what its frames say.
+        let listed = self.reader.listed_positions().ok().flatten();
+        let mut from = 0;
+        if let Some((count, positions)) = listed.filter(|(count, _)| *count <= frames) {
+            newest.add(&positions);
+            from = count;
+        }
+        for index in from..frames {
+            let failed = |source| StorageError::Frame { path: self.path.clone(), source };
+            newest.add(&self.reader.positions(index).map_err(failed)?);
+        }
+        Ok(())
+    }
+}
+
+/// A file, and what is kept of it.
+struct Kept {
+    found: Found,
+    /// How many of its frames.
+    frames: usize,
+    /// The sum of what these count; none if the file is closed and loses none.
+    sum: Option<Ledger>,
+}
+
+impl Kept {
+    /// Adds what its frames count to `total`.
+    fn new(found: Found, of_run: &End, end: u64, total: &mut Ledger) -> Self {
+        let (reader, frames) = (&found.reader, found.kept(&of_run.superseded, end));
+        let is_whole = reader.closed() && frames == reader.frames().len();
+        // Where a table has no sum, or a damaged one, the frames have it.
+        let listed = is_whole.then(|| reader.frames_ledger().ok().flatten()).flatten();
+        let sum = listed.unwrap_or_else(|| {
+            let mut sum = Ledger::new(total.sources.len());
+            (0..frames).for_each(|frame| sum.add(&frame_ledger(reader, frame).0));
+            sum
+        });
+        total.add(&sum);
+        Self { found, frames, sum: (!is_whole).then_some(sum) }
+    }
+
+    /// Cuts the file behind the frames that are kept and closes it; one that is closed and loses
+    /// none stays as it is. Returns its length.
+    fn close(
+        self,
+        synced: u64,
+        total: &Ledger,
+        positions: &Positions,
+    ) -> Result<u64, StorageError> {
+        let Self { found: Found { path, reader, .. }, frames: kept, sum } = self;
+        let (frames, file_bytes) = (reader.frames(), reader.file_bytes());
+        let Some(sum) = sum else {
+            if frames.last().is_some_and(|last| last.info.numbers().1 >= synced) {
+                drop(reader);
+                EditFile::open(&path)?.sync()?;
+            }
+            return Ok(file_bytes);
+        };
+        let failed = |source| StorageError::Frame { path: path.clone(), source };
+        let closing = close_behind(&reader, kept, (total, &sum), positions);
+        let closing = closing.map_err(failed)?;
+        let cut_off = frames.get(kept).zip(frames.last());
+        let cut_off = cut_off.map(|(first, last)| (first.offset, last.offset + last.frame_bytes));
+        let header = reader.header().clone();
+        drop(reader);
+        // Nobody else cuts it meanwhile.
+        let file = EditFile::open(&path)?;
+        if let Some((from, to)) = cut_off {
+            keep_superseded(&path, from, to)?;
+        }
+        file.write_at(closing.offset, &closing.bytes)?;
+        // TOC and trailer are durable before anything after them is cut.
+        file.sync()?;
+        file.truncate(closing.file_bytes())?;
+        file.sync()?;
+        list_cut(&path, &header, closing.file_bytes())?;
+        Ok(closing.file_bytes())
+    }
+}
+
+/// Keeps a part of a file that is about to be cut off, in a file beside it.
+fn keep_superseded(path: &Path, from: u64, to: u64) -> Result<(), StorageError> {
+    let kept_path = path.with_extension(SUPERSEDED);
+    let (source, write) =
+        (ReadFile::open(path)?, |source| StorageError::Write { path: kept_path.clone(), source });
+    let mut kept = File::create(&kept_path).map_err(write)?;
+    let (mut buffer, mut at) = (vec![0; PIECE_BYTES], from);
+    while at < to {
+        let most = buffer.len().min((to - at) as usize);
+        let read = source.read_at(at, &mut buffer[..most]);
+        let read = read.map_err(|source| StorageError::Read { path: path.to_owned(), source })?;
+        if read == 0 {
+            break;
+        }
+        kept.write_all(&buffer[..read]).map_err(write)?;
+        at += read as u64;
+    }
+    kept.sync_all().map_err(write)
+}

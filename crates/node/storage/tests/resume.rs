@@ -1,0 +1,124 @@
+//! What another recorder finds of a run whose recorder died.
+
+use std::fs::File;
+use std::path::Path;
+
+use catchment_frame::FrameInfo;
+use catchment_model::{Entry, Ledger};
+use catchment_storage::{Interrupted, Resumable, ResumedPlace, Run, RunPlace, audit};
+
+use super::common::{Made, Recipe};
+
+/// A number that no frame counts.
+const ODD: u64 = 0x1122_3344_5566_7788;
+
+/// A file that was closed, and one that was not.
+fn recipe() -> Recipe {
+    Recipe { files: vec![vec![5, 7, 3], vec![4, 2, 6]], unclosed: true, ..Recipe::default() }
+}
+
+fn place(folder: &Path, is_required: bool) -> RunPlace {
+    RunPlace { folders: vec![folder.to_owned()], is_required }
+}
+
+/// The required run, and another place of it.
+fn taken(required: &Made, other: &Path) -> (Resumable, ResumedPlace) {
+    let places = [place(required.path(), true), place(other, false)];
+    let from = Interrupted::find(&places).and_then(Interrupted::take).expect("it goes on");
+    let other = from.places[1].clone();
+    (from, other)
+}
+
+/// The required places are as they are without others.
+fn check_required(made: &Made, from: &Resumable) {
+    assert_eq!((from.sequence, from.epoch), (6, 1));
+    let place = &from.places[0];
+    assert_eq!((place.left_out.as_ref(), place.end, place.frames), (None, 6, 6));
+    assert_eq!(place.ledger, made.ledger);
+    assert!(Run::open(made.path()).expect("opens").files().all(|file| file.flags.is_some()));
+}
+
+#[test]
+fn a_closed_file_says_what_its_frames_count_and_they_are_not_read() {
+    let said = |mut sum: Ledger| {
+        sum.sources[0][Entry::FragmentsLate] = ODD;
+        sum
+    };
+    let run = Recipe { sum: Some(said), ..recipe() };
+    let places = |made: &Made| [place(made.path(), true)];
+    let made = run.make();
+    let from = Interrupted::find(&places(&made)).and_then(Interrupted::take).expect("it goes on");
+    assert_eq!(from.places[0].ledger.sources[0][Entry::FragmentsLate], ODD);
+    // That it is no sum is found where frames are read.
+    let problems = audit(&Run::open(made.path()).expect("opens")).expect("an audit").problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+
+    // Where the table is damaged, its frames say it.
+    let made = run.make();
+    let bytes = std::fs::read(&made.files[0]).expect("reads");
+    let odd = ODD.to_le_bytes();
+    let at = bytes.windows(8).rposition(|bytes| bytes == odd).expect("the table says it");
+    made.damage(0, at as u64);
+    let from = Interrupted::find(&places(&made)).and_then(Interrupted::take).expect("it goes on");
+    check_required(&made, &from);
+}
+
+#[test]
+fn files_that_a_resume_has_closed_say_what_their_frames_count() {
+    let (made, none) = (recipe().make(), tempfile::tempdir().expect("a folder"));
+    let (from, _) = taken(&made, none.path());
+    check_required(&made, &from);
+    let last = std::fs::read(&made.files[1]).expect("reads");
+    let last = catchment_frame::FileReader::open(&last[..]).expect("opens");
+    let sum = last.frames_ledger().expect("reads").expect("a sum");
+    let of_events = sum.total()[Entry::FragmentsRecorded];
+    assert!(0 < of_events && of_events < made.ledger.total()[Entry::FragmentsRecorded]);
+    assert!(audit(&Run::open(made.path()).expect("opens")).expect("an audit").problems.is_empty());
+}
+
+#[test]
+fn a_place_that_is_not_required_is_cut_where_frames_are_missing() {
+    let made = recipe().make();
+    let info = |info| {
+        let FrameInfo { sequence, .. } = info;
+        FrameInfo { sequence: if sequence < 4 { sequence } else { sequence + 1 }, ..info }
+    };
+    // It has frames 0 to 3, 5 and 6; the last one is that of another epoch by now.
+    let behind = Recipe { info, ..recipe() }.make();
+    let (from, place) = taken(&made, behind.path());
+    check_required(&made, &from);
+    assert_eq!((place.left_out, place.end, place.frames), (None, 4, 4));
+    let run = Run::open(behind.path()).expect("opens");
+    assert_eq!((run.frames().len(), run.frames_missing()), (4, 0));
+    assert!(behind.files[1].with_extension("superseded").is_file());
+}
+
+#[test]
+fn a_place_that_cannot_take_part_is_left_out_and_costs_the_others_nothing() {
+    let longer = || Recipe { files: vec![vec![5, 7, 3], vec![4, 2, 6, 1]], ..recipe() }.make();
+    // Its folder is a file.
+    let (made, file) = (recipe().make(), tempfile::NamedTempFile::new().expect("a file"));
+    let (from, place) = taken(&made, file.path());
+    check_required(&made, &from);
+    assert!(place.left_out.expect("why").contains("tmp"));
+    // What is to be cut off cannot be kept.
+    let (made, full) = (recipe().make(), longer());
+    std::fs::create_dir(full.files[1].with_extension("superseded")).expect("makes");
+    let (from, place) = taken(&made, full.path());
+    check_required(&made, &from);
+    assert!(place.left_out.expect("why").contains("superseded"));
+    // A process has it that does not answer.
+    let (made, held) = (recipe().make(), longer());
+    let lock = File::open(&held.files[1]).expect("opens");
+    lock.lock().expect("locks");
+    let before = std::fs::read(&held.files[1]).expect("reads");
+    let (from, place) = taken(&made, held.path());
+    check_required(&made, &from);
+    assert!(place.left_out.is_some());
+    assert_eq!(std::fs::read(&held.files[1]).expect("reads"), before);
+    // Its files are of other sources.
+    let (made, other) = (recipe().make(), Recipe { sources: 2, ..recipe() }.make());
+    let (from, place) = taken(&made, other.path());
+    check_required(&made, &from);
+    assert!(place.left_out.is_some());
+}

@@ -1,0 +1,168 @@
+"""Run control: front-ends that are prepared, refuse, are set, and say how they are."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catchment
+from catchment import frontend
+
+CONFIG = """
+[control]
+listen = "127.0.0.1:0"
+start = "manual"
+requests_per_second = 1000000
+[memory]
+budget = "512 MiB"
+[write]
+buffer_bytes = "256 KiB"
+preallocate_bytes = "1 MiB"
+[[listen]]
+address = "127.0.0.1:{port}"
+[[sources]]
+name = "camera"
+via = "link"
+"""
+# Nothing takes so long: reached only when an answer never comes.
+PATIENCE_SECONDS = 1200
+
+
+class Node:
+    """A node with one front-end's place."""
+
+    def __init__(self, root: Path) -> None:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        (root / "run.toml").write_text(CONFIG.format(port=port))
+        command = [sys.executable, "-m", "catchment", "run", "run.toml"]
+        self.process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = next(line for line in self.process.stdout if line.startswith("Serving "))
+        self.control = catchment.Control(line.split()[-1], timeout=PATIENCE_SECONDS)
+        self.url = f"catchment+tcp://127.0.0.1:{port}"
+        self.root = root
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    node.control.command("shutdown", wait=False)
+    assert node.process.wait() == 0
+    assert node.process.stdout is not None
+    node.process.stdout.close()
+
+
+class Camera:
+    """A front-end that does as it is told, and writes down what that was."""
+
+    def __init__(self, url: str) -> None:
+        self.told: list[str] = []
+        self.refuses: str | None = None
+        self.link = frontend.connect(url, "camera", on_command=self.on_command, wait=0.0)
+        self.link.declare("gain", 2.0, unit="dB", bounds=(0.0, 20.0))
+        self.link.declare("serial", "A7", writable=False)
+
+    def on_command(self, command: frontend.Command) -> None:
+        self.told.append(command.kind)
+        if command.kind == self.refuses:
+            raise RuntimeError("the cooling is off")
+
+
+def device(control: catchment.Control, path: str) -> dict[str, Any]:
+    return next((one for one in control.devices() if one["path"] == path), {})
+
+
+def until_state(control: catchment.Control, state: str) -> None:
+    """Wait until the camera is there and in that state."""
+    for _name, _value in control.stream():
+        if device(control, "node/front_ends/camera").get("state") == state:
+            return
+
+
+def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> None:
+    control, camera = node.control, Camera(node.url)
+    control.configure()
+    control.command("arm")
+    until_state(control, "armed")
+    assert camera.told == ["prepare"]
+    number = control.start()["run"]
+    assert camera.told == ["prepare", "start"]
+    camera.link.count("images", 3)
+    camera.link.alarm("hot", "31 degrees")
+    camera.link.declare("status", 3)
+    camera.link.say("all is well")
+    changed = control.set("node/front_ends/camera", gain=7.5)
+    assert camera.told[2:] == ["set"]
+    assert camera.link.value("gain") == 7.5
+    for _name, _value in control.stream():
+        properties = device(control, "node/front_ends/camera")["properties"]
+        alarms = [alarm["text"] for alarm in control.alarms()]
+        is_told = properties.get("gain") == 7.5 and properties.get("images") == 3
+        if is_told and "Front-end camera (hot) raises an alarm: 31 degrees" in alarms:
+            break
+    assert (properties["hot"], properties["status"]) == ("31 degrees", "all is well")
+    assert changed["path"] == "node/front_ends/camera"
+    assert properties["own_status"] == 3
+    control.set("node/front_ends/camera", own_status=4)
+    assert camera.link.value("status") == 4
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"gain": 30.0}, r"gain is from 0.0 to 20.0, not 30.0"),
+        ({"gain": "high"}, "gain is a number, not"),
+        ({"serial": "B"}, "serial can be read only"),
+        ({"other": 1}, "there is no setting other"),
+    ]
+    for values, problem in refused:
+        with pytest.raises(catchment.ControlError, match=problem):
+            control.set("node/front_ends/camera", **values)
+    camera.refuses = "set"
+    with pytest.raises(catchment.ControlError, match="gain: the cooling is off"):
+        control.set("node/front_ends/camera", gain=1.0)
+    assert camera.link.value("gain") == 7.5
+    control.pause()
+    control.resume()
+    for key in range(100):
+        camera.link.send(key, np.arange(10))
+    control.stop()
+    assert camera.told[2:5] == ["set"] * 3
+    assert camera.told[5:] == ["pause", "continue", "stop"]
+    camera.link.close()
+    run = control.run(number)
+    assert (run["state"], run["events"], run["loss_count"]) == ("complete", 100, 0)
+    remarks = "\n".join(remark["text"] for remark in run["remarks"])
+    assert "settings of camera: gain = 2.0 dB" in remarks
+    assert "camera: gain = 7.5" in remarks
+
+
+def test_a_run_begins_only_when_the_front_end_agrees(node: Node) -> None:
+    control, camera = node.control, Camera(node.url)
+    control.configure()
+    control.command("arm")
+    until_state(control, "armed")
+    control.command("disarm")
+    assert camera.told == ["prepare", "cancel"]
+    camera.refuses = "prepare"
+    # It was in the run before, so that it is waited for.
+    with pytest.raises(catchment.ControlError, match="camera refuses prepare: the cooling is off"):
+        control.start()
+    assert control.state()["state"] == "configured"
+    camera.refuses = "start"
+    with pytest.raises(catchment.ControlError, match="camera refuses start: the cooling is off"):
+        control.start()
+    assert camera.told[-3:] == ["prepare", "start", "cancel"]
+    camera.refuses = None
+    control.start()
+    assert camera.told[-2:] == ["prepare", "start"]
+    camera.refuses = "pause"
+    with pytest.raises(catchment.ControlError, match="camera refuses pause: the cooling is off"):
+        control.pause()
+    assert control.state()["state"] == "recording"
+    control.stop()
+    camera.link.close()
