@@ -49,8 +49,8 @@ pub struct ColumnCut {
     pub payload_bytes: u64,
     /// Rows without this source in which it is expected, if it is required; otherwise 0.
     pub missing: u64,
-    /// Of these, the rows whose keys the source has passed, and whose fragments are not known to have
-    /// been abandoned or to have come late.
+    /// Of these, the rows whose keys the source has passed, and whose fragments are not known to
+    /// have been abandoned or to have come late.
     pub not_sent: u64,
     /// Fragments that their sender marked as broken.
     pub bad_sender: u64,

@@ -1,4 +1,5 @@
-//! A golden file of version 1.3 with `fragment_expected`: events in which sources were not expected.
+//! A golden file of version 1.3 with `fragment_expected`: events in which sources were not
+//! expected.
 
 use catchment_codec::Coding;
 use catchment_fixtures::Column;

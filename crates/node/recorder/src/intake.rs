@@ -46,25 +46,22 @@ pub(crate) struct Intake {
 /// The senders of a port, as the configuration describes them.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderConfig {
-    /// The sources; at least one. What belongs to no source alone is counted for the first.
+    /// At least one. What belongs to no source alone is counted for the first.
     pub(crate) sources: Vec<SenderSource>,
     pub(crate) protocol: Arc<dyn Protocol>,
     /// Whether strangers are distinguished from it by their addresses.
     pub(crate) tells_strangers: bool,
-    /// The destinations of its sources' fragments, by lane; at least one. On connections, where
-    /// fragments have the ids of their sources, any order.
+    /// By lane, where its sources' fragments go; on connections, which name sources, in any order.
     pub(crate) lanes: Vec<Destination>,
 }
 
 /// A source of a sender.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderSource {
-    /// Its number in the ledger.
+    /// Its number in the ledger, and its name, by which a session delivers it.
     pub(crate) number: SourceId,
-    /// Its name, by which a session delivers it.
     pub(crate) name: String,
-    /// The groups in whose events it is expected, if its configuration says so, and 0 otherwise;
-    /// none of a sparse source.
+    /// The groups in whose events it is expected, 0 if not said; none of a sparse source.
     pub(crate) expected_in: Option<u64>,
     /// The warning about big-endian fragments, if they matter; it is issued once.
     pub(crate) if_big_endian: Option<String>,

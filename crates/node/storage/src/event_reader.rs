@@ -43,6 +43,14 @@ impl Run {
         source.map_or(Ok(()), |source| Err(self.not_stored("source", &source.name)))
     }
 
+    /// In which rows of a frame a source was expected. An event lacks it only if it was.
+    ///
+    /// # Errors
+    /// No such frame or source, or a column that cannot be read.
+    pub fn expected(&self, frame: usize, source: SourceId) -> Result<Validity, StorageError> {
+        self.event_reader().expected(frame, source)
+    }
+
     pub(crate) fn not_stored(&self, what: &'static str, name: &str) -> StorageError {
         StorageError::NotStored { what, name: name.to_owned(), variant: self.header().variant }
     }

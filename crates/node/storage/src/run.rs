@@ -411,15 +411,7 @@ impl Run {
         Ok(None)
     }
 
-    /// In which rows of a frame a source was expected. An event lacks it only if it was.
-    ///
-    /// # Errors
-    /// No such frame or source, or a column that cannot be read.
-    pub fn expected(&self, frame: usize, source: SourceId) -> Result<Validity, StorageError> {
-        self.event_reader().expected(frame, source)
-    }
-
-    /// The required sources that were expected in a row of a frame, and whose fragments are missing.
+    /// The required sources that were expected in a row, and whose fragments are missing.
     ///
     /// # Errors
     /// No such frame, or a column that cannot be read.
@@ -675,7 +667,7 @@ impl Run {
         self.index.channels_between(time)
     }
 
-    fn event_reader(&self) -> EventReader<'_> {
+    pub(crate) fn event_reader(&self) -> EventReader<'_> {
         EventReader { files: &self.files.files, frames: &self.index.events, cache: &self.cache }
     }
 }
