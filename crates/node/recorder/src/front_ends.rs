@@ -147,7 +147,7 @@ impl Change {
     }
 }
 
-/// See the [module](self).
+/// Where control and the sessions of a run meet.
 pub struct FrontEnds {
     /// Rises with everything that control asks for.
     asked: AtomicU64,

@@ -378,8 +378,8 @@ class Fragments:
         """
     @property
     def expected(self) -> NDArray[np.bool_]:
-        """Whether the source was expected in each row's event, shape (n,), bool. `expected & ~valid`
-        are the rows that lack it; in others without a fragment none was to be.
+        """Whether the source was expected in each row's event, shape (n,), bool. `expected &
+        ~valid` are the rows that lack it; in others without a fragment none was to be.
         """
     @property
     def payload(self) -> dict[str, Any] | None:
