@@ -81,9 +81,10 @@ def device(control: catchment.Control, path: str) -> dict[str, Any]:
 
 
 def until_state(control: catchment.Control, state: str) -> None:
-    """Wait until the camera is there and in that state."""
+    """Wait until the camera is there, in that state, and has said what can be set."""
     for _name, _value in control.stream():
-        if device(control, "node/front_ends/camera").get("state") == state:
+        camera = device(control, "node/front_ends/camera")
+        if camera.get("state") == state and "gain" in camera["properties"]:
             return
 
 
