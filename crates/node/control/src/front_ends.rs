@@ -22,6 +22,7 @@ use crate::api;
 use crate::conductor::Conductor;
 use crate::devices::{Active, Job, RunStatus};
 use crate::problem::Problem;
+use crate::properties;
 use crate::security::guard::Who;
 use crate::shared::NodeShared;
 
@@ -245,7 +246,13 @@ fn device(name: &str, one: &FrontEnd) -> api::Device {
     let path = format!("{FRONT_ENDS}/{name}");
     let refusal = one.refusal.as_ref().map(|(command, why)| format!("it refuses {command}: {why}"));
     let state = match one.stage {
-        _ if !one.is_connected => State::Safe,
+        Stage::Free | Stage::Prepared | Stage::Running | Stage::Paused if !one.is_connected => {
+            if one.is_required {
+                State::Safe
+            } else {
+                State::Idle
+            }
+        }
         _ if refusal.is_some() => State::Fault,
         // It is in the run from its first byte on.
         Stage::Free if !one.takes_commands => State::Recording,
@@ -263,7 +270,7 @@ fn device(name: &str, one: &FrontEnd) -> api::Device {
         state: state.name().into(),
         reason: absent.or(refusal),
         commands: Vec::new(),
-        properties: properties(one).into_iter().map(|one| (one.name, one.value)).collect(),
+        properties: shown_properties(one).into_iter().map(|one| (one.name, one.value)).collect(),
     }
 }
 
@@ -302,14 +309,8 @@ pub(crate) fn read(
 /// The JSON Schema of a front-end's properties.
 fn schema(name: &str, one: &FrontEnd) -> Value {
     let properties: Map<String, Value> =
-        properties(one).into_iter().map(|one| (one.name, one.schema)).collect();
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": format!("{FRONT_ENDS}/{name}"),
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": false,
-    })
+        shown_properties(one).into_iter().map(|one| (one.name, one.schema)).collect();
+    properties::schema_of(&format!("{FRONT_ENDS}/{name}"), properties)
 }
 
 struct Property {
@@ -334,7 +335,7 @@ fn reported_name(property: &str) -> &str {
     if shown_name(inner) == property { inner } else { property }
 }
 
-fn properties(one: &FrontEnd) -> Vec<Property> {
+fn shown_properties(one: &FrontEnd) -> Vec<Property> {
     let own = |name: &str, description: &str, value: Value| {
         let schema = json!({ "type": kind(&value), "description": description, "readOnly": true });
         Property { name: name.to_owned(), value, schema }

@@ -71,6 +71,11 @@ pub(crate) fn values(properties: Vec<Property>) -> Map<String, Value> {
 pub(crate) fn schema(device: &str, properties: &[Property]) -> Value {
     let properties: Map<String, Value> =
         properties.iter().map(|one| (one.name.to_owned(), one.schema())).collect();
+    schema_of(device, properties)
+}
+
+/// The same, of properties that are described.
+pub(crate) fn schema_of(device: &str, properties: Map<String, Value>) -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": device,

@@ -35,7 +35,8 @@ impl Look {
 #[derive(Debug)]
 pub(crate) struct Unread {
     late_ns: u64,
-    threads: Vec<(Look, Vec<u32>)>,
+    /// Each with its sources, by rising numbers.
+    threads: Vec<(Look, Vec<SourceId>)>,
 }
 
 impl Unread {
@@ -46,8 +47,9 @@ impl Unread {
 
     /// Adds a thread that receives from these sources, by their numbers in the ledger.
     pub(crate) fn add(&mut self, sources: impl Iterator<Item = SourceId>) -> Look {
-        let look = Look::default();
-        self.threads.push((look.clone(), sources.map(|source| source.0).collect()));
+        let (look, mut sources) = (Look::default(), sources.collect::<Vec<_>>());
+        sources.sort_unstable();
+        self.threads.push((look.clone(), sources));
         look
     }
 
@@ -64,7 +66,8 @@ impl Unread {
             if !look.is_late(now_ns, self.late_ns) || has_ended(thread) {
                 continue;
             }
-            let of_thread = (0..lanes.len()).filter(|&lane| sources.contains(&lanes[lane].1.0));
+            let is_of_thread = |lane: &usize| sources.binary_search(&lanes[*lane].1).is_ok();
+            let of_thread = (0..lanes.len()).filter(is_of_thread);
             of_thread.for_each(|source| builder.hold(now_ns, source));
         }
     }

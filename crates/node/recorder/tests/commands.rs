@@ -5,10 +5,11 @@ use std::path::Path;
 
 use catchment_fixtures::wait_while;
 use catchment_recorder::{
-    FrontEnds, Recorder, RecorderConfig, Report, Scalar, SourceConfig, Stage,
+    FrontEnds, Observer, Recorder, RecorderConfig, Report, Scalar, SourceConfig, Stage,
 };
 use catchment_wire::event_link::CommandKind;
 use catchment_wire::session::{AnswerKind, Hello, NONE, Text, Value, ValueKind, ValueType};
+use tempfile::TempDir;
 
 use crate::support;
 use crate::support::front_end::{FrontEnd, Opening};
@@ -21,6 +22,14 @@ fn config(folder: &Path) -> RecorderConfig {
     let mut config = support::config(folder, 1);
     config.sources = ["camera", "voltage"].map(source).to_vec();
     config
+}
+
+fn begin(is_paused: bool) -> (TempDir, Recorder, Observer) {
+    let folder = tempfile::tempdir().unwrap();
+    let start = if is_paused { Recorder::start_paused } else { Recorder::start };
+    let recorder = start(config(folder.path())).unwrap();
+    let observer = recorder.observer();
+    (folder, recorder, observer)
 }
 
 fn connect(recorder: &Recorder, name: &str) -> FrontEnd {
@@ -61,9 +70,7 @@ fn value(kind: ValueKind, name: &str, value: i64) -> Value {
 
 #[test]
 fn a_required_front_end_that_refuses_is_named_and_the_others_are_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::start_paused(config(folder.path())).unwrap();
-    let observer = recorder.observer();
+    let (_folder, recorder, observer) = begin(true);
     let front_ends = observer.front_ends();
     let (mut camera, mut voltage) = (connect(&recorder, "camera"), connect(&recorder, "voltage"));
     front_ends.go_to(Stage::Prepared);
@@ -84,9 +91,7 @@ fn a_required_front_end_that_refuses_is_named_and_the_others_are_told() {
 
 #[test]
 fn who_comes_later_is_brought_to_where_the_others_are_and_a_command_outlives_a_break() {
-    let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::start(config(folder.path())).unwrap();
-    let observer = recorder.observer();
+    let (_folder, recorder, observer) = begin(false);
     let front_ends = observer.front_ends();
     front_ends.go_to(Stage::Running);
     assert_eq!(arrive(front_ends), Ok(()), "nobody is there");
@@ -115,9 +120,7 @@ fn who_comes_later_is_brought_to_where_the_others_are_and_a_command_outlives_a_b
 
 #[test]
 fn a_required_front_end_that_goes_away_while_it_prepares_has_not_agreed() {
-    let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::start_paused(config(folder.path())).unwrap();
-    let observer = recorder.observer();
+    let (_folder, recorder, observer) = begin(true);
     let front_ends = observer.front_ends();
     let (mut camera, mut voltage) = (connect(&recorder, "camera"), connect(&recorder, "voltage"));
     front_ends.go_to(Stage::Prepared);
@@ -133,9 +136,7 @@ fn a_required_front_end_that_goes_away_while_it_prepares_has_not_agreed() {
 
 #[test]
 fn a_stop_waits_for_what_was_made_before_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::start(config(folder.path())).unwrap();
-    let observer = recorder.observer();
+    let (_folder, recorder, observer) = begin(false);
     let front_ends = observer.front_ends();
     let mut camera = connect(&recorder, "camera");
     camera.attach(recorder.addresses()[0]);
@@ -159,9 +160,7 @@ fn a_stop_waits_for_what_was_made_before_it() {
 
 #[test]
 fn settings_are_reported_and_set_and_reports_are_bounded() {
-    let folder = tempfile::tempdir().unwrap();
-    let recorder = Recorder::start(config(folder.path())).unwrap();
-    let observer = recorder.observer();
+    let (_folder, recorder, observer) = begin(false);
     let front_ends = observer.front_ends();
     let mut camera = connect(&recorder, "camera");
     camera.report(&[value(ValueKind::SETTING, "gain", 3), value(ValueKind::COUNTER, "n", 5)], "");

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use catchment_frontend::{Closed, Frontend};
 use catchment_model::{Entry, SourceLedger};
 use catchment_storage::{Run, Verdict, audit};
-use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
+use catchment_wire::hadtu::{ByteOrder, SUB_EVENT_DECODING, SubEventHeader};
 
 use crate::front_ends::LONG;
 use crate::network::Network;
-use crate::support::{only_run, started};
+use crate::support::{interrupt, only_run, packet, started};
 
 /// Events, and how many of them in a second: the budget holds those of 12 s.
 const EVENTS: u64 = 75_000;
@@ -77,19 +77,16 @@ fn hold_up(process: &Child, name: &str) {
 }
 
 /// Ends the recorder's run, whose books balance. Returns them.
-fn end(folder: &Path, mut recorder: Child) -> Vec<SourceLedger> {
-    // SAFETY: the process is our child, and not waited for yet.
-    assert_eq!(unsafe { libc::kill(recorder.id() as i32, libc::SIGINT) }, 0);
-    let _code = recorder.wait().unwrap();
+fn end(folder: &Path, recorder: Child) -> Vec<SourceLedger> {
+    // It says whether data were lost.
+    let _code = interrupt(recorder);
     let run = Run::open(only_run(folder)).unwrap();
     let verdict = audit(&run).unwrap().verdict;
     assert!(matches!(verdict, Verdict::Balanced | Verdict::DataLost), "{verdict:?}");
     run.recorded_ledger().unwrap().expect("of the whole run").sources
 }
 
-fn packet(key: u64) -> Vec<u8> {
-    let mut buffer = vec![0; 2_000];
-    let mut encoder = PacketEncoder::begin(&mut buffer, ByteOrder::Little);
+fn packet_of(key: u64) -> Vec<u8> {
     let header = SubEventHeader {
         id: 0x8000,
         error: false,
@@ -97,10 +94,7 @@ fn packet(key: u64) -> Vec<u8> {
         trigger_tag: 0,
         decoding: SUB_EVENT_DECODING,
     };
-    assert!(encoder.push(&header, &[key as u8; BYTES]), "it fits");
-    let bytes = encoder.finish();
-    buffer.truncate(bytes);
-    buffer
+    packet(ByteOrder::Little, &header, &[key as u8; BYTES])
 }
 
 /// Records what both send while a thread is held up. Returns what became of it.
@@ -117,7 +111,7 @@ fn record(thread: &str) -> [SourceLedger; 2] {
                 let due = Duration::from_micros(key * 1_000_000 / RATE);
                 std::thread::sleep(due.saturating_sub(begin.elapsed()));
                 camera.send(key, &[key as u8; BYTES]).unwrap();
-                board.send(&packet(key)).unwrap();
+                board.send(&packet_of(key)).unwrap();
             }
         });
         std::thread::sleep(Duration::from_secs(2));

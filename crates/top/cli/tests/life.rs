@@ -525,9 +525,7 @@ fn ctl_ends_with_the_codes_that_all_commands_have() {
 
 /// A packet of one event, whose sender marks it as broken.
 fn broken_packet(number: u32) -> Vec<u8> {
-    use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
-    let mut buffer = vec![0; 2_000];
-    let mut encoder = PacketEncoder::begin(&mut buffer, ByteOrder::Big);
+    use catchment_wire::hadtu::{ByteOrder, SUB_EVENT_DECODING, SubEventHeader};
     let header = SubEventHeader {
         id: 1,
         error: true,
@@ -535,10 +533,7 @@ fn broken_packet(number: u32) -> Vec<u8> {
         trigger_tag: 1,
         decoding: SUB_EVENT_DECODING,
     };
-    assert!(encoder.push(&header, &[1, 2, 3]), "fits");
-    let bytes = encoder.finish();
-    buffer.truncate(bytes);
-    buffer
+    crate::support::packet(ByteOrder::Big, &header, &[1, 2, 3])
 }
 
 #[test]

@@ -12,7 +12,7 @@ use catchment_model::{Entry, Ledger};
 use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::support::{json, only_run, started, stderr};
+use crate::support::{interrupt, json, only_run, started, stderr};
 
 /// Kills of a recorder, and keys between them.
 const KILLS: u64 = 5;
@@ -54,12 +54,6 @@ fn recorder(folder: &Path) -> Child {
 fn kill(mut recorder: Child) {
     recorder.kill().unwrap();
     recorder.wait().unwrap();
-}
-
-fn interrupt(mut recorder: Child) -> Option<i32> {
-    // SAFETY: the process is our child, and not waited for yet.
-    assert_eq!(unsafe { libc::kill(recorder.id() as i32, libc::SIGINT) }, 0);
-    recorder.wait().unwrap().code()
 }
 
 fn front_end(url: &str) -> Frontend {

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SubEventHeader};
 use serde_json::Value;
 
 /// A command that runs in a folder of its own, so that what it records goes there.
@@ -70,4 +71,21 @@ pub fn only_run(folder: &Path) -> PathBuf {
     let runs: Vec<_> = names.filter(|name| name != ".catchment").collect();
     let [run] = &runs[..] else { panic!("expected one run, got {runs:?}") };
     folder.join("runs").join(run)
+}
+
+/// Ends a recorder in order; returns its exit code.
+pub fn interrupt(mut recorder: Child) -> Option<i32> {
+    // SAFETY: the process is our child, and not waited for yet.
+    assert_eq!(unsafe { libc::kill(recorder.id() as i32, libc::SIGINT) }, 0);
+    recorder.wait().unwrap().code()
+}
+
+/// A packet of one sub-event, of 2,000 bytes at most.
+pub fn packet(order: ByteOrder, header: &SubEventHeader, payload: &[u8]) -> Vec<u8> {
+    let mut buffer = vec![0; 2_000];
+    let mut encoder = PacketEncoder::begin(&mut buffer, order);
+    assert!(encoder.push(header, payload), "it fits");
+    let bytes = encoder.finish();
+    buffer.truncate(bytes);
+    buffer
 }
