@@ -22,8 +22,8 @@ pub struct Arrival<'a> {
 /// The contents of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// A datagram.
-    Datagram(&'a [u8]),
+    /// Datagrams of one sender that arrived together.
+    Datagrams(Datagrams<'a>),
     /// The endpoint is a new connection, accepted by that port. Its bytes follow, and then
     /// [`Closed`](Self::Closed), even if the connection is refused.
     Opened {
@@ -39,14 +39,63 @@ pub enum Piece<'a> {
     },
 }
 
+/// At least one datagram, in the order of arrival: as an iterator, each once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagrams<'a> {
+    rest: Option<&'a [u8]>,
+    each: usize,
+}
+
+impl<'a> Datagrams<'a> {
+    /// One datagram, which may be empty.
+    pub fn one(bytes: &'a [u8]) -> Self {
+        Self::merged(bytes, bytes.len())
+    }
+
+    /// Datagrams of `each` bytes, of which the last may be shorter.
+    #[inline]
+    pub fn merged(bytes: &'a [u8], each: usize) -> Self {
+        Self { rest: Some(bytes), each: each.max(1) }
+    }
+
+    /// The bytes of those that have not been iterated over.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.rest.unwrap_or_default()
+    }
+}
+
+impl<'a> Iterator for Datagrams<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let (first, others) = rest.split_at(rest.len().min(self.each));
+        self.rest = (!others.is_empty()).then_some(others);
+        Some(first)
+    }
+}
+
 impl<'a> Arrival<'a> {
-    /// Its bytes; none where a connection opens or is closed.
+    /// Its bytes, those of datagrams without a gap; none where a connection opens or is closed.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         match self.piece {
-            Piece::Datagram(bytes) | Piece::Bytes(bytes) => bytes,
+            Piece::Datagrams(datagrams) => datagrams.bytes(),
+            Piece::Bytes(bytes) => bytes,
             Piece::Opened { .. } | Piece::Closed { .. } => &[],
         }
+    }
+
+    /// Its datagrams; none of a connection.
+    #[inline]
+    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let datagrams = match self.piece {
+            Piece::Datagrams(datagrams) => Some(datagrams),
+            _ => None,
+        };
+        datagrams.into_iter().flatten()
     }
 }
 
@@ -55,7 +104,9 @@ impl<'a> Arrival<'a> {
 pub enum Flow {
     /// It was taken; of a connection, all bytes.
     Taken,
-    /// That many of a connection's bytes were taken, at least one. The others follow at once.
+    /// That many of a connection's bytes were taken, at least one. The others follow at once. Or
+    /// the datagrams in so many bytes, and there is no room for the next, as with
+    /// [`Paused`](Self::Paused).
     Used(usize),
     /// These bytes of a connection are the beginning of a message. They are delivered again, with
     /// those that follow them. Some of [`STREAM_BYTES_MIN`] bytes must be taken: an ingress closes

@@ -58,7 +58,7 @@ impl Taker {
     fn take(&mut self, arrival: Arrival<'_>) -> Flow {
         let endpoint = arrival.endpoint;
         match arrival.piece {
-            Piece::Datagram(_) => panic!("a datagram from a connection"),
+            Piece::Datagrams(_) => panic!("a datagram from a connection"),
             Piece::Opened { port } => {
                 self.opened.push((endpoint, port));
                 self.senders.insert(endpoint, arrival.sender);
@@ -117,7 +117,7 @@ fn poll_now(receiver: &mut TcpReceiver, flow: Flow) -> (Received, Vec<Seen>) {
     let mut seen = Vec::new();
     let received = receiver.poll(&mut |Arrival { endpoint, sender, piece }| {
         let (kind, bytes) = match piece {
-            Piece::Datagram(bytes) => ("datagram", bytes),
+            Piece::Datagrams(datagrams) => ("datagram", datagrams.bytes()),
             Piece::Opened { .. } => ("opened", &[][..]),
             Piece::Bytes(bytes) => ("bytes", bytes),
             Piece::Closed { left } => ("closed", left),

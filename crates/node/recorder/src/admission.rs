@@ -11,9 +11,9 @@ use catchment_wire::session::{
     RunState, Welcome,
 };
 
+use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::front_ends::Stage;
 use crate::ingest::Ingest;
-use crate::intake::{Destination, SenderConfig, SenderSource};
 use crate::link_log::{Log, WHOLE_BITS};
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::sessions::Sessions;

@@ -588,10 +588,13 @@ impl RecorderConfig {
     }
 }
 
-/// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, and
-/// what was written is synced this often: a front-end holds its fragments until they are durable,
-/// and a ring of 64 MiB is to last at a gigabyte per second (docs/decisions/event-link.md).
+/// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, what
+/// was written is synced this often, and one write has so many bytes: a front-end holds its
+/// fragments until they are durable, a ring of 64 MiB is to last at a gigabyte per second, and a
+/// sync waits for the writes before it (docs/decisions/event-link.md).
 pub const LINK_FRAME_BYTES: u64 = 8 << 20;
+/// See [`LINK_FRAME_BYTES`].
+pub const LINK_BUFFER_BYTES: usize = 1 << 20;
 /// See [`LINK_FRAME_BYTES`].
 pub const LINK_SYNC_NS: u64 = 20_000_000;
 

@@ -206,7 +206,7 @@ impl Ingest {
     }
 
     /// Adds a descriptor to the batch.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn describe(&mut self, fragment: Fragment) {
         self.batch.push(fragment);
         if self.batch.len() == self.batch_fragments {

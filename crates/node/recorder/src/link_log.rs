@@ -15,8 +15,8 @@ use catchment_wire::event_link::{
 };
 use catchment_wire::session::{ByeReason, Fault, Records};
 
+use crate::destinations::Destination;
 use crate::ingest::Ingest;
-use crate::intake::Destination;
 use crate::pool::Chunk;
 
 /// The end of whole keys.

@@ -91,7 +91,7 @@ impl Receive {
     }
 
     /// Takes what has arrived, as far as there is room for its descriptors. Also returns how many
-    /// pieces came from permitted senders.
+    /// pieces came from permitted senders: datagrams that arrived together are one.
     fn take(&mut self) -> (Received, u64) {
         let Self { intake, allowed, senders, stage, .. } = self;
         let is_over = matches!(stage, Stage::Answering { .. } | Stage::Lingering { .. });
@@ -101,16 +101,18 @@ impl Receive {
                 return if intake.is_of_session(endpoint) { Flow::Held } else { Flow::Paused };
             }
             match piece {
-                Piece::Datagram(_) if is_over => {}
-                Piece::Datagram(bytes) if allowed[endpoint].allows(sender) => {
-                    accepted += 1;
+                Piece::Datagrams(_) if is_over => {}
+                Piece::Datagrams(datagrams) if allowed[endpoint].allows(sender) => {
                     if senders[endpoint] != sender {
                         senders[endpoint] = sender;
                         intake.sender_changed(endpoint, sender);
                     }
-                    intake.datagram(endpoint, bytes);
+                    accepted += 1;
+                    return intake.datagrams(endpoint, datagrams);
                 }
-                Piece::Datagram(bytes) => reject(intake, endpoint, sender, bytes.len()),
+                Piece::Datagrams(datagrams) => {
+                    datagrams.for_each(|bytes| reject(intake, endpoint, sender, bytes.len()));
+                }
                 // What it brings would be in no file.
                 Piece::Opened { port } if is_over && !intake.is_listener(port) => {
                     return Flow::Refused;

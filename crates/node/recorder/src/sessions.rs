@@ -22,9 +22,9 @@ use catchment_wire::session::{
 
 use crate::admission::{Opening, Source};
 use crate::commander::Commander;
+use crate::destinations::{Destination, SenderConfig};
 use crate::front_ends::{FrontEnd, FrontEnds};
 use crate::ingest::Ingest;
-use crate::intake::{Destination, SenderConfig};
 use crate::link_access::LinkAccess;
 use crate::link_log::Taken;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};

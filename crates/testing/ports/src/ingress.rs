@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use catchment_agent::{Arrival, Egress, Flow, Ingress, Piece, Received};
+use catchment_agent::{Arrival, Datagrams, Egress, Flow, Ingress, Piece, Received};
 use parking_lot::Mutex;
 
 /// What is on its way to the endpoints of a [`QueueIngress`]: datagrams to ports, each with a
@@ -163,7 +163,7 @@ impl QueueIngress {
             let datagrams = &mut state.ports[port].datagrams;
             for _ in 0..self.per_poll_max {
                 let Some((sender, bytes)) = datagrams.pop_front() else { break };
-                let piece = Piece::Datagram(&bytes);
+                let piece = Piece::Datagrams(Datagrams::one(&bytes));
                 if sink(Arrival { endpoint, sender, piece }) == Flow::Paused {
                     datagrams.push_front((sender, bytes));
                     return false;

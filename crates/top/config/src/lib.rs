@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::{
-    ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
-    RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
+    ConfigError, FrameConfig, LINK_BUFFER_BYTES, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess,
+    LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
 };
 
 pub use catchment_model::units::{Size, Time};
@@ -213,6 +213,9 @@ fn recorder(
     }
     if front_ends && !located.has("write", "sync_interval") {
         write.sync_interval_ns = LINK_SYNC_NS;
+    }
+    if front_ends && !located.has("write", "buffer_bytes") {
+        write.buffer_bytes = LINK_BUFFER_BYTES;
     }
     let mut build = low.build.clone();
     if !located.has("build", "reorder_events") {
