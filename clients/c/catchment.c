@@ -409,6 +409,8 @@ struct core {
     uint32_t generation; /* of connections: a break begins another */
     int is_changed;      /* what a waiting caller may wait for */
     int was_open, is_paused;
+    uint8_t stage; /* where its commands have brought it in the run of that number */
+    uint16_t stage_run;
     char why[TEXT_BYTES_MAX + 256]; /* what ended the session, or broke it last */
     uint64_t connect_at, deadline, break_at, polled_at, silent_ns, stalled_ns;
     uint64_t random;
@@ -683,6 +685,8 @@ static void encode_hello(struct core *core) {
     put16(fixed + 64, core->link_count);
     fixed[66] = core->release;
     fixed[67] = (uint8_t)(1 | (core->stops_in_pause ? 2 : 0));
+    fixed[68] = core->stage;
+    put16(fixed + 70, core->stage_run);
     put64(fixed + 72, core->command.number);
     memcpy(fixed + 80, core->name, strlen(core->name));
     memcpy(fixed + 144, core->program, strlen(core->program));
@@ -1494,6 +1498,12 @@ static void core_answer(struct core *core, const char *refusal) {
         command->why[--bytes] = 0; /* as far as it is text */
     encode_answer(core, command->answer, command->why);
     if (refusal) return;
+    if (!is_set) {
+        /* By command: prepared, running, paused, running, stopped, in no run. */
+        static const uint8_t STAGES[] = {0, 1, 2, 3, 2, 4, 0};
+        core->stage = STAGES[command->kind];
+        core->stage_run = (uint16_t)command->run_number;
+    }
     if (command->kind == CATCHMENT_PAUSE) core->is_paused = core->stops_in_pause;
     else if (command->kind != CATCHMENT_PREPARE && !is_set) core->is_paused = 0;
     if (is_set) {

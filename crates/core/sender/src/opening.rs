@@ -8,6 +8,7 @@ use catchment_wire::session::{
 };
 
 use crate::SenderConfig;
+use crate::commands::Commands;
 use crate::control::Outbox;
 use crate::log::Log;
 use crate::source::Source;
@@ -169,7 +170,7 @@ pub(crate) fn hello(
     config: &SenderConfig,
     session: u64,
     run: [u8; 16],
-    command: u64,
+    commands: &Commands,
     logs: &[Log],
     data_connections: usize,
 ) -> Hello {
@@ -189,7 +190,9 @@ pub(crate) fn hello(
         data_connections: data_connections as u16,
         release: config.release,
         flags: Hello::ANSWERS,
-        command,
+        stage: commands.stage,
+        stage_run: commands.stage_run,
+        command: commands.last,
         name,
         program,
     }

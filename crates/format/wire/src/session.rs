@@ -130,6 +130,24 @@ closed! {
     }
 }
 
+closed! {
+    /// Where a sender is in a run, by the commands that it has agreed to. Section 4.
+    #[derive(Default)]
+    Stage: u8 {
+        /// In none.
+        #[default]
+        None = 0,
+        /// Prepared.
+        Prepared = 1,
+        /// Started.
+        Running = 2,
+        /// Paused.
+        Paused = 3,
+        /// Stopped.
+        Stopped = 4,
+    }
+}
+
 fields! {
     /// The sender's first message. Its text is the token. Section 4.
     Hello: type 1, 176 {
@@ -154,6 +172,10 @@ fields! {
         66 release: Release,
         /// Bits: [`ANSWERS`](Self::ANSWERS), [`STOPS_IN_PAUSE`](Self::STOPS_IN_PAUSE).
         67 flags: u8,
+        /// Where it is in a run.
+        68 stage: Stage,
+        /// The low bits of that run's number.
+        70 stage_run: u16,
         /// Number of the last command that it has seen in this session; 0: none.
         72 command: u64,
         /// Of the sender. Its letters are for admission to check.

@@ -2,7 +2,7 @@
 
 use catchment_agent::ANSWER_BYTES_MAX;
 use catchment_builder::SourceNote;
-use catchment_model::{Entry, RunId};
+use catchment_model::Entry;
 use catchment_wire::event_link::Data;
 use catchment_wire::session::{
     Bye, ByeReason, CONTROL_BYTES_MAX, Encoder, Fault, Grant, Grants, Hello, LogPing, LogPositions,
@@ -135,7 +135,7 @@ fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8]
 impl Session {
     /// A session that was admitted, and has no connection yet.
     pub(crate) fn new(
-        (hello, token, run): (&Hello, &str, RunId),
+        (hello, token, run_number): (&Hello, &str, u64),
         names: Vec<String>,
         logs: Vec<Log>,
     ) -> Self {
@@ -154,7 +154,7 @@ impl Session {
             welcome: None,
             grants: Vec::new(),
             ended: None,
-            commander: Commander::new(hello, hello.run == run.0),
+            commander: Commander::new(hello, run_number),
             stop_at: None,
             wait: Wait::Attached { then_ns: WAIT_ENDED_NS },
             cookie: 0,

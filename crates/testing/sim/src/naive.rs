@@ -390,6 +390,8 @@ impl Naive {
             data_connections: data.len() as u16,
             release: *release,
             flags: 0,
+            stage: wire::Stage::None,
+            stage_run: 0,
             command: 0,
             name: Text::new(name).expect("a name"),
             program: Text::new("naive").expect("a name"),

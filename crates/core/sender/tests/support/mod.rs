@@ -117,6 +117,14 @@ impl Wire {
         }
     }
 
+    /// A data connection ends before the others.
+    pub fn cut_data(&mut self, number: u16) {
+        let connection = Connection::Data(number);
+        let id = self.connections.remove(&connection).expect("it is open");
+        self.recorder.closed(id);
+        self.sender.closed(self.now_ns, connection, "the data connection was cut");
+    }
+
     /// Does what both ends want to do now. Returns whether there was anything.
     fn pass(&mut self) -> bool {
         let mut has_passed = self.act();

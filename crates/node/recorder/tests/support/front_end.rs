@@ -10,7 +10,7 @@ use catchment_wire::event_link::{
 use catchment_wire::session::{
     Answer, AnswerKind, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Command, Connection, Control,
     Encoder, Fields, Grant, Hello, Log, LogPing, LogPositions, Logs, Ping, Preamble, Records,
-    Release, Report, Service, Text, Value, Welcome, parse,
+    Release, Report, Service, Stage, Text, Value, Welcome, parse,
 };
 
 /// A control connection, and the data connection of its session.
@@ -102,6 +102,8 @@ pub fn hello(opening: &Opening<'_>, (flags, command): (u8, u64)) -> Vec<u8> {
         data_connections: 1,
         release: Release::Durable,
         flags,
+        stage: Stage::None,
+        stage_run: 0,
         command,
         name: Text::new(opening.name).unwrap(),
         program: Text::new("test").unwrap(),
