@@ -83,6 +83,8 @@
 #define ALARMS_MAX 64u
 #define COPY_LOCKED_BYTES 2048u   /* a shorter copy costs less than another round of the lock */
 #define RECORD_BYTES 16384u       /* of TLS, at most: what a read returns leaves nothing behind */
+#define LONG_BYTES 65536      /* of a fragment */
+#define SHORT_MESSAGE_BYTES 131064 /* of a message of fragments that are not long */
 #define ROUND_BYTES (4 * MIB)     /* sent on a connection between two looks at control */
 
 #define MS ((uint64_t)1000000)
@@ -1303,7 +1305,11 @@ static void build_items(struct core *core, struct link *link, struct log *log) {
     uint64_t bytes_max = link->log_count == 1 ? NONE : core->skew_bytes / link->log_count;
     if (entry->kind != FRAGMENT) build_mark(link, log, entry);
     else if (entry->bytes > whole_max) build_part(core, link, log, entry);
-    else build_fragments(link, log, bytes_max, core->message_bytes_max);
+    else {
+        /* Long ones fill messages; of short ones a recorder takes a message when it is whole. */
+        uint64_t most = entry->bytes >= LONG_BYTES ? NONE : SHORT_MESSAGE_BYTES;
+        build_fragments(link, log, bytes_max, min64(most, core->message_bytes_max));
+    }
     uint64_t behind = log->unsent > log->tail ? log_behind(log, log->unsent - 1) : 0;
     log->sent = max64(log->sent, behind);
     if (link->log_count > 1 && log->unsent > log->tail)

@@ -4,12 +4,13 @@
 //! Ports are there from the start and have the first numbers; a connection has a number from when
 //! it opens until it is closed.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use crate::Egress;
 
 /// One arrival.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Arrival<'a> {
     /// The number of the endpoint at which it arrived.
     pub endpoint: usize,
@@ -20,7 +21,7 @@ pub struct Arrival<'a> {
 }
 
 /// The contents of an arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Piece<'a> {
     /// Datagrams of one sender that arrived together.
     Datagrams(Datagrams<'a>),
@@ -32,6 +33,9 @@ pub enum Piece<'a> {
     },
     /// All bytes of the connection that have arrived and are not taken yet; at least one.
     Bytes(&'a [u8]),
+    /// The bytes of the connection that come next, after [`Flow::Into`]. They have been copied
+    /// nowhere yet, and there may be none now.
+    Incoming(&'a mut dyn Incoming),
     /// The connection has ended. Its number may soon be reused.
     Closed {
         /// Bytes that arrived and were not taken: the beginning of a message whose end is missing.
@@ -78,13 +82,14 @@ impl<'a> Iterator for Datagrams<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    /// Its bytes, those of datagrams without a gap; none where a connection opens or is closed.
+    /// Its bytes, those of datagrams without a gap; none where a connection opens or is closed, or
+    /// they were copied nowhere.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         match self.piece {
             Piece::Datagrams(datagrams) => datagrams.bytes(),
             Piece::Bytes(bytes) => bytes,
-            Piece::Opened { .. } | Piece::Closed { .. } => &[],
+            Piece::Opened { .. } | Piece::Incoming(_) | Piece::Closed { .. } => &[],
         }
     }
 
@@ -99,6 +104,13 @@ impl<'a> Arrival<'a> {
     }
 }
 
+/// Bytes that a sink reads into memory of its own.
+pub trait Incoming: fmt::Debug {
+    /// Reads once, as many bytes as are there and as there is room for, and returns how many: 0 if
+    /// there are none now.
+    fn read(&mut self, room: &mut [u8]) -> usize;
+}
+
 /// How an arrival was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
@@ -108,6 +120,10 @@ pub enum Flow {
     /// the datagrams in so many bytes, and there is no room for the next, as with
     /// [`Paused`](Self::Paused).
     Used(usize),
+    /// All these bytes of a connection were taken, and the next ones go straight to memory of the
+    /// sink: they are handed out as [`Piece::Incoming`], from which the sink must read. That goes
+    /// on until the answer to one is [`Taken`](Self::Taken).
+    Into,
     /// These bytes of a connection are the beginning of a message. They are delivered again, with
     /// those that follow them. Some of [`STREAM_BYTES_MIN`] bytes must be taken: an ingress closes
     /// a connection whose buffer is full of bytes that are not taken.
@@ -123,7 +139,7 @@ pub enum Flow {
     Refused,
 }
 
-/// Every message of a connection is shorter than this.
+/// Of any so many bytes of a connection, a sink takes some.
 pub const STREAM_BYTES_MIN: usize = 128 << 10;
 
 /// The result of one poll.

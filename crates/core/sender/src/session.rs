@@ -613,6 +613,11 @@ impl SenderSession {
             let Some(state) = self.logs.get_mut(log as usize) else {
                 return Err(Fault::Bound { field: "log", min: 0, max: count - 1, got: log.into() });
             };
+            if taken > state.sent_to {
+                // Of a long message the recorder takes the first fragments before the last ones.
+                self.data[usize::from(state.connection)].sent_within(&mut self.logs);
+            }
+            let state = &mut self.logs[log as usize];
             within("taken", taken, 0, state.sent_to)?;
             self.has_released |= state.settle(taken, durable, is_released_taken);
         }

@@ -56,7 +56,8 @@ fn history(seed: u64) {
     let mut config = config((0..count).map(of).collect());
     config.buffer_bytes = count as u64 * (80_000 + random.below(80_000));
     let mut wire = Wire::new(config);
-    wire.recorder.message_bytes_max = 65_536;
+    wire.recorder.message_bytes_max = [65_536, 4_325_376][random.index(2)];
+    wire.recorder.takes_early = random.chance(500);
     wire.recorder.is_durable_at_once = random.chance(500);
     let mut sent: Vec<Vec<(u64, Vec<u8>)>> = vec![Vec::new(); count];
     let mut key = 0;

@@ -16,6 +16,7 @@ pub use crate::fields::{Fields, Fixed, Records, Text};
 pub use crate::message::{
     Bounds, CONTROL_BYTES_MAX, DATA_HEAD_BYTES_MAX, Encoder, HEADER_BYTES, MESSAGE_BYTES_MAX,
     Message, PART_BYTES_MAX, RECORDS_MAX, SEQUENCE_END, SHAPE_BYTES, TEXT_BYTES_MAX, parse,
+    parse_head,
 };
 
 /// The version of the session layer that this module has.

@@ -65,6 +65,7 @@ impl Taker {
                 self.messages.insert(endpoint, Vec::new());
             }
             Piece::Closed { left } => self.closed.push((endpoint, left.to_vec())),
+            Piece::Incoming(_) => panic!("bytes that nobody asked for"),
             Piece::Bytes(bytes) => {
                 assert!(!bytes.is_empty() && bytes.len() <= BUFFER_BYTES, "{}", bytes.len());
                 if self.held == Some(endpoint) {
@@ -120,6 +121,7 @@ fn poll_now(receiver: &mut TcpReceiver, flow: Flow) -> (Received, Vec<Seen>) {
             Piece::Datagrams(datagrams) => ("datagram", datagrams.bytes()),
             Piece::Opened { .. } => ("opened", &[][..]),
             Piece::Bytes(bytes) => ("bytes", bytes),
+            Piece::Incoming(_) => panic!("bytes that nobody asked for"),
             Piece::Closed { left } => ("closed", left),
         };
         seen.push(Seen(endpoint, sender, kind, bytes.to_vec()));

@@ -10,7 +10,7 @@
 
 use std::net::SocketAddr;
 
-use catchment_agent::{Datagrams, Egress, Flow};
+use catchment_agent::{Datagrams, Egress, Flow, Incoming};
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SourceId};
 use catchment_wire::sequence::{Arrival, Gaps};
@@ -377,10 +377,8 @@ impl Sender {
         if let Some(destination) = waiting {
             self.delivers[destination.account as usize - self.account] = true;
         }
-        let delivers = (self.account..).zip(&self.delivers);
-        self.held
-            .accounts
-            .extend(delivers.filter(|(_, is_so)| **is_so).map(|(account, _)| account));
+        let delivers = (self.account..).zip(&self.delivers).filter(|(_, is_so)| **is_so);
+        self.held.accounts.extend(delivers.map(|(account, _)| account));
         self.held.accounts.iter().for_each(|&account| ingest.set_held(account, true));
     }
 
@@ -552,14 +550,20 @@ impl Intake {
         }
     }
 
+    /// Reads what comes next of a connection to where it belongs. Returns how many bytes, too.
+    pub(crate) fn receive(&mut self, endpoint: usize, source: &mut dyn Incoming) -> (Flow, usize) {
+        let Self { ingest, listeners, .. } = self;
+        let listener = listeners.iter_mut().find(|(_, one)| one.has(endpoint));
+        listener.map_or((Flow::Refused, 0), |(_, one)| one.receive(ingest, endpoint, source))
+    }
+
     /// A connection has ended, and these bytes of it were not taken.
     pub(crate) fn close(&mut self, endpoint: usize, left: &[u8]) {
         let Self { ingest, senders, listeners, parts, .. } = self;
         if let Some((_, sessions)) = listeners.iter_mut().find(|(_, one)| one.has(endpoint)) {
             return sessions.close(ingest, endpoint);
         }
-        let Some(sender) = senders.get_mut(endpoint) else { return };
-        if let Some(mut sender) = sender.take() {
+        if let Some(mut sender) = senders.get_mut(endpoint).and_then(Option::take) {
             sender.discard(ingest, parts, left);
             sender.end(ingest);
         }
@@ -585,11 +589,8 @@ impl Intake {
     /// Whether there is room for the next message of that endpoint. Control connections need none.
     #[inline]
     pub(crate) fn has_room(&self, endpoint: usize) -> bool {
-        let is_control = || {
-            let mut listeners = self.listeners.iter();
-            listeners.any(|(_, one)| one.has(endpoint) && !one.is_data(endpoint))
-        };
-        self.ingest.has_room() || is_control()
+        let is_control = |one: &Sessions| one.has(endpoint) && !one.is_data(endpoint);
+        self.ingest.has_room() || self.listeners.iter().any(|(_, one)| is_control(one))
     }
 
     /// Whether connections of sessions come to a port.
@@ -653,8 +654,7 @@ impl Intake {
 
     /// Whether what an endpoint brings waits for the run, or for the next one.
     pub(crate) fn is_outside_run(&self, endpoint: usize) -> bool {
-        let mut listeners = self.listeners.iter();
-        listeners.any(|(_, one)| one.has(endpoint) && one.is_outside_run())
+        self.listeners.iter().any(|(_, one)| one.has(endpoint) && one.is_outside_run())
     }
 
     /// The sessions of each listener.

@@ -34,6 +34,7 @@ mod ingest;
 mod intake;
 mod link_access;
 mod link_log;
+mod link_message;
 mod link_positions;
 mod link_session;
 mod link_window;

@@ -16,8 +16,9 @@ use crate::link_access::LinkAccess;
 use crate::link_log::{Log, Taken};
 use crate::sessions::POSITIONS_EVERY_NS;
 
-/// Bytes of the longest message of items, less than those of a connection's buffer.
-pub(crate) const MESSAGE_BYTES_MAX: u32 = 131_064;
+/// Bytes of the longest message of items: the most that the specification has. A longer message
+/// than a connection's buffer costs no memory, since it is taken while it comes.
+pub(crate) const MESSAGE_BYTES_MAX: u32 = *catchment_wire::session::MESSAGE_BYTES_MAX.end();
 /// How long events wait for a source whose connection fell silent without a word, and where it
 /// ended without one: then its process is gone, or it is back at once.
 const WAIT_ENDED_NS: u64 = 1_000_000_000;
@@ -315,7 +316,7 @@ impl Session {
 
     /// The log with that number, if it is on that connection and was not refused.
     #[inline]
-    fn log(&mut self, number: u32, connection: u16) -> Result<&mut Log, Fault> {
+    pub(crate) fn log(&mut self, number: u32, connection: u16) -> Result<&mut Log, Fault> {
         let log = self.logs.get_mut(number as usize);
         let log = log.filter(|log| log.connection == connection && log.destination.is_ok());
         log.ok_or(Fault::UnknownLog { got: number })

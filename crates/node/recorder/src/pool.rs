@@ -70,6 +70,15 @@ pub(crate) struct Chunk {
     used: usize,
 }
 
+/// Memory for one fragment whose bytes are still to come.
+#[derive(Debug)]
+pub(crate) enum Space {
+    /// So many bytes of a lane's chunk, from that offset on, which the chunk counts as used.
+    Range { offset: u64, bytes: usize },
+    /// Chunks of its own.
+    Chain(Vec<Chunk>),
+}
+
 impl ChunkPool {
     /// A pool of about `bytes` bytes for these lanes and sources. Chunks have the larger of two
     /// sizes if each lane can have 16 of them. Each source may hold two fragments of
@@ -225,6 +234,51 @@ impl ChunkPool {
         }
         chunk.used = begin + bytes.len();
         Some(offset as u64)
+    }
+
+    /// Sets bytes at the end of a chunk aside, as [`append`](Self::append) would place them.
+    pub(crate) fn reserve(&self, chunk: &mut Chunk, bytes: usize, align: usize) -> Option<u64> {
+        let begin = chunk.used.next_multiple_of(align);
+        if begin > self.chunk_bytes || bytes > self.chunk_bytes - begin {
+            return None;
+        }
+        chunk.used = begin + bytes;
+        Some((chunk.id as usize * self.chunk_bytes + begin) as u64)
+    }
+
+    /// Gives bytes back that were set aside in a chunk, if they are still its last.
+    pub(crate) fn give_back_range(&self, chunk: &mut Chunk, offset: u64, bytes: usize) {
+        let begin = offset as usize % self.chunk_bytes;
+        if self.chunk_of(offset) == chunk.id && chunk.used == begin + bytes {
+            chunk.used = begin;
+        }
+    }
+
+    /// The memory of a fragment from a position on, up to the end of its chunk; empty at its end.
+    pub(crate) fn room<'a>(&'a self, space: &'a mut Space, position: u64) -> &'a mut [u8] {
+        let position = position as usize;
+        let (offset, bytes) = match space {
+            Space::Range { offset, bytes } => {
+                (*offset as usize + position, bytes.saturating_sub(position))
+            }
+            Space::Chain(chunks) => {
+                let begin = position % self.chunk_bytes;
+                let Some(chunk) = chunks.get(position / self.chunk_bytes) else { return &mut [] };
+                (chunk.id as usize * self.chunk_bytes + begin, self.chunk_bytes - begin)
+            }
+        };
+        assert!(offset + bytes <= self.memory_bytes, "a range of the pool");
+        // SAFETY: the range lies in the mapping. It was taken for this fragment, none of it was
+        // published, and who has the space is alone in writing to it.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.add(offset).as_ptr(), bytes) }
+    }
+
+    /// Publishes a fragment whose bytes are there, and returns its offset.
+    pub(crate) fn publish(&self, space: Space) -> u64 {
+        match space {
+            Space::Range { offset, .. } => offset,
+            Space::Chain(mut chunks) => self.link(&mut chunks),
+        }
     }
 
     /// Takes the chunks for a fragment of `bytes` bytes that is assembled in them; false, and none,

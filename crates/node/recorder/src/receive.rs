@@ -130,6 +130,11 @@ impl Receive {
                     accepted += u64::from(is_held || matches!(flow, Flow::Used(_)));
                     return flow;
                 }
+                Piece::Incoming(source) => {
+                    let (flow, bytes) = intake.receive(endpoint, source);
+                    accepted += u64::from(bytes > 0);
+                    return flow;
+                }
                 Piece::Closed { left } => intake.close(endpoint, left),
             }
             Flow::Taken

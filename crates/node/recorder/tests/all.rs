@@ -11,6 +11,7 @@ mod folders;
 mod gauges;
 mod injected_faults;
 mod links;
+mod long_messages;
 mod memory;
 mod parts;
 mod pause;

@@ -82,6 +82,13 @@ impl Wire {
         while self.pass() {}
     }
 
+    /// Lets pass what there is, without time, until something holds.
+    pub fn settle_until(&mut self, holds: impl Fn(&Self) -> bool) {
+        while !holds(self) {
+            assert!(self.pass(), "it does not come to hold");
+        }
+    }
+
     /// Lets time pass, and what comes with it.
     pub fn pass_time(&mut self, time_ns: u64) {
         let end_ns = self.now_ns + time_ns;

@@ -243,6 +243,14 @@ impl FrontEnd {
         self.data.as_ref().expect("it is attached").write_all(bytes).unwrap();
     }
 
+    /// Sends bytes on the data connection as they are, until it takes no more for a moment. Returns
+    /// how many it took.
+    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> usize {
+        let data = self.data.as_mut().expect("it is attached");
+        data.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+        data.write(bytes).unwrap_or(0)
+    }
+
     /// The number of the next message on the data connection.
     pub fn next_message(&self) -> u32 {
         self.items
