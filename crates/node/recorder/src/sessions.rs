@@ -238,6 +238,8 @@ impl Sessions {
 
     /// A connection has ended: all of its session end with it.
     pub(crate) fn close(&mut self, ingest: &mut Ingest, endpoint: usize) {
+        // Its number may be another connection's before those that are to be closed are.
+        self.closing.retain(|closing| *closing != endpoint);
         let Some(mut connection) = self.connections.get_mut(endpoint).and_then(Option::take) else {
             return;
         };

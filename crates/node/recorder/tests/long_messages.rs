@@ -216,34 +216,37 @@ fn a_long_message_is_held_in_its_middle_while_there_is_no_memory() {
     let mut config = config(folder.path());
     config.memory_bytes = config.memory_bytes_min();
     let recorder = Recorder::start(config).unwrap();
-    let mut front_end = connect(&recorder, "camera", (0, 32));
-    // One message has more than one source may have while the other one is waited for.
-    let bytes = message(front_end.next_message(), 0..32);
-    let mut sent = 0;
-    loop {
-        match front_end.try_send_bytes(&bytes[sent..]) {
-            0 => break,
-            count => sent += count,
+    let mut front_end = connect(&recorder, "camera", (0, u64::from(u32::MAX)));
+    // One source has more than it may have while the other one is waited for.
+    let mut made = 0;
+    let mut left = Vec::new();
+    while !front_end.is_unread {
+        if left.is_empty() {
+            left = message(front_end.next_message() + made as u32 / 8, made..made + 8);
+            made += 8;
         }
+        let count = front_end.try_send_bytes(&left);
+        left.drain(..count);
+        front_end.ping();
     }
-    assert!(sent < bytes.len());
-    let mut sent_again = connect(&recorder, "camera", (0, 32));
+    assert!(0 < front_end.taken(0) && front_end.taken(0) < made);
     drop(front_end);
-    let next = sent_again.grants[0].next;
-    assert!(0 < next && next < 32, "{next}");
-    let bytes = message(sent_again.next_message(), next..32);
+    let mut front_end = connect(&recorder, "camera", (0, made));
+    let next = front_end.grants[0].next;
+    assert!(next < made, "{next} of {made}");
+    let bytes = message(front_end.next_message(), next..made);
     let writer = std::thread::spawn(move || {
-        sent_again.send_bytes(&bytes);
-        sent_again.ping_until(|one| one.taken(0) == 32);
-        sent_again
+        front_end.send_bytes(&bytes);
+        front_end.ping_until(|one| one.taken(0) == made);
+        front_end
     });
     // It is read on as the events that wait in memory become whole.
-    trigger(&recorder, &(0..32).collect::<Vec<_>>());
+    trigger(&recorder, &(0..made).collect::<Vec<_>>());
     let _front_end = writer.join().unwrap();
     let summary = recorder.stop().unwrap();
     let balance = summary.last.ledger.balance();
     assert!(balance.holds() && !balance.lost_data(), "{balance:?}");
     let events = support::fragments(&Run::open(&summary.folder).unwrap());
-    assert_eq!(events.len(), 32);
+    assert_eq!(events.len() as u64, made);
     assert!(events.iter().all(|(key, of_sources)| of_sources[&0] == payload(*key)));
 }

@@ -33,6 +33,8 @@ pub struct Naive {
     ticket: [u8; 16],
     /// The run of the welcome, and the logs that were answered.
     welcome: Option<[u8; 16]>,
+    /// Bytes of the longest body that it sends.
+    body_bytes_max: usize,
     granted: usize,
     control: Outgoing,
     data: Vec<Outgoing>,
@@ -143,6 +145,7 @@ impl Naive {
             run: [0; 16],
             ticket: [0; 16],
             welcome: None,
+            body_bytes_max: 0,
             granted: 0,
             control: Outgoing::default(),
             data: (0..connections).map(|_| Outgoing::default()).collect(),
@@ -314,6 +317,7 @@ impl Naive {
         match control {
             Control::Welcome(welcome) => {
                 (self.ticket, self.welcome) = (welcome.ticket, Some(welcome.run));
+                self.body_bytes_max = welcome.message_bytes_max as usize - HEAD_BYTES;
             }
             Control::Grants(grants) => {
                 for grant in grants.iter() {
@@ -449,7 +453,7 @@ impl Naive {
 
     /// Makes the next message of a data connection.
     fn compose(&mut self, now_ns: u64, number: u16) {
-        let Self { logs, data, chance, .. } = self;
+        let Self { logs, data, chance, body_bytes_max, .. } = self;
         let of = &mut data[usize::from(number)];
         if !of.is_open || !of.bytes.is_empty() {
             return;
@@ -461,7 +465,9 @@ impl Naive {
         match unsent.get(chance.index(unsent.len().max(1))) {
             None if !is_due => return,
             Some(_) if chance.chance(50) => of.skipped(),
-            Some(&log) if !chance.chance(100) => logs[log].compose(log as u32, of, chance),
+            Some(&log) if !chance.chance(100) => {
+                logs[log].compose((log as u32, *body_bytes_max), of, chance);
+            }
             _ => {
                 let records = logs.iter().enumerate().filter(|(_, log)| own(log));
                 let records: Vec<Heartbeat> = records
@@ -506,22 +512,28 @@ impl Log {
     }
 
     /// Appends the next message to a connection.
-    fn compose(&mut self, log: u32, of: &mut Outgoing, chance: &mut Random) {
+    fn compose(
+        &mut self,
+        (log, body_bytes_max): (u32, usize),
+        of: &mut Outgoing,
+        chance: &mut Random,
+    ) {
         let at = self.items.partition_point(|item| item.sequence < self.next);
         let Item { sequence, count, what } = &self.items[at];
         let sequence = *sequence;
         match what {
             What::Fragment { key, bytes } => {
                 let in_parts = self.part.is_some()
-                    || bytes.len() > 100_000
+                    || bytes.len() > body_bytes_max
+                    || bytes.len() > 100_000 && chance.chance(500)
                     || bytes.len() > 1_000 && chance.chance(200)
                     // It takes a chunk of its own, however short it is.
                     || !bytes.is_empty() && chance.chance(20);
                 if !in_parts {
-                    return self.compose_fragments(log, at, of, chance);
+                    return self.compose_fragments((log, body_bytes_max), at, of, chance);
                 }
                 let (key, bytes) = (*key, bytes.clone());
-                self.compose_part((log, sequence, key), &bytes, of, chance);
+                self.compose_part((log, sequence, key), (&bytes, body_bytes_max), of, chance);
             }
             What::Abandoned(keys) => {
                 // With a range before it that is still held, as one.
@@ -570,14 +582,14 @@ impl Log {
     fn compose_part(
         &mut self,
         (log, sequence, key): (u32, u64, u64),
-        bytes: &[u8],
+        (bytes, body_bytes_max): (&[u8], usize),
         of: &mut Outgoing,
         chance: &mut Random,
     ) {
         let longest = self.config.fragment_bytes_max as usize;
         let position = self.part.unwrap_or(0);
         let left = bytes.len() - position as usize;
-        let most = [1 + longest / 3, 100_000, left][chance.index(3)].min(100_000);
+        let most = [1 + longest / 3, 100_000, left][chance.index(3)].min(body_bytes_max);
         let body = &bytes[position as usize..][..(1 + chance.index(most)).min(left)];
         let part = Part {
             log,
@@ -589,7 +601,7 @@ impl Log {
             position,
             fragment_bytes: bytes.len() as u64,
         };
-        of.message(|out, number| Data::Part(part, body).encode(number, out));
+        of.long_message(body.len(), |out, number| Data::Part(part, body).encode(number, out));
         let position = position + body.len() as u64;
         let is_last = position == bytes.len() as u64;
         self.part = if is_last { None } else { Some(position) };
@@ -597,13 +609,19 @@ impl Log {
     }
 
     /// Some whole fragments from that one on, in one message.
-    fn compose_fragments(&mut self, log: u32, at: usize, of: &mut Outgoing, chance: &mut Random) {
+    fn compose_fragments(
+        &mut self,
+        (log, body_bytes_max): (u32, usize),
+        at: usize,
+        of: &mut Outgoing,
+        chance: &mut Random,
+    ) {
         let most = [1, 2, 1 + chance.index(50)][chance.index(3)];
         let mut body = Vec::new();
         let mut records = Vec::new();
         for item in self.items.iter().skip(at).take(most) {
             let What::Fragment { key, bytes } = &item.what else { break };
-            if body.len() + bytes.len() > 100_000 {
+            if body.len() + bytes.len() > body_bytes_max {
                 break;
             }
             body.extend_from_slice(bytes);
@@ -611,7 +629,7 @@ impl Log {
             records.push(FragmentRecord { key: *key, bytes, tag: 0, flags: 0, groups: 0 });
         }
         let fragments = Fragments { log, sequence: self.next };
-        of.message(|out, number| {
+        of.long_message(body.len(), |out, number| {
             let mut message = Encoder::begin(out, number, &fragments);
             for record in &records {
                 assert!(message.push_short(record, FRAGMENT_RECORD_BYTES_MIN), "they fit");
@@ -625,7 +643,12 @@ impl Log {
 impl Outgoing {
     /// Appends a message.
     fn message(&mut self, encode: impl FnOnce(&mut [u8], u32) -> usize) {
-        let mut out = vec![0; MESSAGE_BYTES];
+        self.long_message(0, encode);
+    }
+
+    /// Appends a message with a body of so many bytes.
+    fn long_message(&mut self, bytes: usize, encode: impl FnOnce(&mut [u8], u32) -> usize) {
+        let mut out = vec![0; HEAD_BYTES + bytes];
         let bytes = encode(&mut out, self.messages);
         self.messages += 1;
         self.bytes.extend(&out[..bytes]);
@@ -655,6 +678,6 @@ fn preamble(connection: wire::Connection) -> Preamble {
 /// As a welcome grants them.
 const PING_NS: u64 = 500 * MS;
 const SILENCE_NS: u64 = 2_500 * MS;
-/// Room for one message.
-const MESSAGE_BYTES: usize = 128 << 10;
-const _: () = assert!(MESSAGE_BYTES > CONTROL_BYTES_MAX as usize);
+/// Room for a message without its body, and for all of one on control.
+const HEAD_BYTES: usize = 32 << 10;
+const _: () = assert!(HEAD_BYTES > CONTROL_BYTES_MAX as usize);

@@ -10,7 +10,7 @@ use crate::detector::Packet;
 use crate::fault::Fault;
 use crate::plan::{BEGIN_NS, DURATION_NS, MS, Plan, S, SourcePlan};
 
-/// Bytes that a connection's buffer holds: more than the longest message.
+/// Bytes that a connection's buffer holds.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// What the sources of a connection have written, and how far it has come.

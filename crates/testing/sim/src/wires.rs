@@ -51,6 +51,8 @@ struct Wire {
     messages: u32,
     has_preamble: bool,
     is_noise: bool,
+    /// Items of the message that is under way, which have come.
+    told: usize,
 }
 
 /// What happens to a front-end and its connections.
@@ -442,6 +444,7 @@ impl Wire {
             messages: 0,
             has_preamble: false,
             is_noise: false,
+            told: 0,
         }
     }
 
@@ -469,7 +472,7 @@ impl Wire {
         let bounds = event_link::bounds(MESSAGE_BYTES_MAX);
         while !self.is_noise {
             let rest = &self.passed[used..];
-            let message = match event_link::parse(rest, self.messages, bounds) {
+            let message = match event_link::parse_head(rest, self.messages, bounds) {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
                 Err(_) => {
@@ -477,31 +480,47 @@ impl Wire {
                     break;
                 }
             };
-            used += message.used;
-            self.messages = self.messages.wrapping_add(1);
+            let is_whole = message.used <= rest.len();
+            if !is_whole && !is_long(&message) {
+                break;
+            }
             let mut fragment: fn(usize) -> Whole = Whole::Fragment;
             let (log, items) = match Data::read(&message) {
-                Ok(Some(Data::Fragments(fixed, records, _))) => {
-                    (fixed.log, fixed.sequence..fixed.sequence + records.len() as u64)
+                Ok(Some(Data::Fragments(fixed, records, body))) => {
+                    let there = event_link::fragments(records, body).count();
+                    (Some(fixed.log), fixed.sequence..fixed.sequence + there as u64)
                 }
-                Ok(Some(Data::Part(part, body))) => {
+                Ok(Some(Data::Part(part, body))) if body.len() == message.body_bytes => {
                     fragment = Whole::FragmentInParts;
-                    (part.log, whole(&part, body))
+                    (Some(part.log), whole(&part, body))
                 }
-                Ok(Some(Data::Mark(mark, _))) => (mark.log, 0..0),
+                Ok(Some(Data::Part(part, _))) => (Some(part.log), 0..0),
+                Ok(Some(Data::Mark(mark, _))) => (Some(mark.log), 0..0),
                 Ok(Some(Data::Heartbeat(_))) => {
                     session.logs.iter().for_each(|log| came(log.source, Whole::Message));
-                    continue;
+                    (None, 0..0)
                 }
-                _ => continue,
+                _ => (None, 0..0),
             };
-            let log = &session.logs[log as usize];
-            came(log.source, Whole::Message);
-            for sequence in items {
-                if let Some(ItemKind::Fragment(index)) = log.item(sequence).map(|item| item.kind) {
-                    came(log.source, fragment(index));
+            if let Some(log) = log.map(|log| &session.logs[log as usize]) {
+                if is_whole {
+                    came(log.source, Whole::Message);
+                }
+                for sequence in items.clone().skip(self.told) {
+                    if let Some(ItemKind::Fragment(index)) =
+                        log.item(sequence).map(|item| item.kind)
+                    {
+                        came(log.source, fragment(index));
+                    }
                 }
             }
+            if !is_whole {
+                self.told = (items.end - items.start) as usize;
+                break;
+            }
+            self.told = 0;
+            used += message.used;
+            self.messages = self.messages.wrapping_add(1);
         }
         self.passed.drain(..used);
     }
@@ -559,5 +578,10 @@ fn whole(part: &Part, body: &[u8]) -> std::ops::Range<u64> {
     part.sequence..part.sequence + u64::from(is_last)
 }
 
+/// Whether a recorder takes the fragments of a message as they come.
+fn is_long(message: &session::Message<'_>) -> bool {
+    message.used >= 128 << 10 || message.record_count() <= 1 && message.body_bytes >= 64 << 10
+}
+
 /// Bytes of the longest message of items.
-const MESSAGE_BYTES_MAX: u32 = 131_064;
+const MESSAGE_BYTES_MAX: u32 = *session::MESSAGE_BYTES_MAX.end();

@@ -30,6 +30,8 @@ pub struct FrontEnd {
     pub positions: Vec<LogPositions>,
     /// Bytes of its data connection that were said to be read.
     pub data_read: u64,
+    /// Whether that is held, as was said last.
+    pub is_unread: bool,
     pub bye: Option<(Bye, String)>,
     /// What it was commanded: settings with their text.
     pub commands: Vec<(Command, Vec<Value>, String)>,
@@ -154,6 +156,7 @@ impl FrontEnd {
             grants: Vec::new(),
             positions: Vec::new(),
             data_read: 0,
+            is_unread: false,
             bye: None,
             commands: Vec::new(),
         };
@@ -319,7 +322,7 @@ impl FrontEnd {
             if !self.read_one() {
                 let mut bytes = [0; 4_096];
                 let count = self.control.read(&mut bytes).unwrap();
-                assert!(count > 0, "control ended");
+                assert!(count > 0, "control ended: {:?}, {:?}", self.bye, self.positions);
                 self.received.extend_from_slice(&bytes[..count]);
             }
         }
@@ -339,6 +342,7 @@ impl FrontEnd {
                     self.cookie += 1;
                 }
                 self.data_read = positions.received[0];
+                self.is_unread = positions.unread & 1 != 0;
                 keep(&mut self.positions, logs);
             }
             Control::Command(command, settings, text) => {
