@@ -141,7 +141,7 @@ impl Sender {
             fragment_bytes_max: config.fragment_bytes_max(),
             decoder: config.protocol.decoder(),
             gaps: Gaps::new(),
-            unfinished: Parts::default(),
+            unfinished: Parts::new(config.protocol.holes_bytes_max()),
             addresses: Senders::default(),
             may_warn: config.sources.iter().any(|source| source.if_big_endian.is_some()),
             held: HeldMessage::default(),

@@ -17,6 +17,7 @@
 //! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
 //! has published, and only published bytes are read, until the chunk is given back.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
@@ -55,6 +56,9 @@ pub(crate) struct ChunkPool {
     free: Mutex<Vec<u32>>,
     /// Ranges of bytes that frames need no more, until the build agent has seen them.
     released: Mutex<Vec<Span>>,
+    /// By a chain's first chunk, what is missing of its fragment, until a frame has it or the
+    /// builder has discarded it.
+    holes: Mutex<HashMap<u32, Vec<Range<u64>>>>,
     fill: Arc<FillLevel>,
 }
 
@@ -114,6 +118,7 @@ impl ChunkPool {
             next: (0..count).map(|_| AtomicU32::new(0)).collect(),
             free: Mutex::new((0..count).rev().collect()),
             released: Mutex::default(),
+            holes: Mutex::default(),
             fill: Arc::new(FillLevel::new(name, memory_bytes as u64)),
         };
         let mut from = 0;
@@ -261,6 +266,14 @@ impl ChunkPool {
         }
     }
 
+    /// As [`ChunkPool::link`], of a fragment of which these ranges were never put.
+    pub(crate) fn link_with_holes(&self, chunks: &mut Vec<Chunk>, holes: Vec<Range<u64>>) -> u64 {
+        if !holes.is_empty() {
+            self.holes.lock().insert(chunks[0].id, holes);
+        }
+        self.link(chunks)
+    }
+
     /// Makes the chunks a chain that the build agent will free, and returns the fragment's offset.
     pub(crate) fn link(&self, chunks: &mut Vec<Chunk>) -> u64 {
         for pair in chunks.windows(2) {
@@ -269,6 +282,34 @@ impl ChunkPool {
         let first = chunks[0].id;
         chunks.clear();
         CHAIN | u64::from(first) << 32
+    }
+
+    /// The holes of the fragment whose chain begins with that chunk, which are then forgotten.
+    pub(crate) fn take_holes(&self, chunk: u32) -> Vec<Range<u64>> {
+        self.holes.lock().remove(&chunk).unwrap_or_default()
+    }
+
+    /// Forgets the holes of a fragment that will be in no frame.
+    pub(crate) fn forget_holes(&self, offset: u64) {
+        if is_chain(offset) {
+            self.take_holes(((offset & !CHAIN) >> 32) as u32);
+        }
+    }
+
+    /// Fills a range with zeros.
+    ///
+    /// # Safety
+    /// The range must have been published to the calling thread, which alone uses it now.
+    ///
+    /// # Panics
+    /// If the range is not within the pool.
+    pub(crate) unsafe fn zero(&self, span: Span) {
+        let end = span.offset.checked_add(span.bytes);
+        assert!(end.is_some_and(|end| end <= self.memory_bytes as u64), "a range of the pool");
+        // SAFETY: the range lies in the mapping and, by the caller's promise, nobody else uses it.
+        unsafe {
+            self.memory.add(span.offset as usize).write_bytes(0, span.bytes as usize);
+        }
     }
 
     /// Frees chunks of which no byte was published.

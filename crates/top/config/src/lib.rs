@@ -18,6 +18,7 @@ mod low;
 mod preset;
 mod sources;
 mod targets;
+mod trains;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use catchment_recorder::{
     ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
     RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
 };
+use catchment_wire::trains::Trains;
 
 pub use catchment_model::units::{Size, Time};
 pub use control::Control;
@@ -58,6 +60,8 @@ pub struct High {
     pub link_emulator: Option<LinkEmulatorConfig>,
     /// How the node is controlled, if the file says.
     pub control: Option<Control>,
+    /// The protocol of trains with its settings, whether a source has it or not.
+    pub trains: Trains,
     /// Rules of alarms.
     pub rules: Vec<catchment_control::Rule>,
 }
@@ -83,7 +87,8 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let located = Located::parse(path, text)?;
     let low: Low = located.read()?;
     check_run(&located, &low)?;
-    let (sources, tables) = sources::sources(&located, &low)?;
+    let trains = trains::trains(&located, &low.trains)?;
+    let (sources, tables) = sources::sources(&located, &low, &trains)?;
     let links = links::links(&located, &low)?;
     let targets = targets::targets(&located, &low, &sources, &links)?;
     let recorder = recorder(&located, &low, (sources, links, targets), text);
@@ -100,7 +105,17 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let rules = control::rules(&located, &low, &recorder)?;
     let number = low.run.number;
     let resume_ns = low.run.resume.map_or(RESUME_NS, |time| time.0);
-    Ok(High { recorder, number, resume_ns, emulator, link_emulator, actions, control, rules })
+    Ok(High {
+        recorder,
+        number,
+        resume_ns,
+        emulator,
+        actions,
+        link_emulator,
+        control,
+        trains,
+        rules,
+    })
 }
 
 /// As [`load`], and checks that the run's folder can be written.

@@ -24,6 +24,7 @@ actions = [{ name = "mail", command = ["mail"] }]
 memory = { budget = "2 GiB" }
 run = {}
 receive = {}
+trains = {}
 build = {}
 frame = {}
 encode = {}
