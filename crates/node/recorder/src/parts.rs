@@ -172,15 +172,21 @@ impl Parts {
             let share = if keeps && open.has_end() { END_SHARE } else { 1 };
             open.touched_ns < now_ns.saturating_sub(timeout_ns / share)
         };
-        while let Some(index) = self.open.iter().position(is_due) {
+        while let Some(index) = self.oldest(is_due) {
             self.give_up(ingest, index);
         }
     }
 
+    /// The fragment, of those of that kind, of which nothing has come for longest.
+    fn oldest(&self, is_one: impl Fn(&Open) -> bool) -> Option<usize> {
+        let of_kind = self.open.iter().enumerate().filter(|(_, open)| is_one(open));
+        of_kind.min_by_key(|(_, open)| open.touched_ns).map(|(index, _)| index)
+    }
+
     /// Gives up all fragments: nothing more will arrive.
     pub(crate) fn end(&mut self, ingest: &mut Ingest) {
-        while !self.open.is_empty() {
-            self.give_up(ingest, 0);
+        while let Some(index) = self.oldest(|_| true) {
+            self.give_up(ingest, index);
         }
     }
 
@@ -252,8 +258,7 @@ impl Parts {
     }
 
     fn give_up_oldest(&mut self, ingest: &mut Ingest, source: u32) {
-        let of_source = self.open.iter().enumerate().filter(|(_, open)| open.source == source);
-        let oldest = of_source.min_by_key(|(_, open)| open.touched_ns).map(|(index, _)| index);
+        let oldest = self.oldest(|open| open.source == source);
         oldest.into_iter().for_each(|index| self.give_up(ingest, index));
     }
 

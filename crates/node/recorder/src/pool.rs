@@ -34,6 +34,10 @@ use parking_lot::Mutex;
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
 /// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
+/// But fragments of which only few fit there, such as trains, come at a rate at which first touches
+/// would cost packets: so many are provided for, one that arrives, one that another sender has
+/// begun, and one that is written.
+const POPULATED_LONGEST: u64 = 3;
 /// Populated at a time: a huge page. Meanwhile the system holds the lock on the process's memory,
 /// for which all threads wait that allocate, including those of the control plane.
 const POPULATE_STEP_BYTES: usize = 2 << 20;
@@ -51,6 +55,7 @@ pub(crate) struct ChunkPool {
     memory_bytes: usize,
     chunk_bytes: usize,
     share: u32,
+    populated_bytes: usize,
     /// The next chunk of each chunk in a chain.
     next: Box<[AtomicU32]>,
     free: Mutex<Vec<u32>>,
@@ -115,6 +120,8 @@ impl ChunkPool {
             memory_bytes,
             chunk_bytes,
             share: share as u32,
+            populated_bytes: usize::try_from(longest_bytes.saturating_mul(POPULATED_LONGEST))
+                .map_or(memory_bytes, |longest| memory_bytes.min(longest.max(POPULATED_BYTES))),
             next: (0..count).map(|_| AtomicU32::new(0)).collect(),
             free: Mutex::new((0..count).rev().collect()),
             released: Mutex::default(),
@@ -130,7 +137,7 @@ impl ChunkPool {
 
     /// The offset up to which pages were provided when the pool was made.
     pub(crate) fn populated_at_start(&self) -> usize {
-        self.memory_bytes.min(POPULATED_BYTES)
+        self.populated_bytes
     }
 
     /// Has the system provide the next pages, from that offset on, and returns for how many bytes:

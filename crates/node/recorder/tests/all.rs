@@ -24,5 +24,6 @@ mod stop;
 mod strangers;
 mod support;
 mod targets;
+mod trains;
 mod typed;
 mod unread;
