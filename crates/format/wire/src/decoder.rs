@@ -40,6 +40,12 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether several senders may deliver the fragments of one source. Otherwise all but one are
+    /// strangers.
+    fn has_several_senders(&self) -> bool {
+        false
+    }
+
     /// How its messages arrive.
     fn transport(&self) -> Transport {
         Transport::Datagrams

@@ -295,6 +295,10 @@ impl Protocol for Trains {
         Some(self.settings.holes_bytes_max.unwrap_or(unset)).filter(|&bytes| bytes > 0)
     }
 
+    fn has_several_senders(&self) -> bool {
+        true
+    }
+
     fn checksum(&self) -> Option<FragmentChecksum> {
         let order = self.settings.byte_order;
         self.settings.adler32_at.map(|offset| FragmentChecksum { offset, order })

@@ -24,6 +24,8 @@ const OPEN_MAX: usize = 16;
 const GAPS_MAX: usize = 4_096;
 /// Of the time-out, the share that a fragment with an end waits for what it lacks, one to so many.
 const END_SHARE: u64 = 8;
+/// How long it waits once the run is to end: its event has to begin in time (`run_gate.rs`).
+const END_STOPPING_NS: u64 = 50_000_000;
 /// Closed fragments that are remembered, since parts of them may arrive again.
 const CLOSED_MAX: usize = 64;
 
@@ -164,13 +166,16 @@ impl Parts {
         Some(fragment)
     }
 
-    /// Gives up the fragments of which nothing has arrived for that long.
-    pub(crate) fn expire(&mut self, ingest: &mut Ingest, timeout_ns: u64) {
+    /// Gives up the fragments of which nothing has arrived for that long. What is to be in a run
+    /// that ends must be whole soon.
+    pub(crate) fn expire(&mut self, ingest: &mut Ingest, timeout_ns: u64, is_stopping: bool) {
         let now_ns = ingest.now_ns();
         let keeps = self.holes_bytes_max.is_some();
+        let most_ns = if is_stopping { END_STOPPING_NS } else { u64::MAX };
+        let with_end_ns = (timeout_ns / END_SHARE).min(most_ns);
         let is_due = |open: &Open| {
-            let share = if keeps && open.has_end() { END_SHARE } else { 1 };
-            open.touched_ns < now_ns.saturating_sub(timeout_ns / share)
+            let waits_ns = if keeps && open.has_end() { with_end_ns } else { timeout_ns };
+            open.touched_ns < now_ns.saturating_sub(waits_ns)
         };
         while let Some(index) = self.oldest(is_due) {
             self.give_up(ingest, index);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use catchment_frame::{Codec, Hole};
+use catchment_frame::{Codec, Hole, unqualified};
 use catchment_model::EventFlags;
 
 use crate::error::StorageError;
@@ -314,7 +314,10 @@ impl ColumnStorage {
             let coding = match &first {
                 Some(all) if entry.codec == Codec::Blosc && first == last => all.to_string(),
                 _ if entry.codec == Codec::Blosc => made_by(location).into_owned(),
-                _ => entry.codec.to_string(),
+                _ => match unqualified(entry.codec) {
+                    Some(codec) => format!("{codec} with holes"),
+                    None => entry.codec.to_string(),
+                },
             };
             *self.codings.entry(coding).or_default() += 1;
         }

@@ -54,6 +54,18 @@ impl Run {
         self.event_reader().expected(frame, source)
     }
 
+    /// The holes in a source's fragments in a frame, in order. Their payload is not read.
+    ///
+    /// # Errors
+    /// No such frame or source, or a column that cannot be read.
+    pub fn fragment_holes(
+        &self,
+        frame: usize,
+        source: SourceId,
+    ) -> Result<Vec<Hole>, StorageError> {
+        self.event_reader().holes(frame, source)
+    }
+
     /// A part of a source's fragment in a row of a frame, as far as the fragment goes; none if the
     /// fragment is missing. Of a payload that is stored as it is, about these bytes are read.
     ///
@@ -126,10 +138,7 @@ impl<'a> EventReader<'a> {
             let columns = frame.source_columns(source)?;
             let events = self.events(index)?;
             let validity = self.validity(index, source)?;
-            let lengths = match frame.entry(columns.lengths)? {
-                Some(entry) => numbers(&frame.read_rows(&entry, Dtype::U32)?, u32::from_le_bytes),
-                None => Vec::new(),
-            };
+            let lengths = frame.read_lengths(&columns)?;
             let length = |row| lengths.get(row).filter(|_| validity.is_set(row)).copied();
             let holes = frame.read_holes(&columns, length)?;
             let payload = match frame.entry(columns.payload)? {
@@ -142,6 +151,18 @@ impl<'a> EventReader<'a> {
         })
     }
 
+    fn holes(&self, index: usize, source: SourceId) -> Result<Vec<Hole>, StorageError> {
+        let frame = self.frame(index)?;
+        let columns = frame.source_columns(source)?;
+        if columns.holes.is_none() {
+            return Ok(Vec::new());
+        }
+        let (lengths, validity) = (frame.read_lengths(&columns)?, self.validity(index, source)?);
+        frame.read_holes(&columns, |row| {
+            lengths.get(row).filter(|_| validity.is_set(row)).copied()
+        })
+    }
+
     fn part(
         &self,
         checked: &CheckedColumns,
@@ -151,8 +172,7 @@ impl<'a> EventReader<'a> {
         let frame = self.frame(index)?;
         let columns = frame.source_columns(source)?;
         let validity = self.validity(index, source)?;
-        let Some(entry) = frame.entry(columns.lengths)? else { return Ok(None) };
-        let lengths = numbers(&frame.read_rows(&entry, Dtype::U32)?, u32::from_le_bytes);
+        let lengths = frame.read_lengths(&columns)?;
         let length = |row: usize| lengths.get(row).filter(|_| validity.is_set(row)).copied();
         let Some(fragment_bytes) = length(row).map(u64::from) else { return Ok(None) };
         let begin = lengths[..row].iter().map(|&bytes| u64::from(bytes)).sum::<u64>();
@@ -214,6 +234,14 @@ impl InFile<'_> {
             *last &= (1u8 << spare) - 1;
         }
         Ok(bits)
+    }
+
+    /// Bytes of each row's fragment; none if the source has no fragment here.
+    fn read_lengths(&self, columns: &SourceColumns) -> Result<Vec<u32>, StorageError> {
+        Ok(match self.entry(columns.lengths)? {
+            Some(entry) => numbers(&self.read_rows(&entry, Dtype::U32)?, u32::from_le_bytes),
+            None => Vec::new(),
+        })
     }
 
     /// The holes in a source's fragments. `length` gives the bytes of a row's fragment, if it is

@@ -50,6 +50,21 @@ pub(crate) struct RunLow {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) number: Option<u64>,
     pub(crate) resume: Option<Time>,
+    pub(crate) own: OwnLow,
+}
+
+/// Which events a node builds, where several share those of a run.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct OwnLow {
+    pub(crate) modulo: u32,
+    pub(crate) remainder: u32,
+}
+
+impl Default for OwnLow {
+    fn default() -> Self {
+        Self { modulo: 1, remainder: 0 }
+    }
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

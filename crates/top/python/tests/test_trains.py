@@ -58,6 +58,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return next((root / "runs").glob("run-*")), report
 
 
+def bytes_read() -> int:
+    """How many bytes this process has read from files."""
+    return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
+
+
 def lost(report: dict[str, Any]) -> dict[int, tuple[int, int]]:
     """Begin and end of what was left out, by train."""
     last = report["train_bytes"]
@@ -109,7 +114,7 @@ def test_images_are_arrays_and_masked_where_they_never_came(
             record = run["spb"].fragments(train, train + 1).array
             of_record = np.ma.getmaskarray(np.ma.asarray(record))
             if train in missing:
-                assert np.array_equal(of_record["images"][0], per_pixel)
+                assert np.array_equal(of_record["images"][0, 0], per_pixel)
         whole = [train for train in range(TRAINS) if train not in missing]
         several = trains.array(whole[:3])
         assert several.shape == (3, PULSES, Y, X)
@@ -146,8 +151,8 @@ def test_one_image_reads_about_its_own_bytes(recorded: tuple[Path, dict[str, Any
     with catchment.open(path) as run:
         trains = catchment.Trains(run, "spb")
         trains.image(1, 0)
-        before = run.bytes_read
+        before = bytes_read()
         image = trains.image(1, 9)
-        read = run.bytes_read - before
+        read = bytes_read() - before
         # The image, and the blocks around it that are checked.
-        assert image.nbytes <= read <= image.nbytes + 3 * 65536
+        assert image.nbytes <= read <= image.nbytes + 4 * 65536
