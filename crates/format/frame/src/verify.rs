@@ -13,6 +13,7 @@ use crate::checksum::crc32c;
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, ENTRY_BYTES, FrameSummary};
 use crate::kinds::FrameKind;
+use crate::holes::{decode_holes, unqualified};
 use crate::ledger::{decode_ledger, is_derived};
 use crate::read_at::ReadAt;
 use crate::reader::FileReader;
@@ -47,6 +48,8 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
                 if file.header().schema.sources[source].required {
                     counts[Entry::FragmentsMissing] = counted.missing;
                 }
+                counts[Entry::FragmentsWithHoles] = counted.with_holes;
+                counts[Entry::FragmentBytesLost] = counted.bytes_lost;
             }
             Err(error) => problems.push(error),
         }
@@ -207,13 +210,15 @@ fn increments<R: ReadAt>(
     Ok(Some(ledger))
 }
 
-/// Fragments of one source in one frame, their bytes, and the rows in which it was expected and is
-/// not there.
+/// Fragments of one source in one frame, their bytes, the rows in which it was expected and is
+/// not there, fragments with holes, and the bytes of these.
 #[derive(Default)]
 struct Counted {
     fragments: u64,
     bytes: u64,
     missing: u64,
+    with_holes: u64,
+    bytes_lost: u64,
 }
 
 fn count_fragments<R: ReadAt>(
@@ -249,6 +254,7 @@ fn count_fragments<R: ReadAt>(
     if lengths.rows != rows {
         return content(columns.lengths, "it does not have the frame's rows");
     }
+    let mut there = None;
     let (fragments, missing) = match validity {
         Some(entry) if entry.rows != rows => {
             return content(columns.validity, "it does not have the frame's rows");
@@ -256,6 +262,7 @@ fn count_fragments<R: ReadAt>(
         Some(entry) => {
             file.read_column(frame, &entry, bytes)?;
             let fragments = count_ones(bytes, rows);
+            there = Some(bytes.clone());
             match expected {
                 Some(mut lacking) => {
                     lacking.iter_mut().zip(&*bytes).for_each(|(bits, there)| *bits &= !there);
@@ -271,7 +278,57 @@ fn count_fragments<R: ReadAt>(
     if sum != payload_bytes {
         return content(columns.payload, "its bytes are not the sum of the lengths");
     }
-    Ok(Counted { fragments, bytes: sum, missing })
+    let (with_holes, bytes_lost) = count_holes(file, (frame, source), there.as_deref(), bytes)?;
+    Ok(Counted { fragments, bytes: sum, missing, with_holes, bytes_lost })
+}
+
+/// How many fragments of a source have holes in a frame, and the bytes of all holes, which are
+/// zeros. `bytes` has the lengths, `there` the validity; none: all are there.
+fn count_holes<R: ReadAt>(
+    file: &FileReader<R>,
+    (frame, source): (usize, usize),
+    there: Option<&[u8]>,
+    bytes: &mut Vec<u8>,
+) -> Result<(u64, u64), FrameError> {
+    let columns = file.event_columns().sources[source];
+    let find = |column: Option<u32>| column.map_or(Ok(None), |id| file.find(frame, id));
+    let Some(entry) = find(columns.holes)?.filter(|entry| entry.raw_bytes > 0) else {
+        return Ok((0, 0));
+    };
+    let wrong = |column: u32, problem| FrameError::column(FrameRef::Index(frame), column, problem);
+    let content = |column, reason| Err(wrong(column, ColumnProblem::Content { reason }));
+    let ends = bytes.chunks_exact(4).scan(0, |end, length| {
+        *end += u64::from(u32_at(length, 0));
+        Some(*end)
+    });
+    let ends: Vec<u64> = ends.collect();
+    let begin = |row: usize| row.checked_sub(1).map_or(0, |before| ends[before]);
+    file.read_column(frame, &entry, bytes)?;
+    let length = |row: u64| {
+        let row = usize::try_from(row).ok().filter(|&row| row < ends.len())?;
+        let is_there = there.is_none_or(|bits| bits[row / 8] & 1 << (row % 8) != 0);
+        is_there.then(|| ends[row] - begin(row))
+    };
+    let holes = decode_holes(bytes, length).map_err(|problem| wrong(entry.id, problem))?;
+    if entry.rows != holes.len() as u64 {
+        return content(entry.id, "its rows are not its records");
+    }
+    let Some(payload) = find(columns.payload)? else {
+        return content(entry.id, "there are holes and no payload");
+    };
+    let Some(codec) = unqualified(payload.codec) else {
+        return content(payload.id, "it has holes, and its codec is not qualified");
+    };
+    file.read_column(frame, &ColumnEntry { codec, ..payload }, bytes)?;
+    for hole in &holes {
+        let from = (begin(hole.row as usize) + hole.offset) as usize;
+        let zeros = &bytes[from..from + hole.bytes as usize];
+        if zeros.iter().any(|&byte| byte != 0) {
+            return content(payload.id, "there are bytes in its holes");
+        }
+    }
+    let fragments = holes.chunk_by(|one, other| one.row == other.row).count() as u64;
+    Ok((fragments, holes.iter().map(|hole| hole.bytes).sum()))
 }
 
 /// Checks that a frame with events has the required columns, and that the ranges of its header, by

@@ -11,6 +11,8 @@ use std::fmt;
 
 use catchment_model::{Entry, REASONS_MAX};
 
+use crate::hadtu::ByteOrder;
+
 /// A protocol of a source (`protocol = "NAME"` in a configuration), with its settings from that
 /// configuration. Several sources may share one.
 pub trait Protocol: fmt::Debug + Send + Sync {
@@ -27,6 +29,23 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Default for the bytes of its longest fragment.
     fn fragment_bytes_max(&self) -> u64;
 
+    /// The most bytes that a fragment may lack and still be recorded, zeros in its holes. None: a
+    /// fragment of which anything is missing is given up.
+    fn holes_bytes_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// The checksum that each of its fragments has, if any.
+    fn checksum(&self) -> Option<FragmentChecksum> {
+        None
+    }
+
+    /// Whether several senders may deliver the fragments of one source. Otherwise all but one are
+    /// strangers.
+    fn has_several_senders(&self) -> bool {
+        false
+    }
+
     /// How its messages arrive.
     fn transport(&self) -> Transport {
         Transport::Datagrams
@@ -34,6 +53,15 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 
     /// A decoder for one sender: of datagrams to one port, or of one connection.
     fn decoder(&self) -> Box<dyn Decoder>;
+}
+
+/// Where a fragment has the Adler-32 of all bytes before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentChecksum {
+    /// The checksum's position in the fragment.
+    pub offset: u64,
+    /// The order of its four bytes.
+    pub order: ByteOrder,
 }
 
 /// How a protocol's messages arrive.

@@ -7,3 +7,4 @@ mod malformed_links;
 mod malformed_sessions;
 mod sequence;
 mod session;
+mod trains;

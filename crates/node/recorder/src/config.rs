@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catchment_builder::{IncompletePolicy, SourceRole};
+use catchment_builder::{IncompletePolicy, OwnedKeys, SourceRole};
 use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
@@ -42,6 +42,8 @@ pub struct RecorderConfig {
     pub links: Vec<LinkConfig>,
     /// How datagrams are received.
     pub receive: ReceiveConfig,
+    /// The events that this node builds, where several nodes share those of a run; all by default.
+    pub own: OwnedKeys,
     /// How events are built.
     pub build: BuildConfig,
     /// How frames are cut and encoded.
@@ -326,6 +328,7 @@ impl RecorderConfig {
             access: LinkAccess::default(),
             links: Vec::new(),
             receive: ReceiveConfig::default(),
+            own: OwnedKeys::all(),
             build: BuildConfig::default(),
             frame: FrameConfig::default(),
             encode: EncodeConfig::default(),

@@ -90,7 +90,7 @@ impl Sender {
             fragment_bytes_max: config.fragment_bytes_max(),
             decoder: config.protocol.decoder(),
             gaps: Gaps::new(),
-            unfinished: Parts::default(),
+            unfinished: Parts::new(config.protocol.holes_bytes_max()),
             addresses: Senders::default(),
             may_warn: config.sources.iter().any(|source| source.if_big_endian.is_some()),
             held: HeldMessage::default(),
@@ -640,13 +640,13 @@ impl Intake {
         let Self { ingest, senders, listeners, timeout_ns, look_due_ns, .. } = self;
         ingest.begin_cycle(now_ns);
         listeners.iter_mut().for_each(|(_, sessions)| sessions.begin_cycle(now_ns, is_stopping));
-        if now_ns < *look_due_ns {
+        if now_ns < *look_due_ns && !is_stopping {
             return;
         }
         *look_due_ns = now_ns + *timeout_ns / LOOKS_PER_TIMEOUT;
         // The rest of a fragment on a connection is still to come.
         for sender in senders.iter_mut().flatten().filter(|sender| !sender.may_wait) {
-            sender.unfinished.expire(ingest, *timeout_ns);
+            sender.unfinished.expire(ingest, *timeout_ns, is_stopping);
             sender.addresses.follow(now_ns, *timeout_ns);
             sender.show_senders(ingest, now_ns);
         }

@@ -32,6 +32,7 @@ mod frames;
 mod front_ends;
 mod ingest;
 mod intake;
+mod judge;
 mod link_access;
 mod link_log;
 mod link_message;

@@ -211,7 +211,8 @@ fn event_sources<'a>(config: &'a RecorderConfig, beginning: &Beginning) -> Group
             senders.push(SenderConfig {
                 sources: Vec::new(),
                 protocol: Arc::clone(&source.protocol),
-                tells_strangers: transport == Transport::Datagrams,
+                tells_strangers: transport == Transport::Datagrams
+                    && !source.protocol.has_several_senders(),
                 lanes: Vec::new(),
             });
         }

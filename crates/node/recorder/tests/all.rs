@@ -25,5 +25,6 @@ mod stop;
 mod strangers;
 mod support;
 mod targets;
+mod trains;
 mod typed;
 mod unread;

@@ -32,6 +32,7 @@ mod report;
 mod search;
 mod stalls;
 mod targets;
+mod xfel;
 
 use std::path::PathBuf;
 
@@ -73,6 +74,8 @@ enum Name {
     Targets,
     /// A front-end to disk over the event link, until its fragments are durable
     MidasDummy,
+    /// European XFEL's trains of 1 GB: received, checked, put together and on disk
+    Xfel,
     /// How soon the API answers while the node records as much as it can without loss
     Control,
 }
@@ -139,6 +142,7 @@ pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         Name::LigoRecord => ligo_record::run(&mut bench),
         Name::Targets => targets::run(&mut bench),
         Name::MidasDummy => midas_dummy::run(&mut bench),
+        Name::Xfel => xfel::run(&mut bench),
         Name::Control => control::run(&mut bench),
     };
     bench.bar.finish_and_clear();

@@ -9,6 +9,7 @@ use catchment_net::Network;
 use catchment_recorder::{LinkAccess, SourceConfig};
 use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu::{self, Hadtu};
+use catchment_wire::trains::Trains;
 use catchment_wire::{Protocol, protocols};
 
 use crate::links;
@@ -20,16 +21,17 @@ use crate::low::{Address, ListenLow, Low, SourceGroupLow, SourceLow, ViaLow};
 pub(crate) fn sources(
     located: &Located<'_>,
     low: &Low,
+    trains: &Trains,
 ) -> Result<(Vec<SourceConfig>, Vec<String>), ConfigFileError> {
     let mut sources = Vec::new();
-    let listener = listener(located, &low.listen)?;
+    let inlets = Inlets { listener: listener(located, &low.listen)?, trains };
     for (index, source) in low.sources.iter().enumerate() {
         let path = format!("sources[{index}].payload");
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
         let path = format!("sources[{index}]");
         let SourceLow { via, address, from, protocol, .. } = source;
         let written = Written { via: *via, address: *address, from, protocol };
-        let Inlet { address, from, protocol } = inlet(located, &path, &written, &listener)?;
+        let Inlet { address, from, protocol } = inlet(located, &path, &written, &inlets)?;
         sources.push(SourceConfig {
             name: source.name.clone(),
             group: source.group.clone().unwrap_or_else(|| "sources".into()),
@@ -47,7 +49,7 @@ pub(crate) fn sources(
     let mut origins: Vec<String> = (0..singles).map(|index| format!("sources[{index}]")).collect();
     for (index, group) in low.source_groups.iter().enumerate() {
         let path = format!("source_groups[{index}]");
-        expand(located, &path, group, &listener, &mut sources)?;
+        expand(located, &path, group, &inlets, &mut sources)?;
         origins.resize(sources.len(), path);
     }
     if sources.is_empty() && low.links.is_empty() {
@@ -62,7 +64,7 @@ fn expand(
     located: &Located<'_>,
     path: &str,
     group: &SourceGroupLow,
-    listener: &Option<Inlet>,
+    inlets: &Inlets<'_>,
     sources: &mut Vec<SourceConfig>,
 ) -> Result<(), ConfigFileError> {
     let error = |key: &str, message: String| Err(located.error(&format!("{path}.{key}"), message));
@@ -77,7 +79,7 @@ fn expand(
     let payload = payload.transpose()?;
     let SourceGroupLow { via, address, from, protocol, .. } = group;
     let written = Written { via: *via, address: *address, from, protocol };
-    let Inlet { address: first, from, protocol } = inlet(located, path, &written, listener)?;
+    let Inlet { address: first, from, protocol } = inlet(located, path, &written, inlets)?;
     let step = |index| if via.is_some() { Some(first) } else { counted_up(first, index) };
     let (key, first_id) = ("first_sub_event_id", group.first_sub_event_id);
     let first_id = sub_event_ids(located, path, key, first_id, &protocol, count)?;
@@ -121,6 +123,14 @@ struct Inlet {
     address: SocketAddr,
     from: Vec<Network>,
     protocol: Arc<dyn Protocol>,
+}
+
+/// What the whole file says of inlets.
+struct Inlets<'a> {
+    /// Where front-ends connect, if the file says so.
+    listener: Option<Inlet>,
+    /// The protocol of trains.
+    trains: &'a Trains,
 }
 
 /// What a table of sources says of that.
@@ -168,7 +178,7 @@ fn inlet(
     located: &Located<'_>,
     path: &str,
     written: &Written<'_>,
-    listener: &Option<Inlet>,
+    inlets: &Inlets<'_>,
 ) -> Result<Inlet, ConfigFileError> {
     let error = |key: &str, message: &str| Err(located.error(&format!("{path}.{key}"), message));
     let Some(ViaLow::Link) = written.via else {
@@ -176,10 +186,10 @@ fn inlet(
             return error("address", "expected an address, or via = \"link\"");
         };
         let from = senders(located, path, written.from.as_deref())?;
-        let protocol = protocol(located, path, written.protocol.as_deref())?;
+        let protocol = protocol(located, path, written.protocol.as_deref(), inlets.trains)?;
         return Ok(Inlet { address: address.0, from, protocol });
     };
-    match listener {
+    match &inlets.listener {
         None => error("via", "expected [[listen]], where front-ends connect, got none"),
         _ if written.address.is_some() => {
             error("address", "expected no address: the source is delivered by a front-end")
@@ -216,8 +226,12 @@ fn protocol(
     located: &Located<'_>,
     path: &str,
     name: Option<&str>,
+    trains: &Trains,
 ) -> Result<Arc<dyn Protocol>, ConfigFileError> {
     let Some(name) = name else { return Ok(Arc::new(Hadtu)) };
+    if name == trains.name() {
+        return Ok(Arc::new(trains.clone()));
+    }
     protocols().into_iter().find(|protocol| protocol.name() == name).ok_or_else(|| {
         let all = protocols();
         let names: Vec<&str> = all.iter().map(|protocol| protocol.name()).collect();

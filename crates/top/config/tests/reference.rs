@@ -22,8 +22,9 @@ codecs = [{ columns = "a*", codec = "lz4" }]
 alarms = [{ name = "hot", quantity = "source.*.loss_per_second", rises_faster = 10.0 }]
 actions = [{ name = "mail", command = ["mail"] }]
 memory = { budget = "2 GiB" }
-run = {}
+run = { own = { modulo = 4 } }
 receive = {}
+trains = {}
 build = {}
 frame = {}
 encode = {}

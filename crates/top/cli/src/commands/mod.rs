@@ -7,6 +7,7 @@ pub(crate) mod ctl;
 pub(crate) mod emulate;
 mod emulate_dummies;
 mod emulate_links;
+mod emulate_trains;
 pub(crate) mod generate;
 pub(crate) mod inspect;
 pub(crate) mod read;

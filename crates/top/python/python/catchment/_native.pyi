@@ -327,6 +327,20 @@ class Source:
         event has no fragment of this source. Raises UnknownEventError if the run has no such
         event.
         """
+    def part(
+        self, key: int, start: int, stop: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+        """Bytes `start` to `stop` of its fragment of the event with that key, as far as the
+        fragment goes, and the holes in them: `(data, holes)`, shapes (bytes,), uint8, and
+        (n, 2), int64, of begin and end in `data`. What is in a hole never came, and is zeros.
+        None if the event has no fragment of this source.
+
+        Of a payload that is not compressed about these bytes are read, otherwise the whole
+        column. Raises UnknownEventError if the run has no such event.
+        """
+    @property
+    def payload(self) -> dict[str, Any] | None:
+        """What it says of its payload, as `Fragments.payload` does."""
     def fragments(
         self,
         start: int | None = None,
@@ -382,6 +396,11 @@ class Fragments:
         ~valid` are the rows that lack it; in others without a fragment none was to be.
         """
     @property
+    def holes(self) -> NDArray[np.int64]:
+        """The parts of fragments that never came, and are zeros in `data`, shape (n, 3), int64:
+        row, offset in the fragment, bytes. `array` masks them.
+        """
+    @property
     def payload(self) -> dict[str, Any] | None:
         """What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's
         array (empty if fragments differ in length) and `skip`, the bytes before it. None for
@@ -390,7 +409,7 @@ class Fragments:
     @property
     def array(self) -> NDArray[Any]:
         """The fragments as one array of the source's own type, shape (n, ...), without a copy
-        where all are there; where some are missing a masked array. Raises TypeError if the
+        where all are there and whole; where some are missing or have holes a masked array. Raises TypeError if the
         source has no type, ValueError if a fragment does not have the length that its type has.
         Where fragments differ in length the first one that is there says it; where none is there
         each row has one element.
