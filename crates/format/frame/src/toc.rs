@@ -148,20 +148,13 @@ impl TocBuilder {
     }
 
     /// A checkpoint of the frames since the last one, to be written at `offset`, a multiple of 4
-    /// KiB after the last frame. `sequence` is the number of the next frame, `ledger` the total so
-    /// far. Once it is written, the locator must name it ([`crate::encode_locator`]).
+    /// KiB after the last frame. `ledger` is the total so far. Once it is written, the locator must name it ([`crate::encode_locator`]).
     ///
     /// # Panics
     /// If `offset` is not such a multiple.
-    pub fn checkpoint(
-        &mut self,
-        offset: u64,
-        sequence: u64,
-        ledger: &Ledger,
-    ) -> (Vec<u8>, FrameSummary) {
+    pub fn checkpoint(&mut self, offset: u64, ledger: &Ledger) -> (Vec<u8>, FrameSummary) {
         let first = self.checkpointed;
-        let info =
-            FrameInfo { sequence, ..self.info(FrameKind::Checkpoint, first, TocFlags::default()) };
+        let info = self.info(FrameKind::Checkpoint, first, TocFlags::default());
         let (bytes, summary) = self.table(info, first, offset, ledger);
         self.checkpointed = self.frames.len();
         self.checkpoint = offset;

@@ -51,7 +51,7 @@ fn long_file(count: u64) -> Vec<u8> {
         toc.add_frame(summary, &entries);
         file.extend_from_slice(&bytes);
         if (sequence + 1) % 64 == 0 {
-            let summary = common::add_checkpoint(&mut file, &mut toc, sequence + 1, &ledger);
+            let summary = common::add_checkpoint(&mut file, &mut toc, &ledger);
             generation += 1;
             common::write_locator(&mut file, &header, generation, Some(&summary));
         }
@@ -179,7 +179,7 @@ fn huge_file() -> (Sparse, FileHeader) {
         }
         file.bytes += summary.frame_bytes;
         if (sequence + 1) % 64 == 0 {
-            let (bytes, checkpoint) = toc.checkpoint(file.bytes, sequence + 1, &ledger);
+            let (bytes, checkpoint) = toc.checkpoint(file.bytes, &ledger);
             file.pieces.insert(file.bytes, bytes);
             file.bytes += checkpoint.frame_bytes;
             generation += 1;

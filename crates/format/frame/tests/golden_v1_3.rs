@@ -443,7 +443,7 @@ fn positions() -> (&'static str, Vec<u8>, Value) {
         file.extend_from_slice(&bytes);
         if index == 1 {
             toc.set_positions(&newest(2));
-            let checkpoint = common::add_checkpoint(&mut file, &mut toc, 2, &ledger);
+            let checkpoint = common::add_checkpoint(&mut file, &mut toc, &ledger);
             common::write_locator(&mut file, &model.header, 1, Some(&checkpoint));
         }
     }

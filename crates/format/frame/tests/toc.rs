@@ -182,7 +182,7 @@ fn headers_and_index_of_a_thousand_channels_take_less_than_a_hundredth_of_8_mib_
         offset += summary.frame_bytes;
         overhead += header_bytes;
         if (index + 1) % 64 == 0 {
-            let (bytes, _) = toc.checkpoint(offset, index + 1, &Ledger::new(1));
+            let (bytes, _) = toc.checkpoint(offset, &Ledger::new(1));
             offset += bytes.len() as u64;
             overhead += bytes.len() as u64;
         }

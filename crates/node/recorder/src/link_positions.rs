@@ -2,8 +2,9 @@
 //!
 //! Each target publishes the positions of its settled frames (`settlement.rs`): about one call per
 //! sync. Of a source the position counts that the slowest of the required targets has which get its
-//! data. A required target that keeps nothing publishes frames as it gets them: recorded is as good
-//! as durable there. Of a source whose data no required target gets, what was cut into a frame or
+//! data, up to the last frame that is settled in every required target: a run whose recorder dies
+//! goes on behind that one, whatever the others have. A required target that keeps nothing publishes
+//! frames as it gets them: recorded is as good as durable there. Of a source whose data no required target gets, what was cut into a frame or
 //! counted out is durable: nobody promises more. Readers and writers hold a lock for some copies of
 //! numbers; no frame or fragment waits for them.
 
@@ -23,17 +24,42 @@ pub(crate) struct LinkPositions {
     /// By target; the last is the frames agent, which has what is decided.
     places: Mutex<Vec<PlacePositions>>,
     decided: usize,
+    /// Whether some required target does not get all link sources, so that it may be behind those
+    /// that a source must be durable in.
+    are_selected: bool,
 }
 
 /// What one target has.
 #[derive(Clone, Debug)]
 struct PlacePositions {
     is_required: bool,
+    newest: Settled,
+    /// What was settled before, for as long as required targets are behind: no more frames than in
+    /// any of these, and what follows.
+    common: Settled,
+    next: Settled,
+    has_ended: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Settled {
     /// The number of the stream's frames that are settled, from the first on.
     frames: u64,
     /// By source: its newest session, and the position in it.
-    newest: Vec<Option<(u64, u64)>>,
-    has_ended: bool,
+    positions: Vec<Option<(u64, u64)>>,
+}
+
+impl PlacePositions {
+    /// In each required target so many frames are settled.
+    fn advance(&mut self, frames: u64) {
+        if self.next.frames <= frames {
+            self.common = self.next.clone();
+            self.next = self.newest.clone();
+        }
+        if self.newest.frames <= frames {
+            self.common = self.newest.clone();
+        }
+    }
 }
 
 impl LinkPositions {
@@ -53,17 +79,22 @@ impl LinkPositions {
             let newest = beginning.positions.newest(source, Position::LINK)?;
             Some((newest.session, newest.position))
         };
-        let newest: Vec<_> = (0..config.sources.len() as u32).map(newest).collect();
+        let positions = (0..config.sources.len() as u32).map(newest).collect();
+        let begun = Settled { frames: beginning.sequence, positions };
         let place = |is_required| PlacePositions {
             is_required,
-            frames: beginning.sequence,
-            newest: newest.clone(),
+            newest: begun.clone(),
+            common: begun.clone(),
+            next: begun.clone(),
             has_ended: false,
         };
-        let required = targets.iter().map(|target| target.required).chain([true]);
+        let required = targets.iter().map(|target| target.required);
+        let count = required.clone().filter(|required| *required).count();
+        let sources: Vec<_> = links.map(of_source).collect();
         Self {
-            sources: links.map(of_source).collect(),
-            places: Mutex::new(required.map(place).collect()),
+            are_selected: sources.iter().any(|(_, needed)| needed.len() < count),
+            sources,
+            places: Mutex::new(required.chain([true]).map(place).collect()),
             decided,
         }
     }
@@ -79,8 +110,15 @@ impl LinkPositions {
     pub(crate) fn read(&self, tell: &mut dyn FnMut(SourceId, u64, u64)) {
         let places = self.places.lock();
         for (source, needed) in &self.sources {
-            let slowest = needed.iter().map(|&place| &places[place]).min_by_key(|one| one.frames);
-            if let Some((session, position)) = slowest.and_then(|one| one.newest[source.index()]) {
+            // What no required target gets is not held by any.
+            let is_held = self.are_selected && *needed != [self.decided];
+            let settled = needed.iter().map(|&place| match is_held {
+                true => &places[place].common,
+                false => &places[place].newest,
+            });
+            let slowest = settled.min_by_key(|one| one.frames);
+            let position = slowest.and_then(|one| one.positions[source.index()]);
+            if let Some((session, position)) = position {
                 tell(*source, session, position);
             }
         }
@@ -95,20 +133,28 @@ impl LinkPositions {
 
     /// How many of the stream's frames are settled in each required target.
     pub(crate) fn frames_settled(&self) -> u64 {
-        let places = self.places.lock();
+        self.settled_in(&self.places.lock())
+    }
+
+    fn settled_in(&self, places: &[PlacePositions]) -> u64 {
         let required = places[..self.decided].iter().filter(|place| place.is_required);
-        required.map(|place| place.frames).min().unwrap_or(0)
+        required.map(|place| place.newest.frames).min().unwrap_or(0)
     }
 
     /// The stream's frames below `frames` are settled in a target, with these positions since it
     /// was last said.
     pub(crate) fn settled(&self, target: usize, frames: u64, positions: &[Position]) {
-        let place = &mut self.places.lock()[target];
-        place.frames = place.frames.max(frames);
+        let places = &mut *self.places.lock();
+        let Settled { frames: so_far, positions: newest } = &mut places[target].newest;
+        *so_far = frames.max(*so_far);
         for position in positions.iter().filter(|one| one.what == Position::LINK) {
-            if let Some(newest) = place.newest.get_mut(position.source as usize) {
+            if let Some(newest) = newest.get_mut(position.source as usize) {
                 *newest = Some((position.session, position.position));
             }
+        }
+        if self.are_selected && target != self.decided {
+            let common = self.settled_in(places);
+            places.iter_mut().for_each(|place| place.advance(common));
         }
     }
 

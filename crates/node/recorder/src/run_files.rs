@@ -32,8 +32,6 @@ pub(crate) struct RunFiles<S: FolderStore> {
     /// The next file is being made, since then.
     opening: Option<Opening>,
     opening_ns: u64,
-    /// The number behind the newest frame.
-    sequence: u64,
     /// The file of the newest frame.
     framed: Option<u64>,
     ledger: TargetLedger,
@@ -56,7 +54,7 @@ impl<S: FolderStore> RunFiles<S> {
         ledger: TargetLedger,
         now_ns: u64,
     ) -> Result<Self, String> {
-        let (variant, sequence) = (ledger.of_target().variant.number, ledger.begins_at());
+        let variant = ledger.of_target().variant.number;
         let begin = StoreFile { store: first.disk, id: first.id };
         let mut files = Self {
             now_ns,
@@ -65,7 +63,6 @@ impl<S: FolderStore> RunFiles<S> {
             maker: FileMaker::new(config, identity, (schema, variant), first.entropy),
             opening: None,
             opening_ns: 0,
-            sequence,
             framed: None,
             ledger,
             limits: FileLimits::of(config),
@@ -139,7 +136,6 @@ impl<S: FolderStore> RunFiles<S> {
         debug_assert!(self.maker.writes(&head.schema), "a file has the schema of its frames");
         let begins_file = self.framed != Some(file.file_id);
         self.framed = Some(file.file_id);
-        self.sequence = head.info.numbers().1 + 1;
         self.files.begin(head.info, head.columns);
         begins_file
     }
@@ -339,7 +335,7 @@ impl<S: FolderStore> RunFiles<S> {
             return false;
         }
         self.ledger.state_in(file);
-        self.files.begin_checkpoint(self.sequence, &self.ledger.total(), self.now_ns);
+        self.files.begin_checkpoint(&self.ledger.total(), self.now_ns);
         true
     }
 

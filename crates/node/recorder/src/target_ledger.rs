@@ -57,11 +57,6 @@ impl TargetLedger {
         &self.live.targets[self.target]
     }
 
-    /// The number of the first frame.
-    pub(crate) fn begins_at(&self) -> u64 {
-        self.live.beginning.sequence
-    }
-
     /// Sets the target's state.
     pub(crate) fn set_state(&self, state: State) {
         self.live.set_target_state(self.target, state);

@@ -228,10 +228,10 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     }
 
     /// Writes a checkpoint behind the current file's frames, all of which are recorded.
-    pub fn begin_checkpoint(&mut self, sequence: u64, ledger: &Ledger, now_ns: u64) {
+    pub fn begin_checkpoint(&mut self, ledger: &Ledger, now_ns: u64) {
         let Some(file) = &mut self.current else { return };
         let (id, start) = (file.id, file.end);
-        let (bytes, summary) = file.encode_checkpoint(sequence, ledger, now_ns);
+        let (bytes, summary) = file.encode_checkpoint(ledger, now_ns);
         self.put_page(id, start, bytes, PageKind::Checkpoint(summary));
     }
 
@@ -564,14 +564,13 @@ impl<A> FrameFile<A> {
     /// A checkpoint of all recorded frames, to be written behind them: no frame is under way.
     pub(crate) fn encode_checkpoint(
         &mut self,
-        sequence: u64,
         ledger: &Ledger,
         now_ns: u64,
     ) -> (Vec<u8>, FrameSummary) {
         assert_eq!(self.recorded_end, self.end, "a checkpoint lists all frames before it");
         (self.unlisted_frames, self.listed_ns) = (0, now_ns);
         let toc = self.toc.as_mut().expect("a file with checkpoints has a table of contents");
-        let checkpoint = toc.checkpoint(self.end, sequence, ledger);
+        let checkpoint = toc.checkpoint(self.end, ledger);
         self.end += checkpoint.1.frame_bytes;
         checkpoint
     }

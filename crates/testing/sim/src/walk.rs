@@ -184,7 +184,15 @@ pub fn walk(bytes: &[u8]) -> Result<Option<WalkedFile>, String> {
     if bytes.iter().all(|&byte| byte == 0) {
         return Ok(None);
     }
-    let header = header(bytes)?;
+    let restored;
+    let (bytes, header) = match header(bytes) {
+        Ok(header) => (bytes, header),
+        // Readers of a closed file use the copy in its TOC.
+        Err(why) => {
+            restored = with_header_of_toc(bytes).ok_or(why)?;
+            (&restored[..], self::header(&restored)?)
+        }
+    };
     let mut file = header.0;
     let mut at = header.1;
     let mut skipped = 0;
@@ -462,6 +470,23 @@ fn header(bytes: &[u8]) -> Result<(WalkedFile, usize, u64), String> {
     Ok((file, header_bytes, u64_at(bytes, 24)))
 }
 
+/// A closed file with the header that its table of contents has.
+fn with_header_of_toc(bytes: &[u8]) -> Option<Vec<u8>> {
+    let end = (1 + bytes.iter().rposition(|&byte| byte != 0)?).next_multiple_of(BLOCK_BYTES);
+    let (from, trailer) = (end.checked_sub(BLOCK_BYTES)?, bytes.get(..end)?.last_chunk()?);
+    let trailer: &[u8; BLOCK_BYTES] = trailer;
+    let (file_id, toc) = (u64_at(trailer, 16), u64_at(trailer, 32) as usize);
+    if !is_closed(bytes, from) || toc >= from {
+        return None;
+    }
+    let (kind, _, frame) = frame(bytes, toc, file_id)?;
+    let copy = frame.columns.iter().find(|column| column.id == TOC_FILE_HEADER)?;
+    let copy = copy.raw.as_ref().ok().filter(|copy| kind == KIND_TOC && copy.len() < toc)?;
+    let mut whole = bytes.to_vec();
+    whole[..copy.len()].copy_from_slice(copy);
+    Some(whole)
+}
+
 /// A frame, its kind and its flags, if there is one at that offset.
 fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame)> {
     let from = &bytes[at..];
@@ -640,5 +665,6 @@ const KIND_TOC: u16 = 3;
 const KIND_CHECKPOINT: u16 = 4;
 const KIND_SKIPPED: u16 = 5;
 const TOC_LEDGER: u32 = 5;
+const TOC_FILE_HEADER: u32 = 6;
 const TOC_POSITIONS: u32 = 7;
 const REASONS_FROM: usize = 4_096;

@@ -90,8 +90,7 @@ impl Model {
             all_entries.push(entries);
             file.extend_from_slice(&bytes);
             if self.checkpoint_every > 0 && (index + 1) % self.checkpoint_every == 0 {
-                let sequence = index as u64 + 1;
-                checkpoints.push(add_checkpoint(&mut file, &mut toc, sequence, &self.ledger));
+                checkpoints.push(add_checkpoint(&mut file, &mut toc, &self.ledger));
                 let generation = checkpoints.len() as u64;
                 write_locator(&mut file, &self.header, generation, checkpoints.last());
             }
@@ -124,13 +123,8 @@ impl Model {
 }
 
 /// Appends a checkpoint to a file.
-pub fn add_checkpoint(
-    file: &mut Vec<u8>,
-    toc: &mut TocBuilder,
-    sequence: u64,
-    ledger: &Ledger,
-) -> FrameSummary {
-    let (bytes, summary) = toc.checkpoint(file.len() as u64, sequence, ledger);
+pub fn add_checkpoint(file: &mut Vec<u8>, toc: &mut TocBuilder, ledger: &Ledger) -> FrameSummary {
+    let (bytes, summary) = toc.checkpoint(file.len() as u64, ledger);
     file.extend_from_slice(&bytes);
     summary
 }

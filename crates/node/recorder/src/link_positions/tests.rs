@@ -21,9 +21,10 @@ use catchment_wire::hadtu::Hadtu;
 use rtrb::{Producer, RingBuffer};
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
-use crate::beginning::FileBeginning;
+use crate::beginning::{Beginning, FileBeginning};
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::file::{FileMaker, FirstFile, RunIdentity};
+use crate::link_positions::LinkPositions;
 use crate::live::Live;
 use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
@@ -534,7 +535,7 @@ fn the_increments_of_the_frames_so_far_balance_behind_each_frame() {
 }
 
 #[test]
-fn a_target_that_gets_one_source_states_and_holds_up_that_one_alone() {
+fn a_required_target_that_gets_one_source_states_that_one_alone_and_holds_up_all() {
     let mut config = config(2);
     config.targets[1].sources = Some(vec!["link-1".into()]);
     let mut rig = Rig::begin(&config);
@@ -545,7 +546,8 @@ fn a_target_that_gets_one_source_states_and_holds_up_that_one_alone() {
         StoreFaults { write_errors: ALWAYS, open_errors: ALWAYS, ..StoreFaults::default() };
     rig.disks[1].set_faults(faults);
     rig.send(400);
-    assert!(rig.durable[0].1 > 300 && rig.durable[1].1 < 150, "{:?}", rig.durable);
+    // A run that is resumed goes on behind the last frame that both have.
+    assert!(rig.durable.iter().all(|durable| durable.1 < 150), "{:?}", rig.durable);
     rig.disks[1].set_faults(StoreFaults::default());
     rig.pass_ms(1_500);
     rig.send(100);
@@ -555,4 +557,32 @@ fn a_target_that_gets_one_source_states_and_holds_up_that_one_alone() {
     let mut links = own.iter().flat_map(|(_, links)| links).peekable();
     assert!(links.peek().is_some() && links.all(|one| one.source == 1));
     assert!(stated(&rig.files_in(0)).iter().any(|(_, links)| links.len() == 2));
+}
+
+#[test]
+fn nothing_is_durable_behind_a_frame_that_a_required_target_lacks_which_does_not_get_its_source() {
+    let mut config = config(2);
+    // The first gets both sources, the second only the other one.
+    config.targets[1].sources = Some(vec!["link-1".to_owned()]);
+    let positions = LinkPositions::new(&config, &Beginning::of(&config, None));
+    let at = |source, position| Position { source, what: Position::LINK, session: 5, position };
+    let durable = |wanted: u32| {
+        let mut durable = None;
+        positions.read(&mut |source, _, position| {
+            durable = (source == SourceId(wanted)).then_some(position).or(durable);
+        });
+        durable
+    };
+    positions.settled(0, 1, &[at(0, 10), at(1, 20)]);
+    assert_eq!((durable(0), durable(1)), (None, None));
+    positions.settled(0, 2, &[at(0, 11)]);
+    positions.settled(1, 1, &[at(1, 20)]);
+    // A run that is resumed now goes on behind the first frame.
+    assert_eq!((durable(0), durable(1)), (Some(10), Some(20)));
+    positions.settled(0, 4, &[at(0, 13)]);
+    positions.settled(1, 3, &[at(1, 22)]);
+    // What the second frame has is known to be there, and no more.
+    assert_eq!(durable(0), Some(11));
+    positions.settled(1, 4, &[]);
+    assert_eq!(durable(0), Some(13));
 }
