@@ -177,7 +177,7 @@ impl Ingest {
     ) -> Option<Space> {
         if bytes > self.pool.chunk_bytes() as u64 {
             let mut chunks = Vec::new();
-            return self.take_chain(account, bytes, &mut chunks).then(|| Space::Chain(chunks));
+            return self.take_chain(account, bytes, &mut chunks).then_some(Space::Chain(chunks));
         }
         let bytes = bytes as usize;
         let current = self.chunks[chunk].as_mut();

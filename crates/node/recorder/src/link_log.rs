@@ -223,7 +223,7 @@ impl Log {
     }
 
     /// How many of `count` items from `sequence` on were taken before.
-    pub(crate) fn repeats(&self, sequence: u64, count: u64) -> Result<u64, Fault> {
+    fn repeats(&self, sequence: u64, count: u64) -> Result<u64, Fault> {
         match self.taken.checked_sub(sequence) {
             Some(behind) => Ok(behind.min(count)),
             None => Err(Fault::Sequence { expected: self.taken, got: sequence }),

@@ -7,15 +7,17 @@
 //! channels of a link together. No source may hold more than [`ChunkPool::share`], eight times its
 //! equal share, so that one source that floods cannot take the memory that the others need.
 //!
-//! A fragment assembled from parts has chunks of its own, which form a *chain*: its offset names
-//! the first chunk, and each chunk the next one. Chains are resolved into ranges of bytes
-//! ([`ChunkPool::ranges`]) where payload is touched; the builder carries them like any offset.
+//! A fragment longer than a chunk, or assembled from parts of datagrams, has chunks of its own,
+//! which form a *chain*: its offset names the first chunk, and each chunk the next one. Chains are
+//! resolved into ranges of bytes ([`ChunkPool::ranges`]) where payload is touched; the builder
+//! carries them like any offset.
 //!
 //! A frame's column of payload is ranges of chunks ([`ChunkBytes`]), which are released when the
 //! last target has copied it.
 //!
-//! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
-//! has published, and only published bytes are read, until the chunk is given back.
+//! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], or of a [`Space`]
+//! in it, only behind what was published, and only published bytes are read, until the chunk is
+//! given back.
 
 use std::collections::HashMap;
 use std::io;
