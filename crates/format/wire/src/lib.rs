@@ -22,11 +22,13 @@ pub mod trains;
 use std::sync::Arc;
 
 pub use decoder::{
-    CUT_OFF, Decoded, Decoder, FragmentChecksum, PARTS_MAX, Part, PartFlags, Protocol, RECEIVER_REASONS, Reason,
-    Transport, all_reasons,
+    CUT_OFF, Decoded, Decoder, FragmentChecksum, PARTS_MAX, Part, PartFlags, Protocol,
+    RECEIVER_REASONS, Reason, Transport, all_reasons,
 };
 #[doc(hidden)]
-pub use fuzzing::{fuzz_decoder, fuzz_events, fuzz_link, fuzz_packet, fuzz_session, fuzz_train, train_layouts};
+pub use fuzzing::{
+    fuzz_decoder, fuzz_events, fuzz_link, fuzz_packet, fuzz_session, fuzz_train, train_layouts,
+};
 
 /// The protocols that a source with an address of its own can use.
 pub fn protocols() -> [Arc<dyn Protocol>; 3] {

@@ -41,9 +41,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
         # The sockets are open when the run's folder is there.
         while not list((root / "runs").glob("run-*/*.catch")):
             assert recorder.poll() is None
+        feeders = ["--feeders", "2", "--rate", "20", "--events", str(TRAINS)]
         sent = subprocess.run(
-            [*PROGRAM, "emulate", "run.toml", "--feeders", "2", "--rate", "20"]
-            + ["--events", str(TRAINS), "--drop-every", str(DROP_EVERY), "--json"],
+            [*PROGRAM, "emulate", "run.toml", *feeders, "--drop-every", str(DROP_EVERY), "--json"],
             cwd=root,
             check=True,
             capture_output=True,

@@ -37,7 +37,12 @@ class Trains:
         self._run, self._source = run, run.sources[source]
         payload = self._source.payload
         dtype = None if payload is None else np.dtype(payload["dtype"])
-        if payload is None or dtype is None or dtype.names is None or payload["shape"] not in ([], [1]):
+        if (
+            payload is None
+            or dtype is None
+            or dtype.names is None
+            or payload["shape"] not in ([], [1])
+        ):
             raise TypeError(f"source '{self._source.name}' is not of one record for each train")
         if images not in dtype.names or len(dtype[images].shape) != 3:  # noqa: PLR2004 (pulse, y, x)
             names = ", ".join(dtype.names)
@@ -52,7 +57,8 @@ class Trains:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of a train: a record."""
-        return self._dtype
+        dtype: np.dtype[Any] = self._dtype
+        return dtype
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -61,13 +67,15 @@ class Trains:
         return pulses, y, x
 
     def field(self, train: int, name: str) -> NDArray[Any]:
-        """A field of a train: a masked array where bytes of it never came."""
+        """Read a field of a train: a masked array where bytes of it never came."""
         field, offset = self._field(name)
         return self._read(train, offset, field.base, field.shape)
 
     def group(self, train: int, name: str) -> NDArray[Any]:
-        """The fields `name.*` of a train as one structured array: of an element for each image, or
-        for whatever else their first dimension counts. Masked as `field`.
+        """Join the fields `name.*` of a train to one structured array.
+
+        It has an element for each image, or for whatever else their first dimension counts, and
+        is masked as `field`.
         """
         before = name + "."
         names = [one for one in self._dtype.names or () if one.startswith(before)]
@@ -145,7 +153,7 @@ class Trains:
     def _read(
         self, train: int, offset: int, base: np.dtype[Any], shape: tuple[int, ...]
     ) -> NDArray[Any]:
-        """An array of a part of a train."""
+        """Read a part of a train as an array."""
         wanted = base.itemsize * int(np.prod(shape))
         found = self._source.part(train, offset, offset + wanted)
         if found is None:
@@ -156,11 +164,10 @@ class Trains:
         values: NDArray[Any] = data.view(base).reshape(shape)
         if not len(holes):
             return values
-        masked: NDArray[Any] = np.ma.MaskedArray(values)
-        masked.mask = np.ma.getmaskarray(masked)
+        mask = np.zeros(values.shape, np.ma.make_mask_descr(base))
         for begin, end in holes.tolist():
-            mask_bytes(masked.mask, base, (begin, end))
-        return masked
+            mask_bytes(mask, base, (begin, end))
+        return np.ma.MaskedArray(values, mask)
 
     def __repr__(self) -> str:
         pulses, y, x = self.shape

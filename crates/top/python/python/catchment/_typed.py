@@ -39,12 +39,13 @@ def array(fragments: _native.Fragments) -> NDArray[Any]:
     filled[valid] = values
     masked: NDArray[Any] = np.ma.MaskedArray(filled)
     masked[~valid] = np.ma.masked
-    if len(holes):
-        masked.mask = np.ma.getmaskarray(masked)
-        for row, offset, size in holes.tolist():
-            begin = offset - payload["skip"]
-            mask_bytes(masked.mask[row], dtype, (begin, begin + size))
-    return masked
+    if not len(holes):
+        return masked
+    mask = np.ma.getmaskarray(masked)
+    for row, offset, size in holes.tolist():
+        begin = offset - payload["skip"]
+        mask_bytes(mask[row], dtype, (begin, begin + size))
+    return np.ma.MaskedArray(filled, mask)
 
 
 def mask_bytes(mask: NDArray[Any], dtype: np.dtype[Any], span: tuple[int, int]) -> None:
@@ -55,10 +56,10 @@ def mask_bytes(mask: NDArray[Any], dtype: np.dtype[Any], span: tuple[int, int]) 
         flat[max(0, begin // dtype.itemsize) : max(0, -(-end // dtype.itemsize))] = True
         return
     first, last = max(0, begin // dtype.itemsize), max(0, -(-end // dtype.itemsize))
-    records = mask.reshape(-1)
+    records, fields = mask.reshape(-1), dict(dtype.fields or {})
     for index in range(first, min(last, len(records))):
         for name in dtype.names:
-            field, offset = (dtype.fields or {})[name][:2]
+            field, offset = fields[name][:2]
             within = index * dtype.itemsize + offset
             size = field.base.itemsize
             from_, to = (begin - within) // size, -(-(end - within) // size)
