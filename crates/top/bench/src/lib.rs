@@ -12,6 +12,7 @@ mod control;
 mod control_asking;
 mod control_node;
 mod discard;
+mod follower;
 mod hades;
 mod ligo_cold;
 mod ligo_data;
