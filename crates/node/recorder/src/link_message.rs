@@ -5,7 +5,8 @@
 //! message without long fragments that the connection's buffer holds is not of this kind: it is
 //! taken when it is whole.
 //!
-//! Limits: the records of a message that is under way, 4,096 of 24 bytes for each connection.
+//! Limits: the records of a message that is under way, 4,096 of 24 bytes for each connection, which
+//! are not in the budget. Those of more than 128 are given back with the message.
 
 use catchment_agent::{Incoming, STREAM_BYTES_MIN};
 use catchment_model::Entry;
@@ -19,6 +20,8 @@ use crate::link_session::Session;
 
 /// Fragments from that length on are long, in bytes.
 const LONG_BYTES: usize = 64 << 10;
+/// Records whose memory is kept for the next message: as many as there are of long fragments.
+const RECORDS_KEPT: usize = 128;
 
 /// Whether a message of which the end is missing is taken while it comes.
 pub(crate) fn is_long(message: &Message<'_>) -> bool {
@@ -279,6 +282,9 @@ impl Session {
         let (used, next) = long.take(ingest, of, bytes);
         if next == Next::Ended {
             long.is_under_way = false;
+            if long.records.capacity() > RECORDS_KEPT {
+                long.records = Vec::new();
+            }
             if let Some((_, destination)) = self.log_of(long) {
                 let counts = ingest.counts(destination.account as usize);
                 counts[Entry::PacketsReceived] += 1;
