@@ -43,8 +43,8 @@ use self::parked::{Ahead, Held, Parked};
 use self::shares::Shares;
 use crate::matched::Source;
 use crate::{
-    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceNote,
-    SourceStatus,
+    BuilderConfig, BuilderStatus, ConfigError, Fragment, FragmentFlags, Matched, Matcher, Restart,
+    SourceNote, SourceStatus,
 };
 
 /// How many held fragments of a source are tried per duty cycle.
@@ -121,7 +121,10 @@ impl NumberMatcher {
         }
         let (position, rules) = (self.horizon.last_position(voter), self.horizon.rules());
         let likeness = self.events.likeness(index, fragment, position, rules);
-        let claimed = self.horizon.claim(voter, number, likeness, self.now_ns);
+        let mut claimed = self.horizon.claim(voter, number, likeness, self.now_ns);
+        if fragment.flags & FragmentFlags::CONFIRMED != 0 {
+            claimed = self.horizon.confirm(voter, claimed);
+        }
         let numbers = self.horizon.rules().numbers;
         let key_of = || self.events.window.key_of(number, numbers);
         let ahead = self.horizon.is_started().then(key_of);
