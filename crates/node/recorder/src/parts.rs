@@ -24,7 +24,8 @@ const OPEN_MAX: usize = 16;
 const GAPS_MAX: usize = 4_096;
 /// Of the time-out, the share that a fragment with an end waits for what it lacks, one to so many.
 const END_SHARE: u64 = 8;
-/// How long it waits once the run is to end: its event has to begin in time (`run_gate.rs`).
+/// How long one that will be kept waits once the run is to end: its event has to begin in time
+/// (`run_gate.rs`).
 const END_STOPPING_NS: u64 = 50_000_000;
 /// Parts that make a number as sure as fragments that agree.
 const PARTS_CONFIRM: u32 = 3;
@@ -175,12 +176,14 @@ impl Parts {
     /// Gives up the fragments of which nothing has arrived for that long. What is to be in a run
     /// that ends must be whole soon.
     pub(crate) fn expire(&mut self, ingest: &mut Ingest, timeout_ns: u64, is_stopping: bool) {
-        let now_ns = ingest.now_ns();
-        let keeps = self.holes_bytes_max.is_some();
-        let most_ns = if is_stopping { END_STOPPING_NS } else { u64::MAX };
-        let with_end_ns = (timeout_ns / END_SHARE).min(most_ns);
+        let (now_ns, most) = (ingest.now_ns(), self.holes_bytes_max);
         let is_due = |open: &Open| {
-            let waits_ns = if keeps && open.has_end() { with_end_ns } else { timeout_ns };
+            let is_kept = most.is_some_and(|most| open.lacks() <= most);
+            let waits_ns = match most.is_some() && open.has_end() {
+                _ if is_stopping && is_kept => timeout_ns.min(END_STOPPING_NS),
+                true => timeout_ns / END_SHARE,
+                false => timeout_ns,
+            };
             open.touched_ns < now_ns.saturating_sub(waits_ns)
         };
         while let Some(index) = self.oldest(is_due) {
