@@ -288,8 +288,8 @@ impl Parts {
         ingest.describe(fragment);
     }
 
-    /// The descriptor of a fragment, whose number needs no other one to agree where so few fragments
-    /// come that they would have to wait for each other, and enough packets said it.
+    /// The descriptor of a fragment, whose number needs no other one to agree where so few
+    /// fragments come that they would have to wait for each other, and enough packets said it.
     fn confirmed(&self, index: usize, fragment: Fragment) -> Fragment {
         let is_confirmed =
             self.holes_bytes_max.is_some() && self.open[index].parts >= PARTS_CONFIRM;
