@@ -330,9 +330,7 @@ class Source:
     def part(
         self, key: int, start: int, stop: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """Bytes `start` to `stop` of its fragment of that event, and the holes in them: begin and
-        end in the bytes, shape (n, 2). None if the event has no fragment of this source.
-        """
+        """Bytes `start` to `stop` of its fragment, and the holes in them (n, 2); None: missing."""
     @property
     def payload(self) -> dict[str, Any] | None:
         """What it says of its payload, as `Fragments.payload` does."""
@@ -396,8 +394,7 @@ class Fragments:
     @property
     def payload(self) -> dict[str, Any] | None:
         """What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's
-        array (empty if fragments differ in length) and `skip`, the bytes before it. None for
-        plain bytes.
+        array (empty if fragments differ in length) and `skip`, the bytes before it; or None.
         """
     @property
     def array(self) -> NDArray[Any]:
