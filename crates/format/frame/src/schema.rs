@@ -170,8 +170,8 @@ impl Schema {
         self
     }
 
-    /// This schema with a column for the holes in the fragments of each of these sources, behind all
-    /// others.
+    /// This schema with a column for the holes in the fragments of each of these sources, behind
+    /// all others.
     #[must_use]
     pub fn with_holes(mut self, sources: impl IntoIterator<Item = SourceId>) -> Self {
         for SourceId(source) in sources {

@@ -11,8 +11,6 @@ use std::fmt;
 
 use catchment_model::{Entry, REASONS_MAX};
 
-use crate::hadtu::ByteOrder;
-
 /// A protocol of a source (`protocol = "NAME"` in a configuration), with its settings from that
 /// configuration. Several sources may share one.
 pub trait Protocol: fmt::Debug + Send + Sync {
@@ -60,8 +58,8 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 pub struct FragmentChecksum {
     /// The checksum's position in the fragment.
     pub offset: u64,
-    /// The order of its four bytes.
-    pub order: ByteOrder,
+    /// Whether its most significant byte comes first.
+    pub big_endian: bool,
 }
 
 /// How a protocol's messages arrive.

@@ -1,4 +1,5 @@
-//! `trains`: the train transfer protocol of European XFEL's train builder, docs/spec/train-transfer.md.
+//! `trains`: the train transfer protocol of European XFEL's train builder,
+//! docs/spec/train-transfer.md.
 //!
 //! A train is a fragment that spans many datagrams. Each carries a part of it and a *mark*, which
 //! by default stands behind the part:
@@ -300,8 +301,8 @@ impl Protocol for Trains {
     }
 
     fn checksum(&self) -> Option<FragmentChecksum> {
-        let order = self.settings.byte_order;
-        self.settings.adler32_at.map(|offset| FragmentChecksum { offset, order })
+        let big_endian = self.settings.byte_order == ByteOrder::Big;
+        self.settings.adler32_at.map(|offset| FragmentChecksum { offset, big_endian })
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
@@ -342,7 +343,8 @@ impl FragmentChecksum {
                 break;
             }
         }
-        count == said.len() && take(self.order, &said) == u64::from(sum.value())
+        let order = if self.big_endian { ByteOrder::Big } else { ByteOrder::Little };
+        count == said.len() && take(order, &said) == u64::from(sum.value())
     }
 }
 

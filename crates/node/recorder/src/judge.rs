@@ -1,6 +1,6 @@
-//! What is wrong with fragments that span packets, found behind the receive thread: holes, which get
-//! their zeros here, and checksums. It costs a pass over the bytes of sources with a checksum, and
-//! of others nothing but their holes.
+//! What is wrong with fragments that span packets, found behind the receive thread: holes, which
+//! get their zeros here, and checksums. It costs a pass over the bytes of sources with a checksum,
+//! and of others nothing but their holes.
 
 use std::ops::Range;
 

@@ -24,7 +24,8 @@ const OPEN_MAX: usize = 16;
 const GAPS_MAX: usize = 4_096;
 /// Of the time-out, the share that a fragment with an end waits for what it lacks, one to so many.
 const END_SHARE: u64 = 8;
-/// How long it waits once the run is to end: its event has to begin in time (`run_gate.rs`).
+/// How long one that will be kept waits once the run is to end: its event has to begin in time
+/// (`run_gate.rs`).
 const END_STOPPING_NS: u64 = 50_000_000;
 /// Parts that make a number as sure as fragments that agree.
 const PARTS_CONFIRM: u32 = 3;
@@ -175,12 +176,14 @@ impl Parts {
     /// Gives up the fragments of which nothing has arrived for that long. What is to be in a run
     /// that ends must be whole soon.
     pub(crate) fn expire(&mut self, ingest: &mut Ingest, timeout_ns: u64, is_stopping: bool) {
-        let now_ns = ingest.now_ns();
-        let keeps = self.holes_bytes_max.is_some();
-        let most_ns = if is_stopping { END_STOPPING_NS } else { u64::MAX };
-        let with_end_ns = (timeout_ns / END_SHARE).min(most_ns);
+        let (now_ns, most) = (ingest.now_ns(), self.holes_bytes_max);
         let is_due = |open: &Open| {
-            let waits_ns = if keeps && open.has_end() { with_end_ns } else { timeout_ns };
+            let is_kept = most.is_some_and(|most| open.lacks() <= most);
+            let waits_ns = match most.is_some() && open.has_end() {
+                _ if is_stopping && is_kept => timeout_ns.min(END_STOPPING_NS),
+                true => timeout_ns / END_SHARE,
+                false => timeout_ns,
+            };
             open.touched_ns < now_ns.saturating_sub(waits_ns)
         };
         while let Some(index) = self.oldest(is_due) {
@@ -285,8 +288,8 @@ impl Parts {
         ingest.describe(fragment);
     }
 
-    /// The descriptor of a fragment, whose number needs no other one to agree where so few fragments
-    /// come that they would have to wait for each other, and enough packets said it.
+    /// The descriptor of a fragment, whose number needs no other one to agree where so few
+    /// fragments come that they would have to wait for each other, and enough packets said it.
     fn confirmed(&self, index: usize, fragment: Fragment) -> Fragment {
         let is_confirmed =
             self.holes_bytes_max.is_some() && self.open[index].parts >= PARTS_CONFIRM;
@@ -390,16 +393,19 @@ mod tests {
     #[test]
     fn gaps_and_pieces_are_all_of_a_fragment() {
         let mut open = Open { fragment_bytes: 50, ..Open::default() };
-        assert_eq!((open.gaps(), open.lacks(), open.has_end()), (vec![0..50], 50, false));
-        for (range, gaps, lacks) in [
-            (10..20, vec![0..10, 20..50], 40),
-            (0..5, vec![5..10, 20..50], 35),
-            (40..50, vec![5..10, 20..40], 25),
-            (5..10, vec![20..40], 20),
+        let gaps = |open: &Open| -> Vec<(u64, u64)> {
+            open.gaps().iter().map(|gap| (gap.start, gap.end)).collect()
+        };
+        assert_eq!((gaps(&open), open.lacks(), open.has_end()), (vec![(0, 50)], 50, false));
+        for (range, left, lacks) in [
+            (10..20, vec![(0, 10), (20, 50)], 40),
+            (0..5, vec![(5, 10), (20, 50)], 35),
+            (40..50, vec![(5, 10), (20, 40)], 25),
+            (5..10, vec![(20, 40)], 20),
             (15..45, vec![], 0),
         ] {
             add_piece(&mut open.pieces, range);
-            assert_eq!((open.gaps(), open.lacks()), (gaps, lacks));
+            assert_eq!((gaps(&open), open.lacks()), (left, lacks));
         }
         assert!(open.has_end());
     }

@@ -19,7 +19,7 @@
 //! in it, only behind what was published, and only published bytes are read, until the chunk is
 //! given back.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
@@ -65,7 +65,7 @@ pub(crate) struct ChunkPool {
     released: Mutex<Vec<Span>>,
     /// By a chain's first chunk, what is missing of its fragment, until a frame has it or the
     /// builder has discarded it.
-    holes: Mutex<HashMap<u32, Vec<Range<u64>>>>,
+    holes: Mutex<BTreeMap<u32, Vec<Range<u64>>>>,
     fill: Arc<FillLevel>,
 }
 

@@ -172,8 +172,9 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
         let near = near_matches(&arguments.what, &known).join("");
         let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
         let what = &arguments.what;
+        let known = known.join(", ");
         anyhow::bail!(UsageError(format!(
-            "expected a file or a preset (hades-90, ligo-1000, midas-dummy, xfel-trains), got {what:?}{hint}"
+            "expected a file or a preset ({known}), got {what:?}{hint}"
         )));
     };
     if arguments.multiple.is_some() || arguments.links.is_some() || arguments.slice.is_some() {

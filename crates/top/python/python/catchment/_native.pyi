@@ -330,14 +330,7 @@ class Source:
     def part(
         self, key: int, start: int, stop: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """Bytes `start` to `stop` of its fragment of the event with that key, as far as the
-        fragment goes, and the holes in them: `(data, holes)`, shapes (bytes,), uint8, and
-        (n, 2), int64, of begin and end in `data`. What is in a hole never came, and is zeros.
-        None if the event has no fragment of this source.
-
-        Of a payload that is not compressed about these bytes are read, otherwise the whole
-        column. Raises UnknownEventError if the run has no such event.
-        """
+        """Bytes `start` to `stop` of its fragment, and the holes in them (n, 2); None: missing."""
     @property
     def payload(self) -> dict[str, Any] | None:
         """What it says of its payload, as `Fragments.payload` does."""
@@ -397,14 +390,11 @@ class Fragments:
         """
     @property
     def holes(self) -> NDArray[np.int64]:
-        """The parts of fragments that never came, and are zeros in `data`, shape (n, 3), int64:
-        row, offset in the fragment, bytes. `array` masks them.
-        """
+        """What never came, zeros in `data`: row, offset in the fragment, bytes, shape (n, 3)."""
     @property
     def payload(self) -> dict[str, Any] | None:
         """What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's
-        array (empty if fragments differ in length) and `skip`, the bytes before it. None for
-        plain bytes.
+        array (empty if fragments differ in length) and `skip`, the bytes before it; or None.
         """
     @property
     def array(self) -> NDArray[Any]:
