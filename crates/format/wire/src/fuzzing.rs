@@ -236,6 +236,14 @@ fn fuzz_messages(
         for bytes in [0, HEADER_BYTES, message.used / 2, message.used - 1] {
             assert!(matches!(session::parse(&rest[..bytes], number, bounds), Ok(None)));
         }
+        // Of the body nothing is needed.
+        let at = message.body_at();
+        assert!(matches!(session::parse_head(&rest[..at - 1], number, bounds), Ok(None)));
+        for bytes in [at, (at + message.used) / 2] {
+            let head = session::parse_head(&rest[..bytes], number, bounds)?.expect("it is there");
+            let body = &message.body[..message.body.len().min(bytes - at)];
+            assert_eq!((head.used, head.body_at(), head.body), (message.used, at, body));
+        }
         let mut buffer = vec![0xee; message.used];
         if let Err(fault) = check(&message, number, &mut buffer) {
             break Err(fault);

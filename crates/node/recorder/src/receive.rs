@@ -127,7 +127,8 @@ impl Receive {
                 Piece::Bytes(bytes) => {
                     let flow = intake.message(endpoint, bytes);
                     let is_held = flow == Flow::Held && !intake.is_outside_run(endpoint);
-                    accepted += u64::from(is_held || matches!(flow, Flow::Used(_)));
+                    let is_taken = matches!(flow, Flow::Used(_) | Flow::Into);
+                    accepted += u64::from(is_held || is_taken);
                     return flow;
                 }
                 Piece::Incoming(source) => {
