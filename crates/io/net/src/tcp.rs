@@ -2,8 +2,8 @@
 //!
 //! A pass first delivers what the sink had no room for, then asks epoll which sockets are readable.
 //! Readable ports accept connections; each connection is read into a buffer of its own, in which
-//! untaken bytes stay contiguous until the rest of their message comes. Where a sink wants the bytes
-//! that come next in memory of its own, it reads them itself.
+//! untaken bytes stay contiguous until the rest of their message comes. Where a sink wants the next
+//! bytes in memory of its own, it reads them itself.
 //!
 //! Nothing is lost here: what the sink has no room for stays in the buffer, what the buffer has no
 //! room for stays with the system, and what that has no room for stays with the sender.
