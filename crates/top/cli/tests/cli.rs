@@ -322,6 +322,20 @@ fn the_examples_run_and_their_sources_reach_the_recorder() {
 }
 
 #[test]
+fn the_example_of_trains_is_recorded_as_it_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, path) = (folder.path(), example("xfel-trains.toml"));
+    let (mut child, mut lines) = started(folder, &["run", &path, "--events", "6"], "Recording");
+    let feeders = ["emulate", &path, "--events", "6", "--rate", "20", "--feeders", "2", "--json"];
+    let sent = json(folder, &feeders, 0);
+    assert_eq!((&sent["trains"], &sent["train_bytes"]), (&6.into(), &2_101_565.into()));
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("6 complete, 0 incomplete, 6 on disk"), "{rest}");
+}
+
+#[test]
 fn channels_are_sent_to_as_many_links_as_were_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     // Two neighbours that nobody has: the system's own choice, and the next one if it is free.
