@@ -34,12 +34,17 @@ pub(crate) fn golden() -> (&'static str, Vec<u8>, Value) {
         }
         data.push(payload.clone());
         for (id, raw, dtype) in [
-            (ids.lengths, lengths.iter().flat_map(|length| length.to_le_bytes()).collect(), Dtype::U32),
+            (
+                ids.lengths,
+                lengths.iter().flat_map(|length| length.to_le_bytes()).collect(),
+                Dtype::U32,
+            ),
             (ids.payload, payload, Dtype::U8),
         ] {
             let id = id.expect("a column");
             made.columns.retain(|column| column.id != id);
-            let (codec, rows) = (Coding::None, dtype.bytes_of(1).map_or(0, |one| raw.len() as u64 / one));
+            let (codec, rows) =
+                (Coding::None, dtype.bytes_of(1).map_or(0, |one| raw.len() as u64 / one));
             made.columns.push(Column { id, codec, dtype, rows, raw, start: (0, 0) });
         }
         let mut raw = Vec::new();

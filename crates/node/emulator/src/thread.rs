@@ -8,14 +8,13 @@ use catchment_net::pin_to_cpu;
 use catchment_runner::{Idle, Sleep};
 use catchment_telemetry::{Clock, ThreadTime, ThreadTimes};
 
-use crate::{dummy, trains};
 use crate::pace::{Pace, Schedule};
 use crate::sender::{Sender, Traffic};
 use crate::{
     DummyConfig, DummyReport, Emulator, EmulatorConfig, EmulatorError, EmulatorLive,
-    EmulatorReport, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport, TrainConfig,
-    TrainReport,
+    EmulatorReport, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport, TrainConfig, TrainReport,
 };
+use crate::{dummy, trains};
 
 /// An emulator of sources or of links that sends from its own thread.
 #[derive(Debug)]

@@ -345,11 +345,7 @@ struct Feeder<'a> {
 }
 
 impl Feeder<'_> {
-    fn run(
-        mut self,
-        stop: &AtomicBool,
-        live: &EmulatorLive,
-    ) -> Result<TrainReport, EmulatorError> {
+    fn run(mut self, stop: &AtomicBool, live: &EmulatorLive) -> Result<TrainReport, EmulatorError> {
         let mut sender = UdpSender::connect(&self.config.nodes)?;
         let (mut buffer, mut turn) = (vec![0; self.batch() * self.trains.packet_bytes()], 0);
         loop {
@@ -391,7 +387,8 @@ impl Feeder<'_> {
     }
 
     fn wait_until(&self, due: Duration, stop: &AtomicBool) {
-        while let Some(left) = due.checked_sub(self.begin.elapsed()).filter(|left| !left.is_zero()) {
+        while let Some(left) = due.checked_sub(self.begin.elapsed()).filter(|left| !left.is_zero())
+        {
             if stop.load(Relaxed) {
                 return;
             }

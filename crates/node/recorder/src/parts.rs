@@ -308,7 +308,9 @@ impl Open {
 
     /// Bytes that have not arrived.
     fn lacks(&self) -> u64 {
-        self.pieces.iter().fold(self.fragment_bytes, |lacks, piece| lacks - (piece.end - piece.start))
+        self.pieces
+            .iter()
+            .fold(self.fragment_bytes, |lacks, piece| lacks - (piece.end - piece.start))
     }
 
     /// The ranges that have not arrived, in order.

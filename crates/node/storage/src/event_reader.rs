@@ -158,9 +158,7 @@ impl<'a> EventReader<'a> {
             return Ok(Vec::new());
         }
         let (lengths, validity) = (frame.read_lengths(&columns)?, self.validity(index, source)?);
-        frame.read_holes(&columns, |row| {
-            lengths.get(row).filter(|_| validity.is_set(row)).copied()
-        })
+        frame.read_holes(&columns, |row| lengths.get(row).filter(|_| validity.is_set(row)).copied())
     }
 
     fn part(
@@ -197,7 +195,8 @@ impl<'a> EventReader<'a> {
             }
             Some(_) => {
                 let column = self.fragments(index, source)?;
-                bytes.extend_from_slice(&column.payload()[range.start as usize..range.end as usize]);
+                bytes
+                    .extend_from_slice(&column.payload()[range.start as usize..range.end as usize]);
             }
         }
         Ok(Some(FragmentPart { bytes, fragment_bytes, holes }))

@@ -258,8 +258,14 @@ fn a_run_is_not_gone_on_with_behind_a_frame_that_could_not_be_made() {
     write_events(&mut writer, 0..10);
     let fails = |_: &mut [u8]| Err(StorageError::NoEvent { key: 3 });
     let payload = ColumnData::Make(Make { raw_bytes: 8, make: &fails });
-    let source =
-        EventSource { source: SourceId(0), lengths: &[8], validity: None, expected: None, holes: &[], payload };
+    let source = EventSource {
+        source: SourceId(0),
+        lengths: &[8],
+        validity: None,
+        expected: None,
+        holes: &[],
+        payload,
+    };
     let frame = EventFrame {
         keys: &[key(10)],
         times_ns: &[time_ns(10)],

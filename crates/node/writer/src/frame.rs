@@ -12,7 +12,8 @@ use catchment_codec::Coding;
 use catchment_encoder::{Ask, Column, Element, Rule};
 use catchment_frame::{
     ColumnCoding, ColumnInfo, ColumnKind, Dtype, EventColumns, FrameInfo, FrameKind, HOLE_BYTES,
-    Hole, Position, Schema, Span, encode_holes, encode_ledger_increment, encode_ledger_total, encode_positions, encode_spans,
+    Hole, Position, Schema, Span, encode_holes, encode_ledger_increment, encode_ledger_total,
+    encode_positions, encode_spans,
 };
 use catchment_model::{Ledger, SourceId};
 

@@ -10,8 +10,8 @@ use catchment_emulator::{EmulatedSource, Faults};
 use catchment_frame::ColumnCoding;
 use catchment_model::units::{Size, Time, deserialize_text};
 use catchment_net::Network;
-use catchment_wire::hadtu::ByteOrder;
 use catchment_recorder::{BuildConfig, EncodeConfig, FrameConfig, ReceiveConfig, WriteConfig};
+use catchment_wire::hadtu::ByteOrder;
 use serde::de::{Deserialize, Deserializer};
 
 use crate::control::{ActionLow, AlarmLow, ControlLow};

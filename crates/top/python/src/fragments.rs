@@ -242,7 +242,10 @@ pub(crate) fn about(run: &Run, source: SourceId) -> (String, Option<PayloadType>
     (run.sources()[source.index()].name.clone(), payload)
 }
 
-pub(crate) fn payload_dict<'py>(py: Python<'py>, payload: &PayloadType) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn payload_dict<'py>(
+    py: Python<'py>,
+    payload: &PayloadType,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("shape", &payload.shape)?;
     dict.set_item("skip", payload.skip)?;

@@ -16,8 +16,8 @@ use catchment_model::near_matches;
 use catchment_model::units::{Bytes, Count, grouped};
 use catchment_session::{Fault, seconds};
 
-use super::generate::Multiple;
 use super::emulate_trains::ImageSize;
+use super::generate::Multiple;
 use super::{emulate_dummies, emulate_links, emulate_trains};
 
 /// Emulates the sources or channel links of a configuration file or a preset, or front-ends.

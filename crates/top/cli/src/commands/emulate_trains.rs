@@ -24,7 +24,8 @@ impl std::str::FromStr for ImageSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let sizes = text.split_once('x').and_then(|(y, x)| Some((y.parse().ok()?, x.parse().ok()?)));
+        let sizes =
+            text.split_once('x').and_then(|(y, x)| Some((y.parse().ok()?, x.parse().ok()?)));
         let expected = || format!("expected rows and columns such as 1024x1024, got {text:?}");
         sizes.map(|(y, x)| Self(y, x)).ok_or_else(expected)
     }
@@ -41,7 +42,8 @@ pub(super) fn configure(arguments: &Arguments) -> anyhow::Result<Option<TrainCon
         }
         let high = catchment_config::load(path)?;
         let is_of_trains = |source: &&SourceConfig| source.protocol.name() == trains::NAME;
-        let sources: Vec<&SourceConfig> = high.recorder.sources.iter().filter(is_of_trains).collect();
+        let sources: Vec<&SourceConfig> =
+            high.recorder.sources.iter().filter(is_of_trains).collect();
         let Some(first) = sources.first() else { return Ok(None) };
         TrainConfig {
             nodes: sources.iter().map(|source| source.address).collect(),
