@@ -61,18 +61,17 @@ impl Layouts {
         &self.layout
     }
 
-    /// Bits of the ids of sources; 0 if its packets have none.
-    pub fn source_bits(&self) -> u32 {
-        self.blocks().map(|block| block.bits_of("source")).max().unwrap_or(0)
+    /// The most bytes of a fragment, if the declaration says so.
+    pub fn bytes_max(&self) -> Option<u64> {
+        let Layout { packet, records, .. } = &self.layout;
+        let mut kinds = records.iter().filter(|one| !one.skip);
+        let of_records = kinds.try_fold(0, |most, one| Some(one.bytes_max?.max(most)));
+        of_records.filter(|most| *most > 0).or(packet.bytes_max)
     }
 
     /// Why the path for simple layouts is not taken; none if it is.
     pub fn general(&self) -> Option<&'static str> {
         self.compiled.general
-    }
-
-    fn blocks(&self) -> impl Iterator<Item = &Block> {
-        std::iter::once(&self.layout.packet).chain(&self.layout.records)
     }
 }
 
@@ -89,11 +88,14 @@ impl Protocol for Layouts {
         self.key_bits
     }
 
+    fn id_bits(&self) -> u32 {
+        let blocks = std::iter::once(&self.layout.packet).chain(&self.layout.records);
+        blocks.map(|block| block.bits_of("source")).max().unwrap_or(0)
+    }
+
     fn fragment_bytes_max(&self) -> u64 {
         let most = DATAGRAM_BYTES_MAX as u64;
-        let of = |block: &Block| block.bytes_max.unwrap_or(most).min(most);
-        let kinds = self.layout.records.iter().filter(|one| !one.skip).map(of);
-        kinds.max().unwrap_or(most).min(of(&self.layout.packet))
+        self.bytes_max().map_or(most, |bytes| bytes.min(most))
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

@@ -83,7 +83,7 @@ fn a_layout_is_simple_or_says_why_it_is_not() {
     assert_eq!(general, expected);
     assert_eq!(example_layouts().map(|one| one.number_bits()), [24, 24, 64, 48]);
     assert_eq!(example_layouts().map(|one| one.layout().has_keys()), [true, true, false, false]);
-    assert_eq!(example_layouts().map(|one| one.source_bits()), [31, 8, 8, 8]);
+    assert_eq!(example_layouts().map(|one| one.id_bits()), [31, 8, 8, 8]);
     assert_eq!(example_layouts()[3].fragment_bytes_max(), 8_928);
 }
 
