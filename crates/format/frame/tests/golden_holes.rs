@@ -26,7 +26,7 @@ pub(crate) fn golden() -> (&'static str, Vec<u8>, Value) {
     for (made, holes) in model.frames.iter_mut().zip(HOLES) {
         // Fragments of 8 bytes in all rows.
         made.columns.retain(|column| Some(column.id) != ids.validity);
-        let lengths = vec![8_u32; ROWS];
+        let lengths = [8_u32; ROWS];
         let mut payload: Vec<u8> = (1..=8 * ROWS as u8).collect();
         for &(row, offset, bytes) in holes {
             let from = (8 * row + offset) as usize;

@@ -24,6 +24,12 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// The number of bits in its event numbers.
     fn number_bits(&self) -> u32;
 
+    /// The number of bits in the ids of sources that its fragments carry; 0 if they carry none, or
+    /// if these are no setting.
+    fn id_bits(&self) -> u32 {
+        0
+    }
+
     /// Default for the bytes of its longest fragment.
     fn fragment_bytes_max(&self) -> u64;
 

@@ -2,8 +2,9 @@
 //!
 //! [`Decoder`] is the common interface of all protocols of event sources, [`protocols`] lists them.
 //! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of
-//! continuous channels. [`trains`]: trains of images, which span many packets. [`session`] and
-//! [`event_link`]: sessions over TCP, and events in them.
+//! continuous channels. [`trains`]: trains of images, which span many packets. [`layouts`]:
+//! datagrams that a configuration declares. [`session`] and [`event_link`]: sessions over TCP, and
+//! events in them.
 //! [`sequence`]: numbers that wrap, and gaps in those that do not.
 //!
 //! Nothing here allocates, panics, or loops over an unchecked number from outside.
@@ -14,6 +15,7 @@ mod fault;
 mod fields;
 mod fuzzing;
 pub mod hadtu;
+pub mod layouts;
 pub mod link;
 mod message;
 pub mod sequence;
@@ -28,7 +30,8 @@ pub use decoder::{
 };
 #[doc(hidden)]
 pub use fuzzing::{
-    fuzz_decoder, fuzz_events, fuzz_link, fuzz_packet, fuzz_session, fuzz_train, train_layouts,
+    fuzz_decoder, fuzz_events, fuzz_layout, fuzz_link, fuzz_packet, fuzz_session, fuzz_train,
+    train_layouts,
 };
 
 /// The protocols that a source with an address of its own can use.

@@ -26,8 +26,11 @@ fn node() -> UdpSocket {
     node
 }
 
-/// Runs the feeders, and puts together what a node gets: by train, the parts that came.
-fn run(config: &TrainConfig, nodes: &[UdpSocket]) -> (TrainReport, Vec<Vec<(u64, Part, Vec<u8>)>>) {
+/// What a node got: of each packet its train, its part and its bytes.
+type Got = Vec<(u64, Part, Vec<u8>)>;
+
+/// Runs the feeders, and receives what each node gets.
+fn run(config: &TrainConfig, nodes: &[UdpSocket]) -> (TrainReport, Vec<Got>) {
     let thread = EmulatorThread::start_trains(config.clone()).unwrap();
     catchment_fixtures::wait_while(|| !thread.observer().ended());
     let report = thread.finish().unwrap();

@@ -94,8 +94,10 @@ impl Feeders {
     }
 }
 
-/// Of each recorded event: its key, its flags, its bytes and its holes.
-fn recorded(run: &Run) -> Vec<(u64, u32, Vec<u8>, Vec<Range<u64>>)> {
+/// Of an event: its key, its flags, its bytes and its holes.
+type Recorded = (u64, u32, Vec<u8>, Vec<Range<u64>>);
+
+fn recorded(run: &Run) -> Vec<Recorded> {
     let mut all = Vec::new();
     for frame in 0..run.frames().len() {
         let column = run.fragments(frame, SourceId(0)).unwrap();

@@ -11,6 +11,7 @@ mod codecs;
 mod control;
 mod control_asking;
 mod control_node;
+mod decoders;
 mod discard;
 mod follower;
 mod hades;

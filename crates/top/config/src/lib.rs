@@ -12,6 +12,7 @@ mod control;
 pub mod edit;
 mod emulators;
 mod folder;
+mod layouts;
 mod links;
 mod locate;
 mod low;
@@ -30,6 +31,7 @@ use catchment_recorder::{
     ConfigError, FrameConfig, LINK_BUFFER_BYTES, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess,
     LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
 };
+use catchment_wire::layouts::Layouts;
 use catchment_wire::trains::Trains;
 
 pub use catchment_model::units::{Size, Time};
@@ -63,6 +65,8 @@ pub struct High {
     pub control: Option<Control>,
     /// The protocol of trains with its settings, whether a source has it or not.
     pub trains: Trains,
+    /// The protocols of declared layouts, whether a source has them or not.
+    pub layouts: Vec<Layouts>,
     /// Rules of alarms.
     pub rules: Vec<catchment_control::Rule>,
 }
@@ -89,7 +93,8 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let low: Low = located.read()?;
     check_run(&located, &low)?;
     let trains = trains::trains(&located, &low.trains)?;
-    let (sources, tables) = sources::sources(&located, &low, &trains)?;
+    let layouts = layouts::layouts(&located, &low.layouts)?;
+    let (sources, tables) = sources::sources(&located, &low, (&trains, &layouts))?;
     let links = links::links(&located, &low)?;
     let targets = targets::targets(&located, &low, &sources, &links)?;
     let own = own(&located, low.run.own)?;
@@ -117,6 +122,7 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         link_emulator,
         control,
         trains,
+        layouts,
         rules,
     })
 }

@@ -15,6 +15,7 @@ use catchment_wire::hadtu::ByteOrder;
 use serde::de::{Deserialize, Deserializer};
 
 use crate::control::{ActionLow, AlarmLow, ControlLow};
+use crate::layouts::LayoutLow;
 use crate::links::{CodecRuleLow, LinkLow, PayloadLow};
 use crate::targets::TargetLow;
 use crate::trains::TrainsLow;
@@ -35,6 +36,7 @@ pub(crate) struct Low {
     pub(crate) targets: Vec<TargetLow>,
     pub(crate) listen: Vec<ListenLow>,
     pub(crate) trains: TrainsLow,
+    pub(crate) layouts: Vec<LayoutLow>,
     pub(crate) sources: Vec<SourceLow>,
     pub(crate) source_groups: Vec<SourceGroupLow>,
     pub(crate) links: Vec<LinkLow>,
@@ -109,6 +111,7 @@ pub(crate) struct SourceLow {
     pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) protocol: Option<String>,
+    pub(crate) layout: Option<String>,
     pub(crate) fragment_bytes_max: Option<Size>,
     pub(crate) sub_event_id: Option<u32>,
     #[serde(default)]
@@ -128,6 +131,7 @@ pub(crate) struct SourceGroupLow {
     pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) protocol: Option<String>,
+    pub(crate) layout: Option<String>,
     pub(crate) fragment_bytes_max: Option<Size>,
     pub(crate) first_sub_event_id: Option<u32>,
     pub(crate) name: Option<String>,

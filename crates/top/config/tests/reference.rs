@@ -44,6 +44,13 @@ role = "best-effort"
 [[targets]]
 name = "more"
 folder = "more"
+[[layouts]]
+name = "board"
+order = { at = 4, mask = 0xff000000, equals = 0 }
+packet = { head = 8, fields = [{ is = "checksum", kind = "copy", at = 4, to = 4 }] }
+record = [{ head = 16, fields = [{ is = "tag", at = 15, width = 1 }, { is = "length", at = 0 },
+    { is = "key", at = 8 }, { choose = 1, at = 12, width = 1 }] },
+    { head = 16, bytes = 16, fields = [{ is = "key", at = 8 }] }]
 [[listen]]
 [[sources]]
 name = "a"
@@ -63,8 +70,11 @@ channels = [{ name = "x", dtype = "i16", rate = "8 Hz" }]
 "#;
 
 /// Keys of which one excludes the others.
-const RIVALS: [&[&str]; 2] =
-    [&["above", "below", "rises_faster", "falls_faster", "no_change"], &["command", "webhook"]];
+const RIVALS: [&[&str]; 3] = [
+    &["is", "equals", "choose", "each"],
+    &["above", "below", "rises_faster", "falls_faster", "no_change"],
+    &["command", "webhook"],
+];
 
 struct Section {
     heading: &'static str,
@@ -140,7 +150,9 @@ fn with(path: &str, value: Option<&str>) -> String {
     if path == "run.folder" {
         document.remove("targets");
     }
-    if value.is_some_and(|value| ["\"link\"", "\"event-link\""].contains(&value)) {
+    if value.is_some_and(|value| ["\"link\"", "\"event-link\""].contains(&value))
+        || path.ends_with(".layout")
+    {
         // No emulator sends that.
         document.remove("emulator");
     }
@@ -192,6 +204,29 @@ fn with(path: &str, value: Option<&str>) -> String {
                 table.remove(key);
             }
         }
+        // Each role has keys of its own, and a constant none.
+        ("layouts[].packet.fields[].rate", _) => field_is(table, "time"),
+        ("layouts[].packet.fields[].unit" | "layouts[].packet.fields[].plus", _) => {
+            field_is(table, "length");
+        }
+        ("layouts[].packet.fields[].is", Some(_)) => field_is(table, "source"),
+        ("layouts[].packet.fields[].equals", Some(_)) => {
+            field_is(table, "source");
+            table.remove("is");
+        }
+        ("layouts[].record[].fields[].each", Some(_)) => {
+            table.insert("at", Item::Value(0.into()));
+        }
+        ("layouts[].record[].bytes", Some(_)) => {
+            let fields = table.get_mut("fields").and_then(Item::as_array_mut).unwrap();
+            fields.remove(1);
+        }
+        ("sources[].layout" | "source_groups[].layout", Some(_)) => {
+            table.insert("protocol", Item::Value("layout".into()));
+            for key in ["sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
         // Only others have a queue of their own.
         ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
         // Only a required folder has trends.
@@ -203,6 +238,14 @@ fn with(path: &str, value: Option<&str>) -> String {
         table.insert(name, Item::Value(value));
     }
     document.to_string()
+}
+
+/// A field with another role than the base has there.
+fn field_is(table: &mut dyn toml_edit::TableLike, role: &str) {
+    for key in ["kind", "to"] {
+        table.remove(key);
+    }
+    table.insert("is", Item::Value(role.into()));
 }
 
 fn first(array: &mut Array) -> &mut InlineTable {

@@ -69,6 +69,9 @@ impl Sources {
     }
 }
 
+/// Bytes of a fragment, and the holes in them.
+type Part<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyAny>);
+
 #[pymethods]
 impl Sources {
     fn __getitem__(&self, source: &Bound<'_, PyAny>) -> PyResult<Source> {
@@ -221,7 +224,7 @@ impl Source {
         key: &Bound<'py, PyAny>,
         start: u64,
         stop: u64,
-    ) -> PyResult<Option<(Bound<'py, PyArray1<u8>>, Bound<'py, PyAny>)>> {
+    ) -> PyResult<Option<Part<'py>>> {
         let py = key.py();
         let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };
         let run = self.open.run()?;

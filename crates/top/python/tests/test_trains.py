@@ -100,7 +100,9 @@ def test_images_are_arrays_and_masked_where_they_never_came(
         for train in range(TRAINS):
             raw = run["spb"].event(train)
             assert raw is not None
-            begin = trains.dtype.fields["images"][1]
+            fields = trains.dtype.fields
+            assert fields is not None
+            begin = fields["images"][1]
             pixels = raw[begin : begin + 2 * PULSES * Y * X].view(np.uint16)
             images = trains.images(train)
             assert np.array_equal(np.ma.getdata(images).reshape(-1), pixels)
@@ -112,7 +114,7 @@ def test_images_are_arrays_and_masked_where_they_never_came(
             assert np.array_equal(np.ma.getmaskarray(images), per_pixel)
             # Whole trains, as records, have the same mask.
             record = run["spb"].fragments(train, train + 1).array
-            of_record = np.ma.getmaskarray(np.ma.asarray(record))
+            of_record: Any = np.ma.getmaskarray(np.ma.asarray(record))
             if train in missing:
                 assert np.array_equal(of_record["images"][0, 0], per_pixel)
         whole = [train for train in range(TRAINS) if train not in missing]
