@@ -292,8 +292,10 @@ fn type_of(path: &str) -> Type {
         message.starts_with("invalid type").then(|| expected(&message).to_owned())
     };
     let text = refused(path, "\"?\"").unwrap_or_default();
-    if text.starts_with("unknown value") {
-        return Type { list: false, word: "word".into(), sentence: None };
+    let is_word =
+        |value: &str| refused(path, value).is_some_and(|one| one.starts_with("unknown value"));
+    if let Some(list) = ["\"?\"", "[\"?\"]"].iter().position(|value| is_word(value)) {
+        return Type { list: list == 1, word: "word".into(), sentence: None };
     }
     let alone = words("[]");
     let list = alone.is_none();
