@@ -242,7 +242,11 @@ impl Blueprint {
         });
         let sums = block.fields.iter().filter_map(|field| match field.role()? {
             Role::Checksum { kind, from, to } => {
-                let loads = [false, true].map(|is_big| Load::new(field, is_big, least, 0));
+                // A copy is no word, and may be shorter than one.
+                let loads = [false, true].map(|is_big| match kind {
+                    ChecksumKind::Crc32c => Load::new(field, is_big, least, 0),
+                    ChecksumKind::Copy => Load::default(),
+                });
                 Some(Sum { kind, from, to: to.unwrap_or(field.at), at: field.at, loads })
             }
             _ => None,
