@@ -11,7 +11,7 @@ use super::declaration::{Block, ChecksumKind, Field, Layout, Order, Role, What};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {message}")]
 pub struct LayoutError {
-    /// The key in the layout's table, such as `record[1].fields[0].at`; empty for all of it.
+    /// The key in the layout's table, such as `record[1].fields[0].at`; empty for the layout itself.
     pub key: String,
     /// What was expected, and what was there.
     pub message: String,
