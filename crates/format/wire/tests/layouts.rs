@@ -306,3 +306,19 @@ proptest! {
         fuzz_layout(&bytes);
     }
 }
+
+#[test]
+fn a_copy_may_be_shorter_than_a_word_and_stand_at_the_end() {
+    let kind = catchment_wire::layouts::ChecksumKind::Copy;
+    let copy = What::Is(Role::Checksum { kind, from: 0, to: Some(1) });
+    let fields = vec![
+        Field { at: 0, width: 2, bits: None, what: What::Is(Role::Key) },
+        Field { at: -1, width: 4, bits: None, what: copy },
+    ];
+    let packet = Block { head: 2, tail: 1, fields, ..Block::default() };
+    let (name, records) = ("short".to_owned(), Vec::new());
+    let (order, recorded) = (Order::Big, Recorded::Whole);
+    let layouts = Layouts::new(Layout { name, order, packet, records, recorded }).unwrap();
+    assert_eq!(decode(&layouts, &[1, 2, 9, 1]).unwrap().1[0].number, 0x102);
+    assert_eq!(decode(&layouts, &[1, 2, 9, 2]).unwrap_err(), "checksum");
+}

@@ -242,7 +242,11 @@ impl Blueprint {
         });
         let sums = block.fields.iter().filter_map(|field| match field.role()? {
             Role::Checksum { kind, from, to } => {
-                let loads = [false, true].map(|is_big| Load::new(field, is_big, least, 0));
+                // A copy is no word, and may be shorter than one.
+                let loads = [false, true].map(|is_big| match kind {
+                    ChecksumKind::Crc32c => Load::new(field, is_big, least, 0),
+                    ChecksumKind::Copy => Load::default(),
+                });
                 Some(Sum { kind, from, to: to.unwrap_or(field.at), at: field.at, loads })
             }
             _ => None,
@@ -272,11 +276,13 @@ impl Loads {
         let (mut parts, mut head, mut tail) = (Vec::new(), Vec::new(), Vec::new());
         let (mut choose, mut each) = (Vec::new(), Vec::new());
         for field in &block.fields {
-            let load = Load::new(field, is_big, least, 0);
+            // Not of every field: a copy is no word, and may be shorter than one.
+            let load = || Load::new(field, is_big, least, 0);
+            let constant = |value| Constant { load: load(), value };
             match field.what {
-                What::Equals(value) if field.at < 0 => tail.push(Constant { load, value }),
-                What::Equals(value) => head.push(Constant { load, value }),
-                What::Choose(value) => choose.push(Constant { load, value }),
+                What::Equals(value) if field.at < 0 => tail.push(constant(value)),
+                What::Equals(value) => head.push(constant(value)),
+                What::Choose(value) => choose.push(constant(value)),
                 What::Each(value) => {
                     let width = field.width as usize;
                     let load = Load::new(field, is_big, width, 0);
@@ -284,7 +290,7 @@ impl Loads {
                 }
                 What::Is(role) => {
                     let Some(slot) = slot_of(role) else { continue };
-                    let load = Load { to: bits[slot], ..load };
+                    let load = Load { to: bits[slot], ..load() };
                     match bits[slot] {
                         0 => slots[slot] = load,
                         _ => parts.push((slot, load)),
