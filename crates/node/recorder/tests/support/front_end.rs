@@ -62,7 +62,7 @@ pub fn preamble(connection: Connection) -> [u8; 16] {
 
 /// One message of whole fragments: keys and bytes.
 pub fn fragments(number: u32, log: u32, sequence: u64, items: &[(u64, &[u8])]) -> Vec<u8> {
-    let body: Vec<u8> = items.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
+    let body = items.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
     let mut out = vec![0; body.len() + 64 + items.len() * 24];
     let mut message = Encoder::begin(&mut out, number, &Fragments { log, sequence });
     for &(key, bytes) in items {
