@@ -638,8 +638,7 @@ fn good_frames_are_never_called_deletable_and_what_is_no_file_is_refused_at_once
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let demo = ["demo", "--seconds", "120", "--rate", "100"];
-    let (mut child, mut lines) = started(folder, &demo, "recording");
-    let mut line = String::new();
+    let ((mut child, mut lines), mut line) = (started(folder, &demo, "recording"), String::new());
     while on_disk(&line) == 0 {
         line.clear();
         assert!(lines.read_line(&mut line).unwrap() > 0, "it goes on");

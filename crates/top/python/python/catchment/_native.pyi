@@ -401,9 +401,8 @@ class Fragments:
         """The fragments as one array of the source's own type, shape (n, ...), without a copy
         where all are there and whole; where some are missing or have holes a masked array.
         Raises TypeError if the source has no type, ValueError if a fragment does not have the
-        length that its type has.
-        Where fragments differ in length the first one that is there says it; where none is there
-        each row has one element.
+        length that its type has. Where fragments differ in length the first one that is there
+        says it; where none is there each row has one element.
         """
     @overload
     def __getitem__(self, index: int, /) -> NDArray[np.uint8] | None: ...
