@@ -20,6 +20,9 @@ fn config(nodes: &[UdpSocket]) -> TrainConfig {
     }
 }
 
+/// A part that came: its train, where it belongs, and its bytes.
+type Came = (u64, Part, Vec<u8>);
+
 fn node() -> UdpSocket {
     let node = UdpSocket::bind("127.0.0.1:0").unwrap();
     node.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -27,7 +30,7 @@ fn node() -> UdpSocket {
 }
 
 /// Runs the feeders, and puts together what a node gets: by train, the parts that came.
-fn run(config: &TrainConfig, nodes: &[UdpSocket]) -> (TrainReport, Vec<Vec<(u64, Part, Vec<u8>)>>) {
+fn run(config: &TrainConfig, nodes: &[UdpSocket]) -> (TrainReport, Vec<Vec<Came>>) {
     let thread = EmulatorThread::start_trains(config.clone()).unwrap();
     catchment_fixtures::wait_while(|| !thread.observer().ended());
     let report = thread.finish().unwrap();
