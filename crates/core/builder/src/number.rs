@@ -34,7 +34,7 @@ mod window;
 
 use catchment_model::{CloseReason, Entry};
 
-use self::claim::Repetition;
+use self::claim::{Likeness, Repetition};
 use self::events::{Known, OpenEvents};
 use self::excused::Excused;
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
@@ -122,7 +122,8 @@ impl NumberMatcher {
         let (position, rules) = (self.horizon.last_position(voter), self.horizon.rules());
         let likeness = self.events.likeness(index, fragment, position, rules);
         let mut claimed = self.horizon.claim(voter, number, likeness, self.now_ns);
-        if fragment.flags & FragmentFlags::CONFIRMED != 0 {
+        // One that is late or repeated is not garbled, and no restart by itself.
+        if fragment.flags & FragmentFlags::CONFIRMED != 0 && likeness == Likeness::Foreign {
             claimed = self.horizon.confirm(voter, claimed);
         }
         let numbers = self.horizon.rules().numbers;

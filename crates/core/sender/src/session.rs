@@ -244,7 +244,10 @@ impl SenderSession {
         match self.phase {
             Phase::Away { .. } | Phase::Ended => {}
             Phase::Open if let Connection::Data(number) = connection => {
-                self.data[usize::from(number)].reset();
+                // Positions that are still under way may be within its last message.
+                let data = &mut self.data[usize::from(number)];
+                data.sent_within(&mut self.logs);
+                data.reset();
                 self.ended.get_or_insert_with(|| (now_ns + BYE_NS, why.into()));
             }
             Phase::Closing { ends: true, .. } => self.end(None),

@@ -12,7 +12,7 @@ use crate::channels::Spans;
 use crate::checksum::crc32c;
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, ENTRY_BYTES, FrameSummary};
-use crate::holes::{decode_holes, unqualified};
+use crate::holes::{Hole, decode_holes, unqualified};
 use crate::kinds::FrameKind;
 use crate::ledger::{decode_ledger, is_derived};
 use crate::read_at::ReadAt;
@@ -41,7 +41,7 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
     let counted = if kind == FrameKind::Events { ledger.sources.len() } else { 0 };
     for source in 0..counted {
         match count_fragments(file, (frame, source), summary.info.rows, &mut bytes) {
-            Ok(counted) => {
+            Ok((counted, problem)) => {
                 let counts = &mut ledger.sources[source];
                 counts[Entry::FragmentsRecorded] = counted.fragments;
                 counts[Entry::FragmentBytesRecorded] = counted.bytes;
@@ -50,6 +50,7 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
                 }
                 counts[Entry::FragmentsWithHoles] = counted.with_holes;
                 counts[Entry::FragmentBytesLost] = counted.bytes_lost;
+                problems.extend(problem);
             }
             Err(error) => problems.push(error),
         }
@@ -226,7 +227,7 @@ fn count_fragments<R: ReadAt>(
     (frame, source): (usize, usize),
     rows: u64,
     bytes: &mut Vec<u8>,
-) -> Result<Counted, FrameError> {
+) -> Result<(Counted, Option<FrameError>), FrameError> {
     let columns = file.event_columns().sources[source];
     let content = |column: Option<u32>, reason| {
         let problem = ColumnProblem::Content { reason };
@@ -249,7 +250,7 @@ fn count_fragments<R: ReadAt>(
         if validity.is_some() || payload_bytes > 0 {
             return content(columns.lengths, "there are fragments but no lengths");
         }
-        return Ok(Counted { missing: expected_count, ..Counted::default() });
+        return Ok((Counted { missing: expected_count, ..Counted::default() }, None));
     };
     if lengths.rows != rows {
         return content(columns.lengths, "it does not have the frame's rows");
@@ -278,25 +279,27 @@ fn count_fragments<R: ReadAt>(
     if sum != payload_bytes {
         return content(columns.payload, "its bytes are not the sum of the lengths");
     }
-    let (with_holes, bytes_lost) = count_holes(file, (frame, source), there.as_deref(), bytes)?;
-    Ok(Counted { fragments, bytes: sum, missing, with_holes, bytes_lost })
+    let (holes, problem) = count_holes(file, (frame, source), there.as_deref(), bytes)?;
+    let (with_holes, bytes_lost) = holes;
+    Ok((Counted { fragments, bytes: sum, missing, with_holes, bytes_lost }, problem))
 }
 
 /// How many fragments of a source have holes in a frame, and the bytes of all holes, which are
-/// zeros. `bytes` has the lengths, `there` the validity; none: all are there.
+/// zeros; and what is wrong with a payload that has them, on which the counts do not depend. `bytes`
+/// has the lengths, `there` the validity; none: all are there.
 fn count_holes<R: ReadAt>(
     file: &FileReader<R>,
     (frame, source): (usize, usize),
     there: Option<&[u8]>,
     bytes: &mut Vec<u8>,
-) -> Result<(u64, u64), FrameError> {
+) -> Result<((u64, u64), Option<FrameError>), FrameError> {
     let columns = file.event_columns().sources[source];
     let find = |column: Option<u32>| column.map_or(Ok(None), |id| file.find(frame, id));
     let Some(entry) = find(columns.holes)?.filter(|entry| entry.raw_bytes > 0) else {
-        return Ok((0, 0));
+        return Ok(((0, 0), None));
     };
     let wrong = |column: u32, problem| FrameError::column(FrameRef::Index(frame), column, problem);
-    let content = |column, reason| Err(wrong(column, ColumnProblem::Content { reason }));
+    let content = |column, reason| wrong(column, ColumnProblem::Content { reason });
     let ends = bytes.chunks_exact(4).scan(0, |end, length| {
         *end += u64::from(u32_at(length, 0));
         Some(*end)
@@ -311,24 +314,28 @@ fn count_holes<R: ReadAt>(
     };
     let holes = decode_holes(bytes, length).map_err(|problem| wrong(entry.id, problem))?;
     if entry.rows != holes.len() as u64 {
-        return content(entry.id, "its rows are not its records");
+        return Err(content(entry.id, "its rows are not its records"));
     }
-    let Some(payload) = find(columns.payload)? else {
-        return content(entry.id, "there are holes and no payload");
-    };
-    let Some(codec) = unqualified(payload.codec) else {
-        return content(payload.id, "it has holes, and its codec is not qualified");
-    };
-    file.read_column(frame, &ColumnEntry { codec, ..payload }, bytes)?;
-    for hole in &holes {
-        let from = (begin(hole.row as usize) + hole.offset) as usize;
-        let zeros = &bytes[from..from + hole.bytes as usize];
-        if zeros.iter().any(|&byte| byte != 0) {
-            return content(payload.id, "there are bytes in its holes");
+    let mut check = || {
+        let Some(payload) = find(columns.payload)? else {
+            return Err(content(entry.id, "there are holes and no payload"));
+        };
+        let Some(codec) = unqualified(payload.codec) else {
+            return Err(content(payload.id, "it has holes, and its codec is not qualified"));
+        };
+        file.read_column(frame, &ColumnEntry { codec, ..payload }, bytes)?;
+        let is_zero = |hole: &Hole| {
+            let from = (begin(hole.row as usize) + hole.offset) as usize;
+            bytes[from..from + hole.bytes as usize].iter().all(|&byte| byte == 0)
+        };
+        match holes.iter().all(is_zero) {
+            true => Ok(()),
+            false => Err(content(payload.id, "there are bytes in its holes")),
         }
-    }
+    };
+    let problem = check().err();
     let fragments = holes.chunk_by(|one, other| one.row == other.row).count() as u64;
-    Ok((fragments, holes.iter().map(|hole| hole.bytes).sum()))
+    Ok(((fragments, holes.iter().map(|hole| hole.bytes).sum()), problem))
 }
 
 /// Checks that a frame with events has the required columns, and that the ranges of its header, by

@@ -162,12 +162,12 @@ impl Unwrapped {
             return number;
         }
         let whole = 1_u64 << self.bits;
-        // Far from both ends, so that no sequence of numbers arrives there.
+        // A sequence of numbers that leads to either end goes around it, as the numbers do.
         let newest = self.newest.unwrap_or((1 << 62) + number);
         let ahead = number.wrapping_sub(newest) & (whole - 1);
         let taken = match ahead < whole / 2 {
-            true => newest + ahead,
-            false => newest + ahead - whole,
+            true => newest.wrapping_add(ahead),
+            false => newest.wrapping_add(ahead).wrapping_sub(whole),
         };
         self.newest = Some(taken);
         taken

@@ -28,6 +28,9 @@ use crate::hadtu::ByteOrder;
 /// Its name in configurations and files.
 pub const NAME: &str = "trains";
 
+/// Bytes of a train's checksum.
+const CHECKSUM_BYTES: u64 = 4;
+
 /// Bits of a packet's flags.
 pub mod flags {
     /// The train's first packet.
@@ -146,12 +149,13 @@ impl Trains {
         let mark_bytes = widths.iter().sum::<u32>() as usize;
         let most = (DATAGRAM_BYTES_MAX - mark_bytes) as u64;
         within("payload_bytes", settings.payload_bytes.into(), 1..most + 1)?;
-        within("train_bytes", settings.train_bytes, 1..FRAGMENT_BYTES_MAX + 1)?;
+        let least = if settings.adler32_at.is_some() { CHECKSUM_BYTES } else { 1 };
+        within("train_bytes", settings.train_bytes, least..FRAGMENT_BYTES_MAX + 1)?;
         let payload = u64::from(settings.payload_bytes);
         let packets = settings.train_bytes.div_ceil(payload);
         within("train_bytes / payload_bytes", packets, 1..(1 << (8 * widths[2])) + 1)?;
         if let Some(at) = settings.adler32_at {
-            within("adler32_at", at, 0..settings.train_bytes.saturating_sub(3))?;
+            within("adler32_at", at, 0..settings.train_bytes - CHECKSUM_BYTES + 1)?;
         }
         let place = |field: MarkField| {
             let width = |field| widths[field as usize] as usize;

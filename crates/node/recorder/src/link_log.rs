@@ -65,6 +65,9 @@ pub(crate) struct Log {
 struct Open {
     /// Its first part, or all of it as one.
     part: Part,
+    /// Its key, unwrapped: what is promised while it comes does not change it. None if it does not
+    /// rise.
+    key: Option<u64>,
     /// Where the next bytes belong.
     position: u64,
     /// None if the fragment is a content fault: its bytes are dropped as they come.
@@ -348,7 +351,8 @@ impl Log {
             return TAKEN;
         }
         let bytes = part.fragment_bytes;
-        let is_fault = self.keys.rise(part.key).is_none() || bytes > self.fragment_bytes_max;
+        let key = self.keys.rise(part.key);
+        let is_fault = key.is_none() || bytes > self.fragment_bytes_max;
         let Destination { account, chunk, align, .. } = destination;
         let (account, chunk, align) = (account as usize, chunk as usize, align as usize);
         let space = match is_fault {
@@ -359,7 +363,7 @@ impl Log {
                 space => space,
             },
         };
-        self.open = Some(Open { part: *part, position: 0, space });
+        self.open = Some(Open { part: *part, key, position: 0, space });
         if std::mem::take(&mut self.is_idle) {
             self.say(ingest, SourceNote::Idle(false));
         }
@@ -396,7 +400,7 @@ impl Log {
         let Some(open) = &mut self.open else { return };
         open.position += bytes as u64;
         if now_ns.saturating_sub(self.told_ns) >= PARTS_TOLD_EVERY_NS
-            && let Some(key) = self.keys.rise(open.part.key)
+            && let Some(key) = open.key
         {
             self.told_ns = now_ns;
             self.say(ingest, SourceNote::LowWater(key));
@@ -406,8 +410,8 @@ impl Log {
     /// Takes the open fragment, if all of it is there.
     pub(crate) fn finish_fragment(&mut self, ingest: &mut Ingest, destination: Destination) {
         let is_all = |open: &mut Open| open.position == open.part.fragment_bytes;
-        let Some(Open { part, space, .. }) = self.open.take_if(is_all) else { return };
-        match (self.keys.rise(part.key), space) {
+        let Some(Open { part, key, space, .. }) = self.open.take_if(is_all) else { return };
+        match (key, space) {
             (Some(key), Some(space)) => {
                 let offset = ingest.pool().publish(space);
                 // At most 1,920 MiB.

@@ -31,6 +31,9 @@ const END_STOPPING_NS: u64 = 50_000_000;
 const PARTS_CONFIRM: u32 = 3;
 /// Closed fragments that are remembered, since parts of them may arrive again.
 const CLOSED_MAX: usize = 64;
+/// And for how long, of packets without a number of their own: what comes later with the number of
+/// a closed fragment is of a sender that began again.
+const CLOSED_NS: u64 = 1_000_000_000;
 
 /// The unfinished fragments of one sender's sources.
 #[derive(Default)]
@@ -82,6 +85,7 @@ struct Closed {
     number: u64,
     /// Whether it was given up or had no memory: parts of it that arrive now are new.
     dropped: bool,
+    closed_ns: u64,
 }
 
 impl Parts {
@@ -169,7 +173,7 @@ impl Parts {
         debug_assert_eq!(open.source, source);
         let fragment = open.described(ingest, Vec::new());
         let fragment = self.confirmed(index, fragment);
-        self.close(index, false);
+        self.close(ingest.now_ns(), index, false);
         Some(fragment)
     }
 
@@ -182,6 +186,8 @@ impl Parts {
             let waits_ns = match most.is_some() && open.has_end() {
                 _ if is_stopping && is_kept => timeout_ns.min(END_STOPPING_NS),
                 true => timeout_ns / END_SHARE,
+                // It is to be there before its event is closed without it.
+                false if most.is_some() => timeout_ns / 2,
                 false => timeout_ns,
             };
             open.touched_ns < now_ns.saturating_sub(waits_ns)
@@ -212,11 +218,14 @@ impl Parts {
         account: usize,
         &Arrived { part, source, bytes, packet_flags, may_wait }: &Arrived<'_>,
     ) -> Result<Option<usize>, NoRoom> {
+        let now_ns = ingest.now_ns();
         let counts = ingest.counts(account);
         // A new packet that carries the number of a completed fragment: the source has restarted
         // its numbering, and the builder decides what follows.
         let is_it = |closed: &&Closed| (closed.source, closed.number) == (source, part.number);
-        let closed = self.closed.iter().rev().find(is_it);
+        let closed = self.closed.iter().rev().find(is_it).filter(|closed| {
+            self.holes_bytes_max.is_none() || now_ns.saturating_sub(closed.closed_ns) < CLOSED_NS
+        });
         let sent_once = packet_flags & FragmentFlags::SENT_ONCE != 0;
         if let Some(closed) = closed.filter(|closed| closed.dropped || !sent_once) {
             match closed.dropped {
@@ -248,7 +257,7 @@ impl Parts {
             counts[Entry::FragmentsDiscardedMemory] += 1;
             counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
             self.spare.push(open);
-            self.remember(source, part.number, true);
+            self.remember(now_ns, source, part.number, true);
             return Ok(None);
         }
         (open.account, open.source, open.number) = (account, source, part.number);
@@ -284,7 +293,7 @@ impl Parts {
         }
         let fragment = open.described(ingest, open.gaps());
         let fragment = self.confirmed(index, fragment);
-        self.close(index, true);
+        self.close(ingest.now_ns(), index, true);
         ingest.describe(fragment);
     }
 
@@ -301,22 +310,22 @@ impl Parts {
         let open = &mut self.open[index];
         ingest.counts(open.account)[Entry::FragmentsDiscardedUnfinished] += 1;
         ingest.give_back_chain(open.account, &mut open.chunks);
-        self.close(index, true);
+        self.close(ingest.now_ns(), index, true);
     }
 
-    fn close(&mut self, index: usize, dropped: bool) {
+    fn close(&mut self, now_ns: u64, index: usize, dropped: bool) {
         let mut open = self.open.swap_remove(index);
         open.pieces.clear();
         open.parts = 0;
-        self.remember(open.source, open.number, dropped);
+        self.remember(now_ns, open.source, open.number, dropped);
         self.spare.push(open);
     }
 
-    fn remember(&mut self, source: u32, number: u64, dropped: bool) {
+    fn remember(&mut self, closed_ns: u64, source: u32, number: u64, dropped: bool) {
         if self.closed.len() == CLOSED_MAX {
             self.closed.pop_front();
         }
-        self.closed.push_back(Closed { source, number, dropped });
+        self.closed.push_back(Closed { source, number, dropped, closed_ns });
     }
 }
 

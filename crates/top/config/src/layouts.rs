@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use catchment_builder::NUMBER_BITS_MAX;
 use catchment_model::units::{Size, deserialize_text};
+use catchment_wire::Protocol as _;
 use catchment_wire::layouts::{
     Block, ChecksumKind, Field, Layout, Layouts, Order, Recorded, Role, What,
 };
@@ -278,6 +280,13 @@ pub(crate) fn of_source<'a>(
             "expected a layout with a field of is = \"key\": building by time is not there yet, and \
              {name:?} has times alone"
         );
+        return Err(located.error(&key, message));
+    }
+    let bits = layouts.number_bits();
+    if bits > NUMBER_BITS_MAX {
+        let name = name.unwrap_or_default();
+        let message =
+            format!("expected keys of at most {NUMBER_BITS_MAX} bits, {name:?} has {bits}");
         return Err(located.error(&key, message));
     }
     Ok(layouts)

@@ -212,8 +212,8 @@ impl BlockCheck<'_> {
             };
         }
         let copied = match field.what {
-            What::Is(Role::Checksum { kind: ChecksumKind::Copy, from, to: Some(to) }) => {
-                Some(to.saturating_sub(from)).filter(|bytes| *bytes > 0)
+            What::Is(Role::Checksum { kind: ChecksumKind::Copy, from, to }) => {
+                Some(to.unwrap_or(at).saturating_sub(from)).filter(|bytes| *bytes > 0)
             }
             _ => None,
         };
@@ -274,7 +274,7 @@ impl BlockCheck<'_> {
             _ => None,
         });
         let (steps, is_right) = match (length, self.block.bytes) {
-            (Some((unit, plus)), _) => (unit, divides(unit) && divides(plus - head)),
+            (Some((unit, plus)), _) => (unit, divides(unit) && divides(plus.saturating_sub(head))),
             (None, Some(bytes)) => (bytes as i64 - head, divides(bytes as i64 - head)),
             // The length of a datagram is looked at when it comes.
             (None, None) => (width, true),

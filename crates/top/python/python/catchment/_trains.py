@@ -127,7 +127,7 @@ class Trains:
         """Images of several trains, with dimensions train, pulse, y and x.
 
         Coordinates: `train`; `pulse`, the numbers in the first train's descriptors where it has
-        these. What never came is 0, and false in the coordinate `whole` of its image.
+        all of these. What never came is 0, and false in the coordinate `whole` of its image.
         """
         module = optional("xarray")
         values = self.array(trains)
@@ -135,7 +135,9 @@ class Trains:
         whole = ~masked.any(axis=(2, 3))
         pulses = np.arange(self.shape[0])
         if trains and "descriptors.pulse" in (self._dtype.names or ()):
-            pulses = np.ma.getdata(self.field(trains[0], "descriptors.pulse"))
+            found = self.field(trains[0], "descriptors.pulse")
+            if not np.ma.is_masked(found):
+                pulses = np.ma.getdata(found)
         coords = {"train": trains, "pulse": pulses, "whole": (("train", "pulse"), whole)}
         data = np.ma.filled(values, 0)
         array: xr.DataArray = module.DataArray(
