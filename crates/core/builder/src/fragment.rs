@@ -132,8 +132,6 @@ impl FragmentFlags {
     pub const CONTINUES: u8 = 16;
     /// It is a [`NoteKind`], which never reaches the builder.
     pub const NOTE: u8 = 32;
-    /// Several packets said its number: it is not garbled, and needs no other fragment to agree.
-    pub const CONFIRMED: u8 = 64;
 }
 
 /// What stands between the fragments of a source that comes over a session, in their order.

@@ -34,7 +34,7 @@ mod window;
 
 use catchment_model::{CloseReason, Entry};
 
-use self::claim::{Likeness, Repetition};
+use self::claim::Repetition;
 use self::events::{Known, OpenEvents};
 use self::excused::Excused;
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
@@ -43,8 +43,8 @@ use self::parked::{Ahead, Held, Parked};
 use self::shares::Shares;
 use crate::matched::Source;
 use crate::{
-    BuilderConfig, BuilderStatus, ConfigError, Fragment, FragmentFlags, Matched, Matcher, Restart,
-    SourceNote, SourceStatus,
+    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceNote,
+    SourceStatus,
 };
 
 /// How many held fragments of a source are tried per duty cycle.
@@ -121,11 +121,7 @@ impl NumberMatcher {
         }
         let (position, rules) = (self.horizon.last_position(voter), self.horizon.rules());
         let likeness = self.events.likeness(index, fragment, position, rules);
-        let mut claimed = self.horizon.claim(voter, number, likeness, self.now_ns);
-        // One that is late or repeated is not garbled, and no restart by itself.
-        if fragment.flags & FragmentFlags::CONFIRMED != 0 && likeness == Likeness::Foreign {
-            claimed = self.horizon.confirm(voter, claimed);
-        }
+        let claimed = self.horizon.claim(voter, number, likeness, self.now_ns);
         let numbers = self.horizon.rules().numbers;
         let key_of = || self.events.window.key_of(number, numbers);
         let ahead = self.horizon.is_started().then(key_of);

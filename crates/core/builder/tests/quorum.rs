@@ -32,24 +32,6 @@ fn pause(rig: &mut Rig, now_ns: &mut u64, pause_ns: u64) {
 }
 
 #[test]
-fn a_lone_source_begins_with_its_first_fragment_if_several_packets_said_its_number() {
-    for (flags, rows) in [(0, 0), (FragmentFlags::CONFIRMED, 1)] {
-        let config = BuilderConfig::new(vec![SourceRole::Required]);
-        let mut rig = Rig::new(BuilderConfig { frame_bytes: 1, ..config });
-        let fragment = Fragment { flags, ..rig.fragment(0, 77_000, 100) };
-        rig.push(0, &[fragment]);
-        rig.poll(0);
-        assert_eq!(rig.rows.len(), rows);
-        for number in 77_001..77_004 {
-            let fragment = Fragment { flags, ..rig.fragment(0, number, 100) };
-            rig.push(MS, &[fragment]);
-        }
-        rig.finish(MS);
-        assert!(rig.rows.keys().copied().eq(77_000..77_004));
-    }
-}
-
-#[test]
 fn a_garbled_number_before_a_pause_costs_one_fragment() {
     for sources in [1, 2, 10, 90] {
         for added in [5_000, 65_536, 100_000, 0x4_0000, 0x80_0000, 1_u64.wrapping_neg() - 50_000] {

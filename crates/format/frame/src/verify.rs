@@ -285,8 +285,8 @@ fn count_fragments<R: ReadAt>(
 }
 
 /// How many fragments of a source have holes in a frame, and the bytes of all holes, which are
-/// zeros; and what is wrong with a payload that has them, on which the counts do not depend. `bytes`
-/// has the lengths, `there` the validity; none: all are there.
+/// zeros; and what is wrong with a payload that has them, on which the counts do not depend.
+/// `bytes` has the lengths, `there` the validity; none: all are there.
 fn count_holes<R: ReadAt>(
     file: &FileReader<R>,
     (frame, source): (usize, usize),

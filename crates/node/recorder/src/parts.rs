@@ -27,13 +27,11 @@ const END_SHARE: u64 = 8;
 /// How long one that will be kept waits once the run is to end: its event has to begin in time
 /// (`run_gate.rs`).
 const END_STOPPING_NS: u64 = 50_000_000;
-/// Parts that make a number as sure as fragments that agree.
-const PARTS_CONFIRM: u32 = 3;
 /// Closed fragments that are remembered, since parts of them may arrive again.
 const CLOSED_MAX: usize = 64;
 /// And for how long, of packets without a number of their own: what comes later with the number of
 /// a closed fragment is of a sender that began again.
-const CLOSED_NS: u64 = 1_000_000_000;
+const CLOSED_NS: u64 = 10_000_000_000;
 
 /// The unfinished fragments of one sender's sources.
 #[derive(Default)]
@@ -71,8 +69,6 @@ struct Open {
     chunks: Vec<Chunk>,
     /// The ranges that have arrived, in order; adjacent ones are merged.
     pieces: Vec<Range<u64>>,
-    /// How many parts brought them.
-    parts: u32,
     tag: u8,
     flags: u8,
     packet_flags: u8,
@@ -160,7 +156,6 @@ impl Parts {
             return None;
         }
         ingest.pool().put_part(&open.chunks, part.position, bytes);
-        open.parts = open.parts.saturating_add(1);
         open.touched_ns = ingest.now_ns();
         open.flags |= part.flags;
         if open.pieces.len() > GAPS_MAX {
@@ -172,7 +167,6 @@ impl Parts {
         }
         debug_assert_eq!(open.source, source);
         let fragment = open.described(ingest, Vec::new());
-        let fragment = self.confirmed(index, fragment);
         self.close(ingest.now_ns(), index, false);
         Some(fragment)
     }
@@ -292,18 +286,8 @@ impl Parts {
             return self.abandon(ingest, index);
         }
         let fragment = open.described(ingest, open.gaps());
-        let fragment = self.confirmed(index, fragment);
         self.close(ingest.now_ns(), index, true);
         ingest.describe(fragment);
-    }
-
-    /// The descriptor of a fragment, whose number needs no other one to agree where so few
-    /// fragments come that they would have to wait for each other, and enough packets said it.
-    fn confirmed(&self, index: usize, fragment: Fragment) -> Fragment {
-        let is_confirmed =
-            self.holes_bytes_max.is_some() && self.open[index].parts >= PARTS_CONFIRM;
-        let flag = if is_confirmed { FragmentFlags::CONFIRMED } else { 0 };
-        Fragment { flags: fragment.flags | flag, ..fragment }
     }
 
     fn abandon(&mut self, ingest: &mut Ingest, index: usize) {
@@ -316,7 +300,6 @@ impl Parts {
     fn close(&mut self, now_ns: u64, index: usize, dropped: bool) {
         let mut open = self.open.swap_remove(index);
         open.pieces.clear();
-        open.parts = 0;
         self.remember(now_ns, open.source, open.number, dropped);
         self.spare.push(open);
     }

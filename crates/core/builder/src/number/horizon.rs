@@ -34,8 +34,6 @@ use crate::BuilderConfig;
 /// sender retains its position: one until a dead voter counts as silent, and one for the remaining
 /// voters to follow.
 pub const HOLD_TIMEOUTS: u64 = 2;
-/// How many consecutive fragments of a lone voter must agree.
-const NEEDED_ALONE: u32 = 3;
 /// How long a sender must deliver nothing at its position before another position can replace it: a
 /// quarter of a time-out.
 const LASTING_PERIODS: u64 = 2;
@@ -488,15 +486,6 @@ impl Horizon {
         Claimed { id, settled: needed <= 1 }
     }
 
-    /// The number of the last fragment of a claim is not garbled: it is as if several had agreed.
-    pub fn confirm(&mut self, voter: usize, claimed: Claimed) -> Claimed {
-        let mut claims = self.voters[voter].claims.iter_mut();
-        if let Some(claim) = claims.find(|claim| claim.id == claimed.id) {
-            claim.streak = claim.streak.max(NEEDED_ALONE);
-        }
-        Claimed { settled: true, ..claimed }
-    }
-
     /// The settled claim of a voter without a position: its first and its newest number.
     pub fn settled(&self, voter: usize) -> Option<(u64, u64)> {
         let needed = self.needed();
@@ -601,7 +590,7 @@ impl Horizon {
 
     /// How many consecutive fragments must agree.
     fn needed(&self) -> u32 {
-        if self.voting == 1 { NEEDED_ALONE } else { 2 }
+        if self.voting == 1 { 3 } else { 2 }
     }
 
     fn forget_claims(&mut self) {
