@@ -22,7 +22,7 @@ fn with_ports(folder: &Path, name: &str, port: u32) -> String {
 type Contents = Vec<(u64, u32, Vec<Vec<u8>>)>;
 
 fn contents(folder: &Path) -> Contents {
-    let run = Run::open(&only_run(folder)).unwrap();
+    let run = Run::open(only_run(folder)).unwrap();
     assert!(verify(&run, |_| ()).is_intact());
     assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
     let mut all = Vec::new();

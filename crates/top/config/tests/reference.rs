@@ -144,6 +144,53 @@ impl Section {
     }
 }
 
+/// Has the other keys of a table fit a value of that path.
+fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
+    match (path, value) {
+        ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
+        ("targets[].folders", Some(_)) => drop(table.remove("folder")),
+        ("sources[].via" | "source_groups[].via", Some("\"link\"")) => {
+            // Such a source has no port, and its packets no ids.
+            for key in ["address", "sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
+        ("sources[].protocol" | "source_groups[].protocol", Some("\"event-link\"")) => {
+            for key in ["sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
+        // Each role has keys of its own, and a constant none.
+        ("layouts[].packet.fields[].rate", _) => field_is(table, "time"),
+        ("layouts[].packet.fields[].unit" | "layouts[].packet.fields[].plus", _) => {
+            field_is(table, "length");
+        }
+        ("layouts[].packet.fields[].is", Some(_)) => field_is(table, "source"),
+        ("layouts[].packet.fields[].equals", Some(_)) => {
+            field_is(table, "source");
+            table.remove("is");
+        }
+        ("layouts[].record[].fields[].each", Some(_)) => {
+            table.insert("at", Item::Value(0.into()));
+        }
+        ("layouts[].record[].bytes", Some(_)) => {
+            let fields = table.get_mut("fields").and_then(Item::as_array_mut).unwrap();
+            fields.remove(1);
+        }
+        ("sources[].layout" | "source_groups[].layout", Some(_)) => {
+            table.insert("protocol", Item::Value("layout".into()));
+            for key in ["sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
+        // Only others have a queue of their own.
+        ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
+        // Only a required folder has trends.
+        ("targets[].trends", _) => drop(table.remove("role")),
+        _ => {}
+    }
+}
+
 /// The base with that value at that path; none takes what is there away.
 fn with(path: &str, value: Option<&str>) -> String {
     let mut document: DocumentMut = BASE.parse().unwrap();
@@ -190,49 +237,7 @@ fn with(path: &str, value: Option<&str>) -> String {
         table.remove(rival);
     }
     table.remove(name);
-    match (path, value) {
-        ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
-        ("targets[].folders", Some(_)) => drop(table.remove("folder")),
-        ("sources[].via" | "source_groups[].via", Some("\"link\"")) => {
-            // Such a source has no port, and its packets no ids.
-            for key in ["address", "sub_event_id", "first_sub_event_id"] {
-                table.remove(key);
-            }
-        }
-        ("sources[].protocol" | "source_groups[].protocol", Some("\"event-link\"")) => {
-            for key in ["sub_event_id", "first_sub_event_id"] {
-                table.remove(key);
-            }
-        }
-        // Each role has keys of its own, and a constant none.
-        ("layouts[].packet.fields[].rate", _) => field_is(table, "time"),
-        ("layouts[].packet.fields[].unit" | "layouts[].packet.fields[].plus", _) => {
-            field_is(table, "length");
-        }
-        ("layouts[].packet.fields[].is", Some(_)) => field_is(table, "source"),
-        ("layouts[].packet.fields[].equals", Some(_)) => {
-            field_is(table, "source");
-            table.remove("is");
-        }
-        ("layouts[].record[].fields[].each", Some(_)) => {
-            table.insert("at", Item::Value(0.into()));
-        }
-        ("layouts[].record[].bytes", Some(_)) => {
-            let fields = table.get_mut("fields").and_then(Item::as_array_mut).unwrap();
-            fields.remove(1);
-        }
-        ("sources[].layout" | "source_groups[].layout", Some(_)) => {
-            table.insert("protocol", Item::Value("layout".into()));
-            for key in ["sub_event_id", "first_sub_event_id"] {
-                table.remove(key);
-            }
-        }
-        // Only others have a queue of their own.
-        ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
-        // Only a required folder has trends.
-        ("targets[].trends", _) => drop(table.remove("role")),
-        _ => {}
-    }
+    fit(table, path, value);
     if let Some(value) = value {
         let value: Value = value.parse().unwrap_or_else(|error| panic!("{value}: {error}"));
         table.insert(name, Item::Value(value));

@@ -357,7 +357,7 @@ impl Compiled {
             bytes: (end - begin) as u32,
             id: values.source as u32,
             tag: values.tag as u8,
-            flags: error | order as u8 * PartFlags::BIG_ENDIAN,
+            flags: error | (order as u8 * PartFlags::BIG_ENDIAN),
         }
     }
 }
