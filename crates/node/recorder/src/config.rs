@@ -596,8 +596,10 @@ impl RecorderConfig {
 /// fragments until they are durable, a ring of 64 MiB is to last at a gigabyte per second, and a
 /// sync waits for the writes before it (docs/decisions/event-link.md).
 pub const LINK_FRAME_BYTES: u64 = 8 << 20;
-/// See [`LINK_FRAME_BYTES`].
-pub const LINK_BUFFER_BYTES: usize = 1 << 20;
+/// See [`LINK_FRAME_BYTES`]. A frame's header must fit, which grows with the sources.
+pub fn link_buffer_bytes(sources: usize) -> usize {
+    if sources <= 1_000 { 1 << 20 } else { 4 << 20 }
+}
 /// See [`LINK_FRAME_BYTES`].
 pub const LINK_SYNC_NS: u64 = 20_000_000;
 

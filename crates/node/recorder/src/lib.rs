@@ -74,8 +74,8 @@ mod wiring;
 pub use assembly::{Assembly, AssemblyParts, TargetStore};
 pub use budget::SystemMemory;
 pub use config::{
-    BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_BUFFER_BYTES, LINK_FRAME_BYTES,
-    LINK_SYNC_NS, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
+    BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS,
+    ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
 };
 pub use counts::Counts;
 pub use front_ends::{Change, FrontEnd, FrontEnds, Report, Scalar, Stage};

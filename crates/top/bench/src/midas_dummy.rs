@@ -11,8 +11,8 @@ use catchment_frame::{ColumnCoding, Dtype, PayloadType};
 use catchment_frontend::{Frontend, SourceHandle};
 use catchment_model::SourceId;
 use catchment_recorder::{
-    LINK_BUFFER_BYTES, LINK_FRAME_BYTES, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary,
-    SourceConfig,
+    LINK_FRAME_BYTES, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary, SourceConfig,
+    link_buffer_bytes,
 };
 use catchment_storage::{Followed, Run};
 use catchment_telemetry::{ThreadTime, cpu_shares};
@@ -190,7 +190,7 @@ impl Pair {
         config.frame.bytes = LINK_FRAME_BYTES;
         config.frame.codings = coding.into();
         config.write.sync_interval_ns = LINK_SYNC_NS;
-        config.write.buffer_bytes = LINK_BUFFER_BYTES;
+        config.write.buffer_bytes = link_buffer_bytes(names.len());
         config.memory_bytes = MEMORY_BYTES + names.len() as u64 * SOURCE_BYTES;
         if bench.quick {
             config.frame.time_ns = 50_000_000;

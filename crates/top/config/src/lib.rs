@@ -28,8 +28,8 @@ use catchment_builder::{KeyRule, OwnedKeys};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::{
-    ConfigError, FrameConfig, LINK_BUFFER_BYTES, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess,
-    LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
+    ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
+    RecorderConfig, SourceConfig, SystemMemory, TargetConfig, link_buffer_bytes,
 };
 use catchment_wire::layouts::Layouts;
 use catchment_wire::trains::Trains;
@@ -257,7 +257,7 @@ fn recorder(
         write.sync_interval_ns = LINK_SYNC_NS;
     }
     if front_ends && !located.has("write", "buffer_bytes") {
-        write.buffer_bytes = LINK_BUFFER_BYTES;
+        write.buffer_bytes = link_buffer_bytes(new.sources.len());
     }
     let mut build = low.build.clone();
     if !located.has("build", "reorder_events") {
