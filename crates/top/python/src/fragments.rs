@@ -95,7 +95,7 @@ impl Fragments {
         Memory::keys(self.memory.bind(py), self.rows.clone())
     }
 
-    /// Where each row's fragment begins in `data`, shape (n + 1,), int64; the last is the end.
+    /// Where each row's fragment begins in `data`, shape (n + 1,), int64; at last, the end.
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         let view = Memory::offsets(self.memory.bind(py), self.rows.clone());

@@ -212,13 +212,10 @@ impl Source {
         fragment(py, column, row)
     }
 
-    /// Bytes `start` to `stop` of its fragment of the event with that key, as far as the fragment
-    /// goes, and the holes in them: `(data, holes)`, shapes (bytes,), uint8, and (n, 2), int64, of
-    /// begin and end in `data`. What is in a hole never came, and is zeros. None if the event has
-    /// no fragment of this source.
-    ///
-    /// Of a payload that is not compressed about these bytes are read, otherwise the whole column.
-    /// Raises UnknownEventError if the run has no such event.
+    /// Bytes `start` to `stop` of its fragment, as far as it goes, and the holes in them: shapes
+    /// (bytes,), uint8, and (n, 2), int64, begins and ends in the former. In holes are zeros. None
+    /// if the event has no fragment of this source. If the payload is not compressed, about these
+    /// bytes are read, otherwise the whole column. Raises UnknownEventError.
     fn part<'py>(
         &self,
         key: &Bound<'py, PyAny>,

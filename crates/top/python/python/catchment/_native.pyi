@@ -156,9 +156,7 @@ class Run:
         """The names of the channels that are stored in these files, in the order of the run."""
     @property
     def channels_not_stored(self) -> list[str]:
-        """The names of the run's channels that are not stored in these files: a target may get
-        some.
-        """
+        """Names of the run's channels that are not stored in these files: a target may get some."""
     def channel(self, name: str) -> Channel:
         """The channel of that name, stored or not. Raises UnknownChannelError if there is none."""
     def trend(self, name: str, period: Literal["second", "minute"] = "second") -> Trend | None:
@@ -330,7 +328,11 @@ class Source:
     def part(
         self, key: int, start: int, stop: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """Bytes `start` to `stop` of its fragment, and the holes in them (n, 2); None: missing."""
+        """Bytes `start` to `stop` of its fragment, as far as it goes, and the holes in them: shapes
+        (bytes,), uint8, and (n, 2), int64, begins and ends in the former. In holes are zeros. None
+        if the event has no fragment of this source. If the payload is not compressed, about these
+        bytes are read, otherwise the whole column. Raises UnknownEventError.
+        """
     @property
     def payload(self) -> dict[str, Any] | None:
         """What it says of its payload, as `Fragments.payload` does."""
@@ -372,9 +374,7 @@ class Fragments:
         """Keys of the events, shape (n,), uint64."""
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each row's fragment begins in `data`, shape (n + 1,), int64; the last is the
-        end.
-        """
+        """Where each row's fragment begins in `data`, shape (n + 1,), int64; at last, the end."""
     @property
     def data(self) -> NDArray[np.uint8]:
         """The fragments of all rows, one behind the other, shape (bytes,), uint8."""
