@@ -205,6 +205,9 @@ entries! {
     FragmentBytesLost = "fragment_bytes_lost", Note;
     /// Recorded fragments whose own checksum is not that of their bytes.
     FragmentsBadChecksum = "fragments_bad_checksum", Note;
+    /// Recorded events without this source in which it was not expected: it is sparse, or none of
+    /// its groups took part.
+    FragmentsNotExpected = "fragments_not_expected", Note;
 }
 
 impl Entry {

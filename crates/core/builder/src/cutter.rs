@@ -11,7 +11,7 @@ use catchment_model::limits::COLUMN_BYTES_MAX;
 
 use crate::matched::{Accepted, is_expected};
 use crate::tags::EventTags;
-use crate::{BuilderConfig, Matched};
+use crate::{BuilderConfig, Matched, SourceRole};
 
 /// Consecutive events, cut into columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,9 @@ pub struct ColumnCut {
     pub payload_bytes: u64,
     /// Rows without this source in which it is expected, if it is required; otherwise 0.
     pub missing: u64,
-    /// Of these, the rows whose keys the source has passed, and whose fragments are not known to
+    /// Rows without this source in which it was not expected.
+    pub not_expected: u64,
+    /// Of the missing, the rows whose keys the source has passed, and whose fragments are not known to
     /// have been abandoned or to have come late.
     pub not_sent: u64,
     /// Fragments that their sender marked as broken.
@@ -206,7 +208,11 @@ impl Cut {
             column.bad_tag = tags.bad_of(source);
             column.fill(&self.keys, &mut source.accepted);
             column.expect(matched.expected_in[index], &named, self.keys.len());
-            column.missing = if source.required { column.absent(self.keys.len()) } else { 0 };
+            let absent = column.absent(self.keys.len());
+            column.missing = if source.is_required() { absent } else { 0 };
+            let lacking = self.keys.len() as u64 - column.fragments;
+            column.not_expected =
+                lacking - if source.role == SourceRole::Sparse { 0 } else { absent };
             fragments += column.fragments;
         }
         matched.rows.drain(..taken.count);
@@ -233,7 +239,7 @@ impl ColumnCut {
         (self.validity, self.expected) = (None, None);
         self.spans.clear();
         (self.fragments, self.payload_bytes, self.missing) = (0, 0, 0);
-        (self.not_sent, self.bad_sender, self.bad_tag) = (0, 0, 0);
+        (self.not_expected, self.not_sent, self.bad_sender, self.bad_tag) = (0, 0, 0, 0);
     }
 
     // Moves the fragments of the rows `keys` out of a source's queue, where none is before them.

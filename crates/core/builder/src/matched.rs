@@ -334,7 +334,7 @@ impl Matched {
             drop.is_none()
         });
         gaps += rows.map(gap).sum::<u64>();
-        if source.required {
+        if source.is_required() {
             tally.add(index, Entry::FragmentsMissingUnrecorded, gaps);
         }
         found
@@ -350,7 +350,8 @@ impl Matched {
         let absent = std::mem::take(&mut self.absent_uncounted);
         let skipped = std::mem::take(&mut self.skipped_uncounted);
         if absent + skipped > 0 {
-            let required = self.sources.iter().enumerate().filter(|(_, source)| source.required);
+            let required =
+                self.sources.iter().enumerate().filter(|(_, source)| source.is_required());
             for (index, _) in required {
                 self.tally.add(index, Entry::FragmentsMissingUnrecorded, absent);
                 self.tally.add(index, Entry::FragmentsSkipped, skipped);
@@ -374,7 +375,7 @@ impl Matched {
         }
         for (source, status) in self.sources.iter().zip(&mut status.sources) {
             let behind = newest[source.voter()] - source.reached;
-            status.is_awaited = source.required && (1..=AWAITED_KEYS).contains(&behind);
+            status.is_awaited = source.is_required() && (1..=AWAITED_KEYS).contains(&behind);
         }
     }
 }
@@ -406,7 +407,7 @@ pub struct Source {
     /// The sender that delivers it.
     voter: u16,
     pub enabled: bool,
-    pub required: bool,
+    pub role: SourceRole,
     /// Whether it is full: it may hold no more of keys that others have not passed.
     pub full: bool,
     /// Which of two senders its newest accepted fragment is of, or the one that has since taken the
@@ -427,7 +428,7 @@ impl Source {
             // There are fewer sources than 16 bits can count.
             voter: voter as u16,
             enabled,
-            required: role == SourceRole::Required,
+            role,
             full: false,
             other_sender: false,
             new_sender: false,
@@ -436,6 +437,11 @@ impl Source {
             skipped: 0..0,
             accepted: VecDeque::with_capacity(if enabled { ACCEPTED_AT_START } else { 0 }),
         }
+    }
+
+    /// Whether events without it are incomplete.
+    pub fn is_required(&self) -> bool {
+        self.role == SourceRole::Required
     }
 
     /// The sender that delivers it.

@@ -216,6 +216,7 @@ fn is_of_frames(entry: Entry) -> bool {
             | Entry::FragmentsDurable
             | Entry::FragmentsMissing
             | Entry::FragmentsMissingUnrecorded
+            | Entry::FragmentsNotExpected
             | Entry::FragmentsBadSender
             | Entry::FragmentsBadTag
             | Entry::FragmentsWithHoles

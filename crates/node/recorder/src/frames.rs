@@ -72,6 +72,8 @@ pub(crate) struct SourceCounts {
     pub(crate) fragments: u64,
     pub(crate) bytes: u64,
     pub(crate) missing: u64,
+    /// Rows in which it was not expected, and is not.
+    pub(crate) not_expected: u64,
     /// Fragments that their sender marked as broken.
     pub(crate) bad_sender: u64,
     /// Fragments with another tag than their event's.
@@ -85,8 +87,9 @@ pub(crate) struct SourceCounts {
 impl SourceCounts {
     /// The part of a frame's increments that describes the frame itself: known once it is made, and
     /// counted in a target's ledger once it is recorded there.
-    pub(crate) fn of_frame(&self) -> [(Entry, u64); 4] {
+    pub(crate) fn of_frame(&self) -> [(Entry, u64); 5] {
         [
+            (Entry::FragmentsNotExpected, self.not_expected),
             (Entry::FragmentsBadSender, self.bad_sender),
             (Entry::FragmentsBadTag, self.bad_tag),
             (Entry::FragmentsBadChecksum, self.judged.bad_checksum),
@@ -516,6 +519,7 @@ impl Frames {
             counts.missing += column.missing;
             counts.bad_sender += column.bad_sender;
             counts.bad_tag += column.bad_tag;
+            counts.not_expected += column.not_expected;
         }
         counts
     }

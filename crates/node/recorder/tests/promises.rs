@@ -73,6 +73,8 @@ fn a_camera_beside_a_trigger_is_no_loss_and_events_are_durable_up_to_its_marks()
     let ledger = &summary.last.ledger;
     assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
     assert_eq!(ledger.total()[Entry::FragmentsMissing], 0);
+    let not_expected = ledger.sources.iter().map(|source| source[Entry::FragmentsNotExpected]);
+    assert!(not_expected.eq([0, 990]), "neither a loss nor invisible");
     let run = Run::open(&summary.folder).unwrap();
     assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
     let events = support::fragments(&run);

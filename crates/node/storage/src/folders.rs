@@ -323,10 +323,11 @@ fn data(file: &RunFile) -> impl Iterator<Item = (usize, &FrameInfo)> {
 }
 
 /// Entries that describe the frame itself.
-const OF_FRAME: [Entry; 9] = [
+const OF_FRAME: [Entry; 10] = [
     Entry::FragmentsRecorded,
     Entry::FragmentBytesRecorded,
     Entry::FragmentsMissing,
+    Entry::FragmentsNotExpected,
     Entry::FragmentsBadSender,
     Entry::FragmentsBadTag,
     Entry::FragmentsWithHoles,

@@ -63,7 +63,10 @@ pub(crate) struct Point {
     pub(crate) events_complete: u64,
     pub(crate) packets_sent: u64,
     pub(crate) fragments_sent: u64,
+    /// Recorded bytes over the time of sending, in which memory may fill.
     pub(crate) bytes_per_second: f64,
+    /// The same over the time until all was durable: what could go on.
+    pub(crate) durable_bytes_per_second: f64,
     pub(crate) packets_per_second: f64,
     pub(crate) discarded_percent: f64,
     pub(crate) receive_percent: f64,
@@ -169,6 +172,7 @@ fn point(recording: &Recording, rate: Rate) -> Point {
         packets_sent,
         fragments_sent: wire.fragments_sent,
         bytes_per_second: placed as f64 / seconds,
+        durable_bytes_per_second: placed as f64 / (seconds + recording.ending.as_secs_f64()),
         packets_per_second: packets_sent as f64 / seconds,
         discarded_percent: missed as f64 * 100.0 / (sent.events.max(1)) as f64,
         receive_percent: recording.busy_of("receive"),

@@ -20,6 +20,8 @@ pub(crate) struct Recording {
     pub(crate) sent: EmulatorReport,
     /// Each thread's share of one CPU from the start until the emulator ended, in percent.
     busy: Vec<(String, f64)>,
+    /// From the end of the emulator until all was durable.
+    pub(crate) ending: Duration,
 }
 
 impl Recording {
@@ -68,8 +70,9 @@ pub(crate) fn record(
     let (last, threads_last) = moment();
     let busy = cpu_shares(&threads_first, &threads_last, (last - first).as_secs_f64());
     let sent = emulator.finish()?;
+    let end = Instant::now();
     let summary = recorder.stop().context("the recorder did not stop in order")?;
-    Ok(Recording { summary, sent, busy })
+    Ok(Recording { summary, sent, busy, ending: end.elapsed() })
 }
 
 /// The time between two looks at the emulator.

@@ -57,6 +57,7 @@ fn send(recorder: &Recorder) {
 fn check(run: &Run) {
     let frames = 0..run.frames().len();
     let mut keys = 0..EVENTS;
+    let mut not_expected = [0; 3];
     for frame in frames {
         let events = run.events(frame).unwrap();
         let columns = [0, 1, 2].map(|source| run.fragments(frame, SourceId(source)).unwrap());
@@ -68,6 +69,9 @@ fn check(run: &Run) {
             let of_group = |is_its: bool| (is_its && key != ABSENT, is_its);
             let expected = [(true, true), of_group(key % 2 == 0), of_group(key % 2 == 1)];
             assert_eq!(got, expected, "event {key}");
+            for (count, told) in not_expected.iter_mut().zip(got) {
+                *count += u64::from(told == (false, false));
+            }
             let lacking = if key == ABSENT { vec![SourceId(1)] } else { Vec::new() };
             assert_eq!(run.missing(frame, row).unwrap(), lacking, "event {key}");
             let is_incomplete = EventFlags(events.flags()[row]).contains(EventFlags::INCOMPLETE);
@@ -80,6 +84,9 @@ fn check(run: &Run) {
     assert_eq!(report.verdict, Verdict::DataLost, "one fragment never came: {report:?}");
     let missing = report.recomputed.sources.iter().map(|source| source[Entry::FragmentsMissing]);
     assert_eq!(missing.collect::<Vec<u64>>(), [0, 1, 0]);
+    let counted = report.recomputed.sources.iter().map(|one| one[Entry::FragmentsNotExpected]);
+    assert_eq!(counted.collect::<Vec<u64>>(), not_expected);
+    assert!(not_expected[0] == 0 && not_expected[1] > 0 && not_expected[2] > 0);
 }
 
 #[test]
