@@ -6,6 +6,7 @@ mod damage;
 mod keeping;
 mod lifecycle;
 mod locked;
+mod model;
 mod rebuilding;
 mod searching;
 
