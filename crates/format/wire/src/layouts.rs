@@ -6,21 +6,22 @@
 //! fields of a block are at most [`FIELDS_MAX`], the kinds of records [`RECORDS_MAX`], the records
 //! of a datagram [`PARTS_MAX`](crate::PARTS_MAX).
 //!
-//! Layouts with one kind of record at the most, values of one part and no checksum but a copy take
-//! a path of their own, which is the same code with less to ask.
+//! Layouts with at most one kind of record and values of one part are decoded by the *straight*
+//! path (`straight.rs`); what it does not accept, and other layouts, by the general one (`walk.rs`).
 
 mod check;
 mod compile;
 mod declaration;
 mod describe;
 mod examples;
+mod straight;
 mod walk;
 
 use catchment_model::Entry;
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
 pub use check::{FIELDS_MAX, LayoutError, RECORDS_MAX};
-pub use declaration::{Block, ChecksumKind, Field, Layout, Order, Recorded, Role, What};
+pub use declaration::{Block, ChecksumKind, Field, Layout, Order, Recorded, Role, FieldKind};
 pub use describe::Description;
 
 #[doc(hidden)]
@@ -28,7 +29,7 @@ pub use examples::example_layouts;
 
 use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason};
 use compile::Compiled;
-use walk::Unwatched;
+use walk::Unobserved;
 
 /// The protocol's name in configurations and files.
 pub const NAME: &str = "layout";
@@ -69,9 +70,9 @@ impl Layouts {
         of_records.filter(|most| *most > 0).or(packet.bytes_max)
     }
 
-    /// Why the path for simple layouts is not taken; none if it is.
+    /// FaultKind the path for simple layouts is not taken; none if it is.
     pub fn general(&self) -> Option<&'static str> {
-        self.compiled.general
+        self.compiled.straight.as_ref().err().copied()
     }
 }
 
@@ -104,7 +105,7 @@ impl Protocol for Layouts {
     }
 }
 
-/// The reasons for which a datagram is refused, by the numbers of `walk::Why`.
+/// The reasons for which a datagram is refused, by the numbers of `walk::FaultKind`.
 const REASONS: [Reason; 10] = [
     Reason { name: "short", kind: Entry::PacketsMalformedShort },
     Reason { name: "length", kind: Entry::PacketsMalformedLength },
@@ -131,20 +132,20 @@ impl Decoder for LayoutDecoder {
         bytes: &[u8],
         parts: &mut Vec<Part>,
     ) -> Result<Decoded, usize> {
-        match self.layouts.compiled.walk(bytes, parts, &mut Unwatched) {
+        match self.layouts.compiled.decode(bytes, parts) {
             Ok(accepted) => {
                 let sequence = accepted.sequence.map(|number| self.unwrapped.take(number));
                 Ok(Decoded { sequence, ..Decoded::default() })
             }
             Err(fault) => {
                 parts.clear();
-                Err(fault.why as usize)
+                Err(fault.kind as usize)
             }
         }
     }
 
     fn explain(&self, bytes: &[u8]) -> String {
-        let fault = self.layouts.compiled.walk(bytes, &mut Vec::new(), &mut Unwatched).err();
+        let fault = self.layouts.compiled.walk(bytes, &mut Vec::new(), &mut Unobserved).err();
         fault.map_or_else(String::new, |fault| self.layouts.sentence(&fault, bytes))
     }
 }
