@@ -13,16 +13,20 @@ mod check;
 mod compile;
 mod declaration;
 mod describe;
+mod encode;
 mod examples;
 mod straight;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use catchment_model::Entry;
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
 pub use check::{FIELDS_MAX, LayoutError, RECORDS_MAX};
-pub use declaration::{Block, ChecksumKind, Field, Layout, Order, Recorded, Role, FieldKind};
+pub use declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Recorded, Role};
 pub use describe::Description;
+pub use encode::{EncodeError, RecordValues, Values};
 
 #[doc(hidden)]
 pub use examples::example_layouts;
@@ -101,7 +105,12 @@ impl Protocol for Layouts {
 
     fn decoder(&self) -> Box<dyn Decoder> {
         let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
-        Box::new(LayoutDecoder { layouts: self.clone(), unwrapped })
+        let layouts = self.clone();
+        match self.compiled.straight.as_ref().map_or(0, |straight| straight.window()) {
+            8 => Box::new(LayoutDecoder::<8> { layouts, unwrapped }),
+            16 => Box::new(LayoutDecoder::<16> { layouts, unwrapped }),
+            _ => Box::new(LayoutDecoder::<0> { layouts, unwrapped }),
+        }
     }
 }
 
@@ -119,12 +128,13 @@ const REASONS: [Reason; 10] = [
     Reason { name: "count", kind: Entry::PacketsMalformedFragment },
 ];
 
-struct LayoutDecoder {
+/// `WINDOW` is that of the straight path.
+struct LayoutDecoder<const WINDOW: usize> {
     layouts: Layouts,
     unwrapped: Unwrapped,
 }
 
-impl Decoder for LayoutDecoder {
+impl<const WINDOW: usize> Decoder for LayoutDecoder<WINDOW> {
     #[inline]
     fn decode(
         &mut self,
@@ -132,7 +142,7 @@ impl Decoder for LayoutDecoder {
         bytes: &[u8],
         parts: &mut Vec<Part>,
     ) -> Result<Decoded, usize> {
-        match self.layouts.compiled.decode(bytes, parts) {
+        match self.layouts.compiled.decode::<WINDOW>(bytes, parts) {
             Ok(accepted) => {
                 let sequence = accepted.sequence.map(|number| self.unwrapped.take(number));
                 Ok(Decoded { sequence, ..Decoded::default() })

@@ -1,7 +1,7 @@
 //! Declarations that contradict themselves: each is refused with an error that names the key.
 
 use catchment_wire::layouts::{
-    Block, ChecksumKind, Field, Layout, Layouts, Order, Role, FieldKind, example_layouts,
+    Block, ChecksumKind, Field, FieldKind, Layout, Layouts, Order, Role, example_layouts,
 };
 
 /// The error of an example that was changed.
@@ -47,8 +47,9 @@ fn values_of_too_few_or_too_many_bits_are_refused() {
     let parts =
         refused(2, |layout| layout.records[0].fields.push(is(4, Role::Time { rate_hz: None })));
     assert_eq!(parts, "record[0].fields[5].bits: time: expected a value of 16 to 64 bits, got 96");
-    let rate =
-        refused(3, |layout| layout.packet.fields[6].kind = FieldKind::Is(Role::Time { rate_hz: None }));
+    let rate = refused(3, |layout| {
+        layout.packet.fields[6].kind = FieldKind::Is(Role::Time { rate_hz: None })
+    });
     assert_eq!(rate, "packet.fields[6]: expected rate with time, got none");
     let seconds = refused(0, |layout| layout.packet.fields.push(is(0, Role::Seconds)));
     assert_eq!(seconds, "packet.fields[2]: expected time with seconds, got none");

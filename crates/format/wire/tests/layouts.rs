@@ -3,7 +3,7 @@
 use catchment_fixtures::{Random, corpus};
 use catchment_wire::hadtu::{ByteOrder, Hadtu, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
 use catchment_wire::layouts::{
-    Block, Field, Layout, Layouts, Order, Recorded, Role, FieldKind, example_layouts,
+    Block, Field, FieldKind, Layout, Layouts, Order, Recorded, Role, example_layouts,
 };
 use catchment_wire::{Decoded, Part, PartFlags, Protocol, fuzz_layout};
 use proptest::prelude::*;
@@ -74,12 +74,8 @@ fn the_examples_are_decoded_as_the_specification_says() {
 #[test]
 fn a_layout_is_simple_or_says_why_it_is_not() {
     let general = example_layouts().map(|layouts| layouts.general());
-    let expected = [
-        None,
-        Some("there are several kinds of records"),
-        Some("lengths stand in tails"),
-        None,
-    ];
+    let expected =
+        [None, Some("there are several kinds of records"), Some("lengths stand in tails"), None];
     assert_eq!(general, expected);
     assert_eq!(example_layouts().map(|one| one.number_bits()), [24, 24, 64, 48]);
     assert_eq!(example_layouts().map(|one| one.layout().has_keys()), [true, true, false, false]);

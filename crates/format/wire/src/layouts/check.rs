@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, FRAGMENT_BYTES_MAX};
 
-use super::declaration::{Block, ChecksumKind, Field, Layout, Order, Role, FieldKind};
+use super::declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Role};
 
 /// What is wrong with a declaration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -43,9 +43,8 @@ pub(super) struct Loads {
     pub(super) slots: [Load; SLOTS],
     /// Further parts of values.
     pub(super) parts: Box<[(usize, Load)]>,
-    /// Constants of the head and of the tail, and those that choose.
-    pub(super) head: Box<[Constant]>,
-    pub(super) tail: Box<[Constant]>,
+    /// Constants of head and tail, and those that choose.
+    pub(super) constants: Box<[Constant]>,
     pub(super) choose: Box<[Constant]>,
     pub(super) each: Box<[Each]>,
 }
@@ -155,6 +154,7 @@ fn word(block: &[u8], at: usize) -> u64 {
 }
 
 #[cold]
+#[inline(never)]
 fn short_word(rest: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     bytes.iter_mut().zip(rest).for_each(|(byte, from)| *byte = *from);
@@ -180,7 +180,8 @@ impl Constant {
     fn take(&mut self, later: &Self) -> bool {
         let bits = 8 * later.at.abs_diff(self.at);
         let is_near = bits < 64 && (self.at < 0) == (later.at < 0);
-        let shifted = |word: u64| is_near.then(|| word << bits).filter(|moved| moved >> bits == word);
+        let shifted =
+            |word: u64| is_near.then(|| word << bits).filter(|moved| moved >> bits == word);
         let (Some(mask), Some(value)) = (shifted(later.mask), shifted(later.value)) else {
             return false;
         };
@@ -215,22 +216,31 @@ impl Each {
 
 impl Sum {
     /// Whether the bytes of a block have it.
+    #[inline(always)]
     pub(super) fn is_right(&self, block: &[u8], order: usize) -> bool {
-        let place = |at: i64| match at < 0 {
-            true => block.len().wrapping_add_signed(at as isize),
-            false => at as usize,
-        };
-        let Some(covered) = block.get(place(self.from)..place(self.to)) else { return false };
-        match self.kind {
-            ChecksumKind::Crc32c => {
-                u64::from(crc_fast::crc32_iscsi(covered)) == self.loads[order].bits(block)
-            }
-            ChecksumKind::Copy => {
-                let at = place(self.at);
-                let copy = block.get(at..at.saturating_add(covered.len()));
-                copy.is_some_and(|copy| is_same(covered, copy))
-            }
+        if self.kind != ChecksumKind::Copy {
+            return self.is_computed_right(block, order);
         }
+        let Some(covered) = block.get(self.from as usize..self.to as usize) else { return false };
+        let copy = block.get(place(self.at, block)..).and_then(|rest| rest.get(..covered.len()));
+        copy.is_some_and(|copy| is_same(covered, copy))
+    }
+
+    #[inline(never)]
+    fn is_computed_right(&self, block: &[u8], order: usize) -> bool {
+        let Some(covered) = block.get(place(self.from, block)..place(self.to, block)) else {
+            return false;
+        };
+        u64::from(crc_fast::crc32_iscsi(covered)) == self.loads[order].bits(block)
+    }
+}
+
+/// A byte's index in a block; negative ones count from its end.
+#[inline(always)]
+fn place(at: i64, block: &[u8]) -> usize {
+    match at < 0 {
+        true => block.len().wrapping_add_signed(at as isize),
+        false => at as usize,
     }
 }
 
@@ -238,11 +248,16 @@ impl Sum {
 /// library takes longer than the comparison.
 #[inline(always)]
 fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let ((words, rest), (other_words, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
-    let differs = |differs: u64, (one, other): (&[u8; 8], &[u8; 8])| {
-        differs | (u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other))
-    };
-    words.iter().zip(other_words).fold(0, differs) == 0 && rest.iter().eq(other_rest)
+    let (words, rest) = one.as_chunks::<16>();
+    let (other_words, other_rest) = other.as_chunks::<16>();
+    let mut is_same = words.len() == other_words.len() && rest.len() == other_rest.len();
+    for (one, other) in words.iter().zip(other_words) {
+        is_same &= one == other;
+    }
+    for (one, other) in rest.iter().zip(other_rest) {
+        is_same &= one == other;
+    }
+    is_same
 }
 
 impl Compiled {
@@ -257,7 +272,7 @@ impl Compiled {
         let order = layout.order;
         let straight = match from_end {
             true => Err("lengths stand in tails"),
-            false => Straight::new(order, &packet, &records),
+            false => Straight::new(order, &packet, &records, !records_body),
         };
         Self { order, packet, records, from_end, records_body, straight }
     }
@@ -307,15 +322,14 @@ impl Loads {
     fn new(block: &Block, is_big: bool, least: usize, by_time: bool) -> Self {
         let mut slots = [Load::default(); SLOTS];
         let mut bits = [0; SLOTS];
-        let (mut parts, mut head, mut tail) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut parts, mut constants) = (Vec::new(), Vec::new());
         let (mut choose, mut each) = (Vec::new(), Vec::new());
         for field in &block.fields {
             // Not of every field: a copy is no word, and may be shorter than one.
             let load = || Load::new(field, is_big, least, 0);
             let constant = |value| Constant::new(load(), value);
             match field.kind {
-                FieldKind::Equals(value) if field.at < 0 => tail.push(constant(value)),
-                FieldKind::Equals(value) => head.push(constant(value)),
+                FieldKind::Equals(value) => constants.push(constant(value)),
                 FieldKind::Choose(value) => choose.push(constant(value)),
                 FieldKind::Each(value) => {
                     let width = field.width as usize;
@@ -343,8 +357,7 @@ impl Loads {
         Self {
             slots,
             parts: parts.into(),
-            head: Constant::joined(head),
-            tail: Constant::joined(tail),
+            constants: Constant::joined(constants),
             choose: Constant::joined(choose),
             each: each.into(),
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::check::label;
 use super::declaration::{Field, FieldKind};
-use super::walk::{Fault, CheckedBlock, Observer, FaultKind};
+use super::walk::{CheckedBlock, Fault, FaultKind, Observer};
 use super::{Layouts, REASONS};
 
 /// What a datagram was understood as.
@@ -94,11 +94,15 @@ impl Layouts {
             FaultKind::LeftOver => {
                 format!("{got} bytes are left over, which are too few for a record: {block}")
             }
-            FaultKind::Order => format!("no byte order, or both, fits the word that tells it: {block}"),
+            FaultKind::Order => {
+                format!("no byte order, or both, fits the word that tells it: {block}")
+            }
             FaultKind::Constant => format!("{block}: {}", self.wrong_constant(bytes)),
             FaultKind::Range => format!("{block}: expected fewer ticks than a second has"),
             FaultKind::Checksum => format!("{block}: its checksum is not that of its bytes"),
-            FaultKind::Record => format!("{block}: its length, its order or a constant is impossible"),
+            FaultKind::Record => {
+                format!("{block}: its length, its order or a constant is impossible")
+            }
             FaultKind::RecordVariant => format!("no kind of record fits at byte {offset}"),
             FaultKind::Count => {
                 format!(

@@ -1,7 +1,7 @@
 //! The declarations of the specification's examples, for tests, fuzzing and benches.
 
 use super::Layouts;
-use super::declaration::{Block, ChecksumKind, Field, Layout, Order, Recorded, Role, FieldKind};
+use super::declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Recorded, Role};
 
 /// Layouts of four kinds of boards: hadtu's packets, tagged words behind a crate controller,
 /// White Rabbit times in a batcher, and a board with a clock.

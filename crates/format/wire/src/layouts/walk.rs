@@ -70,7 +70,7 @@ pub(super) struct Common {
 }
 
 /// What an accepted packet says of itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub(super) sequence: Option<u64>,
     pub(super) skipped: u64,
@@ -90,14 +90,23 @@ pub(super) struct Extent {
 impl Compiled {
     /// Decodes a datagram into `parts`, which is empty. What stands there after a fault does not
     /// count.
-    #[inline]
-    pub(super) fn decode(&self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Accepted, Fault> {
+    #[inline(always)]
+    pub(super) fn decode<const WINDOW: usize>(
+        &self,
+        bytes: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Accepted, Fault> {
         if let Ok(straight) = &self.straight {
-            if let Some(accepted) = straight.decode(self, bytes, parts) {
+            if let Some(accepted) = straight.decode::<WINDOW>(self, bytes, parts) {
                 return Ok(accepted);
             }
             parts.clear();
         }
+        self.walk_unobserved(bytes, parts)
+    }
+
+    #[inline(never)]
+    fn walk_unobserved(&self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Accepted, Fault> {
         self.walk(bytes, parts, &mut Unobserved)
     }
 
@@ -115,7 +124,7 @@ impl Compiled {
         }
         let Some(order) = self.order(bytes) else { return Err(fault(FaultKind::Order, 0)) };
         let loads = &packet.loads[order];
-        if !loads.head.iter().chain(&loads.tail).all(|one| one.holds(bytes)) {
+        if !loads.constants.iter().all(|one| one.holds(bytes)) {
             return Err(fault(FaultKind::Constant, 0));
         }
         let extent = packet.datagram(loads.value(slot::LENGTH, bytes), bytes)?;
@@ -129,8 +138,13 @@ impl Compiled {
         if !packet.is_in_range(loads, bytes) {
             return Err(fault(FaultKind::Range, 0));
         }
-        let seen =
-            CheckedBlock { record: None, offset: 0, bytes, body_end: extent.body_end, is_big: order == 1 };
+        let seen = CheckedBlock {
+            record: None,
+            offset: 0,
+            bytes,
+            body_end: extent.body_end,
+            is_big: order == 1,
+        };
         observer.block(&seen);
         let value = |slot| loads.value(slot, bytes);
         let common = loads.common(Common::default(), value);
@@ -143,7 +157,9 @@ impl Compiled {
         }
         let count = match self.from_end {
             true => self.backward(bytes, extent.body_end, common, parts, observer)?,
-            false => self.forward(bytes, extent.body_end, common, parts, observer, &mut accepted)?,
+            false => {
+                self.forward(bytes, extent.body_end, common, parts, observer, &mut accepted)?
+            }
         };
         let has_count = loads.slots[slot::COUNT].is_present();
         if has_count && value(slot::COUNT) != count {
@@ -177,8 +193,7 @@ impl Compiled {
             }
             let Some(order) = self.order(rest) else { return Err(fault(FaultKind::Record, 0)) };
             let loads = &record.loads[order];
-            let Some(extent) = record.extent(loads.value(slot::LENGTH, rest), rest.len())
-            else {
+            let Some(extent) = record.extent(loads.value(slot::LENGTH, rest), rest.len()) else {
                 return Err(fault(FaultKind::Record, loads.value(slot::LENGTH, rest)));
             };
             let block = &rest[..extent.end];
@@ -292,7 +307,7 @@ impl Compiled {
         let record = &self.records[kind];
         let loads = &record.loads[order];
         let fault = |why| Err(Fault { kind: why, record: Some(kind), offset, got: 0 });
-        if !loads.head.iter().chain(&loads.tail).all(|one| one.holds(block)) {
+        if !loads.constants.iter().all(|one| one.holds(block)) {
             return fault(FaultKind::Record);
         }
         if !record.checksums.iter().all(|one| one.is_right(block, order)) {
