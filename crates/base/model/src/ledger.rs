@@ -205,6 +205,8 @@ entries! {
     FragmentBytesLost = "fragment_bytes_lost", Note;
     /// Recorded fragments whose own checksum is not that of their bytes.
     FragmentsBadChecksum = "fragments_bad_checksum", Note;
+    /// Records of a declared layout that are no fragments: fillers and status words.
+    RecordsSkipped = "records_skipped", Note;
 }
 
 impl Entry {

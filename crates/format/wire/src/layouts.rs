@@ -145,7 +145,7 @@ impl<const WINDOW: usize> Decoder for LayoutDecoder<WINDOW> {
         match self.layouts.compiled.decode::<WINDOW>(bytes, parts) {
             Ok(accepted) => {
                 let sequence = accepted.sequence.map(|number| self.unwrapped.take(number));
-                Ok(Decoded { sequence, ..Decoded::default() })
+                Ok(Decoded { sequence, skipped: accepted.skipped, ..Decoded::default() })
             }
             Err(fault) => {
                 parts.clear();

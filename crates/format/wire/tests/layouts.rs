@@ -61,6 +61,7 @@ fn the_examples_are_decoded_as_the_specification_says() {
     let broken = big | PartFlags::SENDER_ERROR;
     let trb = vec![(0x8000, 0xff_ffff, 0x15, big, 8, 27), (0x8000, 0, 0x16, broken, 32, 47)];
     assert_eq!(found(&examples[0]), (None, trb));
+    assert_eq!(decode(&examples[1].0, &examples[1].1).unwrap().0.skipped, 1);
     let tagged = vec![(3, 0xa1, 0, big, 8, 23), (3, 0xa2, 0, big, 28, 35)];
     assert_eq!(found(&examples[1]), (Some(77), tagged));
     let time = 0x17d3_f00d_1234_5678;
@@ -135,6 +136,10 @@ fn each_reason_is_given_for_its_fault() {
     assert_eq!(reason(1, |bytes| bytes[24] = 0x2b), "record_variant");
     assert_eq!(reason(1, |bytes| bytes[5] = 4), "count");
     assert_eq!(reason(2, |bytes| bytes[64] = 0x1c), "record");
+    // hadtu's first sub-event has 20 bytes and 4 of padding, which are not left over.
+    let (_, left_over, sentence) = changed(0, |bytes| bytes[36..40].fill(0));
+    assert_eq!((reason(0, |bytes| bytes[36..40].fill(0)), left_over), ("record", 16));
+    assert!(sentence.starts_with("the record at byte 32:"), "{sentence}");
     // A byte behind the last record, and before the first where records are read from the end.
     let (reason, left_over, sentence) = changed(1, |bytes| bytes.push(0));
     assert_eq!((reason, left_over), ("left_over", 1));

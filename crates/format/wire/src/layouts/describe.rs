@@ -41,12 +41,12 @@ impl Observer for Lines<'_> {
         self.lines.push(format!("{name}: bytes {begin} to {}, {order}{skipped}", end - 1));
         self.checked += match seen.record {
             None => block.head as usize + seen.bytes.len() - seen.body_end,
-            Some(_) => seen.bytes.len(),
+            Some(_) => seen.bytes.len() + seen.padding,
         };
         self.lines.extend(block.fields.iter().map(|field| line(field, seen)));
         let body = seen.body_end - block.head as usize;
         let first = begin + block.head as usize;
-        let padding = seen.bytes.len() - block.tail as usize - seen.body_end;
+        let padding = seen.bytes.len() - block.tail as usize - seen.body_end + seen.padding;
         let mut line = format!("  body: {body} bytes from byte {first}");
         if padding > 0 {
             write!(line, ", then {padding} bytes of padding").expect("a string takes all");
@@ -80,6 +80,7 @@ impl Layouts {
             false => format!("at byte {offset}"),
         };
         let block = match record {
+            None if kind == FaultKind::Record => format!("the record {place}"),
             None => "the packet".to_owned(),
             Some(kind) => format!("{} {place}", label(kind, &self.layout.records[kind])),
         };

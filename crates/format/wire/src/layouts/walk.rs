@@ -44,6 +44,8 @@ pub(super) struct CheckedBlock<'a> {
     pub(super) bytes: &'a [u8],
     /// Bytes of head and body.
     pub(super) body_end: usize,
+    /// Bytes of padding behind it that it is not recorded with.
+    pub(super) padding: usize,
     pub(super) is_big: bool,
 }
 
@@ -143,6 +145,7 @@ impl Compiled {
             offset: 0,
             bytes,
             body_end: extent.body_end,
+            padding: 0,
             is_big: order == 1,
         };
         observer.block(&seen);
@@ -203,6 +206,7 @@ impl Compiled {
                 offset,
                 bytes: block,
                 body_end: extent.body_end,
+                padding: extent.next.min(rest.len()) - extent.end,
                 is_big: order == 1,
             };
             observer.block(&seen);
@@ -249,6 +253,7 @@ impl Compiled {
                 offset,
                 bytes: block,
                 body_end: extent.body_end,
+                padding: 0,
                 is_big: order == 1,
             };
             observer.block(&seen);
