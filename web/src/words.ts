@@ -169,6 +169,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_lost_taken: "fragments released as taken before the recorder died",
   fragments_not_expected: "events in which it was not expected",
   fragments_not_sent: "fragments that the front-end never sent",
+  records_skipped: "records that are no fragments",
   promise_broken: "low-water keys of the front-end that fell",
   link_resumes: "breaks of the front-end's connection",
   numbering_restarts: "restarts of the numbering",

@@ -208,6 +208,8 @@ entries! {
     /// Recorded events without this source in which it was not expected: it is sparse, or none of
     /// its groups took part.
     FragmentsNotExpected = "fragments_not_expected", Note;
+    /// Records of a declared layout that are no fragments: fillers and status words.
+    RecordsSkipped = "records_skipped", Note;
 }
 
 impl Entry {

@@ -159,6 +159,8 @@ pub struct Decoded {
     /// How many more messages are now known to be missing, if the decoder tracks the numbers
     /// itself instead of returning a `sequence`.
     pub missing: u64,
+    /// How many of its records are no fragments by their kind.
+    pub skipped: u64,
     /// Whether such a decoder can rule out that the message is a repetition.
     pub sent_once: bool,
 }

@@ -6,29 +6,34 @@
 //! fields of a block are at most [`FIELDS_MAX`], the kinds of records [`RECORDS_MAX`], the records
 //! of a datagram [`PARTS_MAX`](crate::PARTS_MAX).
 //!
-//! Layouts with one kind of record at the most, values of one part and no checksum but a copy take
-//! a path of their own, which is the same code with less to ask.
+//! Layouts with at most one kind of record and values of one part are decoded by the *straight*
+//! path (`straight.rs`); what it does not accept, and other layouts, by the general one (`walk.rs`).
 
 mod check;
 mod compile;
 mod declaration;
 mod describe;
+mod encode;
 mod examples;
+mod straight;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use catchment_model::Entry;
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
 pub use check::{FIELDS_MAX, LayoutError, RECORDS_MAX};
-pub use declaration::{Block, ChecksumKind, Field, Layout, Order, Recorded, Role, What};
+pub use declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Recorded, Role};
 pub use describe::Description;
+pub use encode::{EncodeError, RecordValues, Values};
 
 #[doc(hidden)]
 pub use examples::example_layouts;
 
 use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason};
 use compile::Compiled;
-use walk::Unwatched;
+use walk::Unobserved;
 
 /// The protocol's name in configurations and files.
 pub const NAME: &str = "layout";
@@ -69,9 +74,9 @@ impl Layouts {
         of_records.filter(|most| *most > 0).or(packet.bytes_max)
     }
 
-    /// Why the path for simple layouts is not taken; none if it is.
+    /// FaultKind the path for simple layouts is not taken; none if it is.
     pub fn general(&self) -> Option<&'static str> {
-        self.compiled.general
+        self.compiled.straight.as_ref().err().copied()
     }
 }
 
@@ -100,11 +105,16 @@ impl Protocol for Layouts {
 
     fn decoder(&self) -> Box<dyn Decoder> {
         let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
-        Box::new(LayoutDecoder { layouts: self.clone(), unwrapped })
+        let layouts = self.clone();
+        match self.compiled.straight.as_ref().map_or(0, |straight| straight.window()) {
+            8 => Box::new(LayoutDecoder::<8> { layouts, unwrapped }),
+            16 => Box::new(LayoutDecoder::<16> { layouts, unwrapped }),
+            _ => Box::new(LayoutDecoder::<0> { layouts, unwrapped }),
+        }
     }
 }
 
-/// The reasons for which a datagram is refused, by the numbers of `walk::Why`.
+/// The reasons for which a datagram is refused, by the numbers of `walk::FaultKind`.
 const REASONS: [Reason; 10] = [
     Reason { name: "short", kind: Entry::PacketsMalformedShort },
     Reason { name: "length", kind: Entry::PacketsMalformedLength },
@@ -118,12 +128,13 @@ const REASONS: [Reason; 10] = [
     Reason { name: "count", kind: Entry::PacketsMalformedFragment },
 ];
 
-struct LayoutDecoder {
+/// `WINDOW` is that of the straight path.
+struct LayoutDecoder<const WINDOW: usize> {
     layouts: Layouts,
     unwrapped: Unwrapped,
 }
 
-impl Decoder for LayoutDecoder {
+impl<const WINDOW: usize> Decoder for LayoutDecoder<WINDOW> {
     #[inline]
     fn decode(
         &mut self,
@@ -131,20 +142,20 @@ impl Decoder for LayoutDecoder {
         bytes: &[u8],
         parts: &mut Vec<Part>,
     ) -> Result<Decoded, usize> {
-        match self.layouts.compiled.walk(bytes, parts, &mut Unwatched) {
+        match self.layouts.compiled.decode::<WINDOW>(bytes, parts) {
             Ok(accepted) => {
                 let sequence = accepted.sequence.map(|number| self.unwrapped.take(number));
-                Ok(Decoded { sequence, ..Decoded::default() })
+                Ok(Decoded { sequence, skipped: accepted.skipped, ..Decoded::default() })
             }
             Err(fault) => {
                 parts.clear();
-                Err(fault.why as usize)
+                Err(fault.kind as usize)
             }
         }
     }
 
     fn explain(&self, bytes: &[u8]) -> String {
-        let fault = self.layouts.compiled.walk(bytes, &mut Vec::new(), &mut Unwatched).err();
+        let fault = self.layouts.compiled.walk(bytes, &mut Vec::new(), &mut Unobserved).err();
         fault.map_or_else(String::new, |fault| self.layouts.sentence(&fault, bytes))
     }
 }

@@ -1,7 +1,7 @@
 //! Declarations that contradict themselves: each is refused with an error that names the key.
 
 use catchment_wire::layouts::{
-    Block, ChecksumKind, Field, Layout, Layouts, Order, Role, What, example_layouts,
+    Block, ChecksumKind, Field, FieldKind, Layout, Layouts, Order, Role, example_layouts,
 };
 
 /// The error of an example that was changed.
@@ -13,7 +13,7 @@ fn refused(index: usize, change: impl FnOnce(&mut Layout)) -> String {
 }
 
 fn is(at: i64, role: Role) -> Field {
-    Field { at, width: 4, bits: None, what: What::Is(role) }
+    Field { at, width: 4, bits: None, kind: FieldKind::Is(role) }
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn fields_beyond_their_block_or_their_word_are_refused() {
     assert_eq!(bits([9, 8]), format!("{expected} [9, 8]"));
     let width = refused(0, |layout| layout.records[0].fields[3].width = 9);
     assert_eq!(width, "record[0].fields[3].width: expected 1 to 8 bytes, got 9");
-    let value = refused(1, |layout| layout.packet.fields[2].what = What::Equals(0x3_cae0));
+    let value = refused(1, |layout| layout.packet.fields[2].kind = FieldKind::Equals(0x3_cae0));
     assert_eq!(value, "packet.fields[2].equals: expected a value of 16 bits, got 0x3cae0");
     let each = refused(1, |layout| layout.records[0].fields[5].at = 4);
     assert_eq!(each, "record[0].fields[5].at: expected 0 with each, got 4");
@@ -47,8 +47,9 @@ fn values_of_too_few_or_too_many_bits_are_refused() {
     let parts =
         refused(2, |layout| layout.records[0].fields.push(is(4, Role::Time { rate_hz: None })));
     assert_eq!(parts, "record[0].fields[5].bits: time: expected a value of 16 to 64 bits, got 96");
-    let rate =
-        refused(3, |layout| layout.packet.fields[6].what = What::Is(Role::Time { rate_hz: None }));
+    let rate = refused(3, |layout| {
+        layout.packet.fields[6].kind = FieldKind::Is(Role::Time { rate_hz: None })
+    });
     assert_eq!(rate, "packet.fields[6]: expected rate with time, got none");
     let seconds = refused(0, |layout| layout.packet.fields.push(is(0, Role::Seconds)));
     assert_eq!(seconds, "packet.fields[2]: expected time with seconds, got none");
@@ -65,7 +66,7 @@ fn kinds_of_records_that_can_never_be_chosen_are_refused() {
     assert_eq!(same, format!("{expected} the same choose"));
     let many = refused(1, |layout| layout.records.resize(9, Block::default()));
     assert_eq!(many, "record: expected at most 8 records, got 9");
-    let packet = refused(1, |layout| layout.packet.fields[2].what = What::Choose(1));
+    let packet = refused(1, |layout| layout.packet.fields[2].kind = FieldKind::Choose(1));
     assert!(packet.starts_with("packet.fields[2].choose: expected it in a record"), "{packet}");
     let skipped = refused(0, |layout| layout.records[0].skip = true);
     assert_eq!(skipped, "record: expected a record that is not skipped, got none");
@@ -77,7 +78,7 @@ fn lengths_that_cannot_be_are_refused() {
         "its length stands in the tail; expected one record without choose and count, got";
     let two = refused(2, |layout| {
         let mut first = layout.records[0].clone();
-        first.fields.push(Field { at: 0, width: 4, bits: None, what: What::Choose(1) });
+        first.fields.push(Field { at: 0, width: 4, bits: None, kind: FieldKind::Choose(1) });
         layout.records.insert(0, first);
     });
     assert_eq!(two, format!("record[0]: {expected} 2"));
@@ -89,12 +90,12 @@ fn lengths_that_cannot_be_are_refused() {
     assert_eq!(none, expected);
     let both = refused(0, |layout| layout.records[0].bytes = Some(16));
     assert_eq!(both, "record[0].bytes: expected length or bytes, got both");
-    let length = |unit, plus| What::Is(Role::Length { unit, plus });
-    let unit = refused(0, |layout| layout.packet.fields[0].what = length(0, 0));
+    let length = |unit, plus| FieldKind::Is(Role::Length { unit, plus });
+    let unit = refused(0, |layout| layout.packet.fields[0].kind = length(0, 0));
     assert_eq!(unit, "packet.fields[0].unit: expected 1 to 65536, got 0");
-    let plus = refused(0, |layout| layout.packet.fields[0].what = length(1, -65_537));
+    let plus = refused(0, |layout| layout.packet.fields[0].kind = length(1, -65_537));
     assert_eq!(plus, "packet.fields[0].plus: expected -65536 to 65536, got -65537");
-    let each = refused(1, |layout| layout.records[0].fields[1].what = length(2, 4));
+    let each = refused(1, |layout| layout.records[0].fields[1].kind = length(2, 4));
     assert_eq!(
         each,
         "record[0].fields[5].each: words of 4 bytes do not divide lengths in steps of 2"
@@ -126,9 +127,9 @@ fn sizes_out_of_their_bounds_are_refused() {
         refused(1, |layout| layout.records[1] = Block { bytes: Some(4), ..Block::default() });
     assert_eq!(empty, "record[1].head: expected head or tail of at least 1 byte, got neither");
     let order = |order| refused(0, |layout| layout.order = order);
-    let at = order(Order::Told { at: 5, mask: 1, equals: 1 });
+    let at = order(Order::Detected { at: 5, mask: 1, equals: 1 });
     assert_eq!(at, "order.at: expected a word of 4 bytes in the head of every block, got 5");
-    let mask = order(Order::Told { at: 4, mask: 1, equals: 2 });
+    let mask = order(Order::Detected { at: 4, mask: 1, equals: 2 });
     assert_eq!(
         mask,
         "order.equals: expected bits of a mask that is not 0, got mask 0x1, equals 0x2"
@@ -140,7 +141,7 @@ fn checksums_of_themselves_or_of_what_is_not_there_are_refused() {
     let crc = |from, to| {
         let kind = ChecksumKind::Crc32c;
         refused(3, |layout| {
-            layout.packet.fields[7].what = What::Is(Role::Checksum { kind, from, to })
+            layout.packet.fields[7].kind = FieldKind::Is(Role::Checksum { kind, from, to })
         })
     };
     assert_eq!(crc(0, Some(28)), "packet.fields[7]: bytes 0 to 28 overlap it at -4");

@@ -176,6 +176,7 @@ impl Sender {
         let counts = ingest.counts(self.account);
         counts[Entry::PacketsAccepted] += 1;
         counts[Entry::PacketsMissing] += decoded.missing;
+        counts[Entry::RecordsSkipped] += decoded.skipped;
         let mut sent_once = decoded.sent_once;
         // Packets of another source have that source's numbers.
         let is_own = |id| parts.iter().all(|part| part.id == id);

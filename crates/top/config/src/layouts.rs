@@ -6,7 +6,7 @@ use catchment_builder::NUMBER_BITS_MAX;
 use catchment_model::units::{Size, deserialize_text};
 use catchment_wire::Protocol as _;
 use catchment_wire::layouts::{
-    Block, ChecksumKind, Field, Layout, Layouts, Order, Recorded, Role, What,
+    Block, ChecksumKind, Field, Layout, Layouts, Order, Recorded, Role, FieldKind,
 };
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
@@ -120,7 +120,7 @@ struct OrderLow(Order);
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct Detected {
     at: u32,
     mask: u32,
     equals: u32,
@@ -217,14 +217,14 @@ fn field(located: &Located<'_>, path: &str, low: &FieldLow) -> Result<Field, Con
             return Err(located.error(&format!("{path}.{key}"), message));
         }
     }
-    let what = match (low.is, low.equals, low.choose, low.each) {
-        (Some(role), ..) => What::Is(self::role(located, path, low, role)?),
-        (_, Some(value), ..) => What::Equals(value),
-        (_, _, Some(value), _) => What::Choose(value),
-        (_, _, _, each) => What::Each(each.unwrap_or_default()),
+    let kind = match (low.is, low.equals, low.choose, low.each) {
+        (Some(role), ..) => FieldKind::Is(self::role(located, path, low, role)?),
+        (_, Some(value), ..) => FieldKind::Equals(value),
+        (_, _, Some(value), _) => FieldKind::Choose(value),
+        (_, _, _, each) => FieldKind::Each(each.unwrap_or_default()),
     };
     let bits = low.bits.map(|bits| bits.0);
-    Ok(Field { at: low.at, width: low.width.unwrap_or(4), bits, what })
+    Ok(Field { at: low.at, width: low.width.unwrap_or(4), bits, kind })
 }
 
 fn role(
@@ -320,9 +320,9 @@ impl<'de> Deserialize<'de> for OrderLow {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OrderLow, A::Error> {
-                let told = Told::deserialize(MapAccessDeserializer::new(map))?;
-                let Told { at, mask, equals } = told;
-                Ok(OrderLow(Order::Told { at, mask, equals }))
+                let detected = Detected::deserialize(MapAccessDeserializer::new(map))?;
+                let Detected { at, mask, equals } = detected;
+                Ok(OrderLow(Order::Detected { at, mask, equals }))
             }
         }
         deserializer.deserialize_any(OrderVisitor)

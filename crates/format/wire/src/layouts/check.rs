@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, FRAGMENT_BYTES_MAX};
 
-use super::declaration::{Block, ChecksumKind, Field, Layout, Order, Role, What};
+use super::declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Role};
 
 /// What is wrong with a declaration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub(super) fn check(layout: &Layout) -> Result<(), LayoutError> {
     if layout.records.len() > RECORDS_MAX {
         return expected("record", format!("at most {RECORDS_MAX} records"), layout.records.len());
     }
-    if let Order::Told { at, mask, equals } = layout.order {
+    if let Order::Detected { at, mask, equals } = layout.order {
         let blocks = std::iter::once(&layout.packet).chain(&layout.records);
         let last = blocks.map(|block| block.head).min().unwrap_or(0).saturating_sub(4);
         if at > last || layout.packet.head < 4 || layout.records.iter().any(|one| one.head < 4) {
@@ -57,7 +57,7 @@ pub(super) fn check(layout: &Layout) -> Result<(), LayoutError> {
 fn check_variants(layout: &Layout) -> Result<(), LayoutError> {
     let records = &layout.records;
     let choice = |block: &Block| {
-        let chosen = block.fields.iter().filter(|field| matches!(field.what, What::Choose(_)));
+        let chosen = block.fields.iter().filter(|field| matches!(field.kind, FieldKind::Choose(_)));
         chosen.copied().collect::<Vec<Field>>()
     };
     for (later, block) in records.iter().enumerate() {
@@ -205,14 +205,14 @@ impl BlockCheck<'_> {
             let got = format!("[{first}, {last}]");
             return expected(&format!("{path}.bits"), format!("bits 0 to {most}, rising"), got);
         }
-        if let What::Each(_) = field.what {
+        if let FieldKind::Each(_) = field.kind {
             return match at {
                 0 => Ok(()),
                 at => expected(&format!("{path}.at"), "0 with each", at),
             };
         }
-        let copied = match field.what {
-            What::Is(Role::Checksum { kind: ChecksumKind::Copy, from, to }) => {
+        let copied = match field.kind {
+            FieldKind::Is(Role::Checksum { kind: ChecksumKind::Copy, from, to }) => {
                 Some(to.unwrap_or(at).saturating_sub(from)).filter(|bytes| *bytes > 0)
             }
             _ => None,
@@ -232,11 +232,11 @@ impl BlockCheck<'_> {
     }
 
     fn constant(&self, path: &str, field: &Field) -> Result<(), LayoutError> {
-        let (name, value) = match field.what {
-            What::Is(_) => return Ok(()),
-            What::Equals(value) => ("equals", value),
-            What::Choose(value) => ("choose", value),
-            What::Each(value) => ("each", value),
+        let (name, value) = match field.kind {
+            FieldKind::Is(_) => return Ok(()),
+            FieldKind::Equals(value) => ("equals", value),
+            FieldKind::Choose(value) => ("choose", value),
+            FieldKind::Each(value) => ("each", value),
         };
         let (_, bits) = field.range();
         if bits < 64 && value >> bits != 0 {
@@ -325,9 +325,9 @@ impl BlockCheck<'_> {
         let least = self.block.bytes_min() as i64;
         // In the shortest block, as in longer ones: positions from both ends.
         let place = |at: i64| if at < 0 { least + at } else { at };
-        let is_there = |at: i64| (-least..=least).contains(&at);
+        let is_present = |at: i64| (-least..=least).contains(&at);
         for (name, at) in [("from", from), ("to", to)] {
-            if !is_there(at) {
+            if !is_present(at) {
                 return expected(
                     &key(name),
                     format!("a byte of the shortest block, -{least} to {least}"),

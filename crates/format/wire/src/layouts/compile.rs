@@ -1,6 +1,7 @@
 //! From a checked declaration to *loads*: one read of 8 bytes each, then swap, shift and mask.
 
-use super::declaration::{Block, ChecksumKind, Field, Layout, Order, Role, What};
+use super::declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Role};
+use super::straight::Straight;
 
 /// A layout to decode with.
 #[derive(Clone, Debug)]
@@ -11,8 +12,8 @@ pub(super) struct Compiled {
     /// Whether records are read from the packet's end, as their lengths stand in their tails.
     pub(super) from_end: bool,
     pub(super) records_body: bool,
-    /// Why the path for simple layouts is not taken, if it is not.
-    pub(super) general: Option<&'static str>,
+    /// The straight path, or why the layout has none.
+    pub(super) straight: Result<Straight, &'static str>,
 }
 
 /// A block to decode with.
@@ -42,9 +43,8 @@ pub(super) struct Loads {
     pub(super) slots: [Load; SLOTS],
     /// Further parts of values.
     pub(super) parts: Box<[(usize, Load)]>,
-    /// Constants of the head and of the tail, and those that choose.
-    pub(super) head: Box<[Constant]>,
-    pub(super) tail: Box<[Constant]>,
+    /// Constants of head and tail, and those that choose.
+    pub(super) constants: Box<[Constant]>,
     pub(super) choose: Box<[Constant]>,
     pub(super) each: Box<[Each]>,
 }
@@ -53,17 +53,20 @@ pub(super) struct Loads {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
     /// Where they begin, from the block's first byte or, if negative, from its end.
-    at: isize,
+    pub(super) at: isize,
     swap: bool,
-    shift: u32,
-    mask: u64,
+    pub(super) shift: u32,
+    pub(super) mask: u64,
     /// Where they go in the value.
     to: u32,
 }
 
+/// Constants of one word, which are compared at once, in the order in which the bytes stand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constant {
-    load: Load,
+    /// As that of [`Load`].
+    at: isize,
+    mask: u64,
     value: u64,
 }
 
@@ -136,7 +139,7 @@ impl Load {
 
     /// Whether it has bits at all: an absent value has none.
     #[inline(always)]
-    pub(super) fn is_there(self) -> bool {
+    pub(super) fn is_present(self) -> bool {
         self.mask != 0
     }
 }
@@ -151,6 +154,7 @@ fn word(block: &[u8], at: usize) -> u64 {
 }
 
 #[cold]
+#[inline(never)]
 fn short_word(rest: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     bytes.iter_mut().zip(rest).for_each(|(byte, from)| *byte = *from);
@@ -158,9 +162,47 @@ fn short_word(rest: &[u8]) -> u64 {
 }
 
 impl Constant {
+    fn new(load: Load, value: u64) -> Self {
+        let placed = |bits: u64| match load.swap {
+            true => (bits << load.shift).swap_bytes(),
+            false => bits << load.shift,
+        };
+        Self { at: load.at, mask: placed(load.mask), value: placed(value) }
+    }
+
     #[inline(always)]
     pub(super) fn holds(&self, block: &[u8]) -> bool {
-        self.load.bits(block) == self.value
+        let end = if self.at < 0 { block.len() } else { 0 };
+        word(block, end.wrapping_add_signed(self.at)) & self.mask == self.value
+    }
+
+    /// Puts a constant that stands behind this one into the same word, if it is within 8 bytes.
+    fn take(&mut self, later: &Self) -> bool {
+        let bits = 8 * later.at.abs_diff(self.at);
+        let is_near = bits < 64 && (self.at < 0) == (later.at < 0);
+        let shifted =
+            |word: u64| is_near.then(|| word << bits).filter(|moved| moved >> bits == word);
+        let (Some(mask), Some(value)) = (shifted(later.mask), shifted(later.value)) else {
+            return false;
+        };
+        // Constants that contradict each other stay apart, so that one of them fails.
+        if self.mask & mask & (self.value ^ value) != 0 {
+            return false;
+        }
+        (self.mask, self.value) = (self.mask | mask, self.value | value);
+        true
+    }
+
+    /// The same constants in as few words as this order gives.
+    fn joined(mut all: Vec<Self>) -> Box<[Self]> {
+        all.sort_by_key(|one| one.at);
+        let mut joined: Vec<Self> = Vec::new();
+        for one in all {
+            if !joined.last_mut().is_some_and(|last| last.take(&one)) {
+                joined.push(one);
+            }
+        }
+        joined.into()
     }
 }
 
@@ -174,22 +216,48 @@ impl Each {
 
 impl Sum {
     /// Whether the bytes of a block have it.
+    #[inline(always)]
     pub(super) fn is_right(&self, block: &[u8], order: usize) -> bool {
-        let place = |at: i64| match at < 0 {
-            true => block.len().wrapping_add_signed(at as isize),
-            false => at as usize,
-        };
-        let Some(covered) = block.get(place(self.from)..place(self.to)) else { return false };
-        match self.kind {
-            ChecksumKind::Crc32c => {
-                u64::from(crc_fast::crc32_iscsi(covered)) == self.loads[order].bits(block)
-            }
-            ChecksumKind::Copy => {
-                let at = place(self.at);
-                block.get(at..at.saturating_add(covered.len())) == Some(covered)
-            }
+        if self.kind != ChecksumKind::Copy {
+            return self.is_computed_right(block, order);
         }
+        let Some(covered) = block.get(self.from as usize..self.to as usize) else { return false };
+        let copy = block.get(place(self.at, block)..).and_then(|rest| rest.get(..covered.len()));
+        copy.is_some_and(|copy| is_same(covered, copy))
     }
+
+    #[inline(never)]
+    fn is_computed_right(&self, block: &[u8], order: usize) -> bool {
+        let Some(covered) = block.get(place(self.from, block)..place(self.to, block)) else {
+            return false;
+        };
+        u64::from(crc_fast::crc32_iscsi(covered)) == self.loads[order].bits(block)
+    }
+}
+
+/// A byte's index in a block; negative ones count from its end.
+#[inline(always)]
+fn place(at: i64, block: &[u8]) -> usize {
+    match at < 0 {
+        true => block.len().wrapping_add_signed(at as isize),
+        false => at as usize,
+    }
+}
+
+/// Whether slices of the same length are equal. Copies have a few words, for which a call of the
+/// library takes longer than the comparison.
+#[inline(always)]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let (words, rest) = one.as_chunks::<16>();
+    let (other_words, other_rest) = other.as_chunks::<16>();
+    let mut is_same = words.len() == other_words.len() && rest.len() == other_rest.len();
+    for (one, other) in words.iter().zip(other_words) {
+        is_same &= one == other;
+    }
+    for (one, other) in rest.iter().zip(other_rest) {
+        is_same &= one == other;
+    }
+    is_same
 }
 
 impl Compiled {
@@ -197,35 +265,16 @@ impl Compiled {
         let by_time = !layout.has_keys();
         let records: Box<[Blueprint]> =
             layout.records.iter().map(|one| Blueprint::new(one, by_time)).collect();
-        let blocks = || std::iter::once(&layout.packet).chain(&layout.records);
-        let has = |test: fn(&Field) -> bool| blocks().any(|block| block.fields.iter().any(test));
         let from_end =
             layout.records.iter().any(|one| one.with("length").any(|field| field.at < 0));
-        let is_crc = |field: &Field| {
-            matches!(field.role(), Some(Role::Checksum { kind: ChecksumKind::Crc32c, .. }))
-        };
         let packet = Blueprint::new(&layout.packet, by_time);
-        let has_parts = |one: &Blueprint| one.loads.iter().any(|one| !one.parts.is_empty());
-        let general = match () {
-            () if layout.records.len() > 1 => Some("there are several kinds of records"),
-            () if from_end => Some("lengths stand in tails"),
-            () if has_parts(&packet) || records.iter().any(has_parts) => {
-                Some("a value has several parts")
-            }
-            () if has(|field| matches!(field.what, What::Each(_))) => Some("there is each"),
-            () if has(is_crc) => Some("there is a checksum"),
-            () if has(|field| matches!(field.what, What::Choose(_))) => Some("there is choose"),
-            () if layout.records.iter().any(|one| one.skip) => Some("a record is skipped"),
-            () => None,
+        let records_body = layout.recorded == super::Recorded::Body;
+        let order = layout.order;
+        let straight = match from_end {
+            true => Err("lengths stand in tails"),
+            false => Straight::new(order, &packet, &records, !records_body),
         };
-        Self {
-            order: layout.order,
-            packet,
-            records,
-            from_end,
-            records_body: layout.recorded == super::Recorded::Body,
-            general,
-        }
+        Self { order, packet, records, from_end, records_body, straight }
     }
 }
 
@@ -273,22 +322,21 @@ impl Loads {
     fn new(block: &Block, is_big: bool, least: usize, by_time: bool) -> Self {
         let mut slots = [Load::default(); SLOTS];
         let mut bits = [0; SLOTS];
-        let (mut parts, mut head, mut tail) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut parts, mut constants) = (Vec::new(), Vec::new());
         let (mut choose, mut each) = (Vec::new(), Vec::new());
         for field in &block.fields {
             // Not of every field: a copy is no word, and may be shorter than one.
             let load = || Load::new(field, is_big, least, 0);
-            let constant = |value| Constant { load: load(), value };
-            match field.what {
-                What::Equals(value) if field.at < 0 => tail.push(constant(value)),
-                What::Equals(value) => head.push(constant(value)),
-                What::Choose(value) => choose.push(constant(value)),
-                What::Each(value) => {
+            let constant = |value| Constant::new(load(), value);
+            match field.kind {
+                FieldKind::Equals(value) => constants.push(constant(value)),
+                FieldKind::Choose(value) => choose.push(constant(value)),
+                FieldKind::Each(value) => {
                     let width = field.width as usize;
                     let load = Load::new(field, is_big, width, 0);
-                    each.push(Each { width, constant: Constant { load, value } });
+                    each.push(Each { width, constant: Constant::new(load, value) });
                 }
-                What::Is(role) => {
+                FieldKind::Is(role) => {
                     let Some(slot) = slot_of(role) else { continue };
                     let load = Load { to: bits[slot], ..load() };
                     match bits[slot] {
@@ -309,9 +357,8 @@ impl Loads {
         Self {
             slots,
             parts: parts.into(),
-            head: head.into(),
-            tail: tail.into(),
-            choose: choose.into(),
+            constants: Constant::joined(constants),
+            choose: Constant::joined(choose),
             each: each.into(),
         }
     }

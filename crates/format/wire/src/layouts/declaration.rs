@@ -25,7 +25,7 @@ pub enum Order {
     /// The most significant byte first.
     Big,
     /// For each block, the order in which a word of 4 bytes of it fits.
-    Told {
+    Detected {
         /// The word's first byte in each block.
         at: u32,
         /// The bits that are compared.
@@ -90,12 +90,12 @@ pub struct Field {
     /// The first and the last bit; 0 is the least significant one. None: all.
     pub bits: Option<[u32; 2]>,
     /// What they are.
-    pub what: What,
+    pub kind: FieldKind,
 }
 
 /// What a field is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum FieldKind {
     /// A value, or a part of one.
     Is(Role),
     /// A constant that must hold.
@@ -171,8 +171,8 @@ impl Field {
     }
 
     pub(super) fn role(&self) -> Option<Role> {
-        match self.what {
-            What::Is(role) => Some(role),
+        match self.kind {
+            FieldKind::Is(role) => Some(role),
             _ => None,
         }
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::check::label;
-use super::declaration::{Field, What};
-use super::walk::{Fault, Seen, Watch, Why};
+use super::declaration::{Field, FieldKind};
+use super::walk::{CheckedBlock, Fault, FaultKind, Observer};
 use super::{Layouts, REASONS};
 
 /// What a datagram was understood as.
@@ -17,7 +17,7 @@ pub struct Description {
     pub left_over: usize,
     /// Fragments in it.
     pub fragments: usize,
-    /// Why it is refused: the reason's name, and a sentence.
+    /// FaultKind it is refused: the reason's name, and a sentence.
     pub refused: Option<(&'static str, String)>,
 }
 
@@ -28,8 +28,8 @@ struct Lines<'a> {
     checked: usize,
 }
 
-impl Watch for Lines<'_> {
-    fn block(&mut self, seen: &Seen<'_>) {
+impl Observer for Lines<'_> {
+    fn block(&mut self, seen: &CheckedBlock<'_>) {
         let layout = self.layouts.layout();
         let (block, name) = match seen.record {
             None => (&layout.packet, "packet".to_owned()),
@@ -41,12 +41,12 @@ impl Watch for Lines<'_> {
         self.lines.push(format!("{name}: bytes {begin} to {}, {order}{skipped}", end - 1));
         self.checked += match seen.record {
             None => block.head as usize + seen.bytes.len() - seen.body_end,
-            Some(_) => seen.bytes.len(),
+            Some(_) => seen.bytes.len() + seen.padding,
         };
         self.lines.extend(block.fields.iter().map(|field| line(field, seen)));
         let body = seen.body_end - block.head as usize;
         let first = begin + block.head as usize;
-        let padding = seen.bytes.len() - block.tail as usize - seen.body_end;
+        let padding = seen.bytes.len() - block.tail as usize - seen.body_end + seen.padding;
         let mut line = format!("  body: {body} bytes from byte {first}");
         if padding > 0 {
             write!(line, ", then {padding} bytes of padding").expect("a string takes all");
@@ -66,41 +66,46 @@ impl Layouts {
             Some(_) => bytes.len().saturating_sub(watch.checked),
         };
         let fragments = if refused.is_none() { parts.len() } else { 0 };
-        let reason = |fault: &Fault| REASONS[fault.why as usize].name;
+        let reason = |fault: &Fault| REASONS[fault.kind as usize].name;
         let refused = refused.map(|fault| (reason(&fault), self.sentence(&fault, bytes)));
         Description { lines: watch.lines, left_over, fragments, refused }
     }
 
-    /// Why a datagram is refused, in a sentence.
+    /// FaultKind a datagram is refused, in a sentence.
     pub(super) fn sentence(&self, fault: &Fault, bytes: &[u8]) -> String {
-        let Fault { why, record, offset, got } = *fault;
+        let Fault { kind, record, offset, got } = *fault;
         let least = self.compiled.packet.least;
         let place = match self.compiled.from_end && record.is_some() {
             true => format!("that ends before byte {offset}"),
             false => format!("at byte {offset}"),
         };
-        let what = match record {
+        let block = match record {
+            None if kind == FaultKind::Record => format!("the record {place}"),
             None => "the packet".to_owned(),
             Some(kind) => format!("{} {place}", label(kind, &self.layout.records[kind])),
         };
-        match why {
-            Why::Short => format!("a packet has at least {least} bytes, got {got}"),
-            Why::Length if got > 0 => {
+        match kind {
+            FaultKind::Short => format!("a packet has at least {least} bytes, got {got}"),
+            FaultKind::Length if got > 0 => {
                 format!("the packet's length says a datagram of {got} bytes, got {}", bytes.len())
             }
-            Why::Length => {
+            FaultKind::Length => {
                 format!("the packet's length does not fit a datagram of {} bytes", bytes.len())
             }
-            Why::LeftOver => {
-                format!("{got} bytes are left over, which are too few for a record: {what}")
+            FaultKind::LeftOver => {
+                format!("{got} bytes are left over, which are too few for a record: {block}")
             }
-            Why::Order => format!("no byte order, or both, fits the word that tells it: {what}"),
-            Why::Constant => format!("{what}: {}", self.wrong_constant(bytes)),
-            Why::Range => format!("{what}: expected fewer ticks than a second has"),
-            Why::Checksum => format!("{what}: its checksum is not that of its bytes"),
-            Why::Record => format!("{what}: its length, its order or a constant is impossible"),
-            Why::RecordVariant => format!("no kind of record fits at byte {offset}"),
-            Why::Count => {
+            FaultKind::Order => {
+                format!("no byte order, or both, fits the word that tells it: {block}")
+            }
+            FaultKind::Constant => format!("{block}: {}", self.wrong_constant(bytes)),
+            FaultKind::Range => format!("{block}: expected fewer ticks than a second has"),
+            FaultKind::Checksum => format!("{block}: its checksum is not that of its bytes"),
+            FaultKind::Record => {
+                format!("{block}: its length, its order or a constant is impossible")
+            }
+            FaultKind::RecordVariant => format!("no kind of record fits at byte {offset}"),
+            FaultKind::Count => {
                 format!(
                     "the packet says another number of records, or it has more than fit, got {got}"
                 )
@@ -111,8 +116,8 @@ impl Layouts {
     /// The first constant of the packet that does not hold.
     fn wrong_constant(&self, bytes: &[u8]) -> String {
         let fields = self.layout.packet.fields.iter();
-        let constants = fields.filter_map(|field| match field.what {
-            What::Equals(value) => Some((field, value)),
+        let constants = fields.filter_map(|field| match field.kind {
+            FieldKind::Equals(value) => Some((field, value)),
             _ => None,
         });
         for (field, expected) in constants {
@@ -128,7 +133,7 @@ impl Layouts {
 }
 
 /// A field, as a line.
-fn line(field: &Field, seen: &Seen<'_>) -> String {
+fn line(field: &Field, seen: &CheckedBlock<'_>) -> String {
     let (first, bits) = field.range();
     let got = value(field, seen.bytes, seen.is_big);
     let place = format!(
@@ -136,11 +141,11 @@ fn line(field: &Field, seen: &Seen<'_>) -> String {
         begin(field, seen.bytes) + seen.offset,
         first + bits - 1
     );
-    match field.what {
-        What::Is(role) => format!("  {}: {got} ({got:#x}), {place}", role.name()),
-        What::Equals(value) => format!("  equals {value:#x}: {got:#x}, {place}"),
-        What::Choose(value) => format!("  choose {value:#x}: {got:#x}, {place}"),
-        What::Each(value) => format!("  each {value:#x}: in all words of the body"),
+    match field.kind {
+        FieldKind::Is(role) => format!("  {}: {got} ({got:#x}), {place}", role.name()),
+        FieldKind::Equals(value) => format!("  equals {value:#x}: {got:#x}, {place}"),
+        FieldKind::Choose(value) => format!("  choose {value:#x}: {got:#x}, {place}"),
+        FieldKind::Each(value) => format!("  each {value:#x}: in all words of the body"),
     }
 }
 

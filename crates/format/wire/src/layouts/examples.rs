@@ -1,7 +1,7 @@
 //! The declarations of the specification's examples, for tests, fuzzing and benches.
 
 use super::Layouts;
-use super::declaration::{Block, ChecksumKind, Field, Layout, Order, Recorded, Role, What};
+use super::declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Recorded, Role};
 
 /// Layouts of four kinds of boards: hadtu's packets, tagged words behind a crate controller,
 /// White Rabbit times in a batcher, and a board with a clock.
@@ -11,15 +11,15 @@ pub fn example_layouts() -> [Layouts; 4] {
 }
 
 fn is(at: i64, width: u32, role: Role) -> Field {
-    Field { at, width, bits: None, what: What::Is(role) }
+    Field { at, width, bits: None, kind: FieldKind::Is(role) }
 }
 
 fn bits(field: Field, first: u32, last: u32) -> Field {
     Field { bits: Some([first, last]), ..field }
 }
 
-fn says(at: i64, width: u32, what: What) -> Field {
-    Field { at, width, bits: None, what }
+fn constant(at: i64, width: u32, kind: FieldKind) -> Field {
+    Field { at, width, bits: None, kind }
 }
 
 const LENGTH: Role = Role::Length { unit: 1, plus: 0 };
@@ -47,7 +47,7 @@ fn trb() -> Layout {
     };
     Layout {
         name: "trb".into(),
-        order: Order::Told { at: 4, mask: 0xff00_0000, equals: 0 },
+        order: Order::Detected { at: 4, mask: 0xff00_0000, equals: 0 },
         packet,
         records: vec![record],
         recorded: Recorded::Whole,
@@ -60,7 +60,7 @@ fn tagged() -> Layout {
         fields: vec![
             is(0, 4, Role::Sequence),
             is(4, 2, Role::Count),
-            says(6, 2, What::Equals(0xcae0)),
+            constant(6, 2, FieldKind::Equals(0xcae0)),
         ],
         ..Block::default()
     };
@@ -69,12 +69,12 @@ fn tagged() -> Layout {
         head: 4,
         tail: 4,
         fields: vec![
-            bits(says(0, 4, What::Choose(0b010)), 24, 26),
+            bits(constant(0, 4, FieldKind::Choose(0b010)), 24, 26),
             bits(is(0, 4, Role::Length { unit: 4, plus: 4 }), 8, 13),
             bits(is(0, 4, Role::Source), 16, 23),
             bits(is(-4, 4, Role::Key), 0, 23),
-            bits(says(-4, 4, What::Equals(0b100)), 24, 26),
-            bits(says(0, 4, What::Each(0b000)), 24, 26),
+            bits(constant(-4, 4, FieldKind::Equals(0b100)), 24, 26),
+            bits(constant(0, 4, FieldKind::Each(0b000)), 24, 26),
         ],
         ..Block::default()
     };
@@ -83,7 +83,7 @@ fn tagged() -> Layout {
         head: 4,
         bytes: Some(4),
         skip: true,
-        fields: vec![bits(says(0, 4, What::Choose(0b110)), 24, 26)],
+        fields: vec![bits(constant(0, 4, FieldKind::Choose(0b110)), 24, 26)],
         ..Block::default()
     };
     let (order, recorded) = (Order::Big, Recorded::Whole);
@@ -93,17 +93,17 @@ fn tagged() -> Layout {
 fn batcher() -> Layout {
     let packet = Block {
         head: 8,
-        fields: vec![says(0, 1, What::Equals(0x21)), is(1, 1, Role::Sequence)],
+        fields: vec![constant(0, 1, FieldKind::Equals(0x21)), is(1, 1, Role::Sequence)],
         ..Block::default()
     };
-    let tag = |at, value| bits(says(at, 4, What::Equals(value)), 16, 31);
+    let tag = |at, value| bits(constant(at, 4, FieldKind::Equals(value)), 16, 31);
     let time = |at, rate_hz| bits(is(at, 4, Role::Time { rate_hz }), 0, 15);
     let record = Block {
         head: 20,
         align: 8,
         tail: 8,
         fields: vec![
-            says(0, 4, What::Equals(0x200)),
+            constant(0, 4, FieldKind::Equals(0x200)),
             tag(4, 0x03e1),
             tag(8, 0x04e1),
             tag(12, 0x05e1),
@@ -128,7 +128,7 @@ fn alpha() -> Layout {
         tail: 4,
         bytes_max: Some(8_928),
         fields: vec![
-            says(0, 2, What::Equals(0xa16a)),
+            constant(0, 2, FieldKind::Equals(0xa16a)),
             bits(is(2, 2, Role::Source), 0, 7),
             bits(is(2, 2, Role::Broken), 15, 15),
             is(4, 4, Role::Sequence),

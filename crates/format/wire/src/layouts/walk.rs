@@ -9,10 +9,10 @@ use super::compile::{Blueprint, Compiled, Loads, slot};
 use super::declaration::Order;
 use crate::decoder::{PARTS_MAX, Part, PartFlags};
 
-/// Why a datagram is refused, and where.
+/// FaultKind a datagram is refused, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    pub(super) why: Why,
+    pub(super) kind: FaultKind,
     /// The kind of record; none: the packet.
     pub(super) record: Option<usize>,
     /// Where the block begins in the datagram.
@@ -23,7 +23,7 @@ pub(super) struct Fault {
 
 /// The reasons, in the order of [`super::REASONS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum FaultKind {
     Short,
     Length,
     LeftOver,
@@ -37,40 +37,42 @@ pub(super) enum Why {
 }
 
 /// A block that was checked.
-pub(super) struct Seen<'a> {
+pub(super) struct CheckedBlock<'a> {
     /// The kind of record; none: the packet.
     pub(super) record: Option<usize>,
     pub(super) offset: usize,
     pub(super) bytes: &'a [u8],
     /// Bytes of head and body.
     pub(super) body_end: usize,
+    /// Bytes of padding behind it that it is not recorded with.
+    pub(super) padding: usize,
     pub(super) is_big: bool,
 }
 
 /// What watches a walk.
-pub(super) trait Watch {
-    fn block(&mut self, seen: &Seen<'_>);
+pub(super) trait Observer {
+    fn block(&mut self, seen: &CheckedBlock<'_>);
 }
 
 /// Nothing does.
-pub(super) struct Unwatched;
+pub(super) struct Unobserved;
 
-impl Watch for Unwatched {
+impl Observer for Unobserved {
     #[inline(always)]
-    fn block(&mut self, _seen: &Seen<'_>) {}
+    fn block(&mut self, _seen: &CheckedBlock<'_>) {}
 }
 
 /// What a packet says for all of its records.
 #[derive(Clone, Copy, Debug, Default)]
-struct Common {
-    key: u64,
-    source: u64,
-    broken: u64,
-    tag: u64,
+pub(super) struct Common {
+    pub(super) key: u64,
+    pub(super) source: u64,
+    pub(super) broken: u64,
+    pub(super) tag: u64,
 }
 
 /// What an accepted packet says of itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub(super) sequence: Option<u64>,
     pub(super) skipped: u64,
@@ -78,126 +80,138 @@ pub(super) struct Accepted {
 
 /// Where a block ends.
 #[derive(Clone, Copy)]
-struct Extent {
+pub(super) struct Extent {
     /// Head and body.
-    body_end: usize,
+    pub(super) body_end: usize,
     /// All of it, as far as it is recorded: with padding only if there is a tail.
-    end: usize,
+    pub(super) end: usize,
     /// Where the next block begins.
-    next: usize,
+    pub(super) next: usize,
 }
 
 impl Compiled {
+    /// Decodes a datagram into `parts`, which is empty. What stands there after a fault does not
+    /// count.
+    #[inline(always)]
+    pub(super) fn decode<const WINDOW: usize>(
+        &self,
+        bytes: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Accepted, Fault> {
+        if let Ok(straight) = &self.straight {
+            if let Some(accepted) = straight.decode::<WINDOW>(self, bytes, parts) {
+                return Ok(accepted);
+            }
+            parts.clear();
+        }
+        self.walk_unobserved(bytes, parts)
+    }
+
+    #[inline(never)]
+    fn walk_unobserved(&self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Accepted, Fault> {
+        self.walk(bytes, parts, &mut Unobserved)
+    }
+
     /// Walks through a datagram. What stands in `parts` after a fault does not count.
-    #[inline]
     pub(super) fn walk(
         &self,
         bytes: &[u8],
         parts: &mut Vec<Part>,
-        watch: &mut impl Watch,
-    ) -> Result<Accepted, Fault> {
-        match self.general {
-            None => self.walk_as::<true>(bytes, parts, watch),
-            Some(_) => self.walk_as::<false>(bytes, parts, watch),
-        }
-    }
-
-    /// `SIMPLE`: values have one part, and there is at most one kind of record, read from the head.
-    #[inline(always)]
-    fn walk_as<const SIMPLE: bool>(
-        &self,
-        bytes: &[u8],
-        parts: &mut Vec<Part>,
-        watch: &mut impl Watch,
+        observer: &mut impl Observer,
     ) -> Result<Accepted, Fault> {
         let packet = &self.packet;
-        let fault = |why, got| Fault { why, record: None, offset: 0, got };
+        let fault = |kind, got| Fault { kind, record: None, offset: 0, got };
         if bytes.len() < packet.least {
-            return Err(fault(Why::Short, bytes.len() as u64));
+            return Err(fault(FaultKind::Short, bytes.len() as u64));
         }
-        let Some(order) = self.order(bytes) else { return Err(fault(Why::Order, 0)) };
+        let Some(order) = self.order(bytes) else { return Err(fault(FaultKind::Order, 0)) };
         let loads = &packet.loads[order];
-        if !loads.head.iter().chain(&loads.tail).all(|one| one.holds(bytes)) {
-            return Err(fault(Why::Constant, 0));
+        if !loads.constants.iter().all(|one| one.holds(bytes)) {
+            return Err(fault(FaultKind::Constant, 0));
         }
-        let extent = packet.datagram::<SIMPLE>(loads, bytes)?;
+        let extent = packet.datagram(loads.value(slot::LENGTH, bytes), bytes)?;
         if !packet.checksums.iter().all(|one| one.is_right(bytes, order)) {
-            return Err(fault(Why::Checksum, 0));
+            return Err(fault(FaultKind::Checksum, 0));
         }
         let body = &bytes[packet.head..extent.body_end];
-        if !SIMPLE && !loads.each.iter().all(|one| one.holds(body)) {
-            return Err(fault(Why::Constant, 0));
+        if !loads.each.iter().all(|one| one.holds(body)) {
+            return Err(fault(FaultKind::Constant, 0));
         }
-        if !packet.is_in_range::<SIMPLE>(loads, bytes) {
-            return Err(fault(Why::Range, 0));
+        if !packet.is_in_range(loads, bytes) {
+            return Err(fault(FaultKind::Range, 0));
         }
-        let seen =
-            Seen { record: None, offset: 0, bytes, body_end: extent.body_end, is_big: order == 1 };
-        watch.block(&seen);
-        let value = |slot| loads.value::<SIMPLE>(slot, bytes);
-        let common = loads.common::<SIMPLE>(bytes, Common::default());
-        let has_sequence = loads.slots[slot::SEQUENCE].is_there();
+        let seen = CheckedBlock {
+            record: None,
+            offset: 0,
+            bytes,
+            body_end: extent.body_end,
+            padding: 0,
+            is_big: order == 1,
+        };
+        observer.block(&seen);
+        let value = |slot| loads.value(slot, bytes);
+        let common = loads.common(Common::default(), value);
+        let has_sequence = loads.slots[slot::SEQUENCE].is_present();
         let mut accepted =
             Accepted { sequence: has_sequence.then(|| value(slot::SEQUENCE)), skipped: 0 };
         if self.records.is_empty() {
             parts.push(self.part(packet, (0, order), extent, common));
             return Ok(accepted);
         }
-        let count = match SIMPLE || !self.from_end {
-            true => {
-                self.forward::<SIMPLE>(bytes, extent.body_end, common, parts, watch, &mut accepted)?
+        let count = match self.from_end {
+            true => self.backward(bytes, extent.body_end, common, parts, observer)?,
+            false => {
+                self.forward(bytes, extent.body_end, common, parts, observer, &mut accepted)?
             }
-            false => self.backward(bytes, extent.body_end, common, parts, watch)?,
         };
-        let has_count = loads.slots[slot::COUNT].is_there();
+        let has_count = loads.slots[slot::COUNT].is_present();
         if has_count && value(slot::COUNT) != count {
-            return Err(fault(Why::Count, count));
+            return Err(fault(FaultKind::Count, count));
         }
         Ok(accepted)
     }
 
     /// Records from the packet's head on. Returns how many.
-    #[inline(always)]
-    fn forward<const SIMPLE: bool>(
+    fn forward(
         &self,
         bytes: &[u8],
         end: usize,
         common: Common,
         parts: &mut Vec<Part>,
-        watch: &mut impl Watch,
+        observer: &mut impl Observer,
         accepted: &mut Accepted,
     ) -> Result<u64, Fault> {
         let bytes = &bytes[..end];
         let (mut offset, mut count) = (self.packet.head, 0);
         while offset < end {
             let rest = &bytes[offset..];
-            let kind = if SIMPLE { 0 } else { self.kind(rest, offset)? };
+            let kind = self.kind(rest, offset)?;
             let record = &self.records[kind];
-            let fault = |why, got| Fault { why, record: Some(kind), offset, got };
+            let fault = |why, got| Fault { kind: why, record: Some(kind), offset, got };
             if rest.len() < record.least {
-                return Err(fault(Why::LeftOver, rest.len() as u64));
+                return Err(fault(FaultKind::LeftOver, rest.len() as u64));
             }
             if count as usize == PARTS_MAX {
-                return Err(fault(Why::Count, count + 1));
+                return Err(fault(FaultKind::Count, count + 1));
             }
-            let Some(order) = self.order(rest) else { return Err(fault(Why::Record, 0)) };
+            let Some(order) = self.order(rest) else { return Err(fault(FaultKind::Record, 0)) };
             let loads = &record.loads[order];
-            let Some(extent) = record.extent(loads.value::<SIMPLE>(slot::LENGTH, rest), rest.len())
-            else {
-                return Err(fault(Why::Record, loads.value::<SIMPLE>(slot::LENGTH, rest)));
+            let Some(extent) = record.extent(loads.value(slot::LENGTH, rest), rest.len()) else {
+                return Err(fault(FaultKind::Record, loads.value(slot::LENGTH, rest)));
             };
             let block = &rest[..extent.end];
-            self.check::<SIMPLE>((kind, order), block, extent, offset)?;
-            let seen = Seen {
+            self.check((kind, order), block, extent, offset)?;
+            let seen = CheckedBlock {
                 record: Some(kind),
                 offset,
                 bytes: block,
                 body_end: extent.body_end,
+                padding: extent.next.min(rest.len()) - extent.end,
                 is_big: order == 1,
             };
-            watch.block(&seen);
-            if SIMPLE || !record.skip {
-                let values = loads.common::<SIMPLE>(block, common);
+            observer.block(&seen);
+            if !record.skip {
+                let values = loads.common(common, |slot| loads.value(slot, block));
                 parts.push(self.part(record, (offset, order), extent, values));
             } else {
                 accepted.skipped += 1;
@@ -215,35 +229,36 @@ impl Compiled {
         mut end: usize,
         common: Common,
         parts: &mut Vec<Part>,
-        watch: &mut impl Watch,
+        observer: &mut impl Observer,
     ) -> Result<u64, Fault> {
         let (record, begin, first) = (&self.records[0], self.packet.head, parts.len());
         while end > begin {
             let rest = &bytes[begin..end];
-            let fault = |why, got| Fault { why, record: Some(0), offset: end, got };
+            let fault = |kind, got| Fault { kind, record: Some(0), offset: end, got };
             if rest.len() < record.least {
-                return Err(fault(Why::LeftOver, rest.len() as u64));
+                return Err(fault(FaultKind::LeftOver, rest.len() as u64));
             }
             if parts.len() - first == PARTS_MAX {
-                return Err(fault(Why::Count, PARTS_MAX as u64 + 1));
+                return Err(fault(FaultKind::Count, PARTS_MAX as u64 + 1));
             }
             // The order stands in the head, which is found by the length: with a word that tells
             // it, the length is read in the order of each of its readings that fits.
-            let (order, extent) = self.last(rest).ok_or_else(|| fault(Why::Record, 0))?;
+            let (order, extent) = self.last(rest).ok_or_else(|| fault(FaultKind::Record, 0))?;
             let offset = end - extent.end;
             let block = &bytes[offset..end];
             let loads = &record.loads[order];
-            self.check::<false>((0, order), block, extent, offset)?;
-            let seen = Seen {
+            self.check((0, order), block, extent, offset)?;
+            let seen = CheckedBlock {
                 record: Some(0),
                 offset,
                 bytes: block,
                 body_end: extent.body_end,
+                padding: 0,
                 is_big: order == 1,
             };
-            watch.block(&seen);
+            observer.block(&seen);
             if !record.skip {
-                let values = loads.common::<false>(block, common);
+                let values = loads.common(common, |slot| loads.value(slot, block));
                 parts.push(self.part(record, (offset, order), extent, values));
             }
             end = offset;
@@ -256,13 +271,13 @@ impl Compiled {
     fn last(&self, rest: &[u8]) -> Option<(usize, Extent)> {
         let record = &self.records[0];
         let extent = |order: usize| {
-            let length = record.loads[order].value::<false>(slot::LENGTH, rest);
+            let length = record.loads[order].value(slot::LENGTH, rest);
             record.extent(length, rest.len())
         };
         match self.order {
             Order::Little => Some((0, extent(0)?)),
             Order::Big => Some((1, extent(1)?)),
-            Order::Told { .. } => (0..2).find_map(|order| {
+            Order::Detected { .. } => (0..2).find_map(|order| {
                 let extent = extent(order)?;
                 let block = &rest[rest.len() - extent.end..];
                 (self.order(block) == Some(order)).then_some((order, extent))
@@ -271,24 +286,23 @@ impl Compiled {
     }
 
     /// The kind of the record that begins a slice: the first one whose constants fit.
-    #[inline]
     fn kind(&self, rest: &[u8], offset: usize) -> Result<usize, Fault> {
+        let fault = |kind| Err(Fault { kind, record: None, offset, got: rest.len() as u64 });
+        let least = self.records.iter().map(|record| record.least).min().unwrap_or(0);
+        if rest.len() < least {
+            return fault(FaultKind::LeftOver);
+        }
+        let Some(order) = self.order(rest) else { return fault(FaultKind::Record) };
         let fits = |record: &Blueprint| {
             rest.len() >= record.head
-                && self.order(rest).is_some_and(|order| {
-                    record.loads[order].choose.iter().all(|one| one.holds(rest))
-                })
+                && record.loads[order].choose.iter().all(|one| one.holds(rest))
         };
-        self.records.iter().position(fits).ok_or_else(|| {
-            let least = self.records.iter().map(|record| record.least).min().unwrap_or(0);
-            let why = if rest.len() < least { Why::LeftOver } else { Why::RecordVariant };
-            Fault { why, record: None, offset, got: rest.len() as u64 }
-        })
+        let kind = self.records.iter().position(fits);
+        kind.map_or_else(|| fault(FaultKind::RecordVariant), Ok)
     }
 
     /// Checks a record whose extent is known.
-    #[inline(always)]
-    fn check<const SIMPLE: bool>(
+    fn check(
         &self,
         (kind, order): (usize, usize),
         block: &[u8],
@@ -297,36 +311,30 @@ impl Compiled {
     ) -> Result<(), Fault> {
         let record = &self.records[kind];
         let loads = &record.loads[order];
-        let fault = |why| Err(Fault { why, record: Some(kind), offset, got: 0 });
-        if !loads.head.iter().chain(&loads.tail).all(|one| one.holds(block)) {
-            return fault(Why::Record);
+        let fault = |why| Err(Fault { kind: why, record: Some(kind), offset, got: 0 });
+        if !loads.constants.iter().all(|one| one.holds(block)) {
+            return fault(FaultKind::Record);
         }
         if !record.checksums.iter().all(|one| one.is_right(block, order)) {
-            return fault(Why::Checksum);
+            return fault(FaultKind::Checksum);
         }
-        if !SIMPLE {
-            let body = &block[record.head..extent.body_end];
-            if !loads.each.iter().all(|one| one.holds(body)) {
-                return fault(Why::Record);
-            }
-            // A record that is read from the end has no choice.
-            if !loads.choose.iter().all(|one| one.holds(block)) {
-                return fault(Why::RecordVariant);
-            }
+        let body = &block[record.head..extent.body_end];
+        if !loads.each.iter().all(|one| one.holds(body)) {
+            return fault(FaultKind::Record);
         }
-        match record.is_in_range::<SIMPLE>(loads, block) {
+        match record.is_in_range(loads, block) {
             true => Ok(()),
-            false => fault(Why::Range),
+            false => fault(FaultKind::Range),
         }
     }
 
     /// The byte order of a block that has its head: 0 for little, 1 for big.
     #[inline(always)]
-    fn order(&self, block: &[u8]) -> Option<usize> {
+    pub(super) fn order(&self, block: &[u8]) -> Option<usize> {
         match self.order {
             Order::Little => Some(0),
             Order::Big => Some(1),
-            Order::Told { at, mask, equals } => {
+            Order::Detected { at, mask, equals } => {
                 let word = block.get(at as usize..)?.first_chunk::<4>()?;
                 let little = u32::from_le_bytes(*word) & mask == equals;
                 let big = u32::from_be_bytes(*word) & mask == equals;
@@ -336,7 +344,7 @@ impl Compiled {
     }
 
     #[inline(always)]
-    fn part(
+    pub(super) fn part(
         &self,
         block: &Blueprint,
         (offset, order): (usize, usize),
@@ -365,11 +373,11 @@ impl Compiled {
 impl Blueprint {
     /// The extent of a packet that is a datagram and has its least length.
     #[inline(always)]
-    fn datagram<const SIMPLE: bool>(&self, loads: &Loads, bytes: &[u8]) -> Result<Extent, Fault> {
+    pub(super) fn datagram(&self, value: u64, bytes: &[u8]) -> Result<Extent, Fault> {
         let has = bytes.len() as u64;
-        let fault = |got| Fault { why: Why::Length, record: None, offset: 0, got };
+        let fault = |got| Fault { kind: FaultKind::Length, record: None, offset: 0, got };
         let length = if self.has_length {
-            self.length(loads.value::<SIMPLE>(slot::LENGTH, bytes))
+            self.length(value)
         } else {
             self.bytes.or(Some((bytes.len() - self.tail) as u64))
         };
@@ -384,13 +392,13 @@ impl Blueprint {
         Ok(Extent { body_end: length as usize, end: end as usize, next: bytes.len() })
     }
 
-    /// The extent of a record of which a length is said; none if it is not within `room` bytes.
+    /// The extent of a record with that value of its length; none if it is not within `room` bytes.
     /// Behind the last one, padding may be missing.
     #[inline(always)]
-    fn extent(&self, said: u64, room: usize) -> Option<Extent> {
+    fn extent(&self, value: u64, room: usize) -> Option<Extent> {
         let length = match self.bytes {
             Some(bytes) => bytes,
-            None => self.length(said)?,
+            None => self.length(value)?,
         };
         if length > room as u64 {
             return None;
@@ -404,24 +412,23 @@ impl Blueprint {
 
     /// Bytes of head and body; none if there are less than the head has, or far too many.
     #[inline(always)]
-    fn length(&self, said: u64) -> Option<u64> {
-        let length = said.checked_mul(self.unit)?.checked_add_signed(self.plus)?;
+    fn length(&self, value: u64) -> Option<u64> {
+        let length = value.checked_mul(self.unit)?.checked_add_signed(self.plus)?;
         (length >= self.head as u64).then_some(length)
     }
 
     #[inline(always)]
-    fn is_in_range<const SIMPLE: bool>(&self, loads: &Loads, block: &[u8]) -> bool {
-        self.ticks_end == u64::MAX || loads.value::<SIMPLE>(slot::TIME, block) < self.ticks_end
+    fn is_in_range(&self, loads: &Loads, block: &[u8]) -> bool {
+        self.ticks_end == u64::MAX || loads.value(slot::TIME, block) < self.ticks_end
     }
 }
 
 impl Loads {
     /// The values of a fragment: those of this block, and where it has none those around it.
     #[inline(always)]
-    fn common<const SIMPLE: bool>(&self, block: &[u8], around: Common) -> Common {
+    pub(super) fn common(&self, around: Common, value: impl Fn(usize) -> u64) -> Common {
         let value = |slot: usize, around: u64| {
-            let is_absent = !self.slots[slot].is_there();
-            self.value::<SIMPLE>(slot, block) | around & u64::from(is_absent).wrapping_neg()
+            if self.slots[slot].is_present() { value(slot) } else { around }
         };
         Common {
             key: value(slot::KEY, around.key),
@@ -433,11 +440,8 @@ impl Loads {
 
     /// A value; 0 if the block has none.
     #[inline(always)]
-    pub(super) fn value<const SIMPLE: bool>(&self, slot: usize, block: &[u8]) -> u64 {
+    pub(super) fn value(&self, slot: usize, block: &[u8]) -> u64 {
         let first = self.slots[slot].bits(block);
-        if SIMPLE {
-            return first;
-        }
         let parts = self.parts.iter().filter(|(of, _)| *of == slot);
         parts.fold(first, |value, (_, load)| value | load.part(block))
     }

@@ -1,0 +1,493 @@
+//! The straight path: packets whose values are bits of single words, in records of at most one kind.
+//!
+//! It accepts a datagram or leaves it to [`walk`](Compiled::walk), which alone refuses and gives
+//! reasons: what is rare needs no second implementation. What it accepts, the walk accepts with the
+//! same fragments; a test of random layouts and datagrams compares them.
+//!
+//! ```text
+//! record      one check of its length, one read for its order, one for its length, and, if its
+//!             other values stand in 8 of its first 8 or 16 bytes (the *window*), one for these;
+//!             otherwise one for each value
+//! constants   those of 8 bytes in one comparison
+//! ```
+//!
+//! Byte order and window are constants of the loop; records of the other order have another loop.
+
+use std::ops::RangeInclusive;
+
+use super::compile::{Blueprint, Compiled, Load, slot};
+use super::declaration::Order;
+use super::walk::{Accepted, Common, Extent};
+use crate::decoder::{PARTS_MAX, Part, PartFlags};
+
+/// What the straight path needs besides the blueprints.
+#[derive(Clone, Debug)]
+pub(super) struct Straight {
+    order: OrderWord,
+    packet: Packet,
+    record: Option<Record>,
+}
+
+#[derive(Clone, Debug)]
+struct Packet {
+    /// Bytes of a datagram.
+    lengths: RangeInclusive<usize>,
+    length: Length,
+    /// Whether it has as many bytes as the datagram.
+    is_open: bool,
+    /// Whether it has constants or checksums.
+    is_checked: bool,
+    /// Whether it has values that hold for its records, or a sequence.
+    has_values: bool,
+    is_counted: bool,
+}
+
+/// The word that tells a block's byte order.
+#[derive(Clone, Copy, Debug)]
+struct OrderWord {
+    at: usize,
+    /// By byte order: mask and value, in the order in which the bytes stand.
+    fits: [(u32, u32); 2],
+}
+
+#[derive(Clone, Debug)]
+struct Record {
+    least: usize,
+    length: Length,
+    bytes_max: u64,
+    /// Whether it is recorded whole, without a tail, a longest length, constants and checksums.
+    is_plain: bool,
+    /// The fewest bytes from one record to the next.
+    step_min: u64,
+    /// All bits of the values that the record lacks.
+    absent: Common,
+    window: usize,
+    /// By byte order, with a window.
+    compact: [Compact; 2],
+}
+
+/// Bytes of head and body: bits of 8 bytes, times a unit, and what is added.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    /// By byte order.
+    at: [usize; 2],
+    rotate: [u32; 2],
+    mask: u64,
+    plus: u64,
+    head: u64,
+    align_mask: u64,
+    tail: u64,
+}
+
+/// The values of a fragment: bits of 8 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compact {
+    at: usize,
+    key: Bits,
+    source: Bits,
+    broken: Bits,
+    tag: Bits,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bits {
+    shift: u32,
+    mask: u64,
+}
+
+impl Straight {
+    /// The path for checked blueprints of records that are read from the head.
+    ///
+    /// # Errors
+    /// Why they have none.
+    pub(super) fn new(
+        order: Order,
+        packet: &Blueprint,
+        records: &[Blueprint],
+        is_whole: bool,
+    ) -> Result<Self, &'static str> {
+        let mut blocks = std::iter::once(packet).chain(records);
+        let mut loads = blocks.clone().flat_map(|block| &block.loads);
+        match () {
+            () if records.len() > 1 => return Err("there are several kinds of records"),
+            () if loads.clone().any(|one| !one.parts.is_empty()) => {
+                return Err("a value has several parts");
+            }
+            () if loads.clone().any(|one| !one.each.is_empty()) => return Err("there is each"),
+            () if loads.any(|one| !one.choose.is_empty()) => return Err("there is choose"),
+            () if blocks.clone().any(|block| block.ticks_end != u64::MAX) => {
+                return Err("there are seconds");
+            }
+            () if blocks.any(|block| block.least < 8) => {
+                return Err("a block may have less than 8 bytes");
+            }
+            () => {}
+        }
+        let of_word = match order {
+            Order::Detected { at, .. } => at as usize + 4,
+            Order::Little | Order::Big => 4,
+        };
+        let record =
+            records.first().map(|record| Record::new(record, is_whole, of_word)).transpose()?;
+        Ok(Self { order: OrderWord::new(order), packet: Packet::new(packet)?, record })
+    }
+
+    /// Bytes of the window in which all that a record says of itself stands; 0 if there is none.
+    pub(super) fn window(&self) -> usize {
+        self.record.as_ref().map_or(0, |record| record.window)
+    }
+
+    /// Decodes a datagram; none leaves it to the walk, with whatever stands in `parts` then.
+    /// `WINDOW` is [`Self::window`].
+    #[inline(always)]
+    pub(super) fn decode<const WINDOW: usize>(
+        &self,
+        compiled: &Compiled,
+        bytes: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Option<Accepted> {
+        if !self.packet.lengths.contains(&bytes.len()) {
+            return None;
+        }
+        match self.order.of(bytes)? {
+            false => self.packet::<false, WINDOW>(compiled, bytes, parts),
+            true => self.packet::<true, WINDOW>(compiled, bytes, parts),
+        }
+    }
+
+    #[inline(always)]
+    fn packet<const BIG: bool, const WINDOW: usize>(
+        &self,
+        compiled: &Compiled,
+        bytes: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Option<Accepted> {
+        let (packet, order) = (&self.packet, usize::from(BIG));
+        let loads = &compiled.packet.loads[order];
+        let value = |slot: usize| loads.slots[slot].bits(bytes);
+        let has = bytes.len() as u64;
+        let length = match packet.is_open {
+            true => has - packet.length.tail,
+            false => packet.length.read(order, read(BIG, bytes, packet.length.at[order])?),
+        };
+        let whole = packet.length.next(length);
+        if length < packet.length.head || length > has || whole != has {
+            return None;
+        }
+        if packet.is_checked {
+            let constants = &loads.constants;
+            let sums = &compiled.packet.checksums;
+            for one in constants {
+                if !one.holds(bytes) {
+                    return None;
+                }
+            }
+            for one in sums {
+                if !one.is_right(bytes, order) {
+                    return None;
+                }
+            }
+        }
+        let mut accepted = Accepted::default();
+        let mut common = Common::default();
+        if packet.has_values {
+            let has = |slot: usize| loads.slots[slot].is_present();
+            accepted.sequence = has(slot::SEQUENCE).then(|| value(slot::SEQUENCE));
+            common = loads.common(common, value);
+        }
+        let Some(record) = &self.record else {
+            let end = if packet.length.tail == 0 { length } else { whole };
+            let extent = Extent { body_end: length as usize, end: end as usize, next: bytes.len() };
+            parts.push(compiled.part(&compiled.packet, (0, order), extent, common));
+            return Some(accepted);
+        };
+        let body = &bytes[..length as usize];
+        // The last record may lack its padding, and is one more.
+        if length - packet.length.head >= PARTS_MAX as u64 * record.step_min {
+            return None;
+        }
+        let common = record.of_packet(common);
+        let first = parts.len();
+        let run = Run { order: self.order, compiled, record, body, common };
+        let mut offset = packet.length.head as usize;
+        while offset < body.len() {
+            // The packet's order first. A loop that takes nothing ends at a record of the other
+            // order, which the other loop takes, or at none.
+            offset = run.take::<BIG, WINDOW>(offset, parts)?;
+            if offset < body.len() {
+                offset = run.take_others::<BIG, WINDOW>(offset, parts)?;
+            }
+        }
+        let count = (parts.len() - first) as u64;
+        (!packet.is_counted || value(slot::COUNT) == count).then_some(accepted)
+    }
+}
+
+/// Records of one packet.
+struct Run<'a> {
+    order: OrderWord,
+    compiled: &'a Compiled,
+    record: &'a Record,
+    body: &'a [u8],
+    common: Common,
+}
+
+impl Run<'_> {
+    /// Those of the other order than the packet's, which are rare.
+    #[cold]
+    #[inline(never)]
+    fn take_others<const BIG: bool, const WINDOW: usize>(
+        &self,
+        offset: usize,
+        parts: &mut Vec<Part>,
+    ) -> Option<usize> {
+        match BIG {
+            true => self.take::<false, WINDOW>(offset, parts),
+            false => self.take::<true, WINDOW>(offset, parts),
+        }
+    }
+
+    /// Takes records of one byte order. Returns where the first of the other order begins, or a
+    /// place at or behind the body's end.
+    #[inline(never)]
+    fn take<const BIG: bool, const WINDOW: usize>(
+        &self,
+        mut offset: usize,
+        parts: &mut Vec<Part>,
+    ) -> Option<usize> {
+        let (record, order) = (self.record, usize::from(BIG));
+        let (form, compact) = (&record.length, &record.compact[order]);
+        while offset < self.body.len() {
+            let rest = &self.body[offset..];
+            let room = rest.len() as u64;
+            // One check for all reads of the window.
+            let window = if WINDOW > 0 { rest.get(..WINDOW)? } else { rest };
+            if WINDOW == 0 && rest.len() < record.least {
+                return None;
+            }
+            if self.order.of(window)? != BIG {
+                return Some(offset);
+            }
+            let length = form.read(order, read_in::<WINDOW>(BIG, window, form.at[order])?);
+            // Also of lengths below 0, which come out as large ones.
+            if length < form.head || length > room {
+                return None;
+            }
+            let next = form.next(length);
+            let mut part = Part {
+                fragment_bytes: length,
+                offset: offset as u32,
+                bytes: length as u32,
+                ..Part::default()
+            };
+            if !record.is_plain {
+                let end = if form.tail == 0 { length } else { next };
+                let block = rest.get(..end as usize)?;
+                let extent =
+                    Extent { body_end: length as usize, end: end as usize, next: next as usize };
+                if !record.holds(self.compiled, block, order) {
+                    return None;
+                }
+                let blueprint = &self.compiled.records[0];
+                let values = match WINDOW {
+                    0 => {
+                        let loads = &blueprint.loads[order];
+                        loads.common(Common::default(), |slot| loads.slots[slot].bits(block))
+                    }
+                    _ => Common::default(),
+                };
+                part = self.compiled.part(blueprint, (offset, order), extent, values);
+            }
+            let mut values = self.common;
+            if WINDOW > 0 {
+                let word = read_in::<WINDOW>(BIG, window, compact.at)?;
+                values.key |= compact.key.of(word);
+                values.source |= compact.source.of(word);
+                values.broken |= compact.broken.of(word);
+                values.tag |= compact.tag.of(word);
+            }
+            part.number |= values.key;
+            part.id |= values.source as u32;
+            part.tag |= values.tag as u8;
+            part.flags |= values.broken as u8 * PartFlags::SENDER_ERROR;
+            part.flags |= order as u8 * PartFlags::BIG_ENDIAN;
+            parts.push(part);
+            offset += next as usize;
+        }
+        Some(offset)
+    }
+}
+
+impl OrderWord {
+    fn new(order: Order) -> Self {
+        // Every word has value 0 under mask 0, and none has value 1.
+        let (always, never) = ((0, 0), (0, 1));
+        match order {
+            Order::Little => Self { at: 0, fits: [always, never] },
+            Order::Big => Self { at: 0, fits: [never, always] },
+            Order::Detected { at, mask, equals } => {
+                let swapped = (mask.swap_bytes(), equals.swap_bytes());
+                Self { at: at as usize, fits: [(mask, equals), swapped] }
+            }
+        }
+    }
+
+    /// Whether a block is big-endian; none if no order fits, or both do.
+    #[inline(always)]
+    fn of(&self, block: &[u8]) -> Option<bool> {
+        let word = u32::from_le_bytes(*block.get(self.at..)?.first_chunk()?);
+        let [little, big] = self.fits.map(|(mask, value)| word & mask == value);
+        (little != big).then_some(big)
+    }
+}
+
+impl Packet {
+    fn new(packet: &Blueprint) -> Result<Self, &'static str> {
+        let values = [slot::KEY, slot::SOURCE, slot::BROKEN, slot::TAG, slot::SEQUENCE];
+        let has = |slot: usize| packet.loads[0].slots[slot].is_present();
+        Ok(Self {
+            lengths: packet.least..=usize::try_from(packet.bytes_max).unwrap_or(usize::MAX),
+            length: Length::new(packet)?,
+            is_open: !packet.has_length && packet.bytes.is_none(),
+            is_checked: !packet.loads[0].constants.is_empty() || !packet.checksums.is_empty(),
+            has_values: values.into_iter().any(has),
+            is_counted: has(slot::COUNT),
+        })
+    }
+}
+
+impl Record {
+    /// `order_end` is the end of the word that tells the order.
+    fn new(record: &Blueprint, is_whole: bool, order_end: usize) -> Result<Self, &'static str> {
+        let length = Length::new(record)?;
+        let is_checked = !record.loads[0].constants.is_empty() || !record.checksums.is_empty();
+        let in_window = |window: usize| {
+            let is_wide = record.head >= window && order_end <= window;
+            let compact = [0, 1].map(|order| Compact::new(record, order, window));
+            let is_within = length.at.iter().all(|at| at + 8 <= window);
+            let [little, big] = compact;
+            (is_wide && is_within).then_some((window, [little?, big?]))
+        };
+        let found = WINDOWS.into_iter().find_map(in_window);
+        let (window, compact) = found.unwrap_or_default();
+        let is_plain = record.tail == 0 && record.bytes_max == u64::MAX && !is_checked;
+        Ok(Self {
+            least: record.least,
+            length,
+            bytes_max: record.bytes_max,
+            // Values that stand anywhere are read where the block is known.
+            is_plain: is_plain && is_whole && window > 0,
+            step_min: length.next(record.bytes.unwrap_or(record.head as u64)),
+            absent: record.loads[0].common(ALL, |_| 0),
+            window,
+            compact,
+        })
+    }
+
+    /// Of the packet's values those that the record lacks.
+    #[inline(always)]
+    fn of_packet(&self, common: Common) -> Common {
+        Common {
+            key: common.key & self.absent.key,
+            source: common.source & self.absent.source,
+            broken: common.broken & self.absent.broken,
+            tag: common.tag & self.absent.tag,
+        }
+    }
+
+    /// Whether a block has what is constant, the right checksums, and not too many bytes.
+    fn holds(&self, compiled: &Compiled, block: &[u8], order: usize) -> bool {
+        let record = &compiled.records[0];
+        block.len() as u64 <= self.bytes_max
+            && record.loads[order].constants.iter().all(|one| one.holds(block))
+            && record.checksums.iter().all(|one| one.is_right(block, order))
+    }
+}
+
+impl Length {
+    fn new(block: &Blueprint) -> Result<Self, &'static str> {
+        let of_order = |order: usize| block.loads[order].slots[slot::LENGTH];
+        let unit_bits = block.unit.trailing_zeros();
+        if block.has_length && !block.unit.is_power_of_two() {
+            return Err("the unit of a length is no power of two");
+        }
+        if block.has_length && of_order(0).mask > u64::from(u32::MAX) {
+            return Err("a length has more than 32 bits");
+        }
+        if of_order(0).at < 0 {
+            return Err("a length stands in a tail");
+        }
+        Ok(Self {
+            at: [0, 1].map(|order| of_order(order).at as usize),
+            // Rotated so far that the value comes out multiplied by its unit.
+            rotate: [0, 1].map(|order| of_order(order).shift.wrapping_sub(unit_bits) % 64),
+            mask: of_order(0).mask << unit_bits,
+            plus: block.bytes.unwrap_or(block.plus as u64),
+            head: block.head as u64,
+            align_mask: block.align_mask,
+            tail: block.tail as u64,
+        })
+    }
+
+    /// The length in a word; one that is below 0 comes out far beyond all others.
+    #[inline(always)]
+    fn read(&self, order: usize, word: u64) -> u64 {
+        (word.rotate_right(self.rotate[order]) & self.mask).wrapping_add(self.plus)
+    }
+
+    /// Bytes of the block with padding and tail.
+    #[inline(always)]
+    fn next(&self, length: u64) -> u64 {
+        (length.wrapping_add(self.align_mask) & !self.align_mask).wrapping_add(self.tail)
+    }
+}
+
+impl Compact {
+    /// Values within 8 bytes of the first `window`.
+    fn new(record: &Blueprint, order: usize, window: usize) -> Option<Self> {
+        let slots = &record.loads[order].slots;
+        (0..=window - 8).find_map(|at| {
+            let bits = |slot: usize| Bits::new(slots[slot], order == 1, at);
+            let (key, source) = (bits(slot::KEY)?, bits(slot::SOURCE)?);
+            Some(Self { at, key, source, broken: bits(slot::BROKEN)?, tag: bits(slot::TAG)? })
+        })
+    }
+}
+
+impl Bits {
+    /// The bits of a load, read from another byte on; none if these 8 bytes have not all of them.
+    fn new(load: Load, is_big: bool, at: usize) -> Option<Self> {
+        if !load.is_present() {
+            return Some(Self::default());
+        }
+        let ahead = 8 * (load.at - isize::try_from(at).ok()?);
+        let shift = load.shift as isize + if is_big { -ahead } else { ahead };
+        let shift = u32::try_from(shift).ok()?;
+        let bits = u64::BITS - load.mask.leading_zeros();
+        let is_within = load.at >= 0 && shift.saturating_add(bits) <= u64::BITS;
+        is_within.then_some(Self { shift, mask: load.mask })
+    }
+
+    #[inline(always)]
+    fn of(self, word: u64) -> u64 {
+        (word >> (self.shift & 63)) & self.mask
+    }
+}
+
+/// 8 bytes as a number in their order.
+#[inline(always)]
+fn read(is_big: bool, block: &[u8], at: usize) -> Option<u64> {
+    let bytes = *block.get(at..)?.first_chunk()?;
+    Some(if is_big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
+}
+
+/// As [`read`], in a window: there the place is within it, and nothing has to be checked.
+#[inline(always)]
+fn read_in<const WINDOW: usize>(is_big: bool, window: &[u8], at: usize) -> Option<u64> {
+    read(is_big, window, if WINDOW > 0 { at.min(WINDOW - 8) } else { at })
+}
+
+/// Windows that are tried, in bytes.
+const WINDOWS: [usize; 2] = [8, 16];
+
+const ALL: Common = Common { key: u64::MAX, source: u64::MAX, broken: u64::MAX, tag: u64::MAX };

@@ -1,0 +1,177 @@
+//! The two paths through packets, against each other on random layouts.
+
+use catchment_fixtures::Random;
+use proptest::prelude::*;
+
+use super::walk::Unobserved;
+use super::*;
+
+/// A layout that has the roles of simple boards at random places; whatever comes out is checked.
+fn random_layout(random: &mut Random) -> Layout {
+    let order = match random.index(4) {
+        0 => Order::Little,
+        1 => Order::Big,
+        _ => Order::Detected { at: 4 * random.index(2) as u32, mask: 0xff00_0000, equals: 0 },
+    };
+    let has_records = random.index(3) > 0;
+    let mut packet = random_block(random, order);
+    let mut record = random_block(random, order);
+    let key = |random: &mut Random, block: &mut Block| {
+        add(random, block, &[2, 3, 4, 6, 8], FieldKind::Is(Role::Key));
+    };
+    if random.index(2) == 0 {
+        add(random, &mut packet, &[1, 2, 4], FieldKind::Is(Role::Sequence));
+    }
+    if has_records && random.index(3) == 0 {
+        add(random, &mut packet, &[2, 4], FieldKind::Is(Role::Count));
+    }
+    match has_records && random.index(4) > 0 {
+        true => key(random, &mut record),
+        false => key(random, &mut packet),
+    }
+    if random.index(3) == 0 {
+        let to = Some(random.index(packet.head as usize) as i64);
+        let kind = if random.index(2) == 0 { ChecksumKind::Copy } else { ChecksumKind::Crc32c };
+        packet.tail = packet.tail.max(32);
+        let checksum = Role::Checksum { kind, from: 0, to };
+        let at = -i64::from(packet.tail);
+        packet.fields.push(Field { at, width: 4, bits: None, kind: FieldKind::Is(checksum) });
+    }
+    let records = if has_records { vec![record] } else { Vec::new() };
+    let recorded = if random.index(4) == 0 { Recorded::Body } else { Recorded::Whole };
+    Layout { name: "random".into(), order, packet, records, recorded }
+}
+
+fn random_block(random: &mut Random, order: Order) -> Block {
+    let mut block = Block { align: 1 << random.index(4), ..Block::default() };
+    if let Order::Detected { at, .. } = order {
+        block.head = at + 4;
+    }
+    if random.index(4) == 0 {
+        block.tail = 4 * random.index(4) as u32;
+    }
+    if random.index(4) == 0 {
+        block.bytes_max = Some(60 + random.index(200) as u64);
+    }
+    match random.index(4) {
+        0 => block.bytes = Some(40 + random.index(20) as u64),
+        _ => {
+            let unit = [1, 1, 2, 4, 3][random.index(5)];
+            let plus = random.index(20) as i64 - 8;
+            add(random, &mut block, &[2, 4, 4, 8], FieldKind::Is(Role::Length { unit, plus }));
+        }
+    }
+    for role in [Role::Source, Role::Tag, Role::Broken] {
+        if random.index(2) == 0 {
+            add(random, &mut block, &[1, 2, 4], FieldKind::Is(role));
+        }
+    }
+    for _ in 0..random.index(3) {
+        let value = random.index(1 << 8) as u64;
+        add(random, &mut block, &[1, 2, 3, 4, 8], FieldKind::Equals(value));
+    }
+    block
+}
+
+/// Adds a field behind the others of a head.
+fn add(random: &mut Random, block: &mut Block, widths: &[u32], kind: FieldKind) {
+    let width = widths[random.index(widths.len())];
+    let at = i64::from(block.head) + random.index(3) as i64;
+    block.head = at as u32 + width;
+    let bits = match kind {
+        FieldKind::Is(Role::Tag) => Some([0, 7]),
+        FieldKind::Is(Role::Broken) => {
+            let bit = random.index(8 * width as usize) as u32;
+            Some([bit, bit])
+        }
+        FieldKind::Is(Role::Key) if width > 2 && random.index(2) == 0 => Some([4, 8 * width - 1]),
+        _ => None,
+    };
+    block.fields.push(Field { at, width, bits, kind });
+}
+
+fn random_packet(random: &mut Random, layouts: &Layouts) -> Result<Vec<u8>, EncodeError> {
+    let layout = layouts.layout().clone();
+    let values = |random: &mut Random| Values {
+        key: random.next_u64(),
+        time: random.next_u64(),
+        seconds: random.next_u64(),
+        sequence: random.next_u64(),
+        source: random.next_u64(),
+        tag: random.next_u64(),
+        broken: random.index(2) == 0,
+    };
+    let body = |random: &mut Random, block: &Block| {
+        let bytes = match block.bytes {
+            Some(bytes) => (bytes as usize).saturating_sub(block.head as usize),
+            None => 12 * random.index(8) + random.index(2) * random.index(12),
+        };
+        (0..bytes).map(|_| random.next_u64() as u8).collect::<Vec<u8>>()
+    };
+    let of_packet = values(random);
+    let is_big = random.index(2) == 0;
+    let Some(record) = layout.records.first() else {
+        let body = body(random, &layout.packet);
+        return layouts.encode(is_big, &of_packet, &body, &[]);
+    };
+    let bodies: Vec<Vec<u8>> = (0..random.index(5)).map(|_| body(random, record)).collect();
+    let records: Vec<RecordValues<'_>> =
+        bodies.iter().map(|body| RecordValues { kind: 0, values: values(random), body }).collect();
+    layouts.encode(is_big, &of_packet, &[], &records)
+}
+
+/// Decodes by both paths. Returns whether the packet was accepted.
+fn agree(layouts: &Layouts, bytes: &[u8]) -> bool {
+    let (mut parts, mut walked) = (Vec::new(), Vec::new());
+    let accepted = layouts.compiled.walk(bytes, &mut walked, &mut Unobserved);
+    let straight = layouts.compiled.straight.as_ref().expect("the layout has a straight path");
+    let taken = match straight.window() {
+        8 => straight.decode::<8>(&layouts.compiled, bytes, &mut parts),
+        16 => straight.decode::<16>(&layouts.compiled, bytes, &mut parts),
+        _ => straight.decode::<0>(&layouts.compiled, bytes, &mut parts),
+    };
+    assert_eq!(taken, accepted.ok(), "{:?} {bytes:?} {accepted:?}", layouts.layout());
+    if taken.is_some() {
+        assert_eq!(parts, walked, "{:?} {bytes:?}", layouts.layout());
+    }
+    taken.is_some()
+}
+
+/// Layouts with a straight path, packets of them that were accepted, and damaged ones that were not.
+fn tried(seed: u64) -> [usize; 4] {
+    let mut random = Random::new(seed);
+    let Ok(layouts) = Layouts::new(random_layout(&mut random)) else { return [0; 4] };
+    let Ok(straight) = &layouts.compiled.straight else { return [0; 4] };
+    let mut counts = [1, usize::from(straight.window() > 0), 0, 0];
+    for _ in 0..8 {
+        let Ok(mut bytes) = random_packet(&mut random, &layouts) else { continue };
+        counts[2] += usize::from(agree(&layouts, &bytes));
+        match random.index(4) {
+            0 => bytes.truncate(random.index(bytes.len() + 1)),
+            1 => bytes.push(0),
+            _ => {
+                let at = random.index(bytes.len());
+                bytes[at] = random.damaged(bytes[at]);
+            }
+        }
+        counts[3] += usize::from(!agree(&layouts, &bytes));
+    }
+    counts
+}
+
+proptest! {
+    #[test]
+    fn both_paths_take_the_same_packets_of_random_layouts(seed in any::<u64>()) {
+        tried(seed);
+    }
+}
+
+#[test]
+fn random_layouts_reach_both_paths_and_both_outcomes() {
+    let counts = (0..3_000)
+        .map(tried)
+        .fold([0; 4], |sum: [usize; 4], one| std::array::from_fn(|index| sum[index] + one[index]));
+    let [straight, compact, accepted, refused] = counts;
+    assert!(straight > 500 && compact > 30, "{counts:?}");
+    assert!(accepted > 1_000 && refused > 1_000, "{counts:?}");
+}
