@@ -426,6 +426,7 @@ struct core {
     uint64_t ping_ns, silence_ns, skew_bytes;
     uint64_t ping_at, cookie, ping_from;
     struct command command;
+    int has_started; /* the run of the last command, and not stopped */
     uint32_t setting_count;
     struct setting settings[SETTINGS_MAX];
     struct report reports[REPORTS_MAX];
@@ -682,7 +683,7 @@ static void encode_hello(struct core *core) {
     put32(fixed + 60, core->log_count);
     put16(fixed + 64, core->link_count);
     fixed[66] = core->release;
-    fixed[67] = (uint8_t)(1 | (core->stops_in_pause ? 2 : 0));
+    fixed[67] = (uint8_t)(1 | (core->stops_in_pause ? 2 : 0) | (core->has_started ? 4 : 0));
     put64(fixed + 72, core->command.number);
     memcpy(fixed + 80, core->name, strlen(core->name));
     memcpy(fixed + 144, core->program, strlen(core->program));
@@ -1494,6 +1495,10 @@ static void core_answer(struct core *core, const char *refusal) {
         command->why[--bytes] = 0; /* as far as it is text */
     encode_answer(core, command->answer, command->why);
     if (refusal) return;
+    if (command->kind == CATCHMENT_START) core->has_started = 1;
+    if (command->kind == CATCHMENT_PREPARE || command->kind == CATCHMENT_STOP
+        || command->kind == CATCHMENT_CANCEL)
+        core->has_started = 0;
     if (command->kind == CATCHMENT_PAUSE) core->is_paused = core->stops_in_pause;
     else if (command->kind != CATCHMENT_PREPARE && !is_set) core->is_paused = 0;
     if (is_set) {

@@ -24,6 +24,8 @@ pub(crate) struct Commands {
     marks: Vec<(u32, MarkItem)>,
     /// The run that logs have begun and not ended.
     begun: Option<u64>,
+    /// Whether it has started the run of the last command, and not stopped.
+    pub has_started: bool,
 }
 
 impl Commands {
@@ -136,7 +138,13 @@ impl Commands {
 
     /// What a command that is agreed to leaves in the logs.
     fn mark(&mut self, command: &RunCommand, logs: &mut [Log]) {
-        match CommandKind(command.kind) {
+        let kind = CommandKind(command.kind);
+        self.has_started = match kind {
+            CommandKind::START => true,
+            CommandKind::PREPARE | CommandKind::STOP | CommandKind::CANCEL => false,
+            _ => self.has_started,
+        };
+        match kind {
             CommandKind::START => self.mark_run(MarkKind::Begin, command.run_number, logs),
             CommandKind::STOP => self.mark_run(MarkKind::End, command.run_number, logs),
             CommandKind::SET => {

@@ -8,6 +8,7 @@ use catchment_wire::session::{
 };
 
 use crate::SenderConfig;
+use crate::commands::Commands;
 use crate::control::Outbox;
 use crate::log::Log;
 use crate::source::Source;
@@ -167,9 +168,8 @@ impl Default for Agreed {
 /// The first message of a session that holds what `logs` hold.
 pub(crate) fn hello(
     config: &SenderConfig,
-    session: u64,
-    run: [u8; 16],
-    command: u64,
+    (session, run): (u64, [u8; 16]),
+    commands: &Commands,
     logs: &[Log],
     data_connections: usize,
 ) -> Hello {
@@ -188,8 +188,8 @@ pub(crate) fn hello(
         log_count: logs.len() as u32,
         data_connections: data_connections as u16,
         release: config.release,
-        flags: Hello::ANSWERS,
-        command,
+        flags: Hello::ANSWERS | if commands.has_started { Hello::STARTED } else { 0 },
+        command: commands.last,
         name,
         program,
     }

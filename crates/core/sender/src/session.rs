@@ -433,7 +433,7 @@ impl SenderSession {
         match self.phase {
             Phase::Opening { .. } => {
                 let Self { config, session, logs, data, run, commands, .. } = self;
-                let hello = || hello(config, *session, *run, commands.last, logs, data.len());
+                let hello = || hello(config, (*session, *run), commands, logs, data.len());
                 self.opening.describe(&mut self.outbox, config, logs, hello);
             }
             Phase::Open => {

@@ -152,7 +152,8 @@ fields! {
         64 data_connections: u16 = 1..=u64::MAX,
         /// When items are released.
         66 release: Release,
-        /// Bits: [`ANSWERS`](Self::ANSWERS), [`STOPS_IN_PAUSE`](Self::STOPS_IN_PAUSE).
+        /// Bits: [`ANSWERS`](Self::ANSWERS), [`STOPS_IN_PAUSE`](Self::STOPS_IN_PAUSE),
+        /// [`STARTED`](Self::STARTED).
         67 flags: u8,
         /// Number of the last command that it has seen in this session; 0: none.
         72 command: u64,
@@ -168,6 +169,8 @@ impl Hello {
     pub const ANSWERS: u8 = 1;
     /// Flag: it stops sending in a pause.
     pub const STOPS_IN_PAUSE: u8 = 2;
+    /// Flag: it has started the last run that it was commanded for, and not stopped.
+    pub const STARTED: u8 = 4;
 }
 
 fields! {

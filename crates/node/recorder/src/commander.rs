@@ -60,10 +60,11 @@ impl Step {
 }
 
 impl Commander {
-    /// For a session that begins. One that was commanded in this run before the recorder died may
-    /// be paused: it is told to go on, which changes nothing if it is not.
+    /// For a session that begins. One that has started this run before the recorder died may be
+    /// paused: it is told to go on, which changes nothing if it is not.
     pub(crate) fn new(hello: &Hello, is_of_this_run: bool) -> Self {
-        let was_commanded = is_of_this_run && hello.command > 0;
+        let has_started = hello.flags & Hello::STARTED != 0;
+        let was_commanded = is_of_this_run && hello.command > 0 && has_started;
         Self {
             takes_commands: hello.flags & Hello::ANSWERS != 0,
             stage: if was_commanded { Stage::Paused } else { Stage::Free },

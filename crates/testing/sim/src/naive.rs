@@ -7,14 +7,15 @@
 use std::collections::VecDeque;
 
 use catchment_fixtures::Random;
-use catchment_sender::{Action, Connection, Step};
+use catchment_sender::{Action, Connection, RunCommand, Step};
 use catchment_wire::event_link::{
-    AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, Heartbeat,
-    Heartbeats, KeyKind, Mark, MarkKind, Part, Presence, SourceLog,
+    AbandonReason, CommandKind, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments,
+    Heartbeat, Heartbeats, KeyKind, Mark, MarkKind, Part, Presence, SourceLog,
 };
 use catchment_wire::session::{
-    self as wire, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Control, Encoder, Fields, Grant,
-    GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Service, Text, parse,
+    self as wire, Answer, AnswerKind, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Command, Control,
+    Encoder, Fields, Grant, GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Service,
+    Text, parse,
 };
 
 use crate::plan::{MS, S};
@@ -43,6 +44,12 @@ pub struct Naive {
     ping_ns: u64,
     polled_ns: u64,
     silent_ns: u64,
+    /// Whether it answers commands; the last one, and what it has answered to that.
+    pub answers_commands: bool,
+    command: u64,
+    answer: Option<AnswerKind>,
+    kind: CommandKind,
+    has_started: bool,
     /// What it was told wrongly.
     pub wrong: Option<String>,
 }
@@ -153,6 +160,11 @@ impl Naive {
             ping_ns: 0,
             polled_ns: 0,
             silent_ns: 0,
+            answers_commands: false,
+            command: 0,
+            answer: None,
+            kind: CommandKind(0),
+            has_started: false,
             wrong: None,
             chance,
         }
@@ -338,12 +350,40 @@ impl Naive {
                     log.release(if is_taken { one.taken } else { one.durable });
                 }
             }
+            Control::Command(command, ..) if command.number > self.command => {
+                self.command = command.number;
+                (self.kind, self.answer) = (CommandKind(command.kind), None);
+                let &Command { number, kind, run_number, .. } = command;
+                let settings = Vec::new();
+                let command = RunCommand { number, kind, run_number, settings };
+                self.actions.push_back(Action::Command(command));
+            }
+            Control::Command(command, ..) if command.number == self.command => self.say_answer(),
             Control::Bye(Bye { retry_ms: 0, .. }, text) => {
                 self.break_off(now_ns, 0);
                 self.phase = Phase::Ended((*text).to_owned());
             }
             Control::Bye(bye, _) => self.break_off(now_ns, u64::from(bye.retry_ms) * MS),
             _ => {}
+        }
+    }
+
+    /// Answers a command, if it is still that at which it is.
+    pub fn answer(&mut self, number: u64, answer: AnswerKind) {
+        if number == self.command {
+            self.answer = Some(answer);
+            let is_within = [CommandKind::PAUSE, CommandKind::CONTINUE].contains(&self.kind);
+            if answer != AnswerKind::Refused && !is_within {
+                self.has_started = self.kind == CommandKind::START;
+            }
+            self.say_answer();
+        }
+    }
+
+    fn say_answer(&mut self) {
+        if let Some(answer) = self.answer.filter(|_| matches!(self.phase, Phase::Open)) {
+            let answer = Answer { number: self.command, answer };
+            self.control.message(|out, at| Encoder::begin(out, at, &answer).finish("", &[]));
         }
     }
 
@@ -377,7 +417,8 @@ impl Naive {
     }
 
     fn hello(&mut self) {
-        let Self { name, session, logs, data, run, release, control, .. } = self;
+        let Self { name, session, logs, data, run, release, control, command, .. } = self;
+        let (answers_commands, has_started) = (&self.answers_commands, &self.has_started);
         let holds = logs.iter().any(|log| log.released < log.made);
         let hello = Hello {
             session: *session,
@@ -389,8 +430,9 @@ impl Naive {
             log_count: logs.len() as u32,
             data_connections: data.len() as u16,
             release: *release,
-            flags: 0,
-            command: 0,
+            flags: u8::from(*answers_commands) * Hello::ANSWERS
+                | u8::from(*has_started) * Hello::STARTED,
+            command: *command,
             name: Text::new(name).expect("a name"),
             program: Text::new("naive").expect("a name"),
         };

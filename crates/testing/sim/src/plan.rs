@@ -16,6 +16,7 @@ use catchment_test_protocol as test_protocol;
 use catchment_wire::event_link::EventLink;
 use catchment_wire::session::Release;
 
+use crate::conductor::{self, Requests};
 use crate::fault::{Fault, Faults};
 use crate::links::{ChannelPlan, LinkPlan};
 use crate::sessions::{self, LogPlan, SenderPlan};
@@ -171,6 +172,8 @@ pub struct Plan {
     pub second_disk: Option<StoreTimes>,
     /// How many packets the buffers before the recorder hold.
     pub queue_packets: usize,
+    /// What operators ask for, if there is run control.
+    pub control: Option<Requests>,
     /// Whether the run begins between two events.
     pub begins_paused: bool,
     /// Whether a recorder goes on with the run of one that died.
@@ -248,6 +251,12 @@ impl Plan {
         add_links(&case, &links, &mut config);
         select(&case, &mut config);
         let goes_on = goes_on(&case, &senders, &config);
+        let control = conductor::draw(&case, &senders);
+        // Until it is started.
+        let begins_paused = begins_paused || control.is_some();
+        if control.is_some() {
+            sessions::teach(&case, &mut senders);
+        }
         Self {
             case,
             sources,
@@ -260,6 +269,7 @@ impl Plan {
             stores,
             second_disk,
             queue_packets,
+            control,
             begins_paused,
             goes_on,
             config,

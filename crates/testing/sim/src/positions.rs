@@ -223,8 +223,7 @@ impl Check<'_> {
         if !life.disk.is_empty() || !self.recorded.damage.is_empty() {
             return Ok(());
         }
-        let faults = self.outcome.plan.case.faults;
-        let is_slow = [Fault::Slow, Fault::Hang].into_iter().any(|fault| faults.has(fault));
+        let is_slow = self.outcome.plan.case.faults.slow_disk();
         let mut newest: BTreeMap<(usize, u16, u64), u64> = BTreeMap::new();
         for file in &self.recorded.files {
             let mut own = BTreeMap::new();

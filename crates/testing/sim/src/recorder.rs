@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, Ingress, Waker};
+use catchment_agent::{Agent, CompletionKind, Ingress, Waker};
 use catchment_fixtures::Random;
 use catchment_model::{Entry, RunId};
 use catchment_ports::{
@@ -15,12 +15,16 @@ use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderError, Snapshot, TargetStore,
 };
 use catchment_storage::Resumable;
+use catchment_watch::Level;
 
 use crate::arrivals::Arrivals;
+use crate::conductor::RunLog;
 use crate::detector::Packet;
+use crate::fault::Fault;
 use crate::plan::Plan;
 use crate::recorded::disk_lied;
 use crate::streams::{BUFFER_BYTES, Message};
+use crate::trace::Event;
 use crate::wires::Whole;
 
 /// Datagrams of each endpoint that one poll delivers.
@@ -67,6 +71,10 @@ pub struct Life {
     pub stalls: Vec<(u64, u64)>,
     /// When the run was paused (true), and resumed.
     pub pauses: Vec<(u64, bool)>,
+    /// What run control asked for.
+    pub control: RunLog,
+    /// The last verdict, if it ended in order.
+    pub verdict: Option<Level>,
     /// By source: the fragments with messages that stood in a connection's buffer when the run
     /// ended.
     pub left: Vec<BTreeSet<usize>>,
@@ -99,6 +107,8 @@ impl Life {
             arrivals: vec![Arrivals::default(); plan.endpoints()],
             stalls: Vec::new(),
             pauses: Vec::new(),
+            control: RunLog::default(),
+            verdict: None,
             left: vec![BTreeSet::new(); plan.endpoints()],
             ungiven: vec![(0, 0); plan.endpoints()],
             answered: Vec::new(),
@@ -275,7 +285,7 @@ impl Recorder {
         let first_encoder = first + targets.len() as u16;
         let encoder_count = slots.iter().filter(|slot| slot.name.starts_with("encode")).count();
         let observer = assembly.observer();
-        if plan.begins_paused {
+        if plan.begins_paused && plan.control.is_none() {
             assembly.begin_between_events();
         }
         let life = match left {
@@ -456,6 +466,36 @@ impl Recorder {
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.index == agent) {
             slot.wake(now_ns);
         }
+    }
+
+    /// What disks have done since that was last asked for, as the trace has it: with its kind if it is
+    /// a fault, and whether a write has completed while another is under way.
+    pub(crate) fn disk_news(&mut self) -> Vec<(Event, Option<Fault>, bool)> {
+        let mut news = Vec::new();
+        let watches = || {
+            let targets = self.targets.iter().enumerate();
+            targets.flat_map(|(target, slot)| slot.watches.iter().map(move |one| (target, one)))
+        };
+        for (_, watch) in watches() {
+            for (kind, file, offset, is_done) in watch.take_completed() {
+                let is_half = kind == CompletionKind::Write && watch.writes() > 0;
+                let kind = match kind {
+                    CompletionKind::Write => "write",
+                    CompletionKind::Sync => "sync",
+                    CompletionKind::Finished => "end",
+                };
+                news.push((Event::Disk(kind, file, offset, is_done), None, is_half));
+            }
+        }
+        for (target, watch) in watches() {
+            for (fault, file) in watch.take_faults() {
+                self.life.faulted(target, fault);
+                let kind = Fault::of_store(fault);
+                let event = Event::Fault(format!("disk: {} of file {file}", kind.name()));
+                news.push((event, Some(kind), false));
+            }
+        }
+        news
     }
 
     /// Passes on what agents have said to each other.
