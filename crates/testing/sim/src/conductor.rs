@@ -12,18 +12,19 @@ use catchment_run::{
 use crate::fault::Fault;
 use crate::plan::{BEGIN_NS, Case, DURATION_NS, MS, S};
 use crate::recorder::Recorder;
-use crate::sessions::SenderPlan;
+use crate::sessions::{self, SenderPlan};
 
 /// What operators ask for, and when.
 pub type Requests = Vec<(u64, Command)>;
 
 /// In half of the runs with front-ends there is run control. Who starts a run mostly arms it before;
 /// with the fault `commands` others ask for anything at any moment, also two at once.
-pub fn draw(case: &Case, senders: &[SenderPlan]) -> Option<Requests> {
+pub fn draw(case: &Case, senders: &mut [SenderPlan]) -> Option<Requests> {
     let mut chance = case.chance("run control");
     if senders.is_empty() || chance.chance(500) {
         return None;
     }
+    sessions::teach(case, senders);
     let mut requests = Vec::new();
     let armed_ns = BEGIN_NS + chance.below(300 * MS);
     let mut start_ns = armed_ns;

@@ -430,8 +430,7 @@ impl Naive {
             log_count: logs.len() as u32,
             data_connections: data.len() as u16,
             release: *release,
-            flags: u8::from(*answers_commands) * Hello::ANSWERS
-                | u8::from(*has_started) * Hello::STARTED,
+            flags: u8::from(*answers_commands) | if *has_started { Hello::STARTED } else { 0 },
             command: *command,
             name: Text::new(name).expect("a name"),
             program: Text::new("naive").expect("a name"),

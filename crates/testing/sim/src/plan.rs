@@ -239,10 +239,7 @@ impl Plan {
         let network = network(&case);
         let stores = stores(&case);
         let second_disk = second_disk(&case);
-        let queue_packets = match case.faults.has(Fault::SmallBuffer) {
-            true => 2 + case.chance("queue").below(60) as usize,
-            false => 1 << 20,
-        };
+        let queue_packets = queue_packets(&case);
         let begins_paused = chance.below(4) == 0;
         let links = links(&case);
         let mut config = config(&case, (&sources, &senders), interval_ns, &mut chance);
@@ -251,12 +248,9 @@ impl Plan {
         add_links(&case, &links, &mut config);
         select(&case, &mut config);
         let goes_on = goes_on(&case, &senders, &config);
-        let control = conductor::draw(&case, &senders);
+        let control = conductor::draw(&case, &mut senders);
         // Until it is started.
         let begins_paused = begins_paused || control.is_some();
-        if control.is_some() {
-            sessions::teach(&case, &mut senders);
-        }
         Self {
             case,
             sources,
@@ -319,6 +313,13 @@ fn goes_on(case: &Case, senders: &[SenderPlan], config: &RecorderConfig) -> bool
         && !(case.faults.has(Fault::Renumber) || case.faults.has(Fault::Misnumber))
         && config.targets().iter().all(|target| target.required)
         && case.chance("goes on").chance(500)
+}
+
+fn queue_packets(case: &Case) -> usize {
+    match case.faults.has(Fault::SmallBuffer) {
+        true => 2 + case.chance("queue").below(60) as usize,
+        false => 1 << 20,
+    }
 }
 
 /// In half of the runs with a kill fragments are large: what it leaves of a frame is of interest if

@@ -167,8 +167,8 @@ impl Schedule {
         let mut happens: BTreeSet<_> =
             always.into_iter().filter(|&fault| case.faults.has(fault)).collect();
         let of_control = [Fault::Commands, Fault::Refuse].into_iter();
-        let of_control = of_control.filter(|&fault| case.faults.has(fault));
-        happens.extend(of_control.filter(|_| plan.control.is_some()));
+        let is_there = |fault: &Fault| plan.control.is_some() && case.faults.has(*fault);
+        happens.extend(of_control.filter(is_there));
         for (source, of_source) in plan.sources.iter().enumerate() {
             let habits = habits(plan, source);
             slow.push(slow_network(plan, source));
@@ -216,8 +216,7 @@ impl Schedule {
         actions.extend(mishaps.map(|(ns, stream, what)| (ns, Action::Mishap(stream, what))));
         let troubles = wires::troubles(plan).into_iter();
         actions.extend(troubles.map(|(ns, sender, what)| (ns, Action::Trouble(sender, what))));
-        let requests = plan.control.iter().flatten();
-        actions.extend(requests.map(|&(ns, command)| (ns, Action::Request(command))));
+        actions.extend(requests(plan));
         actions.push((stop_ns, Action::Stop));
         disturb(plan, stop_ns, &mut actions);
         // In order of time; equal times keep the order in which they were made.
@@ -266,6 +265,12 @@ fn of_link(
     actions.push((ns + 10 * MS, Action::Flush(endpoint)));
     flood(plan, endpoint, actions);
     ns
+}
+
+/// What operators ask for.
+fn requests(plan: &Plan) -> impl Iterator<Item = (u64, Action)> {
+    let requests = plan.control.iter().flatten();
+    requests.map(|&(ns, command)| (ns, Action::Request(command)))
 }
 
 fn windows(chance: &mut Random, events: u64) -> Window {
