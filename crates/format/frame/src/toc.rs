@@ -148,7 +148,8 @@ impl TocBuilder {
     }
 
     /// A checkpoint of the frames since the last one, to be written at `offset`, a multiple of 4
-    /// KiB after the last frame. `ledger` is the total so far. Once it is written, the locator must name it ([`crate::encode_locator`]).
+    /// KiB after the last frame. `ledger` is the total so far. Once it is written, the locator must
+    /// name it ([`crate::encode_locator`]).
     ///
     /// # Panics
     /// If `offset` is not such a multiple.

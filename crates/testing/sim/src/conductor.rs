@@ -17,8 +17,8 @@ use crate::sessions::{self, SenderPlan};
 /// What operators ask for, and when.
 pub type Requests = Vec<(u64, Command)>;
 
-/// In half of the runs with front-ends there is run control. Who starts a run mostly arms it before;
-/// with the fault `commands` others ask for anything at any moment, also two at once.
+/// In half of the runs with front-ends there is run control. Who starts a run mostly arms it
+/// before; with the fault `commands` others ask for anything at any moment, also two at once.
 pub fn draw(case: &Case, senders: &mut [SenderPlan]) -> Option<Requests> {
     let mut chance = case.chance("run control");
     if senders.is_empty() || chance.chance(500) {

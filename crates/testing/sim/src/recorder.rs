@@ -468,8 +468,8 @@ impl Recorder {
         }
     }
 
-    /// What disks have done since that was last asked for, as the trace has it: with its kind if it is
-    /// a fault, and whether a write has completed while another is under way.
+    /// What disks have done since that was last asked for, as the trace has it: with its kind if it
+    /// is a fault, and whether a write has completed while another is under way.
     pub(crate) fn disk_news(&mut self) -> Vec<(Event, Option<Fault>, bool)> {
         let mut news = Vec::new();
         let watches = || {

@@ -1,5 +1,5 @@
-//! The verdict on a run, as the node shows it: looked at twice a second, by the node's own code, and
-//! compared with the ledger and with what was sent.
+//! The verdict on a run, as the node shows it: looked at twice a second, by the node's own code,
+//! and compared with the ledger and with what was sent.
 
 use catchment_builder::SourceRole;
 use catchment_model::{Balance, Entry, Ledger, SourceLedger};
@@ -47,8 +47,8 @@ impl Watcher {
         }
     }
 
-    /// Looks at the recorder of a run that records, or is paused; or else, of one that has not begun
-    /// or is ending, counts only.
+    /// Looks at the recorder of a run that records, or is paused; or else, of one that has not
+    /// begun or is ending, counts only.
     ///
     /// # Errors
     /// A verdict that must not be.
@@ -168,7 +168,8 @@ impl Watcher {
     }
 }
 
-/// The last verdict, which was held to the ledger as it was then, must be true of the ledger at rest.
+/// The last verdict, which was held to the ledger as it was then, must be true of the ledger at
+/// rest.
 ///
 /// # Errors
 /// It is not.
