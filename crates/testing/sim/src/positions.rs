@@ -12,7 +12,7 @@ use crate::logs::{ItemKind, Log};
 use crate::plan::Selected;
 use crate::recorded::{Recorded, disk_lied};
 use crate::recorder::Life;
-use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, WalkedPosition};
+use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, WalkedPosition, WalkedToc};
 use crate::world::Outcome;
 
 /// By source and session, up to where its log is decided.
@@ -233,7 +233,9 @@ impl Check<'_> {
                 }
             }
             newest.extend(&own);
-            let Some(toc) = &file.toc else { continue };
+            // A power cut may leave the table and take a frame that it lists.
+            let is_whole = |toc: &&WalkedToc| toc.frames == file.frames.len() as u64;
+            let Some(toc) = file.toc.as_ref().filter(is_whole) else { continue };
             for WalkedPosition { source, what, session, position } in toc.positions()? {
                 let key = (source, what, session);
                 let most = newest.get(&key);
