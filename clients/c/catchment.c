@@ -83,6 +83,8 @@
 #define ALARMS_MAX 64u
 #define COPY_LOCKED_BYTES 2048u   /* a shorter copy costs less than another round of the lock */
 #define RECORD_BYTES 16384u       /* of TLS, at most: what a read returns leaves nothing behind */
+#define LONG_BYTES 65536      /* of a fragment */
+#define SHORT_MESSAGE_BYTES 131064 /* of a message of fragments that are not long */
 #define ROUND_BYTES (4 * MIB)     /* sent on a connection between two looks at control */
 
 #define MS ((uint64_t)1000000)
@@ -409,6 +411,8 @@ struct core {
     uint32_t generation; /* of connections: a break begins another */
     int is_changed;      /* what a waiting caller may wait for */
     int was_open, is_paused;
+    uint8_t stage; /* where its commands have brought it in the run of that number */
+    uint16_t stage_run;
     char why[TEXT_BYTES_MAX + 256]; /* what ended the session, or broke it last */
     uint64_t connect_at, deadline, break_at, polled_at, silent_ns, stalled_ns;
     uint64_t random;
@@ -426,7 +430,6 @@ struct core {
     uint64_t ping_ns, silence_ns, skew_bytes;
     uint64_t ping_at, cookie, ping_from;
     struct command command;
-    int has_started; /* the run of the last command, and not stopped */
     uint32_t setting_count;
     struct setting settings[SETTINGS_MAX];
     struct report reports[REPORTS_MAX];
@@ -683,7 +686,9 @@ static void encode_hello(struct core *core) {
     put32(fixed + 60, core->log_count);
     put16(fixed + 64, core->link_count);
     fixed[66] = core->release;
-    fixed[67] = (uint8_t)(1 | (core->stops_in_pause ? 2 : 0) | (core->has_started ? 4 : 0));
+    fixed[67] = (uint8_t)(1 | (core->stops_in_pause ? 2 : 0));
+    fixed[68] = core->stage;
+    put16(fixed + 70, core->stage_run);
     put64(fixed + 72, core->command.number);
     memcpy(fixed + 80, core->name, strlen(core->name));
     memcpy(fixed + 144, core->program, strlen(core->program));
@@ -1300,7 +1305,11 @@ static void build_items(struct core *core, struct link *link, struct log *log) {
     uint64_t bytes_max = link->log_count == 1 ? NONE : core->skew_bytes / link->log_count;
     if (entry->kind != FRAGMENT) build_mark(link, log, entry);
     else if (entry->bytes > whole_max) build_part(core, link, log, entry);
-    else build_fragments(link, log, bytes_max, core->message_bytes_max);
+    else {
+        /* Long ones fill messages; of short ones a recorder takes a message when it is whole. */
+        uint64_t most = entry->bytes >= LONG_BYTES ? NONE : SHORT_MESSAGE_BYTES;
+        build_fragments(link, log, bytes_max, min64(most, core->message_bytes_max));
+    }
     uint64_t behind = log->unsent > log->tail ? log_behind(log, log->unsent - 1) : 0;
     log->sent = max64(log->sent, behind);
     if (link->log_count > 1 && log->unsent > log->tail)
@@ -1495,10 +1504,12 @@ static void core_answer(struct core *core, const char *refusal) {
         command->why[--bytes] = 0; /* as far as it is text */
     encode_answer(core, command->answer, command->why);
     if (refusal) return;
-    if (command->kind == CATCHMENT_START) core->has_started = 1;
-    if (command->kind == CATCHMENT_PREPARE || command->kind == CATCHMENT_STOP
-        || command->kind == CATCHMENT_CANCEL)
-        core->has_started = 0;
+    if (!is_set) {
+        /* By command: prepared, running, paused, running, stopped, in no run. */
+        static const uint8_t STAGES[] = {0, 1, 2, 3, 2, 4, 0};
+        core->stage = STAGES[command->kind];
+        core->stage_run = (uint16_t)command->run_number;
+    }
     if (command->kind == CATCHMENT_PAUSE) core->is_paused = core->stops_in_pause;
     else if (command->kind != CATCHMENT_PREPARE && !is_set) core->is_paused = 0;
     if (is_set) {

@@ -32,6 +32,8 @@ def hello(
         data_connections=1,
         release=1,
         flags=1,
+        stage=3 if command else 0,
+        stage_run=42 if command else 0,
         command=command,
         name="camera",
         program="example 1.0",

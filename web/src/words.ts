@@ -156,6 +156,8 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_bad_tag: "fragments of another trigger",
   fragments_bad_sender: "fragments marked broken by their sender",
   fragments_with_holes: "fragments of which a part is missing",
+  fragments_bad_checksum: "fragments with a wrong checksum",
+  fragment_bytes_lost: "bytes of fragments that never came",
   fragments_foreign: "fragments of a stranger",
   fragments_discarded_order: "discarded: key does not rise",
   fragments_discarded_too_long: "discarded: fragment too long",
@@ -183,7 +185,7 @@ const LOSS = new RegExp(`^(packets_(dropped|malformed|missing)|fragments_(${FRAG
 export const isLoss = (entry: string): boolean => LOSS.test(entry);
 
 /** Entries that mean that something is recorded that is not as it should be. */
-export const isBad = (entry: string): boolean => /^fragments_(bad_(sender|tag)|with_holes)$/.test(entry);
+export const isBad = (entry: string): boolean => /^fragments_(bad_(sender|tag|checksum)|with_holes)$/.test(entry);
 
 /** Entries whose unit is bytes. */
 export const isBytes = (entry: string): boolean => /(^|_)bytes(_|$)/.test(entry);

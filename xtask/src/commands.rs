@@ -13,7 +13,7 @@ use crate::web::{Web, chromium};
 use crate::{fuzz, sim};
 
 /// Every bench.
-const BENCHES: [&str; 9] = [
+const BENCHES: [&str; 10] = [
     "limits",
     "hades",
     "codecs",
@@ -22,6 +22,7 @@ const BENCHES: [&str; 9] = [
     "ligo-record",
     "targets",
     "midas-dummy",
+    "xfel",
     "control",
 ];
 

@@ -178,6 +178,8 @@ static void a_resume_is_the_golden_one(const char *folder) {
     memcpy(core->run, core->held_run, 16);
     memcpy(log->begun_run, core->held_run, 16);
     core->command.number = 2;
+    core->stage = 3;
+    core->stage_run = 42;
     log->begin = 0;
     set_made(core, 0, 1000);
     put_fragment(core, 0, 17, "hello", 0, 0, 0);

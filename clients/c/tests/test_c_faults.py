@@ -15,7 +15,8 @@ from tunnel import Break, Tunnel
 __all__ = ["c_way", "certificates", "client", "driver", "tls_driver", "way"]
 
 
-def test_fragments_of_all_sizes_arrive_once_and_in_order(way: Way) -> None:
+@pytest.mark.parametrize("message_bytes_max", [131_064, 4_325_376])
+def test_fragments_of_all_sizes_arrive_once_and_in_order(way: Way, message_bytes_max: int) -> None:
     sizes = [
         0,
         1,
@@ -30,16 +31,17 @@ def test_fragments_of_all_sizes_arrive_once_and_in_order(way: Way) -> None:
         (1 << 20) + 1,
         5 << 20,
     ]
-    with (
-        way.recorder() as recorder,
-        way.front_end(recorder, sources="a,b", bytes_max=16 << 20, flags=2).opened() as camera,
-    ):
-        for size in sizes:
-            assert camera.do(f"send 0 1 {size}")["sent"] == 1
-            assert camera.do(f"reserve 1 1 {size}")["sent"] == 1
-        assert camera.do("send 0 3000 100")["sent"] == 3000
-        assert camera.close() == 0
-        check_fragments(recorder.log("a"), 0, sizes + [100] * 3000)
+    with way.recorder() as recorder:
+        recorder.message_bytes_max = message_bytes_max
+        front_end = way.front_end(recorder, sources="a,b", bytes_max=16 << 20, flags=2)
+        with front_end.opened() as camera:
+            for size in sizes:
+                assert camera.do(f"send 0 1 {size}")["sent"] == 1
+                assert camera.do(f"reserve 1 1 {size}")["sent"] == 1
+            assert camera.do("send 0 3000 100")["sent"] == 3000
+            assert camera.do("send 0 60 100000")["sent"] == 60
+            assert camera.close() == 0
+        check_fragments(recorder.log("a"), 0, sizes + [100] * 3000 + [100_000] * 60)
         check_fragments(recorder.log("b"), 1, sizes)
         assert recorder.log("a").items[0].kind == BEGIN
         assert recorder.session.bye == 0

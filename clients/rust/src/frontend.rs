@@ -1,5 +1,6 @@
 //! A front-end: where fragments go in, and how it ends.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::thread::JoinHandle;
@@ -368,10 +369,15 @@ impl SourceHandle {
         let mut pushed = push()?;
         self.shared.wake();
         if pushed == Push::Full {
+            let (begin, answers) = (Instant::now(), Cell::new(1));
             let waited = self.shared.wait(deadline, || match push() {
-                Ok(Push::Full) => None,
+                Ok(Push::Full) => {
+                    answers.set(answers.get() + 1);
+                    None
+                }
                 pushed => Some(pushed),
             });
+            self.source.waited(begin.elapsed().as_nanos() as u64, answers.get());
             let Some(waited) = waited else { return Ok(false) };
             pushed = waited?;
             self.shared.wake();

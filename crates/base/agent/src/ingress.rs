@@ -4,12 +4,13 @@
 //! Ports are there from the start and have the first numbers; a connection has a number from when
 //! it opens until it is closed.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use crate::Egress;
 
 /// One arrival.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Arrival<'a> {
     /// The number of the endpoint at which it arrived.
     pub endpoint: usize,
@@ -20,10 +21,10 @@ pub struct Arrival<'a> {
 }
 
 /// The contents of an arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Piece<'a> {
-    /// A datagram.
-    Datagram(&'a [u8]),
+    /// Datagrams of one sender that arrived together.
+    Datagrams(Datagrams<'a>),
     /// The endpoint is a new connection, accepted by that port. Its bytes follow, and then
     /// [`Closed`](Self::Closed), even if the connection is refused.
     Opened {
@@ -32,6 +33,9 @@ pub enum Piece<'a> {
     },
     /// All bytes of the connection that have arrived and are not taken yet; at least one.
     Bytes(&'a [u8]),
+    /// The bytes of the connection that come next, after [`Flow::Into`]. They have been copied
+    /// nowhere yet, and there may be none now.
+    Incoming(&'a mut dyn Incoming),
     /// The connection has ended. Its number may soon be reused.
     Closed {
         /// Bytes that arrived and were not taken: the beginning of a message whose end is missing.
@@ -39,15 +43,72 @@ pub enum Piece<'a> {
     },
 }
 
+/// At least one datagram, in the order of arrival: as an iterator, each once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagrams<'a> {
+    rest: Option<&'a [u8]>,
+    each: usize,
+}
+
+impl<'a> Datagrams<'a> {
+    /// One datagram, which may be empty.
+    pub fn one(bytes: &'a [u8]) -> Self {
+        Self::merged(bytes, bytes.len())
+    }
+
+    /// Datagrams of `each` bytes, of which the last may be shorter.
+    #[inline]
+    pub fn merged(bytes: &'a [u8], each: usize) -> Self {
+        Self { rest: Some(bytes), each: each.max(1) }
+    }
+
+    /// The bytes of those that have not been iterated over.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.rest.unwrap_or_default()
+    }
+}
+
+impl<'a> Iterator for Datagrams<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let (first, others) = rest.split_at(rest.len().min(self.each));
+        self.rest = (!others.is_empty()).then_some(others);
+        Some(first)
+    }
+}
+
 impl<'a> Arrival<'a> {
-    /// Its bytes; none where a connection opens or is closed.
+    /// Its bytes, those of datagrams without a gap; none where a connection opens or is closed, or
+    /// they were copied nowhere.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         match self.piece {
-            Piece::Datagram(bytes) | Piece::Bytes(bytes) => bytes,
-            Piece::Opened { .. } | Piece::Closed { .. } => &[],
+            Piece::Datagrams(datagrams) => datagrams.bytes(),
+            Piece::Bytes(bytes) => bytes,
+            Piece::Opened { .. } | Piece::Incoming(_) | Piece::Closed { .. } => &[],
         }
     }
+
+    /// Its datagrams; none of a connection.
+    #[inline]
+    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let datagrams = match self.piece {
+            Piece::Datagrams(datagrams) => Some(datagrams),
+            _ => None,
+        };
+        datagrams.into_iter().flatten()
+    }
+}
+
+/// Bytes that a sink reads into memory of its own.
+pub trait Incoming: fmt::Debug {
+    /// Reads once, as many bytes as are there and as there is room for, and returns how many: 0 if
+    /// there are none now.
+    fn read(&mut self, room: &mut [u8]) -> usize;
 }
 
 /// How an arrival was handled.
@@ -55,8 +116,14 @@ impl<'a> Arrival<'a> {
 pub enum Flow {
     /// It was taken; of a connection, all bytes.
     Taken,
-    /// That many of a connection's bytes were taken, at least one. The others follow at once.
+    /// That many of a connection's bytes were taken, at least one. The others follow at once. Or
+    /// the datagrams in so many bytes, and there is no room for the next, as with
+    /// [`Paused`](Self::Paused).
     Used(usize),
+    /// All these bytes of a connection were taken, and the next ones go straight to memory of the
+    /// sink: they are handed out as [`Piece::Incoming`], from which the sink must read. That goes
+    /// on until the answer to one is [`Taken`](Self::Taken).
+    Into,
     /// These bytes of a connection are the beginning of a message. They are delivered again, with
     /// those that follow them. Some of [`STREAM_BYTES_MIN`] bytes must be taken: an ingress closes
     /// a connection whose buffer is full of bytes that are not taken.
@@ -72,7 +139,7 @@ pub enum Flow {
     Refused,
 }
 
-/// Every message of a connection is shorter than this.
+/// Of any so many bytes of a connection, a sink takes some.
 pub const STREAM_BYTES_MIN: usize = 128 << 10;
 
 /// The result of one poll.

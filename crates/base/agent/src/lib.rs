@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use egress::{ANSWER_BYTES_MAX, Egress};
-pub use ingress::{Arrival, Flow, Ingress, Piece, Received, STREAM_BYTES_MIN};
+pub use ingress::{Arrival, Datagrams, Flow, Incoming, Ingress, Piece, Received, STREAM_BYTES_MIN};
 pub use read_at::{FailedRead, ReadAt};
 pub use store::{
     Completion, CompletionKind, FileEnd, FileId, FolderStore, NewFile, OpenError, Presence, Store,

@@ -19,15 +19,18 @@ impl EventFlags {
     pub const SENDER_ERROR: Self = Self(1 << 4);
     /// Closed because the run ended.
     pub const RUN_ENDED: Self = Self(1 << 5);
+    /// The checksum of a fragment is not that of its bytes.
+    pub const BAD_CHECKSUM: Self = Self(1 << 6);
 
     /// Every flag with its name, lowest bit first.
-    pub const NAMES: [(Self, &'static str); 6] = [
+    pub const NAMES: [(Self, &'static str); 7] = [
         (Self::INCOMPLETE, "incomplete"),
         (Self::TIMED_OUT, "timed_out"),
         (Self::OVERTAKEN, "overtaken"),
         (Self::TAG_MISMATCH, "tag_mismatch"),
         (Self::SENDER_ERROR, "sender_error"),
         (Self::RUN_ENDED, "run_ended"),
+        (Self::BAD_CHECKSUM, "bad_checksum"),
     ];
 
     /// Whether all bits of `other` are set.

@@ -201,6 +201,10 @@ entries! {
     FragmentsNotSent = "fragments_not_sent", Note;
     /// Times that a front-end said a lower low-water key than before, or sent a fragment below it.
     PromiseBroken = "promise_broken", Note;
+    /// Bytes of recorded fragments that never arrived: holes.
+    FragmentBytesLost = "fragment_bytes_lost", Note;
+    /// Recorded fragments whose own checksum is not that of their bytes.
+    FragmentsBadChecksum = "fragments_bad_checksum", Note;
 }
 
 impl Entry {
@@ -225,8 +229,12 @@ impl Entry {
 
 /// The entries that count *bad data*: recorded fragments that are faulty. They are in no balance; a
 /// fragment can be in several.
-pub const BAD_DATA: [Entry; 3] =
-    [Entry::FragmentsBadSender, Entry::FragmentsBadTag, Entry::FragmentsWithHoles];
+pub const BAD_DATA: [Entry; 4] = [
+    Entry::FragmentsBadSender,
+    Entry::FragmentsBadTag,
+    Entry::FragmentsWithHoles,
+    Entry::FragmentsBadChecksum,
+];
 
 /// The most reasons that one protocol may have for refusing a packet.
 pub const REASONS_MAX: usize = 16;

@@ -47,8 +47,7 @@ pub struct BuilderConfig {
     /// The sources, by number.
     pub sources: Vec<SourceRole>,
     /// The keys whose events this builder builds, where several nodes share those of one run.
-    /// Fragments of others are discarded and counted. All by default; no key of a configuration
-    /// file sets it yet.
+    /// Fragments of others are discarded and counted. All by default.
     pub owned: OwnedKeys,
     /// How many bits the event number has on the wire, in the fewest of all sources.
     pub number_bits: u32,

@@ -1,7 +1,9 @@
 //! Commands of the recorder: each is done once, and its answer repeated when it is asked again.
 
 use catchment_wire::event_link::{CommandKind, MarkKind};
-use catchment_wire::session::{Answer, AnswerKind, Command, Control, Records, Value, ValueType};
+use catchment_wire::session::{
+    Answer, AnswerKind, Command, Control, Records, Stage, Value, ValueType,
+};
 
 use crate::control::Outbox;
 use crate::log::Log;
@@ -22,10 +24,11 @@ pub(crate) struct Commands {
     working_ns: u64,
     /// Marks that wait for room in their logs. The answer waits for them.
     marks: Vec<(u32, MarkItem)>,
+    /// Where it is in a run, and the low bits of that run's number.
+    pub stage: Stage,
+    pub stage_run: u16,
     /// The run that logs have begun and not ended.
     begun: Option<u64>,
-    /// Whether it has started the run of the last command, and not stopped.
-    pub has_started: bool,
 }
 
 impl Commands {
@@ -79,6 +82,8 @@ impl Commands {
     ) -> Option<RunCommand> {
         let command = self.open.take_if(|command| command.number == number)?;
         let is_done = matches!(kind, AnswerKind::Agreed | AnswerKind::Done);
+        let is_prepare = CommandKind(command.kind) == CommandKind::PREPARE;
+        let kind = if is_done && is_prepare { AnswerKind::Agreed } else { kind };
         if is_done {
             self.mark(&command, logs);
         }
@@ -138,13 +143,18 @@ impl Commands {
 
     /// What a command that is agreed to leaves in the logs.
     fn mark(&mut self, command: &RunCommand, logs: &mut [Log]) {
-        let kind = CommandKind(command.kind);
-        self.has_started = match kind {
-            CommandKind::START => true,
-            CommandKind::PREPARE | CommandKind::STOP | CommandKind::CANCEL => false,
-            _ => self.has_started,
+        let stage = match CommandKind(command.kind) {
+            CommandKind::PREPARE => Some(Stage::Prepared),
+            CommandKind::START | CommandKind::CONTINUE => Some(Stage::Running),
+            CommandKind::PAUSE => Some(Stage::Paused),
+            CommandKind::STOP => Some(Stage::Stopped),
+            CommandKind::CANCEL => Some(Stage::None),
+            _ => None,
         };
-        match kind {
+        if let Some(stage) = stage {
+            (self.stage, self.stage_run) = (stage, command.run_number as u16);
+        }
+        match CommandKind(command.kind) {
             CommandKind::START => self.mark_run(MarkKind::Begin, command.run_number, logs),
             CommandKind::STOP => self.mark_run(MarkKind::End, command.run_number, logs),
             CommandKind::SET => {

@@ -127,6 +127,15 @@ impl DataConnection {
         self.batch.sent(bytes, logs);
     }
 
+    /// Takes note of what the socket has taken of the message under way.
+    pub fn sent_within(&self, logs: &mut [Log]) {
+        if let Some((message, bytes)) = self.batch.last_sent()
+            && let Some(log) = message.log
+        {
+            logs[log as usize].sent_within(message, bytes);
+        }
+    }
+
     /// Takes note of what the recorder has read.
     pub fn heard(&mut self, received: u64, is_unread: bool) {
         if received != self.received || is_unread {
@@ -254,11 +263,18 @@ impl Batch {
         let head = self.buffer[..self.filled].get(self.done..).unwrap_or_default();
         let Some(message) = &self.last else { return Slices([head, &[], &[], &[]]) };
         let done = self.done.saturating_sub(self.filled);
-        // SAFETY: the items of a message that is not sent are not released: `settle` is given
-        // positions of at most `sent_to`, and with `resume` the batch is gone.
+        // SAFETY: items that are not sent are not released: `settle` is given positions of at most
+        // `sent_to`, and with `resume` the batch is gone. Of a message whose first items are
+        // released, their bytes are before `done`.
         let (first, second) = unsafe { message.body(logs, done.min(message.body_bytes)) };
         let padding = message.bytes() - message.head_bytes - done.max(message.body_bytes);
         Slices([head, first, second, &[0; 8][..padding]])
+    }
+
+    /// The message whose body is in a ring, and how many bytes of that body the socket took.
+    fn last_sent(&self) -> Option<(&Outgoing, usize)> {
+        let message = self.last.as_ref().filter(|_| self.done >= self.filled)?;
+        Some((message, message.body_bytes.min(self.done - self.filled)))
     }
 
     fn sent(&mut self, bytes: usize, logs: &mut [Log]) {

@@ -145,6 +145,20 @@ impl Log {
         self.part > 0
     }
 
+    /// Takes note that of a message's body in the ring, so many bytes were given to a socket: the
+    /// recorder may take the first of its items already.
+    pub fn sent_within(&mut self, message: &Outgoing, bytes: usize) {
+        let state = self.source.state();
+        let end = message.position + bytes as u64;
+        let is_sent = |entry: &Entry| {
+            entry.end() <= message.end && entry.position + u64::from(entry.bytes) <= end
+        };
+        let count = state.entries.partition_point(is_sent);
+        if let Some(last) = count.checked_sub(1).and_then(|last| state.entries.get(last)) {
+            self.sent_to = self.sent_to.max(last.end());
+        }
+    }
+
     /// Goes on with the item at `next`, of which nothing is sent.
     pub fn resume(&mut self, next: u64) {
         let mut state = self.source.state();
@@ -209,7 +223,10 @@ impl Log {
                 if is_short {
                     let mut encoder =
                         Encoder::begin(head, number, &Fragments { log, sequence: first.sequence });
-                    let room = message_bytes_max - FRAGMENTS_BYTES;
+                    // Of short ones a recorder takes a message when it is whole.
+                    let is_long = bytes >= LONG_BYTES;
+                    let most = if is_long { usize::MAX } else { SHORT_MESSAGE_BYTES };
+                    let room = message_bytes_max.min(most) - FRAGMENTS_BYTES;
                     fill(&state, &mut encoder, record_bytes, room, limit)
                         .finish(encoder, log, position)
                 } else {
@@ -363,6 +380,10 @@ fn part_bytes(message_bytes_max: usize) -> usize {
 
 /// A message of fragments without its records and its body.
 const FRAGMENTS_BYTES: usize = HEADER_BYTES + Fragments::BYTES;
+/// Fragments from that length on fill messages as long as the recorder takes, and shorter ones at
+/// most so many bytes.
+const LONG_BYTES: usize = 64 << 10;
+const SHORT_MESSAGE_BYTES: usize = 131_064;
 /// Longer fragments go in parts.
 const PARTS_FROM_BYTES: usize = 1 << 20;
 const PAGE_BYTES: usize = 4_096;

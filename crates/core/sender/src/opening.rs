@@ -168,7 +168,8 @@ impl Default for Agreed {
 /// The first message of a session that holds what `logs` hold.
 pub(crate) fn hello(
     config: &SenderConfig,
-    (session, run): (u64, [u8; 16]),
+    session: u64,
+    run: [u8; 16],
     commands: &Commands,
     logs: &[Log],
     data_connections: usize,
@@ -188,7 +189,9 @@ pub(crate) fn hello(
         log_count: logs.len() as u32,
         data_connections: data_connections as u16,
         release: config.release,
-        flags: Hello::ANSWERS | if commands.has_started { Hello::STARTED } else { 0 },
+        flags: Hello::ANSWERS,
+        stage: commands.stage,
+        stage_run: commands.stage_run,
         command: commands.last,
         name,
         program,

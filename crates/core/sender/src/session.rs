@@ -52,6 +52,8 @@ pub struct SenderSession {
     pings: Pings,
     /// It ends when everything is confirmed, and at this time in any case.
     finish_ns: Option<u64>,
+    /// A data connection has ended, why, and when that is a break if no `bye` has come.
+    ended: Option<(u64, Arc<str>)>,
     /// Why it is not open, or has ended.
     why: Option<Arc<str>>,
     has_released: bool,
@@ -140,6 +142,7 @@ impl SenderSession {
             silent_ns: 0,
             pings: Pings::default(),
             finish_ns: None,
+            ended: None,
             why: None,
             has_released: false,
         })
@@ -235,10 +238,18 @@ impl SenderSession {
         }
     }
 
-    /// A connection is gone, or could not be made.
-    pub fn closed(&mut self, now_ns: u64, _connection: Connection, why: &str) {
+    /// A connection is gone, or could not be made. Where a data connection ends first, `bye` may be
+    /// under way on control.
+    pub fn closed(&mut self, now_ns: u64, connection: Connection, why: &str) {
         match self.phase {
             Phase::Away { .. } | Phase::Ended => {}
+            Phase::Open if let Connection::Data(number) = connection => {
+                // Positions that are still under way may be within its last message.
+                let data = &mut self.data[usize::from(number)];
+                data.sent_within(&mut self.logs);
+                data.reset();
+                self.ended.get_or_insert_with(|| (now_ns + BYE_NS, why.into()));
+            }
             Phase::Closing { ends: true, .. } => self.end(None),
             // The reason of our own `bye` tells more.
             Phase::Closing { ends: false, .. } => self.leave(now_ns),
@@ -320,6 +331,9 @@ impl SenderSession {
             Phase::Open => {
                 self.commands.work(now_ns, &mut self.logs);
                 self.judge(now_ns, polled_ns);
+                if let Some((_, why)) = self.ended.take_if(|(until_ns, _)| now_ns >= *until_ns) {
+                    self.break_off(now_ns, &why, None);
+                }
             }
             Phase::Closing { until_ns, ends } => {
                 if ends && now_ns >= until_ns {
@@ -347,7 +361,9 @@ impl SenderSession {
                 // A ping waits until the socket has taken what is before it.
                 let is_flushed = self.outbox.is_flushed();
                 let ping = if is_flushed { self.pings.next_ns } else { u64::MAX };
+                let ended = self.ended.as_ref().map_or(u64::MAX, |(until_ns, _)| *until_ns);
                 let at = self.commands.wake_at_ns(now_ns).min(data.unwrap_or(u64::MAX)).min(ping);
+                let at = at.min(ended);
                 at.min(now_ns + POLLED_NS_MAX)
             }
         };
@@ -414,6 +430,7 @@ impl SenderSession {
         // A command is done whether the connection lasts or not: it is not given again.
         self.actions.retain(|action| !matches!(action, Action::Connect(_)));
         self.actions.push_back(Action::Close);
+        self.ended = None;
         self.inbox = Inbox::default();
         self.outbox.reset();
         self.data.iter_mut().for_each(DataConnection::reset);
@@ -433,7 +450,7 @@ impl SenderSession {
         match self.phase {
             Phase::Opening { .. } => {
                 let Self { config, session, logs, data, run, commands, .. } = self;
-                let hello = || hello(config, (*session, *run), commands, logs, data.len());
+                let hello = || hello(config, *session, *run, commands, logs, data.len());
                 self.opening.describe(&mut self.outbox, config, logs, hello);
             }
             Phase::Open => {
@@ -599,6 +616,11 @@ impl SenderSession {
             let Some(state) = self.logs.get_mut(log as usize) else {
                 return Err(Fault::Bound { field: "log", min: 0, max: count - 1, got: log.into() });
             };
+            if taken > state.sent_to {
+                // Of a long message the recorder takes the first fragments before the last ones.
+                self.data[usize::from(state.connection)].sent_within(&mut self.logs);
+            }
+            let state = &mut self.logs[log as usize];
             within("taken", taken, 0, state.sent_to)?;
             self.has_released |= state.settle(taken, durable, is_released_taken);
         }
@@ -637,6 +659,8 @@ fn kind_of(message: &Control<'_>) -> u16 {
 const OPENING_NS: u64 = 3_000_000_000;
 /// Time for which a `bye` waits for its answer, or for the socket.
 const CLOSING_NS: u64 = 1_000_000_000;
+/// Time for which a data connection's end waits for a `bye`.
+const BYE_NS: u64 = 50_000_000;
 /// Time in which a peer takes something of control.
 const STALLED_NS_MAX: u64 = 3_000_000_000;
 /// Of the time between two calls, so much counts as silence.

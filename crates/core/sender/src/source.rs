@@ -107,8 +107,10 @@ pub struct SourceStatus {
     pub sent_again: u64,
     /// Fragments that the front-end dropped, by reason: buffer, hardware, busy, other.
     pub abandoned: [u64; 4],
-    /// How often there was no room.
+    /// How often there was no room, and the caller did not wait for it.
     pub full: u64,
+    /// How long callers waited for room.
+    pub waited_ns: u64,
     /// Keys that were refused.
     pub key_refused: u64,
     /// Items that were held when their run ended, and were given up.
@@ -251,6 +253,13 @@ impl Source {
     /// What it was made of.
     pub fn config(&self) -> &SourceConfig {
         &self.shared.config
+    }
+
+    /// The caller waited so long for room, and was answered [`Push::Full`] so often meanwhile.
+    pub fn waited(&self, ns: u64, answers: u64) {
+        let status = &mut self.shared.state.lock().status;
+        status.full -= answers.min(status.full);
+        status.waited_ns += ns;
     }
 
     /// Appends a fragment: copies its bytes, once.

@@ -13,7 +13,7 @@ use catchment_wire::event_link::{self, Data, SourceGrant, SourceLog};
 use catchment_wire::session::{
     self as wire, AnswerKind, Bye, ByeReason, CONTROL, Command, Control, Encoder, Fields, Grant,
     GrantAnswer, Grants, Hello, Log, LogPositions, Positions, Preamble, RunState, Value, Welcome,
-    parse,
+    parse_head,
 };
 
 pub use taken::{Taken, TakenLog};
@@ -33,6 +33,8 @@ pub struct TestRecorder {
     pub is_durable_at_once: bool,
     /// Data connections are not read; the caller passes nothing of them on.
     pub is_held: bool,
+    /// Of a message the fragments are taken as they come, before all of it is there.
+    pub takes_early: bool,
     /// It does not say that it holds them: a defect that a sender must notice.
     pub hides_held: bool,
     /// Every hello is answered by this.
@@ -95,6 +97,7 @@ impl Default for TestRecorder {
             message_bytes_max: 131_064,
             is_durable_at_once: true,
             is_held: false,
+            takes_early: false,
             hides_held: false,
             refusal: None,
             answers: BTreeMap::new(),
@@ -307,7 +310,16 @@ impl TestRecorder {
             false => CONTROL,
         };
         let peer = self.connections.get_mut(&id).expect("it is there");
-        let Some(message) = parse(bytes, peer.received, bounds).map_err(fault)? else {
+        let head = parse_head(bytes, peer.received, bounds).map_err(fault)?;
+        let Some(message) = head.filter(|message| message.used <= bytes.len()) else {
+            if let (Some(message), Role::Data(number, connection)) = (head, &peer.role)
+                && self.takes_early
+            {
+                let data = Data::read(&message).map_err(fault)?.ok_or("an unknown type")?;
+                let session = self.sessions.get_mut(number).ok_or("an unknown session")?;
+                session.take_early(*connection, &data)?;
+                session.settle(self.is_durable_at_once);
+            }
             return Ok(0);
         };
         peer.received += 1;
@@ -333,9 +345,7 @@ impl TestRecorder {
                 if let Data::Fragments(fixed, records, _) = data {
                     self.arrived.extend(records.iter().map(|record| (fixed.log, record.key)));
                 }
-                for log in session.logs.iter_mut().filter(|_| at_once) {
-                    log.durable = log.taken;
-                }
+                session.settle(at_once);
             }
             Role::Control(number) => {
                 peer.role = Role::Control(number);
@@ -600,6 +610,25 @@ impl Session {
             Data::Attach(_) => return Err("attach again".to_owned()),
         }
         Ok(())
+    }
+
+    /// Makes all that was taken durable, if that is so at once.
+    fn settle(&mut self, is_at_once: bool) {
+        for log in self.logs.iter_mut().filter(|_| is_at_once) {
+            log.durable = log.taken;
+        }
+    }
+
+    /// Takes the fragments of a message that are there. With the message they come again, and count
+    /// as repeats.
+    fn take_early(&mut self, connection: u16, data: &Data<'_>) -> Result<(), String> {
+        let Data::Fragments(fixed, records, body) = data else { return Ok(()) };
+        let log = self.log(connection, fixed.log)?;
+        let there = event_link::fragments(*records, body).count() as u64;
+        match fixed.sequence + there > log.taken {
+            true => self.take(connection, data),
+            false => Ok(()),
+        }
     }
 
     fn log(&mut self, connection: u16, log: u32) -> Result<&mut TakenLog, String> {

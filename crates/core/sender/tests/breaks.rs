@@ -56,7 +56,8 @@ fn history(seed: u64) {
     let mut config = config((0..count).map(of).collect());
     config.buffer_bytes = count as u64 * (80_000 + random.below(80_000));
     let mut wire = Wire::new(config);
-    wire.recorder.message_bytes_max = 65_536;
+    wire.recorder.message_bytes_max = [65_536, 4_325_376][random.index(2)];
+    wire.recorder.takes_early = random.chance(500);
     wire.recorder.is_durable_at_once = random.chance(500);
     let mut sent: Vec<Vec<(u64, Vec<u8>)>> = vec![Vec::new(); count];
     let mut key = 0;
@@ -202,6 +203,36 @@ fn between_runs_what_is_made_belongs_to_the_next_one() {
     wire.settle();
     assert_eq!(wire.actions, []);
     assert_eq!(wire.recorder.log("camera").unwrap().taken, 2);
+}
+
+#[test]
+fn where_a_data_connection_ends_first_a_bye_is_waited_for() {
+    let mut wire = Wire::open(camera(1 << 20));
+    wire.recorder.is_durable_at_once = false;
+    wire.push(0, 1, b"held at the end");
+    wire.settle();
+    wire.cut_data(0);
+    wire.settle();
+    assert_eq!(wire.sender.state(), SenderState::Open);
+    // The run ended in order: what is made from here on is of the next one.
+    wire.recorder.end_run([8; 16], 1_000);
+    wire.settle();
+    assert!(
+        matches!(wire.sender.state(), SenderState::Away(why) if why.contains("the run has ended"))
+    );
+    wire.push(0, 2, b"of the new run");
+    wire.pass_until(|wire| wire.sender.state() == SenderState::Open);
+
+    // Without a `bye` it is a break.
+    wire.settle();
+    let connects = wire.connects;
+    wire.cut_data(0);
+    wire.pass_time(49 * MS);
+    assert_eq!(wire.sender.state(), SenderState::Open);
+    wire.pass_time(MS);
+    assert!(matches!(wire.sender.state(), SenderState::Away(why) if why.contains("was cut")));
+    wire.pass_until(|wire| wire.sender.state() == SenderState::Open);
+    assert_eq!(wire.connects, connects + 1);
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_resume_after_the_recorder_died_has_the_golden_bytes() {
     assert!(message == fragments[0].1);
 
     command_2_and_durable_1000(&mut session);
-    session.closed(SECOND, Connection::Data(0), "cut");
+    session.closed(SECOND, Connection::Control, "cut");
     push(21, b"xyz", 0, 0);
     assert_eq!(actions(&mut session, SECOND), [Action::Close]);
     let mut now_ns = 2 * SECOND;

@@ -82,6 +82,37 @@ fn a_fragment_of_any_length_arrives() {
 }
 
 #[test]
+fn the_first_fragments_of_a_long_message_may_be_durable_before_the_last_are_sent() {
+    let source = SourceConfig { fragment_bytes_max: 100_000, ..SourceConfig::default() };
+    let mut wire = Wire::new(config(vec![source]));
+    (wire.recorder.message_bytes_max, wire.recorder.takes_early) = (4_325_376, true);
+    for key in 0..20 {
+        wire.push(0, key, &[key as u8; 100_000]);
+    }
+    // Where the socket takes a little at a time, memory comes free within the message.
+    wire.piece = 30_000;
+    wire.settle_until(|wire| wire.sender.source(0).status().durable == 7);
+    assert_eq!(wire.recorder.arrived, []);
+    let status = wire.sender.source(0).status();
+    assert_eq!((status.taken, status.held_bytes), (7, 1_300_000));
+    for key in 20..27 {
+        wire.push(0, key, &[key as u8; 100_000]);
+    }
+    wire.settle();
+    let log = wire.recorder.log("camera").unwrap();
+    assert!(log.fragments().map(|(key, _)| key).eq(0..27));
+    assert!(log.fragments().all(|(key, bytes)| bytes == [key as u8; 100_000]));
+    assert_eq!(wire.recorder.faults, [""; 0]);
+    // More than was sent is still a fault.
+    wire.push(0, 27, &[27; 100_000]);
+    wire.push(0, 28, &[28; 100_000]);
+    wire.recorder.overstates = 1;
+    wire.settle_until(|wire| wire.recorder.log("camera").is_some_and(|log| log.taken == 28));
+    wire.pass_time(MS);
+    assert!(why(&wire).contains("taken"), "{}", why(&wire));
+}
+
+#[test]
 fn what_was_dropped_is_named_in_one_range_and_marks_keep_their_place() {
     let mut wire = Wire::new(camera(1 << 20));
     let source = wire.sender.source(0).clone();

@@ -86,6 +86,7 @@ pub fn words_of_entry(entry: Entry) -> &'static str {
         Entry::FragmentsBadSender => "fragments marked broken by their sender",
         Entry::FragmentsBadTag => "fragments of another trigger",
         Entry::FragmentsWithHoles => "fragments of which a part is missing",
+        Entry::FragmentsBadChecksum => "fragments with a wrong checksum",
         other => other.name(),
     }
 }

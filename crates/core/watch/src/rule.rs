@@ -469,7 +469,7 @@ fn rules_of_many() -> [Rule; 3] {
 }
 
 /// The usual rules on what a source sends and should not, and on what others send to its port.
-fn rules_of_bad_sources() -> [Rule; 4] {
+fn rules_of_bad_sources() -> [Rule; 5] {
     let rises = |name, entry: &str, text: &str, text_many: &str| {
         let condition = Condition::RisesFaster { threshold: 0.0, clear_at: 0.0, window_ns: 10 * S };
         let quantity = format!("source.*.{entry}");
@@ -496,6 +496,12 @@ fn rules_of_bad_sources() -> [Rule; 4] {
             "{source} has fragments of which a part is missing: {value} a second",
             "{things} have fragments of which a part is missing: {sources} (up to {value} a \
              second)",
+        ),
+        rises(
+            "bad_checksum",
+            Entry::FragmentsBadChecksum.name(),
+            "{source} has fragments with a wrong checksum: {value} a second",
+            "{things} have fragments with a wrong checksum: {sources} (up to {value} a second)",
         ),
         rises(
             "stranger",

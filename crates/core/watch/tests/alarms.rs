@@ -514,6 +514,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             "bad_sender",
             "bad_tag",
             "with_holes",
+            "bad_checksum",
             "stranger",
             "front_end_alarm",
             "front_end_refuses",

@@ -29,6 +29,8 @@ pub struct SourceColumns {
     pub payload: Option<u32>,
     /// [`ColumnKind::FragmentExpected`].
     pub expected: Option<u32>,
+    /// [`ColumnKind::FragmentHoles`].
+    pub holes: Option<u32>,
 }
 
 impl EventColumns {
@@ -48,6 +50,7 @@ impl EventColumns {
                 (ColumnKind::FragmentValidity, Some(source)) => &mut source.validity,
                 (ColumnKind::FragmentPayload, Some(source)) => &mut source.payload,
                 (ColumnKind::FragmentExpected, Some(source)) => &mut source.expected,
+                (ColumnKind::FragmentHoles, Some(source)) => &mut source.holes,
                 _ => continue,
             };
             found_id.get_or_insert(column.id);

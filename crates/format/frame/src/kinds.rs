@@ -222,6 +222,8 @@ pub enum ColumnKind {
     SourcePositions,
     /// In which rows a source was expected, one bit each.
     FragmentExpected,
+    /// The parts of fragments that did not come, records of 24 bytes.
+    FragmentHoles,
     /// A kind of a later version, by its name.
     Unknown(String),
 }
@@ -229,7 +231,7 @@ pub enum ColumnKind {
 impl ColumnKind {
     /// The kinds known to this version, with name and element type; for payload and channels the
     /// schema may give another type.
-    pub const KNOWN: [(Self, &'static str, Dtype); 11] = [
+    pub const KNOWN: [(Self, &'static str, Dtype); 12] = [
         (Self::EventKey, "event_key", Dtype::U64),
         (Self::EventTime, "event_time", Dtype::U64),
         (Self::EventFlags, "event_flags", Dtype::U32),
@@ -241,6 +243,7 @@ impl ColumnKind {
         (Self::ChannelSpans, "channel_spans", Dtype::Record),
         (Self::SourcePositions, "source_positions", Dtype::Record),
         (Self::FragmentExpected, "fragment_expected", Dtype::Bits),
+        (Self::FragmentHoles, "fragment_holes", Dtype::Record),
     ];
 
     /// The name in the schema.

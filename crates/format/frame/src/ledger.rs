@@ -41,7 +41,11 @@ impl EntryNames {
 pub(crate) fn is_derived(kind: FrameKind, entry: Entry) -> bool {
     let counted_by_columns = matches!(
         entry,
-        Entry::FragmentsRecorded | Entry::FragmentBytesRecorded | Entry::FragmentsMissing
+        Entry::FragmentsRecorded
+            | Entry::FragmentBytesRecorded
+            | Entry::FragmentsMissing
+            | Entry::FragmentsWithHoles
+            | Entry::FragmentBytesLost
     );
     entry == Entry::FragmentsDurable || counted_by_columns && kind == FrameKind::Events
 }

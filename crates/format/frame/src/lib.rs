@@ -114,6 +114,7 @@ mod frame_index;
 mod fuzz;
 mod header;
 mod headless;
+mod holes;
 mod kinds;
 mod known;
 mod ledger;
@@ -155,6 +156,7 @@ pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, Origin, write
 pub use fuzz::fuzz_file;
 pub use header::{FileHeader, HeaderRest, Numbering, Superseded};
 pub use headless::{Headless, find_headless};
+pub use holes::{HOLE_BYTES, Hole, decode_holes, encode_holes, qualified, unqualified};
 pub use kinds::{ColumnKind, Dtype, FrameKind};
 pub use known::KnownSchemas;
 pub use ledger::{

@@ -12,6 +12,7 @@ use crate::channels::Spans;
 use crate::checksum::crc32c;
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, ENTRY_BYTES, FrameSummary};
+use crate::holes::{Hole, decode_holes, unqualified};
 use crate::kinds::FrameKind;
 use crate::ledger::{decode_ledger, is_derived};
 use crate::read_at::ReadAt;
@@ -40,13 +41,16 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
     let counted = if kind == FrameKind::Events { ledger.sources.len() } else { 0 };
     for source in 0..counted {
         match count_fragments(file, (frame, source), summary.info.rows, &mut bytes) {
-            Ok(counted) => {
+            Ok((counted, problem)) => {
                 let counts = &mut ledger.sources[source];
                 counts[Entry::FragmentsRecorded] = counted.fragments;
                 counts[Entry::FragmentBytesRecorded] = counted.bytes;
                 if file.header().schema.sources[source].required {
                     counts[Entry::FragmentsMissing] = counted.missing;
                 }
+                counts[Entry::FragmentsWithHoles] = counted.with_holes;
+                counts[Entry::FragmentBytesLost] = counted.bytes_lost;
+                problems.extend(problem);
             }
             Err(error) => problems.push(error),
         }
@@ -207,13 +211,15 @@ fn increments<R: ReadAt>(
     Ok(Some(ledger))
 }
 
-/// Fragments of one source in one frame, their bytes, and the rows in which it was expected and is
-/// not there.
+/// Fragments of one source in one frame, their bytes, the rows in which it was expected and is
+/// not there, fragments with holes, and the bytes of these.
 #[derive(Default)]
 struct Counted {
     fragments: u64,
     bytes: u64,
     missing: u64,
+    with_holes: u64,
+    bytes_lost: u64,
 }
 
 fn count_fragments<R: ReadAt>(
@@ -221,7 +227,7 @@ fn count_fragments<R: ReadAt>(
     (frame, source): (usize, usize),
     rows: u64,
     bytes: &mut Vec<u8>,
-) -> Result<Counted, FrameError> {
+) -> Result<(Counted, Option<FrameError>), FrameError> {
     let columns = file.event_columns().sources[source];
     let content = |column: Option<u32>, reason| {
         let problem = ColumnProblem::Content { reason };
@@ -244,11 +250,12 @@ fn count_fragments<R: ReadAt>(
         if validity.is_some() || payload_bytes > 0 {
             return content(columns.lengths, "there are fragments but no lengths");
         }
-        return Ok(Counted { missing: expected_count, ..Counted::default() });
+        return Ok((Counted { missing: expected_count, ..Counted::default() }, None));
     };
     if lengths.rows != rows {
         return content(columns.lengths, "it does not have the frame's rows");
     }
+    let mut there = None;
     let (fragments, missing) = match validity {
         Some(entry) if entry.rows != rows => {
             return content(columns.validity, "it does not have the frame's rows");
@@ -256,6 +263,7 @@ fn count_fragments<R: ReadAt>(
         Some(entry) => {
             file.read_column(frame, &entry, bytes)?;
             let fragments = count_ones(bytes, rows);
+            there = Some(bytes.clone());
             match expected {
                 Some(mut lacking) => {
                     lacking.iter_mut().zip(&*bytes).for_each(|(bits, there)| *bits &= !there);
@@ -271,7 +279,63 @@ fn count_fragments<R: ReadAt>(
     if sum != payload_bytes {
         return content(columns.payload, "its bytes are not the sum of the lengths");
     }
-    Ok(Counted { fragments, bytes: sum, missing })
+    let (holes, problem) = count_holes(file, (frame, source), there.as_deref(), bytes)?;
+    let (with_holes, bytes_lost) = holes;
+    Ok((Counted { fragments, bytes: sum, missing, with_holes, bytes_lost }, problem))
+}
+
+/// How many fragments of a source have holes in a frame, and the bytes of all holes, which are
+/// zeros; and what is wrong with a payload that has them, on which the counts do not depend.
+/// `bytes` has the lengths, `there` the validity; none: all are there.
+fn count_holes<R: ReadAt>(
+    file: &FileReader<R>,
+    (frame, source): (usize, usize),
+    there: Option<&[u8]>,
+    bytes: &mut Vec<u8>,
+) -> Result<((u64, u64), Option<FrameError>), FrameError> {
+    let columns = file.event_columns().sources[source];
+    let find = |column: Option<u32>| column.map_or(Ok(None), |id| file.find(frame, id));
+    let Some(entry) = find(columns.holes)?.filter(|entry| entry.raw_bytes > 0) else {
+        return Ok(((0, 0), None));
+    };
+    let wrong = |column: u32, problem| FrameError::column(FrameRef::Index(frame), column, problem);
+    let content = |column, reason| wrong(column, ColumnProblem::Content { reason });
+    let ends = bytes.chunks_exact(4).scan(0, |end, length| {
+        *end += u64::from(u32_at(length, 0));
+        Some(*end)
+    });
+    let ends: Vec<u64> = ends.collect();
+    let begin = |row: usize| row.checked_sub(1).map_or(0, |before| ends[before]);
+    file.read_column(frame, &entry, bytes)?;
+    let length = |row: u64| {
+        let row = usize::try_from(row).ok().filter(|&row| row < ends.len())?;
+        let is_there = there.is_none_or(|bits| bits[row / 8] & 1 << (row % 8) != 0);
+        is_there.then(|| ends[row] - begin(row))
+    };
+    let holes = decode_holes(bytes, length).map_err(|problem| wrong(entry.id, problem))?;
+    if entry.rows != holes.len() as u64 {
+        return Err(content(entry.id, "its rows are not its records"));
+    }
+    let mut check = || {
+        let Some(payload) = find(columns.payload)? else {
+            return Err(content(entry.id, "there are holes and no payload"));
+        };
+        let Some(codec) = unqualified(payload.codec) else {
+            return Err(content(payload.id, "it has holes, and its codec is not qualified"));
+        };
+        file.read_column(frame, &ColumnEntry { codec, ..payload }, bytes)?;
+        let is_zero = |hole: &Hole| {
+            let from = (begin(hole.row as usize) + hole.offset) as usize;
+            bytes[from..from + hole.bytes as usize].iter().all(|&byte| byte == 0)
+        };
+        match holes.iter().all(is_zero) {
+            true => Ok(()),
+            false => Err(content(payload.id, "there are bytes in its holes")),
+        }
+    };
+    let problem = check().err();
+    let fragments = holes.chunk_by(|one, other| one.row == other.row).count() as u64;
+    Ok(((fragments, holes.iter().map(|hole| hole.bytes).sum()), problem))
 }
 
 /// Checks that a frame with events has the required columns, and that the ranges of its header, by

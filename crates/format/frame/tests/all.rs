@@ -5,6 +5,7 @@ mod checkpoints;
 mod common;
 mod golden;
 mod golden_expected;
+mod golden_holes;
 mod golden_v1_1;
 mod golden_v1_3;
 mod growth;

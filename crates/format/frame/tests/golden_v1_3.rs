@@ -132,6 +132,7 @@ fn goldens() -> Vec<(&'static str, Vec<u8>, Value)> {
         reserved(),
         positions(),
         crate::golden_expected::golden(),
+        crate::golden_holes::golden(),
     ]
 }
 

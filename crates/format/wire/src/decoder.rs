@@ -24,8 +24,31 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// The number of bits in its event numbers.
     fn number_bits(&self) -> u32;
 
+    /// The number of bits in the ids of sources that its fragments carry; 0 if they carry none, or
+    /// if these are no setting.
+    fn id_bits(&self) -> u32 {
+        0
+    }
+
     /// Default for the bytes of its longest fragment.
     fn fragment_bytes_max(&self) -> u64;
+
+    /// The most bytes that a fragment may lack and still be recorded, zeros in its holes. None: a
+    /// fragment of which anything is missing is given up.
+    fn holes_bytes_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// The checksum that each of its fragments has, if any.
+    fn checksum(&self) -> Option<FragmentChecksum> {
+        None
+    }
+
+    /// Whether several senders may deliver the fragments of one source. Otherwise all but one are
+    /// strangers.
+    fn has_several_senders(&self) -> bool {
+        false
+    }
 
     /// How its messages arrive.
     fn transport(&self) -> Transport {
@@ -34,6 +57,15 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 
     /// A decoder for one sender: of datagrams to one port, or of one connection.
     fn decoder(&self) -> Box<dyn Decoder>;
+}
+
+/// Where a fragment has the Adler-32 of all bytes before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentChecksum {
+    /// The checksum's position in the fragment.
+    pub offset: u64,
+    /// Whether its most significant byte comes first.
+    pub big_endian: bool,
 }
 
 /// How a protocol's messages arrive.

@@ -19,7 +19,7 @@ use crate::session::{
 };
 use crate::{Decoded, Decoder, Part as PartOf, Protocol, Reason, Transport};
 
-pub use crate::session::parse;
+pub use crate::session::{parse, parse_head};
 
 /// The protocol's name in configurations and files.
 pub const NAME: &str = "event-link";
@@ -286,8 +286,8 @@ pub enum Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Reads a message that was parsed within [`bounds`]. Returns `None` for one to be skipped: a
-    /// type with bit 15 that this version does not know.
+    /// Reads a message that was parsed within [`bounds`], of whose body the end may be missing.
+    /// Returns `None` for one to be skipped: a type with bit 15 that this version does not know.
     ///
     /// # Errors
     /// A field that its table does not allow, or lengths that do not sum up to the body's.
@@ -300,15 +300,16 @@ impl<'a> Data<'a> {
                 bound_sequences(fixed.sequence, records.len() as u64)?;
                 // 4,096 times 2^32 fits into 64 bits.
                 let got = records.iter().map(|record| u64::from(record.bytes)).sum();
-                if got != body.len() as u64 {
-                    return Err(Fault::Sum { body: body.len() as u64, got });
+                let body_bytes = message.body_bytes as u64;
+                if got != body_bytes {
+                    return Err(Fault::Sum { body: body_bytes, got });
                 }
                 Self::Fragments(fixed, records, body)
             }
             Part::TYPE => {
                 let part: Part = message.fixed()?;
                 let &Part { position, fragment_bytes, .. } = &part;
-                let bytes = body.len() as u64;
+                let bytes = message.body_bytes as u64;
                 if position.checked_add(bytes).is_none_or(|end| end > fragment_bytes) {
                     return Err(Fault::Part { position, bytes, fragment_bytes });
                 }

@@ -5,8 +5,10 @@ use crate::event_link::{self, Data};
 use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
 };
+use crate::layouts::example_layouts;
 use crate::link;
 use crate::session::{self, Bounds, CONTROL, Control, Fault, HEADER_BYTES, Message, Preamble};
+use crate::trains::Trains;
 use crate::{PARTS_MAX, Part, Protocol, Transport};
 
 /// Decodes `data` with a protocol and checks what receivers rely on: either parts lie within the
@@ -87,6 +89,68 @@ pub fn fuzz_packet(data: &[u8]) {
         (a.id, a.error, a.trigger_number, a.trigger_tag, a.decoding, a.payload())
             == (b.id, b.error, b.trigger_number, b.trigger_tag, b.decoding, b.payload())
     }));
+}
+
+/// Decodes `data` as a packet of two layouts of trains, and encodes what is accepted again: the
+/// same bytes, but for padding and flags without a meaning.
+///
+/// # Panics
+/// A defect of the decoder or the encoder.
+pub fn fuzz_train(data: &[u8]) {
+    for trains in train_layouts() {
+        fuzz_decoder(&trains, data);
+        let mut parts = Vec::new();
+        if trains.decoder().decode(0, data, &mut parts).is_err() {
+            continue;
+        }
+        let [part] = parts[..] else { panic!("a packet has one part, got {parts:?}") };
+        let payload = &data[part.offset as usize..][..part.bytes as usize];
+        let packet = part.position / u64::from(trains.settings().payload_bytes);
+        let mut buffer = vec![0xee; trains.packet_bytes()];
+        let fill = |room: &mut [u8]| room.copy_from_slice(payload);
+        let bytes = trains.encode((part.number, packet), &mut buffer, fill);
+        let mut again = Vec::new();
+        trains.decoder().decode(0, &buffer[..bytes], &mut again).expect("an encoded packet is one");
+        assert_eq!((again[0].number, again[0].position), (part.number, part.position));
+        assert_eq!(&buffer[again[0].offset as usize..][..payload.len()], payload);
+    }
+}
+
+/// The layouts of the golden packets.
+#[doc(hidden)]
+pub fn train_layouts() -> [Trains; 2] {
+    use crate::trains::{MarkField, MarkPlace, TrainSettings};
+    let trailer = TrainSettings { train_bytes: 20, payload_bytes: 8, ..TrainSettings::default() };
+    let header = TrainSettings {
+        mark: MarkPlace::Header,
+        fields: [MarkField::Packet, MarkField::Frame, MarkField::Flags],
+        frame_bytes: 8,
+        flags_bytes: 4,
+        packet_bytes: 2,
+        byte_order: ByteOrder::Big,
+        ..trailer.clone()
+    };
+    [trailer, header].map(|settings| Trains::new(settings).expect("within their bounds"))
+}
+
+/// Decodes `data` by each of the declared layouts of the examples. What is accepted is described
+/// without anything left over, and its fragments do not overlap.
+///
+/// # Panics
+/// A defect of the decoder.
+pub fn fuzz_layout(data: &[u8]) {
+    for layouts in example_layouts() {
+        fuzz_decoder(&layouts, data);
+        let description = layouts.describe(data);
+        let mut parts = Vec::new();
+        let decoded = layouts.decoder().decode(0, data, &mut parts);
+        assert_eq!(description.refused.is_some(), decoded.is_err());
+        assert_eq!(description.fragments, parts.len());
+        assert!(description.refused.is_some() || description.left_over == 0);
+        for pair in parts.windows(2) {
+            assert!(pair[0].offset + pair[0].bytes <= pair[1].offset, "{parts:?}");
+        }
+    }
 }
 
 /// Parses `data` as a packet of a channel link and checks the properties of every accepted packet:
@@ -192,6 +256,14 @@ fn fuzz_messages(
         assert!(message.used >= HEADER_BYTES && message.used.is_multiple_of(8));
         for bytes in [0, HEADER_BYTES, message.used / 2, message.used - 1] {
             assert!(matches!(session::parse(&rest[..bytes], number, bounds), Ok(None)));
+        }
+        // Of the body nothing is needed.
+        let at = message.body_at();
+        assert!(matches!(session::parse_head(&rest[..at - 1], number, bounds), Ok(None)));
+        for bytes in [at, (at + message.used) / 2] {
+            let head = session::parse_head(&rest[..bytes], number, bounds)?.expect("it is there");
+            let body = &message.body[..message.body.len().min(bytes - at)];
+            assert_eq!((head.used, head.body_at(), head.body), (message.used, at, body));
         }
         let mut buffer = vec![0xee; message.used];
         if let Err(fault) = check(&message, number, &mut buffer) {

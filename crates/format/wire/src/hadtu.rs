@@ -56,6 +56,10 @@ impl Protocol for Hadtu {
         TRIGGER_NUMBER_BITS
     }
 
+    fn id_bits(&self) -> u32 {
+        ID_END.ilog2()
+    }
+
     fn fragment_bytes_max(&self) -> u64 {
         (SUB_EVENT_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64
     }

@@ -132,14 +132,26 @@ pub struct Message<'a> {
     pub used: usize,
     /// The text behind the records, without padding; empty for a type without a text.
     pub text: &'a str,
-    /// The body, without padding.
+    /// The body, without padding, as far as it is there.
     pub body: &'a [u8],
+    /// Bytes of the whole body.
+    pub body_bytes: usize,
     fixed: &'a [u8],
     records: &'a [u8],
     record_bytes: usize,
 }
 
 impl<'a> Message<'a> {
+    /// Where its body begins: behind header and head.
+    pub fn body_at(&self) -> usize {
+        self.used - self.body_bytes.next_multiple_of(8)
+    }
+
+    /// How many records it has.
+    pub fn record_count(&self) -> usize {
+        self.records.len().checked_div(self.record_bytes).unwrap_or(0)
+    }
+
     /// Its fixed part.
     pub(crate) fn fixed<F: Fields>(&self) -> Result<F, Fault> {
         F::read(self.fixed)
@@ -161,6 +173,16 @@ impl<'a> Message<'a> {
 /// # Errors
 /// A framing fault, by which the whole message is void; see [`Fault`].
 pub fn parse(bytes: &[u8], number: u32, bounds: Bounds) -> Result<Option<Message<'_>>, Fault> {
+    let message = parse_head(bytes, number, bounds)?;
+    Ok(message.filter(|message| message.used <= bytes.len()))
+}
+
+/// As [`parse`], but the message is returned as soon as its head is there. Of its body nothing more
+/// can be a fault; its end may be missing.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_head(bytes: &[u8], number: u32, bounds: Bounds) -> Result<Option<Message<'_>>, Fault> {
     let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
     let header = Header::read(header)?;
     let known = check_header(&header, number, &bounds)?;
@@ -173,17 +195,18 @@ pub fn parse(bytes: &[u8], number: u32, bounds: Bounds) -> Result<Option<Message
     let Some(shape) = rest.get(..SHAPE_BYTES) else { return Ok(None) };
     let shape = Shape::read(shape)?;
     let (records_at, text_at) = check_shape(&shape, header.head_bytes, known)?;
-    if (bytes.len() as u64) < used {
-        return Ok(None);
-    }
     // All within `used`: 64 bits were for the checks.
-    let (head, body) = rest.split_at(header.head_bytes as usize);
+    let Some((head, body)) = rest.split_at_checked(header.head_bytes as usize) else {
+        return Ok(None);
+    };
+    let body_bytes = header.body_bytes as usize;
     let text = text(&head[text_at..], known.is_some_and(|known| known.has_text))?;
     Ok(Some(Message {
         kind: header.kind,
         used: used as usize,
         text,
-        body: &body[..header.body_bytes as usize],
+        body: &body[..body_bytes.min(body.len())],
+        body_bytes,
         fixed: &head[..records_at],
         records: &head[records_at..text_at],
         record_bytes: shape.record_bytes.into(),

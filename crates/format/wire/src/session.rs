@@ -16,6 +16,7 @@ pub use crate::fields::{Fields, Fixed, Records, Text};
 pub use crate::message::{
     Bounds, CONTROL_BYTES_MAX, DATA_HEAD_BYTES_MAX, Encoder, HEADER_BYTES, MESSAGE_BYTES_MAX,
     Message, PART_BYTES_MAX, RECORDS_MAX, SEQUENCE_END, SHAPE_BYTES, TEXT_BYTES_MAX, parse,
+    parse_head,
 };
 
 /// The version of the session layer that this module has.
@@ -130,6 +131,24 @@ closed! {
     }
 }
 
+closed! {
+    /// Where a sender is in a run, by the commands that it has agreed to. Section 4.
+    #[derive(Default)]
+    Stage: u8 {
+        /// In none.
+        #[default]
+        None = 0,
+        /// Prepared.
+        Prepared = 1,
+        /// Started.
+        Running = 2,
+        /// Paused.
+        Paused = 3,
+        /// Stopped.
+        Stopped = 4,
+    }
+}
+
 fields! {
     /// The sender's first message. Its text is the token. Section 4.
     Hello: type 1, 176 {
@@ -152,9 +171,12 @@ fields! {
         64 data_connections: u16 = 1..=u64::MAX,
         /// When items are released.
         66 release: Release,
-        /// Bits: [`ANSWERS`](Self::ANSWERS), [`STOPS_IN_PAUSE`](Self::STOPS_IN_PAUSE),
-        /// [`STARTED`](Self::STARTED).
+        /// Bits: [`ANSWERS`](Self::ANSWERS), [`STOPS_IN_PAUSE`](Self::STOPS_IN_PAUSE).
         67 flags: u8,
+        /// Where it is in a run.
+        68 stage: Stage,
+        /// The low bits of that run's number.
+        70 stage_run: u16,
         /// Number of the last command that it has seen in this session; 0: none.
         72 command: u64,
         /// Of the sender. Its letters are for admission to check.
@@ -169,8 +191,6 @@ impl Hello {
     pub const ANSWERS: u8 = 1;
     /// Flag: it stops sending in a pause.
     pub const STOPS_IN_PAUSE: u8 = 2;
-    /// Flag: it has started the last run that it was commanded for, and not stopped.
-    pub const STARTED: u8 = 4;
 }
 
 fields! {

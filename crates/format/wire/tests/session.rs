@@ -9,7 +9,7 @@ use catchment_wire::session::{
     Answer, AnswerKind, Attach, Bounds, Bye, ByeReason, CONTROL, Command, Connection, Control,
     Encoder, Fields, Grant, GrantAnswer, Hello, LOGS_MAX, Log, LogPing, LogPositions, Logs,
     Message, Ping, Positions, Preamble, RECORDS_MAX, Release, Report, RunState, SEQUENCE_END,
-    Service, TEXT_BYTES_MAX, Text, Value, ValueKind, ValueType, Welcome, parse,
+    Service, Stage, TEXT_BYTES_MAX, Text, Value, ValueKind, ValueType, Welcome, parse,
 };
 
 const DATA: Bounds = event_link::bounds(131_064);
@@ -170,6 +170,8 @@ fn the_hello_and_its_answer_say_what_the_page_says() {
         data_connections: 1,
         release: Release::Durable,
         flags: Hello::ANSWERS,
+        stage: Stage::None,
+        stage_run: 0,
         command: 0,
         name: Text::new("camera").unwrap(),
         program: Text::new("example 1.0").unwrap(),

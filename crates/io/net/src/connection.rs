@@ -1,19 +1,21 @@
 //! One connection and its next arrival.
 //!
 //! First that it is open, then its bytes, then that it is closed; each until the sink takes it. The
-//! socket is read only when the sink waits for more bytes. So the end is never read before the last
+//! socket is read only when the sink waits for more bytes: into the buffer, or by the sink itself
+//! into memory of its own. Behind such bytes only a little is read at first, since the next message
+//! may be one that the sink wants elsewhere. So the end is never read before the last
 //! whole message was taken, however long that was held. It is handed out by the poll after the one
 //! that read it, so that the last bytes can be answered.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 
-use catchment_agent::{ANSWER_BYTES_MAX, Arrival, Flow, Piece, Received};
+use catchment_agent::{ANSWER_BYTES_MAX, Arrival, Flow, Incoming, Piece, Received};
 
 use crate::NetError;
 use crate::epoll::Epoll;
-use crate::stream::{Intake, StreamBuffer};
+use crate::stream::StreamBuffer;
 use crate::tls_stream::Stream;
 
 /// One poll: where pieces go, and what comes of it.
@@ -50,6 +52,12 @@ pub(crate) struct Connection {
     unanswerable: Option<io::Error>,
     phase: Phase,
     watched: bool,
+    /// Whether the sink reads the next bytes itself, and whether it has read those before.
+    is_direct: bool,
+    was_direct: bool,
+    /// Bytes that may still be read in this pass, and whether the last read found no more.
+    bytes_max: usize,
+    is_dry: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,7 +80,6 @@ impl Connection {
     ) -> Self {
         let (buffer, phase) = (StreamBuffer::new(buffer_bytes), Phase::Opening);
         let (answer, answered, unanswerable) = (Vec::new(), 0, None);
-        let watched = false;
         Self {
             stream,
             sender,
@@ -83,8 +90,30 @@ impl Connection {
             answered,
             unanswerable,
             phase,
-            watched,
+            watched: false,
+            is_direct: false,
+            was_direct: false,
+            bytes_max: 0,
+            is_dry: false,
         }
+    }
+
+    /// A pass begins, in which at most so many bytes are read.
+    #[inline]
+    pub fn begin_pass(&mut self, bytes_max: usize) {
+        (self.bytes_max, self.is_dry) = (bytes_max, false);
+    }
+
+    /// Whether more may be there than this pass has read, which it may not.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.bytes_max == 0
+    }
+
+    /// Whether the last read found no more than it brought.
+    #[inline]
+    pub fn is_dry(&self) -> bool {
+        self.is_dry
     }
 
     /// Whether epoll says when it has something. If not, it has something now.
@@ -122,25 +151,81 @@ impl Connection {
         }
     }
 
-    /// Reads once, at most so many bytes; none where nothing has arrived.
-    pub fn read(&mut self, bytes_max: usize, pass: &mut Pass<'_>) -> Option<Intake> {
-        match self.buffer.read(&mut self.stream, bytes_max) {
+    /// Reads once into the buffer, unless the sink reads itself. Returns whether there is something
+    /// to hand out.
+    pub fn read(&mut self, pass: &mut Pass<'_>) -> bool {
+        if self.is_offered() {
+            return true;
+        }
+        let most = if self.was_direct { HEAD_BYTES.min(self.bytes_max) } else { self.bytes_max };
+        match self.buffer.read(&mut self.stream, most) {
             Ok(intake) => {
                 if intake.bytes == 0 && self.phase != Phase::Ended {
                     self.phase = Phase::Ended;
                     pass.received.more = true;
-                    return None;
+                    return false;
                 }
-                Some(intake)
+                self.was_direct = false;
+                self.bytes_max -= intake.bytes;
+                self.is_dry = !intake.filled;
+                true
             }
             Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => None,
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => false,
                 _ => {
                     self.end(NetError::Connection { sender: self.sender, source: error }, pass);
-                    Some(Intake { bytes: 0, filled: false })
+                    self.is_dry = true;
+                    true
                 }
             },
         }
+    }
+
+    /// Whether the sink reads the next bytes itself.
+    #[inline]
+    fn is_offered(&self) -> bool {
+        self.is_direct && self.phase == Phase::Open
+    }
+
+    /// Has the sink read the next bytes. Returns why no more is handed out, if so.
+    ///
+    /// # Panics
+    /// A sink that wants bytes, and reads none.
+    fn offer(&mut self, pass: &mut Pass<'_>) -> Option<Stop> {
+        if self.is_dry || self.is_spent() {
+            return Some(Stop::Drained);
+        }
+        let (endpoint, sender) = (self.endpoint, Some(self.sender));
+        let Self { stream, bytes_max, .. } = self;
+        let mut reader = Reader { stream, bytes_max, bytes: 0, end: None };
+        let piece = Piece::Incoming(&mut reader);
+        let flow = (pass.sink)(Arrival { endpoint, sender, piece });
+        let Reader { bytes, end, .. } = reader;
+        pass.received.arrivals += u64::from(bytes > 0);
+        pass.received.bytes += bytes as u64;
+        match flow {
+            Flow::Held => return Some(Stop::Held),
+            Flow::Paused => return Some(Stop::Paused),
+            Flow::Refused => {
+                self.phase = Phase::Ended;
+                return None;
+            }
+            Flow::Into => assert!(bytes > 0 || end.is_some(), "nothing was read"),
+            _ => (self.is_direct, self.was_direct) = (false, true),
+        }
+        match end? {
+            End::Dry => self.is_dry = true,
+            End::Closed => {
+                self.phase = Phase::Ended;
+                pass.received.more = true;
+                self.is_dry = true;
+            }
+            End::Failed(source) => {
+                self.end(NetError::Connection { sender: self.sender, source }, pass);
+                return None;
+            }
+        }
+        Some(Stop::Drained)
     }
 
     /// Hands out what is next until the sink or the bytes say stop. Each round takes at least a
@@ -150,6 +235,12 @@ impl Connection {
     /// A sink that used no byte, or more than there were.
     pub fn hand_out(&mut self, pass: &mut Pass<'_>) -> Stop {
         loop {
+            if self.is_offered() {
+                match self.offer(pass) {
+                    Some(stop) => return stop,
+                    None => continue,
+                }
+            }
             let bytes = self.buffer.untaken();
             let piece = match self.phase {
                 Phase::Opening => Piece::Opened { port: self.port },
@@ -159,10 +250,10 @@ impl Connection {
             };
             let (endpoint, sender) = (self.endpoint, Some(self.sender));
             let flow = (pass.sink)(Arrival { endpoint, sender, piece });
-            let taken = match (piece, flow) {
+            let taken = match (self.phase, flow) {
                 (_, Flow::Paused) => return Stop::Paused,
                 (_, Flow::Held) => return Stop::Held,
-                (Piece::Closed { .. }, _) => {
+                (Phase::Ended, _) => {
                     pass.received.arrivals += 1;
                     return Stop::Closed;
                 }
@@ -170,7 +261,7 @@ impl Connection {
                     self.phase = Phase::Ended;
                     continue;
                 }
-                (Piece::Opened { .. }, _) => {
+                (Phase::Opening, _) => {
                     self.phase = Phase::Open;
                     0
                 }
@@ -183,6 +274,10 @@ impl Connection {
                 (_, Flow::Used(used)) => {
                     assert!(used > 0, "no byte was used: that is no progress");
                     used
+                }
+                (_, Flow::Into) => {
+                    self.is_direct = true;
+                    bytes.len()
                 }
                 (_, Flow::Taken) => bytes.len(),
             };
@@ -259,3 +354,58 @@ impl Connection {
         self.phase = Phase::Ended;
     }
 }
+
+/// Reads what comes next of a connection for its sink.
+struct Reader<'a> {
+    stream: &'a mut Stream,
+    /// Bytes that may still be read in this pass.
+    bytes_max: &'a mut usize,
+    bytes: usize,
+    end: Option<End>,
+}
+
+/// Why there is nothing more to read.
+#[derive(Debug)]
+enum End {
+    Dry,
+    Closed,
+    Failed(io::Error),
+}
+
+impl Incoming for Reader<'_> {
+    fn read(&mut self, room: &mut [u8]) -> usize {
+        let most = room.len().min(*self.bytes_max);
+        if most == 0 || self.end.is_some() {
+            self.end.get_or_insert(End::Dry);
+            return 0;
+        }
+        match self.stream.read(&mut room[..most]) {
+            Ok(0) => self.end = Some(End::Closed),
+            Ok(bytes) => {
+                self.bytes += bytes;
+                *self.bytes_max -= bytes;
+                if bytes < most {
+                    self.end = Some(End::Dry);
+                }
+                return bytes;
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
+                    self.end = Some(End::Dry);
+                }
+                _ => self.end = Some(End::Failed(error)),
+            },
+        }
+        0
+    }
+}
+
+impl std::fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// Bytes that are read at first behind those that the sink has read itself: of a long message the
+/// head, and little of the body.
+const HEAD_BYTES: usize = 4_096;

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use catchment_agent::{Arrival, Egress, Flow, Ingress, Piece, Received};
+use catchment_agent::{Arrival, Datagrams, Egress, Flow, Ingress, Piece, Received};
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
 use crate::epoll::{Epoll, Readiness};
@@ -178,7 +178,7 @@ impl UdpReceiver {
     ) -> bool {
         let Batch { socket, count, next, current } = &mut self.batch;
         loop {
-            let (message, mut at) = match current.take() {
+            let (message, at) = match current.take() {
                 Some(current) => current,
                 None if *next == *count => return true,
                 None => {
@@ -190,23 +190,23 @@ impl UdpReceiver {
                     (message, 0)
                 }
             };
-            let bytes = self.arena.bytes(*next - 1, message.bytes);
-            let step =
-                if message.segment_bytes == 0 { message.bytes } else { message.segment_bytes };
-            loop {
-                let end = message.bytes.min(at + step);
-                let (endpoint, sender) = (*socket, message.sender);
-                let piece = Piece::Datagram(&bytes[at..end]);
-                if sink(Arrival { endpoint, sender, piece }) == Flow::Paused {
-                    *current = Some((message, at));
-                    return false;
-                }
-                received.arrivals += 1;
-                received.bytes += (end - at) as u64;
-                at = end;
-                if at == message.bytes {
-                    break;
-                }
+            let bytes = &self.arena.bytes(*next - 1, message.bytes)[at..];
+            let each = match message.segment_bytes {
+                0 => message.bytes.max(1),
+                bytes => bytes,
+            };
+            let (endpoint, sender) = (*socket, message.sender);
+            let piece = Piece::Datagrams(Datagrams::merged(bytes, each));
+            let (taken, datagrams) = match sink(Arrival { endpoint, sender, piece }) {
+                Flow::Paused => (0, 0),
+                Flow::Used(taken) => (taken, taken.div_ceil(each)),
+                _ => (bytes.len(), bytes.len().div_ceil(each).max(1)),
+            };
+            received.arrivals += datagrams as u64;
+            received.bytes += taken as u64;
+            if datagrams == 0 || taken < bytes.len() {
+                *current = Some((message, at + taken));
+                return false;
             }
         }
     }

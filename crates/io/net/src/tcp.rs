@@ -2,7 +2,8 @@
 //!
 //! A pass first delivers what the sink had no room for, then asks epoll which sockets are readable.
 //! Readable ports accept connections; each connection is read into a buffer of its own, in which
-//! untaken bytes stay contiguous until the rest of their message comes.
+//! untaken bytes stay contiguous until the rest of their message comes. Where a sink wants the next
+//! bytes in memory of its own, it reads them itself.
 //!
 //! Nothing is lost here: what the sink has no room for stays in the buffer, what the buffer has no
 //! room for stays with the system, and what that has no room for stays with the sender.
@@ -159,6 +160,7 @@ impl TcpReceiver {
     fn pass(&mut self, pass: &mut Pass<'_>) -> ControlFlow<()> {
         self.linger();
         for connection in self.connections.iter_mut().flatten() {
+            connection.begin_pass(self.config.buffer_bytes);
             connection.flush(pass);
         }
         let paused = self.paused.take();
@@ -255,23 +257,23 @@ impl TcpReceiver {
 
     /// Reads a connection, a buffer's worth at most, and hands out what comes.
     fn receive(&mut self, index: usize, pass: &mut Pass<'_>) -> ControlFlow<()> {
-        let mut bytes_max = self.config.buffer_bytes;
-        while bytes_max > 0 {
+        loop {
             let connection = self.connections.get_mut(index).and_then(Option::as_mut);
             let Some(connection) = connection.filter(|connection| connection.is_watched()) else {
                 return ControlFlow::Continue(());
             };
-            let Some(intake) = connection.read(bytes_max, pass) else {
-                return ControlFlow::Continue(());
-            };
-            self.hand_out(index, pass)?;
-            if !intake.filled {
+            if connection.is_dry() {
                 return ControlFlow::Continue(());
             }
-            bytes_max -= intake.bytes;
+            if connection.is_spent() {
+                pass.received.more = true;
+                return ControlFlow::Continue(());
+            }
+            if !connection.read(pass) {
+                return ControlFlow::Continue(());
+            }
+            self.hand_out(index, pass)?;
         }
-        pass.received.more = true;
-        ControlFlow::Continue(())
     }
 
     /// Hands out what a connection has.

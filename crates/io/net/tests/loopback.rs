@@ -35,7 +35,7 @@ fn batch(sizes: &[usize]) -> (Vec<u8>, Vec<Datagram>) {
 fn poll(receiver: &mut UdpReceiver, mut sink: impl FnMut(usize, &[u8])) -> Received {
     receiver.readiness().wait(PATIENCE);
     receiver.poll(&mut |arrival| {
-        sink(arrival.endpoint, arrival.bytes());
+        arrival.datagrams().for_each(|bytes| sink(arrival.endpoint, bytes));
         Flow::Taken
     })
 }
@@ -257,7 +257,7 @@ fn senders(receiver: &mut UdpReceiver, count: usize) -> Vec<(Option<SocketAddr>,
     while got.len() < count {
         readiness.wait(PATIENCE);
         receiver.poll(&mut |arrival| {
-            got.push((arrival.sender, arrival.bytes()[0]));
+            got.extend(arrival.datagrams().map(|bytes| (arrival.sender, bytes[0])));
             Flow::Taken
         });
     }
@@ -316,11 +316,15 @@ fn what_there_is_no_room_for_is_handed_out_again_first_of_all() {
         room = room % 7 + 1;
         let mut left = room;
         let received = receiver.poll(&mut |arrival| {
-            if left == 0 {
-                return Flow::Paused;
+            let mut used = 0;
+            for bytes in arrival.datagrams() {
+                if left == 0 {
+                    return if used == 0 { Flow::Paused } else { Flow::Used(used) };
+                }
+                left -= 1;
+                used += bytes.len();
+                got[arrival.endpoint].push(bytes.to_vec());
             }
-            left -= 1;
-            got[arrival.endpoint].push(arrival.bytes().to_vec());
             Flow::Taken
         });
         assert!(received.arrivals <= room);

@@ -58,13 +58,14 @@ impl Taker {
     fn take(&mut self, arrival: Arrival<'_>) -> Flow {
         let endpoint = arrival.endpoint;
         match arrival.piece {
-            Piece::Datagram(_) => panic!("a datagram from a connection"),
+            Piece::Datagrams(_) => panic!("a datagram from a connection"),
             Piece::Opened { port } => {
                 self.opened.push((endpoint, port));
                 self.senders.insert(endpoint, arrival.sender);
                 self.messages.insert(endpoint, Vec::new());
             }
             Piece::Closed { left } => self.closed.push((endpoint, left.to_vec())),
+            Piece::Incoming(_) => panic!("bytes that nobody asked for"),
             Piece::Bytes(bytes) => {
                 assert!(!bytes.is_empty() && bytes.len() <= BUFFER_BYTES, "{}", bytes.len());
                 if self.held == Some(endpoint) {
@@ -117,9 +118,10 @@ fn poll_now(receiver: &mut TcpReceiver, flow: Flow) -> (Received, Vec<Seen>) {
     let mut seen = Vec::new();
     let received = receiver.poll(&mut |Arrival { endpoint, sender, piece }| {
         let (kind, bytes) = match piece {
-            Piece::Datagram(bytes) => ("datagram", bytes),
+            Piece::Datagrams(datagrams) => ("datagram", datagrams.bytes()),
             Piece::Opened { .. } => ("opened", &[][..]),
             Piece::Bytes(bytes) => ("bytes", bytes),
+            Piece::Incoming(_) => panic!("bytes that nobody asked for"),
             Piece::Closed { left } => ("closed", left),
         };
         seen.push(Seen(endpoint, sender, kind, bytes.to_vec()));

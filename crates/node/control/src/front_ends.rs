@@ -336,8 +336,8 @@ struct Property {
 }
 
 /// The names of a front-end's properties that it does not report.
-const OWN: [&str; 6] =
-    ["program", "required", "takes_commands", "doing", "status", "reports_dropped"];
+const OWN: [&str; 7] =
+    ["program", "required", "keeps_until", "takes_commands", "doing", "status", "reports_dropped"];
 
 /// The name of the property of what is reported under a name.
 fn shown_name(name: &str) -> String {
@@ -360,6 +360,7 @@ fn shown_properties(one: &FrontEnd) -> Vec<Property> {
     let mut properties = vec![
         own("program", "what it is, as it says", one.program.clone().into()),
         own("required", "whether a source of it is required", one.is_required.into()),
+        own("keeps_until", "until when it keeps what it has sent", one.keeps_until.into()),
         own("takes_commands", "whether it answers commands", one.takes_commands.into()),
         own("doing", "the command that it is at work on", doing.into()),
         own("status", "its line of status", one.status.clone().into()),

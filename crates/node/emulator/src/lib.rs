@@ -10,6 +10,8 @@
 //!
 //! [`DummyConfig`]: front-ends that send fragments over the event link, as fast as they are taken
 //! ([`DummyContent`]).
+//!
+//! [`TrainConfig`]: feeders of trains, to one node or several in turn ([`TrainContent`]).
 
 mod channel_content;
 mod channels;
@@ -25,6 +27,7 @@ mod pace;
 mod report;
 mod sender;
 mod thread;
+mod trains;
 
 pub use channel_content::ChannelContent;
 pub use channels::{EmulatedChannel, channel_preset, ligo_1000};
@@ -36,3 +39,4 @@ pub use link_config::{EmulatedLink, LinkEmulatorConfig};
 pub use link_emulator::LinkEmulator;
 pub use report::{EmulatorLive, EmulatorReport, LinkEmulatorReport, SourceReport};
 pub use thread::{EmulatorObserver, EmulatorThread};
+pub use trains::{DROPPED_MAX, Images, MadeTrain, TrainConfig, TrainContent, TrainReport};

@@ -8,13 +8,13 @@ use catchment_net::pin_to_cpu;
 use catchment_runner::{Idle, Sleep};
 use catchment_telemetry::{Clock, ThreadTime, ThreadTimes};
 
-use crate::dummy;
 use crate::pace::{Pace, Schedule};
 use crate::sender::{Sender, Traffic};
 use crate::{
     DummyConfig, DummyReport, Emulator, EmulatorConfig, EmulatorError, EmulatorLive,
-    EmulatorReport, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport,
+    EmulatorReport, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport, TrainConfig, TrainReport,
 };
+use crate::{dummy, trains};
 
 /// An emulator of sources or of links that sends from its own thread.
 #[derive(Debug)]
@@ -65,6 +65,18 @@ impl EmulatorThread<DummyReport> {
     /// The system refused a thread.
     pub fn start_dummies(config: DummyConfig) -> Result<Self, EmulatorError> {
         Self::spawn("emulate-dummies", move |stop, live| dummy::run(&config, stop, live))
+    }
+}
+
+impl EmulatorThread<TrainReport> {
+    /// Starts feeders of trains, each with a thread of its own beside this one, which is named
+    /// `emulate-trains`.
+    ///
+    /// # Errors
+    /// The configuration is wrong, or the system refused a thread.
+    pub fn start_trains(config: TrainConfig) -> Result<Self, EmulatorError> {
+        config.protocol()?;
+        Self::spawn("emulate-trains", move |stop, live| trains::run(&config, stop, live))
     }
 }
 

@@ -5,3 +5,4 @@ mod content;
 mod dummy;
 mod emulator;
 mod link_emulator;
+mod trains;

@@ -33,7 +33,7 @@ pub(crate) fn take_datagrams(
     while left > 0 {
         receiver.readiness().wait(PATIENCE);
         let received = receiver.poll(&mut |arrival| {
-            datagrams[arrival.endpoint].push(arrival.bytes().to_vec());
+            datagrams[arrival.endpoint].extend(arrival.datagrams().map(<[u8]>::to_vec));
             Flow::Taken
         });
         assert!(received.arrivals > 0, "{left} packets did not arrive");

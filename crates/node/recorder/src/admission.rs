@@ -11,9 +11,9 @@ use catchment_wire::session::{
     RunState, Welcome,
 };
 
+use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::front_ends::Stage;
 use crate::ingest::Ingest;
-use crate::intake::{Destination, SenderConfig, SenderSource};
 use crate::link_log::{Log, WHOLE_BITS};
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::sessions::Sessions;
@@ -213,8 +213,9 @@ impl Sessions {
         let names: Vec<String> = opening.names().collect();
         let front_ends = &self.of_run.live.front_ends;
         let is_required = names.iter().any(|name| front_ends.is_required(name));
-        front_ends.tell(opening.hello.name.as_str(), |one| one.begin(is_required));
-        let of_hello = (&opening.hello, &*opening.token, self.of_run.run);
+        front_ends
+            .tell(opening.hello.name.as_str(), |one| one.begin(is_required, opening.hello.release));
+        let of_hello = (&opening.hello, &*opening.token, self.of_run.number);
         let session = Session::new(of_hello, names, logs);
         session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));
         match self.sessions.get_mut(index) {

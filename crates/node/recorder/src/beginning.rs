@@ -218,6 +218,9 @@ fn is_of_frames(entry: Entry) -> bool {
             | Entry::FragmentsMissingUnrecorded
             | Entry::FragmentsBadSender
             | Entry::FragmentsBadTag
+            | Entry::FragmentsWithHoles
+            | Entry::FragmentBytesLost
+            | Entry::FragmentsBadChecksum
             | Entry::BytesCompressionLowered
             | Entry::FragmentsDiscardedDisk
             | Entry::FragmentsRemoved

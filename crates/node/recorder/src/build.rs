@@ -344,6 +344,7 @@ impl Pipeline {
         self.builder.discarded(discarded);
         for discard in discarded.drain(..) {
             self.tape.discarded(&discard);
+            self.pool.forget_holes(discard.offset);
             self.chunk_use.done(&self.pool, discard.offset, u64::from(discard.bytes));
         }
     }

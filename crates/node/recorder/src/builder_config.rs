@@ -11,6 +11,7 @@ use crate::links::LinkConfig;
 pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
     let segment_bytes = config.segment_bytes();
     BuilderConfig {
+        owned: config.own.clone(),
         number_bits: number_bits(&config.sources),
         timeout_ns: config.build.timeout_ns,
         window_events: config.build.window_events,

@@ -256,6 +256,14 @@ impl RecorderConfig {
             let expected = format_args!("1 to {most} bytes ({name})");
             let fits = (1..=most).contains(&bytes);
             require(fits, &format!("{path}.fragment_bytes_max"), expected, bytes)?;
+            let whole = source.protocol.fragment_bytes_max();
+            if source.protocol.name() == catchment_wire::trains::NAME {
+                // Each of its fragments is that long.
+                let (expected, most) = (format!("at least a train's {whole} bytes"), bytes);
+                require(most >= whole, &format!("{path}.fragment_bytes_max"), &expected, most)?;
+                let most = self.event_bytes_max();
+                require(most >= whole, "build.event_bytes_max", expected, most)?;
+            }
         }
         for (index, link) in self.links.iter().enumerate() {
             let (path, name) = (format!("links[{index}]"), &link.name);

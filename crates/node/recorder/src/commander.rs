@@ -3,7 +3,8 @@
 
 use catchment_wire::event_link::CommandKind;
 use catchment_wire::session::{
-    Answer, AnswerKind, Command, Encoder, Hello, NONE, Records, Text, Value, ValueKind, ValueType,
+    self, Answer, AnswerKind, Command, Encoder, Hello, NONE, Records, Text, Value, ValueKind,
+    ValueType,
 };
 
 use crate::front_ends::{Change, FrontEnd, FrontEnds, Report, Scalar, Stage};
@@ -60,14 +61,19 @@ impl Step {
 }
 
 impl Commander {
-    /// For a session that begins. One that has started this run before the recorder died may be
-    /// paused: it is told to go on, which changes nothing if it is not.
-    pub(crate) fn new(hello: &Hello, is_of_this_run: bool) -> Self {
-        let has_started = hello.flags & Hello::STARTED != 0;
-        let was_commanded = is_of_this_run && hello.command > 0 && has_started;
+    /// For a session that begins. One that was commanded in this run before the recorder died goes
+    /// on from where it is.
+    pub(crate) fn new(hello: &Hello, run_number: u64) -> Self {
         Self {
             takes_commands: hello.flags & Hello::ANSWERS != 0,
-            stage: if was_commanded { Stage::Paused } else { Stage::Free },
+            stage: match hello.stage {
+                _ if hello.stage_run != run_number as u16 => Stage::Free,
+                session::Stage::None => Stage::Free,
+                session::Stage::Prepared => Stage::Prepared,
+                session::Stage::Running => Stage::Running,
+                session::Stage::Paused => Stage::Paused,
+                session::Stage::Stopped => Stage::Stopped,
+            },
             goal: None,
             goals: 0,
             asked: 0,

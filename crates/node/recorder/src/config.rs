@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catchment_builder::{IncompletePolicy, SourceRole};
+use catchment_builder::{IncompletePolicy, OwnedKeys, SourceRole};
 use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
@@ -42,6 +42,8 @@ pub struct RecorderConfig {
     pub links: Vec<LinkConfig>,
     /// How datagrams are received.
     pub receive: ReceiveConfig,
+    /// The events that this node builds, where several nodes share those of a run; all by default.
+    pub own: OwnedKeys,
     /// How events are built.
     pub build: BuildConfig,
     /// How frames are cut and encoded.
@@ -326,6 +328,7 @@ impl RecorderConfig {
             access: LinkAccess::default(),
             links: Vec::new(),
             receive: ReceiveConfig::default(),
+            own: OwnedKeys::all(),
             build: BuildConfig::default(),
             frame: FrameConfig::default(),
             encode: EncodeConfig::default(),
@@ -588,10 +591,15 @@ impl RecorderConfig {
     }
 }
 
-/// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, and
-/// what was written is synced this often: a front-end holds its fragments until they are durable,
-/// and a ring of 64 MiB is to last at a gigabyte per second (docs/decisions/event-link.md).
+/// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, what
+/// was written is synced this often, and one write has so many bytes: a front-end holds its
+/// fragments until they are durable, a ring of 64 MiB is to last at a gigabyte per second, and a
+/// sync waits for the writes before it (docs/decisions/event-link.md).
 pub const LINK_FRAME_BYTES: u64 = 8 << 20;
+/// See [`LINK_FRAME_BYTES`]. A frame's header must fit, which grows with the sources.
+pub fn link_buffer_bytes(sources: usize) -> usize {
+    if sources <= 1_000 { 1 << 20 } else { 4 << 20 }
+}
 /// See [`LINK_FRAME_BYTES`].
 pub const LINK_SYNC_NS: u64 = 20_000_000;
 

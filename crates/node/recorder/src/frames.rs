@@ -12,8 +12,8 @@ use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{ColumnCut, Cut};
 use catchment_encoder::{Buffers, Coding, Column as _, Encode, Level, PoolConfig};
 use catchment_frame::{
-    ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Origin, Position, Positions,
-    Schema, stored_space,
+    ColumnCoding, ColumnKind, EventColumns, FrameInfo, FrameKind, Hole, Origin, Position,
+    Positions, Schema, stored_space,
 };
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
@@ -26,6 +26,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use crate::build::FrameCut;
 use crate::channel_frames::ChannelFrames;
 use crate::config::{RecorderConfig, SourceConfig};
+use crate::judge::{Judge, Judged};
 use crate::live::Live;
 use crate::pool::{ChunkBytes, ChunkPool, ColumnBytes};
 use crate::tape::{SourceCount, SourcePosition};
@@ -75,6 +76,8 @@ pub(crate) struct SourceCounts {
     pub(crate) bad_sender: u64,
     /// Fragments with another tag than their event's.
     pub(crate) bad_tag: u64,
+    /// Fragments with holes, bytes of these, and fragments whose checksum is wrong.
+    pub(crate) judged: Judged,
     /// Raw bytes that were compressed less than asked.
     pub(crate) lowered: u64,
 }
@@ -82,20 +85,23 @@ pub(crate) struct SourceCounts {
 impl SourceCounts {
     /// The part of a frame's increments that describes the frame itself: known once it is made, and
     /// counted in a target's ledger once it is recorded there.
-    pub(crate) fn of_frame(&self) -> [(Entry, u64); 3] {
+    pub(crate) fn of_frame(&self) -> [(Entry, u64); 4] {
         [
             (Entry::FragmentsBadSender, self.bad_sender),
             (Entry::FragmentsBadTag, self.bad_tag),
+            (Entry::FragmentsBadChecksum, self.judged.bad_checksum),
             (Entry::BytesCompressionLowered, self.lowered),
         ]
     }
 
     /// What a target counts that has the frame in a file. Rows of channels do not say it.
-    pub(crate) fn of_recorded(&self) -> [(Entry, u64); 3] {
+    pub(crate) fn of_recorded(&self) -> [(Entry, u64); 5] {
         [
             (Entry::FragmentsRecorded, self.fragments),
             (Entry::FragmentBytesRecorded, self.bytes),
             (Entry::FragmentsMissing, self.missing),
+            (Entry::FragmentsWithHoles, self.judged.with_holes),
+            (Entry::FragmentBytesLost, self.judged.bytes_lost),
         ]
     }
 
@@ -226,6 +232,11 @@ pub(crate) trait CutFrames: Send {
     /// Makes a frame from a cut and takes its payload.
     fn frame(&mut self, cut: &mut Cut) -> Frame<ColumnBytes>;
 
+    /// Finds what is wrong with the fragments of a cut, by column; before a frame is made of it.
+    fn judge(&mut self, _cut: &mut Cut) -> Vec<(usize, Judged)> {
+        Vec::new()
+    }
+
     /// The ledger's number of the source of a cut's column.
     fn source_of(&self, index: usize) -> usize;
 
@@ -310,7 +321,9 @@ impl Frames {
         }));
         let events = sources.events.map(|pool| {
             let maker = Arc::clone(&maker);
-            Box::new(EventFrames { maker, pool, small }) as Box<dyn CutFrames>
+            let judge = Judge::of(&config.sources);
+            let holes = Vec::new();
+            Box::new(EventFrames { maker, pool, small, judge, holes }) as Box<dyn CutFrames>
         });
         let first_link = config.sources.len();
         let trends = sources.trends.is_some();
@@ -414,7 +427,11 @@ impl Frames {
             self.live.ledger.add(source, entry, count);
         }
         let group = *group;
-        let counts = self.count(group, cut);
+        let mut counts = self.count(group, cut);
+        let maker = &mut self.makers[group].frames;
+        for (index, judged) in maker.judge(cut) {
+            counts[maker.source_of(index)].judged = judged;
+        }
         let of_columns = cut
             .columns
             .iter()
@@ -637,9 +654,16 @@ struct EventFrames {
     maker: Arc<FrameMaker>,
     pool: Arc<ChunkPool>,
     small: Coding,
+    judge: Judge,
+    /// Of the current cut, by column.
+    holes: Vec<Vec<Hole>>,
 }
 
 impl CutFrames for EventFrames {
+    fn judge(&mut self, cut: &mut Cut) -> Vec<(usize, Judged)> {
+        self.judge.judge(cut, &self.pool, &mut self.holes)
+    }
+
     fn source_of(&self, index: usize) -> usize {
         index
     }
@@ -657,6 +681,7 @@ impl CutFrames for EventFrames {
             validity: column.validity.take().map(Into::into),
             expected: column.expected.take().map(Into::into),
             lengths: if column.fragments > 0 { &column.lengths } else { &[] },
+            holes: self.holes.get(index).map_or(&[], Vec::as_slice),
         });
         let frame = EventFrame {
             sources: sources.collect(),

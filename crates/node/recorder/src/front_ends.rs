@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_builder::SourceRole;
 use catchment_wire::event_link::CommandKind;
-use catchment_wire::session::{RunState, Text};
+use catchment_wire::session::{Release, RunState, Text};
 use parking_lot::Mutex;
 
 use crate::config::RecorderConfig;
@@ -68,6 +68,8 @@ pub struct FrontEnd {
     pub is_connected: bool,
     /// Whether it answers commands.
     pub takes_commands: bool,
+    /// Until when it keeps what it has sent: until that is *durable*, or *taken*.
+    pub keeps_until: &'static str,
     /// How far it is with the run.
     pub stage: Stage,
     /// Whether all that it had made when it had stopped was taken.
@@ -326,9 +328,13 @@ impl FrontEnd {
     }
 
     /// Another session of its name begins: nobody will answer what this one was asked for.
-    pub(crate) fn begin(&mut self, is_required: bool) {
+    pub(crate) fn begin(&mut self, is_required: bool, release: Release) {
         self.withdraw(|_, _| true);
         (self.is_required, self.change_sent) = (is_required, 0);
+        self.keeps_until = match release {
+            Release::Durable => "durable",
+            Release::Taken => "taken",
+        };
     }
 
     /// Gives up changes that are not answered, by their number and that of the last one sent.

@@ -21,7 +21,7 @@ use catchment_wire::{PARTS_MAX, Reason};
 use rtrb::Producer;
 
 use crate::live::{Live, MalformedPacket};
-use crate::pool::{CHUNKS_BESIDE, Chunk, ChunkPool, Held};
+use crate::pool::{CHUNKS_BESIDE, Chunk, ChunkPool, Held, Space};
 use crate::senders::SenderPair;
 use crate::unread::Look;
 
@@ -147,16 +147,62 @@ impl Ingest {
     /// the old chunk, if any, when it sees that the source has moved on.
     #[cold]
     fn store_in_next_chunk(&mut self, account: usize, chunk: usize, bytes: &[u8]) -> Option<u64> {
-        let Account { source, share, .. } = self.accounts[account];
-        if self.held.of(source.0) >= share {
-            return None;
-        }
-        let mut next = self.pool.take()?;
-        self.held.took(source.0, 1);
+        let mut next = self.take_chunk(account)?;
         let offset = self.pool.append(&mut next, bytes, 1);
         assert!(offset.is_some(), "the bytes fit in an empty chunk");
         self.chunks[chunk] = Some(next);
         offset
+    }
+
+    /// A new chunk, if the source may have one and one is free.
+    fn take_chunk(&mut self, account: usize) -> Option<Chunk> {
+        let Account { source, share, .. } = self.accounts[account];
+        if self.held.of(source.0) >= share {
+            return None;
+        }
+        let next = self.pool.take()?;
+        self.held.took(source.0, 1);
+        Some(next)
+    }
+
+    /// Takes memory for a fragment of so many bytes, at least one, which are still to come: where
+    /// [`store`](Self::store) would copy them, or in chunks of its own if it is longer than one.
+    /// No other source may use that chunk.
+    pub(crate) fn take_space(
+        &mut self,
+        account: usize,
+        chunk: usize,
+        bytes: u64,
+        align: usize,
+    ) -> Option<Space> {
+        if bytes > self.pool.chunk_bytes() as u64 {
+            let mut chunks = Vec::new();
+            return self.take_chain(account, bytes, &mut chunks).then_some(Space::Chain(chunks));
+        }
+        let bytes = bytes as usize;
+        let current = self.chunks[chunk].as_mut();
+        let offset = match current.and_then(|one| self.pool.reserve(one, bytes, align)) {
+            Some(offset) => offset,
+            None => {
+                let mut next = self.take_chunk(account)?;
+                let offset = self.pool.reserve(&mut next, bytes, 1)?;
+                self.chunks[chunk] = Some(next);
+                offset
+            }
+        };
+        Some(Space::Range { offset, bytes })
+    }
+
+    /// Gives memory back that was taken for a fragment which will not come.
+    pub(crate) fn give_back_space(&mut self, account: usize, chunk: usize, space: Space) {
+        match space {
+            Space::Range { offset, bytes } => {
+                if let Some(current) = &mut self.chunks[chunk] {
+                    self.pool.give_back_range(current, offset, bytes);
+                }
+            }
+            Space::Chain(mut chunks) => self.give_back_chain(account, &mut chunks),
+        }
     }
 
     /// Takes chunks for a fragment that is assembled from parts, if the source's share allows it
@@ -206,7 +252,7 @@ impl Ingest {
     }
 
     /// Adds a descriptor to the batch.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn describe(&mut self, fragment: Fragment) {
         self.batch.push(fragment);
         if self.batch.len() == self.batch_fragments {

@@ -9,16 +9,16 @@
 //! rest of its message is taken when there is memory.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use catchment_agent::{Egress, Flow};
+use catchment_agent::{Datagrams, Egress, Flow, Incoming};
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SourceId};
 use catchment_wire::sequence::{Arrival, Gaps};
 use catchment_wire::{
-    CUT_OFF, Decoded, Decoder, PARTS_MAX, Part, PartFlags, Protocol, RECEIVER_REASONS, Transport,
+    CUT_OFF, Decoded, Decoder, PARTS_MAX, Part, PartFlags, RECEIVER_REASONS, Transport,
 };
 
+use crate::destinations::{Destination, SenderConfig};
 use crate::ingest::{Ingest, Refused};
 use crate::parts::{Arrived, NoRoom, Parts};
 use crate::senders::Senders;
@@ -41,57 +41,6 @@ pub(crate) struct Intake {
     parts: Vec<Part>,
     timeout_ns: u64,
     look_due_ns: u64,
-}
-
-/// The senders of a port, as the configuration describes them.
-#[derive(Clone, Debug)]
-pub(crate) struct SenderConfig {
-    /// At least one. What belongs to no source alone is counted for the first.
-    pub(crate) sources: Vec<SenderSource>,
-    pub(crate) protocol: Arc<dyn Protocol>,
-    /// Whether strangers are distinguished from it by their addresses.
-    pub(crate) tells_strangers: bool,
-    /// By lane, where its sources' fragments go; on connections, which name sources, in any order.
-    pub(crate) lanes: Vec<Destination>,
-}
-
-/// A source of a sender.
-#[derive(Clone, Debug)]
-pub(crate) struct SenderSource {
-    /// Its number in the ledger, and its name, by which a session delivers it.
-    pub(crate) number: SourceId,
-    pub(crate) name: String,
-    /// The groups in whose events it is expected, 0 if not said; none of a sparse source.
-    pub(crate) expected_in: Option<u64>,
-    /// The warning about big-endian fragments, if they matter; it is issued once.
-    pub(crate) if_big_endian: Option<String>,
-}
-
-/// The destination of a source's fragments.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Destination {
-    /// The source's number in the builder.
-    pub(crate) source: u32,
-    /// Where they are counted: at first an index of the sender's `sources`.
-    pub(crate) account: u32,
-    /// The id that they must carry.
-    pub(crate) id: Option<u32>,
-    /// The chunk to which they are copied; several sources may share one.
-    pub(crate) chunk: u32,
-    /// Their alignment in the chunk, in bytes: a power of two.
-    pub(crate) align: u32,
-    pub(crate) fragment_bytes_max: u64,
-}
-
-impl SenderConfig {
-    pub(crate) fn is_connection(&self) -> bool {
-        self.protocol.transport().is_connections()
-    }
-
-    /// Bytes of the longest fragment of any of its sources.
-    pub(crate) fn fragment_bytes_max(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.fragment_bytes_max).max().unwrap_or(0)
-    }
 }
 
 struct Sender {
@@ -141,7 +90,7 @@ impl Sender {
             fragment_bytes_max: config.fragment_bytes_max(),
             decoder: config.protocol.decoder(),
             gaps: Gaps::new(),
-            unfinished: Parts::default(),
+            unfinished: Parts::new(config.protocol.holes_bytes_max()),
             addresses: Senders::default(),
             may_warn: config.sources.iter().any(|source| source.if_big_endian.is_some()),
             held: HeldMessage::default(),
@@ -241,9 +190,9 @@ impl Sender {
     }
 
     /// Takes the parts of a message in their order. Returns how many: all but those of a connection
-    /// that must wait.
+    /// that must wait, which are those of a connection (`WAITS`).
     #[inline]
-    fn take_parts(
+    fn take_parts<const WAITS: bool>(
         &mut self,
         ingest: &mut Ingest,
         parts: &[Part],
@@ -261,7 +210,7 @@ impl Sender {
             let continues = if destination.source == before { FragmentFlags::CONTINUES } else { 0 };
             before = destination.source;
             let flags = packet_flags | continues;
-            if self.take_part(ingest, (part, destination), bytes, flags).is_err() {
+            if self.take_part::<WAITS>(ingest, (part, destination), bytes, flags).is_err() {
                 return index;
             }
         }
@@ -273,7 +222,7 @@ impl Sender {
     /// # Errors
     /// The part of a connection must wait for memory.
     #[inline]
-    fn take_part(
+    fn take_part<const WAITS: bool>(
         &mut self,
         ingest: &mut Ingest,
         (part, destination): (&Part, Destination),
@@ -285,14 +234,13 @@ impl Sender {
         if self.may_warn && part.flags & PartFlags::BIG_ENDIAN != 0 {
             self.warn_of_big_endian(ingest, account);
         }
-        let may_wait = self.may_wait;
-        if may_wait && !ingest.has_place(account) {
+        if WAITS && !ingest.has_place(account) {
             return Err(NoRoom);
         }
-        if !part.is_whole() || may_wait && bytes.len() > ingest.pool().chunk_bytes() {
-            let arrived = Arrived { part, source, bytes, packet_flags, may_wait };
+        if !part.is_whole() || WAITS && bytes.len() > ingest.pool().chunk_bytes() {
+            let arrived = Arrived { part, source, bytes, packet_flags, may_wait: WAITS };
             if let Some(fragment) = self.unfinished.take(ingest, account, &arrived)? {
-                self.describe(ingest, account, fragment);
+                self.describe::<WAITS>(ingest, account, fragment);
             }
             return Ok(());
         }
@@ -301,7 +249,7 @@ impl Sender {
             [] => Some(0),
             bytes => ingest.store(account, chunk as usize, bytes, align as usize),
         };
-        if stored.is_none() && may_wait {
+        if stored.is_none() && WAITS {
             return Err(NoRoom);
         }
         let counts = ingest.counts(account);
@@ -314,18 +262,24 @@ impl Sender {
         let error = part.flags & PartFlags::SENDER_ERROR != 0;
         let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | packet_flags;
         let fragment = Fragment::new(source, part.number, offset, part.bytes);
-        self.describe(ingest, account, Fragment { tag: part.tag, flags, ..fragment });
+        self.describe::<WAITS>(ingest, account, Fragment { tag: part.tag, flags, ..fragment });
         Ok(())
     }
 
-    #[inline]
-    fn describe(&mut self, ingest: &mut Ingest, account: usize, fragment: Fragment) {
-        match self.may_wait {
-            true => {
-                self.delivers[account - self.account] = true;
-                ingest.describe_waiting(account, fragment);
-            }
-            false => ingest.describe(fragment),
+    // A descriptor that is passed through memory stalls: its last word has four fields, each of
+    // which is stored apart.
+    #[inline(always)]
+    fn describe<const WAITS: bool>(
+        &mut self,
+        ingest: &mut Ingest,
+        account: usize,
+        fragment: Fragment,
+    ) {
+        if WAITS {
+            self.delivers[account - self.account] = true;
+            ingest.describe_waiting(account, fragment);
+        } else {
+            ingest.describe(fragment);
         }
     }
 
@@ -376,6 +330,26 @@ impl Sender {
         self.show_senders(ingest, ingest.now_ns());
     }
 
+    #[inline]
+    fn take_datagram(
+        &mut self,
+        ingest: &mut Ingest,
+        parts: &mut Vec<Part>,
+        bytes: &[u8],
+        timeout_ns: u64,
+    ) {
+        ingest.received(self.account, bytes);
+        let decoded = match self.decode(ingest.now_ns(), bytes, parts) {
+            Ok(decoded) => decoded,
+            Err(reason) => return self.malformed(ingest, reason, bytes, parts),
+        };
+        if self.addresses.has_changed() {
+            self.accept_sender(ingest, parts, timeout_ns);
+        }
+        let packet_flags = self.accept(ingest, &decoded, parts);
+        self.take_parts::<false>(ingest, parts, bytes, packet_flags);
+    }
+
     /// Takes the next message of a connection.
     fn take_message(&mut self, ingest: &mut Ingest, parts: &mut Vec<Part>, bytes: &[u8]) -> Flow {
         if self.held.used > 0 {
@@ -387,7 +361,7 @@ impl Sender {
             Err(()) => return Flow::Refused,
         };
         let packet_flags = self.held.packet_flags;
-        let taken = self.take_parts(ingest, parts, &bytes[..used], packet_flags);
+        let taken = self.take_parts::<true>(ingest, parts, &bytes[..used], packet_flags);
         if taken == parts.len() {
             return Flow::Used(used);
         }
@@ -403,10 +377,8 @@ impl Sender {
         if let Some(destination) = waiting {
             self.delivers[destination.account as usize - self.account] = true;
         }
-        let delivers = (self.account..).zip(&self.delivers);
-        self.held
-            .accounts
-            .extend(delivers.filter(|(_, is_so)| **is_so).map(|(account, _)| account));
+        let delivers = (self.account..).zip(&self.delivers).filter(|(_, is_so)| **is_so);
+        self.held.accounts.extend(delivers.map(|(account, _)| account));
         self.held.accounts.iter().for_each(|&account| ingest.set_held(account, true));
     }
 
@@ -446,7 +418,7 @@ impl Sender {
     #[cold]
     fn take_held(&mut self, ingest: &mut Ingest, bytes: &[u8]) -> Flow {
         let (mut parts, used) = (std::mem::take(&mut self.held.parts), self.held.used);
-        let taken = self.take_parts(ingest, &parts, &bytes[..used], self.held.packet_flags);
+        let taken = self.take_parts::<true>(ingest, &parts, &bytes[..used], self.held.packet_flags);
         parts.drain(..taken);
         self.held.parts = parts;
         if !self.held.parts.is_empty() {
@@ -538,21 +510,21 @@ impl Intake {
         }
     }
 
-    /// A datagram arrived at that port.
+    /// Datagrams arrived at that port. There is room for the first; those for which there is none
+    /// are left.
     #[inline]
-    pub(crate) fn datagram(&mut self, port: usize, bytes: &[u8]) {
+    pub(crate) fn datagrams(&mut self, port: usize, datagrams: Datagrams<'_>) -> Flow {
         let Self { ingest, senders, parts, timeout_ns, .. } = self;
-        let Some(sender) = &mut senders[port] else { return };
-        ingest.received(sender.account, bytes);
-        let decoded = match sender.decode(ingest.now_ns(), bytes, parts) {
-            Ok(decoded) => decoded,
-            Err(reason) => return sender.malformed(ingest, reason, bytes, parts),
-        };
-        if sender.addresses.has_changed() {
-            sender.accept_sender(ingest, parts, *timeout_ns);
+        let Some(sender) = &mut senders[port] else { return Flow::Taken };
+        let mut used = 0;
+        for bytes in datagrams {
+            if used > 0 && !ingest.has_room() {
+                return Flow::Used(used);
+            }
+            sender.take_datagram(ingest, parts, bytes, *timeout_ns);
+            used += bytes.len();
         }
-        let packet_flags = sender.accept(ingest, &decoded, parts);
-        sender.take_parts(ingest, parts, bytes, packet_flags);
+        Flow::Taken
     }
 
     /// That port has accepted a connection.
@@ -578,14 +550,20 @@ impl Intake {
         }
     }
 
+    /// Reads what comes next of a connection to where it belongs. Returns how many bytes, too.
+    pub(crate) fn receive(&mut self, endpoint: usize, source: &mut dyn Incoming) -> (Flow, usize) {
+        let Self { ingest, listeners, .. } = self;
+        let listener = listeners.iter_mut().find(|(_, one)| one.has(endpoint));
+        listener.map_or((Flow::Refused, 0), |(_, one)| one.receive(ingest, endpoint, source))
+    }
+
     /// A connection has ended, and these bytes of it were not taken.
     pub(crate) fn close(&mut self, endpoint: usize, left: &[u8]) {
         let Self { ingest, senders, listeners, parts, .. } = self;
         if let Some((_, sessions)) = listeners.iter_mut().find(|(_, one)| one.has(endpoint)) {
             return sessions.close(ingest, endpoint);
         }
-        let Some(sender) = senders.get_mut(endpoint) else { return };
-        if let Some(mut sender) = sender.take() {
+        if let Some(mut sender) = senders.get_mut(endpoint).and_then(Option::take) {
             sender.discard(ingest, parts, left);
             sender.end(ingest);
         }
@@ -611,11 +589,8 @@ impl Intake {
     /// Whether there is room for the next message of that endpoint. Control connections need none.
     #[inline]
     pub(crate) fn has_room(&self, endpoint: usize) -> bool {
-        let is_control = || {
-            let mut listeners = self.listeners.iter();
-            listeners.any(|(_, one)| one.has(endpoint) && !one.is_data(endpoint))
-        };
-        self.ingest.has_room() || is_control()
+        let is_control = |one: &Sessions| one.has(endpoint) && !one.is_data(endpoint);
+        self.ingest.has_room() || self.listeners.iter().any(|(_, one)| is_control(one))
     }
 
     /// Whether connections of sessions come to a port.
@@ -665,13 +640,13 @@ impl Intake {
         let Self { ingest, senders, listeners, timeout_ns, look_due_ns, .. } = self;
         ingest.begin_cycle(now_ns);
         listeners.iter_mut().for_each(|(_, sessions)| sessions.begin_cycle(now_ns, is_stopping));
-        if now_ns < *look_due_ns {
+        if now_ns < *look_due_ns && !is_stopping {
             return;
         }
         *look_due_ns = now_ns + *timeout_ns / LOOKS_PER_TIMEOUT;
         // The rest of a fragment on a connection is still to come.
         for sender in senders.iter_mut().flatten().filter(|sender| !sender.may_wait) {
-            sender.unfinished.expire(ingest, *timeout_ns);
+            sender.unfinished.expire(ingest, *timeout_ns, is_stopping);
             sender.addresses.follow(now_ns, *timeout_ns);
             sender.show_senders(ingest, now_ns);
         }
@@ -679,8 +654,7 @@ impl Intake {
 
     /// Whether what an endpoint brings waits for the run, or for the next one.
     pub(crate) fn is_outside_run(&self, endpoint: usize) -> bool {
-        let mut listeners = self.listeners.iter();
-        listeners.any(|(_, one)| one.has(endpoint) && one.is_outside_run())
+        self.listeners.iter().any(|(_, one)| one.has(endpoint) && one.is_outside_run())
     }
 
     /// The sessions of each listener.

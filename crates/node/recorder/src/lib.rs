@@ -21,6 +21,7 @@ mod check;
 mod commander;
 mod config;
 mod counts;
+mod destinations;
 mod disks;
 mod file;
 mod file_limits;
@@ -31,8 +32,10 @@ mod frames;
 mod front_ends;
 mod ingest;
 mod intake;
+mod judge;
 mod link_access;
 mod link_log;
+mod link_message;
 mod link_positions;
 mod link_session;
 mod link_window;
@@ -72,7 +75,7 @@ pub use assembly::{Assembly, AssemblyParts, TargetStore};
 pub use budget::SystemMemory;
 pub use config::{
     BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS,
-    ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
+    ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
 };
 pub use counts::Counts;
 pub use front_ends::{Change, FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};

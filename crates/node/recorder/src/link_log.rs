@@ -15,9 +15,9 @@ use catchment_wire::event_link::{
 };
 use catchment_wire::session::{ByeReason, Fault, Records};
 
+use crate::destinations::Destination;
 use crate::ingest::Ingest;
-use crate::intake::Destination;
-use crate::pool::Chunk;
+use crate::pool::Space;
 
 /// The end of whole keys.
 const KEY_END: u64 = 1 << 62;
@@ -55,19 +55,23 @@ pub(crate) struct Log {
     keys: Keys,
     /// Whether it has said that it is idle since its last fragment.
     is_idle: bool,
-    /// The fragment of which parts have come.
+    /// The fragment of which bytes have come.
     open: Option<Open>,
+    /// When the build agent was told last that the source goes on.
+    told_ns: u64,
 }
 
-/// A fragment that comes in parts.
+/// A fragment that comes in parts, or whose message is not all there.
 struct Open {
+    /// Its first part, or all of it as one.
     part: Part,
-    /// Where the next part begins, in bytes.
+    /// Its key, unwrapped: what is promised while it comes does not change it. None if it does not
+    /// rise.
+    key: Option<u64>,
+    /// Where the next bytes belong.
     position: u64,
-    /// None if the fragment is a content fault: its parts are dropped as they come.
-    chunks: Option<Vec<Chunk>>,
-    /// When the build agent was told last that its source goes on.
-    told_ns: u64,
+    /// None if the fragment is a content fault: its bytes are dropped as they come.
+    space: Option<Space>,
 }
 
 /// The keys of a source, which rise.
@@ -163,6 +167,7 @@ impl Log {
             keys: Keys { bits: key_bits, last: None, low_water: 0, promised: None },
             is_idle: false,
             open: None,
+            told_ns: 0,
         }
     }
 
@@ -212,10 +217,11 @@ impl Log {
 
     /// The connection has ended: a fragment of which parts are missing begins again.
     pub(crate) fn interrupt(&mut self, ingest: &mut Ingest) {
-        if let (Some(Open { chunks: Some(mut chunks), .. }), Ok(destination)) =
+        if let (Some(Open { space: Some(space), .. }), Ok(destination)) =
             (self.open.take(), self.destination)
         {
-            ingest.give_back_chain(destination.account as usize, &mut chunks);
+            let Destination { account, chunk, .. } = destination;
+            ingest.give_back_space(account as usize, chunk as usize, space);
         }
     }
 
@@ -236,11 +242,7 @@ impl Log {
         (message, records, body): (&Fragments, Records<'_, FragmentRecord>, &[u8]),
         was_held: bool,
     ) -> Result<Taken, Fault> {
-        let count = records.len() as u64;
-        let skipped = self.repeats(message.sequence, count)?;
-        if self.open.is_some() && skipped < count {
-            return Err(self.not_continued());
-        }
+        let skipped = self.check_fragments(message.sequence, records.len() as u64)?;
         if !was_held {
             ingest.count(destination.account as usize, Entry::FragmentsRepeated, skipped);
         }
@@ -254,7 +256,17 @@ impl Log {
         Ok(TAKEN)
     }
 
-    fn take_fragment(
+    /// How many of the fragments of a message were taken before. The others may come now.
+    pub(crate) fn check_fragments(&self, sequence: u64, count: u64) -> Result<u64, Fault> {
+        let skipped = self.repeats(sequence, count)?;
+        match self.open.is_some() && skipped < count {
+            true => Err(self.not_continued()),
+            false => Ok(skipped),
+        }
+    }
+
+    /// Takes a fragment that is there. Its key and length may be faults.
+    pub(crate) fn take_fragment(
         &mut self,
         ingest: &mut Ingest,
         destination: Destination,
@@ -297,85 +309,118 @@ impl Log {
         (part, bytes): (&Part, &[u8]),
         was_held: bool,
     ) -> Result<Taken, Fault> {
-        let account = destination.account as usize;
-        let is_last = part.position + bytes.len() as u64 == part.fragment_bytes;
-        if self.repeats(part.sequence, 1)? == 1 {
+        if self.is_repeat(part)? {
+            let is_last = part.position + bytes.len() as u64 == part.fragment_bytes;
             if !was_held && is_last {
-                ingest.count(account, Entry::FragmentsRepeated, 1);
+                ingest.count(destination.account as usize, Entry::FragmentsRepeated, 1);
             }
             return Ok(TAKEN);
         }
-        if self.open.is_none() {
-            if part.position > 0 {
-                return Err(self.not_continued());
-            }
-            match self.open_fragment(ingest, account, part) {
-                Some(open) => self.open = Some(open),
-                None => return Ok(HELD),
-            }
-            if std::mem::take(&mut self.is_idle) {
-                self.say(ingest, SourceNote::Idle(false));
-            }
+        if self.open_fragment(ingest, destination, part).is_break() {
+            return Ok(HELD);
         }
-        self.tell_of_parts(ingest, part.key);
-        let Some(open) = &mut self.open else { return Ok(HELD) };
-        let first = Part { position: part.position, ..open.part };
-        if first != *part || open.position != part.position {
-            return Err(self.not_continued());
-        }
-        if let Some(chunks) = &open.chunks {
-            ingest.pool().put_part(chunks, part.position, bytes);
-        }
-        open.position += bytes.len() as u64;
-        if is_last && let Some(Open { chunks, .. }) = self.open.take() {
-            self.finish_fragment(ingest, destination, part, chunks);
-        }
+        self.put(ingest, bytes);
+        self.finish_fragment(ingest, destination);
         Ok(TAKEN)
     }
 
-    /// Says that the source is there, and has nothing below the key of the fragment whose parts
-    /// come: they may take longer than a source may be silent.
-    fn tell_of_parts(&mut self, ingest: &mut Ingest, key: u64) {
-        let now_ns = ingest.now_ns();
-        let Some(open) = &mut self.open else { return };
-        let is_due = now_ns.saturating_sub(open.told_ns) >= PARTS_TOLD_EVERY_NS;
-        if let Some(key) = self.keys.rise(key).filter(|_| is_due) {
-            open.told_ns = now_ns;
-            self.say(ingest, SourceNote::LowWater(key));
+    /// Whether a part is of a fragment that was taken before. Otherwise it may come now.
+    pub(crate) fn is_repeat(&self, part: &Part) -> Result<bool, Fault> {
+        if self.repeats(part.sequence, 1)? == 1 {
+            return Ok(true);
         }
+        let is_next = match &self.open {
+            None => part.position == 0,
+            Some(open) => {
+                open.position == part.position
+                    && Part { position: open.part.position, ..*part } == open.part
+            }
+        };
+        if is_next { Ok(false) } else { Err(self.not_continued()) }
     }
 
-    /// Takes memory for all of a fragment; none if there is too little now.
-    fn open_fragment(&self, ingest: &mut Ingest, account: usize, part: &Part) -> Option<Open> {
-        let is_fault =
-            self.keys.rise(part.key).is_none() || part.fragment_bytes > self.fragment_bytes_max;
-        let open = |chunks| Some(Open { part: *part, position: 0, chunks, told_ns: 0 });
-        if is_fault {
-            return open(None);
-        }
-        let mut chunks = Vec::new();
-        let has_room = ingest.has_place(account)
-            && ingest.take_chain(account, part.fragment_bytes, &mut chunks);
-        if has_room { open(Some(chunks)) } else { None }
-    }
-
-    fn finish_fragment(
+    /// Takes memory for all of a fragment of which bytes come, if it has none yet; held if there is
+    /// too little now. A content fault needs none.
+    pub(crate) fn open_fragment(
         &mut self,
         ingest: &mut Ingest,
         destination: Destination,
         part: &Part,
-        chunks: Option<Vec<Chunk>>,
-    ) {
-        let account = destination.account as usize;
-        match (self.keys.rise(part.key), chunks) {
-            (Some(key), Some(mut chunks)) => {
-                let offset = ingest.pool().link(&mut chunks);
+    ) -> Taken {
+        if self.open.is_some() {
+            return TAKEN;
+        }
+        let bytes = part.fragment_bytes;
+        let key = self.keys.rise(part.key);
+        let is_fault = key.is_none() || bytes > self.fragment_bytes_max;
+        let Destination { account, chunk, align, .. } = destination;
+        let (account, chunk, align) = (account as usize, chunk as usize, align as usize);
+        let space = match is_fault {
+            true => None,
+            false if !ingest.has_place(account) => return HELD,
+            false => match ingest.take_space(account, chunk, bytes, align) {
+                None => return HELD,
+                space => space,
+            },
+        };
+        self.open = Some(Open { part: *part, key, position: 0, space });
+        if std::mem::take(&mut self.is_idle) {
+            self.say(ingest, SourceNote::Idle(false));
+        }
+        TAKEN
+    }
+
+    /// Where the next bytes of the open fragment belong; none if they are dropped.
+    pub(crate) fn room<'a>(&'a mut self, ingest: &'a Ingest) -> Option<&'a mut [u8]> {
+        let open = self.open.as_mut()?;
+        Some(ingest.pool().room(open.space.as_mut()?, open.position))
+    }
+
+    /// Takes the next bytes of the open fragment.
+    pub(crate) fn put(&mut self, ingest: &mut Ingest, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some(room) = self.room(ingest)
+            && !rest.is_empty()
+        {
+            let now = rest.len().min(room.len());
+            assert!(now > 0, "the bytes are the fragment's");
+            room[..now].copy_from_slice(&rest[..now]);
+            self.filled(ingest, now);
+            rest = &rest[now..];
+        }
+        self.filled(ingest, rest.len());
+    }
+
+    /// So many more bytes of the open fragment are where they belong, or dropped.
+    ///
+    /// Says that the source is there, and has nothing below the fragment's key: its bytes may take
+    /// longer than a source may be silent.
+    pub(crate) fn filled(&mut self, ingest: &mut Ingest, bytes: usize) {
+        let now_ns = ingest.now_ns();
+        let Some(open) = &mut self.open else { return };
+        open.position += bytes as u64;
+        if now_ns.saturating_sub(self.told_ns) >= PARTS_TOLD_EVERY_NS
+            && let Some(key) = open.key
+        {
+            self.told_ns = now_ns;
+            self.say(ingest, SourceNote::LowWater(key));
+        }
+    }
+
+    /// Takes the open fragment, if all of it is there.
+    pub(crate) fn finish_fragment(&mut self, ingest: &mut Ingest, destination: Destination) {
+        let is_all = |open: &mut Open| open.position == open.part.fragment_bytes;
+        let Some(Open { part, key, space, .. }) = self.open.take_if(is_all) else { return };
+        match (key, space) {
+            (Some(key), Some(space)) => {
+                let offset = ingest.pool().publish(space);
                 // At most 1,920 MiB.
                 let bytes = part.fragment_bytes as u32;
                 let flags = sender_flags(part.flags);
                 let fragment = Fragment::new(destination.source, key, offset, bytes);
                 self.name(ingest, part.groups);
-                self.describe(ingest, account, Fragment { tag: part.tag, flags, ..fragment });
+                let fragment = Fragment { tag: part.tag, flags, ..fragment };
+                self.describe(ingest, destination.account as usize, fragment);
             }
             (key, _) => {
                 let reason = match key {

@@ -2,7 +2,7 @@
 
 use catchment_agent::ANSWER_BYTES_MAX;
 use catchment_builder::SourceNote;
-use catchment_model::{Entry, RunId};
+use catchment_model::Entry;
 use catchment_wire::event_link::Data;
 use catchment_wire::session::{
     Bye, ByeReason, CONTROL_BYTES_MAX, Encoder, Fault, Grant, Grants, Hello, LogPing, LogPositions,
@@ -16,8 +16,9 @@ use crate::link_access::LinkAccess;
 use crate::link_log::{Log, Taken};
 use crate::sessions::POSITIONS_EVERY_NS;
 
-/// Bytes of the longest message of items, less than those of a connection's buffer.
-pub(crate) const MESSAGE_BYTES_MAX: u32 = 131_064;
+/// Bytes of the longest message of items: the most that the specification has. A longer message
+/// than a connection's buffer costs no memory, since it is taken while it comes.
+pub(crate) const MESSAGE_BYTES_MAX: u32 = *catchment_wire::session::MESSAGE_BYTES_MAX.end();
 /// How long events wait for a source whose connection fell silent without a word, and where it
 /// ended without one: then its process is gone, or it is back at once.
 const WAIT_ENDED_NS: u64 = 1_000_000_000;
@@ -135,7 +136,7 @@ fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8]
 impl Session {
     /// A session that was admitted, and has no connection yet.
     pub(crate) fn new(
-        (hello, token, run): (&Hello, &str, RunId),
+        (hello, token, run_number): (&Hello, &str, u64),
         names: Vec<String>,
         logs: Vec<Log>,
     ) -> Self {
@@ -154,7 +155,7 @@ impl Session {
             welcome: None,
             grants: Vec::new(),
             ended: None,
-            commander: Commander::new(hello, hello.run == run.0),
+            commander: Commander::new(hello, run_number),
             stop_at: None,
             wait: Wait::Attached { then_ns: WAIT_ENDED_NS },
             cookie: 0,
@@ -315,7 +316,7 @@ impl Session {
 
     /// The log with that number, if it is on that connection and was not refused.
     #[inline]
-    fn log(&mut self, number: u32, connection: u16) -> Result<&mut Log, Fault> {
+    pub(crate) fn log(&mut self, number: u32, connection: u16) -> Result<&mut Log, Fault> {
         let log = self.logs.get_mut(number as usize);
         let log = log.filter(|log| log.connection == connection && log.destination.is_ok());
         log.ok_or(Fault::UnknownLog { got: number })

@@ -2,7 +2,9 @@
 //!
 //! The first part of a fragment takes chunks for the whole; each part is copied once, to its place,
 //! in any order. A descriptor is made when all bytes have arrived. A fragment that lacks parts is
-//! abandoned after a time-out, or when too many others have begun.
+//! given up after a time-out, or when too many others have begun: where its protocol keeps holes,
+//! and few bytes are missing, it is described with them; otherwise it is abandoned. One whose end
+//! has come waits for an eighth of the time-out only.
 //!
 //! Limits: [`OPEN_MAX`] fragments of a source at a time, in [`GAPS_MAX`] pieces each.
 
@@ -20,8 +22,16 @@ use crate::pool::Chunk;
 const OPEN_MAX: usize = 16;
 /// Pieces without a gap that one fragment may have before it is abandoned.
 const GAPS_MAX: usize = 4_096;
+/// Of the time-out, the share that a fragment with an end waits for what it lacks, one to so many.
+const END_SHARE: u64 = 8;
+/// How long one that will be kept waits once the run is to end: its event has to begin in time
+/// (`run_gate.rs`).
+const END_STOPPING_NS: u64 = 50_000_000;
 /// Closed fragments that are remembered, since parts of them may arrive again.
 const CLOSED_MAX: usize = 64;
+/// And for how long, of packets without a number of their own: what comes later with the number of
+/// a closed fragment is of a sender that began again.
+const CLOSED_NS: u64 = 10_000_000_000;
 
 /// The unfinished fragments of one sender's sources.
 #[derive(Default)]
@@ -30,6 +40,8 @@ pub(crate) struct Parts {
     closed: VecDeque<Closed>,
     /// The closed fragments.
     spare: Vec<Open>,
+    /// The most bytes that a fragment may lack and be kept; none is kept that lacks any.
+    holes_bytes_max: Option<u64>,
 }
 
 /// A part that has arrived.
@@ -67,11 +79,17 @@ struct Open {
 struct Closed {
     source: u32,
     number: u64,
-    /// Whether it was abandoned or had no memory: parts of it that arrive now are new.
+    /// Whether it was given up or had no memory: parts of it that arrive now are new.
     dropped: bool,
+    closed_ns: u64,
 }
 
 impl Parts {
+    /// None yet. Fragments that lack at most so many bytes are kept, if any are.
+    pub(crate) fn new(holes_bytes_max: Option<u64>) -> Self {
+        Self { holes_bytes_max, ..Self::default() }
+    }
+
     /// Whether no fragment lacks parts.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
@@ -127,7 +145,7 @@ impl Parts {
         if part.fragment_bytes != open.fragment_bytes || range.end > open.fragment_bytes {
             // The parts of a message are checked before the first of them is here.
             ingest.counts(open.account)[Entry::FragmentBytesReceived] += bytes.len() as u64;
-            self.give_up(ingest, index);
+            self.abandon(ingest, index);
             return None;
         }
         let new = add_piece(&mut open.pieces, range);
@@ -147,28 +165,42 @@ impl Parts {
         if open.pieces.first() != Some(&(0..open.fragment_bytes)) {
             return None;
         }
-        let offset = ingest.pool().link(&mut open.chunks);
-        let (number, length) = (open.number, open.fragment_bytes as u32);
-        let error = open.flags & PartFlags::SENDER_ERROR != 0;
-        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | open.packet_flags;
-        let fragment =
-            Fragment { tag: open.tag, flags, ..Fragment::new(source, number, offset, length) };
-        self.close(index, false);
+        debug_assert_eq!(open.source, source);
+        let fragment = open.described(ingest, Vec::new());
+        self.close(ingest.now_ns(), index, false);
         Some(fragment)
     }
 
-    /// Abandons the fragments of which nothing has arrived for that long.
-    pub(crate) fn expire(&mut self, ingest: &mut Ingest, timeout_ns: u64) {
-        let before_ns = ingest.now_ns().saturating_sub(timeout_ns);
-        while let Some(index) = self.open.iter().position(|open| open.touched_ns < before_ns) {
+    /// Gives up the fragments of which nothing has arrived for that long. What is to be in a run
+    /// that ends must be whole soon.
+    pub(crate) fn expire(&mut self, ingest: &mut Ingest, timeout_ns: u64, is_stopping: bool) {
+        let (now_ns, most) = (ingest.now_ns(), self.holes_bytes_max);
+        let is_due = |open: &Open| {
+            let is_kept = most.is_some_and(|most| open.lacks() <= most);
+            let waits_ns = match most.is_some() && open.has_end() {
+                _ if is_stopping && is_kept => timeout_ns.min(END_STOPPING_NS),
+                true => timeout_ns / END_SHARE,
+                // It is to be there before its event is closed without it.
+                false if most.is_some() => timeout_ns / 2,
+                false => timeout_ns,
+            };
+            open.touched_ns < now_ns.saturating_sub(waits_ns)
+        };
+        while let Some(index) = self.oldest(is_due) {
             self.give_up(ingest, index);
         }
     }
 
-    /// Abandons all fragments: nothing more will arrive.
+    /// The fragment, of those of that kind, of which nothing has come for longest.
+    fn oldest(&self, is_one: impl Fn(&Open) -> bool) -> Option<usize> {
+        let of_kind = self.open.iter().enumerate().filter(|(_, open)| is_one(open));
+        of_kind.min_by_key(|(_, open)| open.touched_ns).map(|(index, _)| index)
+    }
+
+    /// Gives up all fragments: nothing more will arrive.
     pub(crate) fn end(&mut self, ingest: &mut Ingest) {
-        while !self.open.is_empty() {
-            self.give_up(ingest, 0);
+        while let Some(index) = self.oldest(|_| true) {
+            self.give_up(ingest, index);
         }
     }
 
@@ -180,11 +212,14 @@ impl Parts {
         account: usize,
         &Arrived { part, source, bytes, packet_flags, may_wait }: &Arrived<'_>,
     ) -> Result<Option<usize>, NoRoom> {
+        let now_ns = ingest.now_ns();
         let counts = ingest.counts(account);
         // A new packet that carries the number of a completed fragment: the source has restarted
         // its numbering, and the builder decides what follows.
         let is_it = |closed: &&Closed| (closed.source, closed.number) == (source, part.number);
-        let closed = self.closed.iter().rev().find(is_it);
+        let closed = self.closed.iter().rev().find(is_it).filter(|closed| {
+            self.holes_bytes_max.is_none() || now_ns.saturating_sub(closed.closed_ns) < CLOSED_NS
+        });
         let sent_once = packet_flags & FragmentFlags::SENT_ONCE != 0;
         if let Some(closed) = closed.filter(|closed| closed.dropped || !sent_once) {
             match closed.dropped {
@@ -216,7 +251,7 @@ impl Parts {
             counts[Entry::FragmentsDiscardedMemory] += 1;
             counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
             self.spare.push(open);
-            self.remember(source, part.number, true);
+            self.remember(now_ns, source, part.number, true);
             return Ok(None);
         }
         (open.account, open.source, open.number) = (account, source, part.number);
@@ -240,30 +275,71 @@ impl Parts {
     }
 
     fn give_up_oldest(&mut self, ingest: &mut Ingest, source: u32) {
-        let of_source = self.open.iter().enumerate().filter(|(_, open)| open.source == source);
-        let oldest = of_source.min_by_key(|(_, open)| open.touched_ns).map(|(index, _)| index);
+        let oldest = self.oldest(|open| open.source == source);
         oldest.into_iter().for_each(|index| self.give_up(ingest, index));
     }
 
+    /// Describes a fragment with its holes, if it may have so many, or abandons it.
     fn give_up(&mut self, ingest: &mut Ingest, index: usize) {
+        let open = &mut self.open[index];
+        if self.holes_bytes_max.is_none_or(|most| open.lacks() > most) {
+            return self.abandon(ingest, index);
+        }
+        let fragment = open.described(ingest, open.gaps());
+        self.close(ingest.now_ns(), index, true);
+        ingest.describe(fragment);
+    }
+
+    fn abandon(&mut self, ingest: &mut Ingest, index: usize) {
         let open = &mut self.open[index];
         ingest.counts(open.account)[Entry::FragmentsDiscardedUnfinished] += 1;
         ingest.give_back_chain(open.account, &mut open.chunks);
-        self.close(index, true);
+        self.close(ingest.now_ns(), index, true);
     }
 
-    fn close(&mut self, index: usize, dropped: bool) {
+    fn close(&mut self, now_ns: u64, index: usize, dropped: bool) {
         let mut open = self.open.swap_remove(index);
         open.pieces.clear();
-        self.remember(open.source, open.number, dropped);
+        self.remember(now_ns, open.source, open.number, dropped);
         self.spare.push(open);
     }
 
-    fn remember(&mut self, source: u32, number: u64, dropped: bool) {
+    fn remember(&mut self, closed_ns: u64, source: u32, number: u64, dropped: bool) {
         if self.closed.len() == CLOSED_MAX {
             self.closed.pop_front();
         }
-        self.closed.push_back(Closed { source, number, dropped });
+        self.closed.push_back(Closed { source, number, dropped, closed_ns });
+    }
+}
+
+impl Open {
+    /// Whether its last bytes have arrived.
+    fn has_end(&self) -> bool {
+        self.pieces.last().is_some_and(|last| last.end == self.fragment_bytes)
+    }
+
+    /// Bytes that have not arrived.
+    fn lacks(&self) -> u64 {
+        self.pieces
+            .iter()
+            .fold(self.fragment_bytes, |lacks, piece| lacks - (piece.end - piece.start))
+    }
+
+    /// The ranges that have not arrived, in order.
+    fn gaps(&self) -> Vec<Range<u64>> {
+        let begins = std::iter::once(0).chain(self.pieces.iter().map(|piece| piece.end));
+        let ends = self.pieces.iter().map(|piece| piece.start).chain([self.fragment_bytes]);
+        begins.zip(ends).filter(|(begin, end)| begin < end).map(|(begin, end)| begin..end).collect()
+    }
+
+    /// Its descriptor. Its chunks are a chain from now on.
+    fn described(&mut self, ingest: &Ingest, holes: Vec<Range<u64>>) -> Fragment {
+        let offset = ingest.pool().link_with_holes(&mut self.chunks, holes);
+        let error = self.flags & PartFlags::SENDER_ERROR != 0;
+        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | self.packet_flags;
+        let length = self.fragment_bytes as u32;
+        let fragment = Fragment::new(self.source, self.number, offset, length);
+        Fragment { tag: self.tag, flags, ..fragment }
     }
 }
 
@@ -304,6 +380,26 @@ mod tests {
         assert_eq!([add(10..20), add(30..40), add(0..10), add(35..50)], [10, 10, 10, 10]);
         assert_eq!([add(12..18), add(20..20), add(15..32), add(0..50)], [0, 0, 10, 0]);
         assert!(pieces.len() == 1 && pieces[0] == (0..50), "{pieces:?}");
+    }
+
+    #[test]
+    fn gaps_and_pieces_are_all_of_a_fragment() {
+        let mut open = Open { fragment_bytes: 50, ..Open::default() };
+        let gaps = |open: &Open| -> Vec<(u64, u64)> {
+            open.gaps().iter().map(|gap| (gap.start, gap.end)).collect()
+        };
+        assert_eq!((gaps(&open), open.lacks(), open.has_end()), (vec![(0, 50)], 50, false));
+        for (range, left, lacks) in [
+            (10..20, vec![(0, 10), (20, 50)], 40),
+            (0..5, vec![(5, 10), (20, 50)], 35),
+            (40..50, vec![(5, 10), (20, 40)], 25),
+            (5..10, vec![(20, 40)], 20),
+            (15..45, vec![], 0),
+        ] {
+            add_piece(&mut open.pieces, range);
+            assert_eq!((gaps(&open), open.lacks()), (left, lacks));
+        }
+        assert!(open.has_end());
     }
 
     #[test]

@@ -7,16 +7,19 @@
 //! channels of a link together. No source may hold more than [`ChunkPool::share`], eight times its
 //! equal share, so that one source that floods cannot take the memory that the others need.
 //!
-//! A fragment assembled from parts has chunks of its own, which form a *chain*: its offset names
-//! the first chunk, and each chunk the next one. Chains are resolved into ranges of bytes
-//! ([`ChunkPool::ranges`]) where payload is touched; the builder carries them like any offset.
+//! A fragment longer than a chunk, or assembled from parts of datagrams, has chunks of its own,
+//! which form a *chain*: its offset names the first chunk, and each chunk the next one. Chains are
+//! resolved into ranges of bytes ([`ChunkPool::ranges`]) where payload is touched; the builder
+//! carries them like any offset.
 //!
 //! A frame's column of payload is ranges of chunks ([`ChunkBytes`]), which are released when the
 //! last target has copied it.
 //!
-//! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
-//! has published, and only published bytes are read, until the chunk is given back.
+//! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], or of a [`Space`]
+//! in it, only behind what was published, and only published bytes are read, until the chunk is
+//! given back.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
@@ -33,6 +36,10 @@ use parking_lot::Mutex;
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
 /// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
+/// But fragments of which only few fit there, such as trains, come at a rate at which first touches
+/// would cost packets: so many are provided for, one that arrives, one that another sender has
+/// begun, and one that is written.
+const POPULATED_LONGEST: u64 = 3;
 /// Populated at a time: a huge page. Meanwhile the system holds the lock on the process's memory,
 /// for which all threads wait that allocate, including those of the control plane.
 const POPULATE_STEP_BYTES: usize = 2 << 20;
@@ -50,11 +57,15 @@ pub(crate) struct ChunkPool {
     memory_bytes: usize,
     chunk_bytes: usize,
     share: u32,
+    populated_bytes: usize,
     /// The next chunk of each chunk in a chain.
     next: Box<[AtomicU32]>,
     free: Mutex<Vec<u32>>,
     /// Ranges of bytes that frames need no more, until the build agent has seen them.
     released: Mutex<Vec<Span>>,
+    /// By a chain's first chunk, what is missing of its fragment, until a frame has it or the
+    /// builder has discarded it.
+    holes: Mutex<BTreeMap<u32, Vec<Range<u64>>>>,
     fill: Arc<FillLevel>,
 }
 
@@ -68,6 +79,15 @@ unsafe impl Sync for ChunkPool {}
 pub(crate) struct Chunk {
     id: u32,
     used: usize,
+}
+
+/// Memory for one fragment whose bytes are still to come.
+#[derive(Debug)]
+pub(crate) enum Space {
+    /// So many bytes of a lane's chunk, from that offset on, which the chunk counts as used.
+    Range { offset: u64, bytes: usize },
+    /// Chunks of its own.
+    Chain(Vec<Chunk>),
 }
 
 impl ChunkPool {
@@ -111,9 +131,12 @@ impl ChunkPool {
             memory_bytes,
             chunk_bytes,
             share: share as u32,
+            populated_bytes: usize::try_from(longest_bytes.saturating_mul(POPULATED_LONGEST))
+                .map_or(memory_bytes, |longest| memory_bytes.min(longest.max(POPULATED_BYTES))),
             next: (0..count).map(|_| AtomicU32::new(0)).collect(),
             free: Mutex::new((0..count).rev().collect()),
             released: Mutex::default(),
+            holes: Mutex::default(),
             fill: Arc::new(FillLevel::new(name, memory_bytes as u64)),
         };
         let mut from = 0;
@@ -125,7 +148,7 @@ impl ChunkPool {
 
     /// The offset up to which pages were provided when the pool was made.
     pub(crate) fn populated_at_start(&self) -> usize {
-        self.memory_bytes.min(POPULATED_BYTES)
+        self.populated_bytes
     }
 
     /// Has the system provide the next pages, from that offset on, and returns for how many bytes:
@@ -227,6 +250,51 @@ impl ChunkPool {
         Some(offset as u64)
     }
 
+    /// Sets bytes at the end of a chunk aside, as [`append`](Self::append) would place them.
+    pub(crate) fn reserve(&self, chunk: &mut Chunk, bytes: usize, align: usize) -> Option<u64> {
+        let begin = chunk.used.next_multiple_of(align);
+        if begin > self.chunk_bytes || bytes > self.chunk_bytes - begin {
+            return None;
+        }
+        chunk.used = begin + bytes;
+        Some((chunk.id as usize * self.chunk_bytes + begin) as u64)
+    }
+
+    /// Gives bytes back that were set aside in a chunk, if they are still its last.
+    pub(crate) fn give_back_range(&self, chunk: &mut Chunk, offset: u64, bytes: usize) {
+        let begin = offset as usize % self.chunk_bytes;
+        if self.chunk_of(offset) == chunk.id && chunk.used == begin + bytes {
+            chunk.used = begin;
+        }
+    }
+
+    /// The memory of a fragment from a position on, up to the end of its chunk; empty at its end.
+    pub(crate) fn room<'a>(&'a self, space: &'a mut Space, position: u64) -> &'a mut [u8] {
+        let position = position as usize;
+        let (offset, bytes) = match space {
+            Space::Range { offset, bytes } => {
+                (*offset as usize + position, bytes.saturating_sub(position))
+            }
+            Space::Chain(chunks) => {
+                let begin = position % self.chunk_bytes;
+                let Some(chunk) = chunks.get(position / self.chunk_bytes) else { return &mut [] };
+                (chunk.id as usize * self.chunk_bytes + begin, self.chunk_bytes - begin)
+            }
+        };
+        assert!(offset + bytes <= self.memory_bytes, "a range of the pool");
+        // SAFETY: the range lies in the mapping. It was taken for this fragment, none of it was
+        // published, and who has the space is alone in writing to it.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.add(offset).as_ptr(), bytes) }
+    }
+
+    /// Publishes a fragment whose bytes are there, and returns its offset.
+    pub(crate) fn publish(&self, space: Space) -> u64 {
+        match space {
+            Space::Range { offset, .. } => offset,
+            Space::Chain(mut chunks) => self.link(&mut chunks),
+        }
+    }
+
     /// Takes the chunks for a fragment of `bytes` bytes that is assembled in them; false, and none,
     /// if fewer are free.
     pub(crate) fn take_chain(&self, bytes: u64, chunks: &mut Vec<Chunk>) -> bool {
@@ -261,6 +329,14 @@ impl ChunkPool {
         }
     }
 
+    /// As [`ChunkPool::link`], of a fragment of which these ranges were never put.
+    pub(crate) fn link_with_holes(&self, chunks: &mut Vec<Chunk>, holes: Vec<Range<u64>>) -> u64 {
+        if !holes.is_empty() {
+            self.holes.lock().insert(chunks[0].id, holes);
+        }
+        self.link(chunks)
+    }
+
     /// Makes the chunks a chain that the build agent will free, and returns the fragment's offset.
     pub(crate) fn link(&self, chunks: &mut Vec<Chunk>) -> u64 {
         for pair in chunks.windows(2) {
@@ -269,6 +345,34 @@ impl ChunkPool {
         let first = chunks[0].id;
         chunks.clear();
         CHAIN | u64::from(first) << 32
+    }
+
+    /// The holes of the fragment whose chain begins with that chunk, which are then forgotten.
+    pub(crate) fn take_holes(&self, chunk: u32) -> Vec<Range<u64>> {
+        self.holes.lock().remove(&chunk).unwrap_or_default()
+    }
+
+    /// Forgets the holes of a fragment that will be in no frame.
+    pub(crate) fn forget_holes(&self, offset: u64) {
+        if is_chain(offset) {
+            self.take_holes(((offset & !CHAIN) >> 32) as u32);
+        }
+    }
+
+    /// Fills a range with zeros.
+    ///
+    /// # Safety
+    /// The range must have been published to the calling thread, which alone uses it now.
+    ///
+    /// # Panics
+    /// If the range is not within the pool.
+    pub(crate) unsafe fn zero(&self, span: Span) {
+        let end = span.offset.checked_add(span.bytes);
+        assert!(end.is_some_and(|end| end <= self.memory_bytes as u64), "a range of the pool");
+        // SAFETY: the range lies in the mapping and, by the caller's promise, nobody else uses it.
+        unsafe {
+            self.memory.add(span.offset as usize).write_bytes(0, span.bytes as usize);
+        }
     }
 
     /// Frees chunks of which no byte was published.

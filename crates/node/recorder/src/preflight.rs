@@ -153,7 +153,7 @@ impl<I: Ingress> Agent for Count<I> {
         let received = self.ingress.poll(&mut |arrival| {
             if allowed[arrival.endpoint].allows(arrival.sender) {
                 let (packets, bytes) = &counters[numbers[arrival.endpoint]];
-                packets.fetch_add(1, Relaxed);
+                packets.fetch_add(arrival.datagrams().count() as u64, Relaxed);
                 bytes.fetch_add(arrival.bytes().len() as u64, Relaxed);
             }
             Flow::Taken

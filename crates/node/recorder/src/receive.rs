@@ -91,7 +91,7 @@ impl Receive {
     }
 
     /// Takes what has arrived, as far as there is room for its descriptors. Also returns how many
-    /// pieces came from permitted senders.
+    /// pieces came from permitted senders: datagrams that arrived together are one.
     fn take(&mut self) -> (Received, u64) {
         let Self { intake, allowed, senders, stage, .. } = self;
         let is_over = matches!(stage, Stage::Answering { .. } | Stage::Lingering { .. });
@@ -101,16 +101,18 @@ impl Receive {
                 return if intake.is_of_session(endpoint) { Flow::Held } else { Flow::Paused };
             }
             match piece {
-                Piece::Datagram(_) if is_over => {}
-                Piece::Datagram(bytes) if allowed[endpoint].allows(sender) => {
-                    accepted += 1;
+                Piece::Datagrams(_) if is_over => {}
+                Piece::Datagrams(datagrams) if allowed[endpoint].allows(sender) => {
                     if senders[endpoint] != sender {
                         senders[endpoint] = sender;
                         intake.sender_changed(endpoint, sender);
                     }
-                    intake.datagram(endpoint, bytes);
+                    accepted += 1;
+                    return intake.datagrams(endpoint, datagrams);
                 }
-                Piece::Datagram(bytes) => reject(intake, endpoint, sender, bytes.len()),
+                Piece::Datagrams(datagrams) => {
+                    datagrams.for_each(|bytes| reject(intake, endpoint, sender, bytes.len()));
+                }
                 // What it brings would be in no file.
                 Piece::Opened { port } if is_over && !intake.is_listener(port) => {
                     return Flow::Refused;
@@ -125,7 +127,13 @@ impl Receive {
                 Piece::Bytes(bytes) => {
                     let flow = intake.message(endpoint, bytes);
                     let is_held = flow == Flow::Held && !intake.is_outside_run(endpoint);
-                    accepted += u64::from(is_held || matches!(flow, Flow::Used(_)));
+                    let is_taken = matches!(flow, Flow::Used(_) | Flow::Into);
+                    accepted += u64::from(is_held || is_taken);
+                    return flow;
+                }
+                Piece::Incoming(source) => {
+                    let (flow, bytes) = intake.receive(endpoint, source);
+                    accepted += u64::from(bytes > 0);
                     return flow;
                 }
                 Piece::Closed { left } => intake.close(endpoint, left),

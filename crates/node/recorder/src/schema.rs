@@ -38,6 +38,9 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
                 .map_err(|error| refused("sources.payload", &error))?;
         }
     }
+    let keeps = |source: &SourceConfig| source.protocol.holes_bytes_max().is_some();
+    let with_holes = (0..).map(SourceId).zip(&config.sources).filter(|(_, source)| keeps(source));
+    schema = schema.with_holes(with_holes.map(|(id, _)| id));
     let has_positions = config.has_front_ends();
     // Behind all other columns. A reference source comes over a session.
     let with_positions = |schema: Schema| match has_positions {

@@ -5,8 +5,12 @@
 //! data connection is held while there is no memory for its next item. Answers on control are made
 //! when the system can take them: nothing queues.
 //!
+//! What data connections bring is in `data.rs`.
+//!
 //! Limits: those of section 10 of the specification. A name has one session at a time, which is
 //! kept if one of its logs is a source: there are no more sessions than sources.
+
+mod data;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,19 +18,19 @@ use std::sync::Arc;
 use catchment_agent::{Egress, Entropy, Flow};
 use catchment_builder::{Fragment, SourceNote};
 use catchment_model::RunId;
-use catchment_wire::event_link::{self, Data};
+use catchment_wire::event_link;
 use catchment_wire::session::{
-    Attach, CONTROL, Connection as Line, Control, DATA_CONNECTIONS_MAX, Fault, Fields, LOGS_MAX,
-    Preamble, Service, VERSION, parse,
+    CONTROL, Connection as Line, Control, DATA_CONNECTIONS_MAX, Fault, Fields, LOGS_MAX, Preamble,
+    Service, VERSION, parse,
 };
 
 use crate::admission::{Opening, Source};
 use crate::commander::Commander;
+use crate::destinations::{Destination, SenderConfig};
 use crate::front_ends::{FrontEnd, FrontEnds};
 use crate::ingest::Ingest;
-use crate::intake::{Destination, SenderConfig};
 use crate::link_access::LinkAccess;
-use crate::link_log::Taken;
+use crate::link_message::LongMessage;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::link_window::Window;
 use crate::live::Live;
@@ -91,6 +95,8 @@ struct Connection {
     silent_ns: u64,
     /// Whether its next message waits for memory.
     is_held: bool,
+    /// Its message that is taken while it comes.
+    long: LongMessage,
     /// The answer to its preamble, until it is sent.
     preamble: Option<Preamble>,
     opening: Option<Box<Opening>>,
@@ -140,6 +146,16 @@ impl Connection {
             session.set_held(ingest, number, false);
         }
         self.is_held = false;
+    }
+
+    /// So many bytes of it were taken.
+    fn was_read(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.begun = 0;
+        // Opening has one time for all its messages.
+        if bytes > 0 && self.session.is_some() {
+            self.silent_ns = 0;
+        }
     }
 
     /// So many bytes of its next message have come. A long message on a slow network is no silence.
@@ -222,6 +238,8 @@ impl Sessions {
 
     /// A connection has ended: all of its session end with it.
     pub(crate) fn close(&mut self, ingest: &mut Ingest, endpoint: usize) {
+        // Its number may be another connection's before those that are to be closed are.
+        self.closing.retain(|closing| *closing != endpoint);
         let Some(mut connection) = self.connections.get_mut(endpoint).and_then(Option::take) else {
             return;
         };
@@ -266,14 +284,8 @@ impl Sessions {
             Flow::Held
         });
         match (flow, &mut self.connections[endpoint]) {
-            (Flow::Used(used), Some(connection)) => {
-                connection.bytes += used as u64;
-                connection.begun = 0;
-                // Opening has one time for all its messages.
-                if connection.session.is_some() {
-                    connection.silent_ns = 0;
-                }
-            }
+            (Flow::Used(used), Some(connection)) => connection.was_read(used),
+            (Flow::Into, Some(connection)) => connection.was_read(bytes.len()),
             (Flow::Short, Some(connection)) => connection.has_more(bytes.len() as u64),
             _ => {}
         }
@@ -382,76 +394,6 @@ impl Sessions {
     fn commander(&mut self, session: usize, tell: impl FnOnce(&mut Commander, &str, &FrontEnds)) {
         let Session { commander, name, .. } = &mut self.sessions[session];
         tell(commander, name, &self.of_run.live.front_ends);
-    }
-
-    fn take_data(
-        &mut self,
-        ingest: &mut Ingest,
-        endpoint: usize,
-        number: Option<u16>,
-        bytes: &[u8],
-    ) -> Result<Flow, Fault> {
-        let Some(connection) = &mut self.connections[endpoint] else { return Ok(Flow::Refused) };
-        let bounds = event_link::bounds(MESSAGE_BYTES_MAX);
-        let Some(message) = parse(bytes, connection.read, bounds)? else { return Ok(Flow::Short) };
-        let used = message.used;
-        let data = Data::read(&message)?;
-        let (index, number) = match (connection.session.zip(number), data) {
-            (None, Some(Data::Attach(attach))) => {
-                connection.read = 1;
-                return Ok(self.attach(ingest, endpoint, &attach, used));
-            }
-            (Some(attached), data) if !matches!(data, Some(Data::Attach(_))) => attached,
-            _ => return Err(Fault::Connection { got: message.kind }),
-        };
-        let was_held = connection.is_held;
-        let session = &mut self.sessions[index];
-        let taken = match data {
-            Some(data) => session.take(ingest, number, &data, (used, was_held))?,
-            None => Taken::Continue(()),
-        };
-        connection.is_held = taken.is_break();
-        if connection.is_held != was_held {
-            session.set_held(ingest, number, connection.is_held);
-        }
-        if connection.is_held {
-            connection.silent_ns = 0;
-            return Ok(Flow::Held);
-        }
-        connection.read = connection.read.wrapping_add(1);
-        Ok(Flow::Used(used))
-    }
-
-    /// A data connection says whose it is. One with a wrong ticket, or a second one of its number,
-    /// is closed alone.
-    fn attach(
-        &mut self,
-        ingest: &mut Ingest,
-        endpoint: usize,
-        attach: &Attach,
-        used: usize,
-    ) -> Flow {
-        let sessions = self.sessions.iter_mut().enumerate();
-        let mut of_ticket = sessions.filter(|(_, one)| {
-            one.control.is_some() && one.number == attach.session && one.ticket == attach.ticket
-        });
-        let found = of_ticket.find_map(|(index, session)| {
-            let free = session.data.get_mut(usize::from(attach.connection))?;
-            free.is_none().then(|| *free = Some(endpoint)).map(|()| index)
-        });
-        let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
-        match found {
-            Some(index) => {
-                connection.session = Some(index);
-                connection.kind = Kind::Data(Some(attach.connection));
-                Flow::Used(used)
-            }
-            None => {
-                ingest.reject(self.sources[0].destination.account as usize, None, used);
-                connection.kind = Kind::Over;
-                Flow::Refused
-            }
-        }
     }
 
     /// A framing fault: nothing of the message is taken, and its session ends.

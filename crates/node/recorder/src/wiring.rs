@@ -19,8 +19,9 @@ use crate::beginning::Beginning;
 use crate::build::{Kind, Pausable, Pipeline, Restarted, Ring};
 use crate::builder_config::{builder_config, continues, link_builder_config};
 use crate::config::{RecorderConfig, SourceConfig};
+use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::ingest::{Ingest, SourceMemory};
-use crate::intake::{Destination, Intake, SenderConfig, SenderSource};
+use crate::intake::Intake;
 use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
@@ -210,7 +211,8 @@ fn event_sources<'a>(config: &'a RecorderConfig, beginning: &Beginning) -> Group
             senders.push(SenderConfig {
                 sources: Vec::new(),
                 protocol: Arc::clone(&source.protocol),
-                tells_strangers: transport == Transport::Datagrams,
+                tells_strangers: transport == Transport::Datagrams
+                    && !source.protocol.has_several_senders(),
                 lanes: Vec::new(),
             });
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use catchment_frame::Codec;
+use catchment_frame::{Codec, Hole, unqualified};
 use catchment_model::EventFlags;
 
 use crate::error::StorageError;
@@ -136,6 +136,8 @@ pub struct FragmentColumn {
     offsets: Vec<u64>,
     validity: Arc<Validity>,
     expected: Validity,
+    /// What is missing of the fragments, in order; zeros in the payload.
+    holes: Vec<Hole>,
     payload: Vec<u8>,
     /// Last, because the others must be freed first.
     _in_use: InUse,
@@ -150,7 +152,7 @@ impl FragmentColumn {
         events: Arc<FrameEvents>,
         lengths: &[u32],
         (validity, expected): (Arc<Validity>, Validity),
-        payload: Vec<u8>,
+        (holes, payload): (Vec<Hole>, Vec<u8>),
     ) -> Result<Self, &'static str> {
         let rows = events.len();
         if !lengths.is_empty() && lengths.len() != rows {
@@ -170,8 +172,9 @@ impl FragmentColumn {
         if end != payload.len() as u64 {
             return Err("the lengths do not add up to the payload");
         }
-        let in_use = InUse::new(8 * offsets.capacity() + payload.capacity());
-        Ok(Self { events, offsets, validity, expected, payload, _in_use: in_use })
+        let own = 8 * offsets.capacity() + holes.capacity() * size_of::<Hole>();
+        let in_use = InUse::new(own + payload.capacity());
+        Ok(Self { events, offsets, validity, expected, holes, payload, _in_use: in_use })
     }
 
     /// The events of the frame, with the same rows.
@@ -200,7 +203,14 @@ impl FragmentColumn {
         self.expected.is_set(row)
     }
 
-    /// The fragments of all rows, one after another.
+    /// The holes in the fragments of some rows, in order: parts that never came, and that are zeros
+    /// in the payload.
+    pub fn holes(&self, rows: Range<usize>) -> &[Hole] {
+        let place = |row: usize| self.holes.partition_point(|hole| hole.row < row as u64);
+        &self.holes[place(rows.start)..place(rows.end)]
+    }
+
+    /// The fragments of all rows, one after another, zeros in their holes.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
@@ -224,7 +234,8 @@ impl FragmentColumn {
     pub(crate) fn bytes(&self) -> usize {
         // The events are a cache item of their own.
         let bits = self.validity.bytes() + self.expected.bytes();
-        8 * self.offsets.capacity() + bits + self.payload.capacity()
+        let holes = self.holes.capacity() * size_of::<Hole>();
+        8 * self.offsets.capacity() + bits + holes + self.payload.capacity()
     }
 }
 
@@ -303,7 +314,10 @@ impl ColumnStorage {
             let coding = match &first {
                 Some(all) if entry.codec == Codec::Blosc && first == last => all.to_string(),
                 _ if entry.codec == Codec::Blosc => made_by(location).into_owned(),
-                _ => entry.codec.to_string(),
+                _ => match unqualified(entry.codec) {
+                    Some(codec) => format!("{codec} with holes"),
+                    None => entry.codec.to_string(),
+                },
             };
             *self.codings.entry(coding).or_default() += 1;
         }
@@ -345,7 +359,8 @@ mod tests {
     #[test]
     fn an_empty_fragment_is_not_a_missing_one() {
         let rows = (Arc::new(Validity::Bits(vec![0b011])), Validity::Bits(vec![0b010]));
-        let column = FragmentColumn::new(events(&[1, 2, 3]), &[2, 0, 0], rows, vec![8, 9])
+        let payload = (Vec::new(), vec![8, 9]);
+        let column = FragmentColumn::new(events(&[1, 2, 3]), &[2, 0, 0], rows, payload)
             .expect("columns fit");
         assert_eq!(column.fragment(0), Some(&[8, 9][..]));
         assert_eq!(column.fragment(1), Some(&[][..]));
@@ -357,7 +372,7 @@ mod tests {
     fn columns_that_contradict_each_other_are_refused() {
         let column = |lengths: &[u32], validity, payload: usize| {
             let rows = (Arc::new(validity), Validity::All);
-            FragmentColumn::new(events(&[1, 2]), lengths, rows, vec![0; payload])
+            FragmentColumn::new(events(&[1, 2]), lengths, rows, (Vec::new(), vec![0; payload]))
         };
         assert!(column(&[1, 2], Validity::All, 3).is_ok());
         assert!(column(&[1, 2], Validity::All, 4).is_err());

@@ -6,11 +6,14 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use catchment_frame::{Codec, ColumnEntry, ColumnKind, Dtype, SourceColumns};
+use catchment_frame::{
+    Codec, ColumnEntry, ColumnKind, Dtype, Hole, SourceColumns, decode_holes, unqualified,
+};
 use catchment_model::SourceId;
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
 use crate::cache::ColumnCache;
+use crate::checked::CheckedColumns;
 use crate::column::{FragmentColumn, FrameEvents, Validity};
 use crate::error::StorageError;
 use crate::open::RunFile;
@@ -49,6 +52,33 @@ impl Run {
     /// No such frame or source, or a column that cannot be read.
     pub fn expected(&self, frame: usize, source: SourceId) -> Result<Validity, StorageError> {
         self.event_reader().expected(frame, source)
+    }
+
+    /// The holes in a source's fragments in a frame, in order. Their payload is not read.
+    ///
+    /// # Errors
+    /// No such frame or source, or a column that cannot be read.
+    pub fn fragment_holes(
+        &self,
+        frame: usize,
+        source: SourceId,
+    ) -> Result<Vec<Hole>, StorageError> {
+        self.event_reader().holes(frame, source)
+    }
+
+    /// A part of a source's fragment in a row of a frame, as far as the fragment goes; none if the
+    /// fragment is missing. Of a payload that is stored as it is, about these bytes are read.
+    ///
+    /// # Errors
+    /// No such frame or source, or a column that cannot be read.
+    pub fn fragment_part(
+        &self,
+        frame: usize,
+        source: SourceId,
+        row: usize,
+        wanted: Range<u64>,
+    ) -> Result<Option<FragmentPart>, StorageError> {
+        self.event_reader().part(self.checked(), (frame, source, row), wanted)
     }
 
     pub(crate) fn not_stored(&self, what: &'static str, name: &str) -> StorageError {
@@ -108,18 +138,68 @@ impl<'a> EventReader<'a> {
             let columns = frame.source_columns(source)?;
             let events = self.events(index)?;
             let validity = self.validity(index, source)?;
-            let lengths = match frame.entry(columns.lengths)? {
-                Some(entry) => numbers(&frame.read_rows(&entry, Dtype::U32)?, u32::from_le_bytes),
-                None => Vec::new(),
-            };
+            let lengths = frame.read_lengths(&columns)?;
+            let length = |row| lengths.get(row).filter(|_| validity.is_set(row)).copied();
+            let holes = frame.read_holes(&columns, length)?;
             let payload = match frame.entry(columns.payload)? {
-                Some(entry) => frame.read_column(&entry)?,
+                Some(entry) => frame.read_column(&with_holes(entry, &holes))?,
                 None => Vec::new(),
             };
             let rows = (validity, self.expected(index, source)?);
-            FragmentColumn::new(events, &lengths, rows, payload)
+            FragmentColumn::new(events, &lengths, rows, (holes, payload))
                 .map_err(|problem| frame.error(columns.payload, problem))
         })
+    }
+
+    fn holes(&self, index: usize, source: SourceId) -> Result<Vec<Hole>, StorageError> {
+        let frame = self.frame(index)?;
+        let columns = frame.source_columns(source)?;
+        if columns.holes.is_none() {
+            return Ok(Vec::new());
+        }
+        let (lengths, validity) = (frame.read_lengths(&columns)?, self.validity(index, source)?);
+        frame.read_holes(&columns, |row| lengths.get(row).filter(|_| validity.is_set(row)).copied())
+    }
+
+    fn part(
+        &self,
+        checked: &CheckedColumns,
+        (index, source, row): (usize, SourceId, usize),
+        wanted: Range<u64>,
+    ) -> Result<Option<FragmentPart>, StorageError> {
+        let frame = self.frame(index)?;
+        let columns = frame.source_columns(source)?;
+        let validity = self.validity(index, source)?;
+        let lengths = frame.read_lengths(&columns)?;
+        let length = |row: usize| lengths.get(row).filter(|_| validity.is_set(row)).copied();
+        let Some(fragment_bytes) = length(row).map(u64::from) else { return Ok(None) };
+        let begin = lengths[..row].iter().map(|&bytes| u64::from(bytes)).sum::<u64>();
+        let wanted = wanted.start.min(fragment_bytes)..wanted.end.min(fragment_bytes);
+        let range = begin + wanted.start..begin + wanted.end.max(wanted.start);
+        let all = frame.read_holes(&columns, length)?;
+        let meets = |hole: &&Hole| {
+            let end = hole.offset + hole.bytes;
+            hole.row == row as u64 && hole.offset < wanted.end && wanted.start < end
+        };
+        let holes = all.iter().filter(meets).map(|hole| hole.offset..hole.offset + hole.bytes);
+        let holes = holes.collect();
+        let entry = frame.entry(columns.payload)?.map(|entry| with_holes(entry, &all));
+        let mut bytes = Vec::new();
+        match entry {
+            None => {}
+            Some(entry) if range.end > entry.raw_bytes => {
+                return Err(frame.error(columns.payload, "the lengths are beyond the payload"));
+            }
+            Some(entry) if entry.codec == Codec::None => {
+                bytes = frame.read_stored(checked, (index, &entry), &range)?;
+            }
+            Some(_) => {
+                let column = self.fragments(index, source)?;
+                bytes
+                    .extend_from_slice(&column.payload()[range.start as usize..range.end as usize]);
+            }
+        }
+        Ok(Some(FragmentPart { bytes, fragment_bytes, holes }))
     }
 
     fn frame(&self, index: usize) -> Result<InFile<'a>, StorageError> {
@@ -153,6 +233,28 @@ impl InFile<'_> {
             *last &= (1u8 << spare) - 1;
         }
         Ok(bits)
+    }
+
+    /// Bytes of each row's fragment; none if the source has no fragment here.
+    fn read_lengths(&self, columns: &SourceColumns) -> Result<Vec<u32>, StorageError> {
+        Ok(match self.entry(columns.lengths)? {
+            Some(entry) => numbers(&self.read_rows(&entry, Dtype::U32)?, u32::from_le_bytes),
+            None => Vec::new(),
+        })
+    }
+
+    /// The holes in a source's fragments. `length` gives the bytes of a row's fragment, if it is
+    /// there.
+    fn read_holes(
+        &self,
+        columns: &SourceColumns,
+        length: impl Fn(usize) -> Option<u32>,
+    ) -> Result<Vec<Hole>, StorageError> {
+        let Some(entry) = self.entry(columns.holes)? else { return Ok(Vec::new()) };
+        let records = self.read_column(&entry)?;
+        let length = |row: u64| length(usize::try_from(row).ok()?).map(u64::from);
+        decode_holes(&records, length)
+            .map_err(|problem| self.error(columns.holes, &problem.to_string()))
     }
 
     fn source_columns(&self, source: SourceId) -> Result<SourceColumns, StorageError> {
@@ -201,6 +303,25 @@ impl InFile<'_> {
         Ok(raw)
     }
 
+    /// A part of a column that is stored as it is, with the blocks around it checked.
+    fn read_stored(
+        &self,
+        checked: &CheckedColumns,
+        (index, entry): (usize, &ColumnEntry),
+        range: &Range<u64>,
+    ) -> Result<Vec<u8>, StorageError> {
+        let read = || {
+            let stored = self.file.reader.stored_column(self.frame.index, entry)?;
+            stored.check()?;
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            let at = self.frame.summary.offset + entry.offset;
+            let column = checked.column((index, entry.id), entry, &stored)?;
+            column.read(&stored, (at, range), &mut bytes, &mut Vec::new())?;
+            Ok(bytes)
+        };
+        read().map_err(|error| self.file.error(error))
+    }
+
     fn error(&self, column: Option<u32>, problem: &str) -> StorageError {
         let names = self.file.names(column.unwrap_or(u32::MAX));
         StorageError::Column {
@@ -212,6 +333,17 @@ impl InFile<'_> {
             problem: problem.to_owned(),
         }
     }
+}
+
+/// A part of a fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FragmentPart {
+    /// Its bytes, zeros in its holes.
+    pub bytes: Vec<u8>,
+    /// Bytes of the whole fragment.
+    pub fragment_bytes: u64,
+    /// The holes that it meets: ranges of the fragment that never came.
+    pub holes: Vec<Range<u64>>,
 }
 
 /// The events to read: those that meet all three conditions. The default is all events.
@@ -242,6 +374,12 @@ impl SelectEvents {
         let in_keys = info.key_first <= *self.keys.end() && *self.keys.start() <= info.key_last;
         self.frames.contains(&index) && in_keys && in_time
     }
+}
+
+/// A payload's entry with the codec of its bytes, where the frame says which of them are none.
+fn with_holes(entry: ColumnEntry, holes: &[Hole]) -> ColumnEntry {
+    let plain = unqualified(entry.codec).filter(|_| !holes.is_empty());
+    ColumnEntry { codec: plain.unwrap_or(entry.codec), ..entry }
 }
 
 /// Memory for a column, if its entry is plausible. Zeroed memory is requested, because the system

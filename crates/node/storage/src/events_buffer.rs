@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use catchment_frame::Hole;
 use catchment_model::{Ledger, SourceId};
 
 use crate::error::StorageError;
@@ -23,6 +24,7 @@ struct Fragments {
     lengths: Vec<u32>,
     valid: Vec<bool>,
     expected: Vec<bool>,
+    holes: Vec<Hole>,
     payload: Vec<u8>,
 }
 
@@ -56,6 +58,9 @@ impl EventsBuffer {
         for (id, source) in self.sources.iter_mut().enumerate() {
             let column = run.fragments(frame, SourceId(id as u32))?;
             let is_sparse = run.sources()[id].sparse;
+            let before = source.valid.len() as u64;
+            let holes = column.holes(0..events.len()).iter();
+            source.holes.extend(holes.map(|hole| Hole { row: hole.row + before, ..*hole }));
             for row in 0..events.len() {
                 let fragment = column.fragment(row);
                 source.valid.push(fragment.is_some());
@@ -110,6 +115,12 @@ impl EventsBuffer {
             set.for_each(|(row, _)| bits[row / 8] |= 1 << (row % 8));
             rows.contains(&false).then_some(Cow::Owned(bits))
         };
+        let range = rows.start as u64..rows.end as u64;
+        let holes_of = |source: &Fragments| {
+            let within = source.holes.iter().filter(|hole| range.contains(&hole.row));
+            within.map(|hole| Hole { row: hole.row - range.start, ..*hole }).collect()
+        };
+        let holes: Vec<Vec<Hole>> = self.sources.iter().map(holes_of).collect();
         let sources = self.sources.iter().enumerate().filter_map(|(id, source)| {
             let valid = &source.valid[rows.clone()];
             let is_there = valid.contains(&true);
@@ -122,6 +133,7 @@ impl EventsBuffer {
                 lengths: if is_there { &source.lengths[rows.clone()] } else { &[] },
                 validity: bits(valid).filter(|_| is_there),
                 expected,
+                holes: &holes[id],
                 payload: ColumnData::Raw(&source.payload[start..start + bytes]),
             })
         });
@@ -146,6 +158,8 @@ impl EventsBuffer {
             source.payload.drain(..bytes);
             source.valid.drain(..rows);
             source.expected.drain(..rows);
+            source.holes.retain(|hole| hole.row >= rows as u64);
+            source.holes.iter_mut().for_each(|hole| hole.row -= rows as u64);
         }
     }
 }

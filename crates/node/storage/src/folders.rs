@@ -323,11 +323,14 @@ fn data(file: &RunFile) -> impl Iterator<Item = (usize, &FrameInfo)> {
 }
 
 /// Entries that describe the frame itself.
-const OF_FRAME: [Entry; 6] = [
+const OF_FRAME: [Entry; 9] = [
     Entry::FragmentsRecorded,
     Entry::FragmentBytesRecorded,
     Entry::FragmentsMissing,
     Entry::FragmentsBadSender,
     Entry::FragmentsBadTag,
+    Entry::FragmentsWithHoles,
+    Entry::FragmentBytesLost,
+    Entry::FragmentsBadChecksum,
     Entry::BytesCompressionLowered,
 ];

@@ -54,7 +54,7 @@ pub use channels::{Channel, Piece, Segment, Select};
 pub use column::{ColumnStorage, FragmentColumn, FragmentRows, FrameEvents, Validity};
 pub use copies::DamagedCopy;
 pub use error::StorageError;
-pub use event_reader::SelectEvents;
+pub use event_reader::{FragmentPart, SelectEvents};
 pub use follow::{Follow, Followed};
 pub use leftovers::{Leftovers, remove_leftovers};
 pub use memory::{InUse, give_back};

@@ -274,7 +274,7 @@ impl RunWriter {
         if frame.times_ns.len() != rows || frame.flags.len() != rows {
             return Err(unwritable("event columns", "keys, times and flags are of one length"));
         }
-        let mut fragments = vec![(0, 0, rows as u64); source_count];
+        let mut fragments = vec![(0, 0, rows as u64, (0, 0)); source_count];
         for source in &frame.sources {
             let index = source.source.index();
             let (bits, expected) = (source.validity.as_deref(), source.expected.as_deref());
@@ -299,13 +299,16 @@ impl RunWriter {
                 (None, Some(expected)) if has_none => ones(expected),
                 _ => (rows as u64).saturating_sub(count),
             };
-            fragments[index] = (count, sum, missing);
+            let with_holes = source.holes.chunk_by(|one, other| one.row == other.row).count();
+            let lost = source.holes.iter().map(|hole| hole.bytes).sum::<u64>();
+            fragments[index] = (count, sum, missing, (with_holes as u64, lost));
         }
         let mut counted = frame.increments.cloned().unwrap_or_else(|| Ledger::new(source_count));
-        for (index, (count, bytes, missing)) in fragments.into_iter().enumerate() {
+        for (index, (count, bytes, missing, holes)) in fragments.into_iter().enumerate() {
             let source = &mut counted.sources[index];
             source[Entry::FragmentsRecorded] = count;
             source[Entry::FragmentBytesRecorded] = bytes;
+            (source[Entry::FragmentsWithHoles], source[Entry::FragmentBytesLost]) = holes;
             source[Entry::FragmentsDurable] = count;
             if self.run.schema.sources[index].required {
                 source[Entry::FragmentsMissing] = missing;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common;
 use crate::signal;
-use catchment_frame::{Codec, ColumnKind};
+use catchment_frame::{Codec, ColumnKind, Hole};
 use catchment_model::SourceId;
 use catchment_storage::{
     Codings, Ending, ReframeOptions, Run, Select, StorageError, Verdict, WriteOptions, audit,
@@ -103,6 +103,35 @@ fn a_frame_that_stays_as_it_is_keeps_its_codec_and_its_stored_bytes() {
     };
     assert_eq!(of(&run), of(&anew));
     assert!(of(&anew).iter().all(|(codec, _, _)| *codec == Codec::Zstd));
+}
+
+#[test]
+fn holes_stay_in_their_fragments_in_other_frames() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let golden = root.join("../../format/frame/tests/golden/v1.3/holes.catch");
+    // By key, offset and bytes.
+    let holes = |path: &Path| -> Vec<(u64, u64, u64)> {
+        let run = Run::open(path).expect("opens");
+        let of_frame = |frame| {
+            let (events, source) = (run.events(frame).expect("reads"), SourceId(1));
+            let holes = run.fragment_holes(frame, source).expect("reads");
+            let column = run.fragments(frame, source).expect("reads");
+            assert_eq!(column.holes(0..events.len()), holes);
+            let of = |hole: &Hole| (events.keys()[hole.row as usize], hole.offset, hole.bytes);
+            holes.iter().map(of).collect::<Vec<_>>()
+        };
+        (0..run.frames().len()).flat_map(of_frame).collect()
+    };
+    assert_eq!(holes(&golden).len(), 4);
+    for frame_bytes in [1, 300, 1 << 20] {
+        let options =
+            ReframeOptions { frame_bytes: Some(frame_bytes), ..ReframeOptions::default() };
+        check(&golden, &options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = Run::open(&golden).expect("opens");
+        reframe(&run, folder.path(), "anew", &options, go_on).expect("writes");
+        assert_eq!(holes(folder.path()), holes(&golden), "{frame_bytes}");
+    }
 }
 
 #[test]

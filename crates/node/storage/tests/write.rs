@@ -50,6 +50,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
         lengths: &lengths[source],
         validity: (source == 1).then_some(bits[..].into()),
         expected: None,
+        holes: &[],
         payload: data(source),
     });
     let sources = sources.collect();
@@ -164,6 +165,7 @@ fn columns_that_do_not_fit_each_other_are_refused() {
         lengths,
         validity: None,
         expected: None,
+        holes: &[],
         payload: ColumnData::Raw(payload),
     };
     let frame = |flags, sources| EventFrame {
@@ -256,8 +258,14 @@ fn a_run_is_not_gone_on_with_behind_a_frame_that_could_not_be_made() {
     write_events(&mut writer, 0..10);
     let fails = |_: &mut [u8]| Err(StorageError::NoEvent { key: 3 });
     let payload = ColumnData::Make(Make { raw_bytes: 8, make: &fails });
-    let source =
-        EventSource { source: SourceId(0), lengths: &[8], validity: None, expected: None, payload };
+    let source = EventSource {
+        source: SourceId(0),
+        lengths: &[8],
+        validity: None,
+        expected: None,
+        holes: &[],
+        payload,
+    };
     let frame = EventFrame {
         keys: &[key(10)],
         times_ns: &[time_ns(10)],

@@ -11,16 +11,17 @@ use std::sync::Arc;
 use catchment_codec::Coding;
 use catchment_encoder::{Ask, Column, Element, Rule};
 use catchment_frame::{
-    ColumnCoding, ColumnInfo, ColumnKind, Dtype, EventColumns, FrameInfo, FrameKind, Position,
-    Schema, Span, encode_ledger_increment, encode_ledger_total, encode_positions, encode_spans,
+    ColumnCoding, ColumnInfo, ColumnKind, Dtype, EventColumns, FrameInfo, FrameKind, HOLE_BYTES,
+    Hole, Position, Schema, Span, encode_holes, encode_ledger_increment, encode_ledger_total,
+    encode_positions, encode_spans,
 };
 use catchment_model::{Ledger, SourceId};
 
 /// Columns of a frame beside those of sources: keys, times, flags, the ledger's increments,
 /// positions of sources.
 const EVENT_COLUMNS: usize = 5;
-/// Columns of every source: lengths, validity, payload, and whether it is expected.
-const SOURCE_COLUMNS: usize = 4;
+/// Columns of every source: lengths, validity, payload, holes, and whether it is expected.
+const SOURCE_COLUMNS: usize = 5;
 /// Columns of a frame beside the channels: gaps, the ledger's increments, positions of sources.
 const CHANNEL_COLUMNS: usize = 3;
 /// Bytes of a ledger's record, and of a gap's.
@@ -62,12 +63,14 @@ pub struct ColumnForm {
     pub first_sample: u64,
     /// Of a channel: the first sample's time, in nanoseconds of its time scale.
     pub start_ns: u64,
+    /// Whether another column of the frame says which of its values are none.
+    pub is_qualified: bool,
 }
 
 impl ColumnForm {
     /// A column that is not a channel's.
     pub fn new(id: u32, dtype: Dtype, rows: u64) -> Self {
-        Self { id, dtype, rows, first_sample: 0, start_ns: 0 }
+        Self { id, dtype, rows, first_sample: 0, start_ns: 0, is_qualified: false }
     }
 }
 
@@ -104,6 +107,8 @@ pub struct EventSource<'a, C> {
     pub validity: Option<Cow<'a, [u8]>>,
     /// In which rows it is expected, one bit each; `None`: in all, or a sparse source.
     pub expected: Option<Cow<'a, [u8]>>,
+    /// What is missing of the fragments, in order: zeros in the payload.
+    pub holes: &'a [Hole],
     /// The fragments, one after another.
     pub payload: C,
 }
@@ -245,7 +250,7 @@ impl FrameMaker {
         let mut records = Vec::new();
         increments.into_iter().for_each(|counts| encode_ledger_increment(counts, &mut records));
         columns.extend(self.increments(records)?);
-        for EventSource { source, lengths, validity, expected, payload } in sources {
+        for EventSource { source, lengths, validity, expected, holes, payload } in sources {
             let (ids, lengths) = (ids.sources[source.index()], bytes_of(lengths, u32::to_le_bytes));
             if let Some(bits) = expected {
                 let kind = ColumnKind::FragmentExpected;
@@ -259,10 +264,17 @@ impl FrameMaker {
                 let kind = ColumnKind::FragmentValidity;
                 columns.push(self.plain(ids.validity, &kind, rows, bits.into_owned())?);
             }
+            if !holes.is_empty() {
+                let (mut records, count) = (Vec::new(), holes.len() as u64);
+                encode_holes(holes, &mut records);
+                columns.push(self.plain(ids.holes, &ColumnKind::FragmentHoles, count, records)?);
+            }
             let payload: C = payload.into();
             if payload.raw_bytes() > 0 {
                 let id = present(ids.payload, &ColumnKind::FragmentPayload)?;
-                columns.push(self.rows(id, payload)?);
+                let mut column = self.rows(id, payload)?;
+                column.form.is_qualified = !holes.is_empty();
+                columns.push(column);
             }
         }
         let info = FrameInfo {
@@ -376,6 +388,7 @@ fn ask_of(info: &ColumnInfo, coding: ColumnCoding) -> Ask {
     let element = match info.kind {
         ColumnKind::LedgerIncrement => Element::record(LEDGER_RECORD_BYTES),
         ColumnKind::ChannelSpans => Element::record(SPAN_BYTES),
+        ColumnKind::FragmentHoles => Element::record(HOLE_BYTES),
         _ => info.element(),
     };
     Ask::new(element, Rule::of(coding, element))

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use catchment_codec::Codec;
-use catchment_frame::{BlockChecksums, ColumnEntry, FrameSummary, column_flags};
+use catchment_frame::{BlockChecksums, ColumnEntry, FrameSummary, column_flags, qualified};
 
 use crate::frame::ColumnForm;
 
@@ -27,10 +27,10 @@ pub struct StoredColumn<'a> {
 impl StoredColumn<'_> {
     /// The column's entry in the frame's directory, except for its offset.
     pub(crate) fn entry(&self, crc32c: u32) -> ColumnEntry {
-        let ColumnForm { id, dtype, rows, first_sample, start_ns } = self.form;
+        let ColumnForm { id, dtype, rows, first_sample, start_ns, is_qualified } = self.form;
         ColumnEntry {
             id,
-            codec: self.codec,
+            codec: if is_qualified { qualified(self.codec) } else { self.codec },
             dtype,
             flags: column_flags(self.stored_bytes),
             crc32c,

@@ -371,6 +371,7 @@ fn rows_of_typed_payload_are_whole_and_its_rest_is_kept() {
             lengths,
             validity: None,
             expected: None,
+            holes: &[],
             payload,
         };
         let frame = EventFrame {

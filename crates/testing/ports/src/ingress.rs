@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use catchment_agent::{Arrival, Egress, Flow, Ingress, Piece, Received};
+use catchment_agent::{Arrival, Datagrams, Egress, Flow, Incoming, Ingress, Piece, Received};
 use parking_lot::Mutex;
 
 /// What is on its way to the endpoints of a [`QueueIngress`]: datagrams to ports, each with a
@@ -38,6 +38,8 @@ struct Connection {
     answers: Vec<u8>,
     /// Whether the ingress was told that its bytes begin nothing whole.
     is_short: bool,
+    /// Whether the receiver reads the next bytes itself.
+    is_direct: bool,
     /// Whether nothing more is sent, because its sender closed it or the receiver did.
     has_ended: bool,
     /// Whether the ingress has read the end, which it tells at the next poll.
@@ -82,6 +84,7 @@ impl Queues {
             endpoint: None,
             answers: Vec::new(),
             is_short: false,
+            is_direct: false,
             has_ended: false,
             is_at_end: false,
             is_closed: false,
@@ -163,7 +166,7 @@ impl QueueIngress {
             let datagrams = &mut state.ports[port].datagrams;
             for _ in 0..self.per_poll_max {
                 let Some((sender, bytes)) = datagrams.pop_front() else { break };
-                let piece = Piece::Datagram(&bytes);
+                let piece = Piece::Datagrams(Datagrams::one(&bytes));
                 if sink(Arrival { endpoint, sender, piece }) == Flow::Paused {
                     datagrams.push_front((sender, bytes));
                     return false;
@@ -206,8 +209,17 @@ impl QueueIngress {
                 return true;
             }
             taken += 1;
-            let used = match sink(arrival(endpoint, Piece::Bytes(&connection.bytes))) {
-                Flow::Taken => connection.bytes.len(),
+            let mut reader = Reader { bytes: &connection.bytes, read: 0 };
+            let flow = match connection.is_direct {
+                true => sink(arrival(endpoint, Piece::Incoming(&mut reader))),
+                false => sink(arrival(endpoint, Piece::Bytes(&connection.bytes))),
+            };
+            let used = match flow {
+                Flow::Into | Flow::Taken => {
+                    let was_direct = connection.is_direct;
+                    connection.is_direct = flow == Flow::Into;
+                    if was_direct { reader.read } else { connection.bytes.len() }
+                }
                 Flow::Used(used) => used,
                 Flow::Short => {
                     connection.is_short = true;
@@ -252,6 +264,22 @@ impl QueueIngress {
             open.any(|one| self.ports.contains(&one.port) && one.endpoint == Some(*number))
         };
         (self.ports.len()..).find(|number| !is_taken(number)).expect("a number")
+    }
+}
+
+/// Reads what there is of a connection for its receiver.
+#[derive(Debug)]
+struct Reader<'a> {
+    bytes: &'a [u8],
+    read: usize,
+}
+
+impl Incoming for Reader<'_> {
+    fn read(&mut self, room: &mut [u8]) -> usize {
+        let (now, rest) = self.bytes.split_at(room.len().min(self.bytes.len()));
+        room[..now.len()].copy_from_slice(now);
+        (self.bytes, self.read) = (rest, self.read + now.len());
+        now.len()
     }
 }
 

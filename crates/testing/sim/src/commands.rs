@@ -47,25 +47,20 @@ fn follow(outcome: &Outcome, session: &Session) -> Result<(), String> {
     let is_prompt = !SLOW.into_iter().any(|fault| faults.has(fault));
     // Where its recorder may believe it to be.
     let mut believed = BTreeSet::from([Stage::Free]);
-    let mut has_started = false;
+    // Where it is, and where it was before the last command: it may have said so just before.
+    let (mut own, mut was) = (Stage::Free, Stage::Free);
     let mut before: Option<&Commanded> = None;
     for command in &session.commands {
         let &Commanded { life, number, kind, told_ns, answer } = command;
         let last = before.filter(|before| before.life.0 == life.0);
         match last {
-            None => (believed, has_started) = (BTreeSet::from([Stage::Free]), false),
-            // The recorder that knew it has died.
-            Some(last) if last.life != life => {
-                // One that holds nothing of the run does not say that it was in it.
-                believed = BTreeSet::from([Stage::Paused, Stage::Free]);
-            }
+            None => (believed, own) = (BTreeSet::from([Stage::Free]), Stage::Free),
+            // The recorder that knew it has died, and is followed by one that it tells.
+            Some(last) if last.life != life => believed = BTreeSet::from([own, was]),
             Some(_) => {}
         }
         let (from, to, goals) =
             way(kind).ok_or_else(|| format!("command {number} is {kind:?}, which is none"))?;
-        if kind == CommandKind::CONTINUE && !has_started {
-            return Err(format!("command {number}: it is to continue a run that it never started"));
-        }
         believed.retain(|stage| from.contains(stage));
         if believed.is_empty() {
             return Err(format!("command {number}: {kind:?} does not follow {last:?}"));
@@ -88,7 +83,10 @@ fn follow(outcome: &Outcome, session: &Session) -> Result<(), String> {
             // Its answer may have come too late.
             Some((_, true)) => _ = believed.insert(to),
         }
-        has_started |= kind == CommandKind::START && answer.is_some_and(|(_, has_done)| has_done);
+        was = own;
+        if answer.is_some_and(|(_, has_done)| has_done) {
+            own = to;
+        }
         before = Some(command);
     }
     if let Some(last) = before.filter(|_| faults == Faults::NONE)

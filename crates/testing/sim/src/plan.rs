@@ -39,13 +39,16 @@ pub struct Case {
     pub sources_max: u32,
     /// The maximum number of events.
     pub events_max: u64,
+    /// Whether there are two targets, whatever the seed says.
+    pub has_two_targets: bool,
 }
 
 impl Case {
     /// The unrestricted case of a seed.
     pub fn of(seed: u64) -> Self {
         let (sources_max, events_max) = (u32::MAX, u64::MAX);
-        Self { seed, faults: Faults::of_seed(seed), sources_max, events_max }
+        let faults = Faults::of_seed(seed);
+        Self { seed, faults, sources_max, events_max, has_two_targets: false }
     }
 
     /// Random numbers for one purpose, independent of restrictions elsewhere.
@@ -69,6 +72,9 @@ impl std::fmt::Display for Case {
         }
         if self.events_max != whole.events_max {
             write!(f, " --events {}", self.events_max)?;
+        }
+        if self.has_two_targets {
+            write!(f, " --two-targets")?;
         }
         Ok(())
     }
@@ -217,8 +223,13 @@ impl Plan {
         let sources = some_required(sources);
         // Over connections in every second run whose fragments are in parts.
         let in_stream = case.chance("streams").chance(500);
-        let is_stream = |one: &SourcePlan| in_stream && one.in_parts && one.log.is_none();
-        let of_stream = |one: SourcePlan| SourcePlan { in_stream: is_stream(&one), ..one };
+        let is_beside = in_stream && !senders.is_empty() && !is_long;
+        let of_stream = |one: SourcePlan| {
+            // Beside front-ends all others: a listener outlives these connections at the run's end.
+            let in_parts = one.in_parts || is_beside;
+            let is_stream = in_stream && in_parts && one.log.is_none();
+            SourcePlan { in_parts, in_stream: is_stream, ..one }
+        };
         let sources: Vec<_> = sources.into_iter().map(of_stream).collect();
         let kept = sources.len().min(case.sources_max as usize);
         let mut sources = some_required(sources.into_iter().take(kept).collect());
@@ -436,7 +447,7 @@ fn network(case: &Case) -> NetworkPlan {
 fn stores(case: &Case) -> Vec<StoreTimes> {
     let first = store(case, "store");
     let mut chance = case.chance("targets");
-    if chance.below(3) > 0 {
+    if chance.below(3) > 0 && !case.has_two_targets {
         return vec![first];
     }
     let of_second = case.faults.iter().filter(|_| chance.chance(500));

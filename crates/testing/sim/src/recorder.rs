@@ -12,7 +12,8 @@ use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFault, StoreWatch, VirtualClock,
 };
 use catchment_recorder::{
-    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderError, Snapshot, TargetStore,
+    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, Snapshot,
+    TargetStore,
 };
 use catchment_storage::Resumable;
 use catchment_watch::Level;
@@ -266,9 +267,10 @@ impl Recorder {
             now_ns,
         };
         let create = |store: &mut MemoryStore, path: PathBuf| store.create(&path);
+        let config = RecorderConfig { run_number: number as u64 + 1, ..plan.config.clone() };
         let assembly = match from {
-            Some(from) => Assembly::resume(&plan.config, parts, from, &mut bound, create),
-            None => Assembly::new(&plan.config, parts, &mut bound, create),
+            Some(from) => Assembly::resume(&config, parts, from, &mut bound, create),
+            None => Assembly::new(&config, parts, &mut bound, create),
         };
         let mut assembly =
             assembly.map_err(|error| format!("the recorder does not begin: {error}"))?;

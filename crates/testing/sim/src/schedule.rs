@@ -214,7 +214,7 @@ impl Schedule {
         };
         let mishaps = streams::mishaps(plan).into_iter();
         actions.extend(mishaps.map(|(ns, stream, what)| (ns, Action::Mishap(stream, what))));
-        let troubles = wires::troubles(plan).into_iter();
+        let troubles = wires::troubles(plan, stop_ns).into_iter();
         actions.extend(troubles.map(|(ns, sender, what)| (ns, Action::Trouble(sender, what))));
         actions.extend(requests(plan));
         actions.push((stop_ns, Action::Stop));

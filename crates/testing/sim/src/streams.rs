@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::plan::{BEGIN_NS, DURATION_NS, MS, Plan, S, SourcePlan};
 use crate::recorder::Recorder;
 
-/// Bytes that a connection's buffer holds: more than the longest message.
+/// Bytes that a connection's buffer holds.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// What the sources of a connection have written, and how far it has come.

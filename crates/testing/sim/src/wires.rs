@@ -51,6 +51,8 @@ struct Wire {
     messages: u32,
     has_preamble: bool,
     is_noise: bool,
+    /// Items of the message that is under way, which have come.
+    told: usize,
 }
 
 /// What happens to a front-end and its connections.
@@ -96,8 +98,9 @@ pub fn front_ends(plan: &Plan) -> Vec<(FrontEnd, Wires)> {
     plan.senders.iter().map(front_end).collect()
 }
 
-/// What happens to the front-ends of a run, and when.
-pub fn troubles(plan: &Plan) -> Vec<(u64, usize, Trouble)> {
+/// What happens to the front-ends of a run that is ended at `stop_ns`, and when: every third time
+/// while it ends.
+pub fn troubles(plan: &Plan, stop_ns: u64) -> Vec<(u64, usize, Trouble)> {
     let kinds = [
         Fault::Stall,
         Fault::Cut,
@@ -112,7 +115,10 @@ pub fn troubles(plan: &Plan) -> Vec<(u64, usize, Trouble)> {
         for fault in kinds.into_iter().filter(|&fault| plan.case.faults.has(fault)) {
             let mut chance = plan.case.chance(&format!("{} of sender {sender}", fault.name()));
             for _ in 0..chance.below(6) {
-                let at_ns = BEGIN_NS + chance.below(DURATION_NS + S);
+                let at_ns = match chance.below(3) {
+                    0 => stop_ns + chance.below(ENDS_WITHIN_NS),
+                    _ => BEGIN_NS + chance.below(DURATION_NS + S),
+                };
                 let trouble = match fault {
                     Fault::Stall => Trouble::Stall(at_ns + chance.below(4 * S)),
                     Fault::Cut => Trouble::Cut,
@@ -460,6 +466,7 @@ impl Wire {
             messages: 0,
             has_preamble: false,
             is_noise: false,
+            told: 0,
         }
     }
 
@@ -487,7 +494,7 @@ impl Wire {
         let bounds = event_link::bounds(MESSAGE_BYTES_MAX);
         while !self.is_noise {
             let rest = &self.passed[used..];
-            let message = match event_link::parse(rest, self.messages, bounds) {
+            let message = match event_link::parse_head(rest, self.messages, bounds) {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
                 Err(_) => {
@@ -495,31 +502,47 @@ impl Wire {
                     break;
                 }
             };
-            used += message.used;
-            self.messages = self.messages.wrapping_add(1);
+            let is_whole = message.used <= rest.len();
+            if !is_whole && !is_long(&message) {
+                break;
+            }
             let mut fragment: fn(usize) -> Whole = Whole::Fragment;
             let (log, items) = match Data::read(&message) {
-                Ok(Some(Data::Fragments(fixed, records, _))) => {
-                    (fixed.log, fixed.sequence..fixed.sequence + records.len() as u64)
+                Ok(Some(Data::Fragments(fixed, records, body))) => {
+                    let there = event_link::fragments(records, body).count();
+                    (Some(fixed.log), fixed.sequence..fixed.sequence + there as u64)
                 }
-                Ok(Some(Data::Part(part, body))) => {
+                Ok(Some(Data::Part(part, body))) if body.len() == message.body_bytes => {
                     fragment = Whole::FragmentInParts;
-                    (part.log, whole(&part, body))
+                    (Some(part.log), whole(&part, body))
                 }
-                Ok(Some(Data::Mark(mark, _))) => (mark.log, 0..0),
+                Ok(Some(Data::Part(part, _))) => (Some(part.log), 0..0),
+                Ok(Some(Data::Mark(mark, _))) => (Some(mark.log), 0..0),
                 Ok(Some(Data::Heartbeat(_))) => {
                     session.logs.iter().for_each(|log| came(log.source, Whole::Message));
-                    continue;
+                    (None, 0..0)
                 }
-                _ => continue,
+                _ => (None, 0..0),
             };
-            let log = &session.logs[log as usize];
-            came(log.source, Whole::Message);
-            for sequence in items {
-                if let Some(ItemKind::Fragment(index)) = log.item(sequence).map(|item| item.kind) {
-                    came(log.source, fragment(index));
+            if let Some(log) = log.map(|log| &session.logs[log as usize]) {
+                if is_whole {
+                    came(log.source, Whole::Message);
+                }
+                for sequence in items.clone().skip(self.told) {
+                    if let Some(ItemKind::Fragment(index)) =
+                        log.item(sequence).map(|item| item.kind)
+                    {
+                        came(log.source, fragment(index));
+                    }
                 }
             }
+            if !is_whole {
+                self.told = (items.end - items.start) as usize;
+                break;
+            }
+            self.told = 0;
+            used += message.used;
+            self.messages = self.messages.wrapping_add(1);
         }
         self.passed.drain(..used);
     }
@@ -590,5 +613,12 @@ fn whole(part: &Part, body: &[u8]) -> std::ops::Range<u64> {
     part.sequence..part.sequence + u64::from(is_last)
 }
 
+/// Whether a recorder takes the fragments of a message as they come.
+fn is_long(message: &session::Message<'_>) -> bool {
+    message.used >= 128 << 10 || message.record_count() <= 1 && message.body_bytes >= 64 << 10
+}
+
 /// Bytes of the longest message of items.
-const MESSAGE_BYTES_MAX: u32 = 131_064;
+const MESSAGE_BYTES_MAX: u32 = *session::MESSAGE_BYTES_MAX.end();
+/// How long a run takes to end, mostly.
+const ENDS_WITHIN_NS: u64 = 500 * MS;

@@ -11,7 +11,9 @@ mod codecs;
 mod control;
 mod control_asking;
 mod control_node;
+mod decoders;
 mod discard;
+mod follower;
 mod hades;
 mod ligo_cold;
 mod ligo_data;
@@ -32,6 +34,7 @@ mod report;
 mod search;
 mod stalls;
 mod targets;
+mod xfel;
 
 use std::path::PathBuf;
 
@@ -73,6 +76,8 @@ enum Name {
     Targets,
     /// A front-end to disk over the event link, until its fragments are durable
     MidasDummy,
+    /// European XFEL's trains of 1 GB: received, checked, put together and on disk
+    Xfel,
     /// How soon the API answers while the node records as much as it can without loss
     Control,
 }
@@ -139,6 +144,7 @@ pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         Name::LigoRecord => ligo_record::run(&mut bench),
         Name::Targets => targets::run(&mut bench),
         Name::MidasDummy => midas_dummy::run(&mut bench),
+        Name::Xfel => xfel::run(&mut bench),
         Name::Control => control::run(&mut bench),
     };
     bench.bar.finish_and_clear();

@@ -1,8 +1,6 @@
 //! One recording of emulated links, measured and deleted.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -13,10 +11,11 @@ use catchment_emulator::{
 use catchment_frame::ColumnCoding;
 use catchment_model::Entry;
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig, RunSummary};
-use catchment_storage::{Follow, Followed, Run, Select};
+use catchment_storage::{Followed, Run, Select};
 use serde::Serialize;
 
 use crate::Bench;
+use crate::follower::Follower;
 use crate::ligo_record::LINKS;
 use catchment_telemetry::cpu_shares;
 
@@ -113,7 +112,7 @@ pub(crate) fn measure(
     let recorder = Recorder::start(config).context("cannot start recording")?;
     let emulator = emulator_config(&recorder, load);
     let real_time = emulator.byte_rate();
-    let follow = load.follow.then(|| Follower::start(recorder.folder()));
+    let follow = load.follow.then(|| Follower::start(recorder.folder(), read_channel));
     let begin = (Instant::now(), recorder.snapshot().threads);
     let mut written = Vec::new();
     let sender = EmulatorThread::start_links(emulator)?;
@@ -276,53 +275,14 @@ impl Watched {
     }
 }
 
-/// A reader of the run while it is recorded.
-struct Follower {
-    thread: std::thread::JoinHandle<anyhow::Result<Vec<Instant>>>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Follower {
-    fn start(folder: &Path) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (folder, its_stop) = (folder.to_owned(), stop.clone());
-        let thread = std::thread::spawn(move || follow(&folder, &its_stop));
-        Self { thread, stop }
-    }
-
-    fn finish(self) -> anyhow::Result<Vec<Instant>> {
-        self.stop.store(true, Relaxed);
-        self.thread.join().map_err(|_| anyhow::anyhow!("the follower's thread failed"))?
-    }
-}
-
-/// Reads one channel of every frame until it is to stop and no frame is left: when each was seen.
-fn follow(folder: &Path, stop: &AtomicBool) -> anyhow::Result<Vec<Instant>> {
-    // The first file may take a moment to be there.
-    let mut follow = loop {
-        match Follow::open(folder, POLL) {
-            Ok(follow) => break follow,
-            Err(error) if stop.load(Relaxed) => return Err(error.into()),
-            Err(_) => std::thread::sleep(POLL),
-        }
-    };
-    let mut frames = Vec::new();
-    loop {
-        let stopping = stop.load(Relaxed);
-        match follow.next_within(POLL)? {
-            Some(Followed::Channels(frame)) => {
-                frames.push(Instant::now());
-                let channel = follow.run().channel(FOLLOWED).context("the preset's channel")?;
-                channel.read(&Select::Frames(frame..frame + 1))?;
-            }
-            Some(Followed::Events(_)) => {}
-            None if stopping || follow.ended() => return Ok(frames),
-            None => {}
-        }
-    }
+/// Reads one channel of every frame of channels.
+fn read_channel(run: &Run, frame: &Followed) -> anyhow::Result<bool> {
+    let &Followed::Channels(frame) = frame else { return Ok(false) };
+    let channel = run.channel(FOLLOWED).context("the preset's channel")?;
+    channel.read(&Select::Frames(frame..frame + 1))?;
+    Ok(true)
 }
 
 const FOLLOWED: &str = "L1:FAST-0024";
-const POLL: Duration = Duration::from_millis(10);
 /// Longer than any frame of a bench.
 const FRAME_NS_MAX: u64 = 3_600_000_000_000;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::builder::{self, Built};
+use crate::decoders::{self, Decoded};
 use crate::discard::{self, Discarded};
 use crate::point::Load;
 use crate::report::{Report, Section, bytes, percent, table};
@@ -21,6 +22,7 @@ struct Figures {
     direct_write: DirectWrite,
     memory_copy: Vec<Copied>,
     builder: Vec<Built>,
+    decoders: Vec<Decoded>,
 }
 
 /// Writing and nothing else.
@@ -51,8 +53,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     for sources in [10, 90, 1_000] {
         built.push(build(bench, sources)?);
     }
-    let figures = Figures { receive_and_discard, direct_write, memory_copy, builder: built };
-    let sections = vec![network(bench, &figures), local(bench, &figures), builder_alone(&figures)];
+    let decoders = [1, 5, 200].map(|records| decode(bench, records)).into_iter();
+    let decoders = decoders.collect::<anyhow::Result<_>>()?;
+    let figures =
+        Figures { receive_and_discard, direct_write, memory_copy, builder: built, decoders };
+    let mut sections = vec![network(bench, &figures), local(bench, &figures)];
+    sections.extend([builder_alone(&figures), decoders_alone(&figures)]);
     Report::new("limits", bench, sections, &figures)
 }
 
@@ -98,6 +104,19 @@ fn build(bench: &mut Bench<'_>, sources: usize) -> anyhow::Result<Built> {
         Ok(built)
     })?;
     Ok(middle(tries, |built| built.fragments_per_second))
+}
+
+fn decode(bench: &mut Bench<'_>, records: usize) -> anyhow::Result<Decoded> {
+    let packets = if bench.quick { 20_000 } else { 5_000_000 / records as u64 + 100_000 };
+    let what = format!("decoders alone, {records} records");
+    let tries = bench.rounds(&what, |bench| {
+        let decoded = decoders::measure(records, packets);
+        if !decoded.whole {
+            bench.broken.push(format!("{what}: records are missing"));
+        }
+        Ok(decoded)
+    })?;
+    Ok(middle(tries, Decoded::ratio))
 }
 
 fn network(bench: &Bench<'_>, figures: &Figures) -> Section {
@@ -148,6 +167,22 @@ fn builder_alone(figures: &Figures) -> Section {
     );
     Section::new("Builder alone", table)
         .note("Descriptors of 260-byte fragments in runs of 64 per source; no sockets, no payload.")
+}
+
+fn decoders_alone(figures: &Figures) -> Section {
+    let nanoseconds = |value: f64| format!("{value:.1}");
+    let table = table(
+        &figures.decoders,
+        &[
+            ("records in a packet", &|one| one.records.to_string()),
+            ("bytes", &|one| one.packet_bytes.to_string()),
+            ("hadtu, ns/packet", &|one| nanoseconds(one.nanoseconds_coded)),
+            ("declared, ns/packet", &|one| nanoseconds(one.nanoseconds_declared)),
+            ("ratio", &|one| format!("{:.2}", one.ratio())),
+        ],
+    );
+    Section::new("Decoders alone", table)
+        .note("Packets of 260-byte sub-events in the cache: the decoder `hadtu` and its declared layout, in turn.")
 }
 
 fn write_once(folder: &Path, bytes: u64, sync_ns: Option<u64>) -> anyhow::Result<DirectWrite> {

@@ -9,13 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use catchment_frame::{ColumnCoding, Dtype, PayloadType};
 use catchment_frontend::{Frontend, SourceHandle};
+use catchment_model::SourceId;
 use catchment_recorder::{
     LINK_FRAME_BYTES, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary, SourceConfig,
+    link_buffer_bytes,
 };
+use catchment_storage::{Followed, Run};
 use catchment_telemetry::{ThreadTime, cpu_shares};
 use serde::Serialize;
 
 use crate::Bench;
+use crate::follower::Follower;
 use crate::limits::direct_write;
 use crate::midas_sources;
 use crate::report::{Report, Section, bytes, met, table};
@@ -70,6 +74,9 @@ struct Figures {
     /// With a sync as often as the recorder makes one.
     synced_write: f64,
     raw: Vec<Sent>,
+    /// Of 100 kB, as they are, while a reader follows; and how many frames that saw.
+    followed: Sent,
+    frames_followed: u64,
     adc: Vec<Sent>,
     delays: Vec<Delay>,
     sources: Vec<midas_sources::Events>,
@@ -84,7 +91,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     for (fragment_bytes, _) in SIZES {
         for coding in [RAW, ColumnCoding::Auto] {
             let what = format!("{fragment_bytes} bytes, {coding}");
-            let rounds = bench.rounds(&what, |bench| send(bench, fragment_bytes, coding))?;
+            let rounds =
+                bench.rounds(&what, |bench| Ok(send(bench, fragment_bytes, coding, false)?.0))?;
             let middle = middle(rounds, |sent| sent.bytes_per_second);
             match coding {
                 RAW => raw_sent.push(middle),
@@ -92,6 +100,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
             }
         }
     }
+    let rounds = bench.rounds("100 kB, followed", |bench| send(bench, 100_000, RAW, true))?;
+    let (followed, frames_followed) = middle(rounds, |(sent, _)| sent.bytes_per_second);
     let mut delays = Vec::new();
     for share in [0.05, 0.5, 0.8] {
         let most = raw_sent[1].bytes_per_second;
@@ -100,7 +110,17 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     }
     let sources = midas_sources::measure(bench)?;
     let (raw, adc) = (raw_sent, adc_sent);
-    let figures = Figures { tcp, direct_write, synced_write, raw, adc, delays, sources };
+    let figures = Figures {
+        tcp,
+        direct_write,
+        synced_write,
+        raw,
+        followed,
+        frames_followed,
+        adc,
+        delays,
+        sources,
+    };
     let sections = vec![
         raw_table(bench, &figures),
         adc_table(bench, &figures),
@@ -170,6 +190,7 @@ impl Pair {
         config.frame.bytes = LINK_FRAME_BYTES;
         config.frame.codings = coding.into();
         config.write.sync_interval_ns = LINK_SYNC_NS;
+        config.write.buffer_bytes = link_buffer_bytes(names.len());
         config.memory_bytes = MEMORY_BYTES + names.len() as u64 * SOURCE_BYTES;
         if bench.quick {
             config.frame.time_ns = 50_000_000;
@@ -222,14 +243,26 @@ pub(crate) fn samples(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes.div_ceil(2)).flat_map(|index| sample(index, &mut state)).take(bytes).collect()
 }
 
+/// Reads the index of a frame and its newest fragment, as a display does.
+fn read_newest(run: &Run, frame: &Followed) -> anyhow::Result<bool> {
+    let &Followed::Events(frame) = frame else { return Ok(false) };
+    let rows = run.events(frame)?.len();
+    let newest = rows.checked_sub(1);
+    newest.map(|row| run.fragment_part(frame, SourceId(0), row, 0..u64::MAX)).transpose()?;
+    Ok(rows > 0)
+}
+
+/// Also returns how many frames a reader has seen that followed.
 fn send(
     bench: &mut Bench<'_>,
     fragment_bytes: usize,
     coding: ColumnCoding,
-) -> anyhow::Result<Sent> {
+    is_followed: bool,
+) -> anyhow::Result<(Sent, u64)> {
     let fragments: Vec<Vec<u8>> =
         (0..DIFFERENT as u64).map(|seed| samples(fragment_bytes, seed)).collect();
     let pair = Pair::begin(bench, coding)?;
+    let follower = is_followed.then(|| Follower::start(pair.recorder.folder(), read_newest));
     let threads = || pair.recorder.snapshot().threads;
     let (first, process, begin) = (threads(), process_seconds(), Instant::now());
     let mut key = 0;
@@ -243,10 +276,11 @@ fn send(
     let seconds = begin.elapsed().as_secs_f64();
     let recorder = core_seconds(&first, &threads(), seconds);
     let all = process_seconds() - process;
+    let seen = follower.map(Follower::finish).transpose()?;
     let what = format!("{fragment_bytes} bytes, {coding}");
     let summary = pair.end(bench, &what)?;
     let sent = key as f64 * fragment_bytes as f64;
-    Ok(Sent {
+    let measured = Sent {
         fragment_bytes,
         coding: coding.to_string(),
         fragments: key,
@@ -254,7 +288,8 @@ fn send(
         ratio: sent / summary.last.counts.bytes_written.max(1) as f64,
         front_end: (all - recorder).max(0.0) / sent * 1e9,
         recorder: recorder / sent * 1e9,
-    })
+    };
+    Ok((measured, seen.map_or(0, |seen| seen.len() as u64)))
 }
 
 /// How long fragments of 10 kB take from `send` until they are durable, at that rate.
@@ -314,6 +349,7 @@ fn rows(figures: &[Sent]) -> impl Iterator<Item = (&Sent, f64)> {
 fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
     let limit = figures.tcp.min(figures.direct_write);
     let share = |sent: &Sent| sent.bytes_per_second / limit;
+    let slower = 1.0 - figures.followed.bytes_per_second / figures.raw[2].bytes_per_second;
     // Half of what is asked from 10 kB on.
     let asked = |sent: &Sent| if sent.fragment_bytes < 10_000 { 0.4 } else { 0.8 };
     let table = table(
@@ -337,6 +373,14 @@ fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
             bytes(figures.direct_write),
             LINK_SYNC_NS / 1_000_000,
             bytes(figures.synced_write)
+        ))
+        .note(format!(
+            "100 kB, while a reader looks every 10 ms and reads the index and the newest fragment \
+             of each frame: {}/s, {:+.1} % (asked: within 5 %, {}); it saw {} frames.",
+            bytes(figures.followed.bytes_per_second),
+            slower * -100.0,
+            met(bench.quick, slower <= 0.05),
+            figures.frames_followed
         ))
         .note(format!(
             "One front-end with a ring of 64 MiB that keeps each fragment until it is durable; \

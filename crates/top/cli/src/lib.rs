@@ -43,6 +43,8 @@ enum Command {
     Emulate(commands::emulate::Arguments),
     /// Write emulated channels straight into files
     Generate(commands::generate::Arguments),
+    /// Show how a declared layout understands a packet
+    Decode(commands::decode::Arguments),
     /// Show a file's or a run's header, frames and ledger
     Inspect(commands::inspect::Arguments),
     /// Read events, fragments and channels to .npy, CSV, Parquet, Arrow or raw bytes
@@ -91,6 +93,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Token(arguments) => commands::token::run(arguments, out),
         Command::Emulate(arguments) => commands::emulate::run(arguments, out),
         Command::Generate(arguments) => commands::generate::run(arguments, out),
+        Command::Decode(arguments) => commands::decode::run(arguments, out),
         Command::Inspect(arguments) => commands::inspect::run(arguments, out),
         Command::Read(arguments) => commands::read::run(arguments, out),
         Command::Refs(arguments) => commands::refs::run(arguments, out),

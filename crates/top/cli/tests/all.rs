@@ -11,6 +11,7 @@ mod guide;
 mod gwf;
 mod hang_up;
 mod held_up;
+mod layouts;
 mod life;
 mod links;
 mod names;

@@ -66,6 +66,10 @@ fn bad_usage_ends_with_2_and_says_what_was_expected() {
         (vec!["emulate", "midas-dummy"], "expected --to IP:PORT"),
         (vec!["emulate", "midas-dummy", "--links", "3"], "--links is not for front-ends"),
         (vec!["emulate", "hades-90", "--bytes", "3 kB"], "are for midas-dummy"),
+        (vec!["emulate", "xfel-trains"], "expected --to IP:PORT"),
+        (vec!["emulate", "xfel-trains", "--fault", "lose=0.1"], "--fault is not for trains"),
+        (vec!["emulate", "hades-90", "--to", "[::1]:9", "--feeders", "2"], "are for trains"),
+        (vec!["emulate", "xfel-trains", "--to", "[::1]:9", "--image", "8"], "rows and columns"),
         (vec!["bench", "everything"], "limits"),
         (vec!["run", "missing.toml"], "missing.toml: cannot be read"),
     ] {
@@ -315,6 +319,20 @@ fn the_examples_run_and_their_sources_reach_the_recorder() {
         let expected = format!("{events} complete, 0 incomplete, {events} on disk");
         assert!(rest.contains(&expected), "{rest}");
     }
+}
+
+#[test]
+fn the_example_of_trains_is_recorded_as_it_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, path) = (folder.path(), example("xfel-trains.toml"));
+    let (mut child, mut lines) = started(folder, &["run", &path, "--events", "6"], "Recording");
+    let feeders = ["emulate", &path, "--events", "6", "--rate", "20", "--feeders", "2", "--json"];
+    let sent = json(folder, &feeders, 0);
+    assert_eq!((&sent["trains"], &sent["train_bytes"]), (&6.into(), &2_101_565.into()));
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("6 complete, 0 incomplete, 6 on disk"), "{rest}");
 }
 
 #[test]
@@ -620,8 +638,7 @@ fn good_frames_are_never_called_deletable_and_what_is_no_file_is_refused_at_once
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let demo = ["demo", "--seconds", "120", "--rate", "100"];
-    let (mut child, mut lines) = started(folder, &demo, "recording");
-    let mut line = String::new();
+    let ((mut child, mut lines), mut line) = (started(folder, &demo, "recording"), String::new());
     while on_disk(&line) == 0 {
         line.clear();
         assert!(lines.read_line(&mut line).unwrap() > 0, "it goes on");

@@ -127,6 +127,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
         lengths: &lengths,
         validity: None,
         expected: None,
+        holes: &[],
         payload: ColumnData::Raw(&payload),
     };
     let flags = vec![0; keys.len()];

@@ -137,10 +137,12 @@ fn capture(folder: &Path, arguments: &[&str]) -> (Value, BTreeMap<u64, BTreeSet<
                 let last = ended.load(Relaxed);
                 receiver.readiness().wait(Duration::from_millis(1));
                 let received = receiver.poll(&mut |arrival| {
-                    packets += 1;
-                    let packet = Packet::parse(arrival.bytes()).unwrap();
-                    let channels = packet.entries().map(|entry| entry.channel as usize);
-                    came.entry(packet.header().slice).or_default().extend(channels);
+                    for bytes in arrival.datagrams() {
+                        packets += 1;
+                        let packet = Packet::parse(bytes).unwrap();
+                        let channels = packet.entries().map(|entry| entry.channel as usize);
+                        came.entry(packet.header().slice).or_default().extend(channels);
+                    }
                     Flow::Taken
                 });
                 if last && received.arrivals == 0 {

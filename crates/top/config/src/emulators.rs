@@ -5,11 +5,11 @@ use catchment_emulator::{
 };
 use catchment_net::check_cpu;
 use catchment_recorder::{RecorderConfig, SourceConfig};
-use catchment_wire::hadtu::{self, ByteOrder};
+use catchment_wire::hadtu;
 
 use crate::links::emulated;
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{ByteOrderLow, EmulatorLow, Preset};
+use crate::low::{EmulatorLow, Preset};
 use crate::set;
 
 /// The emulators of the sources and, with their preset, of the links.
@@ -98,11 +98,7 @@ fn emulator(low: &EmulatorLow, sources: Vec<EmulatedSource>) -> EmulatorConfig {
     set(&mut config.first_event, low.first_event);
     config.events = low.events;
     config.cpu = low.cpu;
-    let order = low.byte_order.map(|order| match order {
-        ByteOrderLow::Little => ByteOrder::Little,
-        ByteOrderLow::Big => ByteOrder::Big,
-    });
-    set(&mut config.byte_order, order);
+    set(&mut config.byte_order, low.byte_order.map(Into::into));
     config.faults = low.faults;
     config
 }

@@ -12,22 +12,27 @@ mod control;
 pub mod edit;
 mod emulators;
 mod folder;
+mod layouts;
 mod links;
 mod locate;
 mod low;
 mod preset;
 mod sources;
 mod targets;
+mod trains;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use catchment_builder::{KeyRule, OwnedKeys};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::{
     ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
-    RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
+    RecorderConfig, SourceConfig, SystemMemory, TargetConfig, link_buffer_bytes,
 };
+use catchment_wire::layouts::Layouts;
+use catchment_wire::trains::Trains;
 
 pub use catchment_model::units::{Size, Time};
 pub use control::Control;
@@ -39,7 +44,7 @@ pub use preset::Hades90;
 pub use sources::counted_up;
 
 use locate::Located;
-use low::{ListenLow, Low};
+use low::{ListenLow, Low, OwnLow};
 
 /// A configuration that was checked.
 #[derive(Clone, Debug)]
@@ -58,6 +63,10 @@ pub struct High {
     pub link_emulator: Option<LinkEmulatorConfig>,
     /// How the node is controlled, if the file says.
     pub control: Option<Control>,
+    /// The protocol of trains with its settings, whether a source has it or not.
+    pub trains: Trains,
+    /// The protocols of declared layouts, whether a source has them or not.
+    pub layouts: Vec<Layouts>,
     /// Rules of alarms.
     pub rules: Vec<catchment_control::Rule>,
 }
@@ -83,10 +92,14 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let located = Located::parse(path, text)?;
     let low: Low = located.read()?;
     check_run(&located, &low)?;
-    let (sources, tables) = sources::sources(&located, &low)?;
+    let trains = trains::trains(&located, &low.trains)?;
+    let layouts = layouts::layouts(&located, &low.layouts)?;
+    let (sources, tables) = sources::sources(&located, &low, (&trains, &layouts))?;
     let links = links::links(&located, &low)?;
     let targets = targets::targets(&located, &low, &sources, &links)?;
-    let recorder = recorder(&located, &low, (sources, links, targets), text);
+    let own = own(&located, low.run.own)?;
+    let recorder =
+        RecorderConfig { own, ..recorder(&located, &low, (sources, links, targets), text) };
     recorder
         .check()
         .and_then(|()| recorder.check_cpus())
@@ -100,7 +113,18 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let rules = control::rules(&located, &low, &recorder)?;
     let number = low.run.number;
     let resume_ns = low.run.resume.map_or(RESUME_NS, |time| time.0);
-    Ok(High { recorder, number, resume_ns, emulator, link_emulator, actions, control, rules })
+    Ok(High {
+        recorder,
+        number,
+        resume_ns,
+        emulator,
+        actions,
+        link_emulator,
+        control,
+        trains,
+        layouts,
+        rules,
+    })
 }
 
 /// As [`load`], and checks that the run's folder can be written.
@@ -136,6 +160,24 @@ fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
             Err(located.error("run.number", message))
         }
         _ => Ok(()),
+    }
+}
+
+/// The events that the node builds.
+fn own(located: &Located<'_>, low: OwnLow) -> Result<OwnedKeys, ConfigFileError> {
+    let OwnLow { modulo, remainder } = low;
+    if !(1..=OWN_MODULO_MAX).contains(&modulo) {
+        let message = format!("expected 1 to {OWN_MODULO_MAX}, got {modulo}");
+        return Err(located.error("run.own.modulo", message));
+    }
+    match KeyRule::modulo(modulo, remainder) {
+        // One that owns all keys needs no rule.
+        Ok(_) if modulo == 1 => Ok(OwnedKeys::all()),
+        Ok(rule) => Ok(OwnedKeys::new(rule)),
+        Err(_) => {
+            let message = format!("expected 0 to {}, got {remainder}", modulo - 1);
+            Err(located.error("run.own.remainder", message))
+        }
     }
 }
 
@@ -214,6 +256,9 @@ fn recorder(
     if front_ends && !located.has("write", "sync_interval") {
         write.sync_interval_ns = LINK_SYNC_NS;
     }
+    if front_ends && !located.has("write", "buffer_bytes") {
+        write.buffer_bytes = link_buffer_bytes(new.sources.len());
+    }
     let mut build = low.build.clone();
     if !located.has("build", "reorder_events") {
         // As usual, or as much as the window allows.
@@ -245,6 +290,8 @@ fn set<T>(target: &mut T, value: Option<T>) {
 
 /// How old an interrupted run may be to go on, unless the file says otherwise.
 const RESUME_NS: u64 = 60_000 * MS;
+/// Nodes that may take turns.
+const OWN_MODULO_MAX: u32 = 65_536;
 const MS: u64 = 1_000_000;
 const H: u64 = 3_600_000 * MS;
 

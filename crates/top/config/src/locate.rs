@@ -148,6 +148,7 @@ fn with_type(message: &str) -> String {
     let expected = match expected {
         "u32" => "an integer, 0 to 4294967295",
         "u64" | "usize" => "an integer, 0 or more",
+        "i64" => "an integer",
         "f64" => "a number",
         "path string" => "a path",
         "a boolean" => "true or false",

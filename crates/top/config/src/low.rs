@@ -11,11 +11,14 @@ use catchment_frame::ColumnCoding;
 use catchment_model::units::{Size, Time, deserialize_text};
 use catchment_net::Network;
 use catchment_recorder::{BuildConfig, EncodeConfig, FrameConfig, ReceiveConfig, WriteConfig};
+use catchment_wire::hadtu::ByteOrder;
 use serde::de::{Deserialize, Deserializer};
 
 use crate::control::{ActionLow, AlarmLow, ControlLow};
+use crate::layouts::LayoutLow;
 use crate::links::{CodecRuleLow, LinkLow, PayloadLow};
 use crate::targets::TargetLow;
+use crate::trains::TrainsLow;
 
 /// A file.
 #[derive(Debug, Default, serde::Deserialize)]
@@ -32,6 +35,8 @@ pub(crate) struct Low {
     pub(crate) trends: TrendsLow,
     pub(crate) targets: Vec<TargetLow>,
     pub(crate) listen: Vec<ListenLow>,
+    pub(crate) trains: TrainsLow,
+    pub(crate) layouts: Vec<LayoutLow>,
     pub(crate) sources: Vec<SourceLow>,
     pub(crate) source_groups: Vec<SourceGroupLow>,
     pub(crate) links: Vec<LinkLow>,
@@ -47,6 +52,21 @@ pub(crate) struct RunLow {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) number: Option<u64>,
     pub(crate) resume: Option<Time>,
+    pub(crate) own: OwnLow,
+}
+
+/// Which events a node builds, where several share those of a run.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct OwnLow {
+    pub(crate) modulo: u32,
+    pub(crate) remainder: u32,
+}
+
+impl Default for OwnLow {
+    fn default() -> Self {
+        Self { modulo: 1, remainder: 0 }
+    }
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -91,6 +111,7 @@ pub(crate) struct SourceLow {
     pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) protocol: Option<String>,
+    pub(crate) layout: Option<String>,
     pub(crate) fragment_bytes_max: Option<Size>,
     pub(crate) sub_event_id: Option<u32>,
     #[serde(default)]
@@ -110,6 +131,7 @@ pub(crate) struct SourceGroupLow {
     pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) protocol: Option<String>,
+    pub(crate) layout: Option<String>,
     pub(crate) fragment_bytes_max: Option<Size>,
     pub(crate) first_sub_event_id: Option<u32>,
     pub(crate) name: Option<String>,
@@ -153,6 +175,15 @@ pub(crate) enum Preset {
 pub(crate) enum ByteOrderLow {
     Little,
     Big,
+}
+
+impl From<ByteOrderLow> for ByteOrder {
+    fn from(low: ByteOrderLow) -> Self {
+        match low {
+            ByteOrderLow::Little => Self::Little,
+            ByteOrderLow::Big => Self::Big,
+        }
+    }
 }
 
 /// Events per second: `"4 kHz"`, a number of Hz, or `"max"` (none).

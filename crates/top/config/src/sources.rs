@@ -8,7 +8,9 @@ use catchment_model::units::Size;
 use catchment_net::Network;
 use catchment_recorder::{LinkAccess, SourceConfig};
 use catchment_wire::event_link::EventLink;
-use catchment_wire::hadtu::{self, Hadtu};
+use catchment_wire::hadtu;
+use catchment_wire::layouts::{self, Layouts};
+use catchment_wire::trains::Trains;
 use catchment_wire::{Protocol, protocols};
 
 use crate::links;
@@ -20,23 +22,25 @@ use crate::low::{Address, ListenLow, Low, SourceGroupLow, SourceLow, ViaLow};
 pub(crate) fn sources(
     located: &Located<'_>,
     low: &Low,
+    (trains, layouts): (&Trains, &[Layouts]),
 ) -> Result<(Vec<SourceConfig>, Vec<String>), ConfigFileError> {
     let mut sources = Vec::new();
-    let listener = listener(located, &low.listen)?;
+    let inlets = Inlets { listener: listener(located, &low.listen)?, trains, layouts };
     for (index, source) in low.sources.iter().enumerate() {
         let path = format!("sources[{index}].payload");
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
         let path = format!("sources[{index}]");
-        let SourceLow { via, address, from, protocol, .. } = source;
-        let written = Written { via: *via, address: *address, from, protocol };
-        let Inlet { address, from, protocol } = inlet(located, &path, &written, &listener)?;
+        let SourceLow { via, address, from, protocol, layout, .. } = source;
+        let longest = source.fragment_bytes_max.as_ref();
+        let written = Written { via: *via, address: *address, from, protocol, layout, longest };
+        let Inlet { address, from, protocol } = inlet(located, &path, &written, &inlets)?;
         sources.push(SourceConfig {
             name: source.name.clone(),
             group: source.group.clone().unwrap_or_else(|| "sources".into()),
             address,
             from,
             id: sub_event_ids(located, &path, "sub_event_id", source.sub_event_id, &protocol, 1)?,
-            fragment_bytes_max: longest(source.fragment_bytes_max.as_ref(), &*protocol),
+            fragment_bytes_max: self::longest(longest, &*protocol),
             protocol,
             role: source.role,
             expected_in: expected_in(located, &path, &source.expected_in)?,
@@ -47,7 +51,7 @@ pub(crate) fn sources(
     let mut origins: Vec<String> = (0..singles).map(|index| format!("sources[{index}]")).collect();
     for (index, group) in low.source_groups.iter().enumerate() {
         let path = format!("source_groups[{index}]");
-        expand(located, &path, group, &listener, &mut sources)?;
+        expand(located, &path, group, &inlets, &mut sources)?;
         origins.resize(sources.len(), path);
     }
     if sources.is_empty() && low.links.is_empty() {
@@ -62,7 +66,7 @@ fn expand(
     located: &Located<'_>,
     path: &str,
     group: &SourceGroupLow,
-    listener: &Option<Inlet>,
+    inlets: &Inlets<'_>,
     sources: &mut Vec<SourceConfig>,
 ) -> Result<(), ConfigFileError> {
     let error = |key: &str, message: String| Err(located.error(&format!("{path}.{key}"), message));
@@ -75,9 +79,10 @@ fn expand(
     let payload_path = format!("{path}.payload");
     let payload = group.payload.as_ref().map(|low| links::payload(located, &payload_path, low));
     let payload = payload.transpose()?;
-    let SourceGroupLow { via, address, from, protocol, .. } = group;
-    let written = Written { via: *via, address: *address, from, protocol };
-    let Inlet { address: first, from, protocol } = inlet(located, path, &written, listener)?;
+    let SourceGroupLow { via, address, from, protocol, layout, .. } = group;
+    let longest = group.fragment_bytes_max.as_ref();
+    let written = Written { via: *via, address: *address, from, protocol, layout, longest };
+    let Inlet { address: first, from, protocol } = inlet(located, path, &written, inlets)?;
     let step = |index| if via.is_some() { Some(first) } else { counted_up(first, index) };
     let (key, first_id) = ("first_sub_event_id", group.first_sub_event_id);
     let first_id = sub_event_ids(located, path, key, first_id, &protocol, count)?;
@@ -97,7 +102,7 @@ fn expand(
             from: from.clone(),
             protocol: Arc::clone(&protocol),
             id: first_id.map(|first| first + index),
-            fragment_bytes_max: longest(group.fragment_bytes_max.as_ref(), &*protocol),
+            fragment_bytes_max: self::longest(longest, &*protocol),
             role: group.role,
             expected_in,
             payload: payload.clone(),
@@ -123,12 +128,24 @@ struct Inlet {
     protocol: Arc<dyn Protocol>,
 }
 
+/// What the whole file says of inlets.
+struct Inlets<'a> {
+    /// Where front-ends connect, if the file says so.
+    listener: Option<Inlet>,
+    /// The protocol of trains.
+    trains: &'a Trains,
+    /// Those of declared layouts.
+    layouts: &'a [Layouts],
+}
+
 /// What a table of sources says of that.
 struct Written<'a> {
     via: Option<ViaLow>,
     address: Option<Address>,
     from: &'a Option<Vec<Network>>,
     protocol: &'a Option<String>,
+    layout: &'a Option<String>,
+    longest: Option<&'a Size>,
 }
 
 impl ListenLow {
@@ -168,7 +185,7 @@ fn inlet(
     located: &Located<'_>,
     path: &str,
     written: &Written<'_>,
-    listener: &Option<Inlet>,
+    inlets: &Inlets<'_>,
 ) -> Result<Inlet, ConfigFileError> {
     let error = |key: &str, message: &str| Err(located.error(&format!("{path}.{key}"), message));
     let Some(ViaLow::Link) = written.via else {
@@ -176,10 +193,11 @@ fn inlet(
             return error("address", "expected an address, or via = \"link\"");
         };
         let from = senders(located, path, written.from.as_deref())?;
-        let protocol = protocol(located, path, written.protocol.as_deref())?;
+        let protocol = protocol(located, path, written, inlets)?;
         return Ok(Inlet { address: address.0, from, protocol });
     };
-    match listener {
+    match &inlets.listener {
+        _ if written.layout.is_some() => error("layout", "expected it with an address"),
         None => error("via", "expected [[listen]], where front-ends connect, got none"),
         _ if written.address.is_some() => {
             error("address", "expected no address: the source is delivered by a front-end")
@@ -215,18 +233,50 @@ const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOS
 fn protocol(
     located: &Located<'_>,
     path: &str,
-    name: Option<&str>,
+    written: &Written<'_>,
+    inlets: &Inlets<'_>,
 ) -> Result<Arc<dyn Protocol>, ConfigFileError> {
-    let Some(name) = name else { return Ok(Arc::new(Hadtu)) };
+    let name = written.protocol.as_deref().unwrap_or(hadtu::NAME);
+    if name == layouts::NAME {
+        return declared(located, path, written, inlets);
+    }
+    if written.layout.is_some() {
+        let message = format!("expected it with protocol = \"layout\", got {name:?}");
+        return Err(located.error(&format!("{path}.layout"), message));
+    }
+    if name == inlets.trains.name() {
+        return Ok(Arc::new(inlets.trains.clone()));
+    }
     protocols().into_iter().find(|protocol| protocol.name() == name).ok_or_else(|| {
         let all = protocols();
-        let names: Vec<&str> = all.iter().map(|protocol| protocol.name()).collect();
+        let names = all.iter().map(|protocol| protocol.name()).chain([layouts::NAME]);
+        let names: Vec<&str> = names.collect();
         let message = format!("expected {}, got {name:?}", names.join(" or "));
         located.error(&format!("{path}.protocol"), message)
     })
 }
 
-/// The first of some sources' sub-event ids, which count up: only fragments of `hadtu` have them.
+/// The protocol of a declared layout.
+fn declared(
+    located: &Located<'_>,
+    path: &str,
+    written: &Written<'_>,
+    inlets: &Inlets<'_>,
+) -> Result<Arc<dyn Protocol>, ConfigFileError> {
+    let name = written.layout.as_deref();
+    let declared = crate::layouts::of_source(located, path, name, inlets.layouts)?;
+    if let (Some(bytes), Some(most)) = (declared.bytes_max(), written.longest)
+        && bytes > most.0
+    {
+        let expected = format!("at least the bytes_max of its layout, {bytes}");
+        let key = format!("{path}.fragment_bytes_max");
+        return Err(located.expected(&key, &expected, &most.0.to_string()));
+    }
+    Ok(Arc::new(declared.clone()))
+}
+
+/// The first of some sources' ids, which count up: only fragments of `hadtu`, and of layouts that
+/// declare them, have some.
 fn sub_event_ids(
     located: &Located<'_>,
     path: &str,
@@ -237,10 +287,12 @@ fn sub_event_ids(
 ) -> Result<Option<u32>, ConfigFileError> {
     let Some(first) = first else { return Ok(None) };
     let name = protocol.name();
-    let (end, what) = (hadtu::ID_END, if count > 1 { "ids" } else { "an id" });
+    let what = if count > 1 { "ids" } else { "an id" };
+    let bits = protocol.id_bits();
+    let end = 1_u64 << bits;
     let message = match first.checked_add(count - 1) {
-        _ if name != hadtu::NAME => format!("expected no such key with the protocol {name}"),
-        Some(last) if last < end => return Ok(Some(first)),
+        _ if bits == 0 => format!("expected no such key with the protocol {name}"),
+        Some(last) if u64::from(last) < end => return Ok(Some(first)),
         _ if count > 1 => format!("expected {what} below {end:#x}, got {first:#x} and up"),
         _ => format!("expected {what} below {end:#x}, got {first:#x}"),
     };

@@ -619,3 +619,71 @@ fn a_target_names_channels_of_its_links() {
     }
     assert!(!of("role = \"best-effort\"").expect("is right").recorder.targets[1].trends);
 }
+
+/// A source with a layout, declared by these lines.
+fn with_layout(layout: &str) -> Result<High, ConfigFileError> {
+    let source = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\nprotocol = \"layout\"\nlayout = \"one\"\n";
+    check(Path::new("run.toml"), &format!("{source}[[layouts]]\nname = \"one\"\n{layout}"))
+}
+
+#[test]
+fn a_declared_layout_is_the_protocol_of_its_sources() {
+    let key =
+        "packet = { head = 8, fields = [{ is = \"key\", at = 0, width = 8, bits = [0, 31] }] }";
+    let high = with_layout(key).unwrap();
+    let protocol = &high.recorder.sources[0].protocol;
+    assert_eq!((protocol.name(), protocol.number_bits()), ("layout", 32));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/boards.toml");
+    let boards = crate::load(&path).unwrap();
+    let [trb, ..] = catchment_wire::layouts::example_layouts();
+    assert_eq!(
+        boards.layouts[0].layout(),
+        trb.layout(),
+        "the example is that of the specification"
+    );
+}
+
+#[test]
+fn a_layout_that_cannot_be_is_refused_with_the_place_and_the_key() {
+    let refused = |layout: &str| with_layout(layout).unwrap_err().to_string();
+    let field = |field: &str| refused(&format!("packet = {{ head = 8, fields = [{field}] }}"));
+    let path = "layouts[0].packet.fields[0]";
+    for (fields, expected) in [
+        ("{ at = 5, is = \"key\" }", ".at: expected bytes 0 to 7 (head), got 5 to 8"),
+        (
+            "{ at = 0, is = \"key\", bits = [8, 40] }",
+            ".bits: expected bits 0 to 31, rising, got [8, 40]",
+        ),
+        ("{ at = 0, equals = 993, width = 1 }", ".equals: expected a value of 8 bits, got 0x3e1"),
+        (
+            "{ at = 0, is = \"key\", equals = 1 }",
+            ": expected exactly one of is, equals, choose, each, got is and equals",
+        ),
+        ("{ at = 0 }", ": expected exactly one of is, equals, choose, each, got none"),
+        ("{ at = 0, is = \"key\", unit = 4 }", ".unit: expected it with is = \"length\" alone"),
+        ("{ at = 0, is = \"checksum\" }", ": expected kind with checksum, got none"),
+    ] {
+        let error = field(fields);
+        assert!(error.contains(&format!("{path}{expected}")), "{error}");
+        assert!(error.starts_with("run.toml:8:"), "{error}");
+    }
+    let time = field("{ at = 0, is = \"time\", rate = \"1 MHz\" }");
+    let expected = "sources[0].layout: expected a layout with a field of is = \"key\": building by time \
+                    is not there yet, and \"one\" has times alone";
+    assert!(time.contains(expected), "{time}");
+    for role in ["groups", "position", "total"] {
+        let error = field(&format!("{{ at = 0, is = \"{role}\" }}"));
+        assert!(error.contains(&format!("unknown value \"{role}\"")), "{error}");
+    }
+    let text = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\n";
+    let of = |more: &str| {
+        check(Path::new("run.toml"), &format!("{text}{more}")).unwrap_err().to_string()
+    };
+    let error = of("protocol = \"layout\"\nlayout = \"one\"\n");
+    assert!(
+        error.contains("expected one of [[layouts]], of which there is none, got \"one\""),
+        "{error}"
+    );
+    let error = of("layout = \"one\"\n");
+    assert!(error.contains("expected it with protocol = \"layout\", got \"hadtu\""), "{error}");
+}

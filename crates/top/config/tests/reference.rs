@@ -22,8 +22,9 @@ codecs = [{ columns = "a*", codec = "lz4" }]
 alarms = [{ name = "hot", quantity = "source.*.loss_per_second", rises_faster = 10.0 }]
 actions = [{ name = "mail", command = ["mail"] }]
 memory = { budget = "2 GiB" }
-run = {}
+run = { own = { modulo = 4 } }
 receive = {}
+trains = {}
 build = {}
 frame = {}
 encode = {}
@@ -43,6 +44,13 @@ role = "best-effort"
 [[targets]]
 name = "more"
 folder = "more"
+[[layouts]]
+name = "board"
+order = { at = 4, mask = 0xff000000, equals = 0 }
+packet = { head = 8, fields = [{ is = "checksum", kind = "copy", at = 4, to = 4 }] }
+record = [{ head = 16, fields = [{ is = "tag", at = 15, width = 1 }, { is = "length", at = 0 },
+    { is = "key", at = 8 }, { choose = 1, at = 12, width = 1 }] },
+    { head = 16, bytes = 16, fields = [{ is = "key", at = 8 }] }]
 [[listen]]
 [[sources]]
 name = "a"
@@ -62,8 +70,11 @@ channels = [{ name = "x", dtype = "i16", rate = "8 Hz" }]
 "#;
 
 /// Keys of which one excludes the others.
-const RIVALS: [&[&str]; 2] =
-    [&["above", "below", "rises_faster", "falls_faster", "no_change"], &["command", "webhook"]];
+const RIVALS: [&[&str]; 3] = [
+    &["is", "equals", "choose", "each"],
+    &["above", "below", "rises_faster", "falls_faster", "no_change"],
+    &["command", "webhook"],
+];
 
 struct Section {
     heading: &'static str,
@@ -133,13 +144,62 @@ impl Section {
     }
 }
 
+/// Has the other keys of a table fit a value of that path.
+fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
+    match (path, value) {
+        ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
+        ("targets[].folders", Some(_)) => drop(table.remove("folder")),
+        ("sources[].via" | "source_groups[].via", Some("\"link\"")) => {
+            // Such a source has no port, and its packets no ids.
+            for key in ["address", "sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
+        ("sources[].protocol" | "source_groups[].protocol", Some("\"event-link\"")) => {
+            for key in ["sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
+        // Each role has keys of its own, and a constant none.
+        ("layouts[].packet.fields[].rate", _) => field_is(table, "time"),
+        ("layouts[].packet.fields[].unit" | "layouts[].packet.fields[].plus", _) => {
+            field_is(table, "length");
+        }
+        ("layouts[].packet.fields[].is", Some(_)) => field_is(table, "source"),
+        ("layouts[].packet.fields[].equals", Some(_)) => {
+            field_is(table, "source");
+            table.remove("is");
+        }
+        ("layouts[].record[].fields[].each", Some(_)) => {
+            table.insert("at", Item::Value(0.into()));
+        }
+        ("layouts[].record[].bytes", Some(_)) => {
+            let fields = table.get_mut("fields").and_then(Item::as_array_mut).unwrap();
+            fields.remove(1);
+        }
+        ("sources[].layout" | "source_groups[].layout", Some(_)) => {
+            table.insert("protocol", Item::Value("layout".into()));
+            for key in ["sub_event_id", "first_sub_event_id"] {
+                table.remove(key);
+            }
+        }
+        // Only others have a queue of their own.
+        ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
+        // Only a required folder has trends.
+        ("targets[].trends", _) => drop(table.remove("role")),
+        _ => {}
+    }
+}
+
 /// The base with that value at that path; none takes what is there away.
 fn with(path: &str, value: Option<&str>) -> String {
     let mut document: DocumentMut = BASE.parse().unwrap();
     if path == "run.folder" {
         document.remove("targets");
     }
-    if value.is_some_and(|value| ["\"link\"", "\"event-link\""].contains(&value)) {
+    if value.is_some_and(|value| ["\"link\"", "\"event-link\""].contains(&value))
+        || path.ends_with(".layout")
+    {
         // No emulator sends that.
         document.remove("emulator");
     }
@@ -177,31 +237,20 @@ fn with(path: &str, value: Option<&str>) -> String {
         table.remove(rival);
     }
     table.remove(name);
-    match (path, value) {
-        ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
-        ("targets[].folders", Some(_)) => drop(table.remove("folder")),
-        ("sources[].via" | "source_groups[].via", Some("\"link\"")) => {
-            // Such a source has no port, and its packets no ids.
-            for key in ["address", "sub_event_id", "first_sub_event_id"] {
-                table.remove(key);
-            }
-        }
-        ("sources[].protocol" | "source_groups[].protocol", Some("\"event-link\"")) => {
-            for key in ["sub_event_id", "first_sub_event_id"] {
-                table.remove(key);
-            }
-        }
-        // Only others have a queue of their own.
-        ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
-        // Only a required folder has trends.
-        ("targets[].trends", _) => drop(table.remove("role")),
-        _ => {}
-    }
+    fit(table, path, value);
     if let Some(value) = value {
         let value: Value = value.parse().unwrap_or_else(|error| panic!("{value}: {error}"));
         table.insert(name, Item::Value(value));
     }
     document.to_string()
+}
+
+/// A field with another role than the base has there.
+fn field_is(table: &mut dyn toml_edit::TableLike, role: &str) {
+    for key in ["kind", "to"] {
+        table.remove(key);
+    }
+    table.insert("is", Item::Value(role.into()));
 }
 
 fn first(array: &mut Array) -> &mut InlineTable {
@@ -248,8 +297,10 @@ fn type_of(path: &str) -> Type {
         message.starts_with("invalid type").then(|| expected(&message).to_owned())
     };
     let text = refused(path, "\"?\"").unwrap_or_default();
-    if text.starts_with("unknown value") {
-        return Type { list: false, word: "word".into(), sentence: None };
+    let is_word =
+        |value: &str| refused(path, value).is_some_and(|one| one.starts_with("unknown value"));
+    if let Some(list) = ["\"?\"", "[\"?\"]"].iter().position(|value| is_word(value)) {
+        return Type { list: list == 1, word: "word".into(), sentence: None };
     }
     let alone = words("[]");
     let list = alone.is_none();

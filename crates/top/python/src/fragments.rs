@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use catchment_frame::{ColumnInfo, ColumnKind, Dtype, FieldInfo, PayloadType};
+use catchment_frame::{ColumnInfo, ColumnKind, Dtype, FieldInfo, Hole, PayloadType};
 use catchment_model::SourceId;
 use catchment_storage::{FragmentColumn, FragmentRows, Run, SelectEvents, StorageError};
 use numpy::PyArray1;
@@ -95,7 +95,7 @@ impl Fragments {
         Memory::keys(self.memory.bind(py), self.rows.clone())
     }
 
-    /// Where each row's fragment begins in `data`, shape (n + 1,), int64; the last is the end.
+    /// Where each row's fragment begins in `data`, shape (n + 1,), int64; at last, the end.
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         let view = Memory::offsets(self.memory.bind(py), self.rows.clone());
@@ -131,6 +131,18 @@ impl Fragments {
         owned(py, self.rows.clone().map(|row| backing.is_expected(row)).collect())
     }
 
+    /// The parts of fragments that never came, and are zeros in `data`, shape (n, 3), int64: row,
+    /// offset in the fragment, bytes. `array` masks them.
+    #[getter]
+    fn holes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let holes = self.memory.get().0.holes(self.rows.clone());
+        let numbers = holes.flat_map(|hole| {
+            let row = hole.row as i64 - self.rows.start as i64;
+            [row, hole.offset as i64, hole.bytes as i64]
+        });
+        owned(py, numbers.collect()).call_method1("reshape", ((-1, 3),))
+    }
+
     /// What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's array
     /// (empty if fragments differ in length) and `skip`, the bytes before it. None for plain bytes.
     #[getter]
@@ -139,10 +151,10 @@ impl Fragments {
     }
 
     /// The fragments as one array of the source's own type, shape (n, ...), without a copy where
-    /// all are there; where some are missing a masked array. Raises TypeError if the source has no
-    /// type, ValueError if a fragment does not have the length that its type has. Where fragments
-    /// differ in length the first one that is there says it; where none is there each row has one
-    /// element.
+    /// all are there and whole; where some are missing or have holes a masked array. Raises
+    /// TypeError if the source has no type, ValueError if a fragment does not have the length that
+    /// its type has. Where fragments differ in length the first one that is there says it; where
+    /// none is there each row has one element.
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("catchment._typed")?.call_method1("array", (slf,))
@@ -230,7 +242,10 @@ pub(crate) fn about(run: &Run, source: SourceId) -> (String, Option<PayloadType>
     (run.sources()[source.index()].name.clone(), payload)
 }
 
-fn payload_dict<'py>(py: Python<'py>, payload: &PayloadType) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn payload_dict<'py>(
+    py: Python<'py>,
+    payload: &PayloadType,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("shape", &payload.shape)?;
     dict.set_item("skip", payload.skip)?;
@@ -291,6 +306,10 @@ impl Joined {
         self.offsets.extend(ends.iter().map(|end| end - begin + base));
         self.valid.extend(part.rows.clone().map(|row| column.validity().is_set(row)));
         self.expected.extend(part.rows.clone().map(|row| column.is_expected(row)));
+        let before = (self.valid.len() - part.rows.len()) as u64;
+        let holes = column.holes(part.rows.clone()).iter();
+        let begin = part.rows.start as u64;
+        self.holes.extend(holes.map(|hole| Hole { row: hole.row - begin + before, ..*hole }));
         self.data.extend_from_slice(part.payload());
     }
 }

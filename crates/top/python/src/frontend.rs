@@ -266,6 +266,7 @@ impl FrontendLink {
             ("sent_again", status.sent_again),
             ("abandoned", status.abandoned.iter().sum()),
             ("full", status.full),
+            ("waited_ns", status.waited_ns),
             ("key_refused", status.key_refused),
             ("held_at_run_end", status.held_at_run_end),
         ] {

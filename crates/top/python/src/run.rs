@@ -109,7 +109,7 @@ impl PyRun {
         PyList::new(py, run.channels().iter().map(|channel| &channel.name))
     }
 
-    /// The names of the run's channels that are not stored in these files: a target may get some.
+    /// Names of the run's channels that are not stored in these files: a target may get some.
     #[getter]
     fn channels_not_stored<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let run = self.run()?;

@@ -8,13 +8,14 @@ use catchment_storage::{Run, SelectEvents};
 use numpy::PyArray1;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyIterator, PyList};
+use pyo3::types::{PyAny, PyDict, PyIterator, PyList};
 
 use crate::errors::{UnknownSourceError, python_error};
 use crate::events::unknown;
-use crate::fragments::{Fragments, fragment};
+use crate::fragments::{Fragments, about, fragment, payload_dict};
 use crate::keys::{Key, Wanted, number_range};
 use crate::opened::OpenRun;
+use crate::views::owned;
 
 /// The number of a source, if the run has it.
 pub(crate) fn find_source(run: &Run, wanted: &Wanted) -> PyResult<SourceId> {
@@ -67,6 +68,9 @@ impl Sources {
         Source::new(Arc::clone(&self.open), SourceId(index as u32))
     }
 }
+
+/// Bytes of a fragment, and the holes in them.
+type Part<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyAny>);
 
 #[pymethods]
 impl Sources {
@@ -206,6 +210,43 @@ impl Source {
         });
         let (column, row) = found.map_err(python_error)?.ok_or_else(|| unknown(key))?;
         fragment(py, column, row)
+    }
+
+    /// Bytes `start` to `stop` of its fragment, as far as it goes, and the holes in them: shapes
+    /// (bytes,), uint8, and (n, 2), int64, begins and ends in the former. In holes are zeros. None
+    /// if the event has no fragment of this source. If the payload is not compressed, about these
+    /// bytes are read, otherwise the whole column. Raises UnknownEventError.
+    fn part<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        start: u64,
+        stop: u64,
+    ) -> PyResult<Option<Part<'py>>> {
+        let py = key.py();
+        let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };
+        let run = self.open.run()?;
+        run.check_stored(self.id).map_err(python_error)?;
+        let found = py.detach(|| match run.find(number)? {
+            Some((frame, row)) => {
+                run.fragment_part(frame, self.id, row, start..stop.max(start)).map(Some)
+            }
+            None => Ok(None),
+        });
+        let Some(part) = found.map_err(python_error)?.ok_or_else(|| unknown(key))? else {
+            return Ok(None);
+        };
+        let bytes = part.bytes.len() as u64;
+        let within = |at: u64| at.saturating_sub(start).min(bytes) as i64;
+        let holes = part.holes.iter().flat_map(|hole| [within(hole.start), within(hole.end)]);
+        let holes = owned(py, holes.collect()).call_method1("reshape", ((-1, 2),))?;
+        Ok(Some((owned(py, part.bytes), holes)))
+    }
+
+    /// What it says of its payload, as `Fragments.payload` does.
+    #[getter]
+    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let (_, payload) = about(&*self.open.run()?, self.id);
+        payload.as_ref().map(|payload| payload_dict(py, payload)).transpose()
     }
 
     /// Its fragments of the events with keys from `start` on and before `stop`.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use catchment_frame::Hole;
 use catchment_storage::{FragmentColumn, FrameEvents, InUse, give_back};
 use numpy::ndarray::ArrayView1;
 use numpy::{Element, PyArray1, PyArrayMethods};
@@ -26,6 +27,7 @@ pub(crate) struct Joined {
     pub(crate) offsets: Vec<u64>,
     pub(crate) valid: Vec<bool>,
     pub(crate) expected: Vec<bool>,
+    pub(crate) holes: Vec<Hole>,
     pub(crate) data: Vec<u8>,
 }
 
@@ -70,6 +72,16 @@ impl Backing {
             Self::Column(column) => column.is_expected(row),
             Self::Joined(joined) => joined.expected[row],
         }
+    }
+
+    /// The holes in the fragments of some rows, in order.
+    pub(crate) fn holes(&self, rows: Range<usize>) -> impl Iterator<Item = &Hole> {
+        let all = match self {
+            Self::Events(_) => &[],
+            Self::Column(column) => column.holes(rows.clone()),
+            Self::Joined(joined) => &joined.holes,
+        };
+        all.iter().filter(move |hole| rows.contains(&(hole.row as usize)))
     }
 
     /// How many bytes so many rows and their data take.

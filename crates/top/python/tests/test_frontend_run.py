@@ -159,12 +159,13 @@ def test_a_source_that_was_not_expected_is_not_missing(tmp_path: Path) -> None:
         assert recorded.ledger.total["fragments_missing"] == 1
 
 
-def recorder(root: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "catchment", "run", "run.toml"]
+def recorder(root: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a recorder; also say where front-ends connect to it."""
+    command = [sys.executable, "-m", "catchment", "run", "run.toml", *options]
     process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    next(line for line in process.stdout if line.startswith("Front-ends connect to"))
-    return process
+    line = next(line for line in process.stdout if line.startswith("Front-ends connect to"))
+    return process, f"catchment+tcp://{line.split()[-1].rstrip('.')}"
 
 
 def test_a_run_that_went_on_after_its_recorder_was_killed_is_one_run(tmp_path: Path) -> None:
@@ -172,14 +173,14 @@ def test_a_run_that_went_on_after_its_recorder_was_killed_is_one_run(tmp_path: P
         listener.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     (tmp_path / "run.toml").write_text(CONFIG.replace("127.0.0.1:0", address))
-    killed = recorder(tmp_path)
+    killed, _ = recorder(tmp_path)
     sources = ["left", "right"]
     with frontend.connect(f"catchment+tcp://{address}", "camera", sources=sources) as camera:
         for key in range(EVENTS):
             if key == EVENTS // 2:
                 killed.kill()
                 killed.communicate()
-                went_on = recorder(tmp_path)
+                went_on, _ = recorder(tmp_path)
             camera["left"].send(key, image(key))
             camera["right"].send(key, wave(key))
     went_on.send_signal(signal.SIGINT)
@@ -194,3 +195,63 @@ def test_a_run_that_went_on_after_its_recorder_was_killed_is_one_run(tmp_path: P
         assert ledger["fragments_recorded"] == ledger["fragments_received"] == 2 * EVENTS
         assert ledger["fragments_lost_restart"] == 0
     assert catchment.audit(run).verdict == "balanced"
+
+
+MORTAL = """
+import sys
+from catchment import frontend
+from test_frontend_run import image, wave
+
+url, first = sys.argv[1], int(sys.argv[2])
+with frontend.connect(url, "camera", sources=["left", "right"]) as camera:
+    for sent in range(1_000_000):
+        key = first + sent
+        camera["left"].send(key, image(key % 50_000))
+        camera["right"].send(key, wave(key))
+        if sent % 16 == 15:
+            counts = [camera[name].counts for name in ("left", "right")]
+            # Items are fragments, and marks.
+            print(min(one["durable"] - (one["made"] - sent - 1) for one in counts), flush=True)
+"""
+
+
+def test_what_a_front_end_was_told_to_be_durable_outlives_it(tmp_path: Path) -> None:
+    """Kill a front-end five times under load; another process goes on with keys of its own."""
+    (tmp_path / "run.toml").write_text(CONFIG)
+    process, url = recorder(tmp_path)
+    durable = []
+    try:
+        for life in range(5):
+            command = [sys.executable, "-c", MORTAL, url, str(life * 1_000_000)]
+            with subprocess.Popen(
+                command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
+            ) as front_end:
+                assert front_end.stdout is not None
+                told = (int(line) for line in front_end.stdout)
+                last = next(count for count in told if count > 200)
+                front_end.kill()
+                # What it had printed by then is true too.
+                durable.append(max([last, *told]))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    (run,) = (tmp_path / "runs").glob("run-*")
+    with catchment.open(run) as recorded:
+        keys = np.array(recorded.events.keys)
+        for life, count in enumerate(durable):
+            first = life * 1_000_000
+            of_life = keys[(first <= keys) & (keys < first + 1_000_000)]
+            assert len(of_life) >= count
+            assert np.array_equal(of_life, np.arange(first, first + len(of_life)))
+        left, right = recorded["camera/left"], recorded["camera/right"]
+        absent = 0
+        for key in keys.tolist():
+            for source, made in ((left, image(key % 50_000)), (right, wave(key))):
+                fragment = source.event(key)
+                absent += fragment is None
+                assert fragment is None or fragment.tobytes() == made.tobytes()
+        ledger = recorded.ledger.total
+        assert ledger["fragments_recorded"] == ledger["fragments_received"] >= 2 * sum(durable)
+        # What a front-end had sent of one source and not yet of the other is its loss.
+        assert ledger["fragments_missing"] == absent
+    assert catchment.audit(run).verdict == ("data_lost" if absent else "balanced")

@@ -121,6 +121,27 @@ def test_rows_in_which_a_source_was_not_expected_are_not_missing() -> None:
         assert counted == about["fragments_missing"]
 
 
+def test_holes_are_masked_and_their_bytes_are_zeros() -> None:
+    about = described("holes")
+    with catchment.open(FOLDER / "holes.catch") as run:
+        for frame, holes, payload in zip(
+            run.frames(), about["holes"], about["payload"], strict=True
+        ):
+            fragments = frame[1]
+            assert fragments.holes.tolist() == holes
+            assert bytes(fragments.data).hex() == payload
+        joined = run.sources[1].fragments()
+        rows = sum(len(frame.keys) for frame in list(run.frames())[:1])
+        of_second = [[row + rows, offset, size] for row, offset, size in about["holes"][1]]
+        assert joined.holes.tolist() == about["holes"][0] + of_second
+        assert joined[2:].holes.tolist() == [
+            [row - 2, offset, size] for row, offset, size in joined.holes.tolist() if row >= 2
+        ]
+        total = run.ledger.total
+        assert total["fragments_with_holes"] == about["fragments_with_holes"]
+        assert total["fragment_bytes_lost"] == about["fragment_bytes_lost"]
+
+
 def test_runs_open_with_and_without_the_check_of_whole_columns() -> None:
     for check_columns in (True, False):
         with catchment.open(FOLDER / "blocks-none.catch", check_columns=check_columns) as run:

@@ -82,6 +82,13 @@ impl Wire {
         while self.pass() {}
     }
 
+    /// Lets pass what there is, without time, until something holds.
+    pub fn settle_until(&mut self, holds: impl Fn(&Self) -> bool) {
+        while !holds(self) {
+            assert!(self.pass(), "it does not come to hold");
+        }
+    }
+
     /// Lets time pass, and what comes with it.
     pub fn pass_time(&mut self, time_ns: u64) {
         let end_ns = self.now_ns + time_ns;
@@ -115,6 +122,14 @@ impl Wire {
             self.recorder.closed(id);
             self.sender.closed(self.now_ns, connection, "cut");
         }
+    }
+
+    /// A data connection ends before the others.
+    pub fn cut_data(&mut self, number: u16) {
+        let connection = Connection::Data(number);
+        let id = self.connections.remove(&connection).expect("it is open");
+        self.recorder.closed(id);
+        self.sender.closed(self.now_ns, connection, "the data connection was cut");
     }
 
     /// Does what both ends want to do now. Returns whether there was anything.

@@ -7,7 +7,7 @@ use catchment_fixtures::{Events, Frame, Random, hadtu_sources};
 use catchment_frame::{
     BlockChecksums, Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo,
     FrameKind, FrameLayout, FrameSummary, Origin, ReadAt, Schema, TocBuilder, TocFlags,
-    encode_locator, locator_offset, write_frame,
+    encode_locator, frame_ledger, locator_offset, write_frame,
 };
 use catchment_model::{Entry, Ledger, RunId};
 
@@ -252,4 +252,37 @@ pub fn some_model(seed: u64, frame_count: usize, rows: usize, codec: Codec) -> M
 /// The kind of a schema's column, for descriptions.
 pub fn kind_of(schema: &Schema, id: u32) -> Option<&ColumnKind> {
     schema.columns.iter().find(|column| column.id == id).map(|column| &column.kind)
+}
+
+/// A closed file of a model, each entry changed before it is written, whose ledger is that of its
+/// frames.
+pub fn written(model: &Model, change: impl Fn(usize, &mut ColumnEntry)) -> Vec<u8> {
+    let mut file = model.header.encode();
+    let mut toc = TocBuilder::new(&file);
+    for (index, frame) in model.frames.iter().enumerate() {
+        let mut columns = frame.encode(&model.header.schema);
+        columns.iter_mut().for_each(|(entry, _)| change(index, entry));
+        let info = FrameInfo {
+            file_id: model.header.file_id,
+            sequence: index as u64,
+            time_first_ns: frame.times.0,
+            time_last_ns: frame.times.1,
+            key_first: frame.keys.0,
+            key_last: frame.keys.1,
+            rows: frame.rows,
+            ..FrameInfo::EMPTY
+        };
+        let columns: Vec<_> = columns.iter().map(|(entry, b)| (*entry, b.as_slice())).collect();
+        let (bytes, summary, entries) = write_frame(info, file.len() as u64, &columns);
+        toc.add_frame(summary, &entries);
+        file.extend_from_slice(&bytes);
+    }
+    let mut ledger = Ledger::new(model.header.schema.sources.len());
+    if let Ok(reader) = FileReader::open(&file) {
+        (0..reader.frames().len()).for_each(|frame| ledger.add(&frame_ledger(&reader, frame).0));
+    }
+    let flags = TocFlags { data_bad: ledger.bad_data() > 0, ..TocFlags::default() };
+    let closing = toc.finish(file.len() as u64, &ledger, flags);
+    file.extend_from_slice(&closing);
+    file
 }

@@ -79,6 +79,7 @@ impl Files {
                 lengths: &[1, 2, 3],
                 validity: None,
                 expected: None,
+                holes: &[],
                 payload: ColumnData::Raw(b"abcdef"),
             };
             let frame = EventFrame {

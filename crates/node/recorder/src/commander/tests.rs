@@ -2,7 +2,7 @@
 //! that knows what it was told.
 
 use catchment_fixtures::Random;
-use catchment_wire::session::{CONTROL, CONTROL_BYTES_MAX, Control, Release, Text, parse};
+use catchment_wire::session::{self, CONTROL, CONTROL_BYTES_MAX, Control, Release, Text, parse};
 
 use super::*;
 use crate::config::RecorderConfig;
@@ -24,6 +24,8 @@ fn hello(command: u64) -> Hello {
         data_connections: 1,
         release: Release::Durable,
         flags: Hello::ANSWERS,
+        stage: session::Stage::None,
+        stage_run: 0,
         command,
         name: Text::new(NAME).unwrap(),
         program: Text::new("test").unwrap(),
@@ -77,7 +79,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let front_ends = FrontEnds::new(&RecorderConfig::new("".into(), Vec::new()));
-        let mut commander = Commander::new(&hello(0), false);
+        let mut commander = Commander::new(&hello(0), RUN.1);
         commander.attach(NAME, &front_ends, "test");
         Self { front_ends, commander, sender: Sender::default(), is_connected: true }
     }
@@ -112,6 +114,16 @@ impl Rig {
         }
         self.commander.answered(NAME, &self.front_ends, Answer { number, answer }, "no");
     }
+}
+
+#[test]
+fn a_session_that_was_commanded_before_goes_on_from_where_it_is() {
+    let stage_of =
+        |stage, stage_run| Commander::new(&Hello { stage, stage_run, ..hello(7) }, RUN.1).stage();
+    assert_eq!(stage_of(session::Stage::Running, 42), Stage::Running);
+    assert_eq!(stage_of(session::Stage::Paused, 42), Stage::Paused);
+    // The run before ended without it.
+    assert_eq!(stage_of(session::Stage::Running, 41), Stage::Free);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use catchment_wire::event_link::{
 use catchment_wire::session::{
     Answer, AnswerKind, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Command, Connection, Control,
     Encoder, Fields, Grant, Hello, Log, LogPing, LogPositions, Logs, Ping, Preamble, Records,
-    Release, Report, Service, Text, Value, Welcome, parse,
+    Release, Report, Service, Stage, Text, Value, Welcome, parse,
 };
 
 /// A control connection, and the data connection of its session.
@@ -30,6 +30,8 @@ pub struct FrontEnd {
     pub positions: Vec<LogPositions>,
     /// Bytes of its data connection that were said to be read.
     pub data_read: u64,
+    /// Whether that is held, as was said last.
+    pub is_unread: bool,
     pub bye: Option<(Bye, String)>,
     /// What it was commanded: settings with their text.
     pub commands: Vec<(Command, Vec<Value>, String)>,
@@ -60,7 +62,7 @@ pub fn preamble(connection: Connection) -> [u8; 16] {
 
 /// One message of whole fragments: keys and bytes.
 pub fn fragments(number: u32, log: u32, sequence: u64, items: &[(u64, &[u8])]) -> Vec<u8> {
-    let body: Vec<u8> = items.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
+    let body = items.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
     let mut out = vec![0; body.len() + 64 + items.len() * 24];
     let mut message = Encoder::begin(&mut out, number, &Fragments { log, sequence });
     for &(key, bytes) in items {
@@ -102,6 +104,8 @@ pub fn hello(opening: &Opening<'_>, (flags, command): (u8, u64)) -> Vec<u8> {
         data_connections: 1,
         release: Release::Durable,
         flags,
+        stage: Stage::None,
+        stage_run: 0,
         command,
         name: Text::new(opening.name).unwrap(),
         program: Text::new("test").unwrap(),
@@ -152,6 +156,7 @@ impl FrontEnd {
             grants: Vec::new(),
             positions: Vec::new(),
             data_read: 0,
+            is_unread: false,
             bye: None,
             commands: Vec::new(),
         };
@@ -241,6 +246,14 @@ impl FrontEnd {
         self.data.as_ref().expect("it is attached").write_all(bytes).unwrap();
     }
 
+    /// Sends bytes on the data connection as they are, until it takes no more for a moment. Returns
+    /// how many it took.
+    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> usize {
+        let data = self.data.as_mut().expect("it is attached");
+        data.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+        data.write(bytes).unwrap_or(0)
+    }
+
     /// The number of the next message on the data connection.
     pub fn next_message(&self) -> u32 {
         self.items
@@ -309,7 +322,7 @@ impl FrontEnd {
             if !self.read_one() {
                 let mut bytes = [0; 4_096];
                 let count = self.control.read(&mut bytes).unwrap();
-                assert!(count > 0, "control ended");
+                assert!(count > 0, "control ended: {:?}, {:?}", self.bye, self.positions);
                 self.received.extend_from_slice(&bytes[..count]);
             }
         }
@@ -329,6 +342,7 @@ impl FrontEnd {
                     self.cookie += 1;
                 }
                 self.data_read = positions.received[0];
+                self.is_unread = positions.unread & 1 != 0;
                 keep(&mut self.positions, logs);
             }
             Control::Command(command, settings, text) => {

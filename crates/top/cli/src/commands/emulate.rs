@@ -16,14 +16,15 @@ use catchment_model::near_matches;
 use catchment_model::units::{Bytes, Count, grouped};
 use catchment_session::{Fault, seconds};
 
+use super::emulate_trains::ImageSize;
 use super::generate::Multiple;
-use super::{emulate_dummies, emulate_links};
+use super::{emulate_dummies, emulate_links, emulate_trains};
 
 /// Emulates the sources or channel links of a configuration file or a preset, or front-ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A configuration file with an [emulator] section or with links, or a preset: hades-90,
-    /// ligo-1000, midas-dummy
+    /// A configuration file with an [emulator] section, with links or with sources of trains, or a
+    /// preset: hades-90, ligo-1000, midas-dummy, xfel-trains
     #[arg(value_name = "CONFIG|PRESET")]
     pub(super) what: String,
     /// Target of the first source or link; the others use the following ports. Of front-ends, where
@@ -45,7 +46,22 @@ pub(crate) struct Arguments {
     /// Front-ends: bytes of each fragment, 10 kB unless given
     #[arg(long, value_name = "SIZE")]
     pub(super) bytes: Option<Size>,
-    /// Events per second: "4 kHz", 4000, or max
+    /// Trains: how many feeders take turns, 1 unless given
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) feeders: Option<u32>,
+    /// Trains: how many nodes get them in turn, on the ports from that of --to on
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) nodes: Option<u32>,
+    /// Trains: images of each, 512 unless given
+    #[arg(long, value_name = "COUNT")]
+    pub(super) pulses: Option<u32>,
+    /// Trains: rows and columns of an image, 1024x1024 unless given
+    #[arg(long, value_name = "ROWSxCOLUMNS")]
+    pub(super) image: Option<ImageSize>,
+    /// Trains: of one in so many a packet is left out
+    #[arg(long, value_name = "TRAINS")]
+    pub(super) drop_every: Option<u64>,
+    /// Events or trains per second: "4 kHz", 4000, or max
     #[arg(long)]
     pub(super) rate: Option<Rate>,
     /// Bytes gathered in a packet before it is sent; 0 sends every sub-event alone
@@ -60,7 +76,7 @@ pub(crate) struct Arguments {
     /// Stop after this many seconds
     #[arg(long, value_parser = seconds)]
     pub(super) seconds: Option<f64>,
-    /// Stop after this many events
+    /// Stop after this many events or trains
     #[arg(long)]
     pub(super) events: Option<u64>,
     /// Seed of the payloads
@@ -75,6 +91,20 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if arguments.what == emulate_dummies::NAME {
         return emulate_dummies::run(&arguments, out);
+    }
+    if let Some(config) = emulate_trains::configure(&arguments)? {
+        return emulate_trains::run(config, out);
+    }
+    let of_trains = [
+        arguments.feeders.is_some(),
+        arguments.nodes.is_some(),
+        arguments.pulses.is_some(),
+        arguments.image.is_some(),
+        arguments.drop_every.is_some(),
+    ];
+    if of_trains.contains(&true) {
+        let keys = "--feeders, --nodes, --pulses, --image and --drop-every";
+        anyhow::bail!(UsageError(format!("{keys} are for trains")));
     }
     if arguments.front_ends.is_some() || arguments.bytes.is_some() {
         anyhow::bail!(UsageError("--front-ends and --bytes are for midas-dummy".into()));
@@ -138,12 +168,13 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
         names = preset_names(&sources);
         EmulatorConfig { sources, rate_hz: Some(RATE_HZ_DEFAULT), ..EmulatorConfig::default() }
     } else {
-        let known = ["hades-90", "ligo-1000", emulate_dummies::NAME];
+        let known = ["hades-90", "ligo-1000", emulate_dummies::NAME, emulate_trains::NAME];
         let near = near_matches(&arguments.what, &known).join("");
         let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
         let what = &arguments.what;
+        let known = known.join(", ");
         anyhow::bail!(UsageError(format!(
-            "expected a file or a preset (hades-90, ligo-1000, midas-dummy), got {what:?}{hint}"
+            "expected a file or a preset ({known}), got {what:?}{hint}"
         )));
     };
     if arguments.multiple.is_some() || arguments.links.is_some() || arguments.slice.is_some() {

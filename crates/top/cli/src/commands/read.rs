@@ -218,10 +218,23 @@ fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result
             events.flush()
         })?;
     } else {
-        let mut count = 0;
+        let (mut count, mut with_holes) = (0, 0);
         for frame in wanted {
             count += write_rows(&run, frame, &select, &mut events)?;
+            if let Some(id) = source {
+                let holes = run.fragment_holes(frame, id)?;
+                let rows = run.rows_in(frame, &select)?;
+                let is_read = |row: u64| rows.iter().any(|rows| rows.contains(&(row as usize)));
+                let of_rows = holes.chunk_by(|one, other| one.row == other.row);
+                with_holes += of_rows.filter(|holes| is_read(holes[0].row)).count() as u64;
+            }
             bar.inc(1);
+        }
+        if with_holes > 0 {
+            let fragments = grouped(with_holes);
+            complain(format_args!(
+                "{fragments} fragments have holes: zeros stand for bytes that never came"
+            ));
         }
         if count == 0 {
             complain(events_there_are(&run));

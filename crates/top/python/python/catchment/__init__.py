@@ -71,6 +71,7 @@ from catchment._reports import (
     verify,
 )
 from catchment._times import LEAP_SECONDS_KNOWN_UNTIL, convert_time
+from catchment._trains import Trains
 
 __all__ = [
     "LEAP_SECONDS_KNOWN_UNTIL",
@@ -106,6 +107,7 @@ __all__ = [
     "Source",
     "SourceLedger",
     "Sources",
+    "Trains",
     "Trend",
     "Unexplained",
     "UnknownChannelError",

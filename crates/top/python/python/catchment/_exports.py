@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -219,6 +220,9 @@ def _events(
         # One without events, too, tells the type where there is no frame.
         none = run.sources[name].fragments(1, 0)
         parts = [none, *(frame[name] for frame, _ in frames)]
+        if any(len(part.holes) for part in parts):
+            message = f"fragments of '{name}' have holes, which are zeros in the table"
+            warnings.warn(message, stacklevel=4)
         first, *rest = _fragments(pyarrow, parts)
         columns.append(column(first.type, rest))
     table: pa.Table = pyarrow.table(columns, names=["event", "time", "flags", *wanted])

@@ -18,3 +18,5 @@ class EventFlag(enum.IntFlag):
     """A source marked its own data as broken."""
     RUN_ENDED = 32
     """It was closed because the run ended."""
+    BAD_CHECKSUM = 64
+    """The checksum of a fragment is not that of its bytes."""

@@ -156,9 +156,7 @@ class Run:
         """The names of the channels that are stored in these files, in the order of the run."""
     @property
     def channels_not_stored(self) -> list[str]:
-        """The names of the run's channels that are not stored in these files: a target may get
-        some.
-        """
+        """Names of the run's channels that are not stored in these files: a target may get some."""
     def channel(self, name: str) -> Channel:
         """The channel of that name, stored or not. Raises UnknownChannelError if there is none."""
     def trend(self, name: str, period: Literal["second", "minute"] = "second") -> Trend | None:
@@ -327,6 +325,17 @@ class Source:
         event has no fragment of this source. Raises UnknownEventError if the run has no such
         event.
         """
+    def part(
+        self, key: int, start: int, stop: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+        """Bytes `start` to `stop` of its fragment, as far as it goes, and the holes in them: shapes
+        (bytes,), uint8, and (n, 2), int64, begins and ends in the former. In holes are zeros. None
+        if the event has no fragment of this source. If the payload is not compressed, about these
+        bytes are read, otherwise the whole column. Raises UnknownEventError.
+        """
+    @property
+    def payload(self) -> dict[str, Any] | None:
+        """What it says of its payload, as `Fragments.payload` does."""
     def fragments(
         self,
         start: int | None = None,
@@ -365,9 +374,7 @@ class Fragments:
         """Keys of the events, shape (n,), uint64."""
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each row's fragment begins in `data`, shape (n + 1,), int64; the last is the
-        end.
-        """
+        """Where each row's fragment begins in `data`, shape (n + 1,), int64; at last, the end."""
     @property
     def data(self) -> NDArray[np.uint8]:
         """The fragments of all rows, one behind the other, shape (bytes,), uint8."""
@@ -382,18 +389,20 @@ class Fragments:
         ~valid` are the rows that lack it; in others without a fragment none was to be.
         """
     @property
+    def holes(self) -> NDArray[np.int64]:
+        """What never came, zeros in `data`: row, offset in the fragment, bytes, shape (n, 3)."""
+    @property
     def payload(self) -> dict[str, Any] | None:
         """What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's
-        array (empty if fragments differ in length) and `skip`, the bytes before it. None for
-        plain bytes.
+        array (empty if fragments differ in length) and `skip`, the bytes before it; or None.
         """
     @property
     def array(self) -> NDArray[Any]:
         """The fragments as one array of the source's own type, shape (n, ...), without a copy
-        where all are there; where some are missing a masked array. Raises TypeError if the
-        source has no type, ValueError if a fragment does not have the length that its type has.
-        Where fragments differ in length the first one that is there says it; where none is there
-        each row has one element.
+        where all are there and whole; where some are missing or have holes a masked array.
+        Raises TypeError if the source has no type, ValueError if a fragment does not have the
+        length that its type has. Where fragments differ in length the first one that is there
+        says it; where none is there each row has one element.
         """
     @overload
     def __getitem__(self, index: int, /) -> NDArray[np.uint8] | None: ...

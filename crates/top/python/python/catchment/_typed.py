@@ -32,13 +32,39 @@ def array(fragments: _native.Fragments) -> NDArray[Any]:
     rows = fragments.data.reshape(int(valid.sum()), expected)[:, payload["skip"] :]
     count = rows.shape[1] // dtype.itemsize
     values: NDArray[Any] = rows.view(dtype).reshape(len(rows), *(shape or (count,)))
-    if valid.all():
+    holes = fragments.holes
+    if valid.all() and not len(holes):
         return values
     filled = np.zeros((len(valid), *values.shape[1:]), dtype)
     filled[valid] = values
     masked: NDArray[Any] = np.ma.MaskedArray(filled)
     masked[~valid] = np.ma.masked
-    return masked
+    if not len(holes):
+        return masked
+    mask = np.ma.getmaskarray(masked)
+    for row, offset, size in holes.tolist():
+        begin = offset - payload["skip"]
+        mask_bytes(mask[row], dtype, (begin, begin + size))
+    return np.ma.MaskedArray(filled, mask)
+
+
+def mask_bytes(mask: NDArray[Any], dtype: np.dtype[Any], span: tuple[int, int]) -> None:
+    """Mask the elements of an array of that type that have some of its bytes begin to end."""
+    begin, end = span
+    if dtype.names is None:
+        flat = mask.reshape(-1)
+        flat[max(0, begin // dtype.itemsize) : max(0, -(-end // dtype.itemsize))] = True
+        return
+    first, last = max(0, begin // dtype.itemsize), max(0, -(-end // dtype.itemsize))
+    records, fields = mask.reshape(-1), dict(dtype.fields or {})
+    for index in range(first, min(last, len(records))):
+        for name in dtype.names:
+            field, offset = fields[name][:2]
+            within = index * dtype.itemsize + offset
+            size = field.base.itemsize
+            from_, to = (begin - within) // size, -(-(end - within) // size)
+            cells = records[name][index : index + 1].reshape(-1)
+            cells[max(0, from_) : max(0, to)] = True
 
 
 def fits(fragments: _native.Fragments) -> bool:

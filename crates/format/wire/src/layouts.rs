@@ -1,0 +1,178 @@
+//! `layout`: a board's datagrams as a configuration declares them, docs/spec/layouts.md.
+//!
+//! A [`Layout`] is checked once, when the protocol is made ([`Layouts::new`]), and compiled to
+//! *loads*: each field is one read of 8 bytes at a fixed place, a shift and a mask. Decoding
+//! allocates nothing, does not recurse, and looks at each byte a bounded number of times: the
+//! fields of a block are at most [`FIELDS_MAX`], the kinds of records [`RECORDS_MAX`], the records
+//! of a datagram [`PARTS_MAX`](crate::PARTS_MAX).
+//!
+//! Layouts with one kind of record at the most, values of one part and no checksum but a copy take
+//! a path of their own, which is the same code with less to ask.
+
+mod check;
+mod compile;
+mod declaration;
+mod describe;
+mod examples;
+mod walk;
+
+use catchment_model::Entry;
+use catchment_model::limits::DATAGRAM_BYTES_MAX;
+
+pub use check::{FIELDS_MAX, LayoutError, RECORDS_MAX};
+pub use declaration::{Block, ChecksumKind, Field, Layout, Order, Recorded, Role, What};
+pub use describe::Description;
+
+#[doc(hidden)]
+pub use examples::example_layouts;
+
+use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason};
+use compile::Compiled;
+use walk::Unwatched;
+
+/// The protocol's name in configurations and files.
+pub const NAME: &str = "layout";
+
+/// The protocol of one layout. A fragment is a record, or a packet without records.
+#[derive(Clone, Debug)]
+pub struct Layouts {
+    layout: Layout,
+    compiled: Compiled,
+    key_bits: u32,
+    sequence_bits: u32,
+}
+
+impl Layouts {
+    /// The protocol of a declaration.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn new(layout: Layout) -> Result<Self, LayoutError> {
+        check::check(&layout)?;
+        let name = if layout.has_keys() { "key" } else { "time" };
+        let kinds = layout.records.iter().filter(|one| !one.skip).chain([&layout.packet]);
+        let key_bits = kinds.map(|one| one.bits_of(name)).find(|bits| *bits > 0).unwrap_or(0);
+        let sequence_bits = layout.packet.bits_of("sequence");
+        Ok(Self { compiled: Compiled::new(&layout), key_bits, sequence_bits, layout })
+    }
+
+    /// The declaration.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The most bytes of a fragment, if the declaration says so.
+    pub fn bytes_max(&self) -> Option<u64> {
+        let Layout { packet, records, .. } = &self.layout;
+        let mut kinds = records.iter().filter(|one| !one.skip);
+        let of_records = kinds.try_fold(0, |most, one| Some(one.bytes_max?.max(most)));
+        of_records.filter(|most| *most > 0).or(packet.bytes_max)
+    }
+
+    /// Why the path for simple layouts is not taken; none if it is.
+    pub fn general(&self) -> Option<&'static str> {
+        self.compiled.general
+    }
+}
+
+impl Protocol for Layouts {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn reasons(&self) -> &[Reason] {
+        &REASONS
+    }
+
+    fn number_bits(&self) -> u32 {
+        self.key_bits
+    }
+
+    fn id_bits(&self) -> u32 {
+        let blocks = std::iter::once(&self.layout.packet).chain(&self.layout.records);
+        blocks.map(|block| block.bits_of("source")).max().unwrap_or(0)
+    }
+
+    fn fragment_bytes_max(&self) -> u64 {
+        let most = DATAGRAM_BYTES_MAX as u64;
+        self.bytes_max().map_or(most, |bytes| bytes.min(most))
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
+        Box::new(LayoutDecoder { layouts: self.clone(), unwrapped })
+    }
+}
+
+/// The reasons for which a datagram is refused, by the numbers of `walk::Why`.
+const REASONS: [Reason; 10] = [
+    Reason { name: "short", kind: Entry::PacketsMalformedShort },
+    Reason { name: "length", kind: Entry::PacketsMalformedLength },
+    Reason { name: "left_over", kind: Entry::PacketsMalformedLength },
+    Reason { name: "order", kind: Entry::PacketsMalformedHeader },
+    Reason { name: "constant", kind: Entry::PacketsMalformedHeader },
+    Reason { name: "range", kind: Entry::PacketsMalformedHeader },
+    Reason { name: "checksum", kind: Entry::PacketsMalformedChecksum },
+    Reason { name: "record", kind: Entry::PacketsMalformedFragment },
+    Reason { name: "record_variant", kind: Entry::PacketsMalformedFragment },
+    Reason { name: "count", kind: Entry::PacketsMalformedFragment },
+];
+
+struct LayoutDecoder {
+    layouts: Layouts,
+    unwrapped: Unwrapped,
+}
+
+impl Decoder for LayoutDecoder {
+    #[inline]
+    fn decode(
+        &mut self,
+        _now_ns: u64,
+        bytes: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Decoded, usize> {
+        match self.layouts.compiled.walk(bytes, parts, &mut Unwatched) {
+            Ok(accepted) => {
+                let sequence = accepted.sequence.map(|number| self.unwrapped.take(number));
+                Ok(Decoded { sequence, ..Decoded::default() })
+            }
+            Err(fault) => {
+                parts.clear();
+                Err(fault.why as usize)
+            }
+        }
+    }
+
+    fn explain(&self, bytes: &[u8]) -> String {
+        let fault = self.layouts.compiled.walk(bytes, &mut Vec::new(), &mut Unwatched).err();
+        fault.map_or_else(String::new, |fault| self.layouts.sentence(&fault, bytes))
+    }
+}
+
+/// Numbers that wrap at their bits, continued: each is the one nearest to the one before.
+#[derive(Clone, Copy, Debug)]
+struct Unwrapped {
+    bits: u32,
+    newest: Option<u64>,
+}
+
+impl Unwrapped {
+    fn take(&mut self, number: u64) -> u64 {
+        if self.bits > UNWRAPPED_BITS_MAX {
+            return number;
+        }
+        let whole = 1_u64 << self.bits;
+        // A sequence of numbers that leads to either end goes around it, as the numbers do.
+        let newest = self.newest.unwrap_or((1 << 62) + number);
+        let ahead = number.wrapping_sub(newest) & (whole - 1);
+        let taken = match ahead < whole / 2 {
+            true => newest.wrapping_add(ahead),
+            false => newest.wrapping_add(ahead).wrapping_sub(whole),
+        };
+        self.newest = Some(taken);
+        taken
+    }
+}
+
+/// Wider numbers never wrap.
+const UNWRAPPED_BITS_MAX: u32 = 48;

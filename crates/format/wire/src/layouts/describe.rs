@@ -1,0 +1,163 @@
+//! What a datagram was understood as, in words: for people, not for every packet.
+
+use std::fmt::Write as _;
+
+use super::check::label;
+use super::declaration::{Field, What};
+use super::walk::{Fault, Seen, Watch, Why};
+use super::{Layouts, REASONS};
+
+/// What a datagram was understood as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// A line for each block, and for each field in it.
+    pub lines: Vec<String>,
+    /// Bytes of the datagram that are in no accepted block and no padding: of a refused one, those
+    /// from the refused block on.
+    pub left_over: usize,
+    /// Fragments in it.
+    pub fragments: usize,
+    /// Why it is refused: the reason's name, and a sentence.
+    pub refused: Option<(&'static str, String)>,
+}
+
+struct Lines<'a> {
+    layouts: &'a Layouts,
+    lines: Vec<String>,
+    /// Bytes of blocks that were checked, from whichever end.
+    checked: usize,
+}
+
+impl Watch for Lines<'_> {
+    fn block(&mut self, seen: &Seen<'_>) {
+        let layout = self.layouts.layout();
+        let (block, name) = match seen.record {
+            None => (&layout.packet, "packet".to_owned()),
+            Some(kind) => (&layout.records[kind], label(kind, &layout.records[kind])),
+        };
+        let skipped = if block.skip { ", skipped" } else { "" };
+        let order = if seen.is_big { "big" } else { "little" };
+        let (begin, end) = (seen.offset, seen.offset + seen.bytes.len());
+        self.lines.push(format!("{name}: bytes {begin} to {}, {order}{skipped}", end - 1));
+        self.checked += match seen.record {
+            None => block.head as usize + seen.bytes.len() - seen.body_end,
+            Some(_) => seen.bytes.len(),
+        };
+        self.lines.extend(block.fields.iter().map(|field| line(field, seen)));
+        let body = seen.body_end - block.head as usize;
+        let first = begin + block.head as usize;
+        let padding = seen.bytes.len() - block.tail as usize - seen.body_end;
+        let mut line = format!("  body: {body} bytes from byte {first}");
+        if padding > 0 {
+            write!(line, ", then {padding} bytes of padding").expect("a string takes all");
+        }
+        self.lines.push(line);
+    }
+}
+
+impl Layouts {
+    /// Decodes a datagram and says how it was understood, field by field.
+    pub fn describe(&self, bytes: &[u8]) -> Description {
+        let mut watch = Lines { layouts: self, lines: Vec::new(), checked: 0 };
+        let mut parts = Vec::new();
+        let refused = self.compiled.walk(bytes, &mut parts, &mut watch).err();
+        let left_over = match refused {
+            None => 0,
+            Some(_) => bytes.len().saturating_sub(watch.checked),
+        };
+        let fragments = if refused.is_none() { parts.len() } else { 0 };
+        let reason = |fault: &Fault| REASONS[fault.why as usize].name;
+        let refused = refused.map(|fault| (reason(&fault), self.sentence(&fault, bytes)));
+        Description { lines: watch.lines, left_over, fragments, refused }
+    }
+
+    /// Why a datagram is refused, in a sentence.
+    pub(super) fn sentence(&self, fault: &Fault, bytes: &[u8]) -> String {
+        let Fault { why, record, offset, got } = *fault;
+        let least = self.compiled.packet.least;
+        let place = match self.compiled.from_end && record.is_some() {
+            true => format!("that ends before byte {offset}"),
+            false => format!("at byte {offset}"),
+        };
+        let what = match record {
+            None => "the packet".to_owned(),
+            Some(kind) => format!("{} {place}", label(kind, &self.layout.records[kind])),
+        };
+        match why {
+            Why::Short => format!("a packet has at least {least} bytes, got {got}"),
+            Why::Length if got > 0 => {
+                format!("the packet's length says a datagram of {got} bytes, got {}", bytes.len())
+            }
+            Why::Length => {
+                format!("the packet's length does not fit a datagram of {} bytes", bytes.len())
+            }
+            Why::LeftOver => {
+                format!("{got} bytes are left over, which are too few for a record: {what}")
+            }
+            Why::Order => format!("no byte order, or both, fits the word that tells it: {what}"),
+            Why::Constant => format!("{what}: {}", self.wrong_constant(bytes)),
+            Why::Range => format!("{what}: expected fewer ticks than a second has"),
+            Why::Checksum => format!("{what}: its checksum is not that of its bytes"),
+            Why::Record => format!("{what}: its length, its order or a constant is impossible"),
+            Why::RecordVariant => format!("no kind of record fits at byte {offset}"),
+            Why::Count => {
+                format!(
+                    "the packet says another number of records, or it has more than fit, got {got}"
+                )
+            }
+        }
+    }
+
+    /// The first constant of the packet that does not hold.
+    fn wrong_constant(&self, bytes: &[u8]) -> String {
+        let fields = self.layout.packet.fields.iter();
+        let constants = fields.filter_map(|field| match field.what {
+            What::Equals(value) => Some((field, value)),
+            _ => None,
+        });
+        for (field, expected) in constants {
+            let found = [false, true].map(|is_big| value(field, bytes, is_big));
+            if !found.contains(&expected) {
+                let got = found[usize::from(self.layout.order == super::Order::Big)];
+                let at = field.at;
+                return format!("expected {expected:#x} at byte {at}, got {got:#x}");
+            }
+        }
+        "a constant does not hold".to_owned()
+    }
+}
+
+/// A field, as a line.
+fn line(field: &Field, seen: &Seen<'_>) -> String {
+    let (first, bits) = field.range();
+    let got = value(field, seen.bytes, seen.is_big);
+    let place = format!(
+        "byte {}, bits {first} to {}",
+        begin(field, seen.bytes) + seen.offset,
+        first + bits - 1
+    );
+    match field.what {
+        What::Is(role) => format!("  {}: {got} ({got:#x}), {place}", role.name()),
+        What::Equals(value) => format!("  equals {value:#x}: {got:#x}, {place}"),
+        What::Choose(value) => format!("  choose {value:#x}: {got:#x}, {place}"),
+        What::Each(value) => format!("  each {value:#x}: in all words of the body"),
+    }
+}
+
+fn begin(field: &Field, block: &[u8]) -> usize {
+    let end = if field.at < 0 { block.len() } else { 0 };
+    end.saturating_add_signed(field.at as isize)
+}
+
+/// A field's bits, byte by byte: another way than that of the loads, so that each tests the other.
+fn value(field: &Field, block: &[u8], is_big: bool) -> u64 {
+    let begin = begin(field, block);
+    let word = block.get(begin..begin + field.width as usize).unwrap_or_default();
+    let add = |number: u64, &byte: &u8| number << 8 | u64::from(byte);
+    let word = match is_big {
+        true => word.iter().fold(0, add),
+        false => word.iter().rev().fold(0, add),
+    };
+    let (first, bits) = field.range();
+    (word >> first) & (u64::MAX >> (64 - bits))
+}

@@ -1,0 +1,144 @@
+//! The declarations of the specification's examples, for tests, fuzzing and benches.
+
+use super::Layouts;
+use super::declaration::{Block, ChecksumKind, Field, Layout, Order, Recorded, Role, What};
+
+/// Layouts of four kinds of boards: hadtu's packets, tagged words behind a crate controller,
+/// White Rabbit times in a batcher, and a board with a clock.
+#[doc(hidden)]
+pub fn example_layouts() -> [Layouts; 4] {
+    [trb(), tagged(), batcher(), alpha()].map(|layout| Layouts::new(layout).expect("it is right"))
+}
+
+fn is(at: i64, width: u32, role: Role) -> Field {
+    Field { at, width, bits: None, what: What::Is(role) }
+}
+
+fn bits(field: Field, first: u32, last: u32) -> Field {
+    Field { bits: Some([first, last]), ..field }
+}
+
+fn says(at: i64, width: u32, what: What) -> Field {
+    Field { at, width, bits: None, what }
+}
+
+const LENGTH: Role = Role::Length { unit: 1, plus: 0 };
+
+fn trb() -> Layout {
+    let copy = Role::Checksum { kind: ChecksumKind::Copy, from: 0, to: Some(32) };
+    let packet = Block {
+        head: 8,
+        align: 8,
+        tail: 32,
+        fields: vec![is(0, 4, LENGTH), is(-32, 4, copy)],
+        ..Block::default()
+    };
+    let record = Block {
+        head: 16,
+        align: 8,
+        fields: vec![
+            is(0, 4, LENGTH),
+            bits(is(8, 4, Role::Source), 0, 30),
+            bits(is(8, 4, Role::Broken), 31, 31),
+            bits(is(12, 4, Role::Key), 8, 31),
+            bits(is(12, 4, Role::Tag), 0, 7),
+        ],
+        ..Block::default()
+    };
+    Layout {
+        name: "trb".into(),
+        order: Order::Told { at: 4, mask: 0xff00_0000, equals: 0 },
+        packet,
+        records: vec![record],
+        recorded: Recorded::Whole,
+    }
+}
+
+fn tagged() -> Layout {
+    let packet = Block {
+        head: 8,
+        fields: vec![
+            is(0, 4, Role::Sequence),
+            is(4, 2, Role::Count),
+            says(6, 2, What::Equals(0xcae0)),
+        ],
+        ..Block::default()
+    };
+    let event = Block {
+        name: "event".into(),
+        head: 4,
+        tail: 4,
+        fields: vec![
+            bits(says(0, 4, What::Choose(0b010)), 24, 26),
+            bits(is(0, 4, Role::Length { unit: 4, plus: 4 }), 8, 13),
+            bits(is(0, 4, Role::Source), 16, 23),
+            bits(is(-4, 4, Role::Key), 0, 23),
+            bits(says(-4, 4, What::Equals(0b100)), 24, 26),
+            bits(says(0, 4, What::Each(0b000)), 24, 26),
+        ],
+        ..Block::default()
+    };
+    let filler = Block {
+        name: "filler".into(),
+        head: 4,
+        bytes: Some(4),
+        skip: true,
+        fields: vec![bits(says(0, 4, What::Choose(0b110)), 24, 26)],
+        ..Block::default()
+    };
+    let (order, recorded) = (Order::Big, Recorded::Whole);
+    Layout { name: "v775-crate".into(), order, packet, records: vec![event, filler], recorded }
+}
+
+fn batcher() -> Layout {
+    let packet = Block {
+        head: 8,
+        fields: vec![says(0, 1, What::Equals(0x21)), is(1, 1, Role::Sequence)],
+        ..Block::default()
+    };
+    let tag = |at, value| bits(says(at, 4, What::Equals(value)), 16, 31);
+    let time = |at, rate_hz| bits(is(at, 4, Role::Time { rate_hz }), 0, 15);
+    let record = Block {
+        head: 20,
+        align: 8,
+        tail: 8,
+        fields: vec![
+            says(0, 4, What::Equals(0x200)),
+            tag(4, 0x03e1),
+            tag(8, 0x04e1),
+            tag(12, 0x05e1),
+            tag(16, 0x06e1),
+            time(4, Some(1_000_000_000)),
+            time(8, None),
+            time(12, None),
+            time(16, None),
+            is(-8, 4, LENGTH),
+            is(-4, 1, Role::Source),
+        ],
+        ..Block::default()
+    };
+    let (order, recorded) = (Order::Little, Recorded::Whole);
+    Layout { name: "wr-batch".into(), order, packet, records: vec![record], recorded }
+}
+
+fn alpha() -> Layout {
+    let crc = Role::Checksum { kind: ChecksumKind::Crc32c, from: 0, to: None };
+    let packet = Block {
+        head: 24,
+        tail: 4,
+        bytes_max: Some(8_928),
+        fields: vec![
+            says(0, 2, What::Equals(0xa16a)),
+            bits(is(2, 2, Role::Source), 0, 7),
+            bits(is(2, 2, Role::Broken), 15, 15),
+            is(4, 4, Role::Sequence),
+            is(8, 2, Role::Length { unit: 1, plus: 24 }),
+            is(18, 1, Role::Tag),
+            is(12, 6, Role::Time { rate_hz: Some(125_000_000) }),
+            is(-4, 4, crc),
+        ],
+        ..Block::default()
+    };
+    let (order, recorded) = (Order::Little, Recorded::Whole);
+    Layout { name: "alpha-pad".into(), order, packet, records: Vec::new(), recorded }
+}

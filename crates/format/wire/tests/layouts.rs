@@ -1,0 +1,324 @@
+//! Declared layouts: the specification's examples with their bytes, and datagrams that are none.
+
+use catchment_fixtures::{Random, corpus};
+use catchment_wire::hadtu::{ByteOrder, Hadtu, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
+use catchment_wire::layouts::{
+    Block, Field, Layout, Layouts, Order, Recorded, Role, What, example_layouts,
+};
+use catchment_wire::{Decoded, Part, PartFlags, Protocol, fuzz_layout};
+use proptest::prelude::*;
+
+/// The layout's index, and a packet of it.
+const EXAMPLES: [(usize, &str); 5] = [
+    (0, "00000030 00020001 00000014 00020011 00008000 ffffff15 deadbeef 00000000 00000010 00020011 80008000 00000016
+         00000030 00020001 00000014 00020011 00008000 ffffff15 deadbeef 00000000"),
+    (1, "0000004d 0003cae0 2a030200 28014123 28074fff 2c0000a1 2e000000 2a030000 2c0000a2"),
+    (2, "21fe0000 00000000 00020000 7856e103 3412e104 0df0e105 d317e106 c0ffee00 17000000 01000002
+         00020000 485ee103 3412e104 0df0e105 d317e106 00000000 14000000 02000002"),
+    (3, "6aa10700 e8030000 04000500 f0ffffff ffff0200 00000000 01020304 e5a5ee65"),
+    (3, "6aa10700 e9030000 00000500 10000000 00000200 00000000 0d62b027"),
+];
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks_exact(2).map(pair).collect()
+}
+
+fn examples() -> Vec<(Layouts, Vec<u8>)> {
+    let layouts = example_layouts();
+    EXAMPLES.iter().map(|(index, hex)| (layouts[*index].clone(), bytes_of(hex))).collect()
+}
+
+fn decode(layouts: &Layouts, bytes: &[u8]) -> Result<(Decoded, Vec<Part>), &'static str> {
+    let mut parts = Vec::new();
+    match layouts.decoder().decode(0, bytes, &mut parts) {
+        Ok(decoded) => Ok((decoded, parts)),
+        Err(reason) => {
+            assert!(parts.is_empty());
+            Err(layouts.reasons()[reason].name)
+        }
+    }
+}
+
+/// Sequence modulo 2^8, and source, number, tag, flags, first and last byte of each fragment.
+type Found = (Option<u64>, Vec<(u32, u64, u8, u8, u32, u32)>);
+
+fn found((layouts, bytes): &(Layouts, Vec<u8>)) -> Found {
+    let (decoded, parts) = decode(layouts, bytes).unwrap();
+    let part = |part: &Part| {
+        assert!(part.is_whole());
+        let last = part.offset + part.bytes - 1;
+        (part.id, part.number, part.tag, part.flags, part.offset, last)
+    };
+    (decoded.sequence.map(|number| number % (1 << 32)), parts.iter().map(part).collect())
+}
+
+#[test]
+fn the_examples_are_decoded_as_the_specification_says() {
+    let examples = examples();
+    let big = PartFlags::BIG_ENDIAN;
+    let broken = big | PartFlags::SENDER_ERROR;
+    let trb = vec![(0x8000, 0xff_ffff, 0x15, big, 8, 27), (0x8000, 0, 0x16, broken, 32, 47)];
+    assert_eq!(found(&examples[0]), (None, trb));
+    let tagged = vec![(3, 0xa1, 0, big, 8, 23), (3, 0xa2, 0, big, 28, 35)];
+    assert_eq!(found(&examples[1]), (Some(77), tagged));
+    let time = 0x17d3_f00d_1234_5678;
+    let batch = vec![(1, time, 0, 0, 8, 39), (2, time + 2_000, 0, 0, 40, 71)];
+    assert_eq!(found(&examples[2]), (Some(254), batch));
+    let wraps = (1_u64 << 48) - 16;
+    assert_eq!(found(&examples[3]), (Some(1_000), vec![(7, wraps, 2, 0, 0, 31)]));
+    assert_eq!(found(&examples[4]), (Some(1_001), vec![(7, 16, 2, 0, 0, 27)]));
+}
+
+#[test]
+fn a_layout_is_simple_or_says_why_it_is_not() {
+    let general = example_layouts().map(|layouts| layouts.general());
+    let expected = [
+        None,
+        Some("there are several kinds of records"),
+        Some("lengths stand in tails"),
+        Some("there is a checksum"),
+    ];
+    assert_eq!(general, expected);
+    assert_eq!(example_layouts().map(|one| one.number_bits()), [24, 24, 64, 48]);
+    assert_eq!(example_layouts().map(|one| one.layout().has_keys()), [true, true, false, false]);
+    assert_eq!(example_layouts().map(|one| one.id_bits()), [31, 8, 8, 8]);
+    assert_eq!(example_layouts()[3].fragment_bytes_max(), 8_928);
+}
+
+#[test]
+fn a_packet_is_described_field_by_field() {
+    let (layouts, bytes) = &examples()[1];
+    let description = layouts.describe(bytes);
+    assert_eq!((description.left_over, description.fragments), (0, 2));
+    assert_eq!(description.refused, None);
+    let text = description.lines.join("\n");
+    for line in [
+        "packet: bytes 0 to 35, big",
+        "  sequence: 77 (0x4d), byte 0, bits 0 to 31",
+        "  equals 0xcae0: 0xcae0, byte 6, bits 0 to 15",
+        "record 1 \"event\": bytes 8 to 23, big",
+        "  source: 3 (0x3), byte 8, bits 16 to 23",
+        "  key: 161 (0xa1), byte 20, bits 0 to 23",
+        "  body: 8 bytes from byte 12",
+        "record 2 \"filler\": bytes 24 to 27, big, skipped",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+/// What is left over after a change of one byte, and the reason.
+fn changed(index: usize, change: impl Fn(&mut Vec<u8>)) -> (&'static str, usize, String) {
+    let (layouts, mut bytes) = examples().swap_remove(index);
+    change(&mut bytes);
+    let description = layouts.describe(&bytes);
+    let reason = decode(&layouts, &bytes).unwrap_err();
+    let (name, sentence) = description.refused.unwrap();
+    assert_eq!(name, reason);
+    assert_eq!(description.fragments, 0, "a packet is dropped whole");
+    (reason, description.left_over, sentence)
+}
+
+#[test]
+fn each_reason_is_given_for_its_fault() {
+    let reason = |index, change: fn(&mut Vec<u8>)| changed(index, change).0;
+    assert_eq!(reason(0, |bytes| bytes.truncate(39)), "short");
+    assert_eq!(reason(0, |bytes| bytes.push(0)), "length");
+    assert_eq!(reason(4, |bytes| bytes[8] = 1), "length");
+    // No order fits the word that tells it, and both do.
+    assert_eq!(reason(0, |bytes| bytes[4..8].fill(1)), "order");
+    assert_eq!(reason(0, |bytes| bytes[4..8].fill(0)), "order");
+    let (reason_of, _, sentence) = changed(3, |bytes| bytes[0] = 0);
+    assert_eq!(reason_of, "constant");
+    assert_eq!(sentence, "the packet: expected 0xa16a at byte 0, got 0xa100");
+    assert_eq!(reason(0, |bytes| bytes[50] ^= 1), "checksum");
+    assert_eq!(reason(3, |bytes| bytes[25] ^= 1), "checksum");
+    assert_eq!(reason(1, |bytes| bytes[12] = 0x2a), "record");
+    assert_eq!(reason(1, |bytes| bytes[20] = 0x28), "record");
+    assert_eq!(reason(1, |bytes| bytes[24] = 0x2b), "record_variant");
+    assert_eq!(reason(1, |bytes| bytes[5] = 4), "count");
+    assert_eq!(reason(2, |bytes| bytes[64] = 0x1c), "record");
+    // A byte behind the last record, and before the first where records are read from the end.
+    let (reason, left_over, sentence) = changed(1, |bytes| bytes.push(0));
+    assert_eq!((reason, left_over), ("left_over", 1));
+    assert!(sentence.starts_with("1 bytes are left over"), "{sentence}");
+    let (reason, left_over, _) = changed(2, |bytes| bytes.splice(8..8, [0; 4]).for_each(drop));
+    assert_eq!((reason, left_over), ("left_over", 4));
+}
+
+#[test]
+fn ticks_of_a_second_that_has_fewer_are_refused() {
+    let field = |at, width, role| Field { at, width, bits: None, what: What::Is(role) };
+    let fields = vec![
+        field(0, 4, Role::Key),
+        field(4, 4, Role::Time { rate_hz: Some(1_000) }),
+        field(8, 4, Role::Seconds),
+    ];
+    let packet = Block { head: 12, fields, ..Block::default() };
+    let (name, order, records) = ("gps".to_owned(), Order::Little, Vec::new());
+    let layout = Layout { name, order, packet, records, recorded: Recorded::Body };
+    let layouts = Layouts::new(layout).unwrap();
+    let packet = |ticks: u32| [1, ticks, 7].map(u32::to_le_bytes).concat();
+    assert_eq!(decode(&layouts, &packet(1_000)).unwrap_err(), "range");
+    let mut bytes = packet(999);
+    bytes.extend([1, 2, 3]);
+    let (_, parts) = decode(&layouts, &bytes).unwrap();
+    assert_eq!((parts[0].number, parts[0].offset, parts[0].bytes), (1, 12, 3), "the body alone");
+}
+
+#[test]
+fn sequences_go_on_where_their_bits_wrap() {
+    let (layouts, mut bytes) = examples().swap_remove(2);
+    let mut decoder = layouts.decoder();
+    let mut take = |number| {
+        bytes[1] = number;
+        let mut parts = Vec::new();
+        decoder.decode(0, &bytes, &mut parts).unwrap().sequence.unwrap()
+    };
+    let first = take(254);
+    let later = [take(255), take(1), take(0), take(100), take(220)];
+    assert_eq!(later.map(|number| number - first), [1, 3, 2, 102, 222]);
+}
+
+/// hadtu's declaration takes what hadtu's decoder takes, with the same parts, and refuses the rest.
+fn agree(bytes: &[u8]) -> bool {
+    let [trb, ..] = example_layouts();
+    let mut parts = Vec::new();
+    let own = Hadtu.decoder().decode(0, bytes, &mut parts).map(|_| parts);
+    match (own, decode(&trb, bytes)) {
+        (Ok(own), Ok((_, declared))) => {
+            assert_eq!(own, declared);
+            true
+        }
+        (Err(_), Err(_)) => false,
+        (own, declared) => panic!("{own:?} {declared:?} of {bytes:?}"),
+    }
+}
+
+fn hadtu_packet(random: &mut Random) -> Vec<u8> {
+    let mut buffer = vec![0; 4_000];
+    let order = if random.index(2) == 0 { ByteOrder::Little } else { ByteOrder::Big };
+    let mut encoder = PacketEncoder::begin(&mut buffer, order);
+    for _ in 0..random.index(6) {
+        let header = SubEventHeader {
+            decoding: SUB_EVENT_DECODING,
+            id: random.next_u64() as u32 >> 1,
+            error: random.index(4) == 0,
+            trigger_number: random.next_u64() as u32 >> 8,
+            trigger_tag: random.next_u64() as u8,
+        };
+        let payload = vec![random.next_u64() as u8; random.index(200)];
+        assert!(encoder.push(&header, &payload));
+    }
+    let bytes = encoder.finish();
+    buffer.truncate(bytes);
+    buffer
+}
+
+#[test]
+fn the_declaration_of_hadtu_agrees_with_its_decoder() {
+    let mut random = Random::new(7);
+    let (mut accepted, mut refused) = (0, 0);
+    for round in 0..20_000 {
+        let mut bytes = hadtu_packet(&mut random);
+        for _ in 0..round % 3 {
+            let at = random.index(bytes.len());
+            bytes[at] = random.damaged(bytes[at]);
+            if at < 32 {
+                // So that the checks behind the trailer's are reached.
+                let trailer = bytes.len() - 32;
+                bytes[trailer + at] = bytes[at];
+            }
+        }
+        if agree(&bytes) { accepted += 1 } else { refused += 1 }
+    }
+    assert!(accepted > 5_000 && refused > 1_000, "{accepted} accepted, {refused} refused");
+    assert!(corpus("hadtu_packet").iter().filter(|bytes| agree(bytes)).count() >= 6);
+}
+
+#[test]
+fn each_byte_of_each_example_cut_doubled_and_changed_breaks_nothing() {
+    let mut refused = 0;
+    for (layouts, bytes) in examples() {
+        let mut tries: Vec<Vec<u8>> =
+            (0..bytes.len()).map(|length| bytes[..length].to_vec()).collect();
+        for at in 0..bytes.len() {
+            let (before, behind) = bytes.split_at(at);
+            tries.push([before, &behind[1..]].concat());
+            tries.push([before, &behind[..1], behind].concat());
+            // Each bit, and the values at both ends.
+            for flip in (0..8).map(|bit| 1 << bit).chain([bytes[at], !bytes[at]]) {
+                let mut changed = bytes.clone();
+                changed[at] ^= flip;
+                tries.push(changed);
+            }
+        }
+        for bytes in &tries {
+            fuzz_layout(bytes);
+            refused += usize::from(decode(&layouts, bytes).is_err());
+        }
+    }
+    assert!(refused > 1_500, "{refused}");
+}
+
+#[test]
+fn the_seeds_of_the_fuzz_target_never_break_the_decoder() {
+    let (mut accepted, mut refused) = (0, 0);
+    for bytes in corpus("layout_packet") {
+        fuzz_layout(&bytes);
+        let is_one = example_layouts().iter().any(|layouts| decode(layouts, &bytes).is_ok());
+        if is_one { accepted += 1 } else { refused += 1 }
+    }
+    assert!(accepted >= 5 && refused >= 5, "{accepted} accepted, {refused} refused");
+}
+
+proptest! {
+    #[test]
+    fn what_a_load_reads_is_what_the_bytes_say(
+        (width, first, bits, at, is_big, in_tail) in (1_u32..=8).prop_flat_map(|width| {
+            let most = 8 * width;
+            (16..=most.max(16)).prop_flat_map(move |bits| {
+                (Just(width), 0..=most.saturating_sub(bits), Just(bits), 0_i64..20, any::<bool>(), any::<bool>())
+            })
+        }),
+        bytes in prop::collection::vec(any::<u8>(), 60..80),
+    ) {
+        prop_assume!(first + bits <= 8 * width);
+        let at = if in_tail { at - 28 } else { at };
+        let what = What::Is(Role::Key);
+        let key = Field { at, width, bits: Some([first, first + bits - 1]), what };
+        let packet = Block { head: 28, tail: 28, fields: vec![key], ..Block::default() };
+        let order = if is_big { Order::Big } else { Order::Little };
+        let layout = Layout { name: "one".into(), order, packet, records: Vec::new(), recorded: Recorded::Whole };
+        let layouts = Layouts::new(layout).unwrap();
+        let (_, parts) = decode(&layouts, &bytes).unwrap();
+        let begin = if at < 0 { bytes.len() as i64 + at } else { at } as usize;
+        let word = &bytes[begin..begin + width as usize];
+        let add = |number: u128, byte: &u8| number << 8 | u128::from(*byte);
+        let word = if is_big { word.iter().fold(0, add) } else { word.iter().rev().fold(0, add) };
+        let expected = (word >> first) & ((1 << bits) - 1);
+        prop_assert_eq!(u128::from(parts[0].number), expected);
+    }
+
+    #[test]
+    fn no_bytes_break_a_layout(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fuzz_layout(&bytes);
+    }
+}
+
+#[test]
+fn a_copy_may_be_shorter_than_a_word_and_stand_at_the_end() {
+    let kind = catchment_wire::layouts::ChecksumKind::Copy;
+    let copy = What::Is(Role::Checksum { kind, from: 0, to: Some(1) });
+    let fields = vec![
+        Field { at: 0, width: 2, bits: None, what: What::Is(Role::Key) },
+        Field { at: -1, width: 4, bits: None, what: copy },
+    ];
+    let packet = Block { head: 2, tail: 1, fields, ..Block::default() };
+    let (name, records) = ("short".to_owned(), Vec::new());
+    let (order, recorded) = (Order::Big, Recorded::Whole);
+    let layouts = Layouts::new(Layout { name, order, packet, records, recorded }).unwrap();
+    assert_eq!(decode(&layouts, &[1, 2, 9, 1]).unwrap().1[0].number, 0x102);
+    assert_eq!(decode(&layouts, &[1, 2, 9, 2]).unwrap_err(), "checksum");
+}

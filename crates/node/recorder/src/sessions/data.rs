@@ -1,0 +1,161 @@
+//! What data connections bring.
+
+use catchment_agent::{Flow, Incoming};
+use catchment_wire::event_link::{self, Data};
+use catchment_wire::session::{Attach, Fault, parse_head};
+
+use super::{Kind, Sessions};
+use crate::ingest::Ingest;
+use crate::link_log::Taken;
+use crate::link_message::{Next, is_long};
+use crate::link_session::MESSAGE_BYTES_MAX;
+
+impl Sessions {
+    /// Takes the next message of a data connection, or what there is of a long one.
+    pub(super) fn take_data(
+        &mut self,
+        ingest: &mut Ingest,
+        endpoint: usize,
+        number: Option<u16>,
+        bytes: &[u8],
+    ) -> Result<Flow, Fault> {
+        if let Some(flow) = self.take_long(ingest, endpoint, bytes) {
+            return Ok(flow);
+        }
+        let Some(connection) = &mut self.connections[endpoint] else { return Ok(Flow::Refused) };
+        let bounds = event_link::bounds(MESSAGE_BYTES_MAX);
+        let head = parse_head(bytes, connection.read, bounds)?;
+        let is_whole = head.is_some_and(|message| message.used <= bytes.len());
+        let Some(message) = head.filter(|message| is_whole || is_long(message)) else {
+            return Ok(Flow::Short);
+        };
+        let used = message.used;
+        let data = Data::read(&message)?;
+        let (index, number) = match (connection.session.zip(number), data) {
+            (None, Some(Data::Attach(attach))) => {
+                connection.read = 1;
+                return Ok(self.attach(ingest, endpoint, &attach, used));
+            }
+            (Some(attached), data) if !matches!(data, Some(Data::Attach(_))) => attached,
+            _ => return Err(Fault::Connection { got: message.kind }),
+        };
+        let was_held = connection.is_held;
+        let session = &mut self.sessions[index];
+        if !is_whole {
+            session.begin_long(ingest, number, (&message, data), &mut connection.long)?;
+            return Ok(Flow::Used(message.body_at()));
+        }
+        let taken = match data {
+            Some(data) => session.take(ingest, number, &data, (used, was_held))?,
+            None => Taken::Continue(()),
+        };
+        self.set_held(ingest, endpoint, taken.is_break());
+        if taken.is_break() {
+            return Ok(Flow::Held);
+        }
+        self.count_message(endpoint);
+        Ok(Flow::Used(used))
+    }
+
+    /// Takes what there is of the long message that is under way; none if there is no such message,
+    /// or it ends without another byte.
+    fn take_long(&mut self, ingest: &mut Ingest, endpoint: usize, bytes: &[u8]) -> Option<Flow> {
+        let connection = self.connections[endpoint].as_mut()?;
+        let session = &mut self.sessions[connection.session?];
+        if !connection.long.is_under_way() {
+            return None;
+        }
+        let (used, next) = session.take_long(ingest, &mut connection.long, bytes);
+        if next == Next::Ended {
+            self.count_message(endpoint);
+        }
+        self.set_held(ingest, endpoint, next == Next::Memory && used == 0);
+        match next {
+            Next::Ended if used == 0 => None,
+            Next::Into => Some(Flow::Into),
+            Next::Bytes if used == 0 => Some(Flow::Short),
+            Next::Memory if used == 0 => Some(Flow::Held),
+            _ => Some(Flow::Used(used)),
+        }
+    }
+
+    /// The next bytes of a connection, which go to where they belong. Returns how many came, too.
+    pub(crate) fn receive(
+        &mut self,
+        ingest: &mut Ingest,
+        endpoint: usize,
+        source: &mut dyn Incoming,
+    ) -> (Flow, usize) {
+        let Some(connection) = &mut self.connections[endpoint] else { return (Flow::Refused, 0) };
+        if connection.refusal.is_some() || connection.kind.waits(&self.window) {
+            return (Flow::Held, 0);
+        }
+        let (Kind::Data(_), Some(index)) = (connection.kind, connection.session) else {
+            let is_over = connection.kind == Kind::Over;
+            return (if is_over { Flow::Refused } else { Flow::Held }, 0);
+        };
+        let session = &mut self.sessions[index];
+        let Some(bytes) = session.fill_long(ingest, &mut connection.long, source) else {
+            return (Flow::Held, 0);
+        };
+        connection.was_read(bytes);
+        let (_, next) = session.take_long(ingest, &mut connection.long, &[]);
+        if next == Next::Ended {
+            self.count_message(endpoint);
+        }
+        (if next == Next::Into { Flow::Into } else { Flow::Taken }, bytes)
+    }
+
+    /// A message of a connection was taken completely.
+    fn count_message(&mut self, endpoint: usize) {
+        if let Some(connection) = &mut self.connections[endpoint] {
+            connection.read = connection.read.wrapping_add(1);
+        }
+    }
+
+    /// A data connection is held, or no longer.
+    fn set_held(&mut self, ingest: &Ingest, endpoint: usize, is_held: bool) {
+        let Some(connection) = &mut self.connections[endpoint] else { return };
+        if is_held {
+            connection.silent_ns = 0;
+        }
+        let was_held = std::mem::replace(&mut connection.is_held, is_held);
+        if let (Some(number), Some(session)) = (connection.number(), connection.session)
+            && is_held != was_held
+        {
+            self.sessions[session].set_held(ingest, number, is_held);
+        }
+    }
+
+    /// A data connection says whose it is. One with a wrong ticket, or a second one of its number,
+    /// is closed alone.
+    fn attach(
+        &mut self,
+        ingest: &mut Ingest,
+        endpoint: usize,
+        attach: &Attach,
+        used: usize,
+    ) -> Flow {
+        let sessions = self.sessions.iter_mut().enumerate();
+        let mut of_ticket = sessions.filter(|(_, one)| {
+            one.control.is_some() && one.number == attach.session && one.ticket == attach.ticket
+        });
+        let found = of_ticket.find_map(|(index, session)| {
+            let free = session.data.get_mut(usize::from(attach.connection))?;
+            free.is_none().then(|| *free = Some(endpoint)).map(|()| index)
+        });
+        let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
+        match found {
+            Some(index) => {
+                connection.session = Some(index);
+                connection.kind = Kind::Data(Some(attach.connection));
+                Flow::Used(used)
+            }
+            None => {
+                ingest.reject(self.sources[0].destination.account as usize, None, used);
+                connection.kind = Kind::Over;
+                Flow::Refused
+            }
+        }
+    }
+}

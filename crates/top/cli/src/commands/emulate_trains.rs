@@ -1,0 +1,157 @@
+//! `catchment emulate xfel-trains`, or a configuration with sources of trains: feeders that send to
+//! its nodes in turn.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+use catchment_config::{Address, counted_up};
+use catchment_console::{Exit, Out, UsageError};
+use catchment_emulator::{EmulatorLive, EmulatorThread, Images, TrainConfig, TrainReport};
+use catchment_model::units::{Bytes, Count, grouped};
+use catchment_recorder::SourceConfig;
+use catchment_wire::trains;
+
+use super::emulate::{Arguments, follow};
+
+/// The preset, by its name on the command line.
+pub(super) const NAME: &str = "xfel-trains";
+
+/// Rows and columns of an image, as `1024x1024`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ImageSize(u32, u32);
+
+impl std::str::FromStr for ImageSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sizes =
+            text.split_once('x').and_then(|(y, x)| Some((y.parse().ok()?, x.parse().ok()?)));
+        let expected = || format!("expected rows and columns such as 1024x1024, got {text:?}");
+        sizes.map(|(y, x)| Self(y, x)).ok_or_else(expected)
+    }
+}
+
+/// What is emulated, if it is trains: the preset, or the sources of a file.
+pub(super) fn configure(arguments: &Arguments) -> anyhow::Result<Option<TrainConfig>> {
+    let mut config = if arguments.what == NAME {
+        TrainConfig::default()
+    } else {
+        let path = Path::new(&arguments.what);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let high = catchment_config::load(path)?;
+        let is_of_trains = |source: &&SourceConfig| source.protocol.name() == trains::NAME;
+        let sources: Vec<&SourceConfig> =
+            high.recorder.sources.iter().filter(is_of_trains).collect();
+        let Some(first) = sources.first() else { return Ok(None) };
+        TrainConfig {
+            nodes: sources.iter().map(|source| source.address).collect(),
+            settings: high.trains.settings().clone(),
+            images: images_of(first)?,
+            ..TrainConfig::default()
+        }
+    };
+    for (key, given) in [
+        ("--multiple", arguments.multiple.is_some()),
+        ("--links", arguments.links.is_some()),
+        ("--slice", arguments.slice.is_some()),
+        ("--front-ends", arguments.front_ends.is_some()),
+        ("--bytes", arguments.bytes.is_some()),
+        ("--water-mark", arguments.water_mark.is_some()),
+        ("--huge-every", arguments.huge_every.is_some()),
+        ("--equal-bursts", arguments.equal_bursts.is_some()),
+        ("--fault", !arguments.fault.is_empty()),
+    ] {
+        if given {
+            anyhow::bail!(UsageError(format!("{key} is not for trains")));
+        }
+    }
+    if let Some(Address(first)) = arguments.to {
+        let nodes = arguments.nodes.unwrap_or(config.nodes.len().max(1) as u32);
+        config.nodes = (0..nodes)
+            .map(|index| counted_up(first, index))
+            .collect::<Option<_>>()
+            .ok_or_else(|| UsageError(format!("--to {first}: there are not enough ports above")))?;
+    }
+    if config.nodes.is_empty() || config.nodes.iter().any(|node| node.port() == 0) {
+        anyhow::bail!(UsageError("expected --to IP:PORT, the first node".into()));
+    }
+    config.feeders = arguments.feeders.unwrap_or(config.feeders);
+    config.images.pulses = arguments.pulses.unwrap_or(config.images.pulses);
+    if let Some(ImageSize(y, x)) = arguments.image {
+        (config.images.y, config.images.x) = (y, x);
+    }
+    if let Some(rate) = arguments.rate {
+        config.rate_hz = rate.0;
+    }
+    config.seconds = arguments.seconds;
+    config.trains = arguments.events;
+    config.drop_every = arguments.drop_every;
+    config.seed = arguments.seed.unwrap_or(config.seed);
+    config.protocol().map_err(|error| UsageError(error.to_string()))?;
+    Ok(Some(config))
+}
+
+/// The images that a source's payload type has.
+fn images_of(source: &SourceConfig) -> anyhow::Result<Images> {
+    let fields = source.payload.iter().flat_map(|payload| &payload.fields);
+    let mut images = fields.filter(|field| field.name == "images");
+    let shape = images.next().map(|field| field.shape.clone()).unwrap_or_default();
+    let sizes = shape.iter().map(|&size| u32::try_from(size).ok()).collect::<Option<Vec<u32>>>();
+    let Some([pulses, y, x]) = sizes.as_deref() else {
+        let name = &source.name;
+        let expected = "expected the preset's payload, with a field images of pulses, rows and \
+                        columns";
+        anyhow::bail!(UsageError(format!("source {name:?}: {expected}, got none")));
+    };
+    let found = Images { pulses: *pulses, y: *y, x: *x };
+    if source.payload.as_ref() != Some(&found.payload_type()) {
+        let expected = "expected the preset's payload (docs/spec/train-transfer.md, section 6)";
+        anyhow::bail!(UsageError(format!("source {:?}: {expected}, got another", source.name)));
+    }
+    Ok(found)
+}
+
+pub(super) fn run(config: TrainConfig, out: &mut Out) -> anyhow::Result<Exit> {
+    let report = follow(EmulatorThread::start_trains(config)?, live_line, out)?;
+    say_report(&report, out)?;
+    Ok(if report.packets_unsent == 0 { Exit::Done } else { Exit::Loss })
+}
+
+fn live_line(live: &EmulatorLive, seconds: f64) -> String {
+    let bytes = live.bytes.load(Relaxed);
+    format!(
+        "{seconds:.1} s  {} trains  {} packets  {}  {}/s",
+        grouped(live.events.load(Relaxed)),
+        grouped(live.packets.load(Relaxed)),
+        Bytes(bytes),
+        Bytes((bytes as f64 / seconds) as u64)
+    )
+}
+
+fn say_report(report: &TrainReport, out: &mut Out) -> anyhow::Result<()> {
+    if out.json {
+        return Ok(out.object(report)?);
+    }
+    let seconds = report.seconds.max(1e-9);
+    out.line(format_args!(
+        "Sent {} trains of {} in {:.1} s ({} trains/s, {} packets), seed {}, {:.0} % of a CPU.",
+        grouped(report.trains),
+        Bytes(report.train_bytes),
+        report.seconds,
+        Count(report.trains as f64 / seconds),
+        grouped(report.packets),
+        report.seed,
+        report.cpu_ns as f64 / 1e7 / seconds
+    ))?;
+    for (what, count) in [
+        ("left out on purpose", report.dropped.len() as u64),
+        ("not taken by the kernel", report.packets_unsent),
+    ] {
+        if count > 0 {
+            out.line(format_args!("  {what}: {} packets", grouped(count)))?;
+        }
+    }
+    Ok(())
+}

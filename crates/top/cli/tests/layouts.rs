@@ -1,0 +1,95 @@
+//! Boards whose packets a configuration declares, from their packets to what is read back; and
+//! `catchment decode`.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use catchment_model::SourceId;
+use catchment_storage::{Run, Verdict, audit, verify};
+
+use crate::support::{example, json, only_run, started, stderr, stdout};
+
+/// A configuration, with ports that no other test has, and less memory.
+fn with_ports(folder: &Path, name: &str, port: u32) -> String {
+    let text = std::fs::read_to_string(example(name)).unwrap();
+    let text = text.replace("127.0.0.1:201", &format!("127.0.0.1:{port}"));
+    let path = folder.join(name);
+    std::fs::write(&path, format!("memory.budget = \"256 MiB\"\n{text}")).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// All that is read of a run: keys and flags of its events, and each source's fragments.
+type Contents = Vec<(u64, u32, Vec<Vec<u8>>)>;
+
+fn contents(folder: &Path) -> Contents {
+    let run = Run::open(only_run(folder)).unwrap();
+    assert!(verify(&run, |_| ()).is_intact());
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    let mut all = Vec::new();
+    for frame in 0..run.frames().len() {
+        let events = run.events(frame).unwrap();
+        let columns = [0, 1].map(|source| run.fragments(frame, SourceId(source)).unwrap());
+        for (row, &key) in events.keys().iter().enumerate() {
+            let fragments = columns.each_ref().map(|one| one.fragment(row).unwrap().to_vec());
+            all.push((key, events.flags()[row], fragments.to_vec()));
+        }
+    }
+    all
+}
+
+/// Records the emulator's packets by one configuration.
+fn record(folder: &Path, recorder: &str, sender: &str) -> Contents {
+    let arguments = ["run", recorder, "--events", "300"];
+    let (mut child, mut lines) = started(folder, &arguments, "Recording");
+    let sent = json(folder, &["emulate", sender, "--events", "300", "--json"], 0);
+    assert_eq!(sent["events"], 300);
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("300 complete, 0 incomplete, 300 on disk"), "{rest}");
+    contents(folder)
+}
+
+#[test]
+fn packets_are_recorded_by_their_declaration_as_by_their_decoder() {
+    let [by_decoder, by_layout] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let sender = with_ports(by_decoder.path(), "minimal.toml", 203);
+    let coded = record(by_decoder.path(), &sender, &sender);
+    let declaration = with_ports(by_layout.path(), "boards.toml", 203);
+    let declared = record(by_layout.path(), &declaration, &sender);
+    assert_eq!(coded.len(), 300);
+    assert!(coded == declared, "the same events, flags and bytes");
+}
+
+const PACKET: &str = "00000030 00020001 00000014 00020011 00008000 ffffff15 deadbeef 00000000 \
+    00000010 00020011 80008000 00000016 00000030 00020001 00000014 00020011 00008000 ffffff15 \
+    deadbeef 00000000";
+
+#[test]
+fn a_packet_is_shown_field_by_field_and_what_is_left_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, path) = (folder.path(), example("boards.toml"));
+    let text = stdout(folder, &["decode", &path, "--hex", PACKET], 0);
+    for line in [
+        "layout \"trb\", decoded by the path: simple",
+        "packet: bytes 0 to 79, big",
+        "record 1: bytes 8 to 27, big",
+        "  key: 16777215 (0xffffff), byte 20, bits 8 to 31",
+        "  broken: 1 (0x1), byte 40, bits 31 to 31",
+        "accepted: 2 fragments, nothing left over",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let wrong = PACKET.replacen("00000014", "00000018", 2).replacen("00000010", "00000018", 1);
+    let text = stdout(folder, &["decode", &path, "--hex", &wrong], 3);
+    assert!(text.contains("refused (record): record 1 at byte 32: its length"), "{text}");
+    assert!(text.contains("left over: 16 of 80 bytes"), "{text}");
+    let shown = json(folder, &["decode", &path, "--hex", &wrong, "--json"], 3);
+    assert_eq!((&shown["refused"], &shown["left_over_bytes"]), (&"record".into(), &16.into()));
+    for (hex, expected) in [("0", "two digits for each byte"), ("0x", "hexadecimal digits")] {
+        let text = stderr(folder, &["decode", &path, "--hex", hex], 2);
+        assert!(text.contains(expected), "{text}");
+    }
+    let text = stderr(folder, &["decode", &example("minimal.toml"), "--hex", "00"], 2);
+    assert!(text.contains("expected a file with [[layouts]], got none"), "{text}");
+}

@@ -1,0 +1,160 @@
+"""Trains from feeders to a recorder, its files, and images in Python."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catchment
+from fixtures import REPOSITORY
+
+TRAINS, DROP_EVERY = 12, 4
+PULSES, Y, X = 16, 256, 256
+PROGRAM = [sys.executable, "-m", "catchment"]
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Record what two feeders send; of every fourth train a packet is left out."""
+    root = tmp_path_factory.mktemp("trains")
+    text = (REPOSITORY / "examples/xfel-trains.toml").read_text()
+    text = re.sub(r'address = ".*"', f'address = "127.0.0.1:{free_port()}"', text)
+    (root / "run.toml").write_text(text + '\n[memory]\nbudget = "512 MiB"\n')
+    with subprocess.Popen(
+        [*PROGRAM, "run", "run.toml"], cwd=root, stdout=subprocess.PIPE, text=True
+    ) as recorder:
+        assert recorder.stdout is not None
+        # The sockets are open when the run's folder is there.
+        while not list((root / "runs").glob("run-*/*.catch")):
+            assert recorder.poll() is None
+        feeders = ["--feeders", "2", "--rate", "20", "--events", str(TRAINS)]
+        sent = subprocess.run(
+            [*PROGRAM, "emulate", "run.toml", *feeders, "--drop-every", str(DROP_EVERY), "--json"],
+            cwd=root,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        recorder.send_signal(signal.SIGINT)
+        recorder.stdout.read()
+    # What is missing is bad data.
+    assert recorder.returncode == 3
+    report: dict[str, Any] = json.loads(sent.stdout)
+    assert (report["trains"], report["packets_unsent"]) == (TRAINS, 0)
+    return next((root / "runs").glob("run-*")), report
+
+
+def bytes_read() -> int:
+    """How many bytes this process has read from files."""
+    return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
+
+
+def lost(report: dict[str, Any]) -> dict[int, tuple[int, int]]:
+    """Begin and end of what was left out, by train."""
+    last = report["train_bytes"]
+    ranges = {train: (packet * 8184, packet * 8184 + 8184) for train, packet in report["dropped"]}
+    return {train: (begin, min(end, last)) for train, (begin, end) in ranges.items()}
+
+
+def test_holes_are_exactly_what_was_left_out(recorded: tuple[Path, dict[str, Any]]) -> None:
+    path, report = recorded
+    missing = lost(report)
+    assert sorted(missing) == [3, 7, 11]
+    with catchment.open(path) as run:
+        trains = catchment.Trains(run, "spb")
+        assert trains.keys.tolist() == list(range(TRAINS))
+        for train in range(TRAINS):
+            expected = [list(missing[train])] if train in missing else []
+            assert trains.holes(train).tolist() == expected
+        fragments = run["spb"].fragments(0, TRAINS)
+        rows = [[train, begin, end - begin] for train, (begin, end) in sorted(missing.items())]
+        assert fragments.holes.tolist() == rows
+        total = run.ledger.total
+        assert total["fragments_with_holes"] == len(missing)
+        assert total["fragment_bytes_lost"] == sum(end - begin for begin, end in missing.values())
+        assert total["fragments_bad_checksum"] == 0
+
+
+def test_images_are_arrays_and_masked_where_they_never_came(
+    recorded: tuple[Path, dict[str, Any]],
+) -> None:
+    path, report = recorded
+    missing = lost(report)
+    with catchment.open(path) as run:
+        trains = catchment.Trains(run, "spb")
+        assert trains.shape == (PULSES, Y, X)
+        for train in range(TRAINS):
+            raw = run["spb"].event(train)
+            assert raw is not None
+            fields = trains.dtype.fields
+            assert fields is not None
+            begin = fields["images"][1]
+            pixels = raw[begin : begin + 2 * PULSES * Y * X].view(np.uint16)
+            images = trains.images(train)
+            assert np.array_equal(np.ma.getdata(images).reshape(-1), pixels)
+            masked = np.zeros(2 * PULSES * Y * X, bool)
+            if train in missing:
+                first, last = (at - begin for at in missing[train])
+                masked[max(0, first) : max(0, last)] = True
+            per_pixel = masked.reshape(-1, 2).any(axis=1).reshape(PULSES, Y, X)
+            assert np.array_equal(np.ma.getmaskarray(images), per_pixel)
+            # Whole trains, as records, have the same mask.
+            record = run["spb"].fragments(train, train + 1).array
+            of_record: Any = np.ma.getmaskarray(np.ma.asarray(record))
+            if train in missing:
+                assert np.array_equal(of_record["images"][0, 0], per_pixel)
+        whole = [train for train in range(TRAINS) if train not in missing]
+        several = trains.array(whole[:3])
+        assert several.shape == (3, PULSES, Y, X)
+        assert not np.ma.isMaskedArray(several)
+        assert np.array_equal(several[1], trains.images(whole[1]))
+        assert np.array_equal(trains.image(whole[0], -1), several[0, -1])
+        with pytest.raises(IndexError, match="a train has 16"):
+            trains.image(0, PULSES)
+
+
+def test_descriptors_and_detector_data_are_structured(
+    recorded: tuple[Path, dict[str, Any]],
+) -> None:
+    path, report = recorded
+    whole = min(set(range(TRAINS)) - set(lost(report)))
+    with catchment.open(path) as run:
+        trains = catchment.Trains(run, "spb")
+        assert trains.field(whole, "train").tolist() == whole
+        descriptors = trains.group(whole, "descriptors")
+        assert descriptors["pulse"].tolist() == list(range(PULSES))
+        assert descriptors.dtype.names == ("time_ns", "pulse", "cell", "status")
+        detector = trains.group(whole, "detector")
+        assert detector["channel"].tolist() == list(range(127))
+        assert ((detector["value"] >= 0) & (detector["value"] < 1)).all()
+        labelled = trains.xarray([whole, 3])
+        assert labelled.dims == ("train", "pulse", "y", "x")
+        assert labelled.whole.sel(train=whole).all()
+        with pytest.raises(KeyError, match="no field 'image'"):
+            trains.field(whole, "image")
+
+
+def test_one_image_reads_about_its_own_bytes(recorded: tuple[Path, dict[str, Any]]) -> None:
+    path, _ = recorded
+    with catchment.open(path) as run:
+        trains = catchment.Trains(run, "spb")
+        trains.image(1, 0)
+        before = bytes_read()
+        image = trains.image(1, 9)
+        read = bytes_read() - before
+        # The image, and the blocks around it that are checked.
+        assert image.nbytes <= read <= image.nbytes + 4 * 65536
