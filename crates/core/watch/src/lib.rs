@@ -2,6 +2,7 @@
 //!
 //! - [`Rates`]: counters to rates over a sliding window; [`LossWatch`]: which source lost what, or
 //!   sent bad data, lately.
+//! - [`RunWatch`]: all of that for one run, and the verdict on it, from its counters.
 //! - [`verdict`]: good data, bad data, data with loss, or nothing recorded, with the reason, from
 //!   the flow of data.
 //! - [`bottleneck`]: which stage limits.
@@ -21,6 +22,8 @@ mod loss;
 mod quantity;
 mod rates;
 mod rule;
+mod run_watch;
+mod share;
 mod standing;
 mod tracker;
 mod verdict;
@@ -35,6 +38,8 @@ pub use rule::{
     ACTIONS_MAX, Condition, NAME_BYTES_MAX, RULES_MAX, Rule, RuleError, RuleProblem, Severity,
     TEXT_BYTES_MAX, TIME_NS_MAX, default_rules,
 };
+pub use run_watch::{NodeCounter, RATES_NS, RunCounts, RunSeen, RunWatch, SourceCounter};
+pub use share::{expected, lost};
 pub use standing::{GATHER_NS, RETELL_NS};
 pub use tracker::GONE_NS;
 pub use verdict::{

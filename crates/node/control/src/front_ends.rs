@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catchment_recorder::{FrontEnd, Report, Scalar, Stage};
+use catchment_recorder::{FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
 use catchment_run::{Action, DeviceSpec, Failed, State, usual_timeout_ns};
 use catchment_watch::ReadingTable;
 use serde_json::{Map, Value, json};
@@ -83,20 +83,8 @@ impl Commanding {
             return Ok(());
         };
         let front_ends = active.observer.front_ends();
-        let go = |stage, within| {
-            front_ends.go_to(stage);
-            let silent = || Err(format!("no answer from {}", front_ends.under_way().join(", ")));
-            wait(within, || front_ends.arrived()).unwrap_or_else(silent)
-        };
-        let failed = |reason, state| Failed { reason, state };
-        let stop = STOP.min(self.shared.settings.drain / 2);
-        let undone = |reason| {
-            // Those that agreed are told that it comes to nothing.
-            let _told = go(Stage::Stopped, stop);
-            failed(reason, State::Configured)
-        };
-        match job.order.action {
-            Action::Configure => Ok(()),
+        let action = job.order.action;
+        match action {
             Action::Arm => {
                 front_ends.go_to(Stage::Prepared);
                 let is_there = |list: &BTreeMap<String, FrontEnd>, name: &String| {
@@ -106,40 +94,68 @@ impl Commanding {
                     let list = front_ends.list();
                     self.known.iter().all(|name| is_there(&list, name)).then_some(())
                 });
-                go(Stage::Prepared, PREPARE).map_err(undone)
             }
-            Action::Start => {
-                go(Stage::Running, AT_WORK).map_err(undone)?;
-                for settings in settings(&front_ends.list()) {
-                    self.remark(active.number, &job.origin.who, &settings);
-                }
-                Ok(())
-            }
-            // What others have done is undone.
-            Action::Pause => go(Stage::Paused, AT_WORK).map_err(|reason| {
-                let _told = go(Stage::Running, stop);
-                failed(reason, State::Recording)
-            }),
-            Action::Resume => go(Stage::Running, AT_WORK).map_err(|reason| {
-                let _told = go(Stage::Paused, stop);
-                failed(reason, State::Paused)
-            }),
             Action::Stop | Action::Disarm => {
                 let list = front_ends.list().into_iter();
                 let known = list.filter(|(_, one)| one.is_required && one.is_connected);
                 self.known = known.map(|(name, _)| name).collect();
-                if let Err(why) = go(Stage::Stopped, stop) {
+            }
+            Action::Reset | Action::Safe | Action::Shutdown => front_ends.go_to(Stage::Stopped),
+            Action::Configure | Action::Start | Action::Pause | Action::Resume => {}
+        }
+        let stop = STOP.min(self.shared.settings.drain / 2);
+        let moved = way(action, stop).map_or(Ok(()), |way| go(front_ends, way));
+        match (action, moved) {
+            (Action::Stop | Action::Disarm, moved) => {
+                if let Err(why) = moved {
                     // A run that is to end ends.
                     tracing::warn!(why, "front-ends have not stopped");
                 }
                 self.store_changes();
                 Ok(())
             }
-            Action::Reset | Action::Safe | Action::Shutdown => {
-                front_ends.go_to(Stage::Stopped);
+            (Action::Start, Ok(())) => {
+                for settings in settings(&front_ends.list()) {
+                    self.remark(active.number, &job.origin.who, &settings);
+                }
                 Ok(())
             }
+            (_, moved) => moved.map_err(|reason| {
+                let state = match action {
+                    Action::Pause => State::Recording,
+                    Action::Resume => State::Paused,
+                    _ => State::Configured,
+                };
+                Failed { reason, state }
+            }),
         }
+    }
+}
+
+/// Where front-ends go for an action, and back if some do not.
+fn way(action: Action, stop: Duration) -> Option<Way> {
+    let (prepare, at_work) = (PREPARE.as_nanos() as u64, AT_WORK.as_nanos() as u64);
+    let stop = stop.as_nanos() as u64;
+    let (to, back) = match action {
+        Action::Arm => ((Stage::Prepared, prepare), Some(Stage::Stopped)),
+        Action::Start => ((Stage::Running, at_work), Some(Stage::Stopped)),
+        Action::Pause => ((Stage::Paused, at_work), Some(Stage::Running)),
+        Action::Resume => ((Stage::Running, at_work), Some(Stage::Paused)),
+        Action::Stop | Action::Disarm => ((Stage::Stopped, stop), None),
+        Action::Configure | Action::Reset | Action::Safe | Action::Shutdown => return None,
+    };
+    Some(Way { to, back: back.map(|stage| (stage, stop)) })
+}
+
+/// Has all front-ends go, and waits until they have.
+fn go(front_ends: &FrontEnds, way: Way) -> Result<(), String> {
+    let began = Instant::now();
+    let mut moving = Move::begin(front_ends, way, 0);
+    loop {
+        if let Some(moved) = moving.look(front_ends, began.elapsed().as_nanos() as u64) {
+            return moved;
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use catchment_catalog::{RunRow, RunState, Search};
 use catchment_model::{Entry, SourceLedger, Utc};
 use catchment_storage::{Run, Select, StorageError, TrendKind};
+use catchment_watch::{RATES_NS, lost};
 
 use crate::history::{DAY_NS, Past, Point, TEN_MINUTES_NS};
 use crate::shared::NodeShared;
-use crate::watching::{RATES_NS, lost};
 
 /// The most runs that are read, the newest first: a day of twenty-minute runs.
 const RUNS_MAX: usize = 72;

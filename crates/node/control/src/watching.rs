@@ -7,8 +7,9 @@ use catchment_recorder::{
     Alignment, Arrived, FrontEnd, RecorderConfig, Snapshot, State as RecorderState,
 };
 use catchment_watch::{
-    Alarms, Flow, Limits, Loss, LossGrowth, LossWatch, Rates, ReadingTable, Rule, RuleError, Run,
-    SourceFlow, Stage, Verdict, bottleneck, default_rules, is_bad, is_loss, verdict,
+    Alarms, Limits, LossGrowth, NodeCounter, RATES_NS, Rates, ReadingTable, Rule, RuleError, Run,
+    RunCounts, RunSeen, RunWatch, SourceCounter, SourceFlow, Stage, Verdict, bottleneck,
+    default_rules, is_bad, is_loss,
 };
 
 use crate::machine;
@@ -21,23 +22,16 @@ mod share;
 mod sources;
 pub(crate) mod targets;
 
-pub(crate) use share::lost;
-use share::{LossShare, bad_data, loss, of_strangers};
+use share::{bad_data, loss, of_strangers};
 use sources::{Source, described, grouped_readings, lost_first, rank};
 
 const S: u64 = 1_000_000_000;
-/// The time over which rates are computed.
-pub(crate) const RATES_NS: u64 = 5 * S;
 /// The time from which the remaining time of the disk is computed.
 const DISK_NS: u64 = 60 * S;
 /// The ticks of half a second from which dead time is computed.
 const DEAD_TICKS: usize = 20;
 /// The time after which a source is silent.
 const SILENT_NS: u64 = 5 * S;
-/// Counters of the node, before those of the sources.
-const NODE_COUNTERS: usize = 7;
-/// Counters of each source: packets, bytes, loss, fragments of strangers.
-const SOURCE_COUNTERS: usize = 4;
 
 /// Watches one configuration's sources, run after run.
 pub(crate) struct Watching {
@@ -60,8 +54,7 @@ pub(crate) struct Watching {
 
 /// Figures of one run: its counters begin at zero, and earlier data do not count.
 struct RunFigures {
-    rates: Rates,
-    share: LossShare,
+    watch: RunWatch,
     disk_rates: Rates,
     /// What each target writes.
     targets: Rates,
@@ -69,34 +62,22 @@ struct RunFigures {
     disk_rate: Option<f64>,
     threads: Rates,
     thread_names: Vec<String>,
-    losses: LossWatch,
-    bad: LossWatch,
-    /// Whether it was paused at the last update, and when a pause last ended.
-    paused: (bool, Option<u64>),
     dead: VecDeque<bool>,
     /// The discarded total when it last grew, and the time of that.
     discarded: (u64, u64),
-    /// The number of completed writes at the last update, and since when writes have been in
-    /// progress without any completing.
-    writes: (u64, Option<u64>),
 }
 
 impl RunFigures {
     fn new() -> Self {
         Self {
-            rates: Rates::new(RATES_NS),
-            share: LossShare::new(),
+            watch: RunWatch::default(),
             disk_rates: Rates::new(DISK_NS),
             targets: Rates::new(RATES_NS),
             disk_rate: None,
             threads: Rates::new(RATES_NS),
             thread_names: Vec::new(),
-            losses: LossWatch::new(60 * S, is_loss),
-            bad: LossWatch::new(60 * S, is_bad),
-            paused: (false, None),
             dead: VecDeque::new(),
             discarded: (0, 0),
-            writes: (0, None),
         }
     }
 }
@@ -230,11 +211,10 @@ impl Watching {
         let counts_arrivals = number.is_some() || moment.arrivals.is_some();
         self.note_dead(moment);
         self.note_heard(moment);
-        let recent = |watch: &LossWatch| match recording {
-            true => watch.recent(moment.now_ns, self.limits.loss_ns),
-            false => Vec::new(),
+        let [losses, bad] = match recording {
+            true => self.of_run.watch.recent(moment.now_ns, self.limits.loss_ns),
+            false => Default::default(),
         };
-        let (losses, bad) = (recent(&self.of_run.losses), recent(&self.of_run.bad));
         let rates = self.node_rates(counts_arrivals);
         let hours_left = self.hours_left(moment);
         let sources = self.source_states(moment, &losses, &bad);
@@ -248,13 +228,8 @@ impl Watching {
         let flow = self.flow(moment.snapshot, &rates);
         let dead_time =
             self.of_run.dead.iter().filter(|dead| **dead).count() as f64 / DEAD_TICKS as f64;
-        let lately = Lately {
-            dead_time,
-            hours_left,
-            loss_share: self.of_run.share.at(moment.now_ns),
-            bad_share: self.of_run.share.bad_at(moment.now_ns),
-            silent,
-        };
+        let [loss_share, bad_share] = self.of_run.watch.shares(moment.now_ns);
+        let lately = Lately { dead_time, hours_left, loss_share, bad_share, silent };
         readings::read(&mut self.readings, moment, &rates, &lately, &sources, &losses);
         self.sentences = front_ends::read(&mut self.readings, moment.front_ends);
         let mut changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
@@ -262,7 +237,7 @@ impl Watching {
         let mut sources = sources;
         sources.sort_by_key(|source| (rank(source), lost_first(source), source.index));
         Meaning {
-            verdict: self.verdict(moment, &losses, &bad),
+            verdict: self.verdict(moment),
             loss: moment.snapshot.map(loss).unwrap_or_default(),
             bad: moment.snapshot.map(bad_data).unwrap_or_default(),
             rates,
@@ -283,66 +258,45 @@ impl Watching {
     }
 
     fn count(&mut self, now_ns: u64, snapshot: &Snapshot) {
-        let (counts, total) = (&snapshot.counts, snapshot.ledger.total());
+        let counts = &snapshot.counts;
         let built = counts.events_complete + counts.events_incomplete;
         let slices = counts.slices_complete + counts.slices_incomplete;
-        let mut counters = vec![
-            if built > 0 { built } else { slices },
-            total[Entry::PacketsReceived],
-            total[Entry::PacketBytesReceived],
-            counts.bytes_written,
-            snapshot.ledger.sources.iter().map(lost).sum(),
-            counts.events_recorded + counts.slices_recorded,
-            total[Entry::FragmentBytesRecorded],
-        ];
-        debug_assert_eq!(counters.len(), NODE_COUNTERS);
-        for (index, source) in snapshot.ledger.sources.iter().enumerate() {
-            counters.push(source[Entry::PacketsReceived]);
-            counters.push(source[Entry::PacketBytesReceived]);
-            counters.push(lost(source));
-            counters.push(of_strangers(snapshot, index));
-        }
-        self.note_writes(now_ns, counts.writes_begun, counts.writes_completed);
-        self.of_run.rates.push(now_ns, &counters);
-        self.of_run.disk_rates.push(now_ns, &counters[3..4]);
+        let sources = 0..snapshot.ledger.sources.len();
+        let strangers: Vec<u64> = sources.map(|source| of_strangers(snapshot, source)).collect();
+        self.of_run.watch.count(
+            now_ns,
+            &RunCounts {
+                ledger: &snapshot.ledger,
+                built: if built > 0 { built } else { slices },
+                recorded: counts.events_recorded + counts.slices_recorded,
+                bytes_written: counts.bytes_written,
+                writes: (counts.writes_begun, counts.writes_completed),
+                of_strangers: &strangers,
+            },
+        );
+        self.of_run.disk_rates.push(now_ns, &[counts.bytes_written]);
         self.of_run.targets.push(now_ns, &targets::counters(snapshot));
-        self.of_run.share.push(now_ns, counters[4], &snapshot.ledger);
-        self.of_run.losses.push(now_ns, &snapshot.ledger);
-        self.of_run.bad.push(now_ns, &snapshot.ledger);
         self.of_run.thread_names =
             snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
         let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
         self.of_run.threads.push(now_ns, &times);
     }
 
-    /// A write that was in progress at the last update, and still is, holds data in memory.
-    fn note_writes(&mut self, now_ns: u64, begun: u64, completed: u64) {
-        let (before, since_ns) = self.of_run.writes;
-        let waits = begun > completed && completed == before;
-        self.of_run.writes = (completed, waits.then(|| since_ns.unwrap_or(now_ns)));
-    }
-
     /// The same without a run: packets and bytes; nothing is built or recorded.
     fn count_arrivals(&mut self, now_ns: u64, arrivals: &[Arrived]) {
-        let mut counters = vec![0; NODE_COUNTERS];
-        counters[1] = arrivals.iter().map(|source| source.packets).sum();
-        counters[2] = arrivals.iter().map(|source| source.bytes).sum();
-        counters.extend(arrivals.iter().flat_map(|source| [source.packets, source.bytes, 0, 0]));
-        self.of_run.rates.push(now_ns, &counters);
+        let arrivals = arrivals.iter().map(|source| (source.packets, source.bytes));
+        self.of_run.watch.count_arrivals(now_ns, arrivals);
     }
 
     /// When sources were heard, which is known beyond the figures of a run, and when a pause ended.
     fn note_heard(&mut self, moment: &Moment<'_>) {
         for (index, heard_ns) in self.heard_ns.iter_mut().enumerate() {
-            let age_ns = self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
+            let age_ns = self.of_run.watch.heard_age_ns(index, moment.now_ns);
             let grown_ns = age_ns.map(|age_ns| moment.now_ns.saturating_sub(age_ns));
             *heard_ns = (*heard_ns).max(grown_ns);
         }
-        let was_paused = self.of_run.paused.0;
-        self.of_run.paused.0 = matches!(moment.flow, Run::Paused { .. });
-        if was_paused && !self.of_run.paused.0 {
-            self.of_run.paused.1 = Some(moment.now_ns);
-        }
+        let is_paused = matches!(moment.flow, Run::Paused { .. });
+        self.of_run.watch.note_paused(moment.now_ns, is_paused);
     }
 
     /// How long ago a source was last heard: in a run that records, since its beginning; otherwise
@@ -350,7 +304,7 @@ impl Watching {
     fn heard_age_ns(&self, moment: &Moment<'_>, index: usize) -> Option<u64> {
         match moment.flow {
             Run::Recording { .. } | Run::Paused { .. } => {
-                self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns)
+                self.of_run.watch.heard_age_ns(index, moment.now_ns)
             }
             _ => {
                 let heard_ns = self.heard_ns.get(index).copied().flatten()?;
@@ -393,7 +347,8 @@ impl Watching {
             RecorderState::Fault { reason } if fault::is_full(reason) => return Some(0.0),
             state => matches!(state, RecorderState::Fault { .. }),
         };
-        let written_ns = self.of_run.rates.since_grown_ns(3, moment.now_ns);
+        let written = NodeCounter::BytesWritten as usize;
+        let written_ns = self.of_run.watch.rates().since_grown_ns(written, moment.now_ns);
         if !fault && written_ns.is_some_and(|age_ns| age_ns <= self.limits.recorded_ns) {
             let rate = self.of_run.disk_rates.per_second(0).filter(|rate| *rate > 0.0);
             self.of_run.disk_rate = rate.or(self.of_run.disk_rate);
@@ -405,20 +360,23 @@ impl Watching {
     }
 
     fn node_rates(&self, running: bool) -> api::Rates {
-        let rate = |index| self.of_run.rates.per_second(index).filter(|_| running).unwrap_or(0.0);
+        let rates = self.of_run.watch.rates();
+        let rate = |counter: NodeCounter| {
+            rates.per_second(counter as usize).filter(|_| running).unwrap_or(0.0)
+        };
         api::Rates {
-            events_per_second: rate(0),
-            packets_per_second: rate(1),
-            bytes_per_second: rate(2),
-            bytes_written_per_second: rate(3),
-            loss_per_second: rate(4),
+            events_per_second: rate(NodeCounter::Built),
+            packets_per_second: rate(NodeCounter::Packets),
+            bytes_per_second: rate(NodeCounter::Bytes),
+            bytes_written_per_second: rate(NodeCounter::BytesWritten),
+            loss_per_second: rate(NodeCounter::Lost),
         }
     }
 
     /// The number of required sources that have sent nothing for too long.
     fn silent(&self, moment: &Moment<'_>) -> u64 {
         let Some((_, started_ns)) = moment.run else { return 0 };
-        let age_ns = |index| self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
+        let age_ns = |index| self.of_run.watch.heard_age_ns(index, moment.now_ns);
         let since_ns = moment.now_ns.saturating_sub(started_ns);
         let is_silent = |(index, source): &(usize, &Source)| {
             source.required && age_ns(*index).unwrap_or(since_ns) > SILENT_NS
@@ -426,13 +384,7 @@ impl Watching {
         self.sources.iter().enumerate().filter(is_silent).count() as u64
     }
 
-    fn verdict<'a>(
-        &'a self,
-        moment: &Moment<'a>,
-        losses: &[LossGrowth],
-        bad: &[LossGrowth],
-    ) -> Verdict {
-        let now_ns = moment.now_ns;
+    fn verdict<'a>(&'a self, moment: &Moment<'a>) -> Verdict {
         let flow_of = |(index, source): (usize, &'a Source)| SourceFlow {
             name: &source.name,
             required: source.required,
@@ -440,32 +392,16 @@ impl Watching {
             out_of_step: alignment(moment, index).out_of_step,
         };
         let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
-        let named = |loss: &LossGrowth| {
-            let source = self.sources.get(loss.source)?;
-            Some(Loss { source: &source.name, entry: loss.entry, count: loss.count })
-        };
-        let [losses, bad] =
-            [losses, bad].map(|all| all.iter().filter_map(named).collect::<Vec<_>>());
         let notices = [targets::failed(moment), self.strangers(moment)].concat();
-        let flow = Flow {
+        let in_fault = |one: &Snapshot| matches!(one.state, RecorderState::Fault { .. });
+        let seen = RunSeen {
             run: moment.flow,
-            fault: moment.fault,
-            fault_advice: moment.fault.and_then(fault::advice),
-            cannot_write: moment
-                .snapshot
-                .is_some_and(|one| matches!(one.state, RecorderState::Fault { .. })),
-            received_age_ns: self.of_run.rates.since_grown_ns(1, now_ns),
-            recorded_age_ns: self.of_run.rates.since_grown_ns(5, now_ns),
-            held_age_ns: self.of_run.writes.1.map(|since_ns| now_ns.saturating_sub(since_ns)),
-            resumed_age_ns: self.of_run.paused.1.map(|at_ns| now_ns.saturating_sub(at_ns)),
+            fault: (moment.fault, moment.fault.and_then(fault::advice)),
+            cannot_write: moment.snapshot.is_some_and(in_fault),
             sources: &sources,
-            losses: &losses,
-            loss_share: self.of_run.share.at(now_ns),
-            bad: &bad,
-            bad_share: self.of_run.share.bad_at(now_ns),
             notices: &notices,
         };
-        verdict(&flow, &self.limits)
+        self.of_run.watch.verdict(moment.now_ns, &seen, &self.limits)
     }
 
     /// Senders of foreign data to sources' ports, if recent.
@@ -473,7 +409,8 @@ impl Watching {
         let is_recording = matches!(moment.flow, Run::Recording { .. });
         let Some(snapshot) = moment.snapshot.filter(|_| is_recording) else { return Vec::new() };
         let lately = |source: &usize| {
-            let age_ns = self.of_run.rates.since_grown_ns(of_source(*source, 3), moment.now_ns);
+            let counter = SourceCounter::OfStrangers.of(*source);
+            let age_ns = self.of_run.watch.rates().since_grown_ns(counter, moment.now_ns);
             age_ns.is_some_and(|age_ns| age_ns <= self.limits.loss_ns)
         };
         let strangers = snapshot.strangers.iter().filter(|(source, _)| lately(source));
@@ -491,8 +428,8 @@ impl Watching {
         let running = moment.run.is_some() || moment.arrivals.is_some();
         let state = |(index, source): (usize, &Source)| {
             let counts = moment.snapshot.and_then(|one| one.ledger.sources.get(index));
-            let rate = |counter| {
-                let rate = self.of_run.rates.per_second(of_source(index, counter));
+            let rate = |counter: SourceCounter| {
+                let rate = self.of_run.watch.rates().per_second(counter.of(index));
                 rate.filter(|_| running).unwrap_or(0.0)
             };
             let age_ns = self.heard_age_ns(moment, index);
@@ -520,9 +457,9 @@ impl Watching {
                 required: source.required,
                 from: source.from.clone(),
                 address: moment.addresses.get(index).map(ToString::to_string).unwrap_or_default(),
-                packets_per_second: rate(0),
-                bytes_per_second: rate(1),
-                loss_per_second: rate(2),
+                packets_per_second: rate(SourceCounter::Packets),
+                bytes_per_second: rate(SourceCounter::Bytes),
+                loss_per_second: rate(SourceCounter::Lost),
                 loss: nonzero(is_loss),
                 bad: nonzero(is_bad),
                 fill: moment.socket_fills.get(index).copied().flatten(),
@@ -562,7 +499,8 @@ impl Watching {
                 }
             })
             .collect();
-        let recorded = self.of_run.rates.per_second(6).unwrap_or(0.0);
+        let recorded = NodeCounter::BytesRecorded as usize;
+        let recorded = self.of_run.watch.rates().per_second(recorded).unwrap_or(0.0);
         let stage = |one: &api::Flow| Stage {
             fill: one.queues.iter().map(fill).fold(0.0, f64::max),
             input_per_second: rates.bytes_per_second,
@@ -611,11 +549,6 @@ fn all_rules(usual: Vec<Rule>, rules: &[Rule]) -> Vec<Rule> {
 fn alignment(moment: &Moment<'_>, index: usize) -> Alignment {
     let snapshot = moment.snapshot.filter(|_| moment.run.is_some());
     snapshot.and_then(|one| one.alignment.get(index)).copied().unwrap_or_default()
-}
-
-/// The index of a source's counter.
-fn of_source(index: usize, counter: usize) -> usize {
-    NODE_COUNTERS + index * SOURCE_COUNTERS + counter
 }
 
 fn fill(queue: &api::Queue) -> f64 {

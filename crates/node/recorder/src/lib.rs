@@ -78,7 +78,7 @@ pub use config::{
     ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
 };
 pub use counts::Counts;
-pub use front_ends::{Change, FrontEnd, FrontEnds, Report, Scalar, Stage};
+pub use front_ends::{Change, FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
 pub use link_access::{LinkAccess, SharedTokens, Tokens};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{

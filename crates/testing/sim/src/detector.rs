@@ -25,6 +25,15 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// With so many changed bits.
+    pub fn corrupted(mut self, bits: u64, chance: &mut Random) -> Self {
+        for _ in 0..bits {
+            let byte = chance.index(self.bytes.len());
+            self.bytes[byte] ^= 1 << chance.below(8);
+        }
+        Self::unknown(self.bytes)
+    }
+
     /// A packet with no known fragments.
     pub fn unknown(bytes: Vec<u8>) -> Self {
         Self { bytes, fragments: 0..0, part: (0, 1) }

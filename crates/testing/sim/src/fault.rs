@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use catchment_fixtures::Random;
 use catchment_model::named;
+use catchment_ports::StoreFault;
 
 named! {
     /// A kind of fault, by its name on the command line and in traces.
@@ -91,6 +92,27 @@ named! {
         SmallRing = "small-ring",
         /// A receive agent is not called for ten seconds.
         HoldReceive = "hold-receive",
+        /// Front-ends refuse commands, answer late, or die while they prepare.
+        Refuse = "refuse",
+        /// Operators ask for commands at any moment, also two at once.
+        Commands = "commands",
+    }
+}
+
+impl Fault {
+    /// The kind of something that a disk did wrong.
+    pub fn of_store(fault: StoreFault) -> Self {
+        match fault {
+            StoreFault::WriteError => Self::WriteError,
+            StoreFault::SyncError => Self::SyncError,
+            StoreFault::OpenError => Self::OpenError,
+            StoreFault::FinishError => Self::FinishError,
+            StoreFault::TextError => Self::TextError,
+            StoreFault::Hang => Self::Hang,
+            StoreFault::TornWrite => Self::Torn,
+            StoreFault::MisdirectedWrite => Self::Misdirected,
+            StoreFault::Full => Self::Full,
+        }
     }
 }
 
@@ -151,6 +173,12 @@ impl Faults {
     /// Whether the set contains that kind.
     pub fn has(self, fault: Fault) -> bool {
         self.0 & 1 << fault as u32 != 0
+    }
+
+    /// Whether operations of the disk may take long: a drive also tries a write again before it
+    /// fails.
+    pub fn slow_disk(self) -> bool {
+        [Fault::Slow, Fault::Hang, Fault::WriteError].into_iter().any(|fault| self.has(fault))
     }
 
     /// All kinds in the set.

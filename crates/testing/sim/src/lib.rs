@@ -15,6 +15,7 @@
 //! | [`peer`] | a sender's end of a session, of either kind |
 //! | [`wires`] | the connections of front-ends |
 //! | [`logs`] | what was put into the logs of sessions, and what was told of it |
+//! | [`conductor`] | run control, and what operators ask of it |
 //! | [`recorder`] | the agents and their wake-ups |
 //! | [`world`] | the run: clock, network, actions |
 //! | [`walk`] | a reader of frame files written from the specification |
@@ -22,6 +23,8 @@
 //! | [`headers`] | ranges, times and flags, compared with what was sent |
 //! | [`bound`] | the fragments that must be recorded |
 //! | [`positions`] | the logs of sessions, compared with the files and with what was told |
+//! | [`commands`] | what front-ends were told, compared with what control asked for |
+//! | [`verdict`] | the verdict, compared with the ledger |
 //! | [`recorded`] | the contents of the files, compared with what was sent |
 //! | `resume` | what a recorder that died leaves to one that goes on |
 //! | [`oracle`] | the rules that every run must obey |
@@ -33,6 +36,8 @@
 
 pub mod arrivals;
 pub mod bound;
+pub mod commands;
+pub mod conductor;
 pub mod contents;
 pub mod detector;
 pub mod fault;
@@ -54,6 +59,7 @@ pub mod sessions;
 pub mod shrink;
 mod streams;
 pub mod trace;
+pub mod verdict;
 pub mod walk;
 pub mod wires;
 pub mod world;

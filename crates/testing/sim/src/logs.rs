@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use catchment_wire::session::{Grant, GrantAnswer, LogPositions, Release};
+use catchment_wire::event_link::CommandKind;
+use catchment_wire::session::{Command, Grant, GrantAnswer, LogPositions, Release};
 
 /// A session, from the start of its sender to its end.
 #[derive(Clone, Debug)]
@@ -11,6 +12,23 @@ pub struct Session {
     pub number: u64,
     /// By its numbers, its logs.
     pub logs: Vec<Log>,
+    /// What its sender was told to do, in order.
+    pub commands: Vec<Commanded>,
+}
+
+/// A command that a sender was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commanded {
+    /// By which run, and how many recorders of that had died.
+    pub life: (usize, u32),
+    /// Its number.
+    pub number: u64,
+    /// What it asks for.
+    pub kind: CommandKind,
+    /// When it came.
+    pub told_ns: u64,
+    /// When it was answered, and whether its sender did it.
+    pub answer: Option<(u64, bool)>,
 }
 
 /// A log.
@@ -81,7 +99,42 @@ impl Session {
             given_up: 0,
             is_released_taken: release == Release::Taken,
         };
-        Self { number, logs: sources.iter().map(log).collect() }
+        Self { number, logs: sources.iter().map(log).collect(), commands: Vec::new() }
+    }
+
+    /// Its sender is given a command, perhaps again.
+    ///
+    /// # Errors
+    /// Its number, or what it asks for, is not what follows.
+    pub fn commanded(
+        &mut self,
+        told_ns: u64,
+        life: (usize, u32),
+        command: &Command,
+    ) -> Result<(), String> {
+        let (number, kind) = (command.number, CommandKind(command.kind));
+        let last = self.commands.last();
+        let next = last.map_or(1, |last| last.number + 1);
+        if let Some(last) = last.filter(|last| last.number == number && last.life == life) {
+            return match last.kind == kind {
+                true => Ok(()),
+                false => Err(format!("command {number} is {:?} and then {kind:?}", last.kind)),
+            };
+        }
+        // One that did not see the last command of a recorder that has died does not know it.
+        let is_unseen = last.is_some_and(|last| last.number == number && last.answer.is_none());
+        if number != next && !is_unseen {
+            return Err(format!("command {number} where {next} follows"));
+        }
+        self.commands.push(Commanded { life, number, kind, told_ns, answer: None });
+        Ok(())
+    }
+
+    /// Its sender answers a command.
+    pub fn answered(&mut self, now_ns: u64, number: u64, has_done: bool) {
+        if let Some(last) = self.commands.last_mut().filter(|last| last.number == number) {
+            last.answer.get_or_insert((now_ns, has_done));
+        }
     }
 }
 

@@ -19,6 +19,7 @@ catchment-sim [SEED] [OPTIONS]
   --faults A,B     only these kinds of faults, or none
   --sources N      no more sources
   --events N       no more events
+  --two-targets    two targets in each run
   --trace          tell the story of the run, and write it to sim-SEED.json for Perfetto
   --hash           show the hash of the run's trace
   --first          stop at the first seed that fails

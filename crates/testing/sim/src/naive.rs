@@ -7,17 +7,22 @@
 use std::collections::VecDeque;
 
 use catchment_fixtures::Random;
-use catchment_sender::{Action, Connection, Step};
+use catchment_sender::{Action, Connection, RunCommand, Step};
 use catchment_wire::event_link::{
-    AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, Heartbeat,
-    Heartbeats, KeyKind, Mark, MarkKind, Part, Presence, SourceLog,
+    CommandKind, Heartbeat, Heartbeats, KeyKind, MarkKind, Presence, SourceLog,
 };
 use catchment_wire::session::{
-    self as wire, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Control, Encoder, Fields, Grant,
-    GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Service, Text, parse,
+    self as wire, Answer, AnswerKind, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Command, Control,
+    Encoder, Fields, Grant, GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Service,
+    Text, parse,
 };
 
+use self::log::{Log, What};
 use crate::plan::{MS, S};
+
+mod log;
+
+pub use self::log::LogConfig;
 
 /// A sender of these logs.
 pub struct Naive {
@@ -45,6 +50,12 @@ pub struct Naive {
     ping_ns: u64,
     polled_ns: u64,
     silent_ns: u64,
+    /// Whether it answers commands; the last one, and what it has answered to that.
+    pub answers_commands: bool,
+    command: RunCommand,
+    answer: Option<AnswerKind>,
+    /// Where that has brought it, and in the run of which number.
+    at: (wire::Stage, u64),
     /// What it was told wrongly.
     pub wrong: Option<String>,
 }
@@ -64,54 +75,6 @@ struct Outgoing {
     messages: u32,
     is_open: bool,
     message_ns: u64,
-}
-
-/// What a log is of.
-#[derive(Clone, Debug)]
-pub struct LogConfig {
-    /// Its name.
-    pub name: String,
-    /// The width of its keys.
-    pub key_bits: u8,
-    /// Bytes of its longest fragment.
-    pub fragment_bytes_max: u64,
-    /// Bytes that it holds.
-    pub ring_bytes: u64,
-}
-
-struct Log {
-    config: LogConfig,
-    connection: u16,
-    items: VecDeque<Item>,
-    made: u64,
-    held_bytes: u64,
-    /// The sequence of the next item to be sent, and how much of that is.
-    next: u64,
-    part: Option<u64>,
-    /// Positions.
-    released: u64,
-    durable: u64,
-    last_key: Option<u64>,
-}
-
-#[derive(Clone)]
-struct Item {
-    sequence: u64,
-    count: u64,
-    what: What,
-}
-
-#[derive(Clone)]
-enum What {
-    Fragment { key: u64, bytes: Vec<u8> },
-    Abandoned(Option<(u64, u64)>),
-    Mark(MarkKind, u64),
-}
-
-impl Item {
-    fn end(&self) -> u64 {
-        self.sequence + self.count
-    }
 }
 
 impl Naive {
@@ -156,6 +119,10 @@ impl Naive {
             ping_ns: 0,
             polled_ns: 0,
             silent_ns: 0,
+            answers_commands: false,
+            command: RunCommand { number: 0, kind: 0, run_number: 0, settings: Vec::new() },
+            answer: None,
+            at: (wire::Stage::None, 0),
             wrong: None,
             chance,
         }
@@ -342,12 +309,48 @@ impl Naive {
                     log.release(if is_taken { one.taken } else { one.durable });
                 }
             }
+            Control::Command(command, ..) if command.number > self.command.number => {
+                let &Command { number, kind, run_number, .. } = command;
+                let settings = Vec::new();
+                self.command = RunCommand { number, kind, run_number, settings };
+                self.answer = None;
+                self.actions.push_back(Action::Command(self.command.clone()));
+            }
+            Control::Command(command, ..) if command.number == self.command.number => {
+                self.say_answer();
+            }
             Control::Bye(Bye { retry_ms: 0, .. }, text) => {
                 self.break_off(now_ns, 0);
                 self.phase = Phase::Ended((*text).to_owned());
             }
             Control::Bye(bye, _) => self.break_off(now_ns, u64::from(bye.retry_ms) * MS),
             _ => {}
+        }
+    }
+
+    /// Answers a command, if it is still that at which it is.
+    pub fn answer(&mut self, number: u64, answer: AnswerKind) {
+        if number != self.command.number {
+            return;
+        }
+        self.answer = Some(answer);
+        if answer != AnswerKind::Refused {
+            let stage = match CommandKind(self.command.kind) {
+                CommandKind::PREPARE => wire::Stage::Prepared,
+                CommandKind::START | CommandKind::CONTINUE => wire::Stage::Running,
+                CommandKind::PAUSE => wire::Stage::Paused,
+                CommandKind::STOP => wire::Stage::Stopped,
+                _ => wire::Stage::None,
+            };
+            self.at = (stage, self.command.run_number);
+        }
+        self.say_answer();
+    }
+
+    fn say_answer(&mut self) {
+        if let Some(answer) = self.answer.filter(|_| matches!(self.phase, Phase::Open)) {
+            let answer = Answer { number: self.command.number, answer };
+            self.control.message(|out, at| Encoder::begin(out, at, &answer).finish("", &[]));
         }
     }
 
@@ -381,7 +384,8 @@ impl Naive {
     }
 
     fn hello(&mut self) {
-        let Self { name, session, logs, data, run, release, control, .. } = self;
+        let Self { name, session, logs, data, run, release, control, command, .. } = self;
+        let Self { answers_commands, at: (stage, run_number), .. } = self;
         let holds = logs.iter().any(|log| log.released < log.made);
         let hello = Hello {
             session: *session,
@@ -393,10 +397,10 @@ impl Naive {
             log_count: logs.len() as u32,
             data_connections: data.len() as u16,
             release: *release,
-            flags: 0,
-            stage: wire::Stage::None,
-            stage_run: 0,
-            command: 0,
+            flags: u8::from(*answers_commands),
+            stage: *stage,
+            stage_run: *run_number as u16,
+            command: command.number,
             name: Text::new(name).expect("a name"),
             program: Text::new("naive").expect("a name"),
         };
@@ -485,158 +489,6 @@ impl Naive {
             }
         }
         of.message_ns = now_ns;
-    }
-}
-
-impl Log {
-    fn add(&mut self, count: u64, what: What) {
-        if let What::Fragment { bytes, .. } = &what {
-            self.held_bytes += bytes.len() as u64;
-        }
-        self.items.push_back(Item { sequence: self.made, count, what });
-        self.made += count;
-    }
-
-    fn release(&mut self, position: u64) {
-        while let Some(item) = self.items.pop_front_if(|item| item.end() <= position) {
-            if let What::Fragment { bytes, .. } = item.what {
-                self.held_bytes -= bytes.len() as u64;
-            }
-        }
-        self.released = self.released.max(position);
-        // What is taken, and was to be repeated, is gone.
-        if self.next < self.released {
-            (self.next, self.part) =
-                (self.items.front().map_or(self.made, |one| one.sequence), None);
-        }
-    }
-
-    /// Appends the next message to a connection.
-    fn compose(
-        &mut self,
-        (log, body_bytes_max): (u32, usize),
-        of: &mut Outgoing,
-        chance: &mut Random,
-    ) {
-        let at = self.items.partition_point(|item| item.sequence < self.next);
-        let Item { sequence, count, what } = &self.items[at];
-        let sequence = *sequence;
-        match what {
-            What::Fragment { key, bytes } => {
-                let in_parts = self.part.is_some()
-                    || bytes.len() > body_bytes_max
-                    || bytes.len() > 100_000 && chance.chance(500)
-                    || bytes.len() > 1_000 && chance.chance(200)
-                    // It takes a chunk of its own, however short it is.
-                    || !bytes.is_empty() && chance.chance(20);
-                if !in_parts {
-                    return self.compose_fragments((log, body_bytes_max), at, of, chance);
-                }
-                let (key, bytes) = (*key, bytes.clone());
-                self.compose_part((log, sequence, key), (&bytes, body_bytes_max), of, chance);
-            }
-            What::Abandoned(keys) => {
-                // With a range before it that is still held, as one.
-                let before = at.checked_sub(1).map(|before| &self.items[before]);
-                let before = before.filter(|one| matches!(one.what, What::Abandoned(None)));
-                let joined = before.filter(|_| keys.is_none() && chance.chance(500));
-                let sequence = joined.map_or(sequence, |one| one.sequence);
-                let end = self.items[at].end();
-                let (key, key_last) = keys.unwrap_or((0, 0));
-                let mark = Mark {
-                    log,
-                    kind: MarkKind::Abandoned,
-                    reason: AbandonReason::BUFFER,
-                    sequence,
-                    count: end - sequence,
-                    key,
-                    key_last,
-                    flags: if keys.is_some() { Mark::KEYS } else { 0 },
-                    run_number: 0,
-                };
-                of.message(|out, number| Data::Mark(mark, "full").encode(number, out));
-                self.next = end;
-            }
-            What::Mark(kind, key) => {
-                let (kind, key, count) = (*kind, *key, *count);
-                let is_numbering = kind == MarkKind::Numbering;
-                let mark = Mark {
-                    log,
-                    kind,
-                    reason: AbandonReason(0),
-                    sequence,
-                    count,
-                    key,
-                    key_last: 0,
-                    flags: if is_numbering { Mark::KEYS } else { 0 },
-                    run_number: 0,
-                };
-                let text = if kind == MarkKind::Setting { "gain=2" } else { "" };
-                of.message(|out, number| Data::Mark(mark, text).encode(number, out));
-                self.next += 1;
-            }
-        }
-    }
-
-    /// The next part of a fragment, of any size.
-    fn compose_part(
-        &mut self,
-        (log, sequence, key): (u32, u64, u64),
-        (bytes, body_bytes_max): (&[u8], usize),
-        of: &mut Outgoing,
-        chance: &mut Random,
-    ) {
-        let longest = self.config.fragment_bytes_max as usize;
-        let position = self.part.unwrap_or(0);
-        let left = bytes.len() - position as usize;
-        let most = [1 + longest / 3, 100_000, left][chance.index(3)].min(body_bytes_max);
-        let body = &bytes[position as usize..][..(1 + chance.index(most)).min(left)];
-        let part = Part {
-            log,
-            tag: 0,
-            flags: 0,
-            sequence,
-            key,
-            groups: 0,
-            position,
-            fragment_bytes: bytes.len() as u64,
-        };
-        of.long_message(body.len(), |out, number| Data::Part(part, body).encode(number, out));
-        let position = position + body.len() as u64;
-        let is_last = position == bytes.len() as u64;
-        self.part = if is_last { None } else { Some(position) };
-        self.next += u64::from(is_last);
-    }
-
-    /// Some whole fragments from that one on, in one message.
-    fn compose_fragments(
-        &mut self,
-        (log, body_bytes_max): (u32, usize),
-        at: usize,
-        of: &mut Outgoing,
-        chance: &mut Random,
-    ) {
-        let most = [1, 2, 1 + chance.index(50)][chance.index(3)];
-        let mut body = Vec::new();
-        let mut records = Vec::new();
-        for item in self.items.iter().skip(at).take(most) {
-            let What::Fragment { key, bytes } = &item.what else { break };
-            if body.len() + bytes.len() > body_bytes_max {
-                break;
-            }
-            body.extend_from_slice(bytes);
-            let bytes = bytes.len() as u32;
-            records.push(FragmentRecord { key: *key, bytes, tag: 0, flags: 0, groups: 0 });
-        }
-        let fragments = Fragments { log, sequence: self.next };
-        of.long_message(body.len(), |out, number| {
-            let mut message = Encoder::begin(out, number, &fragments);
-            for record in &records {
-                assert!(message.push_short(record, FRAGMENT_RECORD_BYTES_MIN), "they fit");
-            }
-            message.finish("", &body)
-        });
-        self.next += records.len() as u64;
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Options {
     pub sources_max: Option<u32>,
     /// The maximum number of events.
     pub events_max: Option<u64>,
+    /// Whether there are two targets in all runs.
+    pub has_two_targets: bool,
     /// Whether the history of the run is printed.
     pub is_traced: bool,
     /// Whether the trace's hash is printed.
@@ -40,6 +42,7 @@ impl Options {
             faults: None,
             sources_max: None,
             events_max: None,
+            has_two_targets: false,
             is_traced: false,
             shows_hash: false,
             ends_at_first: false,
@@ -57,6 +60,7 @@ impl Options {
                 "--faults" => options.faults = Some(value()?.parse()?),
                 "--sources" => options.sources_max = Some(number(value()?)?.max(1) as u32),
                 "--events" => options.events_max = Some(number(value()?)?),
+                "--two-targets" => options.has_two_targets = true,
                 "--threads" => options.threads = number(value()?)?.max(1) as usize,
                 "--trace" => options.is_traced = true,
                 "--first" => options.ends_at_first = true,
@@ -76,6 +80,7 @@ impl Options {
             faults: self.faults.unwrap_or(whole.faults),
             sources_max: self.sources_max.unwrap_or(whole.sources_max),
             events_max: self.events_max.unwrap_or(whole.events_max),
+            has_two_targets: self.has_two_targets,
         }
     }
 }

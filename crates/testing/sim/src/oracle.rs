@@ -14,6 +14,7 @@ use catchment_ports::StoreFault;
 use catchment_recorder::State;
 
 use crate::bound;
+use crate::commands;
 use crate::contents;
 use crate::detector::{SentBySource, SentFragment};
 use crate::fault::{Fault, Faults, HARMLESS};
@@ -23,6 +24,7 @@ use crate::positions;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::resume;
+use crate::verdict;
 use crate::walk::WalkedFrame;
 use crate::world::Outcome;
 
@@ -40,6 +42,7 @@ type Known = (BTreeSet<u32>, FrameColumns);
 pub fn check(outcome: &Outcome) -> Result<u64, String> {
     let mut required = 0;
     positions::check_told(outcome)?;
+    commands::check(outcome)?;
     let is_well =
         |life: &Life| life.disk.is_empty() && life.others.iter().all(|(_, disk)| disk.is_empty());
     if outcome.plan.case.faults == Faults::NONE && outcome.lives.iter().all(is_well) {
@@ -63,6 +66,8 @@ pub fn check(outcome: &Outcome) -> Result<u64, String> {
 /// The run's ledger, made from those of its targets: what it says to be durable is durable in each
 /// that it needs, and it balances.
 fn of_run(outcome: &Outcome, life: &Life) -> Result<(), String> {
+    let lost = life.last.ledger.sources.iter().any(|source| source.balance().lost_data());
+    verdict::check_last(life.verdict, lost)?;
     let targets = life.last.targets.iter().enumerate();
     let required = targets.filter(|(_, target)| target.required);
     let required: Vec<_> =
@@ -652,9 +657,10 @@ impl<'a> Check<'a> {
     /// entirely because the run was paused.
     fn is_all_recorded(&self) -> bool {
         let faults = self.outcome.plan.case.faults;
-        let is_paused = faults.has(Fault::Pause);
+        let is_paused = faults.has(Fault::Pause) || self.outcome.plan.control.is_some();
         // Whole events are missing for no other reason.
-        let lose_none = [Fault::Pause, Fault::Reorder, Fault::Duplicate, Fault::Starve];
+        use Fault::{Commands, Duplicate, Pause, Refuse, Reorder, Starve};
+        let lose_none = [Pause, Reorder, Duplicate, Starve, Refuse, Commands];
         let has_stepped = !self.outcome.plan.links.is_empty() && faults.has(Fault::Clock);
         if self.outcome.lives.len() > 1
             || has_stepped

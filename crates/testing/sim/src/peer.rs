@@ -5,6 +5,7 @@ use catchment_sender::{
     Connection, Fragment, Push, PushError, SenderSession, SenderState, Slices, Step,
 };
 use catchment_wire::event_link::AbandonReason;
+use catchment_wire::session::AnswerKind;
 
 use crate::logs::ItemKind;
 use crate::naive::Naive;
@@ -110,6 +111,14 @@ impl Peer {
                 Some((1, ItemKind::Mark))
             }
             Self::Naive(naive) => naive.fault(log).then_some((1, ItemKind::ContentFault)),
+        }
+    }
+
+    /// Answers a command.
+    pub fn answer(&mut self, number: u64, answer: AnswerKind) {
+        match self {
+            Self::Client(session) => session.answer(number, answer, "as it likes"),
+            Self::Naive(naive) => naive.answer(number, answer),
         }
     }
 

@@ -16,6 +16,7 @@ use catchment_test_protocol as test_protocol;
 use catchment_wire::event_link::EventLink;
 use catchment_wire::session::Release;
 
+use crate::conductor::{self, Requests};
 use crate::fault::{Fault, Faults};
 use crate::links::{ChannelPlan, LinkPlan};
 use crate::sessions::{self, LogPlan, SenderPlan};
@@ -38,13 +39,16 @@ pub struct Case {
     pub sources_max: u32,
     /// The maximum number of events.
     pub events_max: u64,
+    /// Whether there are two targets, whatever the seed says.
+    pub has_two_targets: bool,
 }
 
 impl Case {
     /// The unrestricted case of a seed.
     pub fn of(seed: u64) -> Self {
         let (sources_max, events_max) = (u32::MAX, u64::MAX);
-        Self { seed, faults: Faults::of_seed(seed), sources_max, events_max }
+        let faults = Faults::of_seed(seed);
+        Self { seed, faults, sources_max, events_max, has_two_targets: false }
     }
 
     /// Random numbers for one purpose, independent of restrictions elsewhere.
@@ -68,6 +72,9 @@ impl std::fmt::Display for Case {
         }
         if self.events_max != whole.events_max {
             write!(f, " --events {}", self.events_max)?;
+        }
+        if self.has_two_targets {
+            write!(f, " --two-targets")?;
         }
         Ok(())
     }
@@ -171,6 +178,8 @@ pub struct Plan {
     pub second_disk: Option<StoreTimes>,
     /// How many packets the buffers before the recorder hold.
     pub queue_packets: usize,
+    /// What operators ask for, if there is run control.
+    pub control: Option<Requests>,
     /// Whether the run begins between two events.
     pub begins_paused: bool,
     /// Whether a recorder goes on with the run of one that died.
@@ -214,8 +223,13 @@ impl Plan {
         let sources = some_required(sources);
         // Over connections in every second run whose fragments are in parts.
         let in_stream = case.chance("streams").chance(500);
-        let is_stream = |one: &SourcePlan| in_stream && one.in_parts && one.log.is_none();
-        let of_stream = |one: SourcePlan| SourcePlan { in_stream: is_stream(&one), ..one };
+        let is_beside = in_stream && !senders.is_empty() && !is_long;
+        let of_stream = |one: SourcePlan| {
+            // Beside front-ends all others: a listener outlives these connections at the run's end.
+            let in_parts = one.in_parts || is_beside;
+            let is_stream = in_stream && in_parts && one.log.is_none();
+            SourcePlan { in_parts, in_stream: is_stream, ..one }
+        };
         let sources: Vec<_> = sources.into_iter().map(of_stream).collect();
         let kept = sources.len().min(case.sources_max as usize);
         let mut sources = some_required(sources.into_iter().take(kept).collect());
@@ -236,10 +250,7 @@ impl Plan {
         let network = network(&case);
         let stores = stores(&case);
         let second_disk = second_disk(&case);
-        let queue_packets = match case.faults.has(Fault::SmallBuffer) {
-            true => 2 + case.chance("queue").below(60) as usize,
-            false => 1 << 20,
-        };
+        let queue_packets = queue_packets(&case);
         let begins_paused = chance.below(4) == 0;
         let links = links(&case);
         let mut config = config(&case, (&sources, &senders), interval_ns, &mut chance);
@@ -248,6 +259,9 @@ impl Plan {
         add_links(&case, &links, &mut config);
         select(&case, &mut config);
         let goes_on = goes_on(&case, &senders, &config);
+        let control = conductor::draw(&case, &mut senders);
+        // Until it is started.
+        let begins_paused = begins_paused || control.is_some();
         Self {
             case,
             sources,
@@ -260,6 +274,7 @@ impl Plan {
             stores,
             second_disk,
             queue_packets,
+            control,
             begins_paused,
             goes_on,
             config,
@@ -309,6 +324,13 @@ fn goes_on(case: &Case, senders: &[SenderPlan], config: &RecorderConfig) -> bool
         && !(case.faults.has(Fault::Renumber) || case.faults.has(Fault::Misnumber))
         && config.targets().iter().all(|target| target.required)
         && case.chance("goes on").chance(500)
+}
+
+fn queue_packets(case: &Case) -> usize {
+    match case.faults.has(Fault::SmallBuffer) {
+        true => 2 + case.chance("queue").below(60) as usize,
+        false => 1 << 20,
+    }
 }
 
 /// In half of the runs with a kill fragments are large: what it leaves of a frame is of interest if
@@ -425,7 +447,7 @@ fn network(case: &Case) -> NetworkPlan {
 fn stores(case: &Case) -> Vec<StoreTimes> {
     let first = store(case, "store");
     let mut chance = case.chance("targets");
-    if chance.below(3) > 0 {
+    if chance.below(3) > 0 && !case.has_two_targets {
         return vec![first];
     }
     let of_second = case.faults.iter().filter(|_| chance.chance(500));

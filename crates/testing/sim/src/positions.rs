@@ -12,7 +12,7 @@ use crate::logs::{ItemKind, Log};
 use crate::plan::Selected;
 use crate::recorded::{Recorded, disk_lied};
 use crate::recorder::Life;
-use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, WalkedPosition};
+use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, WalkedPosition, WalkedToc};
 use crate::world::Outcome;
 
 /// By source and session, up to where its log is decided.
@@ -223,8 +223,7 @@ impl Check<'_> {
         if !life.disk.is_empty() || !self.recorded.damage.is_empty() {
             return Ok(());
         }
-        let faults = self.outcome.plan.case.faults;
-        let is_slow = [Fault::Slow, Fault::Hang].into_iter().any(|fault| faults.has(fault));
+        let is_slow = self.outcome.plan.case.faults.slow_disk();
         let mut newest: BTreeMap<(usize, u16, u64), u64> = BTreeMap::new();
         for file in &self.recorded.files {
             let mut own = BTreeMap::new();
@@ -234,7 +233,9 @@ impl Check<'_> {
                 }
             }
             newest.extend(&own);
-            let Some(toc) = &file.toc else { continue };
+            // A power cut may leave the table and take a frame that it lists.
+            let is_whole = |toc: &&WalkedToc| toc.frames == file.frames.len() as u64;
+            let Some(toc) = file.toc.as_ref().filter(is_whole) else { continue };
             for WalkedPosition { source, what, session, position } in toc.positions()? {
                 let key = (source, what, session);
                 let most = newest.get(&key);

@@ -57,8 +57,7 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     let files = std::mem::take(&mut recorded.files);
     // A misdirected write may have left a whole frame there.
     let may_stray = disk_lied(life);
-    let faults = outcome.plan.case.faults;
-    let is_slow = [Fault::Slow, Fault::Hang].into_iter().any(|fault| faults.has(fault));
+    let is_slow = outcome.plan.case.faults.slow_disk();
     let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
         check_selected(outcome, life, file)?;

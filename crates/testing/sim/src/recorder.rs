@@ -5,22 +5,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, Ingress, Waker};
+use catchment_agent::{Agent, CompletionKind, Ingress, Waker};
 use catchment_fixtures::Random;
 use catchment_model::{Entry, RunId};
 use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFault, StoreWatch, VirtualClock,
 };
 use catchment_recorder::{
-    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderError, Snapshot, TargetStore,
+    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, Snapshot,
+    TargetStore,
 };
 use catchment_storage::Resumable;
+use catchment_watch::Level;
 
 use crate::arrivals::Arrivals;
+use crate::conductor::RunLog;
 use crate::detector::Packet;
+use crate::fault::Fault;
 use crate::plan::Plan;
 use crate::recorded::disk_lied;
 use crate::streams::{BUFFER_BYTES, Message};
+use crate::trace::Event;
 use crate::wires::Whole;
 
 /// Datagrams of each endpoint that one poll delivers.
@@ -67,6 +72,10 @@ pub struct Life {
     pub stalls: Vec<(u64, u64)>,
     /// When the run was paused (true), and resumed.
     pub pauses: Vec<(u64, bool)>,
+    /// What run control asked for.
+    pub control: RunLog,
+    /// The last verdict, if it ended in order.
+    pub verdict: Option<Level>,
     /// By source: the fragments with messages that stood in a connection's buffer when the run
     /// ended.
     pub left: Vec<BTreeSet<usize>>,
@@ -99,6 +108,8 @@ impl Life {
             arrivals: vec![Arrivals::default(); plan.endpoints()],
             stalls: Vec::new(),
             pauses: Vec::new(),
+            control: RunLog::default(),
+            verdict: None,
             left: vec![BTreeSet::new(); plan.endpoints()],
             ungiven: vec![(0, 0); plan.endpoints()],
             answered: Vec::new(),
@@ -256,9 +267,10 @@ impl Recorder {
             now_ns,
         };
         let create = |store: &mut MemoryStore, path: PathBuf| store.create(&path);
+        let config = RecorderConfig { run_number: number as u64 + 1, ..plan.config.clone() };
         let assembly = match from {
-            Some(from) => Assembly::resume(&plan.config, parts, from, &mut bound, create),
-            None => Assembly::new(&plan.config, parts, &mut bound, create),
+            Some(from) => Assembly::resume(&config, parts, from, &mut bound, create),
+            None => Assembly::new(&config, parts, &mut bound, create),
         };
         let mut assembly =
             assembly.map_err(|error| format!("the recorder does not begin: {error}"))?;
@@ -275,7 +287,7 @@ impl Recorder {
         let first_encoder = first + targets.len() as u16;
         let encoder_count = slots.iter().filter(|slot| slot.name.starts_with("encode")).count();
         let observer = assembly.observer();
-        if plan.begins_paused {
+        if plan.begins_paused && plan.control.is_none() {
             assembly.begin_between_events();
         }
         let life = match left {
@@ -456,6 +468,36 @@ impl Recorder {
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.index == agent) {
             slot.wake(now_ns);
         }
+    }
+
+    /// What disks have done since that was last asked for, as the trace has it: with its kind if it
+    /// is a fault, and whether a write has completed while another is under way.
+    pub(crate) fn disk_news(&mut self) -> Vec<(Event, Option<Fault>, bool)> {
+        let mut news = Vec::new();
+        let watches = || {
+            let targets = self.targets.iter().enumerate();
+            targets.flat_map(|(target, slot)| slot.watches.iter().map(move |one| (target, one)))
+        };
+        for (_, watch) in watches() {
+            for (kind, file, offset, is_done) in watch.take_completed() {
+                let is_half = kind == CompletionKind::Write && watch.writes() > 0;
+                let kind = match kind {
+                    CompletionKind::Write => "write",
+                    CompletionKind::Sync => "sync",
+                    CompletionKind::Finished => "end",
+                };
+                news.push((Event::Disk(kind, file, offset, is_done), None, is_half));
+            }
+        }
+        for (target, watch) in watches() {
+            for (fault, file) in watch.take_faults() {
+                self.life.faulted(target, fault);
+                let kind = Fault::of_store(fault);
+                let event = Event::Fault(format!("disk: {} of file {file}", kind.name()));
+                news.push((event, Some(kind), false));
+            }
+        }
+        news
     }
 
     /// Passes on what agents have said to each other.

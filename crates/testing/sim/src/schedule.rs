@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use catchment_fixtures::Random;
+use catchment_run::Command;
 
 use crate::detector::Packet;
 use crate::fault::Fault;
@@ -56,6 +57,12 @@ pub enum Action {
     },
     /// The run is paused or resumed.
     Pause(bool),
+    /// An operator asks for a command.
+    Request(Command),
+    /// Run control does what is due.
+    Conduct,
+    /// The verdict on a life's run is looked at.
+    Look(usize),
     /// The run is ended.
     Stop,
     /// The recorder dies.
@@ -159,6 +166,9 @@ impl Schedule {
             [Fault::SendOn, Fault::SmallMemory, Fault::Slow, Fault::Flip, Fault::SmallRing];
         let mut happens: BTreeSet<_> =
             always.into_iter().filter(|&fault| case.faults.has(fault)).collect();
+        let of_control = [Fault::Commands, Fault::Refuse].into_iter();
+        let is_there = |fault: &Fault| plan.control.is_some() && case.faults.has(*fault);
+        happens.extend(of_control.filter(is_there));
         for (source, of_source) in plan.sources.iter().enumerate() {
             let habits = habits(plan, source);
             slow.push(slow_network(plan, source));
@@ -204,8 +214,9 @@ impl Schedule {
         };
         let mishaps = streams::mishaps(plan).into_iter();
         actions.extend(mishaps.map(|(ns, stream, what)| (ns, Action::Mishap(stream, what))));
-        let troubles = wires::troubles(plan).into_iter();
+        let troubles = wires::troubles(plan, stop_ns).into_iter();
         actions.extend(troubles.map(|(ns, sender, what)| (ns, Action::Trouble(sender, what))));
+        actions.extend(requests(plan));
         actions.push((stop_ns, Action::Stop));
         disturb(plan, stop_ns, &mut actions);
         // In order of time; equal times keep the order in which they were made.
@@ -254,6 +265,12 @@ fn of_link(
     actions.push((ns + 10 * MS, Action::Flush(endpoint)));
     flood(plan, endpoint, actions);
     ns
+}
+
+/// What operators ask for.
+fn requests(plan: &Plan) -> impl Iterator<Item = (u64, Action)> {
+    let requests = plan.control.iter().flatten();
+    requests.map(|&(ns, command)| (ns, Action::Request(command)))
 }
 
 fn windows(chance: &mut Random, events: u64) -> Window {

@@ -6,14 +6,15 @@ use std::net::SocketAddr;
 use catchment_builder::SourceRole;
 use catchment_fixtures::Random;
 use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
-use catchment_wire::session::Release;
+use catchment_wire::event_link::CommandKind;
+use catchment_wire::session::{AnswerKind, Release};
 
 use crate::detector::SentFragment;
 use crate::fault::Fault;
 use crate::logs::{ItemKind, Session};
 use crate::naive::{LogConfig, Naive};
 use crate::peer::{Peer, Put, Status};
-use crate::plan::{Case, PART_FRAGMENT_BYTES_MAX, SourcePlan, number_bits};
+use crate::plan::{Case, MS, PART_FRAGMENT_BYTES_MAX, S, SourcePlan, number_bits};
 
 /// A front-end.
 #[derive(Clone, Debug)]
@@ -36,6 +37,31 @@ pub struct SenderPlan {
     pub is_odd: bool,
     /// Whether it is the naive one.
     pub is_naive: bool,
+    /// What it does with commands; none: it is given none, or its client agrees to all.
+    pub manners: Option<Manners>,
+}
+
+/// What a front-end does with commands, of a thousand each; it does the others soon.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    /// It refuses.
+    pub refused: u64,
+    /// It does it after a while, and does not always say that it is at work.
+    pub late: u64,
+    /// It dies while it prepares.
+    pub dying: u64,
+}
+
+/// Has front-ends of a run with run control answer commands, but for some naive ones.
+pub fn teach(case: &Case, senders: &mut [SenderPlan]) {
+    let mut chance = case.chance("manners");
+    let is_bad = case.faults.has(Fault::Refuse);
+    for sender in senders {
+        let mut rate = |most: u64| if is_bad { chance.below(most) } else { 0 };
+        let manners = Manners { refused: rate(250), late: rate(300), dying: rate(200) };
+        let answers = !sender.is_naive || chance.chance(800);
+        sender.manners = answers.then_some(manners);
+    }
 }
 
 /// The place of a source among the logs of front-ends.
@@ -108,6 +134,7 @@ pub fn draw(case: &Case) -> Drawn {
             release: if chance.below(5) == 0 { Release::Taken } else { Release::Durable },
             is_odd: chance.chance(500),
             is_naive: chance.chance(400),
+            manners: None,
         });
         if drawn.sources.len() == SOURCES_MAX {
             break;
@@ -156,8 +183,9 @@ impl SenderPlan {
             ..SourceConfig::default()
         };
         let sources = (0..).zip(&self.sources).map(of).collect();
-        let (name, release) = (self.name.clone(), self.release);
-        SenderConfig { name, sources, release, ..SenderConfig::default() }
+        let (name, release, has_callbacks) =
+            (self.name.clone(), self.release, self.manners.is_some());
+        SenderConfig { name, sources, release, has_callbacks, ..SenderConfig::default() }
     }
 }
 
@@ -171,9 +199,20 @@ pub struct FrontEnd {
     pub sessions: Vec<Session>,
     /// By log, what waits for room.
     waiting: Vec<VecDeque<Waiting>>,
+    /// What it will do about the command that it is at, and when.
+    at_work: Option<(u64, u64, Reaction)>,
     chance: Random,
     /// What its recorders must not have said, or it must not have said itself.
     pub wrong: Option<String>,
+}
+
+/// What a front-end does about a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// It answers.
+    Answer(AnswerKind),
+    /// It dies.
+    Die,
 }
 
 /// Something that goes into a log when there is room.
@@ -193,10 +232,11 @@ impl FrontEnd {
         let number = chance.next_u64() | 1;
         Self {
             plan: plan.clone(),
-            peer: peer(&config, plan.is_naive, number, &mut chance),
+            peer: peer(plan, &config, number, &mut chance),
             config,
             sessions: vec![Session::new(number, &plan.sources, plan.release)],
             waiting: vec![VecDeque::new(); plan.sources.len()],
+            at_work: None,
             chance,
             wrong: None,
         }
@@ -206,9 +246,44 @@ impl FrontEnd {
     pub fn die(&mut self) {
         self.check_status();
         let number = self.chance.next_u64() | 1;
-        self.peer = peer(&self.config, self.plan.is_naive, number, &mut self.chance);
+        self.peer = peer(&self.plan, &self.config, number, &mut self.chance);
         self.sessions.push(Session::new(number, &self.plan.sources, self.plan.release));
         self.waiting.iter_mut().for_each(VecDeque::clear);
+        self.at_work = None;
+    }
+
+    /// Takes a command. What it does about it follows ([`FrontEnd::react`]).
+    pub fn take_command(&mut self, now_ns: u64, number: u64, kind: CommandKind) {
+        let manners = self.plan.manners.unwrap_or_default();
+        let drawn = self.chance.below(1_000);
+        let late = manners.refused + manners.late;
+        let done = match kind {
+            CommandKind::PREPARE => AnswerKind::Agreed,
+            _ => AnswerKind::Done,
+        };
+        let (within_ns, reaction) = match drawn {
+            _ if drawn < manners.refused => (50 * MS, Reaction::Answer(AnswerKind::Refused)),
+            _ if drawn < late => (5 * S, Reaction::Answer(done)),
+            _ if drawn < late + manners.dying && kind == CommandKind::PREPARE => (S, Reaction::Die),
+            _ => (50 * MS, Reaction::Answer(done)),
+        };
+        self.at_work = Some((now_ns + self.chance.below(within_ns), number, reaction));
+    }
+
+    /// What it does now about a command: the command's number, and what.
+    pub fn react(&mut self, now_ns: u64) -> Option<(u64, Reaction)> {
+        let (_, number, reaction) = self.at_work.take_if(|(at_ns, ..)| *at_ns <= now_ns)?;
+        if let Reaction::Answer(answer) = reaction {
+            let has_done = answer != AnswerKind::Refused;
+            self.session().answered(now_ns, number, has_done);
+            self.peer.answer(number, answer);
+        }
+        Some((number, reaction))
+    }
+
+    /// When it does something about a command.
+    pub fn reacts_at_ns(&self) -> u64 {
+        self.at_work.map_or(u64::MAX, |(at_ns, ..)| at_ns)
     }
 
     /// Its end of the present session.
@@ -327,9 +402,9 @@ impl std::fmt::Debug for FrontEnd {
     }
 }
 
-fn peer(config: &SenderConfig, is_naive: bool, number: u64, chance: &mut Random) -> Peer {
+fn peer(plan: &SenderPlan, config: &SenderConfig, number: u64, chance: &mut Random) -> Peer {
     let seed = chance.next_u64();
-    if !is_naive {
+    if !plan.is_naive {
         let session = SenderSession::new(config.clone(), number, seed);
         return Peer::Client(Box::new(session.expect("a configuration of a sender")));
     }
@@ -341,7 +416,9 @@ fn peer(config: &SenderConfig, is_naive: bool, number: u64, chance: &mut Random)
     };
     let logs: Vec<LogConfig> = config.sources.iter().map(log).collect();
     let of = (number, config.name.as_str());
-    Peer::Naive(Box::new(Naive::new(of, &logs, config.release, Random::new(seed))))
+    let mut naive = Naive::new(of, &logs, config.release, Random::new(seed));
+    naive.answers_commands = plan.manners.is_some();
+    Peer::Naive(Box::new(naive))
 }
 
 /// The most sources over sessions.

@@ -9,6 +9,7 @@ use catchment_fixtures::Random;
 use crate::detector::Packet;
 use crate::fault::Fault;
 use crate::plan::{BEGIN_NS, DURATION_NS, MS, Plan, S, SourcePlan};
+use crate::recorder::Recorder;
 
 /// Bytes that a connection's buffer holds.
 pub const BUFFER_BYTES: usize = 256 << 10;
@@ -94,8 +95,106 @@ impl Stream {
     }
 }
 
+/// The connections of all sources that have one.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    all: Vec<Stream>,
+    of_source: Vec<Option<usize>>,
+}
+
+impl Streams {
+    pub(crate) fn of_plan(plan: &Plan) -> Self {
+        let all = plan.sources.iter().map(|_| Stream::default()).collect();
+        Self { all, of_source: connections(plan) }
+    }
+
+    /// The stream of a source or link, if it has one.
+    pub(crate) fn of(&self, endpoint: usize) -> Option<usize> {
+        self.of_source.get(endpoint).copied().flatten()
+    }
+
+    /// A source writes the messages of a fragment.
+    pub(crate) fn write(&mut self, stream: usize, source: usize, messages: &[Packet]) {
+        self.all[stream].write(source, messages);
+    }
+
+    /// The next bytes of a stream are to come; whether that is news.
+    pub(crate) fn is_to_advance(&mut self, stream: usize) -> bool {
+        !std::mem::replace(&mut self.all[stream].is_due, true)
+    }
+
+    /// The next bytes of a stream come, if there are any, and room for them. Returns how many for
+    /// which source, and when the next ones come.
+    pub(crate) fn advance(
+        &mut self,
+        index: usize,
+        now_ns: u64,
+        recorder: Option<&mut Recorder>,
+        chance: &mut Random,
+    ) -> (Option<(usize, usize)>, Option<u64>) {
+        let source = self.source(index);
+        let stream = &mut self.all[index];
+        stream.is_due = false;
+        let Some(recorder) = recorder else {
+            // Nobody listens.
+            stream.reset();
+            return (None, None);
+        };
+        if stream.is_empty() {
+            return (None, None);
+        }
+        if stream.stalled_ns() > now_ns {
+            return (None, Some(stream.stalled_ns()));
+        }
+        let connection = *stream.connection.get_or_insert_with(|| recorder.connect(source));
+        let piece = stream.piece(chance);
+        match recorder.write((connection, source), &piece, now_ns) {
+            // The recorder has closed it.
+            None => {
+                stream.reset();
+                (None, None)
+            }
+            Some(0) => (None, Some(now_ns + MS)),
+            Some(count) => {
+                for message in stream.advance(count) {
+                    recorder.came(connection, message, now_ns);
+                }
+                (Some((source, count)), Some(now_ns + 1 + chance.below(50_000)))
+            }
+        }
+    }
+
+    /// Something happens to a stream.
+    pub(crate) fn suffer(
+        &mut self,
+        index: usize,
+        what: Mishap,
+        now_ns: u64,
+        recorder: Option<&mut Recorder>,
+    ) {
+        if let Mishap::Stall(until_ns) = what {
+            return self.all[index].stall(until_ns);
+        }
+        let Some(connection) = self.all[index].reset() else { return };
+        if let Some(recorder) = recorder.filter(|_| what == Mishap::Cut) {
+            recorder.close((connection, self.source(index)), now_ns);
+        }
+    }
+
+    /// The recorder is gone, and the connections with it.
+    pub(crate) fn reset(&mut self) {
+        self.all.iter_mut().for_each(|stream| _ = stream.reset());
+    }
+
+    /// The first source of a stream.
+    fn source(&self, stream: usize) -> usize {
+        let has_it = |of: &Option<usize>| *of == Some(stream);
+        self.of_source.iter().position(has_it).expect("a source of the stream")
+    }
+}
+
 /// The connection of each source; none of those that send packets.
-pub fn connections(plan: &Plan) -> Vec<Option<usize>> {
+fn connections(plan: &Plan) -> Vec<Option<usize>> {
     let mut chance = plan.case.chance("connections");
     let is_shared = chance.chance(500);
     let mut count = 0;
@@ -118,6 +217,17 @@ pub enum Mishap {
     Cut,
     /// Its sender has forgotten it: the recorder is told nothing.
     Forgotten,
+}
+
+impl Mishap {
+    /// Its kind.
+    pub fn fault(self) -> Fault {
+        match self {
+            Self::Stall(_) => Fault::Stall,
+            Self::Cut => Fault::Cut,
+            Self::Forgotten => Fault::HalfOpen,
+        }
+    }
 }
 
 /// What happens to the connections of a run, and when.

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use catchment_fixtures::Random;
 use catchment_sender::{Action, Connection};
-use catchment_wire::event_link::{self, Data, Part};
+use catchment_wire::event_link::{self, CommandKind, Data, Part};
 use catchment_wire::session::{self, CONTROL, Control, Fields, Preamble};
 
 use crate::fault::Fault;
 use crate::logs::{ItemKind, Session};
 use crate::plan::{BEGIN_NS, DURATION_NS, MS, Plan, S};
 use crate::recorder::Recorder;
-use crate::sessions::FrontEnd;
+use crate::sessions::{FrontEnd, Reaction, SenderPlan};
 use crate::streams::BUFFER_BYTES;
 
 /// The connections of one front-end.
@@ -89,8 +89,18 @@ impl Trouble {
     }
 }
 
-/// What happens to the front-ends of a run, and when.
-pub fn troubles(plan: &Plan) -> Vec<(u64, usize, Trouble)> {
+/// The front-ends of a run, and their connections.
+pub fn front_ends(plan: &Plan) -> Vec<(FrontEnd, Wires)> {
+    let front_end = |sender: &SenderPlan| {
+        let chance = plan.case.chance(&sender.name);
+        (FrontEnd::new(sender, &plan.sources, chance), Wires::default())
+    };
+    plan.senders.iter().map(front_end).collect()
+}
+
+/// What happens to the front-ends of a run that is ended at `stop_ns`, and when: every third time
+/// while it ends.
+pub fn troubles(plan: &Plan, stop_ns: u64) -> Vec<(u64, usize, Trouble)> {
     let kinds = [
         Fault::Stall,
         Fault::Cut,
@@ -105,7 +115,10 @@ pub fn troubles(plan: &Plan) -> Vec<(u64, usize, Trouble)> {
         for fault in kinds.into_iter().filter(|&fault| plan.case.faults.has(fault)) {
             let mut chance = plan.case.chance(&format!("{} of sender {sender}", fault.name()));
             for _ in 0..chance.below(6) {
-                let at_ns = BEGIN_NS + chance.below(DURATION_NS + S);
+                let at_ns = match chance.below(3) {
+                    0 => stop_ns + chance.below(ENDS_WITHIN_NS),
+                    _ => BEGIN_NS + chance.below(DURATION_NS + S),
+                };
                 let trouble = match fault {
                     Fault::Stall => Trouble::Stall(at_ns + chance.below(4 * S)),
                     Fault::Cut => Trouble::Cut,
@@ -253,7 +266,7 @@ impl Wires {
                 if all.is_empty() {
                     continue;
                 }
-                let _more = wire.hear(&all, front_end, (life, recorder.life.deaths));
+                let _more = wire.hear(now_ns, &all, front_end, (life, recorder.life.deaths));
                 listen(now_ns, front_end, &all);
             }
         }
@@ -307,6 +320,11 @@ impl Wires {
         front_end: &mut FrontEnd,
         mut recorder: Option<&mut Recorder>,
     ) -> u64 {
+        if let Some((_, Reaction::Die)) = front_end.react(now_ns) {
+            self.close(now_ns, front_end, recorder.as_deref_mut());
+            self.asked.clear();
+            front_end.die();
+        }
         loop {
             for connection in std::mem::take(&mut self.asked) {
                 match &mut recorder {
@@ -321,7 +339,7 @@ impl Wires {
             }
             let step = front_end.peer().work(now_ns);
             match step.action {
-                None => return step.wake_at_ns,
+                None => return step.wake_at_ns.min(front_end.reacts_at_ns()),
                 Some(Action::Connect(connection)) => self.asked.push(connection),
                 Some(Action::Close) => {
                     self.breaks.push(front_end.peer().why_away());
@@ -332,7 +350,11 @@ impl Wires {
                     let why = front_end.peer().why_away();
                     front_end.blame(|| format!("it has ended: {why}"));
                 }
-                Some(Action::GaveUp { .. } | Action::Command(_)) => {}
+                Some(Action::Command(command)) => {
+                    let kind = CommandKind(command.kind);
+                    front_end.take_command(now_ns, command.number, kind);
+                }
+                Some(Action::GaveUp { .. }) => {}
             }
         }
     }
@@ -423,7 +445,7 @@ impl Wires {
             if !piece.is_empty() {
                 passed.bytes[1] += piece.len() as u64;
                 let life = (life, recorder.life.deaths);
-                passed.has_more_durable |= wire.hear(&piece, front_end, life);
+                passed.has_more_durable |= wire.hear(now_ns, &piece, front_end, life);
                 listen(now_ns, front_end, &piece);
             } else if is_closed {
                 self.open.remove(&connection);
@@ -526,7 +548,13 @@ impl Wire {
     }
 
     /// Listens to what a recorder says on control. Returns whether more is durable.
-    fn hear(&mut self, bytes: &[u8], front_end: &mut FrontEnd, life: (usize, u32)) -> bool {
+    fn hear(
+        &mut self,
+        now_ns: u64,
+        bytes: &[u8],
+        front_end: &mut FrontEnd,
+        life: (usize, u32),
+    ) -> bool {
         self.passed.extend_from_slice(bytes);
         let mut used = if self.has_preamble { 0 } else { Preamble::BYTES };
         if self.passed.len() < used {
@@ -537,7 +565,14 @@ impl Wire {
         while let Ok(Some(message)) = session::parse(&self.passed[used..], self.messages, CONTROL) {
             used += message.used;
             self.messages = self.messages.wrapping_add(1);
-            let logs = &mut front_end.sessions.last_mut().expect("a session").logs;
+            let session = front_end.sessions.last_mut().expect("a session");
+            if let Ok(Some(Control::Command(command, ..))) = Control::read(&message) {
+                if let Err(why) = session.commanded(now_ns, life, &command) {
+                    front_end.blame(|| why);
+                }
+                continue;
+            }
+            let logs = &mut session.logs;
             let durable =
                 |logs: &[crate::logs::Log]| logs.iter().map(|log| log.durable).sum::<u64>();
             let before = durable(logs);
@@ -585,3 +620,5 @@ fn is_long(message: &session::Message<'_>) -> bool {
 
 /// Bytes of the longest message of items.
 const MESSAGE_BYTES_MAX: u32 = *session::MESSAGE_BYTES_MAX.end();
+/// How long a run takes to end, mostly.
+const ENDS_WITHIN_NS: u64 = 500 * MS;

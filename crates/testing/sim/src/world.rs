@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use catchment_agent::{CompletionKind, Work};
+use catchment_agent::Work;
 use catchment_fixtures::Random;
-use catchment_ports::{MemoryFiles, StoreFault, VirtualClock};
+use catchment_ports::{MemoryFiles, VirtualClock};
+use catchment_run::Command;
 
 use crate::caught;
+use crate::conductor::{self, Asked, Conductor};
 use crate::detector::{Packet, Sent, SentBySource, SentFragment, SourceState};
 use crate::fault::Fault;
 use crate::links::LinkState;
@@ -18,10 +20,11 @@ use crate::plan::{BEGIN_NS, MS, Plan, S, SourcePlan};
 use crate::recorder::{Life, Recorder};
 use crate::resume;
 use crate::schedule::{Action, Death, Schedule, SlowNetwork};
-use crate::sessions::{FrontEnd, LogPlan, SenderPlan};
-use crate::streams::{self, Mishap, Stream};
+use crate::sessions::{FrontEnd, LogPlan};
+use crate::streams::{Mishap, Streams};
 use crate::trace::{Event, Trace};
-use crate::wires::{Trouble, Wires};
+use crate::verdict::{self, Watcher};
+use crate::wires::{self, Trouble, Wires};
 
 /// Calls of agents, beyond which a run counts as endless.
 const STEPS_MAX: u64 = 4_000_000;
@@ -31,6 +34,8 @@ const END_NS_MAX: u64 = 600 * S;
 const FLOOD_WORK_NS: u64 = 200_000;
 /// How long after its postponed death the recorder begins again.
 const DEAD_NS: u64 = S / 2;
+/// When the end of a run is asked for again.
+const STOP_AGAIN_NS: u64 = 50 * MS;
 /// The longest time that an operation of the disk hangs.
 const HANG_NS_MAX: u64 = 120 * S;
 
@@ -64,13 +69,15 @@ struct World<'a> {
     slow: Vec<SlowNetwork>,
     sources: Vec<SourceState>,
     links: Vec<LinkState>,
-    streams: Vec<Stream>,
-    /// The stream of each source that has one.
-    stream_of: Vec<Option<usize>>,
+    streams: Streams,
     front_ends: Vec<(FrontEnd, Wires)>,
     sent: Sent,
     files: MemoryFiles,
     recorder: Option<Recorder>,
+    /// Run control, if there is any and the node is not dead.
+    conductor: Option<Conductor>,
+    /// Of the recorder that runs.
+    watcher: Watcher,
     lives: Vec<Life>,
     happened: BTreeMap<Fault, u64>,
     trace: Trace,
@@ -97,13 +104,14 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         order: 0,
         slow: schedule.slow,
         links: LinkState::of_plan(plan),
-        streams: plan.sources.iter().map(|_| Stream::default()).collect(),
-        stream_of: streams::connections(plan),
-        front_ends: front_ends(plan),
+        streams: Streams::of_plan(plan),
+        front_ends: wires::front_ends(plan),
         sources: (0..plan.sources.len()).map(|index| SourceState::new(index, plan)).collect(),
         sent: Sent { sources: (0..plan.endpoints()).map(|_| SentBySource::default()).collect() },
         files: MemoryFiles::default(),
         recorder: None,
+        conductor: plan.control.as_ref().map(|_| Conductor::new(BEGIN_NS)),
+        watcher: Watcher::new(&plan.config, BEGIN_NS),
         lives: Vec::new(),
         happened: schedule.happens.into_iter().map(|fault| (fault, 1)).collect(),
         trace: Trace::new(is_traced),
@@ -118,7 +126,9 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         world.at(at_ns, action);
     }
     let done = caught(|| {
-        world.begin()?;
+        if plan.control.is_none() {
+            world.begin()?;
+        }
         world.work()
     });
     let World { lives, files, sent, happened, trace, renumbered_ns, front_ends, .. } = world;
@@ -135,14 +145,6 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         Ok(Err(why)) => Err((why, trace)),
         Err(what) => Err((format!("an agent panicked: {what}"), trace)),
     }
-}
-
-fn front_ends(plan: &Plan) -> Vec<(FrontEnd, Wires)> {
-    let front_end = |sender: &SenderPlan| {
-        let chance = plan.case.chance(&sender.name);
-        (FrontEnd::new(sender, &plan.sources, chance), Wires::default())
-    };
-    plan.senders.iter().map(front_end).collect()
 }
 
 impl World<'_> {
@@ -164,10 +166,15 @@ impl World<'_> {
         let from = resume::left(self.plan, &self.lives, &self.files)?;
         let left = from.as_ref().and_then(|from| Some((self.lives.pop()?, from)));
         let (number, plan) = (self.lives.len(), self.plan);
-        let recorder = Recorder::begin(plan, number, (&self.clock, &self.files), left)?;
+        let mut recorder = Recorder::begin(plan, number, (&self.clock, &self.files), left)?;
         self.trace.agents(recorder.slots.iter().map(|slot| slot.name.as_str()));
-        self.recorder = Some(recorder);
         let now_ns = self.now_ns();
+        if self.conductor.is_some() {
+            Conductor::recorder_began(now_ns, &mut recorder);
+        }
+        self.recorder = Some(recorder);
+        self.watcher = Watcher::new(&plan.config, now_ns);
+        self.at(now_ns + verdict::LOOK_EVERY_NS, Action::Look(number));
         for index in 0..self.front_ends.len() {
             let delay_ns = self.network.below(100 * MS);
             self.pass_at(index, now_ns + delay_ns);
@@ -192,7 +199,7 @@ impl World<'_> {
             let began_ns = self.now_ns();
             self.clock.advance_to(next_ns);
             self.act()?;
-            self.call();
+            self.call()?;
             self.check_time(began_ns)?;
         }
     }
@@ -231,29 +238,22 @@ impl World<'_> {
                         self.pass_at(sender, now_ns);
                     }
                     self.renumbered_ns.push(self.now_ns());
-                    self.note(if self.plan.case.faults.has(Fault::Renumber) {
-                        Fault::Renumber
-                    } else {
-                        Fault::Misnumber
-                    });
+                    let are_all = self.plan.case.faults.has(Fault::Renumber);
+                    self.note(if are_all { Fault::Renumber } else { Fault::Misnumber });
                 }
                 Action::Die(source) => {
                     match self.link_of(source) {
                         Some(link) => self.links[link].die(),
                         None => self.sources[source].die(),
                     }
-                    if let Some(stream) = self.stream_of.get(source).copied().flatten() {
+                    if let Some(stream) = self.streams.of(source) {
                         self.mishap(stream, Mishap::Cut);
                     }
                     self.note(Fault::Die);
                 }
                 Action::Advance(stream) => self.advance(stream),
                 Action::Mishap(stream, what) => {
-                    self.note(match what {
-                        Mishap::Stall(_) => Fault::Stall,
-                        Mishap::Cut => Fault::Cut,
-                        Mishap::Forgotten => Fault::HalfOpen,
-                    });
+                    self.note(what.fault());
                     self.mishap(stream, what);
                 }
                 Action::Pass(index) => self.pass(index),
@@ -261,8 +261,11 @@ impl World<'_> {
                 Action::HoldReceive(until_ns) => self.hold_receive(until_ns),
                 Action::Flood { source, count } => self.flood(source, count),
                 Action::Deliver { source, packet } => self.deliver(source, packet),
-                Action::Pause(is_paused) => self.pause(is_paused),
-                Action::Stop => self.stop(),
+                Action::Pause(is_paused) => self.pause(is_paused)?,
+                Action::Request(command) => self.request(command)?,
+                Action::Conduct => self.conduct()?,
+                Action::Look(life) => self.look(life)?,
+                Action::Stop => self.stop()?,
                 Action::Crash(death) => self.crash(death),
                 Action::CrashHalfWritten(death) => self.dies = Some(death),
                 Action::Restart => self.restart()?,
@@ -315,8 +318,8 @@ impl World<'_> {
     fn send(&mut self, source: usize, packets: Vec<Packet>) {
         let now_ns = self.now_ns();
         let network = self.plan.network;
-        if let Some(stream) = self.stream_of.get(source).copied().flatten() {
-            self.streams[stream].write(source, &packets);
+        if let Some(stream) = self.streams.of(source) {
+            self.streams.write(stream, source, &packets);
             let delay_ns = self.network.below(network.delay_ns);
             return self.advance_at(stream, now_ns + delay_ns);
         }
@@ -342,11 +345,7 @@ impl World<'_> {
                 };
                 // The checksum of the protocol in parts detects one changed bit, but not any two.
                 let bits = if plan.in_parts { 1 } else { 1 + self.network.below(3) };
-                for _ in 0..bits {
-                    let byte = self.network.index(packet.bytes.len());
-                    packet.bytes[byte] ^= 1 << self.network.below(8);
-                }
-                packet = Packet::unknown(packet.bytes);
+                packet = packet.corrupted(bits, &mut self.network);
                 self.sent.sources[source].corrupted.push(packet.bytes.clone());
             }
             for _ in 0..copies {
@@ -363,65 +362,25 @@ impl World<'_> {
 
     /// The next bytes of a connection come then.
     fn advance_at(&mut self, stream: usize, at_ns: u64) {
-        if !std::mem::replace(&mut self.streams[stream].is_due, true) {
+        if self.streams.is_to_advance(stream) {
             self.at(at_ns, Action::Advance(stream));
         }
     }
 
     /// The next bytes of a connection come, if there are any, and room for them.
     fn advance(&mut self, index: usize) {
-        let now_ns = self.now_ns();
-        let stream = &mut self.streams[index];
-        stream.is_due = false;
-        let Some(recorder) = &mut self.recorder else {
-            // Nobody listens.
-            stream.reset();
-            return;
-        };
-        if stream.is_empty() {
-            return;
+        let (now_ns, recorder) = (self.now_ns(), self.recorder.as_mut());
+        let (came, next_ns) = self.streams.advance(index, now_ns, recorder, &mut self.network);
+        if let Some((source, count)) = came {
+            self.trace.push(now_ns, Event::Arrived(source as u32, count, true));
         }
-        if stream.stalled_ns() > now_ns {
-            let until_ns = stream.stalled_ns();
-            return self.advance_at(index, until_ns);
-        }
-        let has_it = |of: &Option<usize>| *of == Some(index);
-        let source = self.stream_of.iter().position(has_it).expect("a source of the stream");
-        let connection = *stream.connection.get_or_insert_with(|| recorder.connect(source));
-        let piece = stream.piece(&mut self.network);
-        let next_ns = match recorder.write((connection, source), &piece, now_ns) {
-            // The recorder has closed it.
-            None => {
-                stream.reset();
-                return;
-            }
-            Some(0) => now_ns + MS,
-            Some(count) => {
-                for message in stream.advance(count) {
-                    recorder.came(connection, message, now_ns);
-                }
-                self.trace.push(now_ns, Event::Arrived(source as u32, count, true));
-                now_ns + 1 + self.network.below(50_000)
-            }
-        };
-        self.advance_at(index, next_ns);
+        next_ns.into_iter().for_each(|next_ns| self.advance_at(index, next_ns));
     }
 
     fn mishap(&mut self, index: usize, what: Mishap) {
         let now_ns = self.now_ns();
-        let stream = &mut self.streams[index];
         self.trace.push(now_ns, Event::Fault(format!("connection {index}: {what:?}")));
-        if let Mishap::Stall(until_ns) = what {
-            return stream.stall(until_ns);
-        }
-        let Some(connection) = stream.reset() else { return };
-        let has_it = |of: &Option<usize>| *of == Some(index);
-        let source = self.stream_of.iter().position(has_it).expect("a source of the stream");
-        if let Some(recorder) = &mut self.recorder
-            && what == Mishap::Cut
-        {
-            recorder.close((connection, source), now_ns);
-        }
+        self.streams.suffer(index, what, now_ns, self.recorder.as_mut());
     }
 
     /// A front-end is called then.
@@ -434,7 +393,7 @@ impl World<'_> {
     /// A front-end does what is due: while there is a recorder, or will be one.
     fn pass(&mut self, index: usize) {
         let now_ns = self.now_ns();
-        let comes = |action: &Action| *action == Action::Restart;
+        let comes = |action: &Action| matches!(action, Action::Restart | Action::Request(_));
         let has_recorder = self.recorder.is_some() || self.actions.values().any(comes);
         let (front_end, wires) = &mut self.front_ends[index];
         if !wires.is_due(now_ns) || !has_recorder {
@@ -479,12 +438,16 @@ impl World<'_> {
     }
 
     /// A recorder has ended.
-    fn end(&mut self, mut recorder: Recorder) {
+    fn end(&mut self, mut recorder: Recorder) -> Result<(), String> {
         let (now_ns, life) = (self.now_ns(), self.lives.len());
+        let last = recorder.observer.snapshot();
+        recorder.life.verdict = Some(self.watcher.last(now_ns, &last)?);
         for (front_end, wires) in &mut self.front_ends {
             wires.end(now_ns, front_end, (&mut recorder, life));
         }
         self.lives.push(recorder.ended());
+        let ended = self.conductor.as_mut().map(|conductor| conductor.recorder_ended(now_ns));
+        ended.map_or(Ok(()), |()| self.conduct())
     }
 
     fn flood(&mut self, source: usize, count: u64) {
@@ -523,8 +486,57 @@ impl World<'_> {
         self.trace.push(now_ns, Event::Arrived(source as u32, bytes, has_room));
     }
 
-    fn pause(&mut self, is_paused: bool) {
+    /// An operator asks for a command, while the run is not to end.
+    fn request(&mut self, command: Command) -> Result<(), String> {
+        let now_ns = self.now_ns();
+        let Some(conductor) = self.conductor.as_mut().filter(|_| now_ns < self.stop_ns) else {
+            return Ok(());
+        };
+        let answer = conductor.request(now_ns, command);
+        self.trace.push(now_ns, Event::Told(answer));
+        self.conduct()
+    }
+
+    /// Run control does what is due.
+    fn conduct(&mut self) -> Result<(), String> {
+        let now_ns = self.now_ns();
+        while let Some(conductor) = &mut self.conductor {
+            let asked = conductor.work(now_ns, self.recorder.as_mut());
+            for words in conductor.ended() {
+                self.trace.push(now_ns, Event::Told(words));
+            }
+            match asked {
+                Asked::Begin => self.begin()?,
+                Asked::Wait(at_ns) => {
+                    at_ns.into_iter().for_each(|at_ns| self.at(at_ns, Action::Conduct));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the verdict on a run that records, or has just ended.
+    fn look(&mut self, life: usize) -> Result<(), String> {
+        let now_ns = self.now_ns();
+        let Some(recorder) = self.recorder.as_ref().filter(|_| life == self.lives.len()) else {
+            return Ok(());
+        };
+        let is_paused = match &self.conductor {
+            Some(conductor) => conductor.is_paused(),
+            None => Some(recorder.life.pauses.last().is_some_and(|(_, is_paused)| *is_paused)),
+        };
+        let is_paused = is_paused.filter(|_| recorder.life.stopped_ns.is_none());
+        self.watcher.look(now_ns, &recorder.observer.snapshot(), is_paused)?;
+        self.at(now_ns + verdict::LOOK_EVERY_NS, Action::Look(life));
+        Ok(())
+    }
+
+    fn pause(&mut self, is_paused: bool) -> Result<(), String> {
         self.note(Fault::Pause);
+        if self.conductor.is_some() {
+            return self.request(if is_paused { Command::Pause } else { Command::Resume });
+        }
         let now_ns = self.now_ns();
         self.trace.push(now_ns, Event::Told(format!("the run is paused: {is_paused}")));
         if let Some(recorder) = &mut self.recorder {
@@ -532,29 +544,39 @@ impl World<'_> {
             recorder.life.pauses.push((now_ns, is_paused));
             recorder.life.was_paused = true;
         }
+        Ok(())
     }
 
-    fn stop(&mut self) {
+    fn stop(&mut self) -> Result<(), String> {
         let now_ns = self.now_ns();
-        self.trace.push(now_ns, Event::Told("the run is ended".to_owned()));
-        if let Some(recorder) = &mut self.recorder {
-            recorder.assembly.stop();
-            // A recorder that restarts at the run's end may be stopped twice: the first counts.
-            recorder.life.stopped_ns.get_or_insert(now_ns);
+        let ends = match (&mut self.conductor, &mut self.recorder) {
+            (Some(conductor), recorder) => conductor.end(now_ns, recorder.as_mut()),
+            (None, Some(recorder)) => {
+                conductor::stop(now_ns, recorder);
+                true
+            }
+            (None, None) => true,
+        };
+        if !ends {
+            self.at(now_ns + STOP_AGAIN_NS, Action::Stop);
+            return Ok(());
         }
+        self.trace.push(now_ns, Event::Told("the run is ended".to_owned()));
+        self.conduct()
     }
 
     fn crash(&mut self, death: Death) {
         let now_ns = self.now_ns();
         let of_power = death == Death::OfPower;
         let Some(recorder) = self.recorder.take() else { return };
+        self.conductor = None;
         self.note(if of_power { Fault::Crash } else { Fault::Kill });
         let what = if of_power { "the power fails" } else { "the recorder is killed" };
         self.trace.push(now_ns, Event::Fault(what.to_owned()));
         let Recorder { observer, slots, assembly, mut life, .. } = recorder;
         (life.last, life.has_crashed, life.was_killed) = (observer.snapshot(), true, !of_power);
         self.lives.push(life);
-        self.streams.iter_mut().for_each(|stream| _ = stream.reset());
+        self.streams.reset();
         for (front_end, wires) in &mut self.front_ends {
             let is_told = !of_power && self.network.chance(500);
             wires.orphan(now_ns, is_told, front_end);
@@ -573,7 +595,15 @@ impl World<'_> {
         }
         let now_ns = self.now_ns();
         let runs = self.lives.len();
-        self.begin()?;
+        match self.plan.control {
+            None => self.begin()?,
+            // The node begins a run, or goes on with one.
+            Some(_) => {
+                let conductor = self.conductor.insert(Conductor::new(now_ns));
+                conductor.request(now_ns, Command::Start);
+                self.conduct()?;
+            }
+        }
         let goes_on = if self.lives.len() < runs { ", and goes on with the run" } else { "" };
         self.trace.push(now_ns, Event::Told(format!("the recorder begins again{goes_on}")));
         if now_ns >= self.stop_ns {
@@ -621,12 +651,12 @@ impl World<'_> {
     }
 
     /// Calls one of the agents that are due.
-    fn call(&mut self) {
+    fn call(&mut self) -> Result<(), String> {
         let now_ns = self.now_ns();
-        let Some(recorder) = &mut self.recorder else { return };
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
         let count = recorder.slots.iter().filter(|slot| slot.is_due(now_ns)).count();
         if count == 0 {
-            return;
+            return Ok(());
         }
         let nth = self.times.index(count);
         let mut due = recorder.slots.iter().enumerate().filter(|(_, slot)| slot.is_due(now_ns));
@@ -649,47 +679,16 @@ impl World<'_> {
         self.look_at_disk(now_ns);
         self.look_at_answers(now_ns);
         let ended = self.recorder.take_if(|recorder| recorder.slots.is_empty());
-        if let Some(recorder) = ended {
-            self.end(recorder);
-        }
+        ended.map_or(Ok(()), |recorder| self.end(recorder))
     }
 
     fn look_at_disk(&mut self, now_ns: u64) {
         let Some(recorder) = &mut self.recorder else { return };
-        let targets = recorder.targets.iter().enumerate();
-        let watches =
-            targets.flat_map(|(target, slot)| slot.watches.iter().map(move |w| (target, w)));
-        let watches: Vec<_> = watches.map(|(target, watch)| (target, watch.clone())).collect();
         let mut is_half_written = false;
-        for (_, watch) in &watches {
-            for (kind, file, offset, is_done) in watch.take_completed() {
-                is_half_written |= kind == CompletionKind::Write && watch.writes() > 0;
-                let kind = match kind {
-                    CompletionKind::Write => "write",
-                    CompletionKind::Sync => "sync",
-                    CompletionKind::Finished => "end",
-                };
-                self.trace.push(now_ns, Event::Disk(kind, file, offset, is_done));
-            }
-        }
-        let faults = watches.iter().flat_map(|&(target, ref one)| {
-            one.take_faults().into_iter().map(move |(fault, file)| (target, fault, file))
-        });
-        for (target, fault, file) in faults {
-            recorder.life.faulted(target, fault);
-            let kind = match fault {
-                StoreFault::WriteError => Fault::WriteError,
-                StoreFault::SyncError => Fault::SyncError,
-                StoreFault::OpenError => Fault::OpenError,
-                StoreFault::FinishError => Fault::FinishError,
-                StoreFault::TextError => Fault::TextError,
-                StoreFault::Hang => Fault::Hang,
-                StoreFault::TornWrite => Fault::Torn,
-                StoreFault::MisdirectedWrite => Fault::Misdirected,
-                StoreFault::Full => Fault::Full,
-            };
-            *self.happened.entry(kind).or_default() += 1;
-            self.trace.push(now_ns, Event::Fault(format!("disk: {} of file {file}", kind.name())));
+        for (event, fault, is_half) in recorder.disk_news() {
+            is_half_written |= is_half;
+            fault.into_iter().for_each(|fault| *self.happened.entry(fault).or_default() += 1);
+            self.trace.push(now_ns, event);
         }
         if is_half_written && let Some(death) = self.dies.take() {
             self.crash(death);

@@ -11,11 +11,10 @@ use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::{FolderSnapshot, State as RecorderState, TargetSnapshot};
 use catchment_run::State as NodeState;
 use catchment_telemetry::utc_now;
-use catchment_watch::{Level, is_loss};
+use catchment_watch::{Level, is_loss, lost};
 
 use crate::api;
 use crate::shared::{NodeShared, Shared, View};
-use crate::watching::lost;
 use crate::watching::quantities::known_quantities;
 use crate::watching::targets::{OF_TARGET, buffers};
 

@@ -1,0 +1,212 @@
+//! A log of the naive sender, and the messages that it makes of what it holds.
+
+use std::collections::VecDeque;
+
+use catchment_fixtures::Random;
+use catchment_wire::event_link::{
+    AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, Mark, MarkKind, Part,
+};
+use catchment_wire::session::Encoder;
+
+use super::Outgoing;
+
+/// What a log is of.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Its name.
+    pub name: String,
+    /// The width of its keys.
+    pub key_bits: u8,
+    /// Bytes of its longest fragment.
+    pub fragment_bytes_max: u64,
+    /// Bytes that it holds.
+    pub ring_bytes: u64,
+}
+
+/// A log: what it holds, and how far it is sent.
+pub(super) struct Log {
+    pub(super) config: LogConfig,
+    pub(super) connection: u16,
+    pub(super) items: VecDeque<Item>,
+    pub(super) made: u64,
+    pub(super) held_bytes: u64,
+    /// The sequence of the next item to be sent, and how much of that is.
+    pub(super) next: u64,
+    pub(super) part: Option<u64>,
+    /// Positions.
+    pub(super) released: u64,
+    pub(super) durable: u64,
+    pub(super) last_key: Option<u64>,
+}
+
+#[derive(Clone)]
+pub(super) struct Item {
+    pub(super) sequence: u64,
+    pub(super) count: u64,
+    pub(super) what: What,
+}
+
+#[derive(Clone)]
+pub(super) enum What {
+    Fragment { key: u64, bytes: Vec<u8> },
+    Abandoned(Option<(u64, u64)>),
+    Mark(MarkKind, u64),
+}
+
+impl Item {
+    pub(super) fn end(&self) -> u64 {
+        self.sequence + self.count
+    }
+}
+
+impl Log {
+    pub(super) fn add(&mut self, count: u64, what: What) {
+        if let What::Fragment { bytes, .. } = &what {
+            self.held_bytes += bytes.len() as u64;
+        }
+        self.items.push_back(Item { sequence: self.made, count, what });
+        self.made += count;
+    }
+
+    pub(super) fn release(&mut self, position: u64) {
+        while let Some(item) = self.items.pop_front_if(|item| item.end() <= position) {
+            if let What::Fragment { bytes, .. } = item.what {
+                self.held_bytes -= bytes.len() as u64;
+            }
+        }
+        self.released = self.released.max(position);
+        // What is taken, and was to be repeated, is gone.
+        if self.next < self.released {
+            (self.next, self.part) =
+                (self.items.front().map_or(self.made, |one| one.sequence), None);
+        }
+    }
+
+    /// Appends the next message to a connection.
+    pub(super) fn compose(
+        &mut self,
+        (log, body_bytes_max): (u32, usize),
+        of: &mut Outgoing,
+        chance: &mut Random,
+    ) {
+        let at = self.items.partition_point(|item| item.sequence < self.next);
+        let Item { sequence, count, what } = &self.items[at];
+        let sequence = *sequence;
+        match what {
+            What::Fragment { key, bytes } => {
+                let in_parts = self.part.is_some()
+                    || bytes.len() > body_bytes_max
+                    || bytes.len() > 100_000 && chance.chance(500)
+                    || bytes.len() > 1_000 && chance.chance(200)
+                    // It takes a chunk of its own, however short it is.
+                    || !bytes.is_empty() && chance.chance(20);
+                if !in_parts {
+                    return self.compose_fragments((log, body_bytes_max), at, of, chance);
+                }
+                let (key, bytes) = (*key, bytes.clone());
+                self.compose_part((log, sequence, key), (&bytes, body_bytes_max), of, chance);
+            }
+            What::Abandoned(keys) => {
+                // With a range before it that is still held, as one.
+                let before = at.checked_sub(1).map(|before| &self.items[before]);
+                let before = before.filter(|one| matches!(one.what, What::Abandoned(None)));
+                let joined = before.filter(|_| keys.is_none() && chance.chance(500));
+                let sequence = joined.map_or(sequence, |one| one.sequence);
+                let end = self.items[at].end();
+                let (key, key_last) = keys.unwrap_or((0, 0));
+                let mark = Mark {
+                    log,
+                    kind: MarkKind::Abandoned,
+                    reason: AbandonReason::BUFFER,
+                    sequence,
+                    count: end - sequence,
+                    key,
+                    key_last,
+                    flags: if keys.is_some() { Mark::KEYS } else { 0 },
+                    run_number: 0,
+                };
+                of.message(|out, number| Data::Mark(mark, "full").encode(number, out));
+                self.next = end;
+            }
+            What::Mark(kind, key) => {
+                let (kind, key, count) = (*kind, *key, *count);
+                let is_numbering = kind == MarkKind::Numbering;
+                let mark = Mark {
+                    log,
+                    kind,
+                    reason: AbandonReason(0),
+                    sequence,
+                    count,
+                    key,
+                    key_last: 0,
+                    flags: if is_numbering { Mark::KEYS } else { 0 },
+                    run_number: 0,
+                };
+                let text = if kind == MarkKind::Setting { "gain=2" } else { "" };
+                of.message(|out, number| Data::Mark(mark, text).encode(number, out));
+                self.next += 1;
+            }
+        }
+    }
+
+    /// The next part of a fragment, of any size.
+    fn compose_part(
+        &mut self,
+        (log, sequence, key): (u32, u64, u64),
+        (bytes, body_bytes_max): (&[u8], usize),
+        of: &mut Outgoing,
+        chance: &mut Random,
+    ) {
+        let longest = self.config.fragment_bytes_max as usize;
+        let position = self.part.unwrap_or(0);
+        let left = bytes.len() - position as usize;
+        let most = [1 + longest / 3, 100_000, left][chance.index(3)].min(body_bytes_max);
+        let body = &bytes[position as usize..][..(1 + chance.index(most)).min(left)];
+        let part = Part {
+            log,
+            tag: 0,
+            flags: 0,
+            sequence,
+            key,
+            groups: 0,
+            position,
+            fragment_bytes: bytes.len() as u64,
+        };
+        of.long_message(body.len(), |out, number| Data::Part(part, body).encode(number, out));
+        let position = position + body.len() as u64;
+        let is_last = position == bytes.len() as u64;
+        self.part = if is_last { None } else { Some(position) };
+        self.next += u64::from(is_last);
+    }
+
+    /// Some whole fragments from that one on, in one message.
+    fn compose_fragments(
+        &mut self,
+        (log, body_bytes_max): (u32, usize),
+        at: usize,
+        of: &mut Outgoing,
+        chance: &mut Random,
+    ) {
+        let most = [1, 2, 1 + chance.index(50)][chance.index(3)];
+        let mut body = Vec::new();
+        let mut records = Vec::new();
+        for item in self.items.iter().skip(at).take(most) {
+            let What::Fragment { key, bytes } = &item.what else { break };
+            if body.len() + bytes.len() > body_bytes_max {
+                break;
+            }
+            body.extend_from_slice(bytes);
+            let bytes = bytes.len() as u32;
+            records.push(FragmentRecord { key: *key, bytes, tag: 0, flags: 0, groups: 0 });
+        }
+        let fragments = Fragments { log, sequence: self.next };
+        of.long_message(body.len(), |out, number| {
+            let mut message = Encoder::begin(out, number, &fragments);
+            for record in &records {
+                assert!(message.push_short(record, FRAGMENT_RECORD_BYTES_MIN), "they fit");
+            }
+            message.finish("", &body)
+        });
+        self.next += records.len() as u64;
+    }
+}
