@@ -315,6 +315,18 @@ impl SourceHandle {
         self.wait_for_room(|| self.source.push_packet(packet))
     }
 
+    /// As [`send_packet`](Self::send_packet), but waits at most for a time. Returns whether the
+    /// packet was accepted.
+    ///
+    /// # Errors
+    /// As [`send_packet`](Self::send_packet).
+    ///
+    /// # Panics
+    /// As [`send_packet`](Self::send_packet).
+    pub fn send_packet_within(&self, packet: &[u8], time: Duration) -> Result<bool, Error> {
+        self.wait_until(Some(Instant::now() + time), || self.source.push_packet(packet))
+    }
+
     /// Appends a packet of samples of a channel link if there is room.
     ///
     /// # Errors
