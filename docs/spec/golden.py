@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from golden_malformed import malformed
-from golden_messages import exchanges, others
+from golden_messages import channels, exchanges, others
 from golden_tables import (
     CONTROL_BYTES_MAX,
     DATA_HEAD_MAX,
@@ -66,7 +66,7 @@ def files(exchanges_: dict[str, list[tuple[str, list[Piece]]]]) -> dict[Path, by
     lines = []
     for connection, fault, says, data in malformed():
         lines += [f"# {connection}, {fault}: {says}", *hex_lines(data)]
-        target = "event_message" if connection == "data" else "session_message"
+        target = "session_message" if connection == "control" else "event_message"
         made[CORPUS / target / f"malformed-{fault}-{slug(says)}"] = data
     made[GOLDEN / "malformed.hex"] = "\n".join([*lines, ""]).encode()
     return made
@@ -130,7 +130,8 @@ def printed(exchange: list[tuple[str, list[Piece]]]) -> str:
 
 def main() -> None:
     built = exchanges()
-    compare_files(files(built | {"others": others()}), "--write" in sys.argv)
+    more = {"others": others(), "channels": channels()}
+    compare_files(files(built | more), "--write" in sys.argv)
     found = set()
     for page in PAGES:
         text = (HERE / page).read_text()

@@ -26,6 +26,10 @@ def malformed() -> list[tuple[str, str, str, bytes]]:
         ("control", "connection", "type 3 on control", ping((2, "H", 3))),
         ("control", "connection", "type 32 on control", ping((2, "H", 32))),
         ("data", "connection", "type 4 on data", data((2, "H", 4))),
+        ("channels", "type", "type 32: of events", samples(bytes(48), (2, "H", 32))),
+        ("channels", "shape", "fixed part of 16 bytes", samples(bytes(48), (16, "H", 16))),
+        ("channels", "length", "body of all ones", samples(b"", (8, "I", 0xFFFFFFFF))),
+        ("channels", "bound", "packet at sequence 2^63", samples(b"CTLK", (32, "Q", 1 << 63))),
         ("control", "length", "head of 0 bytes", ping((4, "I", 0))),
         ("control", "length", "head of 44 bytes", ping((4, "I", 44))),
         ("control", "length", "head of 16,376 bytes", ping((4, "I", 16_376))),
@@ -181,6 +185,10 @@ def record(name: str, values: dict, field_: str, form: str, value: int) -> bytes
 def data(*patch: Patch) -> bytes:
     body = [Piece(b"abc", "")]
     return sent("fragments", {}, [dict(key=1, bytes=3)], patch, body=body, record_bytes=16)
+
+
+def samples(packet: bytes, *patch: Patch) -> bytes:
+    return sent("samples", dict(sequence=4), (), patch, body=[Piece(packet, "a packet")])
 
 
 def part(*patch: Patch) -> bytes:

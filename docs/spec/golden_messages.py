@@ -201,6 +201,22 @@ def others() -> list[tuple[str, list[Piece]]]:
     ]
 
 
+def channels() -> list[tuple[str, list[Piece]]]:
+    """Items of a channel link: a packet with 5 bytes of its channel 2, a heartbeat, and neither."""
+    header = struct.Struct("<4sBBHIHHQQQQ")
+    samples = header.pack(b"CTLK", 1, 1, 0, 7, 1, 0, 11, 1_000, 250_000_000, 0)
+    samples += struct.pack("<IIII", 2, 0, 5, 0) + b"12345\0\0\0"
+    heartbeat = header.pack(b"CTLK", 1, 2, 0, 7, 0, 0, 12, 1_001, 250_000_000, 0)
+    return [
+        (
+            "sender, channels data 0",
+            message("samples", 1, dict(log=0, sequence=11), body=[Piece(samples, "a packet")])
+            + message("samples", 2, dict(log=0, sequence=12), body=[Piece(heartbeat, "heartbeat")])
+            + message("samples", 3, dict(log=0, sequence=12)),
+        )
+    ]
+
+
 def number(value: int) -> bytes:
     return struct.pack("<Q", value)
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use catchment_net::TlsClient;
 use catchment_sender::{RunCommand, SenderConfig, SourceConfig};
-use catchment_wire::session::Release;
+use catchment_wire::session::{Release, Service};
 
 use crate::address::Address;
 use crate::{Error, Frontend};
@@ -39,6 +39,15 @@ impl Frontend {
             sends_token_in_clear: false,
             certificate: None,
         }
+    }
+
+    /// A link of channels `name` at a recorder whose configuration has it with `transport =
+    /// "session"`, to be made by [`Builder::connect`]. Packets go in by
+    /// [`send_packet`](Self::send_packet), as docs/spec/link.md has them.
+    pub fn channels(url: &str, name: &str) -> Builder {
+        let mut builder = Self::builder(url, name);
+        builder.config.service = Service::Channels;
+        builder
     }
 
     /// Connects a front-end with one source, which has the front-end's name.

@@ -189,6 +189,17 @@ impl Frontend {
         self.sources[0].try_send(key, bytes)
     }
 
+    /// Appends a packet to the only link; see [`SourceHandle::send_packet`].
+    ///
+    /// # Errors
+    /// As [`SourceHandle::send_packet`].
+    ///
+    /// # Panics
+    /// As [`SourceHandle::send_packet`].
+    pub fn send_packet(&self, packet: &[u8]) -> Result<(), Error> {
+        self.sources[0].send_packet(packet)
+    }
+
     /// The source of a name; of the only one, it may be empty.
     ///
     /// # Errors
@@ -291,6 +302,42 @@ impl SourceHandle {
     /// As [`send`](Self::send).
     pub fn send_within(&self, fragment: Fragment<'_>, time: Duration) -> Result<bool, Error> {
         self.wait_until(Some(Instant::now() + time), || self.source.push(fragment))
+    }
+
+    /// Appends a packet of samples of a channel link, and waits while there is no room for it.
+    ///
+    /// # Errors
+    /// A packet that is longer than a datagram, or a link that has ended.
+    ///
+    /// # Panics
+    /// A source of events; a heartbeat, which the client has its own of.
+    pub fn send_packet(&self, packet: &[u8]) -> Result<(), Error> {
+        self.wait_for_room(|| self.source.push_packet(packet))
+    }
+
+    /// As [`send_packet`](Self::send_packet), but waits at most for a time. Returns whether the
+    /// packet was accepted.
+    ///
+    /// # Errors
+    /// As [`send_packet`](Self::send_packet).
+    ///
+    /// # Panics
+    /// As [`send_packet`](Self::send_packet).
+    pub fn send_packet_within(&self, packet: &[u8], time: Duration) -> Result<bool, Error> {
+        self.wait_until(Some(Instant::now() + time), || self.source.push_packet(packet))
+    }
+
+    /// Appends a packet of samples of a channel link if there is room.
+    ///
+    /// # Errors
+    /// A packet that is longer than a datagram.
+    ///
+    /// # Panics
+    /// As [`send_packet`](Self::send_packet).
+    pub fn try_send_packet(&self, packet: &[u8]) -> Result<Push, PushError> {
+        let push = self.source.push_packet(packet);
+        self.shared.wake();
+        push
     }
 
     /// Appends a fragment if there is room.

@@ -1,7 +1,7 @@
 //! What a sender is made of, and what of it is refused at once.
 
 use catchment_wire::event_link::{FRAGMENT_BYTES_MAX, KeyKind, Presence};
-use catchment_wire::session::{LOGS_MAX, Release, TEXT_BYTES_MAX, Text};
+use catchment_wire::session::{LOGS_MAX, Release, Service, TEXT_BYTES_MAX, Text};
 
 /// A sender. [`Default`] has everything but its name and its sources.
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ pub struct SenderConfig {
     pub program: String,
     /// What admits it; empty: none.
     pub token: String,
+    /// What it delivers: events, or channels, of which a source is a link.
+    pub service: Service,
     /// Its logs, in the order of their numbers.
     pub sources: Vec<SourceConfig>,
     /// Bytes of all rings together, divided equally among sources that do not say theirs.
@@ -33,6 +35,7 @@ impl Default for SenderConfig {
             name: String::new(),
             program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
             token: String::new(),
+            service: Service::Events,
             sources: Vec::new(),
             buffer_bytes: 64 << 20,
             buffer_ms: 0,

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use catchment_wire::channel_link::Samples;
 use catchment_wire::event_link::{FragmentRecord, Heartbeat, Heartbeats};
 use catchment_wire::session::{
     Attach, Encoder, Fields, HEADER_BYTES, Preamble, RECORDS_MAX, TEXT_BYTES_MAX,
@@ -19,6 +20,8 @@ pub(crate) struct DataConnection {
     pub is_open: bool,
     /// The logs that it carries, by their numbers.
     logs: Vec<u32>,
+    /// Whether they are channel links.
+    is_packets: bool,
     line: Line,
     batch: Batch,
     /// Messages so far.
@@ -35,11 +38,13 @@ pub(crate) struct DataConnection {
 }
 
 impl DataConnection {
-    pub fn new(logs: Vec<u32>) -> Self {
+    pub fn new(logs: Vec<u32>, is_packets: bool) -> Self {
         Self {
             is_open: false,
             line: Line::new(&logs),
-            batch: Batch::new(logs.len() > 1),
+            // Each packet is a message.
+            batch: Batch::new(logs.len() > 1 || is_packets),
+            is_packets,
             logs,
             number: 0,
             bytes: 0,
@@ -97,7 +102,7 @@ impl DataConnection {
     fn compose_items(&mut self, logs: &mut [Log], agreed: &Agreed) -> bool {
         let is_shared = self.logs.len() > 1;
         let Some(log) = self.line.step_out() else { return false };
-        let limit = match is_shared && !logs[log as usize].is_within() {
+        let limit = match is_shared && !self.is_packets && !logs[log as usize].is_within() {
             true => self.line.limit(&self.skew, agreed.skew_bytes),
             false => Limit::NONE,
         };
@@ -167,6 +172,9 @@ impl DataConnection {
 
     /// Adds a heartbeat with what logs promise, of those that have sent everything.
     fn heartbeat(&mut self, logs: &mut [Log], is_new: bool) {
+        if self.is_packets {
+            return self.signs_of_life(logs);
+        }
         let mut encoder = Encoder::begin(self.batch.room(), self.number, &Heartbeats {});
         for &log in self.logs.iter().take(RECORDS_MAX as usize) {
             let Some((sequence, key, is_idle)) = logs[log as usize].promise(is_new) else {
@@ -181,6 +189,22 @@ impl DataConnection {
         let message = bodiless(encoder.finish_head("", 0));
         self.batch.add(message, logs);
         self.number = self.number.wrapping_add(1);
+    }
+}
+
+impl DataConnection {
+    /// Adds a message without a packet for each channel link that has sent everything.
+    fn signs_of_life(&mut self, logs: &mut [Log]) {
+        for &log in &self.logs {
+            let Some((sequence, ..)) = logs[log as usize].promise(false) else { continue };
+            if self.batch.room().len() < ROOM_BYTES_MIN {
+                break;
+            }
+            let samples = Samples { log, sequence };
+            let bytes = Encoder::begin(self.batch.room(), self.number, &samples).finish("", &[]);
+            self.batch.add(bodiless(bytes), logs);
+            self.number = self.number.wrapping_add(1);
+        }
     }
 }
 

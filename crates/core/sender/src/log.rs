@@ -1,6 +1,7 @@
 //! One log as the session sees it: which item is next, what of it goes into a message, and what an
 //! answer gives back.
 
+use catchment_wire::channel_link::Samples;
 use catchment_wire::event_link::{
     Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, Mark, Part,
 };
@@ -215,6 +216,14 @@ impl Log {
         }
         let (log, position) = (self.number, first.position);
         let (count, composed) = match &first.item {
+            _ if self.source.is_packets() => {
+                let samples = Samples { log, sequence: first.sequence };
+                let (body_bytes, end) = (first.bytes as usize, first.end());
+                let head_bytes =
+                    Encoder::begin(head, number, &samples).finish_head("", first.bytes);
+                let (log, order) = (Some(log), first.order());
+                (1, Outgoing { head_bytes, position, body_bytes, log, end, order })
+            }
             Item::Fragment { tag, flags, groups } => {
                 let bytes = first.bytes as usize;
                 let is_short = FRAGMENTS_BYTES + record_bytes + bytes.next_multiple_of(8)

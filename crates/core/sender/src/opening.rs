@@ -1,6 +1,7 @@
 //! How a session opens: the sender describes itself and its logs, the recorder answers with what
 //! it grants. docs/spec/session.md, section 4.
 
+use catchment_wire::channel_link;
 use catchment_wire::event_link::{self, SourceGrant};
 use catchment_wire::session::{
     self as wire, Control, Fault, Fields, Grant, GrantAnswer, Hello, Logs, Preamble, Release,
@@ -59,7 +60,7 @@ impl Opening {
     ) {
         if !self.has_hello {
             self.has_hello = true;
-            outbox.preamble(&preamble(wire::Connection::Control));
+            outbox.preamble(&preamble(config.service, wire::Connection::Control));
             outbox.send(&Control::Hello(hello(), &config.token));
         }
         let begin = self.offered.len();
@@ -199,13 +200,17 @@ pub(crate) fn hello(
 }
 
 /// A connection's first bytes.
-pub(crate) fn preamble(connection: wire::Connection) -> Preamble {
+pub(crate) fn preamble(service: Service, connection: wire::Connection) -> Preamble {
+    let version = match service {
+        Service::Channels => channel_link::VERSION,
+        _ => event_link::VERSION,
+    };
     Preamble {
         session_min: wire::VERSION,
         session_max: wire::VERSION,
-        service: Service::Events,
-        service_min: event_link::VERSION,
-        service_max: event_link::VERSION,
+        service,
+        service_min: version,
+        service_max: version,
         connection,
     }
 }

@@ -108,18 +108,23 @@ impl SenderSession {
     pub fn new(config: SenderConfig, session: u64, seed: u64) -> Result<Self, ConfigError> {
         assert!(session != 0, "0 is the number of no session");
         config.check()?;
+        let is_packets = config.service == wire::Service::Channels;
         let count = config.sources.len();
         let connections = count.min(wire::DATA_CONNECTIONS_MAX.into());
         let logs: Vec<Log> = (config.sources.iter().enumerate())
             .map(|(index, source)| {
                 let connection = (index % connections) as u16;
                 let ring_bytes = config.ring_bytes(source);
-                Log::new(Source::new(source.clone(), ring_bytes), index as u32, connection)
+                let source = Source::new(source.clone(), ring_bytes, is_packets);
+                Log::new(source, index as u32, connection)
             })
             .collect();
         let of = |connection: usize| (connection..count).step_by(connections);
         let data = (0..connections)
-            .map(|connection| DataConnection::new(of(connection).map(|log| log as u32).collect()))
+            .map(|connection| {
+                let logs = of(connection).map(|log| log as u32).collect();
+                DataConnection::new(logs, is_packets)
+            })
             .collect();
         let (inbox, outbox, commands) = Default::default();
         Ok(Self {
@@ -231,7 +236,7 @@ impl SenderSession {
             (Connection::Data(number), Phase::Open) => {
                 let Agreed { ticket, .. } = self.agreed;
                 let attach = Attach { session: self.session, ticket, connection: number };
-                let preamble = preamble(wire::Connection::Data);
+                let preamble = preamble(self.config.service, wire::Connection::Data);
                 self.data[usize::from(number)].open(now_ns, &preamble, &attach);
             }
             _ => {}
@@ -559,10 +564,10 @@ impl SenderSession {
 
     /// The recorder's preamble: the versions that both sides have.
     fn take_versions(&mut self, answer: &Preamble) {
-        let ours = preamble(wire::Connection::Control);
+        let ours = preamble(self.config.service, wire::Connection::Control);
         if *answer != ours {
             let why = format!(
-                "the recorder has session version up to {}, event link version up to {}; this \
+                "the recorder has session version up to {}, the service's version up to {}; this \
                  sender has {} and {}",
                 answer.session_max, answer.service_max, ours.session_max, ours.service_max
             );

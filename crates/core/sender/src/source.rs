@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use catchment_wire::channel_link::{PACKET_BYTES_MAX, Samples};
 use catchment_wire::event_link::{ABANDONED_MAX, AbandonReason, MarkKind, SourceLog};
 use catchment_wire::session::{Fields, SEQUENCE_END};
 use parking_lot::{Mutex, MutexGuard};
@@ -126,6 +127,8 @@ pub struct Source {
 
 pub(crate) struct Shared {
     pub config: SourceConfig,
+    /// It is a channel link, whose items are packets: they have no keys.
+    is_packets: bool,
     ring: ByteRing,
     entries_max: usize,
     writer: Mutex<Writer>,
@@ -227,7 +230,11 @@ impl State {
 }
 
 impl Source {
-    pub(crate) fn new(config: SourceConfig, ring_bytes: u64) -> Self {
+    pub(crate) fn new(mut config: SourceConfig, ring_bytes: u64, is_packets: bool) -> Self {
+        if is_packets {
+            config.fragment_bytes_max = config.fragment_bytes_max.min(PACKET_BYTES_MAX as u64);
+            config.marks = false;
+        }
         let entries_max = (ring_bytes / RING_BYTES_PER_ENTRY).clamp(ENTRIES_MIN, ENTRIES_MAX);
         let entries_max = entries_max as usize;
         let keys = Keys::new(&config);
@@ -247,7 +254,7 @@ impl Source {
             status: SourceStatus::default(),
         });
         let ring = ByteRing::new(ring_bytes as usize);
-        Self { shared: Arc::new(Shared { config, ring, entries_max, writer, state }) }
+        Self { shared: Arc::new(Shared { config, is_packets, ring, entries_max, writer, state }) }
     }
 
     /// What it was made of.
@@ -266,10 +273,36 @@ impl Source {
     ///
     /// # Errors
     /// A key that does not rise, or a fragment that is too long: neither gets a sequence.
+    ///
+    /// # Panics
+    /// A channel link.
     pub fn push(&self, fragment: Fragment<'_>) -> Result<Push, PushError> {
+        self.expect_keys();
+        self.put(fragment)
+    }
+
+    /// Appends a packet of samples (docs/spec/link.md) of a channel link: copies its bytes, once.
+    ///
+    /// # Errors
+    /// A packet that is longer than a datagram. Whether it is a good one the recorder says.
+    ///
+    /// # Panics
+    /// A source of events; a heartbeat, which the session has its own of, or no bytes.
+    pub fn push_packet(&self, packet: &[u8]) -> Result<Push, PushError> {
+        assert!(self.shared.is_packets, "a source of events has no packets");
+        assert!(Samples::is_item(packet), "a packet of samples");
+        self.put(Fragment::new(0, packet))
+    }
+
+    fn expect_keys(&self) {
+        assert!(!self.shared.is_packets, "a channel link has packets alone, without keys");
+    }
+
+    fn put(&self, fragment: Fragment<'_>) -> Result<Push, PushError> {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock();
         let keys = match writer.keys.risen(fragment.key) {
+            _ if shared.is_packets => writer.keys.clone(),
             Ok(keys) => keys,
             Err(error) => return Err(self.key_refused(error)),
         };
@@ -319,12 +352,16 @@ impl Source {
     ///
     /// # Errors
     /// A range of no items, or of too many; keys that do not rise.
+    ///
+    /// # Panics
+    /// A channel link.
     pub fn abandon(
         &self,
         count: u64,
         reason: AbandonReason,
         keys: Option<(u64, u64)>,
     ) -> Result<Push, PushError> {
+        self.expect_keys();
         if !(1..=ABANDONED_MAX).contains(&count) {
             return Err(PushError::Count { got: count });
         }
@@ -369,6 +406,9 @@ impl Source {
     }
 
     /// Says that the numbers of this source begin again behind what was pushed, with `key`.
+    ///
+    /// # Panics
+    /// A channel link.
     pub fn renumber(&self, key: u64) -> Push {
         let (kind, key_last, text) = (MarkKind::Numbering, None, String::new());
         self.mark(Some(key), MarkItem { kind, key_last, run_number: 0, text })
@@ -377,7 +417,7 @@ impl Source {
     /// Says that a setting has changed before the next fragment.
     ///
     /// # Panics
-    /// A name and a value of more than 1,023 bytes together, or with a zero.
+    /// A name and a value of more than 1,023 bytes together, or with a zero; a channel link.
     pub fn setting(&self, name: &str, value: &str) -> Push {
         let text = format!("{name}={value}");
         assert!(text.len() <= 1_024 && !text.contains('\0'), "a text of a mark");
@@ -386,6 +426,7 @@ impl Source {
     }
 
     pub(crate) fn mark(&self, key: Option<u64>, mark: MarkItem) -> Push {
+        self.expect_keys();
         let mut writer = self.shared.writer.lock();
         let mut state = self.shared.state.lock();
         if state.ended.is_some() {
@@ -462,10 +503,18 @@ impl Source {
         unsafe { self.shared.ring.slices(position, bytes) }
     }
 
+    /// Whether it is a channel link.
+    pub(crate) fn is_packets(&self) -> bool {
+        self.shared.is_packets
+    }
+
     /// Its part of the table of logs.
     pub(crate) fn service(&self) -> [u8; SourceLog::BYTES] {
         let config = &self.shared.config;
         let mut service = [0; SourceLog::BYTES];
+        if self.shared.is_packets {
+            return service;
+        }
         let marks = if config.marks { SourceLog::MARKS } else { 0 };
         let reference = if config.is_reference { SourceLog::REFERENCE } else { 0 };
         SourceLog {

@@ -1,6 +1,7 @@
 //! Properties that hold for every input, in one function per decoder: called by the fuzz targets,
 //! and by the tests with the seed corpus and mutated packets.
 
+use crate::channel_link;
 use crate::event_link::{self, Data};
 use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
@@ -226,6 +227,24 @@ pub fn fuzz_events(data: &[u8]) -> Result<u32, Fault> {
         let bytes = data.encode(number, buffer);
         let again = session::parse(&buffer[..bytes], number, bounds)?.expect("it is whole");
         assert_eq!((again.used, Data::read(&again)?), (bytes, Some(data)));
+        Ok(())
+    })
+}
+
+/// Reads `data` as the bytes of a data connection of channels, as [`fuzz_session`].
+///
+/// # Errors
+/// As [`fuzz_session`].
+///
+/// # Panics
+/// A defect of the parser or the encoder.
+pub fn fuzz_channels(data: &[u8]) -> Result<u32, Fault> {
+    let bounds = channel_link::BOUNDS;
+    fuzz_messages(data, bounds, |message, number, buffer| {
+        let Some(data) = channel_link::Data::read(message)? else { return Ok(()) };
+        let bytes = data.encode(number, buffer);
+        let again = session::parse(&buffer[..bytes], number, bounds)?.expect("it is whole");
+        assert_eq!((again.used, channel_link::Data::read(&again)?), (bytes, Some(data)));
         Ok(())
     })
 }

@@ -9,6 +9,7 @@
 //!
 //! Nothing here allocates, panics, or loops over an unchecked number from outside.
 
+pub mod channel_link;
 mod decoder;
 pub mod event_link;
 mod fault;
@@ -30,8 +31,8 @@ pub use decoder::{
 };
 #[doc(hidden)]
 pub use fuzzing::{
-    fuzz_decoder, fuzz_events, fuzz_layout, fuzz_link, fuzz_packet, fuzz_session, fuzz_train,
-    train_layouts,
+    fuzz_channels, fuzz_decoder, fuzz_events, fuzz_layout, fuzz_link, fuzz_packet, fuzz_session,
+    fuzz_train, train_layouts,
 };
 
 /// The protocols that a source with an address of its own can use.

@@ -22,7 +22,7 @@
 
 use catchment_model::{Entry as LedgerEntry, SampleRate, limits::DATAGRAM_BYTES_MAX};
 
-use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason};
+use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason, Transport};
 use crate::sequence::Arrival;
 
 mod gaps;
@@ -287,6 +287,8 @@ pub struct Link {
     pub slice_ns: u64,
     /// Its channels, by their numbers.
     pub channels: Vec<Channel>,
+    /// How its packets come: as datagrams, or as items of a session.
+    pub transport: Transport,
 }
 
 /// A channel in the receiver's configuration.
@@ -349,6 +351,10 @@ impl Protocol for Link {
 
     fn fragment_bytes_max(&self) -> u64 {
         SAMPLES_BYTES_MAX as u64
+    }
+
+    fn transport(&self) -> Transport {
+        self.transport
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

@@ -3,23 +3,24 @@
 use std::collections::BTreeSet;
 
 use catchment_fixtures::{Random, corpus};
+use catchment_wire::channel_link;
 use catchment_wire::event_link::{self, Data};
 use catchment_wire::session::{
     Attach, CONTROL, Connection, Control, Fault, Preamble, REASONS, Service, parse,
 };
-use catchment_wire::{fuzz_events, fuzz_session};
+use catchment_wire::{fuzz_channels, fuzz_events, fuzz_session};
 
 use crate::session::unhex;
 
-/// The cases of golden/malformed.hex: whether it is of a data connection, its fault, what is wrong,
-/// and its bytes.
-fn cases() -> Vec<(bool, String, String, Vec<u8>)> {
-    let mut cases: Vec<(bool, String, String, Vec<u8>)> = Vec::new();
+/// The cases of golden/malformed.hex: the kind of its connection, its fault, what is wrong, and its
+/// bytes.
+fn cases() -> Vec<(String, String, String, Vec<u8>)> {
+    let mut cases: Vec<(String, String, String, Vec<u8>)> = Vec::new();
     for line in include_str!("golden/malformed.hex").lines() {
         if let Some(heading) = line.strip_prefix("# ") {
             let (kind, says) = heading.split_once(": ").expect("a heading");
             let (connection, fault) = kind.split_once(", ").expect("a heading");
-            cases.push((connection == "data", fault.into(), says.into(), Vec::new()));
+            cases.push((connection.into(), fault.into(), says.into(), Vec::new()));
         } else {
             cases.last_mut().expect("a heading").3.extend(unhex(line));
         }
@@ -28,21 +29,26 @@ fn cases() -> Vec<(bool, String, String, Vec<u8>)> {
 }
 
 /// The fault of bytes that are a whole message.
-fn fault(is_data: bool, bytes: &[u8]) -> Option<Fault> {
-    let bounds = if is_data { event_link::bounds(131_064) } else { CONTROL };
-    match parse(bytes, 0, bounds) {
-        Ok(None) => None,
-        Ok(Some(message)) if is_data => Data::read(&message).err(),
-        Ok(Some(message)) => Control::read(&message).err(),
-        Err(fault) => Some(fault),
+fn fault(connection: &str, bytes: &[u8]) -> Option<Fault> {
+    let bounds = match connection {
+        "data" => event_link::bounds(131_064),
+        "channels" => channel_link::BOUNDS,
+        _ => CONTROL,
+    };
+    match (parse(bytes, 0, bounds), connection) {
+        (Ok(None), _) => None,
+        (Ok(Some(message)), "data") => Data::read(&message).err(),
+        (Ok(Some(message)), "channels") => channel_link::Data::read(&message).err(),
+        (Ok(Some(message)), _) => Control::read(&message).err(),
+        (Err(fault), _) => Some(fault),
     }
 }
 
 #[test]
 fn each_malformed_message_has_its_fault() {
     let mut named = BTreeSet::new();
-    for (is_data, expected, says, bytes) in cases() {
-        let fault = fault(is_data, &bytes).unwrap_or_else(|| panic!("{says} is no fault"));
+    for (connection, expected, says, bytes) in cases() {
+        let fault = fault(&connection, &bytes).unwrap_or_else(|| panic!("{says} is no fault"));
         assert_eq!(fault.name(), expected, "{says}: {fault}");
         named.insert(expected);
     }
@@ -56,10 +62,14 @@ fn each_malformed_message_has_its_fault() {
 /// A length that lies is refused by the bytes of header and shape, so that nobody waits for it.
 #[test]
 fn a_header_or_shape_that_nothing_can_mend_is_refused_at_once() {
-    for (is_data, expected, says, bytes) in cases() {
+    for (connection, expected, says, bytes) in cases() {
         let begin = &bytes[..bytes.len().min(24)];
         if ["marker", "number", "type", "connection", "length", "shape"].contains(&&*expected) {
-            assert_eq!(fault(is_data, begin).map(|fault| fault.name()), Some(&*expected), "{says}");
+            assert_eq!(
+                fault(&connection, begin).map(|fault| fault.name()),
+                Some(&*expected),
+                "{says}"
+            );
         }
     }
 }
@@ -67,9 +77,9 @@ fn a_header_or_shape_that_nothing_can_mend_is_refused_at_once() {
 #[test]
 fn faults_say_what_was_expected_and_what_came() {
     let sentence = |wanted: &str| {
-        let (is_data, _, _, bytes) =
+        let (connection, _, _, bytes) =
             cases().into_iter().find(|(_, _, says, _)| says == wanted).expect("a case");
-        fault(is_data, &bytes).unwrap().to_string()
+        fault(&connection, &bytes).unwrap().to_string()
     };
     assert_eq!(sentence("number 1"), "the message has the number 0, got 1");
     assert_eq!(sentence("release 3"), "release has no value 3");
@@ -148,6 +158,7 @@ fn random_bytes_are_no_messages() {
 fn mutated_messages_never_break_the_parser() {
     mutate("session_message", fuzz_session);
     mutate("event_message", fuzz_events);
+    mutate("event_message", fuzz_channels);
 }
 
 fn mutate(target: &str, fuzz: fn(&[u8]) -> Result<u32, Fault>) {
@@ -166,7 +177,8 @@ fn mutate(target: &str, fuzz: fn(&[u8]) -> Result<u32, Fault>) {
 fn the_seeds_of_the_fuzz_targets_never_break_the_parser() {
     let session = corpus("session_message").iter().map(|bytes| fuzz_session(bytes)).collect();
     let events = corpus("event_message").iter().map(|bytes| fuzz_events(bytes)).collect();
-    for (results, messages) in [(session, 23), (events, 13)] {
+    let channels = corpus("event_message").iter().map(|bytes| fuzz_channels(bytes)).collect();
+    for (results, messages) in [(session, 23), (events, 13), (channels, 3)] {
         let results: Vec<Result<u32, Fault>> = results;
         let found: u32 = results.iter().flatten().sum();
         let refused = results.iter().filter(|result| result.is_err()).count();

@@ -1,10 +1,12 @@
 //! Messages of sessions and of the event link: the golden messages that docs/spec/golden.py makes
 //! from the tables of the specifications, decoded and encoded.
 
+use catchment_wire::channel_link::{self, Data as PacketData, Samples};
 use catchment_wire::event_link::{
     self, ABANDONED_MAX, AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments,
     Heartbeat, KeyKind, Mark, MarkKind, Presence, SourceGrant, SourceLog, fragments,
 };
+use catchment_wire::link::Packet;
 use catchment_wire::session::{
     Answer, AnswerKind, Attach, Bounds, Bye, ByeReason, CONTROL, Command, Connection, Control,
     Encoder, Fields, Grant, GrantAnswer, Hello, LOGS_MAX, Log, LogPing, LogPositions, Logs,
@@ -25,8 +27,16 @@ impl Golden {
         self.who.contains("data")
     }
 
+    fn is_of_channels(&self) -> bool {
+        self.who.contains("channels")
+    }
+
     fn bounds(&self) -> Bounds {
-        if self.is_data() { DATA } else { CONTROL }
+        match self.is_data() {
+            _ if self.is_of_channels() => channel_link::BOUNDS,
+            true => DATA,
+            false => CONTROL,
+        }
     }
 
     /// Its preamble, if it begins with one, and the bytes behind it.
@@ -55,7 +65,7 @@ pub(crate) fn unhex(line: &str) -> impl Iterator<Item = u8> {
 }
 
 fn all_golden() -> Vec<Golden> {
-    let files = [HELLO, FRAGMENTS, RESUME, OTHERS];
+    let files = [HELLO, FRAGMENTS, RESUME, OTHERS, CHANNELS];
     files.into_iter().flat_map(golden).collect()
 }
 
@@ -63,6 +73,7 @@ const HELLO: &str = include_str!("golden/hello.hex");
 const FRAGMENTS: &str = include_str!("golden/fragments.hex");
 const RESUME: &str = include_str!("golden/resume.hex");
 const OTHERS: &str = include_str!("golden/others.hex");
+const CHANNELS: &str = include_str!("golden/channels.hex");
 
 /// The messages of a connection, with their numbers.
 fn messages(golden: &Golden) -> Vec<(u32, Message<'_>)> {
@@ -85,6 +96,40 @@ fn data(golden: &Golden) -> Vec<Data<'_>> {
     messages(golden).iter().filter_map(|(_, message)| Data::read(message).unwrap()).collect()
 }
 
+fn packets<'a>(message: &Message<'a>) -> channel_link::Data<'a> {
+    channel_link::Data::read(message).unwrap().expect("a type that is known")
+}
+
+#[test]
+fn items_of_a_channel_link_are_packets_and_its_signs_of_life_take_no_sequence() {
+    let golden = &golden(CHANNELS)[0];
+    let read: Vec<_> = messages(golden).iter().map(|(_, message)| packets(message)).collect();
+    let [PacketData::Samples(first, packet), heartbeat, last] = read[..] else {
+        panic!("three messages of samples");
+    };
+    assert_eq!((first, Samples::is_item(packet)), (Samples { log: 0, sequence: 11 }, true));
+    let packet = Packet::parse(packet).unwrap();
+    assert_eq!((packet.header().sequence, packet.header().slice), (11, 1_000));
+    assert_eq!(packet.entries().next().map(|entry| entry.samples), Some(&b"12345"[..]));
+    for (sign, bytes) in [(heartbeat, 48), (last, 0)] {
+        let PacketData::Samples(fixed, packet) = sign else { panic!("samples") };
+        assert_eq!((fixed.sequence, packet.len(), Samples::is_item(packet)), (12, bytes, false));
+    }
+}
+
+#[test]
+fn a_packet_is_no_longer_than_a_datagram_and_no_item_has_the_last_sequence() {
+    let read = |sequence, bytes: usize| {
+        let samples = PacketData::Samples(Samples { log: 0, sequence }, &[7; 65_536][..bytes]);
+        let mut out = vec![0; 70_000];
+        let bytes = samples.encode(0, &mut out);
+        let message = parse(&out[..bytes], 0, channel_link::BOUNDS).unwrap().expect("it is whole");
+        PacketData::read(&message).map(drop).map_err(|fault| fault.name())
+    };
+    assert_eq!((read(0, 65_507), read(0, 65_508)), (Ok(()), Err("length")));
+    assert_eq!((read(SEQUENCE_END, 0), read(SEQUENCE_END, 1)), (Ok(()), Err("bound")));
+}
+
 #[test]
 fn every_golden_message_is_encoded_as_it_was() {
     let mut count = 0;
@@ -100,6 +145,7 @@ fn every_golden_message_is_encoded_as_it_was() {
         for (number, message) in messages(&golden) {
             let mut out = vec![0xee; message.used];
             let bytes = match golden.is_data() {
+                _ if golden.is_of_channels() => packets(&message).encode(number, &mut out).into(),
                 true => Data::read(&message).unwrap().map(|data| data.encode(number, &mut out)),
                 false => Control::read(&message).unwrap().map(|ping| ping.encode(number, &mut out)),
             };
@@ -108,7 +154,7 @@ fn every_golden_message_is_encoded_as_it_was() {
             (rest, count) = (&rest[message.used..], count + 1);
         }
     }
-    assert_eq!(count, 36);
+    assert_eq!(count, 39);
 }
 
 #[test]

@@ -467,10 +467,10 @@ impl Recording {
     fn access(&self, config: &RecorderConfig) -> Result<LinkAccess, TlsError> {
         let mut access = config.access.clone();
         access.tokens = Some(SharedTokens(Arc::clone(&self.shared.tokens) as Arc<dyn Tokens>));
-        let source = config.sources.iter().find(|source| source.is_link());
-        if let Some(source) = source.filter(|_| access.needs_tls) {
+        let address = config.session_addresses().next();
+        if let Some(address) = address.filter(|_| access.needs_tls) {
             let (settings, folder) = (&self.shared.settings, own_folder(&config.folder));
-            let listen = source.address.ip();
+            let listen = address.ip();
             let certificate = for_front_ends(&settings.tls, &folder, &settings.names, listen)?;
             access.certificate = Some(certificate);
         }

@@ -16,6 +16,8 @@ pub struct EmulatedLink {
     pub number: u32,
     /// Its target address.
     pub target: SocketAddr,
+    /// Its name, if it goes there over a session and not as datagrams.
+    pub session: Option<String>,
     /// Its channels by their indices in the configuration's list, in the order of their numbers
     /// within the link.
     pub channels: Vec<u32>,
@@ -29,7 +31,7 @@ impl EmulatedLink {
             .zip(targets)
             .map(|(number, &target)| {
                 let channels = (number..channels as u32).step_by(targets.len()).collect();
-                Self { number, target, channels }
+                Self { number, target, session: None, channels }
             })
             .collect()
     }

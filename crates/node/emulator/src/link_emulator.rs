@@ -65,11 +65,13 @@ impl LinkEmulator {
     ) -> Result<LinkEmulatorReport, EmulatorError> {
         let config = &self.config;
         let targets: Vec<_> = config.links.iter().map(|link| link.target).collect();
-        let outlet = Outlet::new(&targets, config.seed, &config.faults, corrupt_bit)?;
+        let mut outlet = Outlet::new(&targets, config.seed, &config.faults, corrupt_bit)?;
+        outlet.connect(&config.links)?;
         let first_slice = config.first_slice.unwrap_or_else(|| self.present());
         let run = Run::new(self, outlet, first_slice);
         let sent = send(config.cpu, &self.schedule(), run, stop, live)?;
-        let Sent { traffic: run, events: slices, refused, seconds, cpu_ns } = sent;
+        let Sent { traffic: mut run, events: slices, refused, seconds, cpu_ns } = sent;
+        run.outlet.close();
         Ok(LinkEmulatorReport {
             seed: config.seed,
             first_slice,

@@ -1,17 +1,23 @@
 //! Sends packets: injects faults and counts the result of each packet.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use catchment_frontend::{Frontend, Release};
 use catchment_net::{Datagram, NetError, Sent, UdpSender};
 
+use crate::EmulatorError;
 use crate::config::Faults;
 use crate::faults::{Fault, FaultPlan};
+use crate::link_config::EmulatedLink;
 use crate::report::SourceReport;
 
 /// One sender for all sources, with their counts.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     sender: UdpSender,
+    /// By source, its session, if it has one; empty if none has.
+    sessions: Vec<Option<Frontend>>,
     plan: Option<FaultPlan>,
     sources: Vec<Source>,
     // The packets of one batch being sent, with injected faults.
@@ -48,6 +54,7 @@ impl Outlet {
     ) -> Result<Self, NetError> {
         Ok(Self {
             sender: UdpSender::connect(targets)?,
+            sessions: Vec::new(),
             plan: FaultPlan::new(seed, faults),
             sources: targets.iter().map(|_| Source::default()).collect(),
             queue: Vec::new(),
@@ -55,6 +62,30 @@ impl Outlet {
             sent: Sent::default(),
             corrupt_bit,
         })
+    }
+
+    /// Opens sessions to the targets, for the sources that have a name.
+    pub fn connect(&mut self, links: &[EmulatedLink]) -> Result<(), EmulatorError> {
+        let connect = |link: &EmulatedLink| {
+            let Some(name) = &link.session else { return Ok(None) };
+            let url = format!("catchment+tcp://{}", link.target);
+            // Nobody waits until a whole frame of channels is on a disk.
+            Frontend::channels(&url, name).release(Release::Taken).connect().map(Some)
+        };
+        if links.iter().any(|link| link.session.is_some()) {
+            self.sessions = links.iter().map(connect).collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was sent over sessions is taken. What is not was not sent.
+    pub fn close(&mut self) {
+        for (session, source) in self.sessions.drain(..).zip(&mut self.sources) {
+            let Some(session) = session else { continue };
+            let left = session.close(SESSION_WAITS).not_confirmed;
+            source.report.packets_sent = source.report.packets_sent.saturating_sub(left);
+            source.report.packets_unsent += left;
+        }
     }
 
     /// Sends the packets in `buffer`, each with that many fragments, with the drawn faults.
@@ -114,6 +145,10 @@ impl Outlet {
     /// Sends one packet that is in no report, without faults; returns whether the kernel accepted
     /// it.
     pub fn send_aside(&mut self, source: u32, bytes: &[u8]) -> bool {
+        if self.sessions.get(source as usize).is_some_and(Option::is_some) {
+            // A session says by itself that it is alive.
+            return false;
+        }
         let packet = Datagram { offset: 0, bytes: bytes.len() as u32 };
         let sent = self.sender.send(source as usize, bytes, &[packet]);
         self.sent.add(&sent);
@@ -162,7 +197,10 @@ impl Outlet {
     }
 
     fn send(&mut self, source: u32, buffer: &[u8], packets: &[Datagram], fragments: u64) {
-        let sent = self.sender.send(source as usize, buffer, packets);
+        let sent = match self.sessions.get(source as usize) {
+            Some(Some(session)) => send_over(session, buffer, packets),
+            _ => self.sender.send(source as usize, buffer, packets),
+        };
         let report = &mut self.sources[source as usize].report;
         report.packets_sent += sent.datagrams;
         report.fragments_sent += sent.datagrams * fragments;
@@ -172,3 +210,22 @@ impl Outlet {
         self.sent.add(&sent);
     }
 }
+
+/// Sends packets over a session, and waits where its recorder does not take them.
+fn send_over(session: &Frontend, buffer: &[u8], packets: &[Datagram]) -> Sent {
+    let mut sent = Sent::default();
+    for packet in packets {
+        let bytes = &buffer[packet.offset as usize..][..packet.bytes as usize];
+        match session.sources()[0].send_packet_within(bytes, SESSION_WAITS) {
+            Ok(true) => {
+                sent.datagrams += 1;
+                sent.bytes += bytes.len() as u64;
+            }
+            Ok(false) | Err(_) => sent.unsent += 1,
+        }
+    }
+    sent
+}
+
+/// How long a packet waits for a recorder that takes nothing, and the end for the last one.
+const SESSION_WAITS: Duration = Duration::from_secs(10);

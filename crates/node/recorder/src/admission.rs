@@ -1,23 +1,37 @@
 //! How a session opens: a hello with the table of its logs, and what is granted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use catchment_builder::SourceNote;
 use catchment_frame::Position;
 use catchment_model::{Entry, RunId, SourceId};
-use catchment_wire::event_link::{KeyKind, SourceGrant, SourceLog};
+use catchment_wire::event_link::{KeyKind, Presence, SourceGrant, SourceLog};
 use catchment_wire::session::{
     ByeReason, Fault, Fields, Grant, GrantAnswer, Hello, Log as LogRecord, NONE, Records, Release,
-    RunState, Welcome,
+    RunState, Service, Welcome,
 };
+use catchment_wire::{Protocol, channel_link, link};
 
 use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::front_ends::Stage;
 use crate::ingest::Ingest;
 use crate::link_log::{Log, WHOLE_BITS};
+use crate::link_samples::SampleLog;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::sessions::Sessions;
 
+/// What the log of a channel link has in place of what a source says of itself.
+const OF_LINK: SourceLog = SourceLog {
+    fragment_bytes_max: 1,
+    groups: 0,
+    flags: 0,
+    key_kind: KeyKind::Number,
+    key_bits: WHOLE_BITS,
+    presence: Presence::Configured,
+    dtype: 0,
+    begin: u64::MAX,
+};
 /// Interval of pings, and the silence after which a side closes.
 const PING_MS: u32 = 500;
 const SILENCE_MS: u32 = 2_500;
@@ -31,6 +45,10 @@ pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) number: SourceId,
     pub(crate) destination: Destination,
+    /// Of a channel link: where its channels go, and what decodes its packets.
+    pub(crate) lanes: Option<(Arc<[Destination]>, Arc<dyn Protocol>)>,
+    /// Whether the channels of others wait for its own, which have not come since the run goes on.
+    pub(crate) is_held: bool,
     /// As of its sender's source.
     expected_in: Option<u64>,
     /// The session and the log that deliver it.
@@ -42,20 +60,33 @@ impl Source {
     pub(crate) fn new(config: &SenderConfig, destination: Destination, first: u32) -> Self {
         let source = &config.sources[(destination.account - first) as usize];
         let &SenderSource { ref name, number, expected_in, .. } = source;
-        Self { name: name.clone(), number, destination, expected_in, log: None }
+        let is_link = config.protocol.name() == link::NAME;
+        let lanes = is_link.then(|| (config.lanes.as_slice().into(), Arc::clone(&config.protocol)));
+        let (name, is_held, log) = (name.clone(), false, None);
+        Self { name, number, destination, lanes, is_held, expected_in, log }
+    }
+
+    /// Has the channels of others wait for those of a link, or no longer.
+    pub(crate) fn set_held(&mut self, ingest: &Ingest, is_held: bool) {
+        let is_new = self.is_held != is_held && self.lanes.is_some();
+        if is_new {
+            self.is_held = is_held;
+            ingest.set_held(self.destination.account as usize, is_held);
+        }
     }
 }
 
 /// A hello, and the logs that it has described.
 pub(crate) struct Opening {
+    service: Service,
     hello: Hello,
     token: Box<str>,
     logs: Vec<(LogRecord, SourceLog)>,
 }
 
 impl Opening {
-    pub(crate) fn new(hello: Hello, token: &str) -> Self {
-        Self { hello, token: token.into(), logs: Vec::new() }
+    pub(crate) fn new(hello: Hello, token: &str, service: Service) -> Self {
+        Self { service, hello, token: token.into(), logs: Vec::new() }
     }
 
     /// Takes the next records of the table.
@@ -69,7 +100,12 @@ impl Opening {
             if got >= max {
                 return Err(Fault::Bound { field: "connection", min: 0, max: max - 1, got });
             }
-            self.logs.push((record, SourceLog::read(&record.service)?));
+            let source_log = match self.service {
+                Service::Events => SourceLog::read(&record.service)?,
+                // A link says nothing of itself: the configuration does.
+                _ => OF_LINK,
+            };
+            self.logs.push((record, source_log));
         }
         Ok(())
     }
@@ -204,10 +240,13 @@ impl Sessions {
             return Err(first.map_or_else(Ended::silently, |(log, name)| refusal(log, &name)));
         }
         for (source, number) in delivered {
+            self.sources[source].set_held(ingest, false);
             self.sources[source].log = Some((index, number));
         }
-        if let Some(former) = known.map(|index| &self.sessions[index]) {
+        if let Some(former) = known.map(|index| &mut self.sessions[index]) {
             former.count_lost(ingest);
+            former.mark(ingest);
+            former.set_waited(ingest, false);
             former.say(ingest, SourceNote::Gone);
         }
         let names: Vec<String> = opening.names().collect();
@@ -216,8 +255,8 @@ impl Sessions {
         front_ends
             .tell(opening.hello.name.as_str(), |one| one.begin(is_required, opening.hello.release));
         let of_hello = (&opening.hello, &*opening.token, self.of_run.number);
-        let session = Session::new(of_hello, names, logs);
-        session.logs.iter().for_each(|log| log.begin(ingest, opening.hello.session));
+        let mut session = Session::new(of_hello, names, logs);
+        session.logs.iter_mut().for_each(|log| log.begin(ingest, opening.hello.session));
         match self.sessions.get_mut(index) {
             Some(former) => *former = session,
             None => self.sessions.push(session),
@@ -237,7 +276,7 @@ impl Sessions {
         (record, source_log): (&LogRecord, &SourceLog),
         source: usize,
     ) -> Result<Log, Ended> {
-        let Source { number, destination, expected_in, .. } = self.sources[source];
+        let Source { number, destination, expected_in, ref lanes, .. } = self.sources[source];
         let (hello, positions) = (&opening.hello, &self.of_run.live.beginning.positions);
         let is_of_other_run = opening.is_of_other_run(self.of_run.run);
         let known = |what| {
@@ -260,6 +299,8 @@ impl Sessions {
         let most = source_log.fragment_bytes_max.min(destination.fragment_bytes_max);
         let at = (record.connection, next);
         let mut log = Log::new(Ok(destination), at, most, source_log.key_bits);
+        let samples = |(lanes, protocol): &_| Box::new(SampleLog::new(protocol, lanes));
+        log.samples = lanes.as_ref().map(samples);
         log.made = record.made;
         log.is_reference = source_log.flags & SourceLog::REFERENCE != 0;
         // What the configuration says holds over the hello.
@@ -296,7 +337,7 @@ impl Sessions {
             })?;
             half.copy_from_slice(&bits.to_le_bytes());
         }
-        let Self { of_run, sessions, .. } = self;
+        let Self { of_run, sessions, service, .. } = self;
         let (hello, session) = (&opening.hello, &mut sessions[index]);
         let is_of_other_run = opening.is_of_other_run(of_run.run);
         let logs = session.logs.iter().zip(&opening.logs).enumerate();
@@ -307,7 +348,9 @@ impl Sessions {
                 Ok(_) => GrantAnswer::Joins,
             };
             let mut service = [0; 32];
-            SourceGrant { fragment_bytes_max: log.fragment_bytes_max }.write(&mut service);
+            if log.samples.is_none() {
+                SourceGrant { fragment_bytes_max: log.fragment_bytes_max }.write(&mut service);
+            }
             Grant {
                 log: number as u32,
                 answer,
@@ -339,7 +382,10 @@ impl Sessions {
             ping_ms: PING_MS,
             silence_ms: SILENCE_MS,
             skew_bytes: 0,
-            message_bytes_max: MESSAGE_BYTES_MAX,
+            message_bytes_max: match service {
+                Service::Channels => channel_link::MESSAGE_BYTES_MAX,
+                _ => MESSAGE_BYTES_MAX,
+            },
             log_count: hello.log_count,
         });
         Ok(())

@@ -466,10 +466,17 @@ impl Pausable {
     }
 
     fn show(&mut self, builder: &Builder, lanes: &[(u32, SourceId)]) {
-        for (source, taken) in self.taken.iter_mut().enumerate().filter(|(one, _)| self.waits[*one])
-        {
-            let SourceId(number) = lanes[source].1;
-            self.held.built(number, std::mem::take(taken), builder.parked(source));
+        // Channels of a link are neighbours, and wait together.
+        let mut first = 0;
+        for of_one in lanes[..self.taken.len()].chunk_by(|(_, one), (_, other)| one == other) {
+            let sources = first..first + of_one.len();
+            first = sources.end;
+            if !self.waits[sources.start] {
+                continue;
+            }
+            let taken = self.taken[sources.clone()].iter_mut().map(std::mem::take).sum();
+            let parked = sources.map(|source| builder.parked(source)).max().unwrap_or(0);
+            self.held.built(of_one[0].1.0, taken, parked);
         }
     }
 }

@@ -49,11 +49,14 @@ fn number_bits(sources: &[SourceConfig]) -> u32 {
 
 /// The configuration of the builder of channels, whose keys are slices. The window is at least as
 /// long as the memory for waiting fragments lasts.
-pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
+pub(crate) fn link_builder_config(config: &RecorderConfig, beginning: &Beginning) -> BuilderConfig {
     let lanes = config.links.iter().map(|link| link.channels.len()).sum();
     let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
     // A link votes on the time, not each of its channels.
     let channels = |(link, one): (u32, &LinkConfig)| std::iter::repeat_n(link, one.channels.len());
+    let of_session =
+        |link: &LinkConfig| std::iter::repeat_n(link.is_session(), link.channels.len());
+    let are_of_session: Vec<bool> = config.links.iter().flat_map(of_session).collect();
     BuilderConfig {
         number_bits: crate::slices::SLICE_BITS,
         voters: (0..).zip(&config.links).flat_map(channels).collect(),
@@ -69,8 +72,25 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
         // Fragments left by a dead link are written, too.
         frame_time_ns: config.frame.duration_ns.saturating_add(config.frame.duration_ns / 4),
         frame_keys_multiple: Some(config.frame_slices()),
+        continues: continued_slices(config, beginning, &are_of_session),
+        pausable: are_of_session.clone(),
+        positions: are_of_session,
         ..BuilderConfig::new(vec![SourceRole::Required; lanes])
     }
+}
+
+/// Where the builder of channels goes on: links of sessions send again what is behind the slices
+/// that are in frames, which were closed for all of them alike. Others go on wherever they are.
+fn continued_slices(
+    config: &RecorderConfig,
+    beginning: &Beginning,
+    are_of_session: &[bool],
+) -> Option<Continues> {
+    let numbers = config.sources.len() as u32..config.ledger_count() as u32;
+    let closed = numbers.filter_map(|number| beginning.positions.newest(number, Position::KEY));
+    let closed_key = closed.map(|closed| closed.position).max()?;
+    let sources = are_of_session.iter().map(|is_of_session| is_of_session.then_some(closed_key));
+    Some(Continues { closed_key, sources: sources.collect() })
 }
 
 /// How many descriptors of one source may be parked: if all sources park at once, their descriptors

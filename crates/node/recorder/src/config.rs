@@ -385,19 +385,27 @@ impl RecorderConfig {
         let trends = if self.trends { crate::trend_agent::memory_bytes(self) } else { 0 };
         let pausable = self.sources.iter().filter(|source| source.is_pausable());
         let ports: BTreeSet<SocketAddr> = pausable.map(|source| source.address).collect();
-        let agents = ports.len().min(self.receive.threads);
+        let links = self.links.iter().filter(|link| link.is_session()).count();
+        let agents = ports.len().min(self.receive.threads) + links.min(self.receive.link_threads);
         (buffers + held + trends + agents * self.tcp_config().bytes_max()) as u64
     }
 
-    /// Whether front-ends deliver over sessions.
+    /// Whether senders deliver over sessions: front-ends, or those of channels.
     pub fn has_front_ends(&self) -> bool {
-        self.sources.iter().any(SourceConfig::is_link)
+        self.session_addresses().next().is_some()
+    }
+
+    /// Where they connect, by source and link.
+    pub fn session_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let sources = self.sources.iter().filter(|source| source.is_link());
+        let links = self.links.iter().filter(|link| link.is_session());
+        sources.map(|source| source.address).chain(links.map(|link| link.address))
     }
 
     /// How connections are received: those of sessions, two for each source, beside others.
     pub(crate) fn tcp_config(&self) -> TcpConfig {
         let default = TcpConfig::default();
-        let sessions = self.sources.iter().filter(|source| source.is_link()).count();
+        let sessions = self.session_addresses().count();
         let connections_max = default.connections_max + 2 * sessions;
         let tls = self.access.certificate.clone().filter(|_| self.access.needs_tls);
         TcpConfig { connections_max, tls, ..default }

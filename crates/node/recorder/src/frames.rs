@@ -496,8 +496,10 @@ impl Frames {
         let mut positions: Vec<Position> =
             cut.decided.positions.iter().flat_map(of_source).collect();
         let live = &self.live.link_positions;
-        if self.stated[0].position < cut.decided.closed_key {
-            let now = [cut.decided.closed_key, live.frames_settled()];
+        // Cuts of channels have no closed key: that of the run is one of events.
+        let closed_key = cut.decided.closed_key;
+        if self.stated[0].position < closed_key || closed_key == 0 && !positions.is_empty() {
+            let now = [closed_key, live.frames_settled()];
             for (stated, now) in self.stated.iter_mut().zip(now) {
                 if stated.position < now {
                     stated.position = now;

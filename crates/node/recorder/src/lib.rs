@@ -37,6 +37,7 @@ mod link_access;
 mod link_log;
 mod link_message;
 mod link_positions;
+mod link_samples;
 mod link_session;
 mod link_window;
 mod links;

@@ -17,6 +17,7 @@ use catchment_wire::session::{ByeReason, Fault, Records};
 
 use crate::destinations::Destination;
 use crate::ingest::Ingest;
+use crate::link_samples::SampleLog;
 use crate::pool::Space;
 
 /// The end of whole keys.
@@ -26,8 +27,8 @@ pub(crate) const WHOLE_BITS: u8 = 64;
 
 /// What became of a message of items: it was taken, or what is left of it waits for memory.
 pub(crate) type Taken = ControlFlow<()>;
-const TAKEN: Taken = ControlFlow::Continue(());
-const HELD: Taken = ControlFlow::Break(());
+pub(crate) const TAKEN: Taken = ControlFlow::Continue(());
+pub(crate) const HELD: Taken = ControlFlow::Break(());
 
 /// How often the build agent is told that a source goes on of which parts come: at most, so that
 /// they fill no ring, and well within the shortest time-out that a configuration should have.
@@ -59,6 +60,8 @@ pub(crate) struct Log {
     open: Option<Open>,
     /// When the build agent was told last that the source goes on.
     told_ns: u64,
+    /// What it is made of, if it is that of a channel link.
+    pub(crate) samples: Option<Box<SampleLog>>,
 }
 
 /// A fragment that comes in parts, or whose message is not all there.
@@ -168,6 +171,7 @@ impl Log {
             is_idle: false,
             open: None,
             told_ns: 0,
+            samples: None,
         }
     }
 
@@ -185,7 +189,11 @@ impl Log {
     }
 
     /// Says to the build agent that the next fragment of the source is of that session.
-    pub(crate) fn begin(&self, ingest: &mut Ingest, session: u64) {
+    pub(crate) fn begin(&mut self, ingest: &mut Ingest, session: u64) {
+        if let Some(samples) = &mut self.samples {
+            samples.session = session;
+            return self.mark(ingest);
+        }
         if let Ok(destination) = self.destination {
             let (source, kind) = (destination.source, NoteKind::Session);
             ingest.describe(Fragment::note(source, kind, session, self.taken));
@@ -226,7 +234,7 @@ impl Log {
     }
 
     /// How many of `count` items from `sequence` on were taken before.
-    fn repeats(&self, sequence: u64, count: u64) -> Result<u64, Fault> {
+    pub(crate) fn repeats(&self, sequence: u64, count: u64) -> Result<u64, Fault> {
         match self.taken.checked_sub(sequence) {
             Some(behind) => Ok(behind.min(count)),
             None => Err(Fault::Sequence { expected: self.taken, got: sequence }),
@@ -549,7 +557,7 @@ impl Log {
 
 /// Stores a fragment that is longer than a chunk; none if there is no memory.
 #[cold]
-fn store_long(ingest: &mut Ingest, account: usize, bytes: &[u8]) -> Option<u64> {
+pub(crate) fn store_long(ingest: &mut Ingest, account: usize, bytes: &[u8]) -> Option<u64> {
     let mut chunks = Vec::new();
     if !ingest.take_chain(account, bytes.len() as u64, &mut chunks) {
         return None;

@@ -14,7 +14,8 @@ use catchment_model::SourceId;
 use parking_lot::Mutex;
 
 use crate::beginning::Beginning;
-use crate::config::RecorderConfig;
+use crate::config::{RecorderConfig, SourceConfig};
+use crate::links::LinkConfig;
 use crate::target_config::Variant;
 
 /// The newest durable positions.
@@ -67,8 +68,10 @@ impl LinkPositions {
     pub(crate) fn new(config: &RecorderConfig, beginning: &Beginning) -> Self {
         let (targets, variants) = (config.targets(), Variant::of(config));
         let decided = targets.len();
-        let links = config.sources.iter().enumerate().filter(|(_, source)| source.is_link());
-        let of_source = |(source, _): (usize, &_)| {
+        let sources = config.sources.iter().map(SourceConfig::is_link);
+        let links = sources.chain(config.links.iter().map(LinkConfig::is_session));
+        let links = links.enumerate().filter(|(_, is_link)| *is_link);
+        let of_source = |(source, _): (usize, bool)| {
             let gets = |target: &usize| targets[*target].required && variants[*target].has(source);
             let mut needed: Vec<usize> = (0..targets.len()).filter(gets).collect();
             if needed.is_empty() {
@@ -80,7 +83,7 @@ impl LinkPositions {
             let newest = beginning.positions.newest(source, Position::LINK)?;
             Some((newest.session, newest.position))
         };
-        let positions = (0..config.sources.len() as u32).map(newest).collect();
+        let positions = (0..config.ledger_count() as u32).map(newest).collect();
         let begun = Settled { frames: beginning.sequence, positions };
         let place = |is_required| PlacePositions {
             is_required,

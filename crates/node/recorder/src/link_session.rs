@@ -53,6 +53,8 @@ pub(crate) struct Session {
     stop_at: Option<Vec<u64>>,
     /// How long events wait for its sources.
     pub(crate) wait: Wait,
+    /// Whether the channels of others wait for its own, as for those of a connection that is held.
+    is_waited: bool,
     /// The ping that was not answered; 0: none.
     pub(crate) cookie: u64,
     /// By log, the positions that were sent last.
@@ -158,6 +160,7 @@ impl Session {
             commander: Commander::new(hello, run_number),
             stop_at: None,
             wait: Wait::Attached { then_ns: WAIT_ENDED_NS },
+            is_waited: false,
             cookie: 0,
             sent: Vec::new(),
             positions_due_ns: 0,
@@ -187,6 +190,7 @@ impl Session {
     /// It goes on.
     pub(crate) fn attach(&mut self, ingest: &mut Ingest) {
         self.wait = Wait::Attached { then_ns: WAIT_ENDED_NS };
+        self.set_waited(ingest, false);
         self.say(ingest, SourceNote::Attached);
     }
 
@@ -209,6 +213,7 @@ impl Session {
     pub(crate) fn detach(&mut self, ingest: &mut Ingest) {
         if let Wait::Attached { then_ns } = self.wait {
             self.wait = Wait::Ended { ns: then_ns };
+            self.set_waited(ingest, true);
             self.say(ingest, SourceNote::Waited);
             self.pass_time(ingest, 0);
         }
@@ -220,8 +225,21 @@ impl Session {
             *ns = ns.saturating_sub(passed_ns);
             if *ns == 0 {
                 self.wait = Wait::Over;
+                self.set_waited(ingest, false);
                 self.say(ingest, SourceNote::Gone);
             }
+        }
+    }
+
+    /// A channel link does not promise, so that nothing can be said of it to the builder but that
+    /// its connection is held.
+    pub(crate) fn set_waited(&mut self, ingest: &Ingest, is_waited: bool) {
+        if std::mem::replace(&mut self.is_waited, is_waited) == is_waited {
+            return;
+        }
+        for log in self.logs.iter().filter(|log| log.samples.is_some()) {
+            let destination = log.destination.iter();
+            destination.for_each(|one| ingest.set_held(one.account as usize, is_waited));
         }
     }
 

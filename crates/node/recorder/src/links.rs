@@ -9,6 +9,7 @@ use catchment_model::limits::SOURCES_MAX;
 use catchment_model::printable::label_fault;
 use catchment_model::{SampleRate, TimeScale};
 use catchment_net::Network;
+use catchment_wire::Transport;
 use catchment_wire::link::{SAMPLES_BYTES_MAX, SLICE_NS_DEFAULT, SLICE_NS_MAX};
 
 use crate::check::{check_name, refuse, require};
@@ -21,8 +22,10 @@ pub struct LinkConfig {
     pub name: String,
     /// The group in which displays summarize it.
     pub group: String,
-    /// Where its datagrams arrive. Port 0 lets the system choose.
+    /// Where its packets arrive. Port 0 lets the system choose.
     pub address: SocketAddr,
+    /// What carries its packets: datagrams, or a session (docs/spec/session.md, section 11).
+    pub transport: Transport,
     /// The networks from which it may send; packets of others are refused. Empty: any.
     pub from: Vec<Network>,
     /// Nanoseconds of data in one slice; the same for all links of a recorder.
@@ -59,11 +62,17 @@ impl LinkConfig {
             name: name.into(),
             group: "links".into(),
             address,
+            transport: Transport::Datagrams,
             from: Vec::new(),
             slice_ns: SLICE_NS_DEFAULT,
             time_scale: TimeScale::Tai,
             channels,
         }
+    }
+
+    /// Whether it comes over a session, so that positions of its log are recorded.
+    pub fn is_session(&self) -> bool {
+        self.transport == Transport::Sessions
     }
 }
 
@@ -160,6 +169,9 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
         let whole = duration_ns.is_multiple_of(slice);
         let expected = format_args!("a multiple of the links' slice, {slice} ns");
         require(whole, "frame.duration", expected, format_args!("{duration_ns} ns"))?;
+        let is_known = link.transport != Transport::Connections;
+        let key = format!("links[{index}].transport");
+        require(is_known, &key, "datagrams or sessions", "connections without a session")?;
         let count = link.channels.len();
         require(count > 0, &format!("links[{index}].channels"), "at least one channel", count)?;
         for (number, channel) in link.channels.iter().enumerate() {

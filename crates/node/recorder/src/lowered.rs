@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use catchment_model::units::Bytes;
 
 use crate::budget::SystemMemory;
-use crate::config::{RecorderConfig, SourceConfig};
+use crate::config::RecorderConfig;
 use crate::links::ChannelConfig;
 
 impl RecorderConfig {
@@ -57,13 +57,12 @@ impl RecorderConfig {
 
     /// The listener of front-ends that everybody on the network can reach.
     fn listens_unprotected(&self) -> Option<String> {
-        let is_reached =
-            |source: &&SourceConfig| source.is_link() && !source.address.ip().is_loopback();
-        let source = self.sources.iter().find(is_reached).filter(|_| self.access.is_open())?;
+        let mut addresses = self.session_addresses();
+        let reached = addresses.find(|address| !address.ip().is_loopback());
+        let address = reached.filter(|_| self.access.is_open())?;
         Some(format!(
-            "front-ends connect to {} without protection: everybody on the network can deliver \
-             data as any source",
-            source.address
+            "front-ends connect to {address} without protection: everybody on the network can \
+             deliver data as any source"
         ))
     }
 

@@ -58,7 +58,7 @@ impl Preflight {
     pub fn start(config: &RecorderConfig) -> Result<Self, RecorderError> {
         let by_datagrams = |one: &SourceConfig| one.protocol.transport() == Transport::Datagrams;
         let sources = config.sources.iter().map(|one| (one.address, &one.from, by_datagrams(one)));
-        let links = config.links.iter().map(|one| (one.address, &one.from, true));
+        let links = config.links.iter().map(|one| (one.address, &one.from, !one.is_session()));
         let mut addresses = Vec::new();
         let (mut own, mut bound, mut allowed) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (address, from, is_bound)) in sources.chain(links).enumerate() {

@@ -17,12 +17,13 @@ use std::sync::Arc;
 
 use catchment_agent::{Egress, Entropy, Flow};
 use catchment_builder::{Fragment, SourceNote};
+use catchment_frame::Position;
 use catchment_model::RunId;
-use catchment_wire::event_link;
 use catchment_wire::session::{
     CONTROL, Connection as Line, Control, DATA_CONNECTIONS_MAX, Fault, Fields, LOGS_MAX, Preamble,
     Service, VERSION, parse,
 };
+use catchment_wire::{channel_link, event_link, link};
 
 use crate::admission::{Opening, Source};
 use crate::commander::Commander;
@@ -52,6 +53,8 @@ const STRANGERS_MAX: usize = 64;
 /// The sessions of one listener.
 pub(crate) struct Sessions {
     pub(crate) of_run: OfRun,
+    /// What its sessions carry: events, or channels of one link.
+    pub(crate) service: Service,
     /// The sources that may come, by number; and their indices, by name.
     pub(crate) sources: Vec<Source>,
     pub(crate) by_name: BTreeMap<String, usize>,
@@ -174,17 +177,24 @@ impl Connection {
 impl Sessions {
     /// For the sources of a port, of whose accounts that is the first.
     pub(crate) fn new(config: &SenderConfig, first: u32, of_run: OfRun) -> Self {
+        let is_link = config.protocol.name() == link::NAME;
+        let service = if is_link { Service::Channels } else { Service::Events };
         let source = |&lane: &Destination| Source::new(config, lane, first);
-        let mut sources: Vec<Source> = config.lanes.iter().map(source).collect();
+        // The lanes of a link are its channels.
+        let lanes = if is_link { &config.lanes[..1] } else { &config.lanes[..] };
+        let mut sources: Vec<Source> = lanes.iter().map(source).collect();
         sources.sort_unstable_by_key(|source| source.number);
         let names = sources.iter().map(|source| source.name.clone());
         let by_name = names.zip(0..).collect();
         let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
         let (looked_ns, read_due_ns, window) = (0, 0, Window::default());
-        let goes_on = of_run.live.beginning.closed_key().is_some();
+        let positions = &of_run.live.beginning.positions;
+        let of_source = |source: &Source| positions.newest(source.number.0, Position::LINK);
+        let goes_on = sources.iter().any(|source| of_source(source).is_some());
         let resume_ns = if goes_on { of_run.access.resume_ns } else { 0 };
         Self {
             of_run,
+            service,
             sources,
             by_name,
             sessions,
@@ -295,11 +305,15 @@ impl Sessions {
     fn take_preamble(&mut self, endpoint: usize, bytes: &[u8]) -> Result<Flow, Fault> {
         let Some(connection) = &mut self.connections[endpoint] else { return Ok(Flow::Refused) };
         let Some(preamble) = Preamble::parse(bytes)? else { return Ok(Flow::Short) };
-        if preamble.service != Service::Events {
+        if preamble.service != self.service {
             return Err(Fault::Kind { field: "service", got: preamble.service as u64 });
         }
         let session = agreed(preamble.session_min, preamble.session_max, VERSION);
-        let service = agreed(preamble.service_min, preamble.service_max, event_link::VERSION);
+        let version = match self.service {
+            Service::Channels => channel_link::VERSION,
+            _ => event_link::VERSION,
+        };
+        let service = agreed(preamble.service_min, preamble.service_max, version);
         match preamble.connection {
             Line::Control => {
                 connection.kind = Kind::Control;
@@ -346,7 +360,10 @@ impl Sessions {
                         let most = DATA_CONNECTIONS_MAX.into();
                         connection.refusal = Some(Ended::too_many("data connections", most));
                     }
-                    _ => connection.opening = Some(Box::new(Opening::new(hello, token))),
+                    _ => {
+                        let opening = Opening::new(hello, token, self.service);
+                        connection.opening = Some(Box::new(opening));
+                    }
                 }
             }
             (Some(Control::Logs(logs)), None) => {
@@ -589,10 +606,15 @@ impl Sessions {
     fn pass_time(&mut self, ingest: &mut Ingest, passed_ns: u64) {
         let before_ns = self.resume_ns;
         self.resume_ns = before_ns.saturating_sub(passed_ns);
-        if before_ns == 0 || self.resume_ns > 0 {
+        if before_ns == 0 {
             return;
         }
-        for source in self.sources.iter().filter(|source| source.log.is_none()) {
+        let is_over = self.resume_ns == 0;
+        for source in self.sources.iter_mut().filter(|source| source.log.is_none()) {
+            source.set_held(ingest, !is_over);
+            if !is_over {
+                continue;
+            }
             ingest.describe(Fragment::said(source.destination.source, SourceNote::Gone));
         }
     }
@@ -602,6 +624,7 @@ impl Sessions {
         (self.window.has_ended, self.window.is_open) = (true, false);
         for session in &mut self.sessions {
             session.interrupt(ingest);
+            session.mark(ingest);
         }
     }
 

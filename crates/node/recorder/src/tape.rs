@@ -20,13 +20,24 @@
 //!
 //! A piece ends with the next one, so that dense logs have one. There are at most as many as
 //! fragments from the first undecided one on, and one more.
+//!
+//! # Channels
+//!
+//! An item of a channel link is a packet, which has fragments of many sources, its channels. Notes
+//! of a session are *marks* between packets: one wherever the slice changes. Pieces of a channel
+//! have the numbers of marks in place of sequences, so that a channel with one fragment in each
+//! slice has one piece. A link's position is that of the mark which the first undecided fragment of
+//! any of its channels is behind: whole slices, as frames have them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use catchment_builder::{Builder, Cut, Discard, Fragment, NoteKind, SourceNote};
 use catchment_model::ledger::Role;
 use catchment_model::{Entry, SourceId};
 
+/// Marks of a link that are kept. Where there are more, fragments count as behind the last one.
+const MARKS_MAX: usize = 1 << 16;
 /// How long to the next look where no position has moved since the last frame.
 const LOOK_NS: u64 = 10_000_000;
 
@@ -71,14 +82,34 @@ impl Decided {
 pub(crate) struct Tape {
     /// By the builder's source; empty if none is a link source.
     logs: Vec<Log>,
+    /// The links, if the sources are channels.
+    links: Vec<Link>,
     frame_time_ns: u64,
     /// When a frame is cut for positions alone, if one has moved.
     due_ns: u64,
 }
 
+/// A channel link.
+#[derive(Debug)]
+struct Link {
+    source: SourceId,
+    /// Its channels.
+    logs: Range<usize>,
+    /// A session and a sequence: all items before it were pushed before the next fragment.
+    marks: VecDeque<(u64, u64)>,
+    /// How many marks were before those.
+    before: u64,
+    /// The position and the closed key in the newest cut that has one.
+    last: Option<((u64, u64), u64)>,
+}
+
 /// The log of one source.
 #[derive(Debug, Default)]
 struct Log {
+    /// The source's number in the ledger.
+    number: SourceId,
+    /// The index of its link, if it is a channel.
+    link: Option<usize>,
     /// Fragments pushed.
     pushed: u64,
     /// From that of the first undecided item on.
@@ -122,8 +153,37 @@ impl Tape {
     /// For a builder's sources, of which these are link sources; empty: none are.
     pub(crate) fn new(links: &[bool], frame_time_ns: u64) -> Self {
         let count = if links.contains(&true) { links.len() } else { 0 };
-        let logs = links[..count].iter().map(|&is_link| Log { is_link, ..Log::default() });
-        Self { logs: logs.collect(), frame_time_ns, due_ns: 0 }
+        let log = |(number, &is_link)| Log { number: SourceId(number), is_link, ..Log::default() };
+        let logs = (0..).zip(&links[..count]).map(log);
+        Self { logs: logs.collect(), links: Vec::new(), frame_time_ns, due_ns: 0 }
+    }
+
+    /// For a builder of channels: whether each is one of a session, and the number in the ledger of
+    /// its link. Those of a link are neighbours.
+    pub(crate) fn of_channels(
+        of_sessions: &[bool],
+        lanes: &[(u32, SourceId)],
+        frame_time_ns: u64,
+    ) -> Self {
+        let mut tape = Self::new(of_sessions, frame_time_ns);
+        for (index, log) in tape.logs.iter_mut().enumerate() {
+            log.number = lanes[index].1;
+            if !log.is_link {
+                continue;
+            }
+            if tape.links.last().is_none_or(|link| link.source != log.number) {
+                tape.links.push(Link {
+                    source: log.number,
+                    logs: index..index,
+                    marks: VecDeque::new(),
+                    before: 0,
+                    last: None,
+                });
+            }
+            let link = tape.links.len() - 1;
+            (log.link, tape.links[link].logs.end) = (Some(link), index + 1);
+        }
+        tape
     }
 
     /// Takes the notes at the beginning of `rest` and the fragments up to the next note, and
@@ -149,7 +209,11 @@ impl Tape {
         let (fragments, after) = fragments.split_at(count);
         for run in fragments.chunk_by(|one, other| one.source == other.source) {
             if let Some(log) = self.logs.get_mut(usize::from(run[0].source)) {
-                log.push(run.len() as u64);
+                if let Some(link) = log.link {
+                    log.push_behind(self.links[link].mark(), run.len() as u64);
+                } else {
+                    log.push(run.len() as u64);
+                }
             }
         }
         *rest = after;
@@ -159,6 +223,10 @@ impl Tape {
     fn note(&mut self, note: &Fragment) {
         let Some(log) = self.logs.get_mut(usize::from(note.source)) else { return };
         match note.tag {
+            tag if tag == NoteKind::Session as u8 && log.link.is_some() => {
+                let link = log.link.and_then(|link| self.links.get_mut(link));
+                link.into_iter().for_each(|link| link.put(note.number, note.offset));
+            }
             tag if tag == NoteKind::Session as u8 => log.begin(note.number, note.offset),
             tag if tag == NoteKind::Passed as u8 => {
                 log.pass(note.offset);
@@ -214,16 +282,25 @@ impl Tape {
 
     fn decide(&mut self, builder: &Builder, cut: Option<&Cut>) -> Decided {
         let mut decided = Decided::default();
-        if !self.logs.is_empty() {
+        if !self.logs.is_empty() && self.links.is_empty() {
             decided.closed_key = builder.closed_key();
         }
+        for link in &mut self.links {
+            let logs = self.logs[link.logs.clone()].iter_mut().zip(link.logs.clone());
+            let undecided =
+                logs.filter_map(|(log, index)| log.first_mark(builder.first_undecided(index)));
+            let first_undecided = undecided.min();
+            link.decide(first_undecided, builder.closed_key(), &mut decided.positions);
+        }
         for (index, log) in self.logs.iter_mut().enumerate().filter(|(_, log)| log.is_link) {
-            let (source, key) = (SourceId(index as u32), builder.decided_key(index));
+            let (source, key) = (log.number, builder.decided_key(index));
             let first_undecided = builder.first_undecided(index);
-            log.decide(first_undecided, |session, position| {
-                let moved = SourcePosition { source, session, decided: position, key };
-                decided.positions.push(moved);
-            });
+            if log.link.is_none() {
+                log.decide(first_undecided, |session, position| {
+                    let moved = SourcePosition { source, session, decided: position, key };
+                    decided.positions.push(moved);
+                });
+            }
             let column = cut.map(|cut| &cut.columns[index]);
             let recorded = column.map_or((0, 0), |column| (column.fragments, column.payload_bytes));
             let not_sent = column.map_or(0, |column| column.not_sent);
@@ -238,7 +315,68 @@ impl Tape {
     }
 }
 
+impl Link {
+    /// The number of the newest mark.
+    fn mark(&self) -> u64 {
+        (self.before + self.marks.len() as u64).saturating_sub(1)
+    }
+
+    /// The next item is of that session and sequence.
+    fn put(&mut self, session: u64, sequence: u64) {
+        if self.marks.back() != Some(&(session, sequence)) && self.marks.len() < MARKS_MAX {
+            self.marks.push_back((session, sequence));
+        }
+    }
+
+    /// Adds the position if it has moved, behind that of a session that has ended, given the mark of
+    /// the first undecided fragment; none: all are decided.
+    fn decide(&mut self, mark: Option<u64>, key: u64, positions: &mut Vec<SourcePosition>) {
+        let newest = self.mark();
+        let passed = mark.unwrap_or(newest).min(newest).saturating_sub(self.before);
+        self.before += passed;
+        let source = self.source;
+        let mut tell = |(session, decided)| {
+            positions.push(SourcePosition { source, session, decided, key });
+        };
+        let mut passed: Vec<_> = self.marks.drain(..passed as usize).collect();
+        let Some(&now) = self.marks.front() else { return };
+        passed.push(now);
+        for pair in passed.windows(2).filter(|pair| pair[0].0 != pair[1].0) {
+            tell(pair[0]);
+        }
+        if self.last.replace((now, key)) != Some((now, key)) {
+            tell(now);
+        }
+    }
+}
+
 impl Log {
+    /// Fragments behind the mark of that number.
+    fn push_behind(&mut self, mark: u64, count: u64) {
+        for _ in 0..count {
+            if self.pieces.is_empty() || self.end != mark {
+                let last = self.pieces.back_mut().filter(|last| last.first == self.pushed);
+                let (first, session, end_before) = (self.pushed, 0, 0);
+                let piece = Piece { first, session, sequence: mark, end_before };
+                match last {
+                    Some(last) => *last = piece,
+                    None => self.pieces.push_back(piece),
+                }
+                self.end = mark;
+            }
+            self.push(1);
+        }
+    }
+
+    /// The mark of the first undecided fragment; none if all are decided.
+    fn first_mark(&mut self, first_undecided: u64) -> Option<u64> {
+        while self.pieces.get(1).is_some_and(|next| next.first <= first_undecided) {
+            self.pieces.pop_front();
+        }
+        let front = self.pieces.front().filter(|_| first_undecided < self.pushed)?;
+        Some(front.sequence + first_undecided.saturating_sub(front.first))
+    }
+
     fn push(&mut self, count: u64) {
         self.pushed += count;
         self.end += count;

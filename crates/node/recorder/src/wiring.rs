@@ -108,7 +108,7 @@ impl Wiring {
         }
         if !config.links.is_empty() {
             let (lanes, chunk_lanes) = config.lanes();
-            let group = channel_links(config, &lanes, &chunk_lanes);
+            let group = channel_links(config, &live.beginning, &lanes, &chunk_lanes);
             let pool = wiring.group(&parts, bind, group)?;
             wiring.pools.channels = Some(Arc::clone(&pool));
             wiring.channels = Some(Channels { pool, lanes });
@@ -144,7 +144,10 @@ impl Wiring {
                 own().map(|index| endpoints[index].clone()).collect();
             let (producer, fill) =
                 parts.ring(&mut rings, &format!("{ring_name}descriptors {thread}"));
-            let share = |sender: &SenderConfig| match sender.is_connection() {
+            // A frame of channels holds what all links bring for its time, whatever each brings.
+            let is_event_link =
+                |sender: &SenderConfig| sender.is_connection() && group.kind == Kind::Events;
+            let share = |sender: &SenderConfig| match is_event_link(sender) {
                 true => memory.pool.share_of_waiting(waiting, sender.fragment_bytes_max()),
                 false => memory.pool.share(),
             };
@@ -251,7 +254,12 @@ fn event_sources<'a>(config: &'a RecorderConfig, beginning: &Beginning) -> Group
 }
 
 /// A link brings many channels, and slow channels share chunks.
-fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[u32]) -> Group<'a> {
+fn channel_links<'a>(
+    config: &'a RecorderConfig,
+    beginning: &Beginning,
+    lanes: &[Lane],
+    chunk_lanes: &[u32],
+) -> Group<'a> {
     let first = config.sources.len();
     let number = |link: usize| SourceId((first + link) as u32);
     let links = || config.links.iter().enumerate();
@@ -261,6 +269,7 @@ fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[
         let protocol = Link {
             slice_ns: link.slice_ns,
             channels: own().map(|(_, lane)| channel(lane)).collect(),
+            transport: link.transport,
         };
         let destination = |(number, lane): (u32, &Lane)| Destination {
             source: number,
@@ -284,7 +293,7 @@ fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[
     };
     let endpoint = |(index, link): (usize, &'a LinkConfig)| Endpoint {
         numbers: vec![first + index],
-        transport: Transport::Datagrams,
+        transport: link.transport,
         address: link.address,
         from: &link.from,
         names_senders: !link.from.is_empty(),
@@ -300,7 +309,7 @@ fn channel_links<'a>(config: &'a RecorderConfig, lanes: &[Lane], chunk_lanes: &[
         senders: links().map(sender).collect(),
         chunk_sources: chunk_lanes.iter().map(|&link| number(link as usize).0).collect(),
         lanes: lanes.iter().map(|lane| (lane.chunk_lane, number(lane.link))).collect(),
-        builder: link_builder_config(config),
+        builder: link_builder_config(config, beginning),
     }
 }
 
@@ -353,7 +362,12 @@ impl Parts<'_> {
         Ok(Pipeline {
             kind,
             pausable: Pausable::new(&builder, Arc::clone(&memory.held)),
-            tape: Tape::new(&builder.positions, builder.frame_time_ns),
+            tape: match kind {
+                Kind::Events => Tape::new(&builder.positions, self.config.frame.time_ns),
+                Kind::Channels => {
+                    Tape::of_channels(&builder.positions, &lanes, self.config.frame.time_ns)
+                }
+            },
             restarted: Restarted::of(&builder),
             builder: Builder::new(builder)?,
             rings,

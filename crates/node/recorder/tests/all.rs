@@ -2,6 +2,7 @@
 
 mod alignment;
 mod bad_data;
+mod channel_sessions;
 mod channels;
 mod commands;
 mod connections;

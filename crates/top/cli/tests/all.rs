@@ -13,6 +13,7 @@ mod hang_up;
 mod held_up;
 mod layouts;
 mod life;
+mod link_sessions;
 mod links;
 mod names;
 mod network;

@@ -43,7 +43,7 @@ fn configure(folder: &Path) -> String {
 }
 
 /// Ends a recorder in order, as Ctrl-C does: what it printed meanwhile. The exit code is asserted.
-fn end(mut child: Child, mut lines: impl Read, code: i32) -> String {
+pub(crate) fn end(mut child: Child, mut lines: impl Read, code: i32) -> String {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(status.success());
     let mut rest = String::new();
@@ -54,7 +54,7 @@ fn end(mut child: Child, mut lines: impl Read, code: i32) -> String {
 
 /// What a run holds of each channel: whole slices, by their numbers. Every sample is compared with
 /// what its emulator made.
-fn parts(run: &Run) -> Vec<BTreeSet<u64>> {
+pub(crate) fn parts(run: &Run) -> Vec<BTreeSet<u64>> {
     let emulated = ligo_1000();
     let content = ChannelContent::new(1, &emulated);
     let slices = |(index, channel): (usize, &EmulatedChannel)| {
@@ -70,7 +70,7 @@ fn parts(run: &Run) -> Vec<BTreeSet<u64>> {
     emulated.iter().enumerate().map(slices).collect()
 }
 
-fn count(parts: &[BTreeSet<u64>]) -> u64 {
+pub(crate) fn count(parts: &[BTreeSet<u64>]) -> u64 {
     parts.iter().map(|slices| slices.len() as u64).sum()
 }
 
@@ -112,7 +112,7 @@ fn an_emulated_link_is_recorded_by_run_and_both_books_agree() {
 }
 
 /// A ledger in an audit's JSON, which leaves zeros out, summed over the sources.
-fn total(ledger: &Value) -> BTreeMap<String, u64> {
+pub(crate) fn total(ledger: &Value) -> BTreeMap<String, u64> {
     let names = Entry::ALL.iter().map(|entry| (entry.name().to_owned(), 0));
     let mut total: BTreeMap<String, u64> = names.collect();
     for source in ledger.as_array().into_iter().flatten() {
@@ -265,7 +265,7 @@ fn what_was_on_disk_before_a_kill_is_read_back_with_its_gaps() {
 
 /// A laboratory's channels: of every kind of shape, and 1 MHz beside one sample a minute. How long
 /// slices are is not reported.
-const LABORATORY: &str = r#"
+pub(crate) const LABORATORY: &str = r#"
 [memory]
 budget = "512 MiB"
 
@@ -311,7 +311,7 @@ rate = "16 Hz"
 "#;
 
 /// Its channels as they are emulated, with their scale and offset.
-fn laboratory() -> [(EmulatedChannel, Option<f64>, Option<f64>); 5] {
+pub(crate) fn laboratory() -> [(EmulatedChannel, Option<f64>, Option<f64>); 5] {
     let channel = |name: &str, dtype, shape: &[u64], (num, den), unit: &str| EmulatedChannel {
         name: name.into(),
         dtype,

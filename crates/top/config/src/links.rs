@@ -8,12 +8,13 @@ use catchment_frame::{
 use catchment_model::units::{Time, deserialize_text};
 use catchment_model::{SampleRate, SourceId, TimeScale};
 use catchment_net::Network;
-use catchment_recorder::{ChannelConfig, LinkConfig, slice_ns_default};
+use catchment_recorder::{ChannelConfig, LinkAccess, LinkConfig, slice_ns_default};
+use catchment_wire::Transport;
 use serde::{Deserialize, Deserializer};
 
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Address, Low};
-use crate::sources::senders;
+use crate::low::{Address, ListenLow, Low};
+use crate::sources::{check_reach, senders};
 
 /// A link.
 #[derive(Debug, Deserialize)]
@@ -22,6 +23,8 @@ pub(crate) struct LinkLow {
     pub(crate) name: String,
     pub(crate) group: Option<String>,
     pub(crate) address: Address,
+    #[serde(default)]
+    pub(crate) transport: TransportLow,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) slice: Option<Time>,
     pub(crate) time_scale: Option<TimeScale>,
@@ -29,6 +32,17 @@ pub(crate) struct LinkLow {
     pub(crate) preset: Option<String>,
     #[serde(default)]
     pub(crate) channels: Vec<ChannelLow>,
+}
+
+/// What carries a link's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TransportLow {
+    /// UDP.
+    #[default]
+    Datagrams,
+    /// A session over TCP.
+    Session,
 }
 
 /// A channel of a link.
@@ -91,7 +105,8 @@ pub(crate) struct CodecRuleLow {
 /// The links of a file. All have slices of the same length, so that a length that one link has
 /// applies to all.
 pub(crate) fn links(located: &Located<'_>, low: &Low) -> Result<Vec<LinkConfig>, ConfigFileError> {
-    let links = low.links.iter().enumerate().map(|(index, link)| one_link(located, index, link));
+    let links = low.links.iter().enumerate();
+    let links = links.map(|(index, link)| one_link(located, index, link, &low.listen));
     let mut links = links.collect::<Result<Vec<_>, _>>()?;
     let given_ns = low.links.iter().find_map(|link| link.slice).map(|slice| slice.0);
     let slice_ns = given_ns.unwrap_or_else(|| slice_ns_default(&links, low.frame.duration_ns));
@@ -106,6 +121,7 @@ fn one_link(
     located: &Located<'_>,
     index: usize,
     low: &LinkLow,
+    listen: &[ListenLow],
 ) -> Result<LinkConfig, ConfigFileError> {
     let path = format!("links[{index}]");
     let mut channels = Vec::new();
@@ -131,6 +147,16 @@ fn one_link(
         });
     }
     let mut link = LinkConfig::new(low.name.clone(), low.address.0, channels);
+    if low.transport == TransportLow::Session {
+        link.transport = Transport::Sessions;
+        let access = listen.first().map_or_else(LinkAccess::default, ListenLow::access);
+        check_reach(located, &format!("{path}.address"), low.address.0, &access)?;
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+        if !link.name.bytes().all(is_name) || link.name.len() > 64 {
+            let expected = "at most 64 letters, digits and -_.:/ with transport = \"session\"";
+            return Err(located.expected(&format!("{path}.name"), expected, &link.name));
+        }
+    }
     link.from = senders(located, &path, low.from.as_deref())?;
     link.group = low.group.clone().unwrap_or_else(|| "links".into());
     link.time_scale = low.time_scale.unwrap_or(link.time_scale);
@@ -208,7 +234,8 @@ pub fn emulated(links: &[LinkConfig]) -> LinkEmulatorConfig {
             });
         }
         let channels = (first..config.channels.len() as u32).collect();
-        config.links.push(EmulatedLink { number, target: link.address, channels });
+        let session = link.is_session().then(|| link.name.clone());
+        config.links.push(EmulatedLink { number, target: link.address, session, channels });
     }
     config.make_room();
     config

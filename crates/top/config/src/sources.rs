@@ -168,16 +168,27 @@ fn listener(located: &Located<'_>, listen: &[ListenLow]) -> Result<Option<Inlet>
         }
     };
     let address = low.address.map_or(LISTEN_DEFAULT, |address| address.0);
-    let is_protected = low.tls && low.tokens || low.without_protection;
-    if !address.ip().is_loopback() && !is_protected {
-        let message = format!(
-            "expected a loopback address, or tls = true and tokens = true, or without_protection = \
-             true where everybody on the network may send, got {address}"
-        );
-        return Err(located.error("listen[0].address", message));
-    }
+    check_reach(located, "listen[0].address", address, &low.access())?;
     let from = senders(located, "listen[0]", low.from.as_deref())?;
     Ok(Some(Inlet { address, from, protocol: Arc::new(EventLink::SESSIONS) }))
+}
+
+/// Checks where senders of sessions connect; `key` is that of the address.
+pub(crate) fn check_reach(
+    located: &Located<'_>,
+    key: &str,
+    address: SocketAddr,
+    access: &LinkAccess,
+) -> Result<(), ConfigFileError> {
+    let is_protected = access.needs_tls && access.needs_token || access.without_protection;
+    if address.ip().is_loopback() || is_protected {
+        return Ok(());
+    }
+    let message = format!(
+        "expected a loopback address, or tls = true and tokens = true in [[listen]], or \
+         without_protection = true where everybody on the network may send, got {address}"
+    );
+    Err(located.error(key, message))
 }
 
 /// The inlet of the sources of a table at `path`.

@@ -1,8 +1,9 @@
 //! What data connections bring.
 
 use catchment_agent::{Flow, Incoming};
+use catchment_wire::channel_link::{self, Data as Packets};
 use catchment_wire::event_link::{self, Data};
-use catchment_wire::session::{Attach, Fault, parse_head};
+use catchment_wire::session::{Attach, Fault, Service, parse, parse_head};
 
 use super::{Kind, Sessions};
 use crate::ingest::Ingest;
@@ -19,6 +20,9 @@ impl Sessions {
         number: Option<u16>,
         bytes: &[u8],
     ) -> Result<Flow, Fault> {
+        if self.service == Service::Channels {
+            return self.take_samples(ingest, endpoint, number, bytes);
+        }
         if let Some(flow) = self.take_long(ingest, endpoint, bytes) {
             return Ok(flow);
         }
@@ -48,6 +52,38 @@ impl Sessions {
         let taken = match data {
             Some(data) => session.take(ingest, number, &data, (used, was_held))?,
             None => Taken::Continue(()),
+        };
+        self.set_held(ingest, endpoint, taken.is_break());
+        if taken.is_break() {
+            return Ok(Flow::Held);
+        }
+        self.count_message(endpoint);
+        Ok(Flow::Used(used))
+    }
+
+    /// Takes the next message of a data connection of channels.
+    fn take_samples(
+        &mut self,
+        ingest: &mut Ingest,
+        endpoint: usize,
+        number: Option<u16>,
+        bytes: &[u8],
+    ) -> Result<Flow, Fault> {
+        let Some(connection) = &mut self.connections[endpoint] else { return Ok(Flow::Refused) };
+        let Some(message) = parse(bytes, connection.read, channel_link::BOUNDS)? else {
+            return Ok(Flow::Short);
+        };
+        let used = message.used;
+        let taken = match (connection.session.zip(number), Packets::read(&message)?) {
+            (None, Some(Packets::Attach(attach))) => {
+                connection.read = 1;
+                return Ok(self.attach(ingest, endpoint, &attach, used));
+            }
+            (Some((index, number)), Some(Packets::Samples(fixed, packet))) => {
+                self.sessions[index].take_samples(ingest, number, (&fixed, packet), used)?
+            }
+            (Some(_), None) => Taken::Continue(()),
+            _ => return Err(Fault::Connection { got: message.kind }),
         };
         self.set_held(ingest, endpoint, taken.is_break());
         if taken.is_break() {

@@ -8,6 +8,7 @@ use catchment_frame::Dtype;
 use catchment_model::{Entry, Ledger, SampleRate};
 
 use super::{back_max, slice_of};
+use crate::beginning::Beginning;
 use crate::builder_config::link_builder_config;
 use crate::config::RecorderConfig;
 use crate::links::{ChannelConfig, LinkConfig};
@@ -40,7 +41,7 @@ impl Rig {
         config.links = vec![LinkConfig { slice_ns, ..link }];
         config.frame.duration_ns = 16 * slice_ns;
         Self {
-            builder: Builder::new(link_builder_config(&config)).unwrap(),
+            builder: Builder::new(link_builder_config(&config, &Beginning::new_run(1, 1))).unwrap(),
             ledger: Ledger::new(LANES as usize),
             discards: Vec::new(),
             recorded: Vec::new(),
