@@ -1,4 +1,4 @@
-//! `layout`: a board's datagrams as a configuration declares them, docs/spec/layouts.md.
+//! `layout`: a board's packets as a configuration declares them, docs/spec/layouts.md.
 //!
 //! A [`Layout`] is checked once, when the protocol is made ([`Layouts::new`]), and compiled to
 //! *loads*: each field is one read of 8 bytes at a fixed place, a shift and a mask. Decoding
@@ -21,7 +21,6 @@ mod tests;
 mod walk;
 
 use catchment_model::Entry;
-use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
 pub use check::{FIELDS_MAX, LayoutError, RECORDS_MAX};
 pub use declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Recorded, Role};
@@ -31,7 +30,7 @@ pub use encode::{EncodeError, RecordValues, Values};
 #[doc(hidden)]
 pub use examples::example_layouts;
 
-use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason};
+use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason, Transport};
 use compile::Compiled;
 use walk::Unobserved;
 
@@ -69,6 +68,9 @@ impl Layouts {
     /// The most bytes of a fragment, if the declaration says so.
     pub fn bytes_max(&self) -> Option<u64> {
         let Layout { packet, records, .. } = &self.layout;
+        if self.layout.has_parts() {
+            return None;
+        }
         let mut kinds = records.iter().filter(|one| !one.skip);
         let of_records = kinds.try_fold(0, |most, one| Some(one.bytes_max?.max(most)));
         of_records.filter(|most| *most > 0).or(packet.bytes_max)
@@ -98,8 +100,18 @@ impl Protocol for Layouts {
         blocks.map(|block| block.bits_of("source")).max().unwrap_or(0)
     }
 
+    fn transport(&self) -> Transport {
+        match self.layout.is_stream {
+            true => Transport::Connections,
+            false => Transport::Datagrams,
+        }
+    }
+
     fn fragment_bytes_max(&self) -> u64 {
-        let most = DATAGRAM_BYTES_MAX as u64;
+        if self.layout.has_parts() {
+            return PARTED_BYTES_DEFAULT;
+        }
+        let most = self.layout.packet_bytes_most();
         self.bytes_max().map_or(most, |bytes| bytes.min(most))
     }
 
@@ -114,8 +126,11 @@ impl Protocol for Layouts {
     }
 }
 
-/// The reasons for which a datagram is refused, by the numbers of `walk::FaultKind`.
-const REASONS: [Reason; 10] = [
+/// The longest fragment in parts, unless its source says otherwise.
+const PARTED_BYTES_DEFAULT: u64 = 4 << 20;
+
+/// The reasons for which a packet is refused, by the numbers of `walk::FaultKind`.
+const REASONS: [Reason; 11] = [
     Reason { name: "short", kind: Entry::PacketsMalformedShort },
     Reason { name: "length", kind: Entry::PacketsMalformedLength },
     Reason { name: "left_over", kind: Entry::PacketsMalformedLength },
@@ -126,6 +141,7 @@ const REASONS: [Reason; 10] = [
     Reason { name: "record", kind: Entry::PacketsMalformedFragment },
     Reason { name: "record_variant", kind: Entry::PacketsMalformedFragment },
     Reason { name: "count", kind: Entry::PacketsMalformedFragment },
+    Reason { name: "part", kind: Entry::PacketsMalformedFragment },
 ];
 
 /// `WINDOW` is that of the straight path.
@@ -142,6 +158,40 @@ impl<const WINDOW: usize> Decoder for LayoutDecoder<WINDOW> {
         bytes: &[u8],
         parts: &mut Vec<Part>,
     ) -> Result<Decoded, usize> {
+        if self.layouts.layout.is_stream {
+            return self.next_packet(bytes, parts);
+        }
+        self.packet(bytes, parts)
+    }
+
+    fn explain(&self, bytes: &[u8]) -> String {
+        let compiled = &self.layouts.compiled;
+        let bytes = match self.layouts.layout.is_stream {
+            true => match compiled.packet_bytes(bytes) {
+                Ok(whole) => &bytes[..whole.unwrap_or(0).min(bytes.len())],
+                Err(fault) => return self.layouts.sentence(&fault, bytes),
+            },
+            false => bytes,
+        };
+        let fault = compiled.walk(bytes, &mut Vec::new(), &mut Unobserved).err();
+        fault.map_or_else(String::new, |fault| self.layouts.sentence(&fault, bytes))
+    }
+}
+
+impl<const WINDOW: usize> LayoutDecoder<WINDOW> {
+    /// The packet that begins a stream, if it has arrived.
+    fn next_packet(&mut self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize> {
+        let used = match self.layouts.compiled.packet_bytes(bytes) {
+            Ok(Some(used)) if used <= bytes.len() => used,
+            Ok(_) => return Ok(Decoded::default()),
+            Err(fault) => return Err(fault.kind as usize),
+        };
+        let decoded = self.packet(&bytes[..used], parts)?;
+        Ok(Decoded { used, ..decoded })
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize> {
         match self.layouts.compiled.decode::<WINDOW>(bytes, parts) {
             Ok(accepted) => {
                 let sequence = accepted.sequence.map(|number| self.unwrapped.take(number));
@@ -152,11 +202,6 @@ impl<const WINDOW: usize> Decoder for LayoutDecoder<WINDOW> {
                 Err(fault.kind as usize)
             }
         }
-    }
-
-    fn explain(&self, bytes: &[u8]) -> String {
-        let fault = self.layouts.compiled.walk(bytes, &mut Vec::new(), &mut Unobserved).err();
-        fault.map_or_else(String::new, |fault| self.layouts.sentence(&fault, bytes))
     }
 }
 

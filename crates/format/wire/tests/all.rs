@@ -2,6 +2,7 @@
 
 mod hadtu;
 mod layout_errors;
+mod layout_streams;
 mod layouts;
 mod link;
 mod malformed_inputs;

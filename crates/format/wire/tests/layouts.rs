@@ -158,7 +158,8 @@ fn ticks_of_a_second_that_has_fewer_are_refused() {
     ];
     let packet = Block { head: 12, fields, ..Block::default() };
     let (name, order, records) = ("gps".to_owned(), Order::Little, Vec::new());
-    let layout = Layout { name, order, packet, records, recorded: Recorded::Body };
+    let layout =
+        Layout { name, is_stream: false, order, packet, records, recorded: Recorded::Body };
     let layouts = Layouts::new(layout).unwrap();
     let packet = |ticks: u32| [1, ticks, 7].map(u32::to_le_bytes).concat();
     assert_eq!(decode(&layouts, &packet(1_000)).unwrap_err(), "range");
@@ -291,7 +292,7 @@ proptest! {
         let key = Field { at, width, bits: Some([first, first + bits - 1]), kind };
         let packet = Block { head: 28, tail: 28, fields: vec![key], ..Block::default() };
         let order = if is_big { Order::Big } else { Order::Little };
-        let layout = Layout { name: "one".into(), order, packet, records: Vec::new(), recorded: Recorded::Whole };
+        let layout = Layout { name: "one".into(), is_stream: false, order, packet, records: Vec::new(), recorded: Recorded::Whole };
         let layouts = Layouts::new(layout).unwrap();
         let (_, parts) = decode(&layouts, &bytes).unwrap();
         let begin = if at < 0 { bytes.len() as i64 + at } else { at } as usize;
@@ -319,7 +320,8 @@ fn a_copy_may_be_shorter_than_a_word_and_stand_at_the_end() {
     let packet = Block { head: 2, tail: 1, fields, ..Block::default() };
     let (name, records) = ("short".to_owned(), Vec::new());
     let (order, recorded) = (Order::Big, Recorded::Whole);
-    let layouts = Layouts::new(Layout { name, order, packet, records, recorded }).unwrap();
+    let layouts =
+        Layouts::new(Layout { name, is_stream: false, order, packet, records, recorded }).unwrap();
     assert_eq!(decode(&layouts, &[1, 2, 9, 1]).unwrap().1[0].number, 0x102);
     assert_eq!(decode(&layouts, &[1, 2, 9, 2]).unwrap_err(), "checksum");
 }

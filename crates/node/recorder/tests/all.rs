@@ -11,6 +11,7 @@ mod disk_full;
 mod folders;
 mod gauges;
 mod injected_faults;
+mod layouts;
 mod links;
 mod long_messages;
 mod memory;

@@ -6,7 +6,7 @@ use catchment_builder::NUMBER_BITS_MAX;
 use catchment_model::units::{Size, deserialize_text};
 use catchment_wire::Protocol as _;
 use catchment_wire::layouts::{
-    Block, ChecksumKind, Field, Layout, Layouts, Order, Recorded, Role, FieldKind,
+    Block, ChecksumKind, Field, FieldKind, Layout, Layouts, Order, Recorded, Role,
 };
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
@@ -19,12 +19,22 @@ use crate::locate::{ConfigFileError, Located};
 pub(crate) struct LayoutLow {
     name: String,
     #[serde(default)]
+    transport: TransportLow,
+    #[serde(default)]
     order: OrderLow,
     #[serde(default)]
     fragment: FragmentLow,
     packet: PacketLow,
     #[serde(default)]
     record: Vec<RecordLow>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TransportLow {
+    #[default]
+    Datagram,
+    Stream,
 }
 
 #[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
@@ -97,6 +107,8 @@ enum RoleLow {
     Key,
     Time,
     Seconds,
+    Position,
+    Total,
     Checksum,
 }
 
@@ -104,6 +116,9 @@ enum RoleLow {
 #[serde(rename_all = "snake_case")]
 enum KindLow {
     Crc32c,
+    Crc32,
+    Sum32,
+    Xor32,
     Copy,
 }
 
@@ -186,7 +201,14 @@ fn layout(located: &Located<'_>, path: &str, low: &LayoutLow) -> Result<Layout, 
         FragmentLow::Record => Recorded::Whole,
         FragmentLow::Body => Recorded::Body,
     };
-    Ok(Layout { name: low.name.clone(), order: low.order.0, packet: block, records, recorded })
+    Ok(Layout {
+        name: low.name.clone(),
+        is_stream: low.transport == TransportLow::Stream,
+        order: low.order.0,
+        packet: block,
+        records,
+        recorded,
+    })
 }
 
 fn field(located: &Located<'_>, path: &str, low: &FieldLow) -> Result<Field, ConfigFileError> {
@@ -203,17 +225,19 @@ fn field(located: &Located<'_>, path: &str, low: &FieldLow) -> Result<Field, Con
         return Err(located.expected(path, "exactly one of is, equals, choose, each", &got));
     }
     let of_roles = [
-        ("unit", RoleLow::Length, low.unit.is_some()),
-        ("plus", RoleLow::Length, low.plus.is_some()),
-        ("rate", RoleLow::Time, low.rate.is_some()),
-        ("kind", RoleLow::Checksum, low.kind.is_some()),
-        ("from", RoleLow::Checksum, low.from.is_some()),
-        ("to", RoleLow::Checksum, low.to.is_some()),
+        ("unit", &[RoleLow::Length, RoleLow::Position, RoleLow::Total][..], low.unit.is_some()),
+        ("plus", &[RoleLow::Length], low.plus.is_some()),
+        ("rate", &[RoleLow::Time], low.rate.is_some()),
+        ("kind", &[RoleLow::Checksum], low.kind.is_some()),
+        ("from", &[RoleLow::Checksum], low.from.is_some()),
+        ("to", &[RoleLow::Checksum], low.to.is_some()),
     ];
-    for (key, role, is_given) in of_roles {
-        if is_given && low.is != Some(role) {
-            let with = format!("{role:?}").to_lowercase();
-            let message = format!("expected it with is = {with:?} alone");
+    for (key, roles, is_given) in of_roles {
+        if is_given && !low.is.is_some_and(|is| roles.contains(&is)) {
+            let names =
+                roles.iter().map(|role| format!("{:?}", format!("{role:?}").to_lowercase()));
+            let names: Vec<String> = names.collect();
+            let message = format!("expected it with is = {} alone", names.join(" or "));
             return Err(located.error(&format!("{path}.{key}"), message));
         }
     }
@@ -245,9 +269,14 @@ fn role(
         RoleLow::Key => Role::Key,
         RoleLow::Time => Role::Time { rate_hz: low.rate.map(|rate| rate.0) },
         RoleLow::Seconds => Role::Seconds,
+        RoleLow::Position => Role::Position { unit: low.unit.unwrap_or(1) },
+        RoleLow::Total => Role::Total { unit: low.unit.unwrap_or(1) },
         RoleLow::Checksum => {
             let kind = match low.kind {
                 Some(KindLow::Crc32c) => ChecksumKind::Crc32c,
+                Some(KindLow::Crc32) => ChecksumKind::Crc32,
+                Some(KindLow::Sum32) => ChecksumKind::Sum32,
+                Some(KindLow::Xor32) => ChecksumKind::Xor32,
                 Some(KindLow::Copy) => ChecksumKind::Copy,
                 None => return Err(located.expected(path, "kind with checksum", "none")),
             };

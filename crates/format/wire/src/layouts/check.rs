@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use catchment_model::limits::{DATAGRAM_BYTES_MAX, FRAGMENT_BYTES_MAX};
+use catchment_model::limits::FRAGMENT_BYTES_MAX;
 
-use super::declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Role};
+use super::declaration::{
+    Block, ChecksumKind, Field, FieldKind, Layout, Order, Recorded, Role, STREAM_PACKET_BYTES_MAX,
+};
 
 /// What is wrong with a declaration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +52,43 @@ pub(super) fn check(layout: &Layout) -> Result<(), LayoutError> {
         BlockCheck { path, block, is_record: true, layout }.run()?;
     }
     check_variants(layout)?;
-    check_keys(layout)
+    check_keys(layout)?;
+    check_stream(layout)
+}
+
+/// A packet of a stream tells its length in its head, and each fragment tells its source.
+fn check_stream(layout: &Layout) -> Result<(), LayoutError> {
+    let Layout { packet, records, .. } = layout;
+    if !layout.is_stream {
+        return Ok(());
+    }
+    let in_head = packet.with("length").all(|field| field.at >= 0);
+    if packet.bytes.is_none() && !(packet.has("length") && in_head) {
+        let got = if packet.has("length") { "it in the tail" } else { "neither" };
+        return expected(
+            "packet",
+            "bytes, or length in the head, with transport = \"stream\"",
+            got,
+        );
+    }
+    let most = STREAM_PACKET_BYTES_MAX;
+    match packet.bytes_max {
+        Some(bytes) if bytes <= most => {}
+        got => {
+            let got = got.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string());
+            let wanted = format!("at most {most} with transport = \"stream\"");
+            return expected("packet.bytes_max", wanted, got);
+        }
+    }
+    let mut fragments = records.iter().filter(|one| !one.skip);
+    let has_source = match records.is_empty() {
+        true => packet.has("source"),
+        false => packet.has("source") || fragments.all(|one| one.has("source")),
+    };
+    match has_source {
+        true => Ok(()),
+        false => expected("packet", "source in each fragment with transport = \"stream\"", "none"),
+    }
 }
 
 /// Every kind of record can be chosen, and is read from one end.
@@ -170,8 +208,9 @@ impl BlockCheck<'_> {
         if let Some(got) = bytes_max.filter(|got| !(least..=FRAGMENT_BYTES_MAX).contains(got)) {
             return expected(&key("bytes_max"), format!("{least} to {FRAGMENT_BYTES_MAX}"), got);
         }
-        if least > DATAGRAM_BYTES_MAX as u64 {
-            let most = format!("blocks of at most a datagram's {DATAGRAM_BYTES_MAX} bytes");
+        let longest = self.layout.packet_bytes_most();
+        if least > longest {
+            let most = format!("blocks of at most a packet's {longest} bytes");
             return expected(&key("bytes"), most, least);
         }
         if *skip && !self.is_record {
@@ -297,7 +336,20 @@ impl BlockCheck<'_> {
             Role::Count if self.layout.records.is_empty() => {
                 expected(&key("is"), "records with count", "none")
             }
-            Role::Length { unit, .. } if !(1..=UNIT_MAX).contains(&unit) => {
+            Role::Position { .. } | Role::Total { .. }
+                if !self.is_record && !self.layout.records.is_empty() =>
+            {
+                expected(&key("is"), format!("{} in a record", role.name()), "it in the packet")
+            }
+            Role::Position { .. } | Role::Total { .. }
+                if self.layout.recorded == Recorded::Whole =>
+            {
+                let what = format!("fragment = \"body\" with {}", role.name());
+                expected(&key("is"), what, "\"record\"")
+            }
+            Role::Length { unit, .. } | Role::Position { unit } | Role::Total { unit }
+                if !(1..=UNIT_MAX).contains(&unit) =>
+            {
                 expected(&key("unit"), format!("1 to {UNIT_MAX}"), unit)
             }
             Role::Length { plus, .. } if plus.unsigned_abs() > UNIT_MAX => {
@@ -335,7 +387,10 @@ impl BlockCheck<'_> {
                 );
             }
         }
-        if place(from) >= place(to) || from < 0 && to >= 0 {
+        // Between both ends there may be nothing: the body of the shortest block.
+        let is_fixed = (from < 0) == (to < 0);
+        let is_reversed = place(from) > place(to) || is_fixed && from == to;
+        if is_reversed || from < 0 && to >= 0 {
             return expected(&key("to"), format!("an end behind byte {from}"), to);
         }
         match kind {
@@ -346,7 +401,8 @@ impl BlockCheck<'_> {
             ChecksumKind::Copy if field.bits.is_some() => {
                 expected(&key("bits"), "whole bytes with kind = \"copy\"", "bits")
             }
-            ChecksumKind::Crc32c => {
+            ChecksumKind::Copy => Ok(()),
+            _ => {
                 let (begin, end) = (place(field.at), place(field.at) + i64::from(field.width));
                 if place(from) < end && begin < place(to) {
                     let message = format!("bytes {from} to {to} overlap it at {}", field.at);
@@ -354,7 +410,6 @@ impl BlockCheck<'_> {
                 }
                 Ok(())
             }
-            ChecksumKind::Copy => Ok(()),
         }
     }
 
@@ -394,6 +449,12 @@ impl BlockCheck<'_> {
             }
             match role {
                 Role::Time { rate_hz: None } => return expected(&path, "rate with time", "none"),
+                Role::Position { .. } if !self.block.has("total") => {
+                    return expected(&path, "total with position", "none");
+                }
+                Role::Total { .. } if !self.block.has("position") => {
+                    return expected(&path, "position with total", "none");
+                }
                 Role::Seconds if !self.block.has("time") => {
                     return expected(&path, "time with seconds", "none");
                 }
@@ -415,6 +476,9 @@ impl BlockCheck<'_> {
         match role {
             Role::Length { unit, plus } if (unit, plus) != (1, 0) => {
                 expected(path, "unit and plus with the first part of length", "them here")
+            }
+            Role::Position { unit } | Role::Total { unit } if unit != 1 => {
+                expected(path, format!("unit with the first part of {name}"), "it here")
             }
             Role::Length { .. } if (first.at < 0) != (field.at < 0) => {
                 expected(&format!("{path}.at"), "all parts of length in head or tail", "both")

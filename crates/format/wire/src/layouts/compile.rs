@@ -30,6 +30,8 @@ pub(super) struct Blueprint {
     pub(super) has_length: bool,
     pub(super) unit: u64,
     pub(super) plus: i64,
+    /// Bytes in which positions and totals count; none without them.
+    pub(super) part_units: Option<[u64; 2]>,
     /// Ticks of a second, if there are seconds beside them.
     pub(super) ticks_end: u64,
     /// By byte order: little, big.
@@ -98,8 +100,10 @@ pub(super) mod slot {
     pub(in super::super) const SECONDS: usize = 6;
     pub(in super::super) const SEQUENCE: usize = 7;
     pub(in super::super) const COUNT: usize = 8;
+    pub(in super::super) const POSITION: usize = 9;
+    pub(in super::super) const TOTAL: usize = 10;
 }
-const SLOTS: usize = 9;
+const SLOTS: usize = 11;
 
 impl Load {
     /// The load of a field in a block of at least `least` bytes.
@@ -176,6 +180,10 @@ impl Constant {
         word(block, end.wrapping_add_signed(self.at)) & self.mask == self.value
     }
 
+    pub(super) fn is_of_head(&self) -> bool {
+        self.at >= 0
+    }
+
     /// Puts a constant that stands behind this one into the same word, if it is within 8 bytes.
     fn take(&mut self, later: &Self) -> bool {
         let bits = 8 * later.at.abs_diff(self.at);
@@ -231,7 +239,28 @@ impl Sum {
         let Some(covered) = block.get(place(self.from, block)..place(self.to, block)) else {
             return false;
         };
-        u64::from(crc_fast::crc32_iscsi(covered)) == self.loads[order].bits(block)
+        let sum = self.kind.of(covered, order == 1);
+        u64::from(sum) == self.loads[order].bits(block)
+    }
+}
+
+impl ChecksumKind {
+    /// The checksum of some bytes; 0 for a copy, which is none.
+    pub(super) fn of(self, bytes: &[u8], is_big: bool) -> u32 {
+        let words = || {
+            bytes.chunks(4).map(|word| {
+                let mut whole = [0; 4];
+                whole[..word.len()].copy_from_slice(word);
+                if is_big { u32::from_be_bytes(whole) } else { u32::from_le_bytes(whole) }
+            })
+        };
+        match self {
+            Self::Crc32c => crc_fast::crc32_iscsi(bytes),
+            Self::Crc32 => crc_fast::crc32_iso_hdlc(bytes),
+            Self::Sum32 => words().fold(0, u32::wrapping_add),
+            Self::Xor32 => words().fold(0, |sum, word| sum ^ word),
+            Self::Copy => 0,
+        }
     }
 }
 
@@ -289,12 +318,16 @@ impl Blueprint {
             Some(Role::Time { rate_hz }) => rate_hz,
             _ => None,
         });
+        let part_unit = |name| match block.with(name).next().and_then(Field::role) {
+            Some(Role::Position { unit } | Role::Total { unit }) => Some(unit),
+            _ => None,
+        };
         let sums = block.fields.iter().filter_map(|field| match field.role()? {
             Role::Checksum { kind, from, to } => {
                 // A copy is no word, and may be shorter than one.
                 let loads = [false, true].map(|is_big| match kind {
-                    ChecksumKind::Crc32c => Load::new(field, is_big, least, 0),
                     ChecksumKind::Copy => Load::default(),
+                    _ => Load::new(field, is_big, least, 0),
                 });
                 Some(Sum { kind, from, to: to.unwrap_or(field.at), at: field.at, loads })
             }
@@ -311,6 +344,7 @@ impl Blueprint {
             has_length: block.has("length"),
             unit,
             plus,
+            part_units: part_unit("position").zip(part_unit("total")).map(<[_; 2]>::from),
             ticks_end: rate.filter(|_| block.has("seconds")).unwrap_or(u64::MAX),
             loads: [false, true].map(|is_big| Loads::new(block, is_big, least, by_time)),
             checksums: sums.collect(),
@@ -375,6 +409,8 @@ fn slot_of(role: Role) -> Option<usize> {
         Role::Seconds => slot::SECONDS,
         Role::Sequence => slot::SEQUENCE,
         Role::Count => slot::COUNT,
+        Role::Position { .. } => slot::POSITION,
+        Role::Total { .. } => slot::TOTAL,
         Role::Checksum { .. } => return None,
     })
 }

@@ -1,11 +1,18 @@
 //! A layout as it is declared: plain values, not checked yet ([`Layouts::new`](super::Layouts::new)
 //! checks them).
 
+use catchment_model::limits::DATAGRAM_BYTES_MAX;
+
+/// The most bytes of a packet on a connection: a receiver's buffer holds it whole.
+pub const STREAM_PACKET_BYTES_MAX: u64 = (128 << 10) - 1;
+
 /// A board's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Its name in a configuration.
     pub name: String,
+    /// Whether packets follow each other on a connection, rather than being datagrams.
+    pub is_stream: bool,
     /// The order of the bytes in its words.
     pub order: Order,
     /// The datagram.
@@ -135,6 +142,16 @@ pub enum Role {
     },
     /// Seconds, beside ticks that begin again with each.
     Seconds,
+    /// Where in its fragment the body belongs.
+    Position {
+        /// Bytes in which it counts.
+        unit: u64,
+    },
+    /// Bytes of the fragment of which the body is a part.
+    Total {
+        /// Bytes in which it counts.
+        unit: u64,
+    },
     /// A checksum.
     Checksum {
         /// How it is computed.
@@ -151,11 +168,28 @@ pub enum Role {
 pub enum ChecksumKind {
     /// CRC-32C (Castagnoli).
     Crc32c,
+    /// CRC-32 as Ethernet has it.
+    Crc32,
+    /// The sum of words of 4 bytes in the block's order, modulo 2^32; the last one is filled with
+    /// zeros.
+    Sum32,
+    /// The same words, exclusive or.
+    Xor32,
     /// The bytes again.
     Copy,
 }
 
 impl Layout {
+    /// The most bytes of a packet that its transport takes.
+    pub(super) fn packet_bytes_most(&self) -> u64 {
+        if self.is_stream { STREAM_PACKET_BYTES_MAX } else { DATAGRAM_BYTES_MAX as u64 }
+    }
+
+    /// Whether bodies are parts of longer fragments.
+    pub fn has_parts(&self) -> bool {
+        std::iter::once(&self.packet).chain(&self.records).any(|block| block.has("total"))
+    }
+
     /// Whether its fragments have keys; otherwise they have times.
     pub fn has_keys(&self) -> bool {
         let kinds = self.records.iter().filter(|one| !one.skip);
@@ -216,6 +250,8 @@ impl Role {
             Self::Key => "key",
             Self::Time { .. } => "time",
             Self::Seconds => "seconds",
+            Self::Position { .. } => "position",
+            Self::Total { .. } => "total",
             Self::Checksum { .. } => "checksum",
         }
     }
@@ -229,8 +265,9 @@ impl Role {
             Self::Tag => (1, 8),
             Self::Broken => (1, 1),
             Self::Key | Self::Time { .. } | Self::Seconds => (16, 64),
-            Self::Checksum { kind: ChecksumKind::Crc32c, .. } => (32, 32),
+            Self::Position { .. } | Self::Total { .. } => (8, 64),
             Self::Checksum { kind: ChecksumKind::Copy, .. } => (1, 64),
+            Self::Checksum { .. } => (32, 32),
         }
     }
 }

@@ -105,6 +105,7 @@ impl Layouts {
                 format!("{block}: its length, its order or a constant is impossible")
             }
             FaultKind::RecordVariant => format!("no kind of record fits at byte {offset}"),
+            FaultKind::Part => format!("{block}: its part goes beyond the fragment's end"),
             FaultKind::Count => {
                 format!(
                     "the packet says another number of records, or it has more than fit, got {got}"

@@ -22,6 +22,10 @@ pub struct Values {
     pub tag: u64,
     /// Whether the data are broken.
     pub broken: bool,
+    /// Where in its fragment the body belongs.
+    pub position: u64,
+    /// Bytes of that fragment.
+    pub total: u64,
 }
 
 /// A record to be encoded.
@@ -156,6 +160,8 @@ impl Values {
             Role::Source => self.source,
             Role::Tag => self.tag,
             Role::Broken => self.broken.into(),
+            Role::Position { unit } => self.position / unit,
+            Role::Total { unit } => self.total / unit,
             Role::Length { .. } | Role::Count | Role::Checksum { .. } => 0,
         }
     }
@@ -188,8 +194,8 @@ fn set_checksum(field: &Field, bytes: &mut [u8], is_big: bool) {
                 bytes[at + index] = bytes[from];
             }
         }
-        ChecksumKind::Crc32c => {
-            let sum = crc_fast::crc32_iscsi(&bytes[from..to]);
+        _ => {
+            let sum = kind.of(&bytes[from..to], is_big);
             put(field, bytes, is_big, sum.into());
         }
     }

@@ -47,6 +47,7 @@ fn trb() -> Layout {
     };
     Layout {
         name: "trb".into(),
+        is_stream: false,
         order: Order::Detected { at: 4, mask: 0xff00_0000, equals: 0 },
         packet,
         records: vec![record],
@@ -87,7 +88,14 @@ fn tagged() -> Layout {
         ..Block::default()
     };
     let (order, recorded) = (Order::Big, Recorded::Whole);
-    Layout { name: "v775-crate".into(), order, packet, records: vec![event, filler], recorded }
+    Layout {
+        name: "v775-crate".into(),
+        is_stream: false,
+        order,
+        packet,
+        records: vec![event, filler],
+        recorded,
+    }
 }
 
 fn batcher() -> Layout {
@@ -118,7 +126,14 @@ fn batcher() -> Layout {
         ..Block::default()
     };
     let (order, recorded) = (Order::Little, Recorded::Whole);
-    Layout { name: "wr-batch".into(), order, packet, records: vec![record], recorded }
+    Layout {
+        name: "wr-batch".into(),
+        is_stream: false,
+        order,
+        packet,
+        records: vec![record],
+        recorded,
+    }
 }
 
 fn alpha() -> Layout {
@@ -140,5 +155,12 @@ fn alpha() -> Layout {
         ..Block::default()
     };
     let (order, recorded) = (Order::Little, Recorded::Whole);
-    Layout { name: "alpha-pad".into(), order, packet, records: Vec::new(), recorded }
+    Layout {
+        name: "alpha-pad".into(),
+        is_stream: false,
+        order,
+        packet,
+        records: Vec::new(),
+        recorded,
+    }
 }

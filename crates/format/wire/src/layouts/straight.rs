@@ -118,6 +118,9 @@ impl Straight {
             () if blocks.clone().any(|block| block.ticks_end != u64::MAX) => {
                 return Err("there are seconds");
             }
+            () if blocks.clone().any(|block| block.part_units.is_some()) => {
+                return Err("fragments have parts");
+            }
             () if blocks.any(|block| block.least < 8) => {
                 return Err("a block may have less than 8 bytes");
             }

@@ -31,7 +31,8 @@ fn random_layout(random: &mut Random) -> Layout {
     }
     if random.index(3) == 0 {
         let to = Some(random.index(packet.head as usize) as i64);
-        let kind = if random.index(2) == 0 { ChecksumKind::Copy } else { ChecksumKind::Crc32c };
+        use ChecksumKind::{Copy, Crc32, Crc32c, Sum32, Xor32};
+        let kind = [Copy, Copy, Crc32, Crc32c, Sum32, Xor32][random.index(6)];
         packet.tail = packet.tail.max(32);
         let checksum = Role::Checksum { kind, from: 0, to };
         let at = -i64::from(packet.tail);
@@ -39,7 +40,7 @@ fn random_layout(random: &mut Random) -> Layout {
     }
     let records = if has_records { vec![record] } else { Vec::new() };
     let recorded = if random.index(4) == 0 { Recorded::Body } else { Recorded::Whole };
-    Layout { name: "random".into(), order, packet, records, recorded }
+    Layout { name: "random".into(), is_stream: false, order, packet, records, recorded }
 }
 
 fn random_block(random: &mut Random, order: Order) -> Block {
@@ -100,6 +101,7 @@ fn random_packet(random: &mut Random, layouts: &Layouts) -> Result<Vec<u8>, Enco
         source: random.next_u64(),
         tag: random.next_u64(),
         broken: random.index(2) == 0,
+        ..Values::default()
     };
     let body = |random: &mut Random, block: &Block| {
         let bytes = match block.bytes {

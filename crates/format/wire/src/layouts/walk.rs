@@ -34,6 +34,7 @@ pub(super) enum FaultKind {
     Record,
     RecordVariant,
     Count,
+    Part,
 }
 
 /// A block that was checked.
@@ -155,7 +156,9 @@ impl Compiled {
         let mut accepted =
             Accepted { sequence: has_sequence.then(|| value(slot::SEQUENCE)), skipped: 0 };
         if self.records.is_empty() {
-            parts.push(self.part(packet, (0, order), extent, common));
+            let part = self.part(packet, (0, order), extent, common);
+            let part = packet.placed(part, loads, bytes);
+            parts.push(part.ok_or_else(|| fault(FaultKind::Part, 0))?);
             return Ok(accepted);
         }
         let count = match self.from_end {
@@ -169,6 +172,37 @@ impl Compiled {
             return Err(fault(FaultKind::Count, count));
         }
         Ok(accepted)
+    }
+
+    /// Bytes of the packet that begins a stream; none while its head has not arrived.
+    ///
+    /// # Errors
+    /// Bytes that begin no packet, as far as its head says.
+    pub(super) fn packet_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+        let packet = &self.packet;
+        let fault = |kind, got| Err(Fault { kind, record: None, offset: 0, got });
+        if bytes.len() < packet.least {
+            return Ok(None);
+        }
+        let Some(order) = self.order(bytes) else { return fault(FaultKind::Order, 0) };
+        let loads = &packet.loads[order];
+        let mut of_head = loads.constants.iter().filter(|one| one.is_of_head());
+        if !of_head.all(|one| one.holds(bytes)) {
+            return fault(FaultKind::Constant, 0);
+        }
+        let length = match packet.bytes {
+            Some(bytes) => Some(bytes),
+            None => packet.length(loads.value(slot::LENGTH, bytes)),
+        };
+        // A bound, so that rounding up does not go beyond 64 bits.
+        let Some(length) = length.filter(|&length| length <= packet.bytes_max) else {
+            return fault(FaultKind::Length, 0);
+        };
+        let whole = ((length + packet.align_mask) & !packet.align_mask) + packet.tail as u64;
+        match whole <= packet.bytes_max {
+            true => Ok(Some(whole as usize)),
+            false => fault(FaultKind::Length, whole),
+        }
     }
 
     /// Records from the packet's head on. Returns how many.
@@ -212,7 +246,9 @@ impl Compiled {
             observer.block(&seen);
             if !record.skip {
                 let values = loads.common(common, |slot| loads.value(slot, block));
-                parts.push(self.part(record, (offset, order), extent, values));
+                let part = self.part(record, (offset, order), extent, values);
+                let part = record.placed(part, loads, block);
+                parts.push(part.ok_or_else(|| fault(FaultKind::Part, 0))?);
             } else {
                 accepted.skipped += 1;
             }
@@ -259,7 +295,9 @@ impl Compiled {
             observer.block(&seen);
             if !record.skip {
                 let values = loads.common(common, |slot| loads.value(slot, block));
-                parts.push(self.part(record, (offset, order), extent, values));
+                let part = self.part(record, (offset, order), extent, values);
+                let part = record.placed(part, loads, block);
+                parts.push(part.ok_or_else(|| fault(FaultKind::Part, 0))?);
             }
             end = offset;
         }
@@ -415,6 +453,16 @@ impl Blueprint {
     fn length(&self, value: u64) -> Option<u64> {
         let length = value.checked_mul(self.unit)?.checked_add_signed(self.plus)?;
         (length >= self.head as u64).then_some(length)
+    }
+
+    /// A fragment, or the part of one that its block says it is; none beyond the fragment's end.
+    fn placed(&self, part: Part, loads: &Loads, block: &[u8]) -> Option<Part> {
+        let Some(units) = self.part_units else { return Some(part) };
+        let [position, fragment_bytes] = [(slot::POSITION, units[0]), (slot::TOTAL, units[1])]
+            .map(|(slot, unit)| loads.value(slot, block).checked_mul(unit));
+        let (position, fragment_bytes) = (position?, fragment_bytes?);
+        let end = position.checked_add(part.bytes.into())?;
+        (end <= fragment_bytes).then_some(Part { position, fragment_bytes, ..part })
     }
 
     #[inline(always)]

@@ -1,0 +1,101 @@
+//! A declared layout on connections: fragments in parts, of sources that share a port.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use catchment_fixtures::wait_while;
+use catchment_model::Entry;
+use catchment_recorder::{Recorder, SourceConfig};
+use catchment_storage::{Run, Verdict, audit};
+use catchment_wire::layouts::{
+    Block, ChecksumKind, Field, FieldKind, Layout, Layouts, Order, Recorded, Role, Values,
+};
+use catchment_wire::{Protocol as _, Transport, all_reasons};
+
+use crate::support;
+
+fn layouts() -> Layouts {
+    let is = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };
+    let checksum = Role::Checksum { kind: ChecksumKind::Xor32, from: 0, to: None };
+    let packet = Block {
+        head: 16,
+        tail: 4,
+        bytes_max: Some(1_000),
+        fields: vec![
+            is(0, 2, Role::Source),
+            is(2, 2, Role::Length { unit: 1, plus: 16 }),
+            is(4, 4, Role::Key),
+            is(8, 4, Role::Position { unit: 1 }),
+            is(12, 4, Role::Total { unit: 1 }),
+            is(-4, 4, checksum),
+        ],
+        ..Block::default()
+    };
+    let (name, order, records) = ("parts".to_owned(), Order::Little, Vec::new());
+    let recorded = Recorded::Body;
+    Layouts::new(Layout { name, is_stream: true, order, packet, records, recorded }).unwrap()
+}
+
+fn fragment(source: u64, key: u64) -> Vec<u8> {
+    let bytes = [0, 900, 2_500, 100_000][(source + key) as usize % 4];
+    (0..bytes).map(|byte| (byte as u64 / 7 + source + key) as u8).collect()
+}
+
+/// A fragment as packets, in any number of parts.
+fn packets(layouts: &Layouts, source: u64, key: u64) -> Vec<u8> {
+    let fragment = fragment(source, key);
+    let total = fragment.len() as u64;
+    let positions = (0..fragment.len().max(1)).step_by(900);
+    let packet = |position: usize| {
+        let body = &fragment[position..fragment.len().min(position + 900)];
+        let position = position as u64;
+        let values = Values { key, source, position, total, ..Values::default() };
+        layouts.encode(false, &values, body, &[]).unwrap()
+    };
+    positions.flat_map(packet).collect()
+}
+
+#[test]
+fn declared_packets_of_a_connection_are_recorded_and_a_bad_one_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 1);
+    let (layouts, address) = (layouts(), config.sources[0].address);
+    let source = |number: u32| SourceConfig {
+        protocol: Arc::new(layouts.clone()),
+        id: Some(3 + number),
+        fragment_bytes_max: 1 << 20,
+        ..SourceConfig::new(format!("s{number}"), address)
+    };
+    config.sources = (0..2).map(source).collect();
+    config.build.timeout_ns = 3_600_000_000_000;
+    let recorder = Recorder::start(config).unwrap();
+    let mut stream = TcpStream::connect(recorder.addresses()[0]).unwrap();
+    for key in 0..12 {
+        for source in 3..5 {
+            stream.write_all(&packets(&layouts, source, key)).unwrap();
+        }
+    }
+    let count = |source: usize, entry: Entry| recorder.snapshot().ledger.sources[source][entry];
+    wait_while(|| (0..2).any(|source| count(source, Entry::FragmentsReceived) < 12));
+    let mut wrong = packets(&layouts, 3, 13);
+    *wrong.last_mut().unwrap() ^= 1;
+    stream.write_all(&wrong).unwrap();
+    wait_while(|| count(0, Entry::PacketsMalformedChecksum) < 1);
+    let summary = recorder.stop().unwrap();
+    let ledger = &summary.last.ledger;
+    assert!(ledger.balance().holds(), "{:?}", ledger.balance());
+    let reasons: Vec<&str> =
+        all_reasons(layouts.reasons(), Transport::Connections).map(|one| one.name).collect();
+    let checksum = reasons.iter().position(|name| *name == "checksum").unwrap();
+    assert_eq!(ledger.sources[0].reasons[checksum], 1);
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    let events = support::fragments(&run);
+    assert_eq!(events.keys().copied().collect::<Vec<u64>>(), (0..12).collect::<Vec<u64>>());
+    for (key, sources) in events {
+        for source in 0..2 {
+            assert!(sources[&source] == fragment(3 + u64::from(source), key), "{source}, {key}");
+        }
+    }
+}
