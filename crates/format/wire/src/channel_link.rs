@@ -36,7 +36,7 @@ impl Samples {
     /// Whether a body is an item. A heartbeat takes no sequence, and neither does no packet.
     pub fn is_item(packet: &[u8]) -> bool {
         let is_heartbeat = packet.get(5) == Some(&(link::Kind::Heartbeat as u8));
-        !packet.is_empty() && !(is_heartbeat && packet.starts_with(&MAGIC))
+        !(packet.is_empty() || is_heartbeat && packet.starts_with(&MAGIC))
     }
 }
 
