@@ -216,14 +216,7 @@ impl Log {
         }
         let (log, position) = (self.number, first.position);
         let (count, composed) = match &first.item {
-            _ if self.source.is_packets() => {
-                let samples = Samples { log, sequence: first.sequence };
-                let (body_bytes, end) = (first.bytes as usize, first.end());
-                let head_bytes =
-                    Encoder::begin(head, number, &samples).finish_head("", first.bytes);
-                let (log, order) = (Some(log), first.order());
-                (1, Outgoing { head_bytes, position, body_bytes, log, end, order })
-            }
+            _ if self.source.is_packets() => (1, packet((head, number), log, first)),
             Item::Fragment { tag, flags, groups } => {
                 let bytes = first.bytes as usize;
                 let is_short = FRAGMENTS_BYTES + record_bytes + bytes.next_multiple_of(8)
@@ -330,6 +323,19 @@ impl Filled {
         let Self { count, bytes: body_bytes, end, order } = self;
         let head_bytes = encoder.finish_head("", body_bytes as u32);
         (count, Outgoing { head_bytes, position, body_bytes, log: Some(log), end, order })
+    }
+}
+
+/// Puts the next message of a channel link's log into `head`: a packet.
+fn packet((head, number): (&mut [u8], u32), log: u32, first: &Entry) -> Outgoing {
+    let samples = Samples { log, sequence: first.sequence };
+    Outgoing {
+        head_bytes: Encoder::begin(head, number, &samples).finish_head("", first.bytes),
+        position: first.position,
+        body_bytes: first.bytes as usize,
+        log: Some(log),
+        end: first.end(),
+        order: first.order(),
     }
 }
 

@@ -40,13 +40,16 @@ const LATER_MS: u32 = 200;
 /// The widths of keys that wrap, in bits.
 const KEY_BITS: std::ops::RangeInclusive<u8> = 16..=48;
 
+/// Where the channels of a link go, and what decodes its packets.
+type Lanes = (Arc<[Destination]>, Arc<dyn Protocol>);
+
 /// A source that may come.
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) number: SourceId,
     pub(crate) destination: Destination,
-    /// Of a channel link: where its channels go, and what decodes its packets.
-    pub(crate) lanes: Option<(Arc<[Destination]>, Arc<dyn Protocol>)>,
+    /// Of a channel link.
+    pub(crate) lanes: Option<Lanes>,
     /// Whether the channels of others wait for its own, which have not come since the run goes on.
     pub(crate) is_held: bool,
     /// As of its sender's source.
