@@ -221,16 +221,8 @@ impl Plan {
             .collect();
         let sources = if is_long { sources } else { large(&case, sources) };
         let sources = some_required(sources);
-        // Over connections in every second run whose fragments are in parts.
-        let in_stream = case.chance("streams").chance(500);
-        let is_beside = in_stream && !senders.is_empty() && !is_long;
-        let of_stream = |one: SourcePlan| {
-            // Beside front-ends all others: a listener outlives these connections at the run's end.
-            let in_parts = one.in_parts || is_beside;
-            let is_stream = in_stream && in_parts && one.log.is_none();
-            SourcePlan { in_parts, in_stream: is_stream, ..one }
-        };
-        let sources: Vec<_> = sources.into_iter().map(of_stream).collect();
+        let is_beside = !senders.is_empty() && !is_long;
+        let sources = over_connections(&case, sources, is_beside);
         let kept = sources.len().min(case.sources_max as usize);
         let mut sources = some_required(sources.into_iter().take(kept).collect());
         sessions::place(&mut senders, &mut sources);
@@ -344,6 +336,19 @@ fn large(case: &Case, sources: Vec<SourcePlan>) -> Vec<SourcePlan> {
         false => SourcePlan { payload_bytes_max: 12_000, ..one },
     };
     sources.into_iter().map(large).collect()
+}
+
+/// In every second run whose fragments are in parts these come over connections. Beside front-ends
+/// all others do: where these have a listener, receive agents outlive connections at the run's end.
+fn over_connections(case: &Case, sources: Vec<SourcePlan>, is_beside: bool) -> Vec<SourcePlan> {
+    if !case.chance("streams").chance(500) {
+        return sources;
+    }
+    let of = |one: SourcePlan| {
+        let in_parts = one.in_parts || is_beside;
+        SourcePlan { in_parts, in_stream: in_parts && one.log.is_none(), ..one }
+    };
+    sources.into_iter().map(of).collect()
 }
 
 /// Of sources that may all be optional, some that are not.
