@@ -90,7 +90,9 @@ fn declared_packets_of_a_connection_are_recorded_and_a_bad_one_ends_it() {
     let checksum = reasons.iter().position(|name| *name == "checksum").unwrap();
     assert_eq!(ledger.sources[0].reasons[checksum], 1);
     let run = Run::open(&summary.folder).unwrap();
-    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    // The refused packet is a loss, and the only one.
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::DataLost);
+    assert_eq!(ledger.balance().packets_malformed, 1);
     let events = support::fragments(&run);
     assert_eq!(events.keys().copied().collect::<Vec<u64>>(), (0..12).collect::<Vec<u64>>());
     for (key, sources) in events {

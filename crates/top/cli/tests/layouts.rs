@@ -71,7 +71,7 @@ fn a_packet_is_shown_field_by_field_and_what_is_left_over() {
     let (folder, path) = (folder.path(), example("boards.toml"));
     let text = stdout(folder, &["decode", &path, "--hex", PACKET], 0);
     for line in [
-        "layout \"trb\", decoded by the path: simple",
+        "layout \"trb\", decoded by the path: straight",
         "packet: bytes 0 to 79, big",
         "record 1: bytes 8 to 27, big",
         "  key: 16777215 (0xffffff), byte 20, bits 8 to 31",
@@ -92,4 +92,47 @@ fn a_packet_is_shown_field_by_field_and_what_is_left_over() {
     }
     let text = stderr(folder, &["decode", &example("minimal.toml"), "--hex", "00"], 2);
     assert!(text.contains("expected a file with [[layouts]], got none"), "{text}");
+}
+
+/// A capture file of datagrams of this machine, by the port and payload of each.
+fn capture(datagrams: &[(u16, &[u8])]) -> Vec<u8> {
+    let le = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    // Microseconds, and bare IP packets.
+    let mut file = le(&[0xa1b2_c3d4, 0, 0, 0, 65_535, 101]);
+    for (port, payload) in datagrams {
+        let udp_bytes = payload.len() as u16 + 8;
+        let bytes = u32::from(udp_bytes) + 20;
+        file.extend(le(&[0, 0, bytes, bytes]));
+        file.extend([0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+        file.extend([4_000, *port, udp_bytes, 0].map(u16::to_be_bytes).concat());
+        file.extend(*payload);
+    }
+    file
+}
+
+#[test]
+fn the_datagrams_of_a_capture_to_one_port_are_decoded() {
+    let (folder, config) = (tempfile::tempdir().unwrap(), example("boards.toml"));
+    let folder = folder.path();
+    let digits: Vec<u8> = PACKET.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let good: Vec<u8> = digits.chunks_exact(2).map(digit).collect();
+    let bad = &good[..good.len() - 1];
+    let file = capture(&[(20_100, &good), (9, b"other"), (20_100, bad), (20_100, &good)]);
+    std::fs::write(folder.join("boards.pcap"), &file).unwrap();
+    let decode = ["decode", &config, "--pcap", "boards.pcap", "--port", "20100"];
+    let text = stdout(folder, &decode, 3);
+    for line in [
+        "packet 2 of the file",
+        "4 packets in the file: 2 accepted with 4 fragments, 1 refused",
+        "refused (length): 1",
+        "not decoded: 1 packets to other ports",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    std::fs::write(folder.join("boards.pcap"), &file[..file.len() - 1]).unwrap();
+    let text = stderr(folder, &decode, 1);
+    assert!(text.contains("packet 3: expected"), "{text}");
+    let text = stderr(folder, &decode[..4], 2);
+    assert!(text.contains("--port"), "{text}");
 }

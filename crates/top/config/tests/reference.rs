@@ -170,6 +170,13 @@ fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
             field_is(table, "source");
             table.remove("is");
         }
+        ("layouts[].transport", Some("\"stream\"")) => {
+            let packet = table.get_mut("packet").and_then(Item::as_table_like_mut).unwrap();
+            packet.insert("bytes_max", Item::Value(1_000.into()));
+            packet.insert("bytes", Item::Value(100.into()));
+            let fields = packet.get_mut("fields").and_then(Item::as_array_mut).unwrap();
+            fields.push("{ is = \"source\", at = 0 }".parse::<toml_edit::Value>().unwrap());
+        }
         ("layouts[].record[].fields[].each", Some(_)) => {
             table.insert("at", Item::Value(0.into()));
         }

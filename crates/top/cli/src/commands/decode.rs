@@ -1,20 +1,33 @@
-//! `catchment decode`: how a declared layout understands a packet, field by field.
+//! `catchment decode`: how a declared layout understands packets, field by field: one from the
+//! command line, or those of a capture file.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use catchment_console::{Exit, Out, UsageError};
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 use catchment_wire::layouts::{Description, Layouts};
 use serde_json::json;
 
-/// Shows how a packet is understood by a layout of a configuration, and what was left over.
+use crate::captures::{Captured, Captures};
+
+/// Shows how packets are understood by a layout of a configuration, and what was left over.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The configuration file, with [[layouts]]
     config: PathBuf,
     /// The packet's bytes as hexadecimal digits; white space between them is allowed
-    #[arg(long, value_name = "BYTES")]
-    hex: String,
+    #[arg(long, value_name = "BYTES", required_unless_present = "pcap")]
+    hex: Option<String>,
+    /// A capture file, pcap or pcapng: all UDP datagrams to --port
+    #[arg(long, value_name = "FILE", conflicts_with = "hex", requires = "port")]
+    pcap: Option<PathBuf>,
+    /// The port of the datagrams of --pcap
+    #[arg(long, requires = "pcap")]
+    port: Option<u16>,
     /// The layout, where the file has several
     #[arg(long, value_name = "NAME")]
     layout: Option<String>,
@@ -23,8 +36,90 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let high = catchment_config::load(&arguments.config)?;
     let layouts = chosen(&high.layouts, arguments.layout.as_deref())?;
-    let bytes = bytes_of(&arguments.hex).map_err(UsageError)?;
-    let Description { lines, left_over, fragments, refused } = layouts.describe(&bytes);
+    if !out.json {
+        let path = match layouts.general() {
+            None => "straight".to_owned(),
+            Some(why) => format!("general, since {why}"),
+        };
+        out.say(format_args!("layout {:?}, decoded by the path: {path}", layouts.layout().name))?;
+    }
+    if let (Some(path), Some(port)) = (&arguments.pcap, arguments.port) {
+        return decode_capture(layouts, path, port, out);
+    }
+    let bytes = bytes_of(&arguments.hex.unwrap_or_default()).map_err(UsageError)?;
+    let description = layouts.describe(&bytes);
+    show(layouts, &description, bytes.len(), out)?;
+    Ok(if description.refused.is_none() { Exit::Done } else { Exit::Loss })
+}
+
+/// Shows the datagrams of a capture file to a port, and their numbers at the end.
+fn decode_capture(
+    layouts: &Layouts,
+    path: &Path,
+    port: u16,
+    out: &mut Out,
+) -> anyhow::Result<Exit> {
+    let named = || path.display().to_string();
+    let file = File::open(path).with_context(named)?;
+    let mut captures = Captures::new(BufReader::new(file)).with_context(named)?;
+    let (mut packet, mut accepted, mut fragments) = (0_u64, 0_u64, 0_u64);
+    let mut refused: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut passed: BTreeMap<&str, u64> = BTreeMap::new();
+    while let Some(captured) = captures.next().with_context(named)? {
+        let number = packet;
+        packet += 1;
+        let why = match captured {
+            Captured::Datagram { port: to, payload } if to == port => {
+                let description = layouts.describe(&payload);
+                if !out.json {
+                    out.say(format_args!("packet {number} of the file"))?;
+                }
+                show(layouts, &description, payload.len(), out)?;
+                match description.refused {
+                    None => accepted += 1,
+                    Some((reason, _)) => *refused.entry(reason).or_default() += 1,
+                }
+                fragments += description.fragments as u64;
+                continue;
+            }
+            Captured::Datagram { .. } => "to other ports",
+            Captured::IpFragment => "pieces of datagrams that IP has cut",
+            Captured::CutShort => "of which the file has only the beginning",
+            Captured::Other => "that are not UDP",
+        };
+        *passed.entry(why).or_default() += 1;
+    }
+    let is_whole = refused.is_empty();
+    if out.json {
+        out.object(&json!({
+            "packets": packet,
+            "accepted": accepted,
+            "fragments": fragments,
+            "refused": refused,
+            "not_decoded": passed,
+        }))?;
+    } else {
+        let lost: u64 = refused.values().sum();
+        out.say(format_args!(
+            "{packet} packets in the file: {accepted} accepted with {fragments} fragments, {lost} refused"
+        ))?;
+        for (reason, count) in refused {
+            out.say(format_args!("refused ({reason}): {count}"))?;
+        }
+        for (why, count) in passed {
+            out.say(format_args!("not decoded: {count} packets {why}"))?;
+        }
+    }
+    Ok(if is_whole { Exit::Done } else { Exit::Loss })
+}
+
+fn show(
+    layouts: &Layouts,
+    description: &Description,
+    bytes: usize,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    let Description { lines, left_over, fragments, refused } = description;
     if out.json {
         let (reason, why) = refused.clone().unzip();
         out.object(&json!({
@@ -35,24 +130,19 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             "refused": reason,
             "why": why,
         }))?;
-    } else {
-        let path = match layouts.general() {
-            None => "simple".to_owned(),
-            Some(why) => format!("general, since {why}"),
-        };
-        out.say(format_args!("layout {:?}, decoded by the path: {path}", layouts.layout().name))?;
-        for line in &lines {
-            out.say(line)?;
-        }
-        match &refused {
-            None => out.say(format_args!("accepted: {fragments} fragments, nothing left over"))?,
-            Some((reason, why)) => {
-                out.say(format_args!("refused ({reason}): {why}"))?;
-                out.say(format_args!("left over: {left_over} of {} bytes", bytes.len()))?;
-            }
+        return Ok(());
+    }
+    for line in lines {
+        out.say(line)?;
+    }
+    match refused {
+        None => out.say(format_args!("accepted: {fragments} fragments, nothing left over"))?,
+        Some((reason, why)) => {
+            out.say(format_args!("refused ({reason}): {why}"))?;
+            out.say(format_args!("left over: {left_over} of {bytes} bytes"))?;
         }
     }
-    Ok(if refused.is_none() { Exit::Done } else { Exit::Loss })
+    Ok(())
 }
 
 fn chosen<'a>(all: &'a [Layouts], name: Option<&str>) -> Result<&'a Layouts, UsageError> {
