@@ -1,7 +1,7 @@
 //! Feeders of trains: what European XFEL's train builder sends, docs/spec/train-transfer.md.
 //!
-//! Train *k* is sent by feeder *k* modulo their number to node *k* modulo theirs; each feeder has a
-//! thread. Every byte of a train is a pure function of seed and train ([`TrainContent`]): images
+//! Train *k* is sent by feeder *k* modulo their number to node *k* modulo theirs, or to all of them,
+//! as the sources of one detector send; each feeder has a thread. Every byte of a train is a pure function of seed and train ([`TrainContent`]): images
 //! are cut out of noise, so that they cost one copy.
 
 use std::net::SocketAddr;
@@ -24,6 +24,8 @@ use crate::{ConfigError, EmulatorError, EmulatorLive};
 pub struct TrainConfig {
     /// The nodes, in turn.
     pub nodes: Vec<SocketAddr>,
+    /// Each of them gets every train, their packets in turn: they are sources of one recorder.
+    pub to_all: bool,
     /// How many feeders take turns.
     pub feeders: u32,
     /// The packets. Their trains are as long as the images make them, with a checksum at the end.
@@ -114,6 +116,7 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             nodes: Vec::new(),
+            to_all: false,
             feeders: 1,
             settings: TrainSettings::default(),
             images: Images::REFERENCE,
@@ -329,6 +332,7 @@ pub(crate) fn run(
         all.dropped.extend(report.dropped);
     }
     all.dropped.sort_unstable();
+    all.dropped.dedup();
     all.dropped.truncate(DROPPED_MAX);
     Ok(all)
 }
@@ -404,45 +408,61 @@ impl Feeder<'_> {
     /// Sends a train, its packets evenly over its feeder's time.
     fn send(&mut self, index: u64, sender: &mut UdpSender, buffer: &mut [u8], stop: &AtomicBool) {
         let (number, packets) = (self.config.first_train + index, self.trains.packets());
-        let node = (number % self.config.nodes.len() as u64) as usize;
+        let nodes = self.config.nodes.len();
+        let nodes = match self.config.to_all {
+            true => 0..nodes,
+            false => (number % nodes as u64) as usize..(number % nodes as u64) as usize + 1,
+        };
         let made = self.content.make(number, self.number);
-        let end = self.trains.settings().train_bytes - CHECKSUM_BYTES;
+        let mut sums = vec![Checksum::default(); nodes.len()];
         let dropped = self.dropped(index);
-        let (mut sum, mut datagrams) = (Checksum::default(), Vec::with_capacity(self.batch()));
+        let mut datagrams = Vec::with_capacity(self.batch());
         for first in (0..packets).step_by(self.batch()) {
-            datagrams.clear();
-            let mut used = 0;
-            for packet in first..packets.min(first + self.batch() as u64) {
-                let range = self.trains.range(packet);
-                let fill = |room: &mut [u8]| {
-                    self.content.fill(&made, range.start..range.end.min(end), room);
-                    let summed = end.saturating_sub(range.start).min(room.len() as u64) as usize;
-                    sum.add(&room[..summed]);
-                    let order = self.trains.settings().byte_order;
-                    let stored = stored_checksum(sum.value(), order);
-                    // The checksum may go over a packet's border.
-                    for (at, byte) in (summed..room.len()).zip(range.start + summed as u64..) {
-                        room[at] = stored[(byte - end) as usize];
+            for (node, sum) in nodes.clone().zip(&mut sums) {
+                datagrams.clear();
+                let mut used = 0;
+                for packet in first..packets.min(first + self.batch() as u64) {
+                    let bytes = self.encode((number, packet), &made, sum, &mut buffer[used..]);
+                    if Some(packet) == dropped {
+                        self.report.dropped.push((number, packet));
+                    } else {
+                        datagrams.push(Datagram { offset: used as u32, bytes: bytes as u32 });
                     }
-                };
-                let bytes = self.trains.encode((number, packet), &mut buffer[used..], fill);
-                if Some(packet) == dropped {
-                    self.report.dropped.push((number, packet));
-                } else {
-                    datagrams.push(Datagram { offset: used as u32, bytes: bytes as u32 });
+                    used += bytes;
                 }
-                used += bytes;
-            }
-            let sent = sender.send(node, buffer, &datagrams);
-            self.report.packets += sent.datagrams;
-            self.report.packets_unsent += sent.unsent;
-            if stop.load(Relaxed) {
-                return;
+                let sent = sender.send(node, buffer, &datagrams);
+                self.report.packets += sent.datagrams;
+                self.report.packets_unsent += sent.unsent;
+                if stop.load(Relaxed) {
+                    return;
+                }
             }
             let share = (first + self.batch() as u64).min(packets) as f64 / packets as f64;
             let trains = index as f64 + share * f64::from(self.config.feeders) * SENDING_SHARE;
             self.wait_until(self.due(trains), stop);
         }
+    }
+
+    /// Makes a packet of a train; returns its bytes. `sum` is of the packets before it.
+    fn encode(
+        &self,
+        (number, packet): (u64, u64),
+        made: &MadeTrain,
+        sum: &mut Checksum,
+        out: &mut [u8],
+    ) -> usize {
+        let end = self.trains.settings().train_bytes - CHECKSUM_BYTES;
+        let range = self.trains.range(packet);
+        self.trains.encode((number, packet), out, |room| {
+            self.content.fill(made, range.start..range.end.min(end), room);
+            let summed = end.saturating_sub(range.start).min(room.len() as u64) as usize;
+            sum.add(&room[..summed]);
+            let stored = stored_checksum(sum.value(), self.trains.settings().byte_order);
+            // The checksum may go over a packet's border.
+            for (at, byte) in (summed..room.len()).zip(range.start + summed as u64..) {
+                room[at] = stored[(byte - end) as usize];
+            }
+        })
     }
 
     /// The packet of a train that is not sent.
