@@ -22,3 +22,4 @@ mod resume;
 mod rewrite;
 mod support;
 mod targets;
+mod trains;
