@@ -56,6 +56,9 @@ pub struct FileHeader {
     pub variant: u32,
     /// The target whose folders hold the run's files together, if there are several (1.3).
     pub target: Option<String>,
+    /// The writer's stream: its number among those that write the run together (1.3). Each frame
+    /// has its own.
+    pub stream: u32,
     /// The writer's epoch when it began the file: 0 unless the run was resumed (1.3).
     pub epoch: u32,
     /// Frames that no longer belong to the run, in this file or others (1.3).
@@ -183,6 +186,7 @@ impl FileHeader {
             numbering: metadata.numbering.as_deref().map_or(Numbering::Run, Numbering::of_name),
             variant: metadata.variant,
             target: metadata.target,
+            stream: metadata.stream,
             epoch: metadata.epoch,
             superseded: metadata.superseded,
         };
@@ -246,6 +250,8 @@ struct Metadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
+    stream: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
     epoch: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     superseded: Vec<Superseded>,
@@ -269,6 +275,7 @@ impl Metadata {
             numbering: header.numbering.name().map(str::to_owned),
             variant: header.variant,
             target: header.target.clone(),
+            stream: header.stream,
             epoch: header.epoch,
             superseded: header.superseded.clone(),
             schema: Schema::clone(&header.schema),
@@ -454,6 +461,7 @@ mod tests {
             numbering: Numbering::Run,
             variant: 0,
             target: None,
+            stream: 0,
             epoch: 0,
             superseded: Vec::new(),
         }

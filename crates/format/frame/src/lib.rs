@@ -46,6 +46,7 @@
 //!     numbering: Numbering::Run,
 //!     variant: 0,
 //!     target: None,
+//!     stream: 0,
 //!     epoch: 0,
 //!     superseded: Vec::new(),
 //! };

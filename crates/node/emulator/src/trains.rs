@@ -1,8 +1,8 @@
 //! Feeders of trains: what European XFEL's train builder sends, docs/spec/train-transfer.md.
 //!
-//! Train *k* is sent by feeder *k* modulo their number to node *k* modulo theirs; each feeder has a
-//! thread. Every byte of a train is a pure function of seed and train ([`TrainContent`]): images
-//! are cut out of noise, so that they cost one copy.
+//! Train *k* is sent by feeder *k* modulo their number to node *k* modulo theirs, or to all of them,
+//! as the sources of one detector send; each feeder has a thread. Every byte of a train is a pure
+//! function of seed and train ([`TrainContent`]).
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::content::mix;
 use crate::dummy::process_cpu_ns;
+use crate::pictures::{Block, Pictures};
 use crate::{ConfigError, EmulatorError, EmulatorLive};
 
 /// What feeders send, and where to.
@@ -24,12 +25,16 @@ use crate::{ConfigError, EmulatorError, EmulatorLive};
 pub struct TrainConfig {
     /// The nodes, in turn.
     pub nodes: Vec<SocketAddr>,
+    /// Each of them gets every train, their packets in turn: they are sources of one recorder.
+    pub to_all: bool,
     /// How many feeders take turns.
     pub feeders: u32,
     /// The packets. Their trains are as long as the images make them, with a checksum at the end.
     pub settings: TrainSettings,
     /// The images of a train.
     pub images: Images,
+    /// What they show.
+    pub pictures: Pictures,
     /// Trains per second of all feeders, evenly over the time; `None`: as fast as they can.
     pub rate_hz: Option<f64>,
     /// They end after so many seconds.
@@ -114,9 +119,11 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             nodes: Vec::new(),
+            to_all: false,
             feeders: 1,
             settings: TrainSettings::default(),
             images: Images::REFERENCE,
+            pictures: Pictures::Noise,
             rate_hz: Some(RATE_HZ_DEFAULT),
             seconds: None,
             trains: None,
@@ -193,7 +200,7 @@ pub struct TrainReport {
 pub struct TrainContent {
     seed: u64,
     images: Images,
-    noise: Vec<u8>,
+    block: Block,
 }
 
 /// A train that is being sent: what is before and behind its images.
@@ -202,18 +209,19 @@ pub struct MadeTrain {
     head: Vec<u8>,
     /// Without the checksum.
     tail: Vec<u8>,
-    /// Where in the noise its images begin.
+    /// Where in the block its images begin.
     shift: u64,
 }
 
 impl TrainContent {
-    /// Those of that seed.
+    /// Those of that seed, with images that show noise.
     pub fn new(seed: u64, images: Images) -> Self {
-        let word = |index: u64| mix(seed.wrapping_add(index)) & PIXELS_MASK;
-        // What follows the period is its beginning again: no packet goes around its end.
-        let words = (NOISE_BYTES + NOISE_BEYOND_BYTES) / 8;
-        let noise = (0..words).flat_map(|index| word(index % (NOISE_BYTES / 8)).to_le_bytes());
-        Self { seed, images, noise: noise.collect() }
+        Self::of(seed, images, &Pictures::Noise)
+    }
+
+    /// Those of that seed, with these pictures.
+    pub fn of(seed: u64, images: Images, pictures: &Pictures) -> Self {
+        Self { seed, images, block: Block::new(pictures, seed, images) }
     }
 
     /// The train of a number, sent by that feeder.
@@ -244,7 +252,7 @@ impl TrainContent {
         tail.extend(b"NRTX");
         tail.extend(train.to_le_bytes());
         tail.extend([0; (TRAILER_BYTES - 12 - CHECKSUM_BYTES) as usize]);
-        let shift = mix(self.seed.wrapping_sub(train)) % (NOISE_BYTES / 2) * 2;
+        let shift = self.block.shift(mix(self.seed.wrapping_sub(train)));
         MadeTrain { head, tail, shift }
     }
 
@@ -259,8 +267,7 @@ impl TrainContent {
                     (from, images.start - at)
                 }
                 at if at < images.end => {
-                    let begin = (train.shift + (at - images.start)) % NOISE_BYTES;
-                    (&self.noise[begin as usize..], images.end - at)
+                    (self.block.from(train.shift + (at - images.start)), images.end - at)
                 }
                 at => (&train.tail[(at - images.end) as usize..], u64::MAX),
             };
@@ -294,7 +301,7 @@ pub(crate) fn run(
     live: &EmulatorLive,
 ) -> Result<TrainReport, EmulatorError> {
     let trains = config.protocol()?;
-    let content = TrainContent::new(config.seed, config.images);
+    let content = TrainContent::of(config.seed, config.images, &config.pictures);
     let (begin, cpu_ns, next) = (Instant::now(), process_cpu_ns(), AtomicU64::new(0));
     let feeder = |number: u32| Feeder {
         config,
@@ -329,6 +336,7 @@ pub(crate) fn run(
         all.dropped.extend(report.dropped);
     }
     all.dropped.sort_unstable();
+    all.dropped.dedup();
     all.dropped.truncate(DROPPED_MAX);
     Ok(all)
 }
@@ -404,45 +412,61 @@ impl Feeder<'_> {
     /// Sends a train, its packets evenly over its feeder's time.
     fn send(&mut self, index: u64, sender: &mut UdpSender, buffer: &mut [u8], stop: &AtomicBool) {
         let (number, packets) = (self.config.first_train + index, self.trains.packets());
-        let node = (number % self.config.nodes.len() as u64) as usize;
+        let nodes = self.config.nodes.len();
+        let nodes = match self.config.to_all {
+            true => 0..nodes,
+            false => (number % nodes as u64) as usize..(number % nodes as u64) as usize + 1,
+        };
         let made = self.content.make(number, self.number);
-        let end = self.trains.settings().train_bytes - CHECKSUM_BYTES;
+        let mut sums = vec![Checksum::default(); nodes.len()];
         let dropped = self.dropped(index);
-        let (mut sum, mut datagrams) = (Checksum::default(), Vec::with_capacity(self.batch()));
+        let mut datagrams = Vec::with_capacity(self.batch());
         for first in (0..packets).step_by(self.batch()) {
-            datagrams.clear();
-            let mut used = 0;
-            for packet in first..packets.min(first + self.batch() as u64) {
-                let range = self.trains.range(packet);
-                let fill = |room: &mut [u8]| {
-                    self.content.fill(&made, range.start..range.end.min(end), room);
-                    let summed = end.saturating_sub(range.start).min(room.len() as u64) as usize;
-                    sum.add(&room[..summed]);
-                    let order = self.trains.settings().byte_order;
-                    let stored = stored_checksum(sum.value(), order);
-                    // The checksum may go over a packet's border.
-                    for (at, byte) in (summed..room.len()).zip(range.start + summed as u64..) {
-                        room[at] = stored[(byte - end) as usize];
+            for (node, sum) in nodes.clone().zip(&mut sums) {
+                datagrams.clear();
+                let mut used = 0;
+                for packet in first..packets.min(first + self.batch() as u64) {
+                    let bytes = self.encode((number, packet), &made, sum, &mut buffer[used..]);
+                    if Some(packet) == dropped {
+                        self.report.dropped.push((number, packet));
+                    } else {
+                        datagrams.push(Datagram { offset: used as u32, bytes: bytes as u32 });
                     }
-                };
-                let bytes = self.trains.encode((number, packet), &mut buffer[used..], fill);
-                if Some(packet) == dropped {
-                    self.report.dropped.push((number, packet));
-                } else {
-                    datagrams.push(Datagram { offset: used as u32, bytes: bytes as u32 });
+                    used += bytes;
                 }
-                used += bytes;
-            }
-            let sent = sender.send(node, buffer, &datagrams);
-            self.report.packets += sent.datagrams;
-            self.report.packets_unsent += sent.unsent;
-            if stop.load(Relaxed) {
-                return;
+                let sent = sender.send(node, buffer, &datagrams);
+                self.report.packets += sent.datagrams;
+                self.report.packets_unsent += sent.unsent;
+                if stop.load(Relaxed) {
+                    return;
+                }
             }
             let share = (first + self.batch() as u64).min(packets) as f64 / packets as f64;
             let trains = index as f64 + share * f64::from(self.config.feeders) * SENDING_SHARE;
             self.wait_until(self.due(trains), stop);
         }
+    }
+
+    /// Makes a packet of a train; returns its bytes. `sum` is of the packets before it.
+    fn encode(
+        &self,
+        (number, packet): (u64, u64),
+        made: &MadeTrain,
+        sum: &mut Checksum,
+        out: &mut [u8],
+    ) -> usize {
+        let end = self.trains.settings().train_bytes - CHECKSUM_BYTES;
+        let range = self.trains.range(packet);
+        self.trains.encode((number, packet), out, |room| {
+            self.content.fill(made, range.start..range.end.min(end), room);
+            let summed = end.saturating_sub(range.start).min(room.len() as u64) as usize;
+            sum.add(&room[..summed]);
+            let stored = stored_checksum(sum.value(), self.trains.settings().byte_order);
+            // The checksum may go over a packet's border.
+            for (at, byte) in (summed..room.len()).zip(range.start + summed as u64..) {
+                room[at] = stored[(byte - end) as usize];
+            }
+        })
     }
 
     /// The packet of a train that is not sent.
@@ -474,11 +498,6 @@ const PULSE_NS: u64 = 222;
 const CELLS: u32 = 352;
 /// A train of the reference takes 0.8776 s at 9.116 Gb/s.
 pub const RATE_HZ_DEFAULT: f64 = 1.0 / 0.877_579;
-/// The noise that images are cut from, which repeats.
-const NOISE_BYTES: u64 = 4 << 20;
-const NOISE_BEYOND_BYTES: u64 = 64 << 10;
-/// Pixels have 14 bits.
-const PIXELS_MASK: u64 = 0x3fff_3fff_3fff_3fff;
 /// Bytes that are made and sent together.
 const BATCH_BYTES: usize = 256 << 10;
 /// Of its time a feeder sends so much: the rest makes up for what was late.

@@ -377,7 +377,7 @@ impl Sessions {
             run: of_run.run.0,
             ticket,
             run_number: of_run.number,
-            stream: 0,
+            stream: of_run.live.beginning.stream,
             epoch: of_run.epoch,
             state: of_run.live.front_ends.goal().0.map_or(RunState::Recording, Stage::state),
             features: 0,

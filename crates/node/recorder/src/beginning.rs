@@ -18,6 +18,8 @@ use crate::target_config::Variant;
 /// Where a recorder begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Beginning {
+    /// The recorder's number among those that record the run together.
+    pub(crate) stream: u32,
     /// 0 unless the run goes on.
     pub(crate) epoch: u32,
     /// The number of the first frame.
@@ -75,6 +77,7 @@ impl Beginning {
             bytes: 0,
         };
         Self {
+            stream: 0,
             epoch: 0,
             sequence: 0,
             positions: Positions::default(),
@@ -87,10 +90,16 @@ impl Beginning {
     /// That of a recorder with a new run, or behind what is left of one.
     pub(crate) fn of(config: &RecorderConfig, from: Option<&Resumable>) -> Self {
         let (sources, targets) = (config.ledger_count(), config.targets());
-        let Some(from) = from else { return Self::new_run(sources, targets.len()) };
+        let stream = config.stream;
+        let Some(from) = from else {
+            return Self { stream, ..Self::new_run(sources, targets.len()) };
+        };
         let required = targets.iter().map(|one| one.required && one.place.folder().is_some());
         let variants: Vec<_> = Variant::of(config).into_iter().zip(required).collect();
-        Self::behind(from, sources, &variants)
+        let mut beginning = Self { stream, ..Self::behind(from, sources, &variants) };
+        let missing = beginning.targets.iter_mut().filter_map(|target| target.missing.as_mut());
+        missing.for_each(|info| info.origin.stream = stream);
+        beginning
     }
 
     /// Behind what is left of a run. Each target has a variant, and may be required to have it.

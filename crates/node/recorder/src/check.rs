@@ -63,7 +63,8 @@ impl RecorderConfig {
         require(fits, "encode.bytes", expected, bytes)?;
         let file = self.write.file_bytes;
         let frame = if self.links.is_empty() { frame } else { frame.max(channels) };
-        let least = frame.saturating_mul(2);
+        // A train is a frame of its own.
+        let least = frame.max(self.train_bytes()).saturating_mul(2);
         require(file >= least, "write.file_bytes", format_args!("at least {least}"), file)?;
         let buffer = self.write.buffer_bytes;
         let buffer_fits = buffer.is_multiple_of(4_096) && (65_536..=64 << 20).contains(&buffer);
@@ -257,7 +258,7 @@ impl RecorderConfig {
             let fits = (1..=most).contains(&bytes);
             require(fits, &format!("{path}.fragment_bytes_max"), expected, bytes)?;
             let whole = source.protocol.fragment_bytes_max();
-            if source.protocol.name() == catchment_wire::trains::NAME {
+            if source.is_of_trains() {
                 // Each of its fragments is that long.
                 let (expected, most) = (format!("at least a train's {whole} bytes"), bytes);
                 require(most >= whole, &format!("{path}.fragment_bytes_max"), &expected, most)?;

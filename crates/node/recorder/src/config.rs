@@ -10,6 +10,7 @@ use std::time::Duration;
 use catchment_builder::{IncompletePolicy, OwnedKeys, SourceRole};
 use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
+use catchment_model::RunId;
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
 use catchment_net::{Network, TcpConfig};
@@ -42,6 +43,10 @@ pub struct RecorderConfig {
     pub links: Vec<LinkConfig>,
     /// How datagrams are received.
     pub receive: ReceiveConfig,
+    /// The run's identity, where several nodes record one run; a new one by default.
+    pub run_id: Option<RunId>,
+    /// This node's number among them, in every frame: each has another.
+    pub stream: u32,
     /// The events that this node builds, where several nodes share those of a run; all by default.
     pub own: OwnedKeys,
     /// How events are built.
@@ -328,6 +333,8 @@ impl RecorderConfig {
             access: LinkAccess::default(),
             links: Vec::new(),
             receive: ReceiveConfig::default(),
+            run_id: None,
+            stream: 0,
             own: OwnedKeys::all(),
             build: BuildConfig::default(),
             frame: FrameConfig::default(),
@@ -412,7 +419,7 @@ impl RecorderConfig {
     }
 
     /// The budget that leaves `bytes` bytes beside the fixed parts.
-    fn memory_bytes_with(&self, bytes: u64) -> u64 {
+    pub(crate) fn memory_bytes_with(&self, bytes: u64) -> u64 {
         let rest = self.buffer_bytes().saturating_add(bytes);
         // Encoding gets a quarter of the whole at most: each step finds two bits of it.
         let step = |whole, _| rest.saturating_add(self.encoding_bytes_of(whole));

@@ -140,6 +140,7 @@ pub(crate) struct FileMaker {
     identity: RunIdentity,
     entropy: Box<dyn Entropy>,
     run_number: u64,
+    stream: u32,
     text: String,
     emulated: bool,
     schema: Arc<Schema>,
@@ -179,6 +180,7 @@ impl FileMaker {
             identity,
             entropy,
             run_number: config.run_number,
+            stream: config.stream,
             text: config.text.clone(),
             emulated: config.emulated,
             schema,
@@ -354,6 +356,7 @@ impl FileMaker {
             numbering: catchment_frame::Numbering::Run,
             variant: self.variant,
             target: (self.identity.folders.len() > 1).then(|| self.identity.target.clone()),
+            stream: self.stream,
             epoch: self.identity.begins.epoch,
             superseded: self.identity.begins.superseded.to_vec(),
         };

@@ -19,7 +19,7 @@ pub(crate) struct FileLimits {
 impl FileLimits {
     pub(crate) fn of(config: &RecorderConfig) -> Self {
         Self {
-            frame_bytes: config.frame_bytes_max(),
+            frame_bytes: config.longest_frame_bytes(),
             file_bytes_max: config.write.file_bytes,
             toc_bytes_max: config.sizes.toc_bytes_max as u64,
             file_time_ns: config.write.file_time_ns,

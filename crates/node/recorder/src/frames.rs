@@ -23,6 +23,7 @@ use catchment_writer::{
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
+use crate::beginning::Beginning;
 use crate::build::FrameCut;
 use crate::channel_frames::ChannelFrames;
 use crate::config::{RecorderConfig, SourceConfig};
@@ -444,7 +445,8 @@ impl Frames {
         let (keys, payload_bytes) = (cut.keys.len() as u64, cut.payload_bytes);
         let maker = &mut self.makers[group].frames;
         let Frame { info, columns } = maker.frame(cut);
-        let origin = Origin { epoch: self.live.beginning.epoch, ..info.origin };
+        let Beginning { stream, epoch, .. } = self.live.beginning;
+        let origin = Origin { stream, epoch, ..info.origin };
         let info = FrameInfo { sequence: self.sequence, origin, ..info };
         self.sequence += 1;
         let now = self.live.ledger.snapshot();

@@ -23,6 +23,7 @@ use rtrb::Producer;
 use crate::live::{Live, MalformedPacket};
 use crate::pool::{CHUNKS_BESIDE, Chunk, ChunkPool, Held, Space};
 use crate::senders::SenderPair;
+use crate::train_room::TrainRoom;
 use crate::unread::Look;
 
 /// Malformed packets of one source, and rejected senders, are shown at most this often.
@@ -45,6 +46,7 @@ pub(crate) struct Ingest {
     ring: Option<Producer<Fragment>>,
     ring_fill: Arc<FillLevel>,
     pool: Arc<ChunkPool>,
+    trains: Option<Arc<TrainRoom>>,
     held: Arc<Held>,
     live: Arc<Live>,
 }
@@ -71,6 +73,8 @@ pub(crate) struct Refused {
 #[derive(Clone)]
 pub(crate) struct SourceMemory {
     pub(crate) pool: Arc<ChunkPool>,
+    /// Where several sources send trains.
+    pub(crate) trains: Option<Arc<TrainRoom>>,
     pub(crate) held: Arc<Held>,
     pub(crate) live: Arc<Live>,
     /// Descriptors that a receive agent gathers before it passes them on.
@@ -98,7 +102,7 @@ impl Ingest {
                 rejected_shown_ns: None,
             })
             .collect();
-        let SourceMemory { pool, held, live, .. } = memory.clone();
+        let SourceMemory { pool, trains, held, live, .. } = memory.clone();
         Self {
             now_ns: 0,
             look,
@@ -112,6 +116,7 @@ impl Ingest {
             ring: Some(ring),
             ring_fill,
             pool,
+            trains,
             held,
             live,
         }
@@ -221,6 +226,27 @@ impl Ingest {
             self.held.took(source, count as u32);
         }
         taken
+    }
+
+    /// As [`take_chain`](Self::take_chain), for the fragment of that number. A train gets memory in
+    /// all its sources, or in none.
+    pub(crate) fn take_chain_of(
+        &mut self,
+        account: usize,
+        (number, bytes): (u64, u64),
+        chunks: &mut Vec<Chunk>,
+    ) -> bool {
+        let source = self.accounts[account].source.0;
+        match self.trains.clone().filter(|trains| trains.has(source)) {
+            None => self.take_chain(account, bytes, chunks),
+            Some(trains) => {
+                let whole = bytes.next_multiple_of(self.pool.chunk_bytes() as u64);
+                let (pool, now_ns) = (Arc::clone(&self.pool), self.now_ns);
+                let free = || pool.free_bytes();
+                let take = || self.take_chain(account, bytes, chunks);
+                trains.take((number, whole), now_ns, free, take)
+            }
+        }
     }
 
     /// Whether a source's share allows a fragment of that length beside so many chunks.

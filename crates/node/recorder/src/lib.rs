@@ -68,6 +68,7 @@ mod target_config;
 mod target_ledger;
 mod target_queue;
 mod throttle;
+mod train_room;
 mod trend_agent;
 mod unread;
 mod wiring;

@@ -9,6 +9,9 @@ use crate::budget::SystemMemory;
 use crate::config::RecorderConfig;
 use crate::links::ChannelConfig;
 
+/// Trains that there should be memory for.
+const TRAINS_AT_START: u64 = 4;
+
 impl RecorderConfig {
     /// The settings that will be lower than configured, with both figures and the reason, one
     /// sentence each. A recorder issues them as warnings when it starts.
@@ -50,9 +53,38 @@ impl RecorderConfig {
     pub fn warnings(&self) -> Vec<String> {
         self.memory_short(&SystemMemory::now())
             .into_iter()
+            .chain(self.trains_short())
             .chain(self.codings_reordered())
             .chain(self.listens_unprotected())
             .collect()
+    }
+
+    /// How many trains the memory holds, in words; none without sources of trains.
+    pub fn trains_held(&self) -> Option<String> {
+        let (bytes, held) = self.trains()?;
+        Some(format!("trains of {}: the memory for fragments holds {held}", Bytes(bytes)))
+    }
+
+    /// A train's bytes in all sources, and how many trains the memory holds.
+    fn trains(&self) -> Option<(u64, u64)> {
+        let bytes = Some(self.train_bytes()).filter(|&bytes| bytes > 0)?;
+        Some((bytes, self.segment_bytes() / bytes))
+    }
+
+    /// Whether the memory does not hold the trains that wait for each other when a lone feeder
+    /// begins: three, and one that arrives.
+    fn trains_short(&self) -> Option<String> {
+        let (bytes, held) = self.trains().filter(|&(_, held)| held < TRAINS_AT_START)?;
+        let shares = if self.links.is_empty() { 1 } else { 2 };
+        let chunks = bytes.saturating_mul(TRAINS_AT_START * shares);
+        let enough = self.memory_bytes_with(chunks.div_ceil(3).saturating_mul(4) + (8 << 20));
+        Some(format!(
+            "memory.budget: it holds {held} trains of {}; at the start three wait for each other \
+             while the next one arrives, and without memory whole trains are dropped (a budget of \
+             {} would do)",
+            Bytes(bytes),
+            Bytes(enough)
+        ))
     }
 
     /// The listener of front-ends that everybody on the network can reach.

@@ -216,21 +216,29 @@ impl Parts {
         let counts = ingest.counts(account);
         // A new packet that carries the number of a completed fragment: the source has restarted
         // its numbering, and the builder decides what follows.
-        let is_it = |closed: &&Closed| (closed.source, closed.number) == (source, part.number);
-        let closed = self.closed.iter().rev().find(is_it).filter(|closed| {
-            self.holes_bytes_max.is_none() || now_ns.saturating_sub(closed.closed_ns) < CLOSED_NS
-        });
+        let is_it = |closed: &Closed| (closed.source, closed.number) == (source, part.number);
+        let for_good = self.holes_bytes_max.is_none();
+        let closed = self
+            .closed
+            .iter_mut()
+            .rev()
+            .find(|closed| is_it(closed))
+            .filter(|closed| for_good || now_ns.saturating_sub(closed.closed_ns) < CLOSED_NS);
         let sent_once = packet_flags & FragmentFlags::SENT_ONCE != 0;
         if let Some(closed) = closed.filter(|closed| closed.dropped || !sent_once) {
-            match closed.dropped {
-                true => counts[Entry::FragmentBytesReceived] += bytes.len() as u64,
-                false => counts[Entry::FragmentPartsRepeated] += 1,
+            if closed.dropped {
+                counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
+                // The rest of it is dropped, too, however slowly it comes.
+                closed.closed_ns = now_ns;
+            } else {
+                counts[Entry::FragmentPartsRepeated] += 1;
             }
             return Ok(None);
         }
         let mut open = self.spare.pop().unwrap_or_default();
         let take = |ingest: &mut Ingest, open: &mut Open| {
-            ingest.take_chain(account, part.fragment_bytes, &mut open.chunks)
+            let wanted = (part.number, part.fragment_bytes);
+            ingest.take_chain_of(account, wanted, &mut open.chunks)
         };
         let mut has_room = may_wait && take(ingest, &mut open);
         while may_wait && !has_room {

@@ -36,9 +36,8 @@ use parking_lot::Mutex;
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
 /// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
-/// But fragments of which only few fit there, such as trains, come at a rate at which first touches
-/// would cost packets: so many are provided for, one that arrives, one that another sender has
-/// begun, and one that is written.
+/// But where only few fragments fit there, such as trains, first touches would cost packets: so many
+/// are provided for, one that arrives, one that another sender has begun, and one that is written.
 const POPULATED_LONGEST: u64 = 3;
 /// Populated at a time: a huge page. Meanwhile the system holds the lock on the process's memory,
 /// for which all threads wait that allocate, including those of the control plane.
@@ -293,6 +292,11 @@ impl ChunkPool {
             Space::Range { offset, .. } => offset,
             Space::Chain(mut chunks) => self.link(&mut chunks),
         }
+    }
+
+    /// Bytes of the free chunks.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        (self.free.lock().len() * self.chunk_bytes) as u64
     }
 
     /// Takes the chunks for a fragment of `bytes` bytes that is assembled in them; false, and none,

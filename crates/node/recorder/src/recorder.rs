@@ -77,6 +77,12 @@ pub enum RecorderError {
         /// The system's error.
         source: io::Error,
     },
+    /// The run with the configuration's identity was already recorded here.
+    #[error("expected a new run.id for a new run, got that of {}", folder.display())]
+    UsedId {
+        /// Its folder.
+        folder: PathBuf,
+    },
     /// An interrupted run cannot be continued.
     #[error("cannot continue {name}: {source}")]
     Resume {
@@ -121,7 +127,11 @@ impl RecorderError {
     pub fn may_pass(&self) -> bool {
         use StorageError::{ForeignFile, Frame, NoFiles, SchemaDiffers};
         match self {
-            Self::Config(_) | Self::Build(_) | Self::Access | Self::OtherRun { .. } => false,
+            Self::Config(_)
+            | Self::Build(_)
+            | Self::Access
+            | Self::UsedId { .. }
+            | Self::OtherRun { .. } => false,
             Self::Resume { source, .. } => !matches!(
                 **source,
                 ForeignFile { .. } | Frame { .. } | NoFiles { .. } | SchemaDiffers { .. }
@@ -219,7 +229,7 @@ impl Recorder {
         let clock = Clock::start();
         let (run, name) = match from {
             Some(from) => (from.run, from.name.clone()),
-            None => new_run(&clock)?,
+            None => new_run(&config, &clock)?,
         };
         let folder = config.folder.join(&name);
         let live = Arc::new(Live::begin(&config, Beginning::of(&config, from)));
@@ -427,13 +437,36 @@ impl std::fmt::Debug for Live {
     }
 }
 
-/// An identity for a new run, and its name.
-fn new_run(clock: &Clock) -> Result<(RunId, String), RecorderError> {
+/// An identity for a new run, and its name. Where it is given, other nodes record the same run, each
+/// as a stream with a name of its own.
+fn new_run(config: &RecorderConfig, clock: &Clock) -> Result<(RunId, String), RecorderError> {
     let mut run = RunId([0; 16]);
     let no_bits = |error: getrandom::Error| system("random bits")(error.into());
-    getrandom::fill(&mut run.0).map_err(no_bits)?;
-    let name = format!("run-{}-{}", Utc(clock.start_ns()).compact(), &run.to_string()[..8]);
-    Ok((run, name))
+    match config.run_id {
+        Some(given) => run = given,
+        None => getrandom::fill(&mut run.0).map_err(no_bits)?,
+    }
+    let stream = if config.stream > 0 { format!("-s{}", config.stream) } else { String::new() };
+    let end = format!("-{}{stream}", &run.to_string()[..8]);
+    if config.run_id.is_some() {
+        unused(config, &end)?;
+    }
+    Ok((run, format!("run-{}{end}", Utc(clock.start_ns()).compact())))
+}
+
+/// Checks that no run's folder has a name with that end: two runs would be read as one.
+fn unused(config: &RecorderConfig, end: &str) -> Result<(), RecorderError> {
+    let targets = config.targets();
+    let folders = targets.iter().flat_map(|target| target.place.folders());
+    let folders = folders.map(PathBuf::as_path).chain([&*config.folder]);
+    for entry in folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("run-") && name.ends_with(end) {
+            return Err(RecorderError::UsedId { folder: entry.path() });
+        }
+    }
+    Ok(())
 }
 
 /// The objects on which the agents' threads sleep.

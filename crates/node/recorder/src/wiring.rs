@@ -31,6 +31,7 @@ use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
 use crate::sizes::Sizes;
 use crate::tape::Tape;
+use crate::train_room::TrainRoom;
 use crate::unread::Unread;
 
 /// All that the agents need, before they run.
@@ -336,7 +337,8 @@ impl Parts<'_> {
         // Some may be on their way when the builder says how many are parked.
         let waiting_max = (builder.parked_max / 4 * 3).try_into().unwrap_or(u32::MAX);
         let live = Arc::clone(self.live);
-        Ok(SourceMemory { pool, held, live, batch_fragments, waiting_max })
+        let trains = TrainRoom::of(self.config, pool.chunk_bytes() as u64).map(Arc::new);
+        Ok(SourceMemory { pool, trains, held, live, batch_fragments, waiting_max })
     }
 
     fn ring(&self, rings: &mut Vec<Ring>, name: &str) -> (Producer<Fragment>, Arc<FillLevel>) {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use catchment_fixtures::{Random, sender_to, wait_while};
-use catchment_frame::Hole;
+use catchment_frame::{ColumnCoding, Hole};
 use catchment_model::{Entry, EventFlags, SourceId};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::{Run, Verdict, audit, verify};
@@ -267,4 +267,70 @@ fn with_holes_dropped_a_train_that_lacks_a_packet_is_given_up() {
     let of = &summary.last.ledger.sources[0];
     assert_eq!((of[Entry::FragmentsRecorded], of[Entry::FragmentsDiscardedUnfinished]), (1, 1));
     assert_eq!(recorded(&run).len(), 1);
+}
+
+#[test]
+fn with_little_memory_a_train_is_recorded_of_all_sources_or_of_none() {
+    const TRAINS: u64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let trains = protocol(|_| {});
+    let mut config = config(folder.path(), &trains);
+    config.sources.push(SourceConfig { name: "more".into(), ..config.sources[0].clone() });
+    config.frame.bytes = 64 << 10;
+    config.frame.codings = ColumnCoding::NONE.into();
+    config.build.event_bytes_max = Some(2 * TRAIN_BYTES);
+    // Of four to six trains.
+    config.memory_bytes = config.memory_bytes_min() + (4 << 20);
+    let recorder = Recorder::start(config).unwrap();
+    let sockets = [0, 1].map(|source| sender_to(recorder.addresses()[source]));
+    let send = |source: usize, packet: &[u8]| {
+        let received = || recorder.snapshot().ledger.sources[source][Entry::PacketsReceived];
+        let before = received();
+        sockets[source].send(packet).unwrap();
+        wait_while(|| received() == before);
+    };
+    let all: Vec<_> = (0..TRAINS).map(|number| packets(&trains, number, &train(number))).collect();
+    // The first source begins more trains than there is memory for, and the other one after it.
+    for source in [0, 1] {
+        all.iter().for_each(|packets| send(source, &packets[0]));
+    }
+    for packets in &all {
+        for packet in &packets[1..] {
+            [0, 1].iter().for_each(|&source| send(source, packet));
+        }
+    }
+    let summary = recorder.stop().unwrap();
+    assert!(summary.last.ledger.balance().holds());
+    let count =
+        |entry| summary.last.ledger.sources.iter().map(|one| one[entry]).collect::<Vec<_>>();
+    let (recorded, dropped) =
+        (count(Entry::FragmentsRecorded), count(Entry::FragmentsDiscardedMemory));
+    assert!(recorded[0] >= 2 && dropped[0] >= 2, "{recorded:?} {dropped:?}");
+    assert_eq!((recorded[0] + dropped[0], recorded[0]), (TRAINS, recorded[1]));
+    assert_eq!(dropped[0], dropped[1]);
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!((run.event_count(), run.event_counts().unwrap().incomplete), (recorded[0], 0));
+}
+
+#[test]
+fn a_file_of_trains_stays_within_its_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let trains = protocol(|_| {});
+    let mut config = config(folder.path(), &trains);
+    config.frame.bytes = 64 << 10;
+    config.frame.codings = ColumnCoding::NONE.into();
+    config.write.file_bytes = 2 * TRAIN_BYTES - 1;
+    let refused = config.check().unwrap_err();
+    assert_eq!((&*refused.key, &*refused.expected), ("write.file_bytes", "at least 1200026"));
+    config.write.file_bytes = 1_300_000;
+    let mut feeders = Feeders::begin(config);
+    for number in 0..6 {
+        let packets = packets(&trains, number, &train(number));
+        packets.iter().for_each(|packet| feeders.send(0, packet));
+    }
+    let (_, run) = feeders.end();
+    assert_eq!(run.event_count(), 6);
+    // The table of contents stands behind the frames.
+    let longest = run.files().map(|file| file.bytes).max().unwrap();
+    assert!(longest <= 1_300_000 + (64 << 10) && run.files().len() >= 3, "{longest}");
 }

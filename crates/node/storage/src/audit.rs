@@ -163,8 +163,8 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     let mut ledger = Ledger::new(run.sources().len());
     let mut problems = missing_before_the_end(run);
     let mut channels = ChannelBytes::new(run);
-    let (folder, files) = run.all_files().of_ledger();
-    for file in files {
+    let folder = run.ledger_path();
+    for file in run.all_files().of_ledgers().flat_map(|(_, files)| files) {
         let mut sum = Ledger::new(run.sources().len());
         let before = problems.len();
         for (frame, _) in file.frames() {
@@ -210,11 +210,27 @@ pub fn ledger_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, Sto
     if let Some(recorded) = run.recorded_ledger()? {
         return Ok(Some(recorded));
     }
-    let files = run.all_files().of_ledger().1;
-    let Some(last) = files.last().filter(|file| !file.reader.closed()) else { return Ok(None) };
-    let frames: usize = files.iter().map(|file| file.reader.frames().len()).sum();
+    if run.all_files().lasts().all(|last| last.reader.closed()) {
+        return Ok(None);
+    }
+    let places = || run.all_files().of_ledgers().map(|(_, files)| files);
+    let frames: usize = places().flatten().map(|file| file.reader.frames().len()).sum();
     if frames <= frames_max {
         return Ok(Some(recompute(run).0));
+    }
+    let mut ledger = Ledger::new(run.sources().len());
+    for files in places() {
+        let Some(so_far) = checkpointed(files)? else { return Ok(None) };
+        ledger.add(&so_far);
+    }
+    Ok(Some(ledger))
+}
+
+/// The newest ledger that a place's files say.
+fn checkpointed(files: &[RunFile]) -> Result<Option<Ledger>, StorageError> {
+    let Some(last) = files.last() else { return Ok(None) };
+    if last.reader.closed() {
+        return Ok(last.reader.ledger().map_err(|error| last.error(error))?.cloned());
     }
     let newest = last.reader.ledger_at_checkpoint().map_err(|error| last.error(error))?;
     if let Some((_, ledger)) = newest {

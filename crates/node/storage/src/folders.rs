@@ -18,9 +18,10 @@
 //! all must have the same.
 //!
 //! The ledger is that of the folder with the most rows. Frames that it lacks and another has are
-//! counted in it as recorded, no longer as what that folder counted in their place.
+//! counted in it as recorded, no longer as what that folder counted in their place. Of a run that
+//! several nodes recorded, each a stream, it is the sum over the streams of these.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use catchment_frame::{FrameInfo, FrameKind, frame_ledger};
@@ -94,10 +95,12 @@ pub(crate) fn join_places(
     files: &mut Vec<RunFile>,
     problems: &mut Vec<FileProblem>,
 ) -> Result<(), StorageError> {
-    let mut of_targets: HashMap<String, usize> = HashMap::new();
+    let mut of_targets: HashMap<(u32, String), usize> = HashMap::new();
     for file in files.iter_mut() {
         file.place = match file.header().target.clone() {
-            Some(target) => *of_targets.entry(target).or_insert(file.folder),
+            Some(target) => {
+                *of_targets.entry((file.header().stream, target)).or_insert(file.folder)
+            }
             None => file.folder,
         };
     }
@@ -123,16 +126,18 @@ pub(crate) fn join_places(
     result
 }
 
-/// Checks that frames of one number have as many rows in all folders: a run that was written in
-/// other frames has others under the same numbers. Other differences are damage, which `verify`
-/// names.
+/// Checks that frames of one number have as many rows, and keys that overlap, in all folders: a run
+/// that was written in other frames, or by nodes that took each other's stream, has others under the
+/// same numbers. Other differences are damage, which `verify` names.
 fn check_numbers(files: &[RunFile]) -> Result<(), StorageError> {
     let mut seen = HashMap::new();
     for file in files {
         for (_, info) in data(file) {
-            let rows = (info.kind, info.rows);
-            let (first, before) = *seen.entry(number(info)).or_insert((file, rows));
-            if before != rows {
+            let (first, before) = *seen.entry(number(info)).or_insert((file, info));
+            let is_same = (before.kind, before.rows) == (info.kind, info.rows);
+            let overlap = before.key_first <= info.key_last && info.key_first <= before.key_last;
+            // Channels have no keys.
+            if !is_same || !overlap && info.kind == FrameKind::Events {
                 let (path, first) = (file.path.clone(), first.path.clone());
                 return Err(StorageError::OtherFrame { sequence: info.sequence, path, first });
             }
@@ -151,18 +156,27 @@ pub(crate) fn named(problem: FileProblem, paths: &[PathBuf], path: &Path) -> Fil
     }
 }
 
-/// The folder with the most rows; the first of equals.
-pub(crate) fn fullest(files: &[RunFile]) -> usize {
-    if !are_several(files) {
-        return 0;
-    }
-    let rows = |files: &[RunFile]| {
+/// Of each stream the place with the most rows, the first of equals: indices of places, rising.
+pub(crate) fn fullest(files: &[RunFile]) -> Vec<usize> {
+    let mut best: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
+    let places = files.chunk_by(|file, next| file.place == next.place);
+    for (place, files) in places.enumerate() {
         let rows = files.iter().flat_map(data).map(|(_, info)| info.rows);
-        rows.fold(0, u64::saturating_add)
-    };
-    let folders = files.chunk_by(|file, next| file.place == next.place).map(rows);
-    let fuller = |best: (usize, u64), next: (usize, u64)| if next.1 > best.1 { next } else { best };
-    folders.enumerate().reduce(fuller).map_or(0, |(folder, _)| folder)
+        let rows = rows.fold(0, u64::saturating_add);
+        let best = best.entry(stream(files)).or_insert((place, rows));
+        if rows > best.1 {
+            *best = (place, rows);
+        }
+    }
+    let mut places: Vec<usize> = best.into_values().map(|(place, _)| place).collect();
+    places.sort_unstable();
+    places
+}
+
+/// The stream of a place: of its frames, as far as it has any.
+fn stream(files: &[RunFile]) -> u32 {
+    let mut frames = files.iter().flat_map(data).map(|(_, info)| info.origin.stream);
+    frames.next().unwrap_or_else(|| files[0].header().stream)
 }
 
 /// Whether the files are of several places.
@@ -276,11 +290,12 @@ pub(crate) enum LedgerKind {
 /// The frames that are read from other folders because the folder of the ledger lacks them.
 fn lent(run: &Run) -> impl Iterator<Item = (&RunFile, usize)> {
     let files = run.run_files();
-    let own = if are_several(files) { run.all_files().of_ledger().1 } else { &[] };
-    let held: HashSet<_> = own.iter().flat_map(data).map(|(_, info)| number(info)).collect();
+    let several = are_several(files);
+    let own = run.all_files().of_ledgers().flat_map(|(_, files)| files).filter(|_| several);
+    let held: HashSet<_> = own.flat_map(data).map(|(_, info)| number(info)).collect();
     let frames = run.frames().iter().chain(run.channel_frames());
     let frames =
-        frames.filter(move |frame| !own.is_empty() && !held.contains(&number(&frame.summary.info)));
+        frames.filter(move |frame| several && !held.contains(&number(&frame.summary.info)));
     frames.map(move |frame| (&files[frame.file], frame.index))
 }
 

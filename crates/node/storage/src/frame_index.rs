@@ -2,7 +2,8 @@
 //!
 //! Of a frame stored twice in the run, the sequences contain one copy ([`crate::copies`]), in the
 //! place of the first: frames are returned in the order of their numbers, whichever copy is read.
-//! Those of several folders are merged by their numbers ([`crate::folders`]).
+//! Those of several folders are merged by their numbers ([`crate::folders`]); those of several
+//! streams, whose numbers say nothing of each other, by their keys.
 
 use std::ops::Range;
 
@@ -20,6 +21,8 @@ pub(crate) struct FrameIndex {
     pub copies: Copies,
     /// Whether frames are in the order of their numbers, because they are of several folders.
     numbered: bool,
+    /// `events` are of several streams, and in the order of their first keys.
+    keyed: bool,
     /// The key ranges of `events` rise and do not overlap, as written by a recorder.
     keys_rise: bool,
     /// `channels` follow each other in time.
@@ -54,12 +57,22 @@ impl FrameIndex {
             }
         }
         let info = |frame: &Frame| frame.summary.info;
+        let stream = |frame: &Frame| frame.summary.info.origin.stream;
+        let keyed = numbered && events.windows(2).any(|pair| stream(&pair[0]) != stream(&pair[1]));
+        if keyed {
+            events.sort_by_key(key);
+            first_row = 0;
+            for frame in &mut events {
+                frame.first_row = first_row;
+                first_row = first_row.saturating_add(frame.summary.info.rows);
+            }
+        }
         let keys_rise = events.iter().all(|frame| info(frame).key_first <= info(frame).key_last)
             && events.windows(2).all(|pair| info(&pair[0]).key_last < info(&pair[1]).key_first);
         let times_rise =
             channels.iter().all(|frame| info(frame).time_first_ns <= info(frame).time_last_ns)
                 && channels.is_sorted_by(|a, b| info(a).time_last_ns <= info(b).time_first_ns);
-        Self { events, channels, copies, numbered, keys_rise, times_rise }
+        Self { events, channels, copies, numbered, keyed, keys_rise, times_rise }
     }
 
     /// Whether this begins with all frames of an earlier index, at the same positions.
@@ -87,6 +100,10 @@ impl FrameIndex {
     ) -> Option<usize> {
         let of = |frame: &Frame| folders::number(&frame.summary.info);
         let index = match self.numbered {
+            true if self.keyed && info.kind == FrameKind::Events => {
+                let wanted = (info.key_first, folders::number(info));
+                frames.binary_search_by_key(&wanted, key).ok()?
+            }
             true => frames.binary_search_by_key(&folders::number(info), of).ok()?,
             false => self.in_place(frames, self.copies.place_of(location))?,
         };
@@ -121,6 +138,12 @@ impl FrameIndex {
     pub(crate) fn channels_ordered(&self) -> bool {
         self.times_rise
     }
+}
+
+/// The order of frames of several streams.
+fn key(frame: &Frame) -> (u64, (u64, u32)) {
+    let info = &frame.summary.info;
+    (info.key_first, folders::number(info))
 }
 
 /// The frames of all files that are read, of any kind, in the order in which they are returned.

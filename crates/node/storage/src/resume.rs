@@ -162,7 +162,8 @@ impl Interrupted {
         let required = self.places.iter_mut().flatten().filter(|place| place.is_required);
         let ends = required.map(|place| place.find_end(synced, &before));
         let sequence = ends.min().expect("a required place");
-        superseded.push(Superseded { stream: 0, epoch, sequence });
+        let stream = self.header().stream;
+        superseded.push(Superseded { stream, epoch, sequence });
         let (run, run_number) = (self.header().run, self.header().run_number);
         let bounds = Bounds::of(superseded.iter().copied());
         self.leave_beyond(sequence, &bounds);

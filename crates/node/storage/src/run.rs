@@ -174,7 +174,7 @@ impl Run {
     }
 
     /// The path of the folder whose ledger is the run's: of several folders, that with the most
-    /// rows.
+    /// rows; the first such one where several nodes recorded the run, whose ledgers are added.
     pub fn ledger_path(&self) -> &Path {
         self.files.of_ledger().0
     }
@@ -228,8 +228,8 @@ impl Run {
     /// Whether data were lost: its recorder reported it, or data are damaged or missing. Of several
     /// folders, what one lacks and another has is not lost.
     pub fn lost_data(&self) -> bool {
-        let flags = self.files.last().reader.flags();
-        let reported = flags.is_some_and(|flags| flags.data_lost);
+        let mut flags = self.files.lasts().map(|last| last.reader.flags());
+        let reported = flags.any(|flags| flags.is_some_and(|flags| flags.data_lost));
         match folders::are_several(self.run_files()) {
             false => reported || !self.damage().is_empty(),
             true => folders::lost_data(self, reported),
@@ -312,11 +312,16 @@ impl Run {
     /// # Errors
     /// If it cannot be read.
     pub fn recorded_ledger(&self) -> Result<Option<Ledger>, StorageError> {
-        let last = self.files.last();
-        if last.reader.flags().is_none_or(|flags| flags.ledger_of_file) {
-            return Ok(None);
+        let mut ledger: Option<Ledger> = None;
+        for last in self.files.lasts() {
+            let whole = last.reader.flags().is_some_and(|flags| !flags.ledger_of_file);
+            let of_stream = last.reader.ledger().map_err(|error| last.error(error))?;
+            let Some(of_stream) = of_stream.filter(|_| whole) else { return Ok(None) };
+            match &mut ledger {
+                Some(ledger) => ledger.add(of_stream),
+                none => *none = Some(of_stream.clone()),
+            }
         }
-        let mut ledger = last.reader.ledger().map_err(|error| last.error(error))?.cloned();
         if let Some(ledger) = ledger.as_mut().filter(|_| self.paths().len() > 1) {
             // Counts that cannot be read stay those of the folder.
             let _unread = folders::lend(self, ledger, LedgerKind::Total);

@@ -31,8 +31,8 @@ pub(crate) struct RunFiles {
     pub problems: Vec<FileProblem>,
     /// Bytes read from all of them.
     pub bytes_read: Arc<AtomicU64>,
-    /// The folder whose ledger is the run's: the index of a path.
-    ledger_folder: usize,
+    /// The places whose ledgers together are the run's: one of each stream.
+    ledger_places: Vec<usize>,
 }
 
 impl RunFiles {
@@ -61,8 +61,8 @@ impl RunFiles {
             folders::take_whole(&mut paths, &mut files, &mut problems);
             folders::join(&mut files, &mut problems)?;
         }
-        let ledger_folder = folders::fullest(&files);
-        Ok(Self { paths, files, problems, bytes_read, ledger_folder })
+        let ledger_places = folders::fullest(&files);
+        Ok(Self { paths, files, problems, bytes_read, ledger_places })
     }
 
     /// Each place's files, at least one, and the path of the first.
@@ -71,9 +71,15 @@ impl RunFiles {
         places.map(|files| (&*self.paths[files[0].folder], files))
     }
 
-    /// The files of the place whose ledger is the run's.
+    /// The files of the places whose ledgers together are the run's; at least one.
+    pub(crate) fn of_ledgers(&self) -> impl Iterator<Item = (&Path, &[RunFile])> {
+        let places = self.places().enumerate();
+        places.filter(|(place, _)| self.ledger_places.contains(place)).map(|(_, files)| files)
+    }
+
+    /// The files of the first of them.
     pub(crate) fn of_ledger(&self) -> (&Path, &[RunFile]) {
-        self.places().nth(self.ledger_folder).expect("it has files")
+        self.of_ledgers().next().expect("a run has a place")
     }
 
     /// The last file of the place whose ledger is the run's.
@@ -81,9 +87,14 @@ impl RunFiles {
         self.of_ledger().1.last().expect("a place has a file")
     }
 
-    /// Whether the last file marks an orderly end of the run.
+    /// The last file of each place whose ledger is part of the run's.
+    pub(crate) fn lasts(&self) -> impl Iterator<Item = &RunFile> {
+        self.of_ledgers().filter_map(|(_, files)| files.last())
+    }
+
+    /// Whether the last files mark an orderly end of the run.
     pub(crate) fn ended(&self) -> bool {
-        self.last().reader.flags().is_some_and(|flags| flags.run_ended)
+        self.lasts().all(|last| last.reader.flags().is_some_and(|flags| flags.run_ended))
     }
 
     /// Adds new frames and files to `came`, including those found before an error.
@@ -99,7 +110,7 @@ impl RunFiles {
             paths => Some(refresh_folders(paths, files, bytes_read, came)?),
         };
         *problems = refreshed.unwrap_or_else(|| std::mem::take(problems));
-        self.ledger_folder = folders::fullest(&self.files);
+        self.ledger_places = folders::fullest(&self.files);
         Ok(())
     }
 

@@ -338,6 +338,7 @@ impl RunWriter {
             numbering: self.run.numbering,
             variant: self.run.variant,
             target: None,
+            stream: 0,
             epoch: 0,
             superseded: Vec::new(),
         };

@@ -65,6 +65,7 @@ impl Rig {
             numbering: catchment_frame::Numbering::Run,
             variant: 0,
             target: None,
+            stream: 0,
             epoch: 0,
             superseded: Vec::new(),
         };

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use catchment_agent::{Flow, Ingress as _};
 use catchment_config::Rate;
-use catchment_emulator::{EmulatorConfig, EmulatorThread};
+use catchment_emulator::{EmulatorConfig, EmulatorReport, EmulatorThread};
 use catchment_net::{ReceiverConfig, UdpReceiver};
-use catchment_telemetry::cpu_shares;
+use catchment_telemetry::{ThreadTimes, cpu_shares};
 use serde::Serialize;
 
 use crate::Bench;
@@ -62,7 +62,7 @@ fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> 
     let targets = (0..high.recorder.sources.len()).map(|socket| receiver.local_addr(socket));
     let targets = targets.collect();
     let seconds = bench.seconds().min(3.0);
-    let times = catchment_telemetry::ThreadTimes::default();
+    let times = ThreadTimes::default();
     let cpu = high.recorder.receive.cpus.first().copied();
     let coalesce = high.recorder.receive.coalesce;
     std::thread::scope(|scope| {
@@ -75,18 +75,48 @@ fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> 
                 let _guard = times.register("receive");
                 let config = EmulatorConfig { targets, seconds: Some(seconds), ..emulator };
                 let sender = EmulatorThread::start(config)?;
-                receive(&mut receiver, sender, &times, (rate, coalesce))
+                let taken = receive(&mut receiver, sender, &times, coalesce)?;
+                Ok(discarded(rate, &taken))
             })?;
         result.join().map_err(|_| anyhow::anyhow!("the receive thread failed"))?
     })
 }
 
-fn receive(
+fn discarded(rate: Rate, taken: &Taken<EmulatorReport>) -> Discarded {
+    let report = &taken.report;
+    let seconds = report.seconds.max(1e-9);
+    Discarded {
+        rate_hz: rate.0,
+        sent_hz: report.events as f64 / seconds,
+        packets_sent: report.total().packets_sent,
+        packets_received: taken.packets,
+        packets_per_second: taken.packets as f64 / seconds,
+        bytes_per_second: taken.bytes as f64 / seconds,
+        receive_percent: taken.share("receive"),
+        emulate_percent: taken.share("emulate"),
+    }
+}
+
+/// What was received and thrown away, with the sender's report.
+#[derive(Debug)]
+pub(crate) struct Taken<R> {
+    pub(crate) report: R,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// Each thread's share of one CPU while the sender was sending, in percent.
+    pub(crate) threads: Vec<(String, f64)>,
+}
+
+/// Receives until the sender ends and nothing is left in the sockets.
+///
+/// # Errors
+/// Those of the sender.
+pub(crate) fn receive<R: Send + 'static>(
     receiver: &mut UdpReceiver,
-    sender: EmulatorThread,
-    times: &catchment_telemetry::ThreadTimes,
-    (rate, coalesce): (Rate, Duration),
-) -> anyhow::Result<Discarded> {
+    sender: EmulatorThread<R>,
+    times: &ThreadTimes,
+    coalesce: Duration,
+) -> anyhow::Result<Taken<R>> {
     let start = Instant::now();
     let before = times.read();
     let (mut packets, mut bytes) = (0_u64, 0_u64);
@@ -110,19 +140,12 @@ fn receive(
     threads.extend(cpu_shares(&[], &sender.observer().threads(), elapsed));
     // What still stands in the sockets.
     while take(receiver) > 0 {}
-    let report = sender.finish()?;
-    let seconds = report.seconds.max(1e-9);
-    let share = |name: &str| {
-        threads.iter().find(|(thread, _)| thread == name).map_or(0.0, |(_, percent)| *percent)
-    };
-    Ok(Discarded {
-        rate_hz: rate.0,
-        sent_hz: report.events as f64 / seconds,
-        packets_sent: report.total().packets_sent,
-        packets_received: packets,
-        packets_per_second: packets as f64 / seconds,
-        bytes_per_second: bytes as f64 / seconds,
-        receive_percent: share("receive"),
-        emulate_percent: share("emulate"),
-    })
+    Ok(Taken { report: sender.finish()?, packets, bytes, threads })
+}
+
+impl<R> Taken<R> {
+    /// A thread's share of one CPU, in percent.
+    pub(crate) fn share(&self, name: &str) -> f64 {
+        self.threads.iter().find(|(thread, _)| thread == name).map_or(0.0, |(_, percent)| *percent)
+    }
 }

@@ -35,6 +35,8 @@ mod search;
 mod stalls;
 mod targets;
 mod xfel;
+mod xfel_nodes;
+mod xfel_tables;
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! NumPy's .npy files, version 1.0, written as the data come: they grow in the first dimension.
 //!
-//! The header has a fixed length, so that the count can be put in at the end.
+//! The header keeps its length, so that the count can be put in at the end.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};

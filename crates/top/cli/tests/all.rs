@@ -23,3 +23,4 @@ mod resume;
 mod rewrite;
 mod support;
 mod targets;
+mod trains;

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use catchment_builder::{KeyRule, OwnedKeys};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
+use catchment_model::RunId;
 use catchment_recorder::{
     ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
     RecorderConfig, SourceConfig, SystemMemory, TargetConfig, link_buffer_bytes,
@@ -44,7 +45,7 @@ pub use preset::Hades90;
 pub use sources::counted_up;
 
 use locate::Located;
-use low::{ListenLow, Low, OwnLow};
+use low::{ListenLow, Low, OwnLow, RunLow};
 
 /// A configuration that was checked.
 #[derive(Clone, Debug)]
@@ -98,8 +99,9 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let links = links::links(&located, &low)?;
     let targets = targets::targets(&located, &low, &sources, &links)?;
     let own = own(&located, low.run.own)?;
-    let recorder =
-        RecorderConfig { own, ..recorder(&located, &low, (sources, links, targets), text) };
+    let (run_id, stream) = identity(&located, &low)?;
+    let recorder = recorder(&located, &low, (sources, links, targets), text);
+    let recorder = RecorderConfig { run_id, stream, own, ..recorder };
     recorder
         .check()
         .and_then(|()| recorder.check_cpus())
@@ -161,6 +163,25 @@ fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
         }
         _ => Ok(()),
     }
+}
+
+/// The run's identity, if it is given, and this node's number among those that record it.
+fn identity(located: &Located<'_>, low: &Low) -> Result<(Option<RunId>, u32), ConfigFileError> {
+    let RunLow { id, stream, own, .. } = &low.run;
+    let Some(id) = id else {
+        let message = "expected run.id beside it, which is the same for all nodes of the run";
+        let message = message.to_owned();
+        return stream.map_or(Ok((None, 0)), |_| Err(located.error("run.stream", message)));
+    };
+    let expected = |_| located.expected("run.id", "32 hexadecimal digits", id);
+    let run = id.parse().map_err(expected)?;
+    // Nodes that take turns have different ones.
+    let stream = stream.unwrap_or(own.remainder);
+    if stream > STREAM_MAX {
+        let message = format!("expected 0 to {STREAM_MAX}, got {stream}");
+        return Err(located.error("run.stream", message));
+    }
+    Ok((Some(run), stream))
 }
 
 /// The events that the node builds.
@@ -292,6 +313,7 @@ fn set<T>(target: &mut T, value: Option<T>) {
 const RESUME_NS: u64 = 60_000 * MS;
 /// Nodes that may take turns.
 const OWN_MODULO_MAX: u32 = 65_536;
+const STREAM_MAX: u32 = OWN_MODULO_MAX - 1;
 const MS: u64 = 1_000_000;
 const H: u64 = 3_600_000 * MS;
 

@@ -51,6 +51,8 @@ pub(crate) struct Low {
 pub(crate) struct RunLow {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) number: Option<u64>,
+    pub(crate) id: Option<String>,
+    pub(crate) stream: Option<u32>,
     pub(crate) resume: Option<Time>,
     pub(crate) own: OwnLow,
 }

@@ -204,6 +204,9 @@ fn with(path: &str, value: Option<&str>) -> String {
     if path == "run.folder" {
         document.remove("targets");
     }
+    if path == "run.stream" {
+        document["run"]["id"] = toml_edit::value("6b0e62e5b1f64c2c9a4a6f2a1d3c7e90");
+    }
     if value.is_some_and(|value| ["\"link\"", "\"event-link\""].contains(&value))
         || path.ends_with(".layout")
     {

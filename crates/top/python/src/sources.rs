@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use catchment_frame::SourceInfo;
+use catchment_frame::{Hole, SourceInfo};
 use catchment_model::{SourceId, near_matches, printable};
-use catchment_storage::{Run, SelectEvents};
+use catchment_storage::{Run, SelectEvents, StorageError};
 use numpy::PyArray1;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -240,6 +240,27 @@ impl Source {
         let holes = part.holes.iter().flat_map(|hole| [within(hole.start), within(hole.end)]);
         let holes = owned(py, holes.collect()).call_method1("reshape", ((-1, 2),))?;
         Ok(Some((owned(py, part.bytes), holes)))
+    }
+
+    /// The holes in its fragment of the event with that key, of which no payload is read: shape
+    /// (n, 2), int64, begins and ends in the fragment. None if the event has no fragment of this
+    /// source. Raises UnknownEventError.
+    fn holes<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = key.py();
+        let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };
+        let run = self.open.run()?;
+        run.check_stored(self.id).map_err(python_error)?;
+        let found = py.detach(|| {
+            let Some((frame, row)) = run.find(number)? else { return Ok(None) };
+            let is_there = run.validity(frame, self.id)?.is_set(row);
+            let holes = if is_there { run.fragment_holes(frame, self.id)? } else { Vec::new() };
+            Ok::<_, StorageError>(Some((is_there, holes, row as u64)))
+        });
+        let (is_there, holes, row) = found.map_err(python_error)?.ok_or_else(|| unknown(key))?;
+        let holes = holes.iter().filter(|hole| hole.row == row);
+        let ends = |hole: &Hole| [hole.offset as i64, (hole.offset + hole.bytes) as i64];
+        let holes = owned(py, holes.flat_map(ends).collect());
+        is_there.then(|| holes.call_method1("reshape", ((-1, 2),))).transpose()
     }
 
     /// What it says of its payload, as `Fragments.payload` does.

@@ -80,6 +80,12 @@ def test_holes_are_exactly_what_was_left_out(recorded: tuple[Path, dict[str, Any
         for train in range(TRAINS):
             expected = [list(missing[train])] if train in missing else []
             assert trains.holes(train).tolist() == expected
+    # A few columns of one frame, and not the train.
+    with catchment.open(path) as run:
+        trains = catchment.Trains(run, "spb")
+        before = bytes_read()
+        assert len(trains.holes(3)) == 1
+        assert bytes_read() - before < report["train_bytes"] // 2
         fragments = run["spb"].fragments(0, TRAINS)
         rows = [[train, begin, end - begin] for train, (begin, end) in sorted(missing.items())]
         assert fragments.holes.tolist() == rows

@@ -324,6 +324,10 @@ fn announce(
         let asked = Bytes(sockets.asked_bytes as u64);
         out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
     }
+    if let Some(trains) = config.trains_held() {
+        let rest = trains.trim_start_matches('t');
+        out.say(format_args!("T{rest}."))?;
+    }
     let front_end = config.sources.iter().position(SourceConfig::is_link);
     if let Some(address) = front_end.and_then(|source| run.addresses.get(source)) {
         out.say(format_args!("Front-ends connect to {address}."))?;

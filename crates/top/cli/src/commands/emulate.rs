@@ -58,6 +58,9 @@ pub(crate) struct Arguments {
     /// Trains: rows and columns of an image, 1024x1024 unless given
     #[arg(long, value_name = "ROWSxCOLUMNS")]
     pub(super) image: Option<ImageSize>,
+    /// Trains: what images show: noise, rings, spots (of a crystal), or those of a .npy file
+    #[arg(long, value_name = "WHAT|FILE")]
+    pub(super) images: Option<String>,
     /// Trains: of one in so many a packet is left out
     #[arg(long, value_name = "TRAINS")]
     pub(super) drop_every: Option<u64>,
@@ -100,10 +103,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         arguments.nodes.is_some(),
         arguments.pulses.is_some(),
         arguments.image.is_some(),
+        arguments.images.is_some(),
         arguments.drop_every.is_some(),
     ];
     if of_trains.contains(&true) {
-        let keys = "--feeders, --nodes, --pulses, --image and --drop-every";
+        let keys = "--feeders, --nodes, --pulses, --image, --images and --drop-every";
         anyhow::bail!(UsageError(format!("{keys} are for trains")));
     }
     if arguments.front_ends.is_some() || arguments.bytes.is_some() {

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_config::{Address, counted_up};
 use catchment_console::{Exit, Out, UsageError};
-use catchment_emulator::{EmulatorLive, EmulatorThread, Images, TrainConfig, TrainReport};
+use catchment_emulator::{
+    EmulatorLive, EmulatorThread, GivenImages, Images, Pictures, TrainConfig, TrainReport,
+};
 use catchment_model::units::{Bytes, Count, grouped};
 use catchment_recorder::SourceConfig;
 use catchment_wire::trains;
@@ -85,12 +87,44 @@ pub(super) fn configure(arguments: &Arguments) -> anyhow::Result<Option<TrainCon
     if let Some(rate) = arguments.rate {
         config.rate_hz = rate.0;
     }
+    if let Some(shown) = &arguments.images {
+        let is_given = arguments.image.is_some() || arguments.what != NAME;
+        config.pictures = pictures(shown, &mut config.images, is_given)?;
+    }
     config.seconds = arguments.seconds;
     config.trains = arguments.events;
     config.drop_every = arguments.drop_every;
     config.seed = arguments.seed.unwrap_or(config.seed);
     config.protocol().map_err(|error| UsageError(error.to_string()))?;
     Ok(Some(config))
+}
+
+/// What images show: a word, or a file whose images are as large as those of trains.
+fn pictures(shown: &str, images: &mut Images, is_given: bool) -> anyhow::Result<Pictures> {
+    match shown {
+        "noise" => return Ok(Pictures::Noise),
+        "rings" => return Ok(Pictures::Rings),
+        "spots" => return Ok(Pictures::Spots),
+        _ => {}
+    }
+    let wrong = |what: &dyn std::fmt::Display| UsageError(format!("--images {shown}: {what}"));
+    let refused = |error: std::io::Error| {
+        wrong(&format_args!("expected noise, rings, spots or a .npy file: {error}"))
+    };
+    let bytes = std::fs::metadata(shown).map_err(refused)?.len();
+    if bytes > GIVEN_BYTES_MAX {
+        let most = Bytes(GIVEN_BYTES_MAX);
+        anyhow::bail!(wrong(&format_args!("expected at most {most}, got {}", Bytes(bytes))));
+    }
+    let file = std::fs::read(shown).map_err(refused)?;
+    let given = GivenImages::parse(&file).map_err(|error| wrong(&error))?;
+    let [_, y, x] = given.shape;
+    if is_given && (y, x) != (images.y, images.x) {
+        let Images { y: rows, x: columns, .. } = images;
+        anyhow::bail!(wrong(&format_args!("expected images of {rows}x{columns}, got {y}x{x}")));
+    }
+    (images.y, images.x) = (y, x);
+    Ok(given.pictures)
 }
 
 /// The images that a source's payload type has.
@@ -155,3 +189,6 @@ fn say_report(report: &TrainReport, out: &mut Out) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// Bytes of a file of images.
+const GIVEN_BYTES_MAX: u64 = 1 << 30;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use catchment_console::{Exit, Out, Stop, UsageError, complain, progress};
 use catchment_frame::ColumnKind;
-use catchment_model::units::grouped;
+use catchment_model::units::{counted, grouped};
 use catchment_model::{Moment, ParseUtcError, SourceId, TimeScale};
 use catchment_storage::{Follow, Followed, Pattern, Run, RunOptions, Select, SelectEvents};
 
 use crate::export::Sink;
 use crate::export::arrow::Kind;
 use crate::export::channels::Channels;
-use crate::export::events::Output as Events;
+use crate::export::events::{Fragments, Output as Events};
 use crate::export::part::Part;
 use crate::left_out::report_damage;
 use crate::names;
@@ -50,11 +50,16 @@ pub(crate) struct Arguments {
     // Their numbers move when a file in the middle of a run grows.
     #[arg(long, value_name = "FIRST..END", value_parser = range, conflicts_with = "follow")]
     frames: Option<Range<u64>>,
+    /// With npy: this field of the source's records alone, as an array with a row for each event
+    /// that has one (.keys.npy, .FIELD.npy, .holes.npy)
+    #[arg(long, value_name = "FIELD", requires = "source")]
+    field: Option<String>,
     /// The output format
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
     /// The file to write; with npy the beginning of several names (--source: .keys.npy, .valid.npy,
-    /// .offsets.npy, .payload.npy; --channel: .times.npy, .samples.npy). Without it: stdout
+    /// .offsets.npy, .payload.npy and, where bytes may be missing, .holes.npy; --channel:
+    /// .times.npy, .samples.npy). Without it: stdout
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Follow a run that is being written, until it ends or Ctrl-C
@@ -134,6 +139,9 @@ pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exi
         let message = "--format raw is for --source and --channel: events have no bytes";
         anyhow::bail!(UsageError(message.into()));
     }
+    if arguments.field.is_some() && arguments.format != Format::Npy {
+        anyhow::bail!(UsageError("--field is for --format npy".into()));
+    }
     let json = out.json;
     if json && arguments.output.is_none() {
         let message = "--json needs --output FILE: what is read is written as --format says";
@@ -150,11 +158,15 @@ pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exi
     if let Some(part) = &part {
         arguments.output = Some(part.path.clone());
     }
-    let mut written = if arguments.channel.is_empty() {
+    let (mut written, with_holes) = if arguments.channel.is_empty() {
         read_events(run, &arguments, out)?
     } else {
-        read_channels(run, &arguments, out)?
+        (read_channels(run, &arguments, out)?, 0)
     };
+    if with_holes > 0 {
+        let (count, says) = (counted(with_holes, "fragment"), says_holes(arguments.format));
+        complain(format_args!("{count} with holes: zeros stand for bytes that never came{says}"));
+    }
     if written.is_empty() {
         written.extend(arguments.output.clone());
     }
@@ -163,7 +175,11 @@ pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exi
     }
     if json && arguments.output.is_some() {
         let files: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
-        out.object(&serde_json::json!({ "files": files }))?;
+        let mut object = serde_json::json!({ "files": files });
+        if with_holes > 0 {
+            object["fragments_with_holes"] = with_holes.into();
+        }
+        out.object(&object)?;
     }
     Ok(exit)
 }
@@ -193,55 +209,70 @@ fn refuse_what_has_no_events(run: &Run, source_name: Option<&str>) -> anyhow::Re
     anyhow::bail!(UsageError(format!("{what}: choose some by --channel: {shown}{more}")))
 }
 
-fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
+/// Where a format says which bytes these are.
+fn says_holes(format: Format) -> &'static str {
+    match format {
+        Format::Csv => "; the column holes has their begins and ends",
+        Format::Npy => "; .holes.npy has them",
+        Format::Raw => ", and raw bytes do not say which: csv and npy do",
+        Format::Parquet | Format::Arrow => "; the column SOURCE.holes has their begins and ends",
+    }
+}
+
+/// Returns the files that were written, and how many fragments had holes.
+fn read_events(
+    run: Run,
+    arguments: &Arguments,
+    out: &mut Out,
+) -> anyhow::Result<(Vec<PathBuf>, u64)> {
     let source = arguments.source.as_deref().map(|name| source(&run, name)).transpose()?;
     let select = events_of(arguments)?;
     let wanted = run.frames_in(&select);
     let bar = progress(out, "reading", wanted.len() as u64);
     let output = arguments.output.as_deref();
     let path = || output.expect("a format that needs a file has one");
-    let mut events = match (source, arguments.format) {
+    let fragments = source.map(|id| Fragments::of(&run, id));
+    if let Some((id, field)) = source.zip(arguments.field.as_deref()) {
+        let mut events = Events::field(&run, id, (field, path()))?;
+        let mut with_holes = 0;
+        for frame in wanted {
+            with_holes += write_rows(&run, frame, &select, (source, &mut events))?.1;
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        return Ok((events.finish()?, with_holes));
+    }
+    let mut events = match (fragments, arguments.format) {
         (None, Format::Csv | Format::Raw) => Events::event_lines(Sink::open(output, out)?)?,
         (None, Format::Npy) => Events::event_records(path())?,
-        (Some(id), Format::Npy) => Events::fragment_arrays(id, path())?,
-        (Some(id), Format::Csv) => Events::fragment_lines(id, Sink::open(output, out)?)?,
-        (Some(id), Format::Raw) => Events::FragmentBytes(id, Sink::open(output, out)?),
-        (source, format) => {
-            let named = source.map(|id| (id, run.sources()[id.index()].name.as_str()));
+        (Some(of), Format::Npy) => Events::fragment_arrays(of, path())?,
+        (Some(of), Format::Csv) => Events::fragment_lines(of, Sink::open(output, out)?)?,
+        (Some(of), Format::Raw) => Events::FragmentBytes(of.source(), Sink::open(output, out)?),
+        (of, format) => {
+            let named = of.map(|of| (of, run.sources()[of.source().index()].name.as_str()));
             Events::table(named, path(), kind(format))?
         }
     };
+    let mut with_holes = 0;
     if arguments.follow {
         follow(run, |run, followed| {
             let Followed::Events(frame) = followed else { return Ok(()) };
-            write_rows(run, frame, &select, &mut events)?;
+            with_holes += write_rows(run, frame, &select, (source, &mut events))?.1;
             events.flush()
         })?;
     } else {
-        let (mut count, mut with_holes) = (0, 0);
+        let mut count = 0;
         for frame in wanted {
-            count += write_rows(&run, frame, &select, &mut events)?;
-            if let Some(id) = source {
-                let holes = run.fragment_holes(frame, id)?;
-                let rows = run.rows_in(frame, &select)?;
-                let is_read = |row: u64| rows.iter().any(|rows| rows.contains(&(row as usize)));
-                let of_rows = holes.chunk_by(|one, other| one.row == other.row);
-                with_holes += of_rows.filter(|holes| is_read(holes[0].row)).count() as u64;
-            }
+            let written = write_rows(&run, frame, &select, (source, &mut events))?;
+            (count, with_holes) = (count + written.0, with_holes + written.1);
             bar.inc(1);
-        }
-        if with_holes > 0 {
-            let fragments = grouped(with_holes);
-            complain(format_args!(
-                "{fragments} fragments have holes: zeros stand for bytes that never came"
-            ));
         }
         if count == 0 {
             complain(events_there_are(&run));
         }
     }
     bar.finish_and_clear();
-    events.finish()
+    Ok((events.finish()?, with_holes))
 }
 
 /// The events of a run, for a selection that matched none of them.
@@ -262,19 +293,24 @@ fn events_there_are(run: &Run) -> String {
     )
 }
 
-/// Writes the selected events of a frame and returns their number. Fragments of a frame without
-/// such events are not read.
+/// Writes the selected events of a frame. Returns their number, and how many of the source's
+/// fragments have holes. Fragments of a frame without such events are not read.
 fn write_rows(
     run: &Run,
     frame: usize,
     select: &SelectEvents,
-    events: &mut Events<'_>,
-) -> anyhow::Result<usize> {
+    (source, events): (Option<SourceId>, &mut Events<'_>),
+) -> anyhow::Result<(usize, u64)> {
     let rows = run.rows_in(frame, select)?;
-    if !rows.is_empty() {
-        events.rows(run, frame, &rows)?;
+    if rows.is_empty() {
+        return Ok((0, 0));
     }
-    Ok(rows.iter().map(Range::len).sum())
+    events.rows(run, frame, &rows)?;
+    let holes = source.map(|id| run.fragment_holes(frame, id)).transpose()?.unwrap_or_default();
+    let is_read = |row: u64| rows.iter().any(|rows| rows.contains(&(row as usize)));
+    let of_rows = holes.chunk_by(|one, other| one.row == other.row);
+    let with_holes = of_rows.filter(|holes| is_read(holes[0].row)).count();
+    Ok((rows.iter().map(Range::len).sum(), with_holes as u64))
 }
 
 /// The selected events.

@@ -5,11 +5,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::builder::LargeBinaryBuilder;
+use anyhow::Context as _;
+use arrow_array::builder::{LargeBinaryBuilder, ListBuilder, UInt64Builder};
 use arrow_array::{ArrayRef, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field};
+use catchment_console::UsageError;
+use catchment_frame::ColumnKind;
 use catchment_model::{EventFlags, SourceId};
-use catchment_storage::Run;
+use catchment_storage::{FragmentColumn, Run};
 
 use super::arrow::{self, ArrowFile, Kind};
 use super::{Sink, with_suffix};
@@ -23,14 +26,36 @@ pub(crate) enum Output<'a> {
     EventRecords(Npy),
     /// Fragments as lines of hexadecimal, one for each event. Of an event that has none a line says
     /// neither bytes nor fragment.
-    FragmentLines(SourceId, Sink<'a>),
+    FragmentLines(Fragments, Sink<'a>),
     /// Fragments as they are.
     FragmentBytes(SourceId, Sink<'a>),
-    /// Four arrays.
+    /// Four arrays, and one of holes where there may be some.
     FragmentArrays(SourceId, Box<FragmentArrays>),
+    /// A field of records, as an array.
+    Field(SourceId, Box<FieldArrays>),
     /// A table: event, time, flags, and the fragments of a source where one is asked for (null
     /// where an event has none).
-    Table(Option<SourceId>, ArrowFile),
+    Table(Option<Fragments>, ArrowFile),
+}
+
+/// The fragments of a source.
+#[derive(Clone, Copy)]
+pub(crate) struct Fragments {
+    source: SourceId,
+    /// Whether they may have holes, zeros in the place of bytes that never came: what is written
+    /// says which these are.
+    may_have_holes: bool,
+}
+
+impl Fragments {
+    pub(crate) fn of(run: &Run, source: SourceId) -> Self {
+        let column = run.header().schema.column(Some(source), &ColumnKind::FragmentHoles);
+        Self { source, may_have_holes: column.is_some() }
+    }
+
+    pub(crate) fn source(&self) -> SourceId {
+        self.source
+    }
 }
 
 /// Fragment *i* is `payload[offsets[i]:offsets[i + 1]]` and belongs to the event `keys[i]`, which
@@ -40,7 +65,19 @@ pub(crate) struct FragmentArrays {
     valid: Npy,
     offsets: Npy,
     payload: Npy,
+    holes: Option<Npy>,
+    rows: u64,
     end: u64,
+}
+
+/// Element *i* is of the event `keys[i]`; events without the source's fragment have none.
+pub(crate) struct FieldArrays {
+    /// Where its bytes are in a fragment.
+    range: Range<u64>,
+    keys: Npy,
+    values: Npy,
+    holes: Npy,
+    rows: u64,
 }
 
 impl<'a> Output<'a> {
@@ -54,24 +91,69 @@ impl<'a> Output<'a> {
         Ok(Self::EventRecords(Npy::create(path, dtype, 20)?))
     }
 
-    pub(crate) fn fragment_lines(source: SourceId, mut sink: Sink<'a>) -> anyhow::Result<Self> {
-        sink.bytes(b"event,time_ns,flags,bytes,fragment\n")?;
-        Ok(Self::FragmentLines(source, sink))
+    pub(crate) fn fragment_lines(of: Fragments, mut sink: Sink<'a>) -> anyhow::Result<Self> {
+        let holes = if of.may_have_holes { ",holes" } else { "" };
+        sink.text(&format!("event,time_ns,flags,bytes,fragment{holes}\n"))?;
+        Ok(Self::FragmentLines(of, sink))
     }
 
-    pub(crate) fn fragment_arrays(source: SourceId, base: &Path) -> anyhow::Result<Self> {
+    /// Of a field of the source's records: NAME.keys.npy, NAME.FIELD.npy and NAME.holes.npy.
+    pub(crate) fn field(
+        run: &Run,
+        source: SourceId,
+        (name, base): (&str, &Path),
+    ) -> anyhow::Result<Self> {
+        let of_run = &run.sources()[source.index()].name;
+        let schema = &run.header().schema;
+        let id = schema.column(Some(source), &ColumnKind::FragmentPayload);
+        let column = schema.columns.iter().find(|column| Some(column.id) == id);
+        let payload = column.and_then(|column| column.payload_type());
+        let payload = payload.filter(|payload| matches!(payload.shape.as_slice(), [] | [1]));
+        let fields = payload.as_ref().map_or(&[][..], |payload| &payload.fields);
+        let Some(field) = fields.iter().find(|field| field.name == name) else {
+            let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+            let there = if names.is_empty() { "none".into() } else { names.join(", ") };
+            let text = format!("--field: expected a field of {of_run} ({there}), got {name:?}");
+            anyhow::bail!(UsageError(text));
+        };
+        let dtype = field.dtype.numpy().with_context(|| format!("numpy has no type for {name}"))?;
+        let elements = field.shape.iter().try_fold(1_u64, |all, &one| all.checked_mul(one));
+        let bytes = elements.and_then(|all| all.checked_mul(field.dtype.bits()? / 8));
+        let skip = payload.as_ref().map_or(0, |payload| u64::from(payload.skip));
+        let begin = skip.checked_add(field.offset);
+        let end = begin.zip(bytes).and_then(|(begin, bytes)| begin.checked_add(bytes));
+        let range = begin.zip(end).filter(|(begin, end)| begin < end && field.shape.len() <= 8);
+        let (begin, end) = range.with_context(|| format!("numpy has no such array: {name}"))?;
+        let range = begin..end;
+        let (dtype, item) = (format!("'{dtype}'"), (range.end - range.start) as usize);
+        let named = |suffix: &str| with_suffix(base, suffix);
+        let values = named(&format!(".{}.npy", file_name(name)));
+        Ok(Self::Field(
+            source,
+            Box::new(FieldArrays {
+                range,
+                keys: Npy::create(&named(".keys.npy"), "'<u8'", 8)?,
+                values: Npy::create_of(&values, &dtype, &field.shape, item)?,
+                holes: holes_file(base)?,
+                rows: 0,
+            }),
+        ))
+    }
+
+    pub(crate) fn fragment_arrays(of: Fragments, base: &Path) -> anyhow::Result<Self> {
         let named = |suffix| with_suffix(base, suffix);
         let mut offsets = Npy::create(&named(".offsets.npy"), "'<u8'", 8)?;
         offsets.numbers(&[0])?;
         let keys = Npy::create(&named(".keys.npy"), "'<u8'", 8)?;
         let payload = Npy::create(&named(".payload.npy"), "'|u1'", 1)?;
         let valid = Npy::create(&named(".valid.npy"), "'|b1'", 1)?;
-        let arrays = FragmentArrays { keys, valid, offsets, payload, end: 0 };
-        Ok(Self::FragmentArrays(source, Box::new(arrays)))
+        let holes = of.may_have_holes.then(|| holes_file(base)).transpose()?;
+        let arrays = FragmentArrays { keys, valid, offsets, payload, holes, rows: 0, end: 0 };
+        Ok(Self::FragmentArrays(of.source, Box::new(arrays)))
     }
 
     pub(crate) fn table(
-        source: Option<(SourceId, &str)>,
+        source: Option<(Fragments, &str)>,
         path: &Path,
         kind: Kind,
     ) -> anyhow::Result<Self> {
@@ -81,7 +163,12 @@ impl<'a> Output<'a> {
             Field::new("flags", DataType::UInt32, false),
         ];
         fields.extend(source.map(|(_, name)| Field::new(name, DataType::LargeBinary, true)));
-        Ok(Self::Table(source.map(|(id, _)| id), ArrowFile::create(path, kind, fields)?))
+        let holes = source.filter(|(of, _)| of.may_have_holes);
+        fields.extend(holes.map(|(_, name)| {
+            let list = |inner| DataType::List(Arc::new(Field::new_list_field(inner, true)));
+            Field::new(format!("{name}.holes"), list(list(DataType::UInt64)), false)
+        }));
+        Ok(Self::Table(source.map(|(of, _)| of), ArrowFile::create(path, kind, fields)?))
     }
 
     /// Writes some rows of a frame.
@@ -110,25 +197,18 @@ impl<'a> Output<'a> {
                     npy.bytes(&events.flags()[row].to_le_bytes())?;
                 }
             }
-            Self::FragmentLines(source, sink) => {
-                let text = fragment_lines(run, frame, *source, rows())?;
+            Self::FragmentLines(of, sink) => {
+                let text = fragment_lines(run, frame, *of, rows())?;
                 sink.bytes(text.as_bytes())?;
             }
+            Self::Field(source, arrays) => arrays.add((run, frame, *source), rows())?,
             Self::FragmentBytes(source, sink) => {
                 let column = run.fragments(frame, *source)?;
                 rows().try_for_each(|row| sink.bytes(column.fragment(row).unwrap_or_default()))?;
             }
             Self::FragmentArrays(source, arrays) => {
                 let column = run.fragments(frame, *source)?;
-                for row in rows() {
-                    let fragment = column.fragment(row);
-                    arrays.valid.bytes(&[u8::from(fragment.is_some())])?;
-                    let fragment = fragment.unwrap_or_default();
-                    arrays.end += fragment.len() as u64;
-                    arrays.keys.numbers(&[column.events().keys()[row]])?;
-                    arrays.offsets.numbers(&[arrays.end])?;
-                    arrays.payload.bytes(fragment)?;
-                }
+                rows().try_for_each(|row| arrays.add(&column, row))?;
             }
             Self::Table(source, file) => file.write(columns(run, frame, *source, rows)?)?,
         }
@@ -141,7 +221,10 @@ impl<'a> Output<'a> {
             Self::EventLines(sink)
             | Self::FragmentLines(_, sink)
             | Self::FragmentBytes(_, sink) => Ok(sink.flush()?),
-            Self::EventRecords(_) | Self::FragmentArrays(..) | Self::Table(..) => Ok(()),
+            Self::EventRecords(_)
+            | Self::FragmentArrays(..)
+            | Self::Field(..)
+            | Self::Table(..) => Ok(()),
         }
     }
 
@@ -154,18 +237,80 @@ impl<'a> Output<'a> {
             }
             Self::EventRecords(npy) => Ok(vec![npy.finish()?]),
             Self::FragmentArrays(_, arrays) => {
-                let FragmentArrays { keys, valid, offsets, payload, .. } = *arrays;
-                [keys, valid, offsets, payload].into_iter().map(Npy::finish).collect()
+                let FragmentArrays { keys, valid, offsets, payload, holes, .. } = *arrays;
+                let all = [keys, valid, offsets, payload].into_iter().chain(holes);
+                all.map(Npy::finish).collect()
+            }
+            Self::Field(_, arrays) => {
+                let FieldArrays { keys, values, holes, .. } = *arrays;
+                [keys, values, holes].into_iter().map(Npy::finish).collect()
             }
             Self::Table(_, file) => Ok(vec![file.finish()?]),
         }
     }
 }
 
+impl FragmentArrays {
+    fn add(&mut self, column: &FragmentColumn, row: usize) -> anyhow::Result<()> {
+        let fragment = column.fragment(row);
+        self.valid.bytes(&[u8::from(fragment.is_some())])?;
+        let fragment = fragment.unwrap_or_default();
+        self.end += fragment.len() as u64;
+        self.keys.numbers(&[column.events().keys()[row]])?;
+        self.offsets.numbers(&[self.end])?;
+        self.payload.bytes(fragment)?;
+        if let Some(file) = &mut self.holes {
+            for hole in column.holes(row..row + 1) {
+                file.numbers(&[self.rows, hole.offset, hole.bytes])?;
+            }
+        }
+        self.rows += 1;
+        Ok(())
+    }
+}
+
+impl FieldArrays {
+    /// Adds the field of some rows of a frame. Of a payload that is not compressed only these bytes
+    /// are read.
+    fn add(
+        &mut self,
+        (run, frame, source): (&Run, usize, SourceId),
+        rows: impl Iterator<Item = usize>,
+    ) -> anyhow::Result<()> {
+        let (events, Range { start, end }) = (run.events(frame)?, self.range.clone());
+        for row in rows {
+            let part = run.fragment_part(frame, source, row, start..end)?;
+            let Some(part) = part else { continue };
+            let (key, got) = (events.keys()[row], part.bytes.len() as u64);
+            anyhow::ensure!(got == end - start, "event {key} ends before byte {end}");
+            self.keys.numbers(&[key])?;
+            self.values.bytes(&part.bytes)?;
+            for hole in part.holes {
+                let (from, to) = (hole.start.max(start), hole.end.min(end));
+                self.holes.numbers(&[self.rows, from - start, to - from])?;
+            }
+            self.rows += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The file of holes: rows of the other files, offset and bytes of what never came.
+fn holes_file(base: &Path) -> anyhow::Result<Npy> {
+    let dtype = "[('row', '<u8'), ('offset', '<u8'), ('bytes', '<u8')]";
+    Npy::create(&with_suffix(base, ".holes.npy"), dtype, 24)
+}
+
+/// A field's name as part of a file's: it comes from the run.
+fn file_name(field: &str) -> String {
+    let fits = |letter: char| letter.is_alphanumeric() || "._-".contains(letter);
+    field.chars().map(|letter| if fits(letter) { letter } else { '_' }).collect()
+}
+
 fn fragment_lines(
     run: &Run,
     frame: usize,
-    source: SourceId,
+    Fragments { source, may_have_holes }: Fragments,
     rows: impl Iterator<Item = usize>,
 ) -> anyhow::Result<String> {
     let column = run.fragments(frame, source)?;
@@ -181,6 +326,12 @@ fn fragment_lines(
             }
             None => text.push(','),
         }
+        if may_have_holes {
+            // Begins and ends, in the fragment.
+            let holes = column.holes(row..row + 1).iter();
+            let holes = holes.map(|hole| format!("{}-{}", hole.offset, hole.offset + hole.bytes));
+            write!(text, ",{}", holes.collect::<Vec<_>>().join(" "))?;
+        }
         text.push('\n');
     }
     Ok(text)
@@ -189,7 +340,7 @@ fn fragment_lines(
 fn columns<R: Iterator<Item = usize>>(
     run: &Run,
     frame: usize,
-    source: Option<SourceId>,
+    source: Option<Fragments>,
     rows: impl Fn() -> R,
 ) -> anyhow::Result<Vec<ArrayRef>> {
     let events = run.events(frame)?;
@@ -200,11 +351,22 @@ fn columns<R: Iterator<Item = usize>>(
         arrow::times(rows().map(|row| events.times_ns()[row])),
         Arc::new(UInt32Array::from_iter_values(flags)),
     ];
-    if let Some(source) = source {
+    if let Some(Fragments { source, may_have_holes }) = source {
         let column = run.fragments(frame, source)?;
         let mut fragments = LargeBinaryBuilder::new();
         rows().for_each(|row| fragments.append_option(column.fragment(row)));
         columns.push(Arc::new(fragments.finish()));
+        if may_have_holes {
+            let mut holes = ListBuilder::new(ListBuilder::new(UInt64Builder::new()));
+            for row in rows() {
+                for hole in column.holes(row..row + 1) {
+                    let ends = [hole.offset, hole.offset + hole.bytes];
+                    holes.values().append_value(ends.map(Some));
+                }
+                holes.append(true);
+            }
+            columns.push(Arc::new(holes.finish()));
+        }
     }
     Ok(columns)
 }

@@ -333,6 +333,11 @@ class Source:
         if the event has no fragment of this source. If the payload is not compressed, about these
         bytes are read, otherwise the whole column. Raises UnknownEventError.
         """
+    def holes(self, key: int) -> NDArray[np.int64] | None:
+        """The holes in its fragment of the event with that key, of which no payload is read: shape
+        (n, 2), int64, begins and ends in the fragment. None if the event has no fragment of this
+        source. Raises UnknownEventError.
+        """
     @property
     def payload(self) -> dict[str, Any] | None:
         """What it says of its payload, as `Fragments.payload` does."""

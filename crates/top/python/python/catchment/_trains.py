@@ -106,11 +106,15 @@ class Trains:
         return self.field(train, self._images)
 
     def holes(self, train: int) -> NDArray[np.int64]:
-        """Begin and end of the parts of a train that never came, in bytes, shape (n, 2)."""
-        found = self._source.part(train, self._skip, self._skip + self._dtype.itemsize)
+        """Begin and end of the parts of a train that never came, in bytes, shape (n, 2).
+
+        Nothing of the train itself is read.
+        """
+        found = self._source.holes(train)
         if found is None:
             raise KeyError(f"event {train} has no train of '{self._source.name}'")
-        return found[1]
+        holes = np.clip(found - self._skip, 0, self._dtype.itemsize)
+        return holes[holes[:, 0] < holes[:, 1]]
 
     def array(self, trains: list[int]) -> NDArray[Any]:
         """Images of several trains, shape (train, pulse, y, x); masked as `image`."""
