@@ -415,3 +415,6 @@ impl<'de> Deserialize<'de> for ClockRate {
 
 /// Layouts of one file.
 const LAYOUTS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;

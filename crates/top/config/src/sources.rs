@@ -11,7 +11,7 @@ use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu;
 use catchment_wire::layouts::{self, Layouts};
 use catchment_wire::trains::Trains;
-use catchment_wire::{Protocol, protocols};
+use catchment_wire::{Protocol, Transport, protocols};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
@@ -296,7 +296,17 @@ fn sub_event_ids(
     protocol: &Arc<dyn Protocol>,
     count: u32,
 ) -> Result<Option<u32>, ConfigFileError> {
-    let Some(first) = first else { return Ok(None) };
+    let Some(first) = first else {
+        // Of connections, which sources may share, fragments find their source by its id alone.
+        return match protocol.transport() {
+            Transport::Connections => Err(located.expected(
+                &format!("{path}.{key}"),
+                "the id that fragments on connections carry",
+                "none",
+            )),
+            Transport::Datagrams | Transport::Sessions => Ok(None),
+        };
+    };
     let name = protocol.name();
     let what = if count > 1 { "ids" } else { "an id" };
     let bits = protocol.id_bits();

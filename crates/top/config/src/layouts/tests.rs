@@ -1,0 +1,101 @@
+//! Declared layouts in a configuration: what is read, and what is refused.
+
+use std::path::Path;
+
+use crate::{ConfigFileError, High, check};
+
+/// A source with a layout, declared by these lines.
+fn with_layout(layout: &str) -> Result<High, ConfigFileError> {
+    let source = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\nprotocol = \"layout\"\nlayout = \"one\"\n";
+    check(Path::new("run.toml"), &format!("{source}[[layouts]]\nname = \"one\"\n{layout}"))
+}
+
+#[test]
+fn a_declared_layout_is_the_protocol_of_its_sources() {
+    let key =
+        "packet = { head = 8, fields = [{ is = \"key\", at = 0, width = 8, bits = [0, 31] }] }";
+    let high = with_layout(key).unwrap();
+    let protocol = &high.recorder.sources[0].protocol;
+    assert_eq!((protocol.name(), protocol.number_bits()), ("layout", 32));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/boards.toml");
+    let boards = crate::load(&path).unwrap();
+    let [trb, ..] = catchment_wire::layouts::example_layouts();
+    assert_eq!(
+        boards.layouts[0].layout(),
+        trb.layout(),
+        "the example is that of the specification"
+    );
+}
+
+#[test]
+fn sources_of_a_declared_stream_share_a_port_by_their_ids() {
+    let layout = "[[layouts]]\nname = \"one\"\ntransport = \"stream\"\nfragment = \"body\"\n\
+        [layouts.packet]\nhead = 20\nbytes_max = \"64 kB\"\nfields = [\
+        { is = \"length\", at = 0 }, { is = \"source\", at = 4 }, { is = \"key\", at = 8 }, \
+        { is = \"position\", at = 12, unit = 8 }, { is = \"total\", at = 16 }]\n";
+    let source = |name: &str, id: &str| {
+        format!(
+            "[[sources]]\nname = \"{name}\"\naddress = \"127.0.0.1:20100\"\nprotocol = \"layout\"\nlayout = \"one\"\n{id}\n"
+        )
+    };
+    let of = |first: &str, second: &str| {
+        let text = [layout, &source("a", first), &source("b", second)].concat();
+        check(Path::new("run.toml"), &text)
+    };
+    let high = of("sub_event_id = 1", "sub_event_id = 2").unwrap();
+    let sources = &high.recorder.sources;
+    assert_eq!((sources[0].address, sources[1].id), (sources[1].address, Some(2)));
+    assert_eq!(sources[0].protocol.transport(), catchment_wire::Transport::Connections);
+    let error = of("sub_event_id = 1", "").unwrap_err().to_string();
+    let expected =
+        "sources[1].sub_event_id: expected the id that fragments on connections carry, got none";
+    assert!(error.contains(expected), "{error}");
+    let error = of("sub_event_id = 1", "sub_event_id = 1").unwrap_err().to_string();
+    assert!(error.contains("an id other than that of a on the same port"), "{error}");
+}
+
+#[test]
+fn a_layout_that_cannot_be_is_refused_with_the_place_and_the_key() {
+    let refused = |layout: &str| with_layout(layout).unwrap_err().to_string();
+    let field = |field: &str| refused(&format!("packet = {{ head = 8, fields = [{field}] }}"));
+    let path = "layouts[0].packet.fields[0]";
+    for (fields, expected) in [
+        ("{ at = 5, is = \"key\" }", ".at: expected bytes 0 to 7 (head), got 5 to 8"),
+        (
+            "{ at = 0, is = \"key\", bits = [8, 40] }",
+            ".bits: expected bits 0 to 31, rising, got [8, 40]",
+        ),
+        ("{ at = 0, equals = 993, width = 1 }", ".equals: expected a value of 8 bits, got 0x3e1"),
+        (
+            "{ at = 0, is = \"key\", equals = 1 }",
+            ": expected exactly one of is, equals, choose, each, got is and equals",
+        ),
+        ("{ at = 0 }", ": expected exactly one of is, equals, choose, each, got none"),
+        (
+            "{ at = 0, is = \"key\", unit = 4 }",
+            ".unit: expected it with is = \"length\" or \"position\" or \"total\" alone",
+        ),
+        ("{ at = 0, is = \"checksum\" }", ": expected kind with checksum, got none"),
+    ] {
+        let error = field(fields);
+        assert!(error.contains(&format!("{path}{expected}")), "{error}");
+        assert!(error.starts_with("run.toml:8:"), "{error}");
+    }
+    let time = field("{ at = 0, is = \"time\", rate = \"1 MHz\" }");
+    let expected = "sources[0].layout: expected a layout with a field of is = \"key\": building by time \
+                    is not there yet, and \"one\" has times alone";
+    assert!(time.contains(expected), "{time}");
+    let error = field("{ at = 0, is = \"groups\" }");
+    assert!(error.contains("unknown value \"groups\""), "{error}");
+    let text = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\n";
+    let of = |more: &str| {
+        check(Path::new("run.toml"), &format!("{text}{more}")).unwrap_err().to_string()
+    };
+    let error = of("protocol = \"layout\"\nlayout = \"one\"\n");
+    assert!(
+        error.contains("expected one of [[layouts]], of which there is none, got \"one\""),
+        "{error}"
+    );
+    let error = of("layout = \"one\"\n");
+    assert!(error.contains("expected it with protocol = \"layout\", got \"hadtu\""), "{error}");
+}
