@@ -126,7 +126,7 @@ impl<R: Read> Captures<R> {
                     let link = self.links.get(interface as usize).copied();
                     let fault = CaptureError::Interface { packet: self.packet, got: interface };
                     let link = link.ok_or(fault)?;
-                    let bytes = self.at_least(&body, 20 + captured as usize)?;
+                    let bytes = self.at_least(body, 20 + captured as usize)?;
                     let bytes = bytes[20..20 + captured as usize].to_vec();
                     return Ok(Some((link, bytes, whole)));
                 }
