@@ -328,8 +328,8 @@ impl Link {
         }
     }
 
-    /// Adds the position if it has moved, behind that of a session that has ended, given the mark of
-    /// the first undecided fragment; none: all are decided.
+    /// Adds the position if it has moved, behind those of sessions that have ended. `mark` is that
+    /// of the first undecided fragment; none: all are decided.
     fn decide(&mut self, mark: Option<u64>, key: u64, positions: &mut Vec<SourcePosition>) {
         let newest = self.mark();
         let passed = mark.unwrap_or(newest).min(newest).saturating_sub(self.before);
@@ -489,6 +489,52 @@ mod tests {
         sequence: u64,
         /// How many fragments were pushed before it, if it is one.
         fragment: Option<u64>,
+    }
+
+    #[test]
+    fn the_position_of_a_link_is_the_mark_of_its_first_undecided_fragment() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let lanes = [(0, SourceId(4)), (0, SourceId(5)), (0, SourceId(5)), (0, SourceId(5))];
+            let mut tape = Tape::of_channels(&[false, true, true, true], &lanes, 1);
+            assert_eq!((tape.links.len(), tape.links[0].logs.clone()), (1, 1..4));
+            // Of each fragment its channel, and the mark that it is behind.
+            let (mut marks, mut fragments) = (Vec::new(), Vec::<(usize, usize)>::new());
+            let (mut session, mut sequence, mut decided) = (1, random.below(100), [0_u64; 4]);
+            for step in 0..300 {
+                if step == 0 || random.below(3) == 0 {
+                    if random.below(40) == 0 {
+                        (session, sequence) = (session + 1, 0);
+                    }
+                    let note = Fragment::note(1, NoteKind::Session, session, sequence);
+                    assert!(tape.take(&mut &[note][..], |_, _| {}).is_empty());
+                    if marks.last() != Some(&(session, sequence)) {
+                        marks.push((session, sequence));
+                    }
+                }
+                let channel = 1 + random.index(3);
+                let fragment = Fragment::new(channel as u32, 0, 0, 0);
+                assert_eq!(tape.take(&mut &[fragment][..], |_, _| {}).len(), 1);
+                fragments.push((channel, marks.len() - 1));
+                sequence += random.below(2);
+                let channel = 1 + random.index(3);
+                let pushed = fragments.iter().filter(|one| one.0 == channel).count() as u64;
+                decided[channel] += random.below(pushed - decided[channel] + 1);
+                let mut seen = [0; 4];
+                let undecided = fragments.iter().find(|&&(channel, _)| {
+                    seen[channel] += 1;
+                    seen[channel] > decided[channel]
+                });
+                let expected = undecided.map_or(marks.len() - 1, |&(_, mark)| mark);
+                let Tape { logs, links, .. } = &mut tape;
+                let first = (1..4).filter_map(|lane| logs[lane].first_mark(decided[lane])).min();
+                let mut told = Vec::new();
+                links[0].decide(first, 0, &mut told);
+                let now = told.last().map(|one| (one.session, one.decided));
+                assert_eq!(links[0].marks.front(), Some(&marks[expected]), "seed {seed}");
+                assert!(now.is_none_or(|now| now == marks[expected]), "seed {seed}");
+            }
+        }
     }
 
     #[test]

@@ -252,3 +252,36 @@ pub(crate) fn codings(low: &Low) -> Codings {
     let default = low.frame.codings.clone();
     rules.fold(default, |all, (pattern, codec)| all.with(pattern, codec))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use catchment_wire::Transport;
+
+    use crate::check;
+
+    #[test]
+    fn a_link_says_what_carries_its_packets() {
+        let file = |more: &str, listen: &str| {
+            format!(
+                "[[links]]\nname = \"magnets\"\n{more}\n[[links.channels]]\nname = \"B\"\n\
+                 dtype = \"f32\"\nrate = \"1 kHz\"\n{listen}"
+            )
+        };
+        let transport = |more: &str, listen: &str| {
+            let high = check(Path::new("run.toml"), &file(more, listen));
+            high.map(|high| high.recorder.links[0].transport).map_err(|error| error.to_string())
+        };
+        let (own, open) = ("address = \"127.0.0.1:1\"", "address = \"0.0.0.0:1\"");
+        let session = |address: &str| format!("{address}\ntransport = \"session\"");
+        assert_eq!(transport(own, ""), Ok(Transport::Datagrams));
+        assert_eq!(transport(&session(own), ""), Ok(Transport::Sessions));
+        let protected = "[[listen]]\ntls = true\ntokens = true";
+        assert_eq!(transport(&session(open), protected), Ok(Transport::Sessions));
+        let refused = transport(&session(open), "").unwrap_err();
+        assert!(refused.contains("links[0].address: expected a loopback address"), "{refused}");
+        let refused = transport(&format!("{own}\ntransport = \"tcp\""), "").unwrap_err();
+        assert!(refused.contains("links[0].transport") && refused.contains("session"), "{refused}");
+    }
+}
