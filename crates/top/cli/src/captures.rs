@@ -116,8 +116,9 @@ impl<R: Read> Captures<R> {
             match kind {
                 INTERFACE if self.links.len() < INTERFACES_MAX => {
                     let body = self.at_least(&body, 8)?;
+                    // A number of 2 bytes, and 2 that are reserved.
                     let link = self.u32(body);
-                    self.links.push(link & 0xffff);
+                    self.links.push(if self.is_big { link >> 16 } else { link & 0xffff });
                 }
                 ENHANCED => {
                     let body = self.at_least(&body, 20)?;
