@@ -36,8 +36,8 @@ use parking_lot::Mutex;
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
 /// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
-/// But where only few fragments fit there, such as trains, first touches would cost packets: so many
-/// are provided for, one that arrives, one that another sender has begun, and one that is written.
+/// But of fragments such as trains, of which few fit there: one that arrives, one that is written,
+/// and one that another sender has begun. First touches would cost packets.
 const POPULATED_LONGEST: u64 = 3;
 /// Populated at a time: a huge page. Meanwhile the system holds the lock on the process's memory,
 /// for which all threads wait that allocate, including those of the control plane.
@@ -299,8 +299,7 @@ impl ChunkPool {
         (self.free.lock().len() * self.chunk_bytes) as u64
     }
 
-    /// Takes the chunks for a fragment of `bytes` bytes that is assembled in them; false, and none,
-    /// if fewer are free.
+    /// Takes the chunks for a fragment of that length which is assembled in them, if they are free.
     pub(crate) fn take_chain(&self, bytes: u64, chunks: &mut Vec<Chunk>) -> bool {
         let count = bytes.div_ceil(self.chunk_bytes as u64);
         let mut free = self.free.lock();

@@ -127,8 +127,8 @@ pub(crate) fn join_places(
 }
 
 /// Checks that frames of one number have as many rows, and keys that overlap, in all folders: a run
-/// that was written in other frames, or by nodes that took each other's stream, has others under the
-/// same numbers. Other differences are damage, which `verify` names.
+/// that was written in other frames, or by nodes that took each other's stream, has others under
+/// the same numbers. Other differences are damage, which `verify` names.
 fn check_numbers(files: &[RunFile]) -> Result<(), StorageError> {
     let mut seen = HashMap::new();
     for file in files {

@@ -315,11 +315,11 @@ impl Run {
         let mut ledger: Option<Ledger> = None;
         for last in self.files.lasts() {
             let whole = last.reader.flags().is_some_and(|flags| !flags.ledger_of_file);
-            let of_stream = last.reader.ledger().map_err(|error| last.error(error))?;
-            let Some(of_stream) = of_stream.filter(|_| whole) else { return Ok(None) };
+            let counts = if whole { last.reader.ledger() } else { Ok(None) };
+            let Some(counts) = counts.map_err(|error| last.error(error))? else { return Ok(None) };
             match &mut ledger {
-                Some(ledger) => ledger.add(of_stream),
-                none => *none = Some(of_stream.clone()),
+                Some(ledger) => ledger.add(counts),
+                none => *none = Some(counts.clone()),
             }
         }
         if let Some(ledger) = ledger.as_mut().filter(|_| self.paths().len() > 1) {

@@ -130,8 +130,8 @@ fn nodes(bench: &Bench<'_>, figures: &Figures) -> Section {
     );
     let whole = [&figures.in_turn, &figures.reference].map(|one| met(bench.quick, one.is_whole()));
     Section::new("Two nodes as two processes", table).note(format!(
-        "One machine and one disk for both. The reference's times: three feeders, each with a train \
-         in 2.4 s. Asked: nothing lost. {}",
+        "One machine and one disk for both. The reference's times: three feeders, each with a \
+         train in 2.4 s. Asked: nothing lost. {}",
         whole.join(" ").trim()
     ))
 }

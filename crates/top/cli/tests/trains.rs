@@ -46,6 +46,12 @@ fn feed(folder: &Path, port: u16, nodes: &str) {
     assert_eq!((&sent["trains"], &sent["train_bytes"]), (&20.into(), &TRAIN_BYTES.into()));
 }
 
+/// The numbers of a .npy file.
+fn numbers(path: &Path) -> Vec<u64> {
+    let bytes = std::fs::read(path).unwrap();
+    bytes[256..].as_chunks().0.iter().map(|number| u64::from_le_bytes(*number)).collect()
+}
+
 fn keys(run: &Run) -> Vec<u64> {
     let frames = 0..run.frames().len();
     frames.flat_map(|frame| run.events(frame).unwrap().keys().to_vec()).collect()
@@ -166,11 +172,7 @@ fn what_is_read_of_trains_says_which_bytes_never_came() {
         let said = stderr(folder, &read(&[follow, &["--format", "raw"]].concat()), 0);
         assert!(said.contains("2 fragments with holes"), "{said}");
     }
-    let numbers = |name: &str| -> Vec<u64> {
-        let bytes = std::fs::read(folder.join(name)).unwrap();
-        let (numbers, _) = bytes[256..].as_chunks();
-        numbers.iter().map(|number| u64::from_le_bytes(*number)).collect()
-    };
+    let numbers = |name: &str| numbers(&folder.join(name));
     let object = json(folder, &read(&["--format", "npy", "--output", "all", "--json"]), 0);
     assert_eq!(
         (&object["fragments_with_holes"], object["files"].as_array().unwrap().len()),
