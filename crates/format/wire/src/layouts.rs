@@ -7,7 +7,8 @@
 //! of a datagram [`PARTS_MAX`](crate::PARTS_MAX).
 //!
 //! Layouts with at most one kind of record and values of one part are decoded by the *straight*
-//! path (`straight.rs`); what it does not accept, and other layouts, by the general one (`walk.rs`).
+//! path (`straight.rs`); packets that it does not accept, and other layouts, by the general one
+//! (`walk.rs`).
 
 mod check;
 mod compile;

@@ -1,4 +1,5 @@
-//! The straight path: packets whose values are bits of single words, in records of at most one kind.
+//! The straight path: packets whose values are bits of single words, with records of one kind or
+//! none.
 //!
 //! It accepts a datagram or leaves it to [`walk`](Compiled::walk), which alone refuses and gives
 //! reasons: what is rare needs no second implementation. What it accepts, the walk accepts with the

@@ -139,7 +139,8 @@ fn agree(layouts: &Layouts, bytes: &[u8]) -> bool {
     taken.is_some()
 }
 
-/// Layouts with a straight path, packets of them that were accepted, and damaged ones that were not.
+/// Layouts with a straight path, those with a window, packets that were accepted, and damaged ones
+/// that were not.
 fn tried(seed: u64) -> [usize; 4] {
     let mut random = Random::new(seed);
     let Ok(layouts) = Layouts::new(random_layout(&mut random)) else { return [0; 4] };
