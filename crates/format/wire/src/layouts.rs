@@ -7,7 +7,8 @@
 //! of a datagram [`PARTS_MAX`](crate::PARTS_MAX).
 //!
 //! Layouts with at most one kind of record and values of one part are decoded by the *straight*
-//! path (`straight.rs`); what it does not accept, and other layouts, by the general one (`walk.rs`).
+//! path (`straight.rs`); packets that it does not accept, and other layouts, by the general one
+//! (`walk.rs`).
 
 mod check;
 mod compile;
@@ -32,7 +33,8 @@ pub use examples::example_layouts;
 
 use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason, Transport};
 use compile::Compiled;
-use walk::Unobserved;
+use straight::Straight;
+use walk::{Accepted, Fault, Unobserved};
 
 /// The protocol's name in configurations and files.
 pub const NAME: &str = "layout";
@@ -42,6 +44,8 @@ pub const NAME: &str = "layout";
 pub struct Layouts {
     layout: Layout,
     compiled: Compiled,
+    /// The straight path, or why the layout has none.
+    straight: Result<Straight, &'static str>,
     key_bits: u32,
     sequence_bits: u32,
 }
@@ -57,7 +61,9 @@ impl Layouts {
         let kinds = layout.records.iter().filter(|one| !one.skip).chain([&layout.packet]);
         let key_bits = kinds.map(|one| one.bits_of(name)).find(|bits| *bits > 0).unwrap_or(0);
         let sequence_bits = layout.packet.bits_of("sequence");
-        Ok(Self { compiled: Compiled::new(&layout), key_bits, sequence_bits, layout })
+        let compiled = Compiled::new(&layout);
+        let straight = Straight::new(&compiled);
+        Ok(Self { compiled, straight, key_bits, sequence_bits, layout })
     }
 
     /// The declaration.
@@ -76,9 +82,28 @@ impl Layouts {
         of_records.filter(|most| *most > 0).or(packet.bytes_max)
     }
 
-    /// FaultKind the path for simple layouts is not taken; none if it is.
+    /// Why the straight path is not taken; none if it is.
     pub fn general(&self) -> Option<&'static str> {
-        self.compiled.straight.as_ref().err().copied()
+        self.straight.as_ref().err().copied()
+    }
+}
+
+impl Layouts {
+    /// Decodes a packet into `parts`, which is empty. What stands there after a fault does not
+    /// count.
+    #[inline(always)]
+    fn decode<const WINDOW: usize>(
+        &self,
+        bytes: &[u8],
+        parts: &mut Vec<Part>,
+    ) -> Result<Accepted, Fault> {
+        if let Ok(straight) = &self.straight {
+            if let Some(accepted) = straight.decode::<WINDOW>(&self.compiled, bytes, parts) {
+                return Ok(accepted);
+            }
+            parts.clear();
+        }
+        self.compiled.walk_unobserved(bytes, parts)
     }
 }
 
@@ -118,7 +143,7 @@ impl Protocol for Layouts {
     fn decoder(&self) -> Box<dyn Decoder> {
         let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
         let layouts = self.clone();
-        match self.compiled.straight.as_ref().map_or(0, |straight| straight.window()) {
+        match self.straight.as_ref().map_or(0, |straight| straight.window()) {
             8 => Box::new(LayoutDecoder::<8> { layouts, unwrapped }),
             16 => Box::new(LayoutDecoder::<16> { layouts, unwrapped }),
             _ => Box::new(LayoutDecoder::<0> { layouts, unwrapped }),
@@ -192,7 +217,7 @@ impl<const WINDOW: usize> LayoutDecoder<WINDOW> {
 
     #[inline(always)]
     fn packet(&mut self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize> {
-        match self.layouts.compiled.decode::<WINDOW>(bytes, parts) {
+        match self.layouts.decode::<WINDOW>(bytes, parts) {
             Ok(accepted) => {
                 let sequence = accepted.sequence.map(|number| self.unwrapped.take(number));
                 Ok(Decoded { sequence, skipped: accepted.skipped, ..Decoded::default() })

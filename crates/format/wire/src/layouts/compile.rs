@@ -1,7 +1,6 @@
 //! From a checked declaration to *loads*: one read of 8 bytes each, then swap, shift and mask.
 
 use super::declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Role};
-use super::straight::Straight;
 
 /// A layout to decode with.
 #[derive(Clone, Debug)]
@@ -12,8 +11,6 @@ pub(super) struct Compiled {
     /// Whether records are read from the packet's end, as their lengths stand in their tails.
     pub(super) from_end: bool,
     pub(super) records_body: bool,
-    /// The straight path, or why the layout has none.
-    pub(super) straight: Result<Straight, &'static str>,
 }
 
 /// A block to decode with.
@@ -299,11 +296,7 @@ impl Compiled {
         let packet = Blueprint::new(&layout.packet, by_time);
         let records_body = layout.recorded == super::Recorded::Body;
         let order = layout.order;
-        let straight = match from_end {
-            true => Err("lengths stand in tails"),
-            false => Straight::new(order, &packet, &records, !records_body),
-        };
-        Self { order, packet, records, from_end, records_body, straight }
+        Self { order, packet, records, from_end, records_body }
     }
 }
 

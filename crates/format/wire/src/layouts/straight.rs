@@ -1,4 +1,5 @@
-//! The straight path: packets whose values are bits of single words, in records of at most one kind.
+//! The straight path: packets whose values are bits of single words, with records of one kind or
+//! none.
 //!
 //! It accepts a datagram or leaves it to [`walk`](Compiled::walk), which alone refuses and gives
 //! reasons: what is rare needs no second implementation. What it accepts, the walk accepts with the
@@ -96,17 +97,16 @@ struct Bits {
 }
 
 impl Straight {
-    /// The path for checked blueprints of records that are read from the head.
+    /// The path for a compiled layout.
     ///
     /// # Errors
     /// Why they have none.
-    pub(super) fn new(
-        order: Order,
-        packet: &Blueprint,
-        records: &[Blueprint],
-        is_whole: bool,
-    ) -> Result<Self, &'static str> {
-        let mut blocks = std::iter::once(packet).chain(records);
+    pub(super) fn new(compiled: &Compiled) -> Result<Self, &'static str> {
+        let Compiled { order, ref packet, ref records, from_end, records_body } = *compiled;
+        if from_end {
+            return Err("lengths stand in tails");
+        }
+        let mut blocks = std::iter::once(packet).chain(records.iter());
         let mut loads = blocks.clone().flat_map(|block| &block.loads);
         match () {
             () if records.len() > 1 => return Err("there are several kinds of records"),
@@ -130,8 +130,10 @@ impl Straight {
             Order::Detected { at, .. } => at as usize + 4,
             Order::Little | Order::Big => 4,
         };
-        let record =
-            records.first().map(|record| Record::new(record, is_whole, of_word)).transpose()?;
+        let record = records
+            .first()
+            .map(|record| Record::new(record, !records_body, of_word))
+            .transpose()?;
         Ok(Self { order: OrderWord::new(order), packet: Packet::new(packet)?, record })
     }
 

@@ -91,25 +91,12 @@ pub(super) struct Extent {
 }
 
 impl Compiled {
-    /// Decodes a datagram into `parts`, which is empty. What stands there after a fault does not
-    /// count.
-    #[inline(always)]
-    pub(super) fn decode<const WINDOW: usize>(
+    #[inline(never)]
+    pub(super) fn walk_unobserved(
         &self,
         bytes: &[u8],
         parts: &mut Vec<Part>,
     ) -> Result<Accepted, Fault> {
-        if let Ok(straight) = &self.straight {
-            if let Some(accepted) = straight.decode::<WINDOW>(self, bytes, parts) {
-                return Ok(accepted);
-            }
-            parts.clear();
-        }
-        self.walk_unobserved(bytes, parts)
-    }
-
-    #[inline(never)]
-    fn walk_unobserved(&self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Accepted, Fault> {
         self.walk(bytes, parts, &mut Unobserved)
     }
 
