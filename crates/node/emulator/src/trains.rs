@@ -1,7 +1,7 @@
 //! Feeders of trains: what European XFEL's train builder sends, docs/spec/train-transfer.md.
 //!
-//! Train *k* is sent by feeder *k* modulo their number to node *k* modulo theirs, or to all nodes, as
-//! the sources of one detector send; each feeder has a thread. Every byte of a train is a pure
+//! Train *k* is sent by feeder *k* modulo their number to node *k* modulo theirs, or to all nodes,
+//! as the sources of one detector send; each feeder has a thread. Every byte of a train is a pure
 //! function of seed and train ([`TrainContent`]).
 
 use std::net::SocketAddr;

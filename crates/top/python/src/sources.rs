@@ -198,7 +198,7 @@ impl Source {
     ///
     /// A view where the fragment is at least a sixteenth of its column, otherwise a copy, so that
     /// an array holds no more than 16 times its bytes in memory. None if the event has
-    /// no fragment of this source. Raises UnknownEventError if the run has no such event.
+    /// no fragment of this source. Raises UnknownEventError.
     fn event<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyArray1<u8>>>> {
         let py = key.py();
         let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };
@@ -214,8 +214,7 @@ impl Source {
 
     /// Bytes `start` to `stop` of its fragment, as far as it goes, and the holes in them: shapes
     /// (bytes,), uint8, and (n, 2), int64, begins and ends in the former. In holes are zeros. None
-    /// if the event has no fragment of this source. If the payload is not compressed, about these
-    /// bytes are read, otherwise the whole column. Raises UnknownEventError.
+    /// without a fragment. Of uncompressed payload about these bytes are read.
     fn part<'py>(
         &self,
         key: &Bound<'py, PyAny>,
@@ -242,9 +241,7 @@ impl Source {
         Ok(Some((owned(py, part.bytes), holes)))
     }
 
-    /// The holes in its fragment of the event with that key, of which no payload is read: shape
-    /// (n, 2), int64, begins and ends in the fragment. None if the event has no fragment of this
-    /// source. Raises UnknownEventError.
+    /// The holes in its fragment of an event, shape (n, 2): begins and ends. Or None.
     fn holes<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = key.py();
         let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };

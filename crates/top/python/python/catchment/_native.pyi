@@ -322,22 +322,17 @@ class Source:
 
         A view where the fragment is at least a sixteenth of its column, otherwise a copy, so
         that an array holds no more than 16 times its bytes in memory. None if the
-        event has no fragment of this source. Raises UnknownEventError if the run has no such
-        event.
+        event has no fragment of this source. Raises UnknownEventError.
         """
     def part(
         self, key: int, start: int, stop: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
         """Bytes `start` to `stop` of its fragment, as far as it goes, and the holes in them: shapes
         (bytes,), uint8, and (n, 2), int64, begins and ends in the former. In holes are zeros. None
-        if the event has no fragment of this source. If the payload is not compressed, about these
-        bytes are read, otherwise the whole column. Raises UnknownEventError.
+        without a fragment. Of uncompressed payload about these bytes are read.
         """
     def holes(self, key: int) -> NDArray[np.int64] | None:
-        """The holes in its fragment of the event with that key, of which no payload is read: shape
-        (n, 2), int64, begins and ends in the fragment. None if the event has no fragment of this
-        source. Raises UnknownEventError.
-        """
+        """The holes in its fragment of an event, shape (n, 2): begins and ends. Or None."""
     @property
     def payload(self) -> dict[str, Any] | None:
         """What it says of its payload, as `Fragments.payload` does."""
