@@ -51,8 +51,8 @@ pub struct ColumnCut {
     pub missing: u64,
     /// Rows without this source in which it was not expected.
     pub not_expected: u64,
-    /// Of the missing, the rows whose keys the source has passed, and whose fragments are not known to
-    /// have been abandoned or to have come late.
+    /// Of the missing, the rows whose keys the source has passed, and whose fragments are not known
+    /// to have been abandoned or to have come late.
     pub not_sent: u64,
     /// Fragments that their sender marked as broken.
     pub bad_sender: u64,

@@ -13,7 +13,7 @@ use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::RunId;
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
-use catchment_net::{Network, TcpConfig};
+use catchment_net::Network;
 use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu::Hadtu;
 use catchment_wire::{Protocol, Transport, all_reasons, link};
@@ -395,27 +395,6 @@ impl RecorderConfig {
         let links = self.links.iter().filter(|link| link.is_session()).count();
         let agents = ports.len().min(self.receive.threads) + links.min(self.receive.link_threads);
         (buffers + held + trends + agents * self.tcp_config().bytes_max()) as u64
-    }
-
-    /// Whether senders deliver over sessions: front-ends, or those of channels.
-    pub fn has_front_ends(&self) -> bool {
-        self.session_addresses().next().is_some()
-    }
-
-    /// Where they connect, by source and link.
-    pub fn session_addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        let sources = self.sources.iter().filter(|source| source.is_link());
-        let links = self.links.iter().filter(|link| link.is_session());
-        sources.map(|source| source.address).chain(links.map(|link| link.address))
-    }
-
-    /// How connections are received: those of sessions, two for each source, beside others.
-    pub(crate) fn tcp_config(&self) -> TcpConfig {
-        let default = TcpConfig::default();
-        let sessions = self.session_addresses().count();
-        let connections_max = default.connections_max + 2 * sessions;
-        let tls = self.access.certificate.clone().filter(|_| self.access.needs_tls);
-        TcpConfig { connections_max, tls, ..default }
     }
 
     /// The budget that leaves `bytes` bytes beside the fixed parts.

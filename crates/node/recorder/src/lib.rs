@@ -28,6 +28,7 @@ mod file_limits;
 mod file_list;
 mod file_steps;
 mod folders;
+mod frame_counts;
 mod frames;
 mod front_ends;
 mod ingest;

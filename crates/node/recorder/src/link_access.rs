@@ -1,8 +1,11 @@
 //! Who may connect as a front-end, and how.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use catchment_net::TlsServer;
+use catchment_net::{TcpConfig, TlsServer};
+
+use crate::config::RecorderConfig;
 
 /// How front-ends connect. The file says what they need; the node that records has it.
 #[derive(Clone, Debug)]
@@ -56,6 +59,29 @@ impl LinkAccess {
     /// Whether nothing keeps others on the network from being a source.
     pub(crate) fn is_open(&self) -> bool {
         !(self.needs_tls && self.needs_token)
+    }
+}
+
+impl RecorderConfig {
+    /// Whether senders deliver over sessions: front-ends, or those of channels.
+    pub fn has_front_ends(&self) -> bool {
+        self.session_addresses().next().is_some()
+    }
+
+    /// Where they connect, by source and link.
+    pub fn session_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let sources = self.sources.iter().filter(|source| source.is_link());
+        let links = self.links.iter().filter(|link| link.is_session());
+        sources.map(|source| source.address).chain(links.map(|link| link.address))
+    }
+
+    /// How connections are received: those of sessions, two for each source, beside others.
+    pub(crate) fn tcp_config(&self) -> TcpConfig {
+        let default = TcpConfig::default();
+        let sessions = self.session_addresses().count();
+        let connections_max = default.connections_max + 2 * sessions;
+        let tls = self.access.certificate.clone().filter(|_| self.access.needs_tls);
+        TcpConfig { connections_max, tls, ..default }
     }
 }
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::beginning::TargetBeginning;
 use crate::config::RecorderConfig;
 use crate::counts::Counters;
-use crate::frames::SourceCounts;
+use crate::frame_counts::SourceCounts;
 use crate::live::{State, TargetSnapshot};
 use crate::live_folder::{LiveFolder, ShownFolder};
 use crate::target_config::{Place, TargetConfig, Variant};

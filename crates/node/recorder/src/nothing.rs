@@ -4,7 +4,7 @@
 use catchment_agent::{Agent, Work};
 use crossbeam_channel::TryRecvError;
 
-use crate::frames::SourceCounts;
+use crate::frame_counts::SourceCounts;
 use crate::target_ledger::TargetLedger;
 use crate::target_queue::{Answer, Item, TargetInput};
 

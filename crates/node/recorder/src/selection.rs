@@ -14,7 +14,8 @@ use catchment_frame::{
 };
 use catchment_writer::{ColumnForm, EncodedColumn};
 
-use crate::frames::{ChannelCounts, FrameHead, SharedColumn};
+use crate::frame_counts::ChannelCounts;
+use crate::frames::{FrameHead, SharedColumn};
 use crate::pool::ColumnBytes;
 use crate::target_config::{Share, Variant};
 

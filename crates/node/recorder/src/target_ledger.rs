@@ -8,7 +8,8 @@ use catchment_frame::{FrameInfo, FrameKind};
 use catchment_model::{Entry, Ledger, SourceId};
 
 use crate::file::OpenFile;
-use crate::frames::{FrameHead, SourceCounts, joined};
+use crate::frame_counts::SourceCounts;
+use crate::frames::{FrameHead, joined};
 use crate::live::{Live, State};
 use crate::live_target::LiveTarget;
 use crate::settlement::{BegunFrame, Settlement};

@@ -20,7 +20,8 @@ use catchment_writer::EncodedColumn;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::config::RecorderConfig;
-use crate::frames::{FrameHead, Lowered, SharedColumn, SourceCounts};
+use crate::frame_counts::SourceCounts;
+use crate::frames::{FrameHead, Lowered, SharedColumn};
 use crate::live::Live;
 use crate::live_target::LiveTarget;
 use crate::pool::ColumnBytes;
