@@ -17,7 +17,7 @@ pub struct Description {
     pub left_over: usize,
     /// Fragments in it.
     pub fragments: usize,
-    /// FaultKind it is refused: the reason's name, and a sentence.
+    /// Why it is refused: the reason's name, and a sentence.
     pub refused: Option<(&'static str, String)>,
 }
 
@@ -71,7 +71,7 @@ impl Layouts {
         Description { lines: watch.lines, left_over, fragments, refused }
     }
 
-    /// FaultKind a datagram is refused, in a sentence.
+    /// Why a datagram is refused, in a sentence.
     pub(super) fn sentence(&self, fault: &Fault, bytes: &[u8]) -> String {
         let Fault { kind, record, offset, got } = *fault;
         let least = self.compiled.packet.least;

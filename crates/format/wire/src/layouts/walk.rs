@@ -9,7 +9,7 @@ use super::compile::{Blueprint, Compiled, Loads, slot};
 use super::declaration::Order;
 use crate::decoder::{PARTS_MAX, Part, PartFlags};
 
-/// FaultKind a datagram is refused, and where.
+/// Why a datagram is refused, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) kind: FaultKind,
