@@ -111,8 +111,9 @@ impl Conductor {
 
     /// Has the run end; false if that has to be asked for again.
     pub(crate) fn end(&mut self, now_ns: u64, recorder: Option<&mut Recorder>) -> bool {
+        // A start that fails may arm another recorder.
         if self.control.under_way().is_some() {
-            return recorder.is_some_and(|recorder| recorder.life.stopped_ns.is_some());
+            return false;
         }
         let Some(recorder) = recorder else { return true };
         let command = match self.control.state() {

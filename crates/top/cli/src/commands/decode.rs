@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -61,7 +60,7 @@ fn decode_capture(
 ) -> anyhow::Result<Exit> {
     let named = || path.display().to_string();
     let file = File::open(path).with_context(named)?;
-    let mut captures = Captures::new(BufReader::new(file)).with_context(named)?;
+    let mut captures = Captures::new(file).with_context(named)?;
     let (mut packet, mut accepted, mut fragments) = (0_u64, 0_u64, 0_u64);
     let mut refused: BTreeMap<&str, u64> = BTreeMap::new();
     let mut passed: BTreeMap<&str, u64> = BTreeMap::new();
