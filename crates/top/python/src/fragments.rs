@@ -131,8 +131,7 @@ impl Fragments {
         owned(py, self.rows.clone().map(|row| backing.is_expected(row)).collect())
     }
 
-    /// The parts of fragments that never came, and are zeros in `data`, shape (n, 3), int64: row,
-    /// offset in the fragment, bytes. `array` masks them.
+    /// What never came, zeros in `data`: row, offset in the fragment, bytes; (n, 3), int64.
     #[getter]
     fn holes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let holes = self.memory.get().0.holes(self.rows.clone());
@@ -144,7 +143,7 @@ impl Fragments {
     }
 
     /// What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's array
-    /// (empty if fragments differ in length) and `skip`, the bytes before it. None for plain bytes.
+    /// (empty if fragments differ in length) and `skip`, the bytes before it; or None.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.payload.as_ref().map(|payload| payload_dict(py, payload)).transpose()

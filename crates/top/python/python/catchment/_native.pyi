@@ -390,7 +390,7 @@ class Fragments:
         """
     @property
     def holes(self) -> NDArray[np.int64]:
-        """What never came, zeros in `data`: row, offset in the fragment, bytes, shape (n, 3)."""
+        """What never came, zeros in `data`: row, offset in the fragment, bytes; (n, 3), int64."""
     @property
     def payload(self) -> dict[str, Any] | None:
         """What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's
