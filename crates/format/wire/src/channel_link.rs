@@ -1,4 +1,4 @@
-//! The channel link over sessions: packets of [`link`](crate::link) as the items of a log, as
+//! The channel link over sessions: packets of [`crate::link`] as the items of a log, as
 //! service 2 of the [session layer](crate::session). Here are the bytes of its data connections.
 //! The specification is docs/spec/session.md, section 11.
 

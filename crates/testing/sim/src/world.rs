@@ -446,6 +446,7 @@ impl World<'_> {
             wires.end(now_ns, front_end, (&mut recorder, life));
         }
         self.lives.push(recorder.ended());
+        self.streams.reset();
         let ended = self.conductor.as_mut().map(|conductor| conductor.recorder_ended(now_ns));
         ended.map_or(Ok(()), |()| self.conduct())
     }
