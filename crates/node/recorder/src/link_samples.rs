@@ -26,10 +26,10 @@ pub(crate) struct SampleLog {
     decoder: Box<dyn Decoder>,
     /// By channel.
     lanes: Arc<[Destination]>,
-    /// Of the packet that was decoded last: its parts, its bytes if some parts wait for memory, and
+    /// The parts of the packet that was decoded last; if some wait for memory, its sequence, and
     /// how many were taken.
     parts: Vec<Part>,
-    held: Option<(usize, usize)>,
+    held: Option<(u64, usize)>,
     flags: u8,
     /// The slice of the last mark.
     slice: Option<u64>,
@@ -115,8 +115,12 @@ impl Log {
             ingest.count(account, Entry::PacketsAccepted, 1);
             return Ok(TAKEN);
         }
-        // After a break the packet that was held comes again.
-        let held = samples.held.take().filter(|(bytes, _)| *bytes == packet.len());
+        if !is_item && samples.held.is_some() {
+            // A sign of life before the packet that was held, which comes again after a break.
+            ingest.count(account, Entry::PacketsAccepted, 1);
+            return Ok(TAKEN);
+        }
+        let held = samples.held.take().filter(|(sequence, _)| *sequence == fixed.sequence);
         let is_good =
             held.is_some() || packet.is_empty() || samples.decode(ingest, account, packet);
         let first = held.map_or(0, |(_, taken)| taken);
@@ -137,7 +141,7 @@ impl Log {
             before = Some(part.lane);
             let flags = samples.flags | continues;
             if samples.take_part(ingest, &part, packet, flags).is_break() {
-                samples.held = Some((packet.len(), index));
+                samples.held = Some((fixed.sequence, index));
                 return Ok(HELD);
             }
         }

@@ -181,8 +181,10 @@ fn decoders_alone(figures: &Figures) -> Section {
             ("ratio", &|one| format!("{:.2}", one.ratio())),
         ],
     );
-    Section::new("Decoders alone", table)
-        .note("Packets of 260-byte sub-events in the cache: the decoder `hadtu` and its declared layout, in turn.")
+    Section::new("Decoders alone", table).note(
+        "Packets of 260-byte sub-events in the cache: the decoder `hadtu` and its declared \
+             layout, in turn.",
+    )
 }
 
 fn write_once(folder: &Path, bytes: u64, sync_ns: Option<u64>) -> anyhow::Result<DirectWrite> {

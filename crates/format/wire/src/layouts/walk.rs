@@ -220,25 +220,11 @@ impl Compiled {
             let Some(extent) = record.extent(loads.value(slot::LENGTH, rest), rest.len()) else {
                 return Err(fault(FaultKind::Record, loads.value(slot::LENGTH, rest)));
             };
-            let block = &rest[..extent.end];
-            self.check((kind, order), block, extent, offset)?;
-            let seen = CheckedBlock {
-                record: Some(kind),
-                offset,
-                bytes: block,
-                body_end: extent.body_end,
-                padding: extent.next.min(rest.len()) - extent.end,
-                is_big: order == 1,
-            };
-            observer.block(&seen);
-            if !record.skip {
-                let values = loads.common(common, |slot| loads.value(slot, block));
-                let part = self.part(record, (offset, order), extent, values);
-                let part = record.placed(part, loads, block);
-                parts.push(part.ok_or_else(|| fault(FaultKind::Part, 0))?);
-            } else {
-                accepted.skipped += 1;
-            }
+            let found = (&rest[..extent.end], offset, extent);
+            let padding = extent.next.min(rest.len()) - extent.end;
+            let part = self.record((kind, order), found, padding, common, observer)?;
+            accepted.skipped += u64::from(part.is_none());
+            parts.extend(part);
             offset += extent.next;
             count += 1;
         }
@@ -268,28 +254,43 @@ impl Compiled {
             // it, the length is read in the order of each of its readings that fits.
             let (order, extent) = self.last(rest).ok_or_else(|| fault(FaultKind::Record, 0))?;
             let offset = end - extent.end;
-            let block = &bytes[offset..end];
-            let loads = &record.loads[order];
-            self.check((0, order), block, extent, offset)?;
-            let seen = CheckedBlock {
-                record: Some(0),
-                offset,
-                bytes: block,
-                body_end: extent.body_end,
-                padding: 0,
-                is_big: order == 1,
-            };
-            observer.block(&seen);
-            if !record.skip {
-                let values = loads.common(common, |slot| loads.value(slot, block));
-                let part = self.part(record, (offset, order), extent, values);
-                let part = record.placed(part, loads, block);
-                parts.push(part.ok_or_else(|| fault(FaultKind::Part, 0))?);
-            }
+            let found = (&bytes[offset..end], offset, extent);
+            // The only kind of record, which is none to skip.
+            parts.extend(self.record((0, order), found, 0, common, observer)?);
             end = offset;
         }
         parts[first..].reverse();
         Ok((parts.len() - first) as u64)
+    }
+
+    /// Checks a record, and returns what it is; none of one to skip. `padding` bytes follow it.
+    #[inline(always)]
+    fn record(
+        &self,
+        (kind, order): (usize, usize),
+        (block, offset, extent): (&[u8], usize, Extent),
+        padding: usize,
+        common: Common,
+        observer: &mut impl Observer,
+    ) -> Result<Option<Part>, Fault> {
+        self.check((kind, order), block, extent, offset)?;
+        observer.block(&CheckedBlock {
+            record: Some(kind),
+            offset,
+            bytes: block,
+            body_end: extent.body_end,
+            padding,
+            is_big: order == 1,
+        });
+        let record = &self.records[kind];
+        if record.skip {
+            return Ok(None);
+        }
+        let loads = &record.loads[order];
+        let values = loads.common(common, |slot| loads.value(slot, block));
+        let part = record.placed(self.part(record, (offset, order), extent, values), loads, block);
+        let fault = Fault { kind: FaultKind::Part, record: Some(kind), offset, got: 0 };
+        part.ok_or(fault).map(Some)
     }
 
     /// The order and extent of the record that ends where `rest` does.

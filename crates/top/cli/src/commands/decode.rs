@@ -100,7 +100,8 @@ fn decode_capture(
     } else {
         let lost: u64 = refused.values().sum();
         out.say(format_args!(
-            "{packet} packets in the file: {accepted} accepted with {fragments} fragments, {lost} refused"
+            "{packet} packets in the file: {accepted} accepted with {fragments} fragments, \
+             {lost} refused"
         ))?;
         for (reason, count) in refused {
             out.say(format_args!("refused ({reason}): {count}"))?;
