@@ -307,10 +307,11 @@ impl SourceHandle {
     /// Appends a packet of samples of a channel link, and waits while there is no room for it.
     ///
     /// # Errors
-    /// A packet that is longer than a datagram, or a link that has ended.
+    /// A heartbeat, of which the client has its own, a packet that is longer than a datagram, or a
+    /// link that has ended.
     ///
     /// # Panics
-    /// A source of events; a heartbeat, which the client has its own of.
+    /// A source of events.
     pub fn send_packet(&self, packet: &[u8]) -> Result<(), Error> {
         self.wait_for_room(|| self.source.push_packet(packet))
     }
@@ -330,7 +331,7 @@ impl SourceHandle {
     /// Appends a packet of samples of a channel link if there is room.
     ///
     /// # Errors
-    /// A packet that is longer than a datagram.
+    /// A heartbeat, or a packet that is longer than a datagram.
     ///
     /// # Panics
     /// As [`send_packet`](Self::send_packet).

@@ -83,6 +83,9 @@ pub enum PushError {
         /// Bytes of the longest.
         max: u64,
     },
+    /// A heartbeat, of which the session has its own, or no bytes.
+    #[error("expected a packet of samples, got a heartbeat or no bytes")]
+    NoSamples,
     /// No items, or more than one range may name.
     #[error("a range has 1 to 2^40 items, got {got}")]
     Count {
@@ -284,13 +287,16 @@ impl Source {
     /// Appends a packet of samples (docs/spec/link.md) of a channel link: copies its bytes, once.
     ///
     /// # Errors
-    /// A packet that is longer than a datagram. Whether it is a good one the recorder says.
+    /// A heartbeat, or a packet that is longer than a datagram. Whether it is a good one the
+    /// recorder says.
     ///
     /// # Panics
-    /// A source of events; a heartbeat, which the session has its own of, or no bytes.
+    /// A source of events.
     pub fn push_packet(&self, packet: &[u8]) -> Result<Push, PushError> {
         assert!(self.shared.is_packets, "a source of events has no packets");
-        assert!(Samples::is_item(packet), "a packet of samples");
+        if !Samples::is_item(packet) {
+            return Err(PushError::NoSamples);
+        }
         self.put(Fragment::new(0, packet))
     }
 

@@ -59,10 +59,10 @@ impl RecorderConfig {
             .collect()
     }
 
-    /// How many trains the memory holds, in words; none without sources of trains.
+    /// How many trains the memory holds, as a sentence; none without sources of trains.
     pub fn trains_held(&self) -> Option<String> {
         let (bytes, held) = self.trains()?;
-        Some(format!("trains of {}: the memory for fragments holds {held}", Bytes(bytes)))
+        Some(format!("Trains of {}: the memory for fragments holds {held}.", Bytes(bytes)))
     }
 
     /// A train's bytes in all sources, and how many trains the memory holds.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use catchment_disk::{FaultControl, FaultPlan};
 use catchment_fixtures::wait_while;
 use catchment_frame::{ColumnCoding, Dtype};
-use catchment_frontend::{Closed, Frontend, SourceStatus};
+use catchment_frontend::{Closed, Error, Frontend, PushError, SourceStatus};
 use catchment_model::{Entry, SampleRate};
 use catchment_recorder::{ChannelConfig, Recorder, RecorderConfig, RunSummary};
 use catchment_storage::Verdict;
@@ -138,6 +138,11 @@ fn a_packet_that_is_malformed_costs_itself_and_not_the_connection() {
     bad[0] ^= 1;
     link.session.send_packet(&bad).unwrap();
     link.session.send_packet(b"CTLK").unwrap();
+    // Heartbeats are the client's own.
+    for no_samples in [&b"CTLK\x01\x02"[..], b""] {
+        let refused = link.session.send_packet(no_samples).unwrap_err();
+        assert!(matches!(refused, Error::Push(PushError::NoSamples)), "{refused}");
+    }
     link.packets.sequence -= 1;
     link.send(FIRST + 10..FIRST + 20);
     wait_while(|| link.status().taken < 42);

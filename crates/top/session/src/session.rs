@@ -325,8 +325,7 @@ fn announce(
         out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
     }
     if let Some(trains) = config.trains_held() {
-        let rest = trains.trim_start_matches('t');
-        out.say(format_args!("T{rest}."))?;
+        out.say(trains)?;
     }
     let front_end = config.sources.iter().position(SourceConfig::is_link);
     if let Some(address) = front_end.and_then(|source| run.addresses.get(source)) {
