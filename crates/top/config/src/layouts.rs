@@ -33,7 +33,7 @@ pub(crate) struct LayoutLow {
 #[serde(rename_all = "snake_case")]
 enum TransportLow {
     #[default]
-    Datagram,
+    Datagrams,
     Stream,
 }
 
