@@ -4,7 +4,8 @@
 //! datagrams per system call, and runs of equal datagrams as one piece (generic receive and
 //! segmentation offload, GRO and GSO). [`TcpReceiver`] takes connections at many ports and what
 //! they bring, and leaves with the sender what there is no room for. A thread waits for any of them
-//! by [`Readiness`]. None decides what the bytes mean. Linux only.
+//! by [`Readiness`]. None decides what the bytes mean. [`TimerServer`] tells feeders when a train
+//! is due. Linux only.
 
 mod certificates;
 mod connection;
@@ -17,6 +18,7 @@ mod receiver;
 mod sender;
 mod stream;
 mod tcp;
+mod timer;
 mod tls_stream;
 
 pub use certificates::{TlsClient, TlsError, TlsServer};
@@ -28,4 +30,5 @@ pub use options::{check_cpu, cpus, pin_to_cpu, raise_open_files};
 pub use receiver::{ReceiverConfig, UdpReceiver};
 pub use sender::{Datagram, Sent, UdpSender};
 pub use tcp::{TcpConfig, TcpReceiver};
+pub use timer::{TickGroup, Ticks, TimerConfig, TimerReport, TimerServer, run_of_timer};
 pub use tls_stream::Stream;

@@ -27,7 +27,8 @@ use catchment_emulator::{
     EmulatorConfig, EmulatorError, EmulatorObserver, EmulatorReport, EmulatorThread,
     LinkEmulatorReport,
 };
-use catchment_model::Utc;
+use catchment_model::{RunId, Utc};
+use catchment_net::run_of_timer;
 use catchment_recorder::{
     Arrivals, FrontEnd, LinkAccess, Observer, Preflight, Recorder, RecorderConfig, RunSummary,
     SharedTokens, Stage, Tokens,
@@ -349,6 +350,13 @@ fn spawn(
 }
 
 /// A failure after which the device is in that state.
+/// Which run a timer says it is, and its number, where one is asked.
+fn of_timer(config: &RecorderConfig) -> Result<Option<(RunId, u64)>, String> {
+    let Some(timer) = config.timer else { return Ok(None) };
+    let run = run_of_timer(timer, config.stream);
+    run.map(Some).map_err(|error| format!("run.timer {timer}: {error}"))
+}
+
 fn failed(reason: impl std::fmt::Display, state: State) -> Failed {
     Failed { reason: reason.to_string(), state }
 }
@@ -433,7 +441,8 @@ impl Recording {
             }
         }
         self.may_resume = false;
-        let wanted = job.configuration.number;
+        let timed = of_timer(config).map_err(|why| failed(why, State::Configured))?;
+        let wanted = timed.map(|(_, number)| number).or(job.configuration.number);
         let emulated = job.configuration.emulates();
         let live = self.shared.catalog.take(&NumberRequest {
             who: &job.origin.who,
@@ -446,8 +455,13 @@ impl Recording {
         });
         let live = live.map_err(|error| failed(error, State::Configured))?;
         let run_number = live.number();
+        if let Some((_, of_timer)) = timed.filter(|&(_, number)| number != run_number) {
+            tracing::warn!(run = run_number, of_timer, "the timer's number has been used here");
+        }
+        let run_id = timed.map(|(id, _)| id).or(config.run_id);
         let started = self.access(config).map_err(|error| error.to_string()).and_then(|access| {
-            let config = RecorderConfig { run_number, emulated, access, ..config.clone() };
+            let known = RecorderConfig { run_number, run_id, ..config.clone() };
+            let config = RecorderConfig { emulated, access, ..known };
             Recorder::start_paused(config).map_err(|error| error.to_string())
         });
         let recorder = match started {

@@ -30,6 +30,14 @@ pub enum EmulatorError {
     /// A front-end that the recorder does not take, or not any more.
     #[error(transparent)]
     Frontend(#[from] catchment_frontend::Error),
+    /// The timer that gives the ticks cannot be reached, or is gone.
+    #[error("the timer {address}: {source}")]
+    Timer {
+        /// Where it was looked for.
+        address: std::net::SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The system refused a thread.
     #[error("a thread: {0}")]
     Thread(std::io::Error),

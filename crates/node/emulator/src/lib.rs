@@ -41,4 +41,6 @@ pub use link_emulator::LinkEmulator;
 pub use pictures::{GivenImages, Pictures};
 pub use report::{EmulatorLive, EmulatorReport, LinkEmulatorReport, SourceReport};
 pub use thread::{EmulatorObserver, EmulatorThread};
-pub use trains::{DROPPED_MAX, Images, MadeTrain, TrainConfig, TrainContent, TrainReport};
+pub use trains::{
+    DROPPED_MAX, Images, MadeTrain, TRAINS_HZ_DEFAULT, TrainConfig, TrainContent, TrainReport,
+};

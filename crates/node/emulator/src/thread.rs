@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use catchment_net::pin_to_cpu;
+use catchment_net::{TimerReport, TimerServer, pin_to_cpu};
 use catchment_runner::{Idle, Sleep};
 use catchment_telemetry::{Clock, ThreadTime, ThreadTimes};
 
@@ -77,6 +77,20 @@ impl EmulatorThread<TrainReport> {
     pub fn start_trains(config: TrainConfig) -> Result<Self, EmulatorError> {
         config.protocol()?;
         Self::spawn("emulate-trains", move |stop, live| trains::run(&config, stop, live))
+    }
+}
+
+impl EmulatorThread<TimerReport> {
+    /// Starts a timer that listens. The thread is named `emulate-timer`; its events are ticks sent.
+    ///
+    /// # Errors
+    /// The system refused a thread.
+    pub fn start_timer(timer: TimerServer) -> Result<Self, EmulatorError> {
+        Self::spawn("emulate-timer", move |stop, live| {
+            let address = timer.address();
+            let told = |report: &TimerReport| live.events.store(report.sent, Relaxed);
+            timer.run(stop, told).map_err(|source| EmulatorError::Timer { address, source })
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use catchment_frame::{Dtype, FieldInfo, PayloadType};
-use catchment_net::{Datagram, UdpSender};
+use catchment_net::{Datagram, Ticks, UdpSender};
 use catchment_wire::hadtu::ByteOrder;
 use catchment_wire::trains::{Checksum, TrainSettings, Trains};
 use serde::Serialize;
@@ -29,6 +29,11 @@ pub struct TrainConfig {
     pub to_all: bool,
     /// How many feeders take turns.
     pub feeders: u32,
+    /// Only this one of them runs here, from 0; the others are elsewhere.
+    pub only: Option<u32>,
+    /// Feeders send at the ticks of this timer, each at those of the group of its number, and not
+    /// by `rate_hz`; it also says when they end.
+    pub timer: Option<SocketAddr>,
     /// The packets. Their trains are as long as the images make them, with a checksum at the end.
     pub settings: TrainSettings,
     /// The images of a train.
@@ -121,10 +126,12 @@ impl Default for TrainConfig {
             nodes: Vec::new(),
             to_all: false,
             feeders: 1,
+            only: None,
+            timer: None,
             settings: TrainSettings::default(),
             images: Images::REFERENCE,
             pictures: Pictures::Noise,
-            rate_hz: Some(RATE_HZ_DEFAULT),
+            rate_hz: Some(TRAINS_HZ_DEFAULT),
             seconds: None,
             trains: None,
             first_train: 0,
@@ -151,6 +158,9 @@ impl TrainConfig {
         }
         if !(1..=64).contains(&self.feeders) {
             return refused("feeders", "1 to 64", self.feeders.to_string());
+        }
+        if let Some(only) = self.only.filter(|&only| only >= self.feeders) {
+            return refused("only", "a number below that of the feeders", only.to_string());
         }
         if self.nodes.is_empty() {
             return refused("nodes", "at least one", "none".into());
@@ -183,6 +193,8 @@ pub struct TrainReport {
     pub train_bytes: u64,
     /// Trains sent.
     pub trains: u64,
+    /// Trains that were not sent, since their tick came while their feeder was still sending.
+    pub trains_skipped: u64,
     /// Datagrams that the kernel took.
     pub packets: u64,
     /// Datagrams that it refused for good.
@@ -313,9 +325,9 @@ pub(crate) fn run(
         report: TrainReport::default(),
     };
     let reports: Vec<TrainReport> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..config.feeders)
-            .map(|number| scope.spawn(move || feeder(number).run(stop, live)))
-            .collect();
+        let here = config.only.map_or(0..config.feeders, |only| only..only + 1);
+        let threads: Vec<_> =
+            here.map(|number| scope.spawn(move || feeder(number).run(stop, live))).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
         joined
             .map(|joined| joined.unwrap_or(Err(EmulatorError::Panicked)))
@@ -331,6 +343,7 @@ pub(crate) fn run(
     };
     for report in reports {
         all.trains += report.trains;
+        all.trains_skipped += report.trains_skipped;
         all.packets += report.packets;
         all.packets_unsent += report.packets_unsent;
         all.dropped.extend(report.dropped);
@@ -339,6 +352,14 @@ pub(crate) fn run(
     all.dropped.dedup();
     all.dropped.truncate(DROPPED_MAX);
     Ok(all)
+}
+
+/// A train that is to be sent now: evenly over `span` from `from` on, since the beginning.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    index: u64,
+    from: Duration,
+    span: Duration,
 }
 
 struct Feeder<'a> {
@@ -355,43 +376,62 @@ struct Feeder<'a> {
 impl Feeder<'_> {
     fn run(mut self, stop: &AtomicBool, live: &EmulatorLive) -> Result<TrainReport, EmulatorError> {
         let mut sender = UdpSender::connect(&self.config.nodes)?;
-        let (mut buffer, mut turn) = (vec![0; self.batch() * self.trains.packet_bytes()], 0);
+        let mut buffer = vec![0; self.batch() * self.trains.packet_bytes()];
+        let lost = |address| move |source| EmulatorError::Timer { address, source };
+        let mut ticks = match self.config.timer {
+            Some(timer) => Some((timer, Ticks::join(timer, self.number).map_err(lost(timer))?)),
+            None => None,
+        };
+        let most = self.config.trains.unwrap_or(u64::MAX);
+        let (feeders, number) = (u64::from(self.config.feeders), u64::from(self.number));
+        let mut turn = 0;
         loop {
-            // With a rate, feeders take turns; without one, whoever is free takes the next train.
-            let index = match self.config.rate_hz {
-                Some(_) => turn * u64::from(self.config.feeders) + u64::from(self.number),
-                None => self.next.fetch_add(1, Relaxed),
+            let of_turn = |turn: u64| turn * feeders + number;
+            let due = match (&mut ticks, self.config.rate_hz) {
+                (Some((timer, ticks)), _) => {
+                    let tick = ticks.wait(stop).map_err(lost(*timer))?;
+                    self.report.trains_skipped = ticks.skipped();
+                    let (from, span) = (self.begin.elapsed(), ticks.period());
+                    let is_due = |index: &u64| *index < most && !self.is_over(from);
+                    let index = tick.map(of_turn).filter(is_due);
+                    index.map(|index| Due { index, from, span })
+                }
+                // With a rate, feeders take turns; without one, whoever is free takes the next.
+                (None, Some(hz)) => self.due(of_turn(turn), hz, stop),
+                (None, None) => self.undated(self.next.fetch_add(1, Relaxed), stop),
             };
+            let Some(due) = due else { return Ok(self.report) };
             turn += 1;
-            if !self.is_due(index, stop) {
-                return Ok(self.report);
-            }
             let packets = self.report.packets;
-            self.send(index, &mut sender, &mut buffer, stop);
+            self.send(due, &mut sender, &mut buffer, stop);
             let sent = self.report.packets - packets;
             self.report.trains += 1;
             live.add(1, sent, sent * self.trains.packet_bytes() as u64, 0);
         }
     }
 
-    /// Waits until a train is due; false if there are to be no more.
-    fn is_due(&self, index: u64, stop: &AtomicBool) -> bool {
-        if self.config.trains.is_some_and(|most| index >= most) {
-            return false;
+    /// Waits until a train is due; `None` if there are to be no more.
+    fn due(&self, index: u64, hz: f64, stop: &AtomicBool) -> Option<Due> {
+        let from = Duration::from_secs_f64(index as f64 / hz);
+        if self.is_over(from) || self.config.trains.is_some_and(|most| index >= most) {
+            return None;
         }
-        let due = self.due(index as f64);
-        // Without a rate everything is due, and the clock decides.
-        let at = if self.config.rate_hz.is_some() { due } else { self.begin.elapsed() };
-        if self.config.seconds.is_some_and(|seconds| at.as_secs_f64() >= seconds) {
-            return false;
-        }
-        self.wait_until(due, stop);
-        !stop.load(Relaxed)
+        self.wait_until(from, stop);
+        let span = Duration::from_secs_f64(f64::from(self.config.feeders) / hz);
+        (!stop.load(Relaxed)).then_some(Due { index, from, span })
     }
 
-    /// When that many trains of all feeders are due, from the beginning on.
-    fn due(&self, trains: f64) -> Duration {
-        self.config.rate_hz.map_or(Duration::ZERO, |hz| Duration::from_secs_f64(trains / hz))
+    /// A train of feeders that send as fast as they can: all are due, and the clock decides.
+    fn undated(&self, index: u64, stop: &AtomicBool) -> Option<Due> {
+        let now = self.begin.elapsed();
+        let is_last = self.config.trains.is_some_and(|most| index >= most);
+        let is_over = self.is_over(now) || is_last || stop.load(Relaxed);
+        (!is_over).then_some(Due { index, from: now, span: Duration::ZERO })
+    }
+
+    /// Whether no train is to begin so long after the beginning.
+    fn is_over(&self, from: Duration) -> bool {
+        self.config.seconds.is_some_and(|seconds| from.as_secs_f64() >= seconds)
     }
 
     fn wait_until(&self, due: Duration, stop: &AtomicBool) {
@@ -410,7 +450,8 @@ impl Feeder<'_> {
     }
 
     /// Sends a train, its packets evenly over its feeder's time.
-    fn send(&mut self, index: u64, sender: &mut UdpSender, buffer: &mut [u8], stop: &AtomicBool) {
+    fn send(&mut self, due: Due, sender: &mut UdpSender, buffer: &mut [u8], stop: &AtomicBool) {
+        let Due { index, from, span } = due;
         let (number, packets) = (self.config.first_train + index, self.trains.packets());
         let nodes = self.config.nodes.len();
         let nodes = match self.config.to_all {
@@ -442,8 +483,7 @@ impl Feeder<'_> {
                 }
             }
             let share = (first + self.batch() as u64).min(packets) as f64 / packets as f64;
-            let trains = index as f64 + share * f64::from(self.config.feeders) * SENDING_SHARE;
-            self.wait_until(self.due(trains), stop);
+            self.wait_until(from + span.mul_f64(share * SENDING_SHARE), stop);
         }
     }
 
@@ -497,7 +537,7 @@ const PULSE_NS: u64 = 222;
 /// Memory cells of an emulated pixel.
 const CELLS: u32 = 352;
 /// A train of the reference takes 0.8776 s at 9.116 Gb/s.
-pub const RATE_HZ_DEFAULT: f64 = 1.0 / 0.877_579;
+pub const TRAINS_HZ_DEFAULT: f64 = 1.0 / 0.877_579;
 /// Bytes that are made and sent together.
 const BATCH_BYTES: usize = 256 << 10;
 /// Of its time a feeder sends so much: the rest makes up for what was late.

@@ -45,6 +45,8 @@ pub struct RecorderConfig {
     pub receive: ReceiveConfig,
     /// The run's identity, where several nodes record one run; a new one by default.
     pub run_id: Option<RunId>,
+    /// A timer that says at each start which run it is, and its number, in place of `run_id`.
+    pub timer: Option<SocketAddr>,
     /// This node's number among them, in every frame: each has another.
     pub stream: u32,
     /// The events that this node builds, where several nodes share those of a run; all by default.
@@ -334,6 +336,7 @@ impl RecorderConfig {
             links: Vec::new(),
             receive: ReceiveConfig::default(),
             run_id: None,
+            timer: None,
             stream: 0,
             own: OwnedKeys::all(),
             build: BuildConfig::default(),

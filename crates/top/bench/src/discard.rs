@@ -53,6 +53,11 @@ pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarde
     Ok(middle(found.map_or(flat_out, |(_, tries)| tries), rate))
 }
 
+/// What is received of a sender that sends flat out, whether or not all of it is.
+pub(crate) fn flat_out(bench: &Bench<'_>, load: Load) -> anyhow::Result<Discarded> {
+    once(bench, load, Rate(None))
+}
+
 fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> {
     let high = load.preset(bench, rate).high()?;
     let config = ReceiverConfig::default();

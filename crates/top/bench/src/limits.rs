@@ -1,6 +1,5 @@
 //! `bench limits`: the highest rates of this machine, part by part.
 
-use std::path::Path;
 use std::time::Instant;
 
 use catchment_console::Table;
@@ -62,21 +61,20 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     Report::new("limits", bench, sections, &figures)
 }
 
-/// The disk's own rate: aligned direct writes, several in flight, then a sync.
-/// How fast a file is written with nothing else; with a sync each `sync_ns` if that is given.
+/// The disk's own rate: aligned direct writes, several in flight, then a sync; with a sync each
+/// `sync_ns` too, if that is given.
 pub(crate) fn direct_write(
     bench: &mut Bench<'_>,
     sync_ns: Option<u64>,
 ) -> anyhow::Result<DirectWrite> {
-    let bytes = if bench.quick { 128 << 20 } else { 4 << 30 };
-    let made = !bench.scratch.exists();
-    std::fs::create_dir_all(&bench.scratch)?;
     let what = if sync_ns.is_some() { "direct write with syncs" } else { "direct write" };
-    let rates = bench.rounds(what, |bench| write_once(&bench.scratch, bytes, sync_ns))?;
-    if made {
-        std::fs::remove_dir(&bench.scratch).ok();
-    }
+    let rates = bench.rounds(what, |bench| write_once(bench, sync_ns))?;
     Ok(middle(rates, |rate| rate.bytes_per_second))
+}
+
+/// The disk's own rate, measured once.
+pub(crate) fn direct_write_once(bench: &Bench<'_>) -> anyhow::Result<DirectWrite> {
+    write_once(bench, None)
 }
 
 fn copy(bench: &Bench<'_>, block_bytes: usize) -> f64 {
@@ -187,10 +185,17 @@ fn decoders_alone(figures: &Figures) -> Section {
     )
 }
 
-fn write_once(folder: &Path, bytes: u64, sync_ns: Option<u64>) -> anyhow::Result<DirectWrite> {
+fn write_once(bench: &Bench<'_>, sync_ns: Option<u64>) -> anyhow::Result<DirectWrite> {
+    let bytes = if bench.quick { 128 << 20 } else { 4 << 30 };
+    let made = !bench.scratch.exists();
+    std::fs::create_dir_all(&bench.scratch)?;
     let mut config = catchment_disk::DiskConfig::default();
     config.sync_interval_ns = sync_ns.unwrap_or(config.sync_interval_ns);
-    let rate = catchment_disk::measure_direct_write(folder, bytes, config, sync_ns.is_some())?;
+    let rate =
+        catchment_disk::measure_direct_write(&bench.scratch, bytes, config, sync_ns.is_some())?;
+    if made {
+        std::fs::remove_dir(&bench.scratch).ok();
+    }
     Ok(DirectWrite {
         bytes_per_second: rate.bytes_per_second(),
         cpu_percent: rate.cpu_share() * 100.0,

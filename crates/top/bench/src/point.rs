@@ -138,15 +138,26 @@ pub(crate) fn measure_with(
             recording.balance()
         ));
     }
+    let total = recording.summary.last.ledger.total();
     if !recording.balance().lost_data()
-        && recording.summary.last.ledger.total()[Entry::PacketsDroppedByKernel] == 0
+        && total[Entry::PacketsDroppedByKernel] == 0
         && point.events_complete != point.events_sent
     {
+        let counted: Vec<String> = total
+            .iter()
+            .filter(|&(_, count)| count > 0)
+            .map(|(entry, count)| format!("{} {count}", entry.name()))
+            .collect();
         bench.broken.push(format!(
-            "{}, {rate}: {} events sent, {} complete, and no loss in the books",
+            "{}, {rate}: {} events sent ({} fragments, {} packets, {} of them not), {} complete, \
+             and no loss in the books: {}",
             load.name(),
             point.events_sent,
-            point.events_complete
+            point.fragments_sent,
+            point.packets_sent,
+            recording.sent.total().packets_unsent,
+            point.events_complete,
+            counted.join(", ")
         ));
     }
     Ok(point)

@@ -1,4 +1,7 @@
-//! hades-90 to several targets: one folder, two required ones on one disk, and none.
+//! hades-90 to one folder, to two required ones on one disk, and to none.
+//!
+//! A disk that others share changes its rate within seconds, and one that was idle is faster for a
+//! while. So each recording stands beside a limit of its own, measured right before and behind it.
 
 use catchment_config::Rate;
 use catchment_recorder::{Place, RecorderConfig, TargetConfig};
@@ -6,62 +9,140 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::discard;
-use crate::limits::direct_write;
-use crate::point::{Load, Point, measure_with, middle_of};
+use crate::limits::direct_write_once;
+use crate::point::{Load, Point, measure_with};
 use crate::report::{Report, Section, bytes, percent, table};
 use crate::search::{Plan, Try, median};
 
-/// A set of targets, and the highest rate without loss in them.
-#[derive(Debug, Serialize)]
+/// A set of targets.
+#[derive(Clone, Copy)]
 struct Arrangement {
     name: &'static str,
-    rounds: Vec<Point>,
-    /// Of what the disk, or the receiver, could take of that alone.
-    share: Option<f64>,
+    arrange: fn(&mut RecorderConfig),
+    limit: Limit,
 }
 
-/// How a recorder's targets are set.
-type Arrange = fn(&mut RecorderConfig);
+/// What the recorder can at most reach.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// The disk's rate, over so many folders.
+    DirectWrite(f64),
+    ReceiveAndDiscard,
+}
+
+const ARRANGEMENTS: [Arrangement; 3] = [
+    Arrangement { name: "one folder", arrange: |_| {}, limit: Limit::DirectWrite(1.0) },
+    Arrangement {
+        name: "two required folders on one disk",
+        arrange: two,
+        limit: Limit::DirectWrite(2.0),
+    },
+    Arrangement { name: "none", arrange: none, limit: Limit::ReceiveAndDiscard },
+];
+
+/// Recordings at the highest rate without loss.
+#[derive(Debug, Serialize)]
+struct Found {
+    name: &'static str,
+    rounds: Vec<Round>,
+}
+
+#[derive(Debug, Serialize)]
+struct Round {
+    limit_bytes_per_second: f64,
+    #[serde(flatten)]
+    point: Point,
+}
+
+impl Round {
+    fn share(&self) -> f64 {
+        self.point.durable_bytes_per_second / self.limit_bytes_per_second
+    }
+}
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
-    let direct_write = direct_write(bench, None)?.bytes_per_second;
-    let received = discard::most(bench, Load::FULL)?.bytes_per_second;
-    let folders: [(&'static str, Arrange, f64); 3] = [
-        ("one folder", |_| {}, direct_write.min(received)),
-        ("two required folders on one disk", two, (direct_write / 2.0).min(received)),
-        ("none", none, received),
-    ];
     let mut found = Vec::new();
-    for (name, arrange, limit) in folders {
-        let rounds = highest_of(bench, name, arrange)?;
-        let reached = (!rounds.is_empty() && !bench.quick)
-            .then(|| median(rounds.iter().map(|point| point.durable_bytes_per_second)));
-        found.push(Arrangement { name, rounds, share: reached.map(|bytes| bytes / limit) });
+    for arrangement in ARRANGEMENTS {
+        let rounds = rounds(bench, arrangement)?;
+        found.push(Found { name: arrangement.name, rounds });
     }
+    let share = if bench.quick { |_: f64| "-".to_owned() } else { |share| format!("{share:.2}") };
+    let middle = |one: &Found, figure: fn(&Round) -> f64, shown: fn(f64) -> String| match one {
+        Found { rounds, .. } if rounds.is_empty() => "-".to_owned(),
+        Found { rounds, .. } => shown(median(rounds.iter().map(figure))),
+    };
     let table = table(
         &found,
         &[
             ("targets", &|one| one.name.to_owned()),
-            ("bytes/s", &|one| middle_of(&one.rounds, |point| point.bytes_per_second, bytes)),
+            ("bytes/s", &|one| middle(one, |round| round.point.bytes_per_second, bytes)),
             ("until durable", &|one| {
-                middle_of(&one.rounds, |point| point.durable_bytes_per_second, bytes)
+                middle(one, |round| round.point.durable_bytes_per_second, bytes)
             }),
-            ("receive", &|one| middle_of(&one.rounds, |point| point.receive_percent, percent)),
-            ("build", &|one| middle_of(&one.rounds, |point| point.build_percent, percent)),
-            ("write", &|one| middle_of(&one.rounds, |point| point.write_percent, percent)),
-            ("emulate", &|one| middle_of(&one.rounds, |point| point.emulate_percent, percent)),
-            ("share", &|one| one.share.map_or("-".into(), |share| format!("{share:.2}"))),
+            ("receive", &|one| middle(one, |round| round.point.receive_percent, percent)),
+            ("build", &|one| middle(one, |round| round.point.build_percent, percent)),
+            ("write", &|one| middle(one, |round| round.point.write_percent, percent)),
+            ("emulate", &|one| middle(one, |round| round.point.emulate_percent, percent)),
+            ("limit", &|one| middle(one, |round| round.limit_bytes_per_second, bytes)),
+            ("share", &|one| middle(one, Round::share, share)),
         ],
     );
     let section = Section::new("Highest rate without loss", table)
-        .note(format!("Direct write alone: {}/s.", bytes(direct_write)))
-        .note(format!("Receive and discard: {}/s.", bytes(received)))
         .note(
             "Bytes/s: of one target, at the highest rate that lost nothing; until durable: over \
-             the time until all was on disk, without what memory holds at the end. Share: until \
-             durable, of direct write, of half of it, of receive and discard.",
+             the time until all was on disk, without what memory holds at the end.",
+        )
+        .note(
+            "Limit: direct write, half of it for two folders, or receive and discard flat out, \
+             the mean of right before and right behind each recording. Share: until durable, of the \
+             limit; median of the recordings.",
         );
     Report::new("targets", bench, vec![section], &found)
+}
+
+/// Recordings at the highest rate without loss, each between two measurements of its limit.
+fn rounds(bench: &mut Bench<'_>, arrangement: Arrangement) -> anyhow::Result<Vec<Round>> {
+    let seconds = bench.seconds().min(4.0);
+    let record = |bench: &mut Bench<'_>, hz| {
+        measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, arrangement.arrange)
+    };
+    // The rounds below confirm the rate.
+    let plan = Plan { confirmations: 0, ..Plan::from(20_000.0) };
+    let found = bench.highest(arrangement.name, plan, |bench, hz| {
+        let point = record(bench, hz)?;
+        Ok(Try { reached: point.whole && point.rate_kept, value: () })
+    })?;
+    let mut rounds = Vec::new();
+    let Some((mut hz, _)) = found else { return Ok(rounds) };
+    let mut before = limit(bench, arrangement)?;
+    for _ in 0..4 * bench.repeats() {
+        bench.now(format!("{}, {hz:.0} Hz between two limits", arrangement.name))?;
+        let point = record(bench, hz)?;
+        let behind = limit(bench, arrangement)?;
+        match point.whole && point.rate_kept {
+            true => {
+                let limit_bytes_per_second = f64::midpoint(before, behind);
+                rounds.push(Round { limit_bytes_per_second, point });
+            }
+            false => hz *= 0.96,
+        }
+        if rounds.len() == bench.repeats() {
+            break;
+        }
+        before = behind;
+    }
+    Ok(rounds)
+}
+
+fn limit(
+    bench: &mut Bench<'_>,
+    Arrangement { name, limit, .. }: Arrangement,
+) -> anyhow::Result<f64> {
+    bench.now(format!("{name}, the limit"))?;
+    Ok(match limit {
+        Limit::DirectWrite(folders) => direct_write_once(bench)?.bytes_per_second / folders,
+        Limit::ReceiveAndDiscard => discard::flat_out(bench, Load::FULL)?.bytes_per_second,
+    })
 }
 
 fn two(config: &mut RecorderConfig) {
@@ -73,17 +154,4 @@ fn two(config: &mut RecorderConfig) {
 fn none(config: &mut RecorderConfig) {
     let none = TargetConfig::folder("none", config.folder.clone());
     config.targets = vec![TargetConfig { place: Place::None, ..none }];
-}
-
-fn highest_of(
-    bench: &mut Bench<'_>,
-    name: &'static str,
-    arrange: Arrange,
-) -> anyhow::Result<Vec<Point>> {
-    let found = bench.highest(name, Plan::from(20_000.0), |bench, hz| {
-        let seconds = bench.seconds().min(4.0);
-        let point = measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, arrange)?;
-        Ok(Try { reached: point.whole && point.rate_kept, value: point })
-    })?;
-    Ok(found.map_or_else(Vec::new, |(_, rounds)| rounds))
 }

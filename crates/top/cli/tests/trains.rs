@@ -2,11 +2,12 @@
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{Run, RunOptions, StorageError};
 
-use crate::support::{interrupt, json, only_run, started, stderr, stdout};
+use crate::support::{catchment, interrupt, json, only_run, printed, started, stderr, stdout};
 
 /// Trains of two images of 64 x 64 pixels.
 const TRAIN_BYTES: u64 = 20_573;
@@ -98,6 +99,61 @@ fn nodes_that_take_turns_record_one_run() {
         assert_eq!(counts.map(|entry| ledger(&run, entry)), [20, 20, 20]);
         assert!(run.recorded_ledger().unwrap().unwrap().balance().holds());
     }
+}
+
+/// Feeder `number` of two, at that timer, to the nodes from that port on.
+fn feeder(folder: &Path, (timer, port): (&str, u16), number: &str) -> Child {
+    let to = format!("127.0.0.1:{port}");
+    let what = ["emulate", "xfel-trains", "--role", "feeder", "--timer", timer, "--to", &to];
+    let which = ["--feeders", "2", "--feeder", number, "--nodes", "2"];
+    let size = ["--pulses", "2", "--image", "64x64", "--json"];
+    let mut command = catchment(folder, &[&what[..], &which, &size].concat());
+    command.stdout(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_timer_says_when_trains_are_due_and_which_run_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, port) = (folder.path(), two_ports());
+    let what = ["emulate", "xfel-trains", "--role", "timer", "--listen", "127.0.0.1:0"];
+    let how = ["--feeders", "2", "--rate", "40", "--events", "21", "--first-run", "7"];
+    let (timer, _lines, line) = printed(catchment(folder, &[&what[..], &how].concat()), "Timer at");
+    let address = line.trim().trim_start_matches("Timer at ").trim_end_matches('.');
+    let nodes = [0, 1].map(|turn| {
+        let folder = node(folder, &format!("node-{turn}"), (port, turn), RUN);
+        let text = std::fs::read_to_string(folder.join("node.toml")).unwrap();
+        let id = format!("id = \"{RUN}\"");
+        let text = text.replace(&id, &format!("timer = \"{address}\""));
+        std::fs::write(folder.join("node.toml"), text).unwrap();
+        folder
+    });
+    let recorders = nodes.each_ref().map(|node| started(node, &["run", "node.toml"], "Recording"));
+    let feeders = ["0", "1"].map(|number| feeder(folder, (address, port), number));
+    let mut timer = timer;
+    assert_eq!(timer.wait().unwrap().code(), Some(0));
+    let sent = feeders.map(|feeder| {
+        let output = feeder.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        ["trains", "trains_skipped"].map(|key| report[key].as_u64().unwrap())
+    });
+    // On a busy machine a feeder is late, and skips.
+    let [[even, even_skipped], [odd, odd_skipped]] = sent;
+    assert!(even > 0 && even + even_skipped <= 11, "{sent:?}");
+    assert!(odd > 0 && odd + odd_skipped <= 10, "{sent:?}");
+    for (recorder, _lines) in recorders {
+        // A train that was skipped is missing.
+        let code = interrupt(recorder);
+        assert!(code == Some(0) || code == Some(3) && even_skipped + odd_skipped > 0, "{code:?}");
+    }
+    let runs = nodes.each_ref().map(|node| only_run(node));
+    let run = Run::open_folders(&runs.each_ref().map(|run| &**run), RunOptions::default()).unwrap();
+    assert_eq!((run.event_count(), run.header().run_number), (even + odd, 7));
+    let keys = keys(&run);
+    assert!(keys.contains(&20) && keys.iter().all(|key| (0..21).contains(key)), "{keys:?}");
+    // Without its timer a node does not begin.
+    let refused = stderr(&nodes[0], &["run", "node.toml"], 1);
+    assert!(refused.contains(&format!("run.timer {address}: Connection refused")), "{refused}");
 }
 
 #[test]

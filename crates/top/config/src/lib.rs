@@ -21,6 +21,7 @@ mod sources;
 mod targets;
 mod trains;
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -99,9 +100,9 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let links = links::links(&located, &low)?;
     let targets = targets::targets(&located, &low, &sources, &links)?;
     let own = own(&located, low.run.own)?;
-    let (run_id, stream) = identity(&located, &low)?;
+    let Identity { run_id, timer, stream } = identity(&located, &low)?;
     let recorder = recorder(&located, &low, (sources, links, targets), text);
-    let recorder = RecorderConfig { run_id, stream, own, ..recorder };
+    let recorder = RecorderConfig { run_id, timer, stream, own, ..recorder };
     recorder
         .check()
         .and_then(|()| recorder.check_cpus())
@@ -165,23 +166,42 @@ fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
     }
 }
 
-/// The run's identity, if it is given, and this node's number among those that record it.
-fn identity(located: &Located<'_>, low: &Low) -> Result<(Option<RunId>, u32), ConfigFileError> {
-    let RunLow { id, stream, own, .. } = &low.run;
-    let Some(id) = id else {
-        let message = "expected run.id beside it, which is the same for all nodes of the run";
-        let message = message.to_owned();
-        return stream.map_or(Ok((None, 0)), |_| Err(located.error("run.stream", message)));
+/// The run's identity, if it is given, or who gives it, and this node's number among those that
+/// record it.
+fn identity(located: &Located<'_>, low: &Low) -> Result<Identity, ConfigFileError> {
+    let RunLow { id, timer, stream, own, .. } = &low.run;
+    let timer = timer.map(|Address(timer)| timer);
+    let error = |key: &str, message: &str| Err(located.error(key, message.to_owned()));
+    let run_id = match id {
+        Some(_) if timer.is_some() => {
+            return error("run.timer", "expected run.id or run.timer, got both");
+        }
+        None if timer.is_none() && stream.is_some() => {
+            let expected = "expected run.id or run.timer beside it, the same for all nodes of the \
+                            run";
+            return error("run.stream", expected);
+        }
+        None if timer.is_none() => return Ok(Identity::default()),
+        None => None,
+        Some(id) => {
+            let expected = |_| located.expected("run.id", "32 hexadecimal digits", id);
+            Some(id.parse().map_err(expected)?)
+        }
     };
-    let expected = |_| located.expected("run.id", "32 hexadecimal digits", id);
-    let run = id.parse().map_err(expected)?;
     // Nodes that take turns have different ones.
     let stream = stream.unwrap_or(own.remainder);
     if stream > STREAM_MAX {
-        let message = format!("expected 0 to {STREAM_MAX}, got {stream}");
-        return Err(located.error("run.stream", message));
+        return error("run.stream", &format!("expected 0 to {STREAM_MAX}, got {stream}"));
     }
-    Ok((Some(run), stream))
+    Ok(Identity { run_id, timer, stream })
+}
+
+/// Which run it is, as one of which node.
+#[derive(Default)]
+struct Identity {
+    run_id: Option<RunId>,
+    timer: Option<SocketAddr>,
+    stream: u32,
 }
 
 /// The events that the node builds.

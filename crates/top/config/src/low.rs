@@ -52,6 +52,7 @@ pub(crate) struct RunLow {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) number: Option<u64>,
     pub(crate) id: Option<String>,
+    pub(crate) timer: Option<Address>,
     pub(crate) stream: Option<u32>,
     pub(crate) resume: Option<Time>,
     pub(crate) own: OwnLow,

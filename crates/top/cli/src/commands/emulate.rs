@@ -16,9 +16,10 @@ use catchment_model::near_matches;
 use catchment_model::units::{Bytes, Count, grouped};
 use catchment_session::{Fault, seconds};
 
+use super::emulate_timer::{Group, Role};
 use super::emulate_trains::ImageSize;
 use super::generate::Multiple;
-use super::{emulate_dummies, emulate_links, emulate_trains};
+use super::{emulate_dummies, emulate_links, emulate_timer, emulate_trains};
 
 /// Emulates the sources or channel links of a configuration file or a preset, or front-ends.
 #[derive(Debug, clap::Args)]
@@ -49,6 +50,24 @@ pub(crate) struct Arguments {
     /// Trains: how many feeders take turns, 1 unless given
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) feeders: Option<u32>,
+    /// Trains: what runs here, feeders unless given
+    #[arg(long, value_enum)]
+    pub(super) role: Option<Role>,
+    /// Trains: the feeder that runs here, from 0; the others of --feeders run elsewhere
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) feeder: Option<u32>,
+    /// Trains: feeders send at the ticks of this timer
+    #[arg(long, value_name = "IP:PORT")]
+    pub(super) timer: Option<Address>,
+    /// Trains: where the timer listens; without --role timer it is a thread beside the feeders
+    #[arg(long, value_name = "IP:PORT")]
+    pub(super) listen: Option<Address>,
+    /// Trains: a group of the timer's ticks, may be repeated; one for each feeder unless given
+    #[arg(long, value_name = "NUMBER=RATE[+PHASE]")]
+    pub(super) group: Vec<Group>,
+    /// Trains: the number of the first run that the timer hands out, 1 unless given
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) first_run: Option<u64>,
     /// Trains: how many nodes get them in turn, on the ports from that of --to on
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) nodes: Option<u32>,
@@ -95,8 +114,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if arguments.what == emulate_dummies::NAME {
         return emulate_dummies::run(&arguments, out);
     }
+    if arguments.role == Some(Role::Timer) {
+        return emulate_timer::run(&arguments, out);
+    }
     if let Some(config) = emulate_trains::configure(&arguments)? {
-        return emulate_trains::run(config, out);
+        return emulate_trains::run(config, &arguments, out);
     }
     let of_trains = [
         arguments.feeders.is_some(),
@@ -105,9 +127,16 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         arguments.image.is_some(),
         arguments.images.is_some(),
         arguments.drop_every.is_some(),
+        arguments.role.is_some(),
+        arguments.feeder.is_some(),
+        arguments.timer.is_some(),
+        arguments.listen.is_some(),
+        !arguments.group.is_empty(),
+        arguments.first_run.is_some(),
     ];
     if of_trains.contains(&true) {
-        let keys = "--feeders, --nodes, --pulses, --image, --images and --drop-every";
+        let keys = "--feeders, --nodes, --pulses, --image, --images, --drop-every, --role, \
+                    --feeder, --timer, --listen, --group and --first-run";
         anyhow::bail!(UsageError(format!("{keys} are for trains")));
     }
     if arguments.front_ends.is_some() || arguments.bytes.is_some() {

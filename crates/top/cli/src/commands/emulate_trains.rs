@@ -7,13 +7,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use catchment_config::{Address, counted_up};
 use catchment_console::{Exit, Out, UsageError};
 use catchment_emulator::{
-    EmulatorLive, EmulatorThread, GivenImages, Images, Pictures, TrainConfig, TrainReport,
+    EmulatorLive, EmulatorThread, GivenImages, Images, Pictures, TRAINS_HZ_DEFAULT, TrainConfig,
+    TrainReport,
 };
 use catchment_model::units::{Bytes, Count, grouped};
 use catchment_recorder::SourceConfig;
 use catchment_wire::trains;
 
 use super::emulate::{Arguments, follow};
+use super::emulate_timer;
 
 /// The preset, by its name on the command line.
 pub(super) const NAME: &str = "xfel-trains";
@@ -54,21 +56,7 @@ pub(super) fn configure(arguments: &Arguments) -> anyhow::Result<Option<TrainCon
             ..TrainConfig::default()
         }
     };
-    for (key, given) in [
-        ("--multiple", arguments.multiple.is_some()),
-        ("--links", arguments.links.is_some()),
-        ("--slice", arguments.slice.is_some()),
-        ("--front-ends", arguments.front_ends.is_some()),
-        ("--bytes", arguments.bytes.is_some()),
-        ("--water-mark", arguments.water_mark.is_some()),
-        ("--huge-every", arguments.huge_every.is_some()),
-        ("--equal-bursts", arguments.equal_bursts.is_some()),
-        ("--fault", !arguments.fault.is_empty()),
-    ] {
-        if given {
-            anyhow::bail!(UsageError(format!("{key} is not for trains")));
-        }
-    }
+    check(arguments)?;
     if let Some(Address(first)) = arguments.to {
         let nodes = arguments.nodes.unwrap_or(config.nodes.len().max(1) as u32);
         config.nodes = (0..nodes)
@@ -91,12 +79,48 @@ pub(super) fn configure(arguments: &Arguments) -> anyhow::Result<Option<TrainCon
         let is_given = arguments.image.is_some() || arguments.what != NAME;
         config.pictures = pictures(shown, &mut config.images, is_given)?;
     }
+    config.only = arguments.feeder;
+    config.timer = arguments.timer.map(|Address(timer)| timer);
     config.seconds = arguments.seconds;
     config.trains = arguments.events;
     config.drop_every = arguments.drop_every;
     config.seed = arguments.seed.unwrap_or(config.seed);
     config.protocol().map_err(|error| UsageError(error.to_string()))?;
     Ok(Some(config))
+}
+
+/// Refuses options that do not fit trains, or each other.
+fn check(arguments: &Arguments) -> Result<(), UsageError> {
+    for (key, given) in [
+        ("--multiple", arguments.multiple.is_some()),
+        ("--links", arguments.links.is_some()),
+        ("--slice", arguments.slice.is_some()),
+        ("--front-ends", arguments.front_ends.is_some()),
+        ("--bytes", arguments.bytes.is_some()),
+        ("--water-mark", arguments.water_mark.is_some()),
+        ("--huge-every", arguments.huge_every.is_some()),
+        ("--equal-bursts", arguments.equal_bursts.is_some()),
+        ("--fault", !arguments.fault.is_empty()),
+    ] {
+        if given {
+            return Err(UsageError(format!("{key} is not for trains")));
+        }
+    }
+    for (key, given) in
+        [("--group", !arguments.group.is_empty()), ("--first-run", arguments.first_run.is_some())]
+    {
+        if given && arguments.listen.is_none() {
+            return Err(UsageError(format!("{key} is for a timer: expected --listen beside it")));
+        }
+    }
+    if arguments.feeder.is_some() && arguments.timer.is_none() {
+        return Err(UsageError("--feeder is one of several: expected --timer beside it".into()));
+    }
+    if arguments.timer.is_some() && (arguments.listen.is_some() || arguments.rate.is_some()) {
+        let message = "the timer gives the rate: --timer has neither --listen nor --rate beside it";
+        return Err(UsageError(message.into()));
+    }
+    Ok(())
 }
 
 /// What images show: a word, or a file whose images are as large as those of trains.
@@ -147,8 +171,20 @@ fn images_of(source: &SourceConfig) -> anyhow::Result<Images> {
     Ok(found)
 }
 
-pub(super) fn run(config: TrainConfig, out: &mut Out) -> anyhow::Result<Exit> {
+pub(super) fn run(
+    mut config: TrainConfig,
+    arguments: &Arguments,
+    out: &mut Out,
+) -> anyhow::Result<Exit> {
+    // A timer beside the feeders; it ends with them.
+    let mut timing = None;
+    if arguments.listen.is_some() {
+        let timer = emulate_timer::timer(arguments, TRAINS_HZ_DEFAULT)?;
+        config.timer = Some(timer.address());
+        timing = Some(EmulatorThread::start_timer(timer)?);
+    }
     let report = follow(EmulatorThread::start_trains(config)?, live_line, out)?;
+    timing.map(EmulatorThread::finish).transpose()?;
     say_report(&report, out)?;
     Ok(if report.packets_unsent == 0 { Exit::Done } else { Exit::Loss })
 }
@@ -179,12 +215,13 @@ fn say_report(report: &TrainReport, out: &mut Out) -> anyhow::Result<()> {
         report.seed,
         report.cpu_ns as f64 / 1e7 / seconds
     ))?;
-    for (what, count) in [
-        ("left out on purpose", report.dropped.len() as u64),
-        ("not taken by the kernel", report.packets_unsent),
+    for (what, count, unit) in [
+        ("left out on purpose", report.dropped.len() as u64, "packets"),
+        ("not taken by the kernel", report.packets_unsent, "packets"),
+        ("skipped, their tick came too early", report.trains_skipped, "trains"),
     ] {
         if count > 0 {
-            out.line(format_args!("  {what}: {} packets", grouped(count)))?;
+            out.line(format_args!("  {what}: {} {unit}", grouped(count)))?;
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ pub(crate) mod decode;
 pub(crate) mod emulate;
 mod emulate_dummies;
 mod emulate_links;
+mod emulate_timer;
 mod emulate_trains;
 pub(crate) mod generate;
 pub(crate) mod inspect;
