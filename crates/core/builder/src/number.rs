@@ -34,7 +34,7 @@ mod window;
 
 use catchment_model::{CloseReason, Entry};
 
-use self::claim::Repetition;
+use self::claim::{Likeness, Repetition};
 use self::events::{Known, OpenEvents};
 use self::excused::Excused;
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
@@ -120,7 +120,10 @@ impl NumberMatcher {
             return self.take_in_share(&known(key), matched);
         }
         let (position, rules) = (self.horizon.last_position(voter), self.horizon.rules());
-        let likeness = self.events.likeness(index, fragment, position, rules);
+        let likeness = match self.is_ahead(index, position, number) {
+            true => Likeness::of_repeated(fragment.flags),
+            false => self.events.likeness(index, fragment, position, rules),
+        };
         let claimed = self.horizon.claim(voter, number, likeness, self.now_ns);
         let numbers = self.horizon.rules().numbers;
         let key_of = || self.events.window.key_of(number, numbers);
@@ -181,6 +184,13 @@ impl NumberMatcher {
                 self.give_up(index, repetition, &held, matched);
             }
         }
+    }
+
+    /// Whether a source that was last at `position` has delivered a number that the window has not
+    /// reached.
+    fn is_ahead(&self, index: usize, position: Option<u64>, number: u64) -> bool {
+        let near = |position| self.horizon.rules().numbers.near(position, number);
+        position.is_some_and(|position| self.parked.has_ahead(index, near(position)))
     }
 
     /// Sets the position of a voter to `key`, which ends in `number`, and takes the fragments of
@@ -259,10 +269,14 @@ impl NumberMatcher {
         if self.horizon.promises.has(index) {
             return matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
         }
-        let position = self.horizon.last_position(matched.sources[index].voter());
-        let position = position.unwrap_or(self.events.window.newest);
+        let last = self.horizon.last_position(matched.sources[index].voter());
+        let position = last.unwrap_or(self.events.window.newest);
         let key = self.horizon.rules().numbers.near(position, fragment.number);
-        let reason = match (self.events.unused(index, key, fragment), repetition) {
+        let unused = match self.is_ahead(index, last, fragment.number) {
+            true => fragment.repeated(),
+            false => self.events.unused(index, key, fragment),
+        };
+        let reason = match (unused, repetition) {
             (Entry::FragmentsDuplicate, Repetition::Ambiguous) => Entry::FragmentsAmbiguous,
             (Entry::FragmentsDuplicate, Repetition::Restart) => Entry::FragmentsOutOfRange,
             (reason, _) => reason,

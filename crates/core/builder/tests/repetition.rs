@@ -200,3 +200,34 @@ fn a_sequenced_source_that_is_overtaken_by_its_own_last_fragment_has_not_restart
     assert_eq!(rig.rows.len(), 250, "{total:?}");
     assert_eq!(rig.ledger.balance().fragments_lost, 0, "{total:?}");
 }
+
+#[test]
+fn packets_that_come_twice_while_another_source_is_not_read_are_no_loss() {
+    for held in [0, 1] {
+        let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+        (config.window_events, config.reorder_events) = (256, 64);
+        let mut rig = Rig::new(config);
+        let mut now = deliver(&mut rig, 0, &[0, 1], 0..60);
+        // One thread reads on, each packet of 20 events twice; the other is not called for 10 s.
+        let packets: Vec<_> = (3..180).map(|packet| packet * 20..(packet + 1) * 20).collect();
+        for packet in &packets {
+            for _ in 0..2 {
+                rig.send(now, 1 - held, packet.clone());
+                rig.poll(now);
+                now += 25 * MS;
+            }
+            rig.builder.hold(now, held);
+        }
+        for (at, packet) in packets.iter().enumerate() {
+            rig.send(now, held, packet.clone());
+            if at % 3 == 0 {
+                rig.send(now, held, packet.clone());
+            }
+            rig.poll(now);
+            now += MS / 5;
+        }
+        rig.finish(now);
+        let repeated = 20 * (177 + 59);
+        assert_nothing_happened(&rig, 3_600, repeated, &format!("{held}"));
+    }
+}
