@@ -121,7 +121,16 @@ impl Life {
     /// Another recorder goes on with the run.
     pub(crate) fn goes_on(self) -> Self {
         let ledger = self.last.ledger.sources.iter();
-        let durable = ledger.map(|source| source[Entry::FragmentsDurable]).collect();
+        // A power cut may take a file whose sync or end failed: the run goes on before its frames,
+        // and what is durable behind them is superseded.
+        let is_held_up =
+            |fault: &StoreFault| matches!(fault, StoreFault::SyncError | StoreFault::FinishError);
+        let durable = match !self.was_killed
+            && self.of_targets().any(|life| life.disk.iter().any(is_held_up))
+        {
+            true => self.durable.clone(),
+            false => ledger.map(|source| source[Entry::FragmentsDurable]).collect(),
+        };
         let deaths = self.deaths + 1;
         let lied = self.of_targets().any(|life| disk_lied(&life));
         let (has_crashed, was_killed, stopped_ns) = (false, false, None);
