@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use catchment_wire::event_link::CommandKind;
 use catchment_wire::session::{Command, Grant, GrantAnswer, LogPositions, Release};
 
+use crate::plan::S;
+
 /// A session, from the start of its sender to its end.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -123,7 +125,10 @@ impl Session {
         }
         // One that did not see the last command of a recorder that has died does not know it.
         let is_unseen = last.is_some_and(|last| last.number == number && last.answer.is_none());
-        if number != next && !is_unseen {
+        // Those between that never arrived were given up, one after the other.
+        let passed_ns = told_ns - last.map_or(0, |last| last.told_ns);
+        let are_given_up = number > next && passed_ns / ANSWER_NS >= number - next;
+        if number != next && !is_unseen && !are_given_up {
             return Err(format!("command {number} where {next} follows"));
         }
         self.commands.push(Commanded { life, number, kind, told_ns, answer: None });
@@ -225,3 +230,6 @@ impl Log {
         Ok(())
     }
 }
+
+/// How long a recorder waits for the answer to a command.
+const ANSWER_NS: u64 = 3 * S;
