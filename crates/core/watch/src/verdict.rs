@@ -21,7 +21,8 @@ named! {
     Level {
         /// Good data are being recorded.
         Good = "good",
-        /// Data are only held in memory at this moment: the disk completes no writes.
+        /// Data are only held in memory at this moment, since the disk completes no writes, or
+        /// before it, since a thread does not receive.
         Held = "held",
         /// All data are being recorded, but some are bad: broken, or not of their event.
         BadData = "bad_data",
@@ -125,6 +126,8 @@ pub struct SourceFlow<'a> {
     pub received_age_ns: Option<u64>,
     /// Whether its numbers do not fit to the others', so that what comes from it is discarded.
     pub out_of_step: bool,
+    /// Whether the thread that receives from it is held up, so that nobody knows what it sends.
+    pub unread: bool,
 }
 
 /// Something lost, or bad.
@@ -342,9 +345,21 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
     }
 }
 
-/// That nothing reaches the disk at this moment, where that is not yet long enough to say that
-/// nothing is recorded.
+/// That nothing reaches the disk, or memory, at this moment, where that is not yet long enough to
+/// say that nothing is recorded.
 fn held(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
+    let Run::Recording { since_ns } = flow.run else { return None };
+    let is_unread = |source: &&SourceFlow<'_>| {
+        source.unread && source.received_age_ns.unwrap_or(since_ns) >= limits.held_ns
+    };
+    let mut unread = flow.sources.iter().filter(is_unread).map(|source| source.name);
+    if let Some(first) = unread.next() {
+        let more = match unread.count() {
+            0 => String::new(),
+            more => format!(" and {} more", grouped(more as u64)),
+        };
+        return Some(format!("{first}{more} not read: the receive thread is held up"));
+    }
     let age_ns = flow.held_age_ns.filter(|age_ns| *age_ns >= limits.held_ns)?;
     let age = words_of_time(age_ns);
     Some(format!("data are only held in memory: the disk has completed no write for {age}"))
@@ -383,7 +398,7 @@ fn worst<'a>(flow: &Flow<'a>, limits: &Limits) -> Vec<Named<'a>> {
     let mut silent: Vec<(u64, &'a str)> = flow
         .sources
         .iter()
-        .filter(|source| source.required)
+        .filter(|source| source.required && !source.unread)
         .map(|source| (source.received_age_ns.unwrap_or(since_ns), source.name))
         .filter(|(age_ns, _)| *age_ns > limits.silent_ns)
         .collect();

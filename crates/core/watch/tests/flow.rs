@@ -108,8 +108,15 @@ const SOURCES: [SourceFlow<'static>; 2] = [
         required: true,
         received_age_ns: Some(100 * MS),
         out_of_step: false,
+        unread: false,
     },
-    SourceFlow { name: "spare", required: false, received_age_ns: None, out_of_step: false },
+    SourceFlow {
+        name: "spare",
+        required: false,
+        received_age_ns: None,
+        out_of_step: false,
+        unread: false,
+    },
 ];
 
 fn good() -> Flow<'static> {
@@ -273,6 +280,21 @@ fn a_required_source_that_is_silent_is_a_loss_and_comes_before_others() {
 }
 
 #[test]
+fn a_source_that_nobody_reads_is_not_silent() {
+    let unread = SourceFlow { received_age_ns: Some(8 * S), unread: true, ..SOURCES[0] };
+    let flow = Flow { sources: &[unread, SOURCES[1]], ..good() };
+    let text = "rich-03 not read: the receive thread is held up";
+    assert_eq!(judge(&flow), (Level::Held, text.to_owned()));
+    let flow = Flow { sources: &[unread, unread, SOURCES[1]], ..flow };
+    let text = "rich-03 and 1 more not read: the receive thread is held up";
+    assert_eq!(judge(&flow), (Level::Held, text.to_owned()));
+    let hiccup = SourceFlow { received_age_ns: Some(900 * MS), ..unread };
+    assert_eq!(judge(&Flow { sources: &[hiccup], ..flow }).0, Level::Good);
+    let losses = [Loss { source: "rich-03", entry: Entry::FragmentsMissing, count: 3 }];
+    assert_eq!(judge(&Flow { losses: &losses, ..flow }).0, Level::Loss);
+}
+
+#[test]
 fn a_source_out_of_step_is_a_loss_and_named_for_that() {
     let strayed = SourceFlow { out_of_step: true, ..SOURCES[0] };
     let losses = [Loss { source: "rich-03", entry: Entry::FragmentsOutOfRange, count: 3 }];
@@ -293,6 +315,7 @@ fn a_node_that_waits_says_which_of_its_sources_are_sending() {
         required,
         received_age_ns: age_s.map(|age_s| age_s * S),
         out_of_step: false,
+        unread: false,
     };
     let seen = [
         source("rich-01", true, Some(1)),

@@ -379,7 +379,9 @@ impl Watching {
         let age_ns = |index| self.of_run.watch.heard_age_ns(index, moment.now_ns);
         let since_ns = moment.now_ns.saturating_sub(started_ns);
         let is_silent = |(index, source): &(usize, &Source)| {
-            source.required && age_ns(*index).unwrap_or(since_ns) > SILENT_NS
+            source.required
+                && age_ns(*index).unwrap_or(since_ns) > SILENT_NS
+                && !alignment(moment, *index).unread
         };
         self.sources.iter().enumerate().filter(is_silent).count() as u64
     }
@@ -390,6 +392,7 @@ impl Watching {
             required: source.required,
             received_age_ns: self.heard_age_ns(moment, index),
             out_of_step: alignment(moment, index).out_of_step,
+            unread: alignment(moment, index).unread,
         };
         let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
         let notices = [targets::failed(moment), self.strangers(moment)].concat();

@@ -193,13 +193,14 @@ impl Build {
             // A link is out of step if any of its channels is: they share one clock.
             let lanes: Vec<_> = pipeline.lanes.iter().zip(&status.sources).collect();
             for of_source in lanes.chunk_by(|((_, one), _), ((_, other), _)| one == other) {
+                let (_, source) = *of_source[0].0;
                 let alignment = Alignment {
+                    unread: pipeline.unread.has(source),
                     out_of_step: of_source.iter().any(|(_, status)| status.out_of_step),
                     parked_fragments: of_source.iter().map(|(_, status)| status.parked).sum(),
                     other_sender: of_source.iter().any(|(_, status)| status.other_sender),
                     ..Alignment::default()
                 };
-                let (_, source) = *of_source[0].0;
                 self.live.set_alignment(source, alignment);
                 if of_source.iter().any(|(_, status)| status.given_up) {
                     self.live.warn_once(given_up(&self.live, source));

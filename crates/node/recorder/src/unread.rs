@@ -35,8 +35,16 @@ impl Look {
 #[derive(Debug)]
 pub(crate) struct Unread {
     late_ns: u64,
-    /// Each with its sources, by rising numbers.
-    threads: Vec<(Look, Vec<SourceId>)>,
+    threads: Vec<Thread>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    look: Look,
+    /// Its sources, by rising numbers.
+    sources: Vec<SourceId>,
+    /// Whether it was held up in the last duty cycle.
+    is_late: bool,
 }
 
 impl Unread {
@@ -49,32 +57,42 @@ impl Unread {
     pub(crate) fn add(&mut self, sources: impl Iterator<Item = SourceId>) -> Look {
         let (look, mut sources) = (Look::default(), sources.collect::<Vec<_>>());
         sources.sort_unstable();
-        self.threads.push((look.clone(), sources));
+        self.threads.push(Thread { look: look.clone(), sources, is_late: false });
         look
     }
 
     /// Tells the builder which of its sources may have sent what nobody has read. `has_ended` says
     /// it of a thread; lanes have the numbers of the builder's sources in the ledger.
     pub(crate) fn hold(
-        &self,
+        &mut self,
         builder: &mut Builder,
         now_ns: u64,
         has_ended: impl Fn(usize) -> bool,
         lanes: &[(u32, SourceId)],
     ) {
-        for (thread, (look, sources)) in self.threads.iter().enumerate() {
-            if !look.is_late(now_ns, self.late_ns) || has_ended(thread) {
+        for (number, thread) in self.threads.iter_mut().enumerate() {
+            thread.is_late = thread.look.is_late(now_ns, self.late_ns) && !has_ended(number);
+            if !thread.is_late {
                 continue;
             }
+            let sources = &thread.sources;
             let is_of_thread = |lane: &usize| sources.binary_search(&lanes[*lane].1).is_ok();
             let of_thread = (0..lanes.len()).filter(is_of_thread);
             of_thread.for_each(|source| builder.hold(now_ns, source));
         }
     }
+
+    /// Whether the thread that receives from a source was held up in the last duty cycle.
+    pub(crate) fn has(&self, source: SourceId) -> bool {
+        let mut late = self.threads.iter().filter(|thread| thread.is_late);
+        late.any(|thread| thread.sources.binary_search(&source).is_ok())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use catchment_builder::{BuilderConfig, SourceRole};
+
     use super::*;
 
     #[test]
@@ -90,6 +108,21 @@ mod tests {
             (31_000_000_000, false),
         ] {
             assert_eq!(look.is_late(now_ns, LATE_NS), is_late, "{now_ns}");
+        }
+    }
+
+    #[test]
+    fn sources_are_unread_while_their_thread_is_held_up_and_has_not_ended() {
+        let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+        let mut builder = Builder::new(config).expect("settings that can be");
+        let mut unread = Unread::new(1_000_000_000);
+        let looks = [0, 1].map(|source| unread.add(std::iter::once(SourceId(source))));
+        looks.each_ref().map(|look| look.set(1_000_000_000));
+        looks[1].set(2_000_000_000);
+        let lanes = [(0, SourceId(0)), (1, SourceId(1))];
+        for (has_ended, expected) in [(false, [true, false]), (true, [false, false])] {
+            unread.hold(&mut builder, 2_000_000_000, |_| has_ended, &lanes);
+            assert_eq!([0, 1].map(|source| unread.has(SourceId(source))), expected);
         }
     }
 }

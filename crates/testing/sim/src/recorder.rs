@@ -21,8 +21,8 @@ use catchment_watch::Level;
 use crate::arrivals::Arrivals;
 use crate::conductor::RunLog;
 use crate::detector::Packet;
-use crate::fault::Fault;
-use crate::plan::Plan;
+use crate::fault::{Fault, Faults};
+use crate::plan::{Plan, S};
 use crate::recorded::disk_lied;
 use crate::streams::{BUFFER_BYTES, Message};
 use crate::trace::Event;
@@ -214,6 +214,8 @@ pub(crate) struct Recorder {
     frames_woken: Arc<AtomicBool>,
     encoders_woken: Arc<AtomicBool>,
     pub(crate) targets: Vec<TargetSlot>,
+    /// Receive agents that are not called: from when on, and until when.
+    held: Vec<(u16, u64, u64)>,
     pub(crate) life: Life,
     /// By connection: bytes that have come, and the messages in them.
     came: BTreeMap<usize, (u64, Vec<Message>)>,
@@ -315,6 +317,7 @@ impl Recorder {
             frames_woken,
             encoders_woken,
             targets,
+            held: Vec::new(),
             life,
             came: BTreeMap::new(),
             answered: BTreeMap::new(),
@@ -337,12 +340,30 @@ impl Recorder {
     }
 
     /// One of the receive agents is not called until then; returns its index, if it still runs.
-    pub(crate) fn hold_receive(&mut self, until_ns: u64, drawn: u64) -> Option<u16> {
+    pub(crate) fn hold_receive(
+        &mut self,
+        (now_ns, until_ns): (u64, u64),
+        drawn: u64,
+    ) -> Option<u16> {
         let count = self.receiver.values().max().map_or(1, |last| u64::from(*last) + 1);
         let index = (drawn % count) as u16;
         let slot = self.slots.iter_mut().find(|slot| slot.index == index)?;
         slot.busy_ns = slot.busy_ns.max(until_ns);
+        self.held.push((index, now_ns, until_ns));
         Some(index)
+    }
+
+    /// Whether the receive agent of a source has not been called for a second, and was before that.
+    pub(crate) fn is_held(&self, source: usize, now_ns: u64, faults: Faults) -> bool {
+        let agent = self.receiver.get(&source);
+        // What the others say of it may be old where they are not called either.
+        let is_said = !faults.has(Fault::Starve) && !faults.has(Fault::Freeze);
+        self.held.iter().any(|&(index, from_ns, until_ns)| {
+            is_said
+                && Some(&index) == agent
+                && from_ns > self.life.began_ns + S / 10
+                && (from_ns + S..until_ns).contains(&now_ns)
+        })
     }
 
     /// Puts a packet into a source's buffer; returns whether it had room, or none if nothing

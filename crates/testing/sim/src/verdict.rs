@@ -22,8 +22,8 @@ pub(crate) struct Watcher {
     /// When what the ledger has of losses and of bad data has changed.
     lost: (u64, Option<u64>),
     bad: (u64, Option<u64>),
-    /// By source: packets, and when their number has changed.
-    heard: Vec<(u64, u64)>,
+    /// By source: packets, and when their number has changed since the first look.
+    heard: Vec<(Option<u64>, u64)>,
 }
 
 impl Watcher {
@@ -42,13 +42,13 @@ impl Watcher {
             began_ns: now_ns,
             lost: (0, None),
             bad: (0, None),
-            heard: vec![(0, now_ns); sources.len()],
+            heard: vec![(None, now_ns); sources.len()],
             sources,
         }
     }
 
     /// Looks at the recorder of a run that records, or is paused; or else, of one that has not
-    /// begun or is ending, counts only.
+    /// begun or is ending, counts only. `is_held` says of a source that nobody reads it.
     ///
     /// # Errors
     /// A verdict that must not be.
@@ -57,6 +57,7 @@ impl Watcher {
         now_ns: u64,
         snapshot: &Snapshot,
         is_paused: Option<bool>,
+        is_held: impl Fn(usize) -> bool,
     ) -> Result<(), String> {
         let Some(is_paused) = is_paused else {
             self.count(now_ns, snapshot, false);
@@ -64,7 +65,7 @@ impl Watcher {
         };
         self.count(now_ns, snapshot, is_paused);
         let verdict = self.verdict(now_ns, snapshot, is_paused);
-        self.check(now_ns, snapshot, &verdict)
+        self.check(now_ns, snapshot, &verdict, is_held)
     }
 
     /// The verdict when all has been written, as if the run went on.
@@ -74,7 +75,7 @@ impl Watcher {
     pub(crate) fn last(&mut self, now_ns: u64, snapshot: &Snapshot) -> Result<Level, String> {
         self.count(now_ns, snapshot, false);
         let verdict = self.verdict(now_ns, snapshot, false);
-        self.check(now_ns, snapshot, &verdict)?;
+        self.check(now_ns, snapshot, &verdict, |_| false)?;
         Ok(verdict.level)
     }
 
@@ -102,8 +103,8 @@ impl Watcher {
         }
         for (heard, source) in self.heard.iter_mut().zip(&ledger.sources) {
             let packets = source[Entry::PacketsReceived];
-            if heard.0 != packets {
-                *heard = (packets, now_ns);
+            if heard.0.replace(packets).is_some_and(|before| before != packets) {
+                heard.1 = now_ns;
             }
         }
     }
@@ -115,6 +116,7 @@ impl Watcher {
             required: *required,
             received_age_ns: self.watch.heard_age_ns(index, now_ns),
             out_of_step: is_out_of_step(snapshot, index),
+            unread: snapshot.alignment.get(index).is_some_and(|one| one.unread),
         });
         let sources: Vec<_> = sources.collect();
         let fault = match &snapshot.state {
@@ -137,14 +139,21 @@ impl Watcher {
     }
 
     /// Good is not said while data were lost or bad in the last minute, nor loss while none were;
-    /// a required source that is silent, or out of step, counts as loss.
-    fn check(&self, now_ns: u64, snapshot: &Snapshot, verdict: &Verdict) -> Result<(), String> {
+    /// a required source that is silent, or out of step, counts as loss. One that nobody reads is
+    /// not silent.
+    fn check(
+        &self,
+        now_ns: u64,
+        snapshot: &Snapshot,
+        verdict: &Verdict,
+        is_held: impl Fn(usize) -> bool,
+    ) -> Result<(), String> {
         let is_lately =
             |at: Option<u64>| at.is_some_and(|at_ns| now_ns - at_ns < self.limits.loss_ns);
         let (lost, bad) = (is_lately(self.lost.1), is_lately(self.bad.1));
         let sources = self.sources.iter().zip(&self.heard).enumerate();
         let mut away = sources.map(|(index, ((_, required), (_, heard_ns)))| {
-            *required && now_ns - heard_ns > self.limits.silent_ns
+            *required && now_ns - heard_ns > self.limits.silent_ns && !is_held(index)
                 || is_out_of_step(snapshot, index)
         });
         let is_wrong = match verdict.level {

@@ -528,7 +528,8 @@ impl World<'_> {
             None => Some(recorder.life.pauses.last().is_some_and(|(_, is_paused)| *is_paused)),
         };
         let is_paused = is_paused.filter(|_| recorder.life.stopped_ns.is_none());
-        self.watcher.look(now_ns, &recorder.observer.snapshot(), is_paused)?;
+        let is_held = |source| recorder.is_held(source, now_ns, self.plan.case.faults);
+        self.watcher.look(now_ns, &recorder.observer.snapshot(), is_paused, is_held)?;
         self.at(now_ns + verdict::LOOK_EVERY_NS, Action::Look(life));
         Ok(())
     }
@@ -644,7 +645,9 @@ impl World<'_> {
     fn hold_receive(&mut self, until_ns: u64) {
         let now_ns = self.now_ns();
         let Some(recorder) = &mut self.recorder else { return };
-        let Some(index) = recorder.hold_receive(until_ns, self.times.next_u64()) else { return };
+        let Some(index) = recorder.hold_receive((now_ns, until_ns), self.times.next_u64()) else {
+            return;
+        };
         self.note(Fault::HoldReceive);
         self.stall(now_ns, until_ns);
         let what = format!("receive agent {index} is not called until {until_ns}");
