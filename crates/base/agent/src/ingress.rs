@@ -175,6 +175,12 @@ pub trait Ingress: Egress + Send {
         false
     }
 
+    /// Bytes of datagrams that have arrived and were not polled, with what the system keeps for
+    /// each; more than there are, if it gives room back late, and 0 if it does not say.
+    fn waiting_bytes(&self) -> u64 {
+        0
+    }
+
     /// Updates the counts of dropped datagrams.
     fn refresh_drops(&mut self) {}
 

@@ -137,6 +137,15 @@ pub(crate) fn fill(fd: BorrowedFd<'_>) -> io::Result<f64> {
     Ok((f64::from(taken) / f64::from(allowed)).min(1.0))
 }
 
+/// The bytes of the socket's receive buffer that are taken, counted likewise.
+pub(crate) fn taken(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut values = [0_u32; MEMINFO_VALUES];
+    match get(fd, SO_MEMINFO, &mut values)? {
+        0 => Err(io::ErrorKind::Other.into()),
+        _ => Ok(values[0]),
+    }
+}
+
 /// The datagrams that the kernel dropped at this socket since it was made, modulo 2^32.
 pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut values = [0_u32; MEMINFO_VALUES];

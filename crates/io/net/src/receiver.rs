@@ -21,7 +21,7 @@ use catchment_agent::{Arrival, Datagrams, Egress, Flow, Ingress, Piece, Received
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
 use crate::epoll::{Epoll, Readiness};
-use crate::options::{Buffer, ask_buffer, drops, set};
+use crate::options::{Buffer, ask_buffer, drops, set, taken};
 use crate::{NetError, SocketGauge};
 
 /// How a receiver spends memory.
@@ -236,6 +236,11 @@ impl Ingress for UdpReceiver {
             }
         }
         received
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        let taken = self.sockets.iter().filter_map(|socket| taken(socket.socket.as_fd()).ok());
+        taken.map(u64::from).sum()
     }
 
     /// Asks the kernel for every socket's drops, one system call each. The control messages tell

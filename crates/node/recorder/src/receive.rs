@@ -29,7 +29,8 @@ const NO_ROOM_NS: u64 = 200_000;
 const DRAIN_QUIET_NS: u64 = 50_000_000;
 /// How often the drop counts of the ingress are read.
 const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
-/// How long sources that continue to send can delay the stop.
+/// How long sources that continue to send can delay the stop, once what stood in the sockets by
+/// then is taken: a recorder that has fallen behind may need longer for that.
 const DRAIN_MAX_NS: u64 = 1_500_000_000;
 /// How long senders of sessions may take to read why their session ends.
 const LINGER_NS: u64 = 1_500_000_000;
@@ -53,10 +54,12 @@ pub(crate) struct Receive {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Receiving,
-    /// The stop was requested: since when, and since when nothing has arrived.
+    /// The stop was requested: since when, since when nothing has arrived, and how much of what had
+    /// arrived by then is not taken yet.
     Draining {
         since_ns: u64,
         quiet_ns: Option<u64>,
+        left_bytes: u64,
     },
     /// The present contents of the endpoints are the last to be taken, unless they show that a
     /// sender continues.
@@ -155,22 +158,28 @@ impl Receive {
     }
 
     /// The stage of the stop after a cycle that accepted `accepted` pieces.
-    fn next_stage(&mut self, now_ns: u64, accepted: u64) -> Stage {
+    fn next_stage(&mut self, now_ns: u64, received: &Received, accepted: u64) -> Stage {
         if !self.stop.load(Relaxed) {
             return Stage::Receiving;
         }
-        let (since_ns, quiet_ns) = match self.stage {
-            Stage::Draining { since_ns, quiet_ns } => (since_ns, quiet_ns),
-            _ => (now_ns, None),
+        let (since_ns, quiet_ns, left_bytes) = match self.stage {
+            // The system may have said more than there is.
+            Stage::Draining { since_ns, quiet_ns, .. } if received.arrivals == 0 => {
+                (since_ns, quiet_ns, 0)
+            }
+            Stage::Draining { since_ns, quiet_ns, left_bytes } => {
+                (since_ns, quiet_ns, left_bytes.saturating_sub(received.bytes))
+            }
+            _ => (now_ns, None, self.ingress.waiting_bytes()),
         };
         let quiet_ns = if accepted > 0 { None } else { quiet_ns.or(Some(now_ns)) };
         let quiet_for_ns = quiet_ns.map_or(0, |quiet| now_ns - quiet);
         let quiet = quiet_for_ns >= DRAIN_QUIET_NS
             && (quiet_for_ns >= self.timeout_ns || self.intake.is_settled());
-        if quiet || self.is_over(now_ns, since_ns) {
+        if quiet || left_bytes == 0 && self.is_over(now_ns, since_ns) {
             return Stage::Last { since_ns };
         }
-        Stage::Draining { since_ns, quiet_ns }
+        Stage::Draining { since_ns, quiet_ns, left_bytes }
     }
 
     /// Tells senders of sessions what is durable, until all is, or will not be in time.
@@ -239,7 +248,7 @@ impl Agent for Receive {
             && !self.is_over(now_ns, since_ns)
         {
             // It arrived after the poll that found nothing: the rest of its event may follow.
-            self.stage = Stage::Draining { since_ns, quiet_ns: None };
+            self.stage = Stage::Draining { since_ns, quiet_ns: None, left_bytes: 0 };
             last = false;
         }
         if !self.intake.ingest().pass_on() {
@@ -263,7 +272,7 @@ impl Agent for Receive {
             self.stage = Stage::PassingOn;
             return Work::again(1);
         }
-        self.stage = self.next_stage(now_ns, accepted);
+        self.stage = self.next_stage(now_ns, &received, accepted);
         match self.stage {
             _ if more => Work::again(arrivals),
             _ if held => Work::until(arrivals, now_ns + NO_ROOM_NS),

@@ -201,6 +201,10 @@ impl Ingress for MixedIngress {
         self.tcp.lingers()
     }
 
+    fn waiting_bytes(&self) -> u64 {
+        self.udp.waiting_bytes()
+    }
+
     fn refresh_drops(&mut self) {
         self.udp.refresh_drops();
     }

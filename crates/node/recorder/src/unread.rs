@@ -117,7 +117,7 @@ mod tests {
         let mut builder = Builder::new(config).expect("settings that can be");
         let mut unread = Unread::new(1_000_000_000);
         let looks = [0, 1].map(|source| unread.add(std::iter::once(SourceId(source))));
-        looks.each_ref().map(|look| look.set(1_000_000_000));
+        looks.iter().for_each(|look| look.set(1_000_000_000));
         looks[1].set(2_000_000_000);
         let lanes = [(0, SourceId(0)), (1, SourceId(1))];
         for (has_ended, expected) in [(false, [true, false]), (true, [false, false])] {

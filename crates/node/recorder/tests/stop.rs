@@ -244,3 +244,20 @@ fn a_source_that_stands_still_within_a_fragment_at_the_stop_does_not_tear_it() {
     let (_, balance, recorded) = recorder.end();
     assert!(balance.holds() && !balance.lost_data() && recorded == 21, "{recorded} {balance:?}");
 }
+
+#[test]
+fn what_had_arrived_at_the_stop_is_taken_however_long_it_takes() {
+    let mut recorder = recorder();
+    for number in 20..900 {
+        (0..2).for_each(|source| recorder.send(source, number));
+    }
+    recorder.assembly.stop();
+    // A machine that is so slow that each look at the sockets takes 200 ms.
+    while !recorder.agents.is_empty() {
+        recorder.clock.advance_to(recorder.clock.now_ns() + 200 * MS);
+        let now_ns = recorder.clock.now_ns();
+        recorder.agents.retain_mut(|agent| !agent.work(now_ns).ended);
+    }
+    let ledger = recorder.observer.snapshot().ledger;
+    assert_eq!(ledger.total()[Entry::FragmentsReceived], 2 * 900, "{:?}", ledger.total());
+}

@@ -350,6 +350,12 @@ impl Ingress for QueueIngress {
         }
     }
 
+    fn waiting_bytes(&self) -> u64 {
+        let state = self.queues.0.lock();
+        let waiting = self.ports.iter().flat_map(|&port| &state.ports[port].datagrams);
+        waiting.map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
     fn take_drops(&mut self, f: &mut dyn FnMut(usize, u64)) {
         let mut state = self.queues.0.lock();
         for (endpoint, &port) in self.ports.iter().enumerate() {

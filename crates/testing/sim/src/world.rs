@@ -11,20 +11,19 @@ use catchment_fixtures::Random;
 use catchment_ports::{MemoryFiles, VirtualClock};
 use catchment_run::Command;
 
-use crate::caught;
 use crate::conductor::{self, Asked, Conductor};
 use crate::detector::{Packet, Sent, SentBySource, SentFragment, SourceState};
 use crate::fault::Fault;
 use crate::links::LinkState;
 use crate::plan::{BEGIN_NS, MS, Plan, S, SourcePlan};
 use crate::recorder::{Life, Recorder};
-use crate::resume;
 use crate::schedule::{Action, Death, Schedule, SlowNetwork};
 use crate::sessions::{FrontEnd, LogPlan};
 use crate::streams::{Mishap, Streams};
 use crate::trace::{Event, Trace};
 use crate::verdict::{self, Watcher};
 use crate::wires::{self, Trouble, Wires};
+use crate::{caught, resume};
 
 /// Calls of agents, beyond which a run counts as endless.
 const STEPS_MAX: u64 = 4_000_000;
@@ -645,9 +644,8 @@ impl World<'_> {
     fn hold_receive(&mut self, until_ns: u64) {
         let now_ns = self.now_ns();
         let Some(recorder) = &mut self.recorder else { return };
-        let Some(index) = recorder.hold_receive((now_ns, until_ns), self.times.next_u64()) else {
-            return;
-        };
+        let time = (now_ns, until_ns);
+        let Some(index) = recorder.hold_receive(time, self.times.next_u64()) else { return };
         self.note(Fault::HoldReceive);
         self.stall(now_ns, until_ns);
         let what = format!("receive agent {index} is not called until {until_ns}");
