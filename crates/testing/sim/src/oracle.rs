@@ -43,9 +43,8 @@ pub fn check(outcome: &Outcome) -> Result<u64, String> {
     let mut required = 0;
     positions::check_told(outcome)?;
     commands::check(outcome)?;
-    let is_well =
-        |life: &Life| life.disk.is_empty() && life.others.iter().all(|(_, disk)| disk.is_empty());
-    if outcome.plan.case.faults == Faults::NONE && outcome.lives.iter().all(is_well) {
+    let is_well = !outcome.lives.iter().any(Life::has_faulted);
+    if outcome.plan.case.faults == Faults::NONE && is_well {
         positions::check_whole(outcome)?;
     }
     for (number, life) in outcome.lives.iter().enumerate() {

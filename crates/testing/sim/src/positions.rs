@@ -109,40 +109,44 @@ impl Check<'_> {
         let (mut decided, mut held) = (Decided::new(), Held::default());
         let mut last: BTreeMap<(usize, u16, u64), u64> = BTreeMap::new();
         let (mut next, mut numbers) = (0, BTreeSet::new());
-        for file in &self.recorded.files {
-            for frame in &file.frames {
-                // What a crash has damaged is not there.
-                if !file.damage(frame).is_empty() {
-                    continue;
+        // By their numbers: one that was begun late stands in a later file, and what it says is
+        // said of those before it alone.
+        let files = self.recorded.files.iter();
+        let mut frames: Vec<(&WalkedFile, &WalkedFrame)> =
+            files.flat_map(|file| file.frames.iter().map(move |frame| (file, frame))).collect();
+        frames.sort_by_key(|(_, frame)| frame.sequence);
+        for (file, frame) in frames {
+            // What a crash has damaged is not there.
+            if !file.damage(frame).is_empty() {
+                continue;
+            }
+            let stands_for = frame.sequence..frame.sequence + frame.skips.unwrap_or(1);
+            numbers.extend(stands_for);
+            self.hold(file, frame, &mut held)?;
+            for ((source, name), count) in file.increment(frame)? {
+                *held.counted.entry(source).or_default() += counts_out(&name, count);
+            }
+            for WalkedPosition { source, what, session, position } in file.positions(frame)? {
+                let before = last.insert((source, what, session), position).unwrap_or(0);
+                if before > position {
+                    let frame = frame.sequence;
+                    return Err(format!(
+                        "frame {frame}: {position} of source {source} after {before}"
+                    ));
                 }
-                let stands_for = frame.sequence..frame.sequence + frame.skips.unwrap_or(1);
-                numbers.extend(stands_for);
-                self.hold(file, frame, &mut held)?;
-                for ((source, name), count) in file.increment(frame)? {
-                    *held.counted.entry(source).or_default() += counts_out(&name, count);
+                match what {
+                    LINK => _ = decided.insert((source, session), position),
+                    KEY => _ = held.keys.insert(source, position),
+                    CLOSED => held.closed = position,
+                    SYNCED => held.synced = position,
+                    _ => {}
                 }
-                for WalkedPosition { source, what, session, position } in file.positions(frame)? {
-                    let before = last.insert((source, what, session), position).unwrap_or(0);
-                    if before > position {
-                        let frame = frame.sequence;
-                        return Err(format!(
-                            "frame {frame}: {position} of source {source} after {before}"
-                        ));
-                    }
-                    match what {
-                        LINK => _ = decided.insert((source, session), position),
-                        KEY => _ = held.keys.insert(source, position),
-                        CLOSED => held.closed = position,
-                        SYNCED => held.synced = position,
-                        _ => {}
-                    }
-                }
-                // Behind a frame whose write failed late, its counts come with a later one.
-                if frame.sequence == next {
-                    next += frame.skips.unwrap_or(1);
-                    self.agrees(&decided, &held)
-                        .map_err(|why| format!("frame {}: {why}", frame.sequence))?;
-                }
+            }
+            // Behind a frame whose write failed late, its counts come with a later one.
+            if frame.sequence == next {
+                next += frame.skips.unwrap_or(1);
+                self.agrees(&decided, &held)
+                    .map_err(|why| format!("frame {}: {why}", frame.sequence))?;
             }
         }
         let lost = (0..held.synced).find(|number| !numbers.contains(number));

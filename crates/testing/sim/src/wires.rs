@@ -99,7 +99,7 @@ pub fn front_ends(plan: &Plan) -> Vec<(FrontEnd, Wires)> {
 }
 
 /// What happens to the front-ends of a run that is ended at `stop_ns`, and when: every third time
-/// while it ends.
+/// while it ends, and always some noise.
 pub fn troubles(plan: &Plan, stop_ns: u64) -> Vec<(u64, usize, Trouble)> {
     let kinds = [
         Fault::Stall,
@@ -114,10 +114,11 @@ pub fn troubles(plan: &Plan, stop_ns: u64) -> Vec<(u64, usize, Trouble)> {
     for sender in 0..plan.senders.len() {
         for fault in kinds.into_iter().filter(|&fault| plan.case.faults.has(fault)) {
             let mut chance = plan.case.chance(&format!("{} of sender {sender}", fault.name()));
-            for _ in 0..chance.below(6) {
-                let at_ns = match chance.below(3) {
-                    0 => stop_ns + chance.below(ENDS_WITHIN_NS),
-                    _ => BEGIN_NS + chance.below(DURATION_NS + S),
+            let at_end = if fault == Fault::Noise { NOISE_AT_END } else { 0 };
+            for number in 0..at_end + chance.below(6) {
+                let at_ns = match number < at_end || chance.below(3) == 0 {
+                    true => stop_ns + chance.below(ENDS_WITHIN_NS),
+                    false => BEGIN_NS + chance.below(DURATION_NS + S),
                 };
                 let trouble = match fault {
                     Fault::Stall => Trouble::Stall(at_ns + chance.below(4 * S)),
@@ -215,7 +216,12 @@ impl Wires {
                 front_end.die();
             }
             (_, None) => {}
-            (Trouble::Noise, drawn) => self.noise = drawn,
+            (Trouble::Noise, Some(drawn)) => {
+                // When a run ends, control alone is still read.
+                let ends = recorder.is_some_and(|one| one.life.stopped_ns.is_some());
+                let is_there = self.open.contains_key(&Connection::Control);
+                self.noise = Some(if ends && is_there { Connection::Control } else { drawn });
+            }
             (Trouble::Stall(until_ns), Some(drawn)) => {
                 let wire = self.open.get_mut(&drawn).expect("it is open");
                 wire.stalled_ns = wire.stalled_ns.max(until_ns);
@@ -620,5 +626,6 @@ fn is_long(message: &session::Message<'_>) -> bool {
 
 /// Bytes of the longest message of items.
 const MESSAGE_BYTES_MAX: u32 = *session::MESSAGE_BYTES_MAX.end();
-/// How long a run takes to end, mostly.
-const ENDS_WITHIN_NS: u64 = 500 * MS;
+/// How long a run takes to end, mostly, and how often noise comes meanwhile.
+const ENDS_WITHIN_NS: u64 = 2 * S;
+const NOISE_AT_END: u64 = 4;
