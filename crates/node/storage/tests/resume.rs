@@ -77,6 +77,26 @@ fn files_that_a_resume_has_closed_say_what_their_frames_count() {
 }
 
 #[test]
+fn files_without_frames_behind_one_that_is_gone_are_not_the_runs() {
+    for is_gone in [true, false] {
+        // The last file has none, and a power cut may have taken the one before it.
+        let files = vec![vec![5, 7, 3], vec![4, 2, 6], vec![1], vec![]];
+        let made = Recipe { files, ..recipe() }.make();
+        if is_gone {
+            std::fs::remove_file(&made.files[2]).expect("removes");
+        }
+        let places = [place(made.path(), true)];
+        let from = Interrupted::find(&places).and_then(Interrupted::take).expect("it goes on");
+        let files = if is_gone { 2 } else { 4 };
+        let place = &from.places[0];
+        assert_eq!((place.next_index, place.files.len()), (files, files as usize));
+        let audited = audit(&Run::open(made.path()).expect("opens")).expect("an audit");
+        assert!(audited.incomplete.is_empty() && audited.problems.is_empty(), "{audited:?}");
+        assert_eq!(made.files[3].with_extension("superseded").exists(), is_gone);
+    }
+}
+
+#[test]
 fn a_place_that_is_not_required_is_cut_where_frames_are_missing() {
     let made = recipe().make();
     let info = |info| {

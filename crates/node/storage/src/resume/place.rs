@@ -180,6 +180,13 @@ impl Place {
             place.events += rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events);
             kept.push(file);
         }
+        for Kept { found: Found { path, reader, .. }, .. } in kept.split_off(before_gap(&kept)) {
+            drop(reader);
+            supersede(&path)?;
+        }
+        if let Some(last) = kept.last() {
+            place.next_index = last.found.reader.header().file_index.saturating_add(1);
+        }
         for source in &mut place.ledger.sources {
             source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
         }
@@ -204,11 +211,26 @@ impl Place {
             if self.is_required && !is_behind(path) {
                 return Err(StorageError::NoFiles { path: path.clone() });
             }
-            let failed = |source| StorageError::Write { path: path.clone(), source };
-            std::fs::rename(path, path.with_extension(SUPERSEDED)).map_err(failed)?;
+            supersede(path)?;
         }
         Ok(place)
     }
+}
+
+/// The number of files before one that a power cut took, if nothing is kept of those behind it: the
+/// run would lack a file for ever.
+fn before_gap(files: &[Kept]) -> usize {
+    let index = |file: &Kept| file.found.reader.header().file_index;
+    let is_empty = |file: &&Kept| file.frames == 0 && !file.found.reader.closed();
+    let behind = files.len() - files.iter().rev().take_while(is_empty).count();
+    let is_gap = |at: &usize| *at > 0 && index(&files[*at]) > index(&files[at - 1]) + 1;
+    (behind..files.len()).find(is_gap).unwrap_or(files.len())
+}
+
+/// Keeps a file under another name: it is the run's no longer.
+fn supersede(path: &Path) -> Result<(), StorageError> {
+    let failed = |source| StorageError::Write { path: path.to_owned(), source };
+    std::fs::rename(path, path.with_extension(SUPERSEDED)).map_err(failed)
 }
 
 /// The number below which all frames were settled in the required places, as far as a file says.
