@@ -242,7 +242,8 @@ impl<'a> Bound<'a> {
     fn is_in_step(&self, source: usize, trigger: u64, (begun_ns, whole_ns): (u64, u64)) -> bool {
         let build = &self.outcome.plan.config.build;
         let last = |source: usize| self.last_before(source, whole_ns);
-        let was_there = last(source).is_some_and(|(ns, reached)| {
+        // While it is silent, events close without it.
+        let was_there = self.last_before(source, begun_ns).is_some_and(|(ns, reached)| {
             ns + self.timeout_ns / 2 >= begun_ns && reached.abs_diff(trigger) < build.reorder_events
         });
         let count = self.outcome.plan.sources.len();

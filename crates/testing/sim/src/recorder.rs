@@ -47,8 +47,9 @@ pub struct Life {
     /// How often a recorder that died was followed by one that went on with its run: what is said
     /// here is of all of them.
     pub deaths: u32,
-    /// By source: the fragments that were durable when the last of these died.
-    pub durable: Vec<u64>,
+    /// By target and source: the fragments in frames before that with which the last of those that
+    /// followed went on.
+    pub kept: Vec<Vec<u64>>,
     /// Whether a disk lied before that: nobody who goes on with the run knows better.
     pub lied: bool,
     /// Whether it died: the power failed, or it was killed.
@@ -96,8 +97,8 @@ impl Life {
             last: observer.snapshot(),
             began_ns: now_ns,
             deaths: 0,
+            kept: Vec::new(),
             lied: false,
-            durable: vec![0; plan.endpoints()],
             has_crashed: false,
             was_killed: false,
             stopped_ns: None,
@@ -120,21 +121,10 @@ impl Life {
 impl Life {
     /// Another recorder goes on with the run.
     pub(crate) fn goes_on(self) -> Self {
-        let ledger = self.last.ledger.sources.iter();
-        // A power cut may take a file whose sync or end failed: the run goes on before its frames,
-        // and what is durable behind them is superseded.
-        let is_held_up =
-            |fault: &StoreFault| matches!(fault, StoreFault::SyncError | StoreFault::FinishError);
-        let durable = match !self.was_killed
-            && self.of_targets().any(|life| life.disk.iter().any(is_held_up))
-        {
-            true => self.durable.clone(),
-            false => ledger.map(|source| source[Entry::FragmentsDurable]).collect(),
-        };
         let deaths = self.deaths + 1;
         let lied = self.of_targets().any(|life| disk_lied(&life));
         let (has_crashed, was_killed, stopped_ns) = (false, false, None);
-        Self { deaths, durable, lied, has_crashed, was_killed, stopped_ns, ..self }
+        Self { deaths, lied, has_crashed, was_killed, stopped_ns, ..self }
     }
 
     /// Whether a disk did anything wrong.

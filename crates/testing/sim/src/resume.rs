@@ -1,6 +1,7 @@
 //! What is left of a run whose recorder died, for another one that goes on with it: as on a machine
 //! that starts again, by the node's own code on a real disk.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use catchment_model::Entry;
@@ -10,6 +11,7 @@ use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError};
 use crate::plan::{Plan, Selected};
 use crate::recorded::{Recorded, disk_lied};
 use crate::recorder::{Life, folder_of};
+use crate::walk::{WalkedFragment, walk};
 
 /// What the recorder behind the last of these lives goes on with, if it is to.
 ///
@@ -17,15 +19,26 @@ use crate::recorder::{Life, folder_of};
 /// It cannot, and should.
 pub(crate) fn left(
     plan: &Plan,
-    lives: &[Life],
+    lives: &mut [Life],
     files: &MemoryFiles,
 ) -> Result<Option<Resumable>, String> {
-    let Some((life, before)) = lives.split_last().filter(|_| plan.goes_on) else {
+    let Some((life, before)) = lives.split_last_mut().filter(|_| plan.goes_on) else {
         return Ok(None);
     };
+    let folder = |target| folder_of(before.len(), target);
+    let places: Vec<Place> =
+        (0..plan.stores.len()).map(|target| Place::of(plan, &folder(target), files)).collect();
     let root = tempfile::tempdir().map_err(|error| format!("a folder: {error}"))?;
     match take(plan, (before.len(), root.path()), files) {
-        Ok(from) => Ok(Some(from)),
+        Ok(from) => {
+            let whole = places.iter().map(Place::end).min().unwrap_or(0);
+            if from.sequence < whole && !life.of_targets().any(|life| disk_lied(&life)) {
+                let sequence = from.sequence;
+                return Err(format!("goes on with frame {sequence}, all have those below {whole}"));
+            }
+            life.kept = places.iter().map(|place| place.fragments_below(from.sequence)).collect();
+            Ok(Some(from))
+        }
         // Nobody was told anything yet.
         Err(StorageError::NoFiles { .. })
             if life.last.ledger.total()[Entry::FragmentsDurable] == 0 =>
@@ -37,20 +50,70 @@ pub(crate) fn left(
     }
 }
 
-/// Checks that what was durable in all required targets when a recorder died is there when others
-/// have gone on with its run.
+/// Checks that what a target had before the frame with which a recorder went on is there at the
+/// end.
 ///
 /// # Errors
 /// A source of which something is not.
 pub(crate) fn check(life: &Life, selected: &Selected, recorded: &Recorded) -> Result<(), String> {
-    let of_sources = life.durable.iter().enumerate();
-    for (source, &durable) in of_sources.filter(|(source, _)| selected.sources[*source]) {
+    let of_sources = life.kept.get(life.target).into_iter().flatten().enumerate();
+    for (source, &kept) in of_sources.filter(|(source, _)| selected.sources[*source]) {
         let found = recorded.counts[source][0];
-        if found < durable && !disk_lied(life) {
-            return Err(format!("source {source}: {durable} outlived a death, {found} are there"));
+        if found < kept && !disk_lied(life) {
+            return Err(format!("source {source}: {kept} outlived a death, {found} are there"));
         }
     }
     Ok(())
+}
+
+/// The whole frames that a target has of a run whose recorder died: by their first number, the last
+/// one that each stands for, and its fragments by source.
+struct Place(BTreeMap<u64, (u64, Vec<u64>)>);
+
+impl Place {
+    fn of(plan: &Plan, folder: &Path, files: &MemoryFiles) -> Self {
+        let all = files.all().into_iter();
+        let of_run = all.filter(|(path, _)| {
+            path.starts_with(folder) && path.extension().is_some_and(|one| one == "catch")
+        });
+        let walked = of_run.filter_map(|(_, bytes)| walk(&bytes).ok().flatten());
+        let mut frames = BTreeMap::new();
+        for file in walked {
+            for frame in file.frames.iter().filter(|frame| file.damage(frame).is_empty()) {
+                let mut fragments = vec![0; plan.endpoints()];
+                let counted = file.fragments(frame, |WalkedFragment { source, bytes, .. }| {
+                    fragments[source] += u64::from(bytes.is_some());
+                });
+                if counted.is_ok() {
+                    let last = frame.sequence + frame.skips.unwrap_or(1) - 1;
+                    frames.insert(frame.sequence, (last, fragments));
+                }
+            }
+        }
+        Self(frames)
+    }
+
+    /// One above the number up to which no frame is missing.
+    fn end(&self) -> u64 {
+        let mut end = 0;
+        for (&first, &(last, _)) in &self.0 {
+            if first > end {
+                break;
+            }
+            end = end.max(last + 1);
+        }
+        end
+    }
+
+    /// By source, the fragments in frames that stand for none from that number on.
+    fn fragments_below(&self, sequence: u64) -> Vec<u64> {
+        let mut sum = Vec::new();
+        for (_, fragments) in self.0.values().filter(|(last, _)| *last < sequence) {
+            sum.resize(fragments.len(), 0);
+            sum.iter_mut().zip(fragments).for_each(|(sum, count)| *sum += count);
+        }
+        sum
+    }
 }
 
 fn take(

@@ -162,7 +162,7 @@ impl World<'_> {
 
     /// Begins a recorder, which may go on with the run of the one before.
     fn begin(&mut self) -> Result<(), String> {
-        let from = resume::left(self.plan, &self.lives, &self.files)?;
+        let from = resume::left(self.plan, &mut self.lives, &self.files)?;
         let left = from.as_ref().and_then(|from| Some((self.lives.pop()?, from)));
         let (number, plan) = (self.lives.len(), self.plan);
         let mut recorder = Recorder::begin(plan, number, (&self.clock, &self.files), left)?;
