@@ -21,9 +21,13 @@ impl EventFlags {
     pub const RUN_ENDED: Self = Self(1 << 5);
     /// The checksum of a fragment is not that of its bytes.
     pub const BAD_CHECKSUM: Self = Self(1 << 6);
+    /// Its one fragment belongs to no event.
+    pub const UNMATCHED: Self = Self(1 << 7);
+    /// Its one fragment came after its event was closed.
+    pub const LATE: Self = Self(1 << 8);
 
     /// Every flag with its name, lowest bit first.
-    pub const NAMES: [(Self, &'static str); 7] = [
+    pub const NAMES: [(Self, &'static str); 9] = [
         (Self::INCOMPLETE, "incomplete"),
         (Self::TIMED_OUT, "timed_out"),
         (Self::OVERTAKEN, "overtaken"),
@@ -31,6 +35,8 @@ impl EventFlags {
         (Self::SENDER_ERROR, "sender_error"),
         (Self::RUN_ENDED, "run_ended"),
         (Self::BAD_CHECKSUM, "bad_checksum"),
+        (Self::UNMATCHED, "unmatched"),
+        (Self::LATE, "late"),
     ];
 
     /// Whether all bits of `other` are set.

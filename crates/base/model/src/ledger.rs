@@ -210,6 +210,11 @@ entries! {
     FragmentsNotExpected = "fragments_not_expected", Note;
     /// Records of a declared layout that are no fragments: fillers and status words.
     RecordsSkipped = "records_skipped", Note;
+    /// Fragments that are in no event by their time, discarded as the configuration says.
+    FragmentsDiscardedUnmatched = "fragments_discarded_unmatched", FragmentsOut;
+    /// Recorded fragments that are in no event by their time, or that came after it was closed: rows
+    /// of their own.
+    FragmentsUnmatched = "fragments_unmatched", Note;
 }
 
 impl Entry {

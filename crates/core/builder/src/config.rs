@@ -28,6 +28,11 @@ impl SourceRole {
     pub fn is_enabled(self) -> bool {
         self != Self::Disabled
     }
+
+    /// Whether an event without it is incomplete.
+    pub fn is_required(self) -> bool {
+        self == Self::Required
+    }
 }
 
 /// What becomes of an event that lacks a required source.
@@ -105,6 +110,8 @@ pub struct BuilderConfig {
     pub positions: Vec<bool>,
     /// Where the run goes on, if another builder began it.
     pub continues: Option<Continues>,
+    /// Whether a rule that knows no promises takes sparse sources all the same.
+    pub sparse_without_promises: bool,
 }
 
 /// Where a run goes on: events below the closed key are in frames, or were dropped.
@@ -144,6 +151,7 @@ impl BuilderConfig {
             pausable: Vec::new(),
             positions: Vec::new(),
             continues: None,
+            sparse_without_promises: false,
         }
     }
 
@@ -174,7 +182,9 @@ impl BuilderConfig {
         }
         let is_sparse = |index: &usize| self.sources[*index] == SourceRole::Sparse;
         let mut sparse = (0..count).filter(is_sparse);
-        if let Some(index) = sparse.find(|&index| !self.is_promising(index)) {
+        if let Some(index) =
+            sparse.find(|&index| !self.sparse_without_promises && !self.is_promising(index))
+        {
             return Err(ConfigError::Sparse { index });
         }
         if self.reorder_events >= self.window_events {
@@ -308,6 +318,16 @@ pub enum ConfigError {
     #[error("expected a position of each source, and a closed key below {KEY_END}, got {got}")]
     Continues {
         /// The key given.
+        got: u64,
+    },
+    /// A setting of matching by time.
+    #[error("expected {expected}, got {got}")]
+    Time {
+        /// Its name.
+        key: &'static str,
+        /// What it may be.
+        expected: &'static str,
+        /// The value given.
         got: u64,
     },
     /// The number of parked fragments.

@@ -38,6 +38,8 @@ pub struct ColumnCut {
     /// One bit per row, lowest bit of the first byte first: set where the fragment is there. None
     /// when all are.
     pub validity: Option<Vec<u8>>,
+    /// Each row's own time, in ns, 0 where its fragment is missing; empty where times are not known.
+    pub times: Vec<u64>,
     /// One bit per row, as above: set where the source is expected. None when it is in all, and of
     /// sparse sources.
     pub expected: Option<Vec<u8>>,
@@ -188,8 +190,8 @@ impl Cut {
         let rows = matched.rows.range(..taken.count);
         let mut named = Vec::new();
         for row in rows.filter(|row| row.dropped.is_none()) {
-            if row.groups > 0 {
-                named.push((self.keys.len(), row.groups));
+            if row.named() > 0 {
+                named.push((self.keys.len(), row.named()));
             }
             self.keys.push(row.key);
             self.times_ns.push(row.first_ns);
@@ -207,6 +209,9 @@ impl Cut {
             let source = &mut matched.sources[index];
             column.bad_tag = tags.bad_of(source);
             column.fill(&self.keys, &mut source.accepted);
+            if let Some(times) = matched.times.get_mut(index) {
+                column.take_times(times);
+            }
             column.expect(matched.expected_in[index], &named, self.keys.len());
             let absent = column.absent(self.keys.len());
             column.missing = if source.is_required() { absent } else { 0 };
@@ -236,6 +241,7 @@ impl Cut {
 impl ColumnCut {
     fn clear(&mut self) {
         self.lengths.clear();
+        self.times.clear();
         (self.validity, self.expected) = (None, None);
         self.spans.clear();
         (self.fragments, self.payload_bytes, self.missing) = (0, 0, 0);
@@ -271,6 +277,22 @@ impl ColumnCut {
         accepted.drain(..taken);
     }
 
+    /// Moves the times of the fragments that are there out of their queue.
+    fn take_times(&mut self, times: &mut VecDeque<u64>) {
+        if self.fragments == 0 {
+            return;
+        }
+        let mut times = times.drain(..self.fragments as usize);
+        let is_there = |row: usize| {
+            let is_set = |bits: &Vec<u8>| bits[row / 8] & 1 << (row % 8) != 0;
+            self.validity.as_ref().is_none_or(is_set)
+        };
+        let rows = 0..self.lengths.len();
+        let of_row = |row| if is_there(row) { times.next() } else { None };
+        let of_rows: Vec<u64> = rows.map(of_row).map(Option::unwrap_or_default).collect();
+        self.times = of_rows;
+    }
+
     #[cold]
     fn mark_missing(&mut self, row: usize, row_count: usize) {
         self.lengths.push(0);
@@ -279,9 +301,6 @@ impl ColumnCut {
 
     // Says in which rows a source of these groups is expected. Some rows have named groups.
     fn expect(&mut self, expected_in: u64, named: &[(usize, u64)], row_count: usize) {
-        if expected_in == 0 {
-            return;
-        }
         for &(row, _) in named.iter().filter(|(_, groups)| !is_expected(expected_in, *groups)) {
             clear_bit(&mut self.expected, row, row_count);
         }

@@ -2,7 +2,7 @@
 //!
 //! Fragments of many sources come in as descriptors ([`Fragment`]: source, number, where its bytes
 //! are, how many). A [`Matcher`] says which of them are one event: [`NumberMatcher`] those that
-//! carry the same event number. What it releases becomes rows of a [`Cut`], which is what one frame
+//! carry the same event number, [`TimeMatcher`] those whose times agree. What it releases becomes rows of a [`Cut`], which is what one frame
 //! will hold: one column of lengths and byte ranges per source. Payload is never touched, the clock
 //! is an argument, and nothing here starts a thread or opens a file.
 //!
@@ -38,6 +38,7 @@ mod owned;
 mod status;
 mod tags;
 mod tally;
+mod time;
 mod undecided;
 mod wanted;
 
@@ -53,3 +54,4 @@ pub use matcher::Matcher;
 pub use number::NumberMatcher;
 pub use owned::{KeyRule, OwnedKeys};
 pub use status::{BuilderStatus, Jump, Restart, SourceStatus, TooLarge};
+pub use time::{ClockConfig, Late, TimeConfig, TimeMatcher, Unmatched, WindowKind};

@@ -28,6 +28,8 @@ pub struct Matched {
     pub(crate) sources: Vec<Source>,
     pub(crate) rows: VecDeque<Row>,
     pub(crate) tally: Tally,
+    /// By source, the times of the fragments in its queue; empty unless the rule knows times.
+    pub(crate) times: Vec<VecDeque<u64>>,
     /// By source, the groups in whose events it is expected; 0: in all.
     pub(crate) expected_in: Vec<u64>,
     /// Number of fragments in the queues of all sources.
@@ -79,6 +81,15 @@ pub struct Row {
     pub dropped: Option<Entry>,
 }
 
+impl Row {
+    /// The groups that took part, or that nobody did beside its one fragment.
+    pub(crate) fn named(&self) -> u64 {
+        let flags = EventFlags(self.flags);
+        let is_alone = flags.contains(EventFlags::UNMATCHED) || flags.contains(EventFlags::LATE);
+        if is_alone { NOBODY } else { self.groups }
+    }
+}
+
 impl Matched {
     /// Empty queues for these sources.
     pub(crate) fn new(config: &BuilderConfig) -> Self {
@@ -99,6 +110,7 @@ impl Matched {
             sources: sources.collect(),
             rows: VecDeque::new(),
             tally: Tally::new(config.sources.len()),
+            times: Vec::new(),
             expected_in: config.sources.iter().enumerate().map(expected_in).collect(),
             fragment_count: 0,
             unsettled: vec![Unsettled::default(); config.sources.len()],
@@ -190,6 +202,17 @@ impl Matched {
             false => accepted.put_last(ordinal, 1),
             true => accepted.put_at(source.place_of(key), ordinal),
         }
+    }
+
+    /// Appends a fragment with a time of its own, as [`append`](Self::append) does. Its key is beyond
+    /// those of all that its source has in its queue.
+    #[inline]
+    pub fn append_timed(&mut self, index: usize, key: u64, fragment: &Fragment, time_ns: u64) {
+        if self.times.is_empty() {
+            self.times.resize_with(self.sources.len(), VecDeque::new);
+        }
+        self.times[index].push_back(time_ns);
+        self.append(index, key, fragment, 0);
     }
 
     /// Notes fragments that were appended to a source's queue, with consecutive ordinals, if the
@@ -311,13 +334,22 @@ impl Matched {
     /// Takes a source's fragments of those of the first rows that are dropped out of its queue.
     /// Returns how many.
     pub(crate) fn drop_fragments(&mut self, index: usize, row_count: usize) -> u64 {
-        let Self { rows, sources, tally, expected_in, .. } = self;
+        let Self { rows, sources, tally, expected_in, times, .. } = self;
         let (source, expected_in) = (&mut sources[index], expected_in[index]);
+        if let Some(times) = times.get_mut(index) {
+            let mut accepted = source.accepted.iter();
+            let mut rows = rows.range(..row_count).peekable();
+            times.retain(|_| {
+                let Some(accepted) = accepted.next() else { return true };
+                while rows.next_if(|row| row.key < accepted.key).is_some() {}
+                rows.peek().is_none_or(|row| row.key > accepted.key || row.dropped.is_none())
+            });
+        }
         let dropped = |row: &&Row| row.dropped.is_some();
         let mut rows = rows.range(..row_count).filter(dropped).peekable();
         let gap = |row: &Row| {
             let is_missed = row.dropped != Some(Entry::FragmentsDiscardedPaused);
-            u64::from(is_missed && is_expected(expected_in, row.groups))
+            u64::from(is_missed && is_expected(expected_in, row.named()))
         };
         let (mut found, mut gaps) = (0, 0);
         source.accepted.retain(|accepted| {
@@ -375,7 +407,7 @@ impl Matched {
         }
         for (source, status) in self.sources.iter().zip(&mut status.sources) {
             let behind = newest[source.voter()] - source.reached;
-            status.is_awaited = source.is_required() && (1..=AWAITED_KEYS).contains(&behind);
+            status.is_awaited |= source.is_required() && (1..=AWAITED_KEYS).contains(&behind);
         }
     }
 }
@@ -571,6 +603,7 @@ struct Totals {
     too_large: u64,
     last_too_large: Option<TooLarge>,
     absent: u64,
+    unmatched: u64,
 }
 
 impl Closing {
@@ -587,6 +620,8 @@ impl Closing {
         let too_large = bytes > self.event_bytes_max;
         if !wanted {
             totals.unwanted += 1;
+        } else if flags.contains(EventFlags::UNMATCHED) || flags.contains(EventFlags::LATE) {
+            totals.unmatched += 1;
         } else if too_large {
             totals.too_large += 1;
             totals.last_too_large = Some(TooLarge { key, bytes });
@@ -629,14 +664,18 @@ impl Closing {
         status.events_too_large = self.totals.too_large;
         status.last_too_large = self.totals.last_too_large;
         status.events_absent = self.totals.absent;
+        status.events_unmatched = self.totals.unmatched;
     }
 }
 
 /// Whether a source of these groups is expected in an event in which those took part.
 #[inline]
 pub(crate) fn is_expected(expected_in: u64, named: u64) -> bool {
-    named == 0 || expected_in == 0 || expected_in & named > 0
+    named != NOBODY && (named == 0 || expected_in == 0 || expected_in & named > 0)
 }
+
+/// Named in place of groups where no source is expected.
+pub(crate) const NOBODY: u64 = u64::MAX;
 
 const ACCEPTED_AT_START: usize = 256;
 

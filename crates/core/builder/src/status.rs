@@ -37,6 +37,9 @@ pub struct BuilderStatus {
     pub last_too_large: Option<TooLarge>,
     /// Keys between recorded ones of which no source delivered anything.
     pub events_absent: u64,
+    /// Rows of one fragment that is in no event, or whose event was closed: neither complete nor
+    /// incomplete.
+    pub events_unmatched: u64,
     /// Number of times that all required senders skipped the same keys
     /// (`fragments_skipped`).
     pub jumps: u64,

@@ -18,4 +18,5 @@ mod promises;
 mod quorum;
 mod repetition;
 mod support;
+mod time;
 mod wanted;

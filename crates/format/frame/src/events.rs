@@ -31,6 +31,8 @@ pub struct SourceColumns {
     pub expected: Option<u32>,
     /// [`ColumnKind::FragmentHoles`].
     pub holes: Option<u32>,
+    /// [`ColumnKind::FragmentTime`].
+    pub times: Option<u32>,
 }
 
 impl EventColumns {
@@ -51,6 +53,7 @@ impl EventColumns {
                 (ColumnKind::FragmentPayload, Some(source)) => &mut source.payload,
                 (ColumnKind::FragmentExpected, Some(source)) => &mut source.expected,
                 (ColumnKind::FragmentHoles, Some(source)) => &mut source.holes,
+                (ColumnKind::FragmentTime, Some(source)) => &mut source.times,
                 _ => continue,
             };
             found_id.get_or_insert(column.id);

@@ -224,6 +224,8 @@ pub enum ColumnKind {
     FragmentExpected,
     /// The parts of fragments that did not come, records of 24 bytes.
     FragmentHoles,
+    /// Each fragment's own time in ns.
+    FragmentTime,
     /// A kind of a later version, by its name.
     Unknown(String),
 }
@@ -231,7 +233,7 @@ pub enum ColumnKind {
 impl ColumnKind {
     /// The kinds known to this version, with name and element type; for payload and channels the
     /// schema may give another type.
-    pub const KNOWN: [(Self, &'static str, Dtype); 12] = [
+    pub const KNOWN: [(Self, &'static str, Dtype); 13] = [
         (Self::EventKey, "event_key", Dtype::U64),
         (Self::EventTime, "event_time", Dtype::U64),
         (Self::EventFlags, "event_flags", Dtype::U32),
@@ -244,6 +246,7 @@ impl ColumnKind {
         (Self::SourcePositions, "source_positions", Dtype::Record),
         (Self::FragmentExpected, "fragment_expected", Dtype::Bits),
         (Self::FragmentHoles, "fragment_holes", Dtype::Record),
+        (Self::FragmentTime, "fragment_time", Dtype::U64),
     ];
 
     /// The name in the schema.

@@ -181,6 +181,19 @@ impl Schema {
         self
     }
 
+    /// This schema with a column of the own times of each of these sources' fragments, behind all
+    /// others; the keys are times in ns.
+    #[must_use]
+    pub fn with_times(mut self, sources: impl IntoIterator<Item = SourceId>) -> Self {
+        let keys = self.columns.iter_mut().filter(|column| column.kind == ColumnKind::EventKey);
+        keys.for_each(|column| column.unit = "ns".to_owned());
+        for SourceId(source) in sources {
+            let column = ColumnInfo::new(0, ColumnKind::FragmentTime, Dtype::U64);
+            self.add(ColumnInfo { source: Some(source), ..column });
+        }
+        self
+    }
+
     /// This schema with the type of a source's fragments.
     ///
     /// # Errors

@@ -237,6 +237,9 @@ fn count_fragments<R: ReadAt>(
     let lengths = find(columns.lengths)?;
     let validity = find(columns.validity)?;
     let payload_bytes = find(columns.payload)?.map_or(0, |entry| entry.raw_bytes);
+    if find(columns.times)?.is_some_and(|entry| entry.rows != rows) {
+        return content(columns.times, "it does not have the frame's rows");
+    }
     let mut expected = None;
     if let Some(entry) = find(columns.expected)? {
         if entry.rows != rows {

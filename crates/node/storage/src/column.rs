@@ -138,6 +138,8 @@ pub struct FragmentColumn {
     expected: Validity,
     /// What is missing of the fragments, in order; zeros in the payload.
     holes: Vec<Hole>,
+    /// Each row's own time; empty if it is not known.
+    times_ns: Vec<u64>,
     payload: Vec<u8>,
     /// Last, because the others must be freed first.
     _in_use: InUse,
@@ -173,8 +175,16 @@ impl FragmentColumn {
             return Err("the lengths do not add up to the payload");
         }
         let own = 8 * offsets.capacity() + holes.capacity() * size_of::<Hole>();
-        let in_use = InUse::new(own + payload.capacity());
-        Ok(Self { events, offsets, validity, expected, holes, payload, _in_use: in_use })
+        let (in_use, times_ns) = (InUse::new(own + payload.capacity()), Vec::new());
+        Ok(Self { events, offsets, validity, expected, holes, times_ns, payload, _in_use: in_use })
+    }
+
+    /// With each row's own time, or none.
+    pub(crate) fn with_times(self, times_ns: Vec<u64>) -> Self {
+        let own = 8 * (self.offsets.capacity() + times_ns.capacity());
+        let holes = self.holes.capacity() * size_of::<Hole>();
+        let in_use = InUse::new(own + holes + self.payload.capacity());
+        Self { times_ns, _in_use: in_use, ..self }
     }
 
     /// The events of the frame, with the same rows.
@@ -201,6 +211,12 @@ impl FragmentColumn {
     /// rows. If it was not, the event does not lack it.
     pub fn is_expected(&self, row: usize) -> bool {
         self.expected.is_set(row)
+    }
+
+    /// Each row's own time in ns, on the clock of the keys, 0 where the fragment is missing; empty
+    /// if times are not known.
+    pub fn times_ns(&self) -> &[u64] {
+        &self.times_ns
     }
 
     /// The holes in the fragments of some rows, in order: parts that never came, and that are zeros
@@ -235,7 +251,10 @@ impl FragmentColumn {
         // The events are a cache item of their own.
         let bits = self.validity.bytes() + self.expected.bytes();
         let holes = self.holes.capacity() * size_of::<Hole>();
-        8 * self.offsets.capacity() + bits + holes + self.payload.capacity()
+        8 * (self.offsets.capacity() + self.times_ns.capacity())
+            + bits
+            + holes
+            + self.payload.capacity()
     }
 }
 

@@ -146,7 +146,12 @@ impl<'a> EventReader<'a> {
                 None => Vec::new(),
             };
             let rows = (validity, self.expected(index, source)?);
+            let times_ns = match frame.entry(columns.times)? {
+                Some(entry) => numbers(&frame.read_rows(&entry, Dtype::U64)?, u64::from_le_bytes),
+                None => Vec::new(),
+            };
             FragmentColumn::new(events, &lengths, rows, (holes, payload))
+                .map(|column| column.with_times(times_ns))
                 .map_err(|problem| frame.error(columns.payload, problem))
         })
     }

@@ -25,6 +25,7 @@ struct Fragments {
     valid: Vec<bool>,
     expected: Vec<bool>,
     holes: Vec<Hole>,
+    times_ns: Vec<u64>,
     payload: Vec<u8>,
 }
 
@@ -61,6 +62,9 @@ impl EventsBuffer {
             let before = source.valid.len() as u64;
             let holes = column.holes(0..events.len()).iter();
             source.holes.extend(holes.map(|hole| Hole { row: hole.row + before, ..*hole }));
+            // 0 where a frame does not say them, as where a fragment is missing.
+            source.times_ns.extend_from_slice(column.times_ns());
+            source.times_ns.resize(source.valid.len() + events.len(), 0);
             for row in 0..events.len() {
                 let fragment = column.fragment(row);
                 source.valid.push(fragment.is_some());
@@ -125,6 +129,8 @@ impl EventsBuffer {
             let valid = &source.valid[rows.clone()];
             let is_there = valid.contains(&true);
             let expected = bits(&source.expected[rows.clone()]);
+            let times_ns = &source.times_ns[rows.clone()];
+            let has_times = times_ns.iter().any(|&ns| ns > 0);
             let length = |&length: &u32| length as usize;
             let start: usize = source.lengths[..rows.start].iter().map(length).sum();
             let bytes: usize = source.lengths[rows.clone()].iter().map(length).sum();
@@ -134,6 +140,7 @@ impl EventsBuffer {
                 validity: bits(valid).filter(|_| is_there),
                 expected,
                 holes: &holes[id],
+                times: if has_times { times_ns } else { &[] },
                 payload: ColumnData::Raw(&source.payload[start..start + bytes]),
             })
         });
@@ -158,6 +165,7 @@ impl EventsBuffer {
             source.payload.drain(..bytes);
             source.valid.drain(..rows);
             source.expected.drain(..rows);
+            source.times_ns.drain(..rows);
             source.holes.retain(|hole| hole.row >= rows as u64);
             source.holes.iter_mut().for_each(|hole| hole.row -= rows as u64);
         }

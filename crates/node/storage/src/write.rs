@@ -281,6 +281,7 @@ impl RunWriter {
             let has_none = source.lengths.is_empty() && bits.is_none() && expected.is_some();
             let fits = index < source_count
                 && (has_none || source.lengths.len() == rows)
+                && (source.times.is_empty() || source.times.len() == rows)
                 && [bits, expected].iter().flatten().all(|bits| bits.len() == rows.div_ceil(8));
             let sum: u64 = source.lengths.iter().map(|&length| u64::from(length)).sum();
             if !fits || sum != source.payload.raw_bytes() as u64 {

@@ -51,6 +51,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
         validity: (source == 1).then_some(bits[..].into()),
         expected: None,
         holes: &[],
+        times: &[],
         payload: data(source),
     });
     let sources = sources.collect();
@@ -166,6 +167,7 @@ fn columns_that_do_not_fit_each_other_are_refused() {
         validity: None,
         expected: None,
         holes: &[],
+        times: &[],
         payload: ColumnData::Raw(payload),
     };
     let frame = |flags, sources| EventFrame {
@@ -264,6 +266,7 @@ fn a_run_is_not_gone_on_with_behind_a_frame_that_could_not_be_made() {
         validity: None,
         expected: None,
         holes: &[],
+        times: &[],
         payload,
     };
     let frame = EventFrame {

@@ -20,8 +20,8 @@ use catchment_model::{Ledger, SourceId};
 /// Columns of a frame beside those of sources: keys, times, flags, the ledger's increments,
 /// positions of sources.
 const EVENT_COLUMNS: usize = 5;
-/// Columns of every source: lengths, validity, payload, holes, and whether it is expected.
-const SOURCE_COLUMNS: usize = 5;
+/// Columns of every source: lengths, validity, payload, holes, times, and whether it is expected.
+const SOURCE_COLUMNS: usize = 6;
 /// Columns of a frame beside the channels: gaps, the ledger's increments, positions of sources.
 const CHANNEL_COLUMNS: usize = 3;
 /// Bytes of a ledger's record, and of a gap's.
@@ -109,6 +109,8 @@ pub struct EventSource<'a, C> {
     pub expected: Option<Cow<'a, [u8]>>,
     /// What is missing of the fragments, in order: zeros in the payload.
     pub holes: &'a [Hole],
+    /// Each row's own time in ns, 0 where its fragment is missing; empty: not known.
+    pub times: &'a [u64],
     /// The fragments, one after another.
     pub payload: C,
 }
@@ -250,7 +252,7 @@ impl FrameMaker {
         let mut records = Vec::new();
         increments.into_iter().for_each(|counts| encode_ledger_increment(counts, &mut records));
         columns.extend(self.increments(records)?);
-        for EventSource { source, lengths, validity, expected, holes, payload } in sources {
+        for EventSource { source, lengths, validity, expected, holes, times, payload } in sources {
             let (ids, lengths) = (ids.sources[source.index()], bytes_of(lengths, u32::to_le_bytes));
             if let Some(bits) = expected {
                 let kind = ColumnKind::FragmentExpected;
@@ -263,6 +265,10 @@ impl FrameMaker {
             if let Some(bits) = validity {
                 let kind = ColumnKind::FragmentValidity;
                 columns.push(self.plain(ids.validity, &kind, rows, bits.into_owned())?);
+            }
+            if !times.is_empty() {
+                let times = bytes_of(times, u64::to_le_bytes);
+                columns.push(self.plain(ids.times, &ColumnKind::FragmentTime, rows, times)?);
             }
             if !holes.is_empty() {
                 let (mut records, count) = (Vec::new(), holes.len() as u64);

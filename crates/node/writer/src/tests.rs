@@ -373,6 +373,7 @@ fn rows_of_typed_payload_are_whole_and_its_rest_is_kept() {
             validity: None,
             expected: None,
             holes: &[],
+            times: &[],
             payload,
         };
         let frame = EventFrame {

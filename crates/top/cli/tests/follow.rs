@@ -128,6 +128,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
         validity: None,
         expected: None,
         holes: &[],
+        times: &[],
         payload: ColumnData::Raw(&payload),
     };
     let flags = vec![0; keys.len()];

@@ -131,6 +131,15 @@ impl Fragments {
         owned(py, self.rows.clone().map(|row| backing.is_expected(row)).collect())
     }
 
+    /// Each fragment's own time in nanoseconds, on the clock of the keys, shape (n,), uint64; 0 where
+    /// there is no fragment. None unless the run was built by time. Their difference from `keys` is
+    /// how far the source is from its events.
+    #[getter]
+    fn times<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u64>>> {
+        let times_ns = self.memory.get().0.times_ns();
+        Some(copied(py, times_ns.get(self.rows.clone()).filter(|_| !times_ns.is_empty())?))
+    }
+
     /// What never came, zeros in `data`: row, offset in the fragment, bytes; (n, 3), int64.
     #[getter]
     fn holes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -305,6 +314,10 @@ impl Joined {
         self.offsets.extend(ends.iter().map(|end| end - begin + base));
         self.valid.extend(part.rows.clone().map(|row| column.validity().is_set(row)));
         self.expected.extend(part.rows.clone().map(|row| column.is_expected(row)));
+        if let Some(times_ns) = column.times_ns().get(part.rows.clone()) {
+            self.times_ns.resize(self.valid.len() - part.rows.len(), 0);
+            self.times_ns.extend_from_slice(times_ns);
+        }
         let before = (self.valid.len() - part.rows.len()) as u64;
         let holes = column.holes(part.rows.clone()).iter();
         let begin = part.rows.start as u64;

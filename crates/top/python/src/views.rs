@@ -28,6 +28,8 @@ pub(crate) struct Joined {
     pub(crate) valid: Vec<bool>,
     pub(crate) expected: Vec<bool>,
     pub(crate) holes: Vec<Hole>,
+    /// Empty if they are not known.
+    pub(crate) times_ns: Vec<u64>,
     pub(crate) data: Vec<u8>,
 }
 
@@ -71,6 +73,15 @@ impl Backing {
             Self::Events(_) => false,
             Self::Column(column) => column.is_expected(row),
             Self::Joined(joined) => joined.expected[row],
+        }
+    }
+
+    /// The own times of all rows; none if they are not known.
+    pub(crate) fn times_ns(&self) -> &[u64] {
+        match self {
+            Self::Events(_) => &[],
+            Self::Column(column) => column.times_ns(),
+            Self::Joined(joined) => &joined.times_ns,
         }
     }
 

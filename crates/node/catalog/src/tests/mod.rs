@@ -81,6 +81,7 @@ impl Files {
                 validity: None,
                 expected: None,
                 holes: &[],
+                times: &[],
                 payload: ColumnData::Raw(b"abcdef"),
             };
             let frame = EventFrame {

@@ -1,0 +1,479 @@
+//! Matching by time: fragments whose times agree within a window are one event.
+//!
+//! Each source has a clock, whose ticks become nanoseconds at this door, once. A fragment then waits
+//! in the queue of its source, in the order of time, until its event is final:
+//!
+//! - every source that is awaited has passed the event's window, or its fragment is there and none
+//!   of it can come before that; or
+//! - nobody has delivered anything for two time-outs, or memory is short, or the run ends.
+//!
+//! Silent sources, and those whose clock does not fit, are not awaited: a dead one costs one
+//! time-out, a wrong clock no other source's event (docs/decisions/building-by-time.md).
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`clock`] | ticks that wrap, as nanoseconds |
+//! | [`Horizon`] | whose clock stands, who is awaited, what a quorum claims |
+//! | [`Queues`] | fragments by time, and the events that they are |
+//!
+//! The key of an event is the time of its anchor. Keys rise: at least by one from row to row.
+
+mod clock;
+mod group;
+mod horizon;
+mod settings;
+
+use catchment_model::{CloseReason, Entry, EventFlags};
+
+use self::group::{Next, Put, Queues, Waiting};
+use self::horizon::{Horizon, Said};
+pub use self::settings::{ClockConfig, Late, TimeConfig, Unmatched, WindowKind};
+use crate::matched::{Closing, ClosingEvent};
+use crate::wanted::Wanted;
+use crate::{
+    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, Row,
+    SourceStatus,
+};
+
+/// Matches fragments by time.
+///
+/// Memory is bounded: `parked_max` waiting fragments of each source, and as many held ones.
+#[derive(Debug)]
+pub struct TimeMatcher {
+    horizon: Horizon,
+    queues: Queues,
+    closing: Closing,
+    wanted: Wanted,
+    required: Vec<bool>,
+    sparse: Vec<(usize, i64)>,
+    coincidence: u32,
+    unmatched: Unmatched,
+    late: Late,
+    waiting_bytes_max: u64,
+    waiting_max: usize,
+    rows_max: u64,
+    now_ns: u64,
+    /// One above the last key.
+    next_key: u64,
+    epochs: u64,
+    last_epoch: Option<Restart>,
+}
+
+/// Why an event closes that is not final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forced {
+    No,
+    By(CloseReason),
+}
+
+impl TimeMatcher {
+    /// A matcher for these settings.
+    ///
+    /// # Errors
+    /// Settings that cannot be.
+    pub fn new(config: &BuilderConfig, time: &TimeConfig) -> Result<Self, ConfigError> {
+        time.check(config)?;
+        let sources = || 0..config.sources.len();
+        let sparse = sources().filter(|&index| TimeConfig::is_sparse(config, index));
+        Ok(Self {
+            horizon: Horizon::new(config, time),
+            queues: Queues::new(time, config.sources.len()),
+            closing: Closing::new(config),
+            wanted: Wanted::default(),
+            required: sources().map(|index| config.sources[index].is_required()).collect(),
+            sparse: sparse.map(|index| (index, time.clocks[index].lag_ns.cast_signed())).collect(),
+            coincidence: time.coincidence,
+            unmatched: time.unmatched,
+            late: time.late,
+            waiting_bytes_max: config.waiting_bytes_max,
+            waiting_max: config.parked_max,
+            rows_max: config.window_events,
+            now_ns: 0,
+            next_key: 0,
+            epochs: 0,
+            last_epoch: None,
+        })
+    }
+
+    /// Takes a fragment whose time is known. `in_order`: it is beyond its source's newest one.
+    #[inline]
+    fn put(&mut self, index: usize, ns: i64, waiting: Waiting, matched: &mut Matched) {
+        let fragment = &waiting.fragment;
+        if self.queues.len(index) >= self.waiting_max {
+            return matched.discard(index, 0, fragment, Entry::FragmentsDiscardedMemory);
+        }
+        match self.queues.put(index, ns, waiting) {
+            Put::Waits => matched.reach(index, key_of(ns)),
+            Put::Repeated => matched.discard(index, 0, fragment, fragment.repeated()),
+            Put::Late => self.take_late(index, ns, waiting, matched),
+        }
+    }
+
+    #[cold]
+    fn take_late(&mut self, index: usize, ns: i64, waiting: Waiting, matched: &mut Matched) {
+        let fragment = &waiting.fragment;
+        let reason = match self.wanted.has(key_of(ns)) {
+            true => Entry::FragmentsLate,
+            false => Entry::FragmentsDiscardedPaused,
+        };
+        match self.late {
+            Late::Keep if reason == Entry::FragmentsLate => {
+                self.release_alone(index, ns, &waiting, EventFlags::LATE, matched);
+            }
+            _ => matched.discard(index, 0, fragment, reason),
+        }
+    }
+
+    #[cold]
+    fn take_behind(&mut self, index: usize, ns: i64, waiting: Waiting, matched: &mut Matched) {
+        self.horizon.mark_alive(index);
+        self.put(index, ns, waiting, matched);
+    }
+
+    /// Places what is held, follows a quorum that claims other times, and gives up what waited too
+    /// long.
+    fn settle(&mut self, at_end: bool, matched: &mut Matched) {
+        let is_quiet = self.horizon.is_quiet(self.now_ns);
+        self.join(at_end || is_quiet, matched);
+        if let Some(cluster) = self.horizon.claims_epoch() {
+            self.release(Forced::By(CloseReason::Overtaken), matched);
+            if self.queues.count > 0 {
+                return; // Rows wait to be cut first.
+            }
+            let after_ns = self.queues.last_ns().max(self.next_key.cast_signed()).saturating_add(1);
+            let epoch = self.horizon.follow(&cluster, after_ns, self.now_ns);
+            self.epochs += 1;
+            let [from, to] = [epoch.from_ns, epoch.to_ns].map(key_of);
+            self.last_epoch = Some(Restart { from, to });
+            for &index in &cluster.members {
+                matched.count(index, Entry::NumberingRestarts, 1);
+            }
+            self.join(at_end || is_quiet, matched);
+        }
+        for (index, fragment) in self.horizon.take_given_up() {
+            matched.discard(index, 0, &fragment, Entry::FragmentsOutOfRange);
+        }
+    }
+
+    fn join(&mut self, at_end: bool, matched: &mut Matched) {
+        let was_started = self.horizon.is_started();
+        let placed = self.horizon.join(at_end);
+        for &index in &placed {
+            for (held, ns) in self.horizon.take_held(index) {
+                let waiting = Waiting { fragment: held.fragment, arrived_ns: held.arrived_ns };
+                match ns {
+                    Some(ns) => self.put(index, ns, waiting, matched),
+                    None => {
+                        matched.discard(index, 0, &held.fragment, Entry::FragmentsOutOfRange);
+                    }
+                }
+            }
+        }
+        if !was_started && self.horizon.is_started() {
+            let (horizon, now_ns) = (&self.horizon, self.now_ns);
+            let begun = |at_ns: u64| horizon.time_at(at_ns.min(now_ns)).map_or(0, key_of) + 1;
+            self.wanted.start(begun);
+        }
+    }
+
+    /// Closes the events that are final, or all that may be.
+    fn release(&mut self, forced: Forced, matched: &mut Matched) {
+        let passed_ns = self.passed_ns();
+        while matched.row_count() < self.rows_max {
+            let is_forced = self.forced(forced);
+            match self.queues.next() {
+                Some(Next::Lone { index, until_ns }) => {
+                    if until_ns >= passed_ns && is_forced == Forced::No {
+                        break;
+                    }
+                    self.close_alone(index, matched);
+                }
+                Some(Next::Event { begin_ns, anchor_ns, end_ns, openers }) => {
+                    let is_final =
+                        end_ns < passed_ns || self.nothing_can_change(begin_ns, end_ns, passed_ns);
+                    if !is_final && is_forced == Forced::No {
+                        break;
+                    }
+                    if openers < self.coincidence {
+                        let Some(index) = self.queues.anchor(anchor_ns) else { break };
+                        self.close_alone(index, matched);
+                        continue;
+                    }
+                    let reason = match is_forced {
+                        Forced::By(reason) if !is_final => reason,
+                        _ => CloseReason::Overtaken,
+                    };
+                    self.close_event((begin_ns, anchor_ns, end_ns), reason, matched);
+                }
+                None => break,
+            }
+        }
+    }
+
+    /// Whether events close that are not final: as said, or since memory is short.
+    fn forced(&self, forced: Forced) -> Forced {
+        match forced {
+            Forced::No if self.queues.bytes > self.waiting_bytes_max => {
+                Forced::By(CloseReason::Overtaken)
+            }
+            forced => forced,
+        }
+    }
+
+    /// The time that every awaited source has passed.
+    fn passed_ns(&mut self) -> i64 {
+        // A sparse source is waited for a lag behind the others, however long it is silent.
+        let lows = &mut self.horizon.lows;
+        for &(index, _) in &self.sparse {
+            lows[index] = i64::MAX;
+        }
+        let others_ns = lows.iter().copied().min().unwrap_or(i64::MAX);
+        for &(index, lag_ns) in &self.sparse {
+            let own_ns = self.horizon.state(index).0.unwrap_or(i64::MIN);
+            let behind_ns = match others_ns {
+                i64::MAX => i64::MAX,
+                others_ns => others_ns - lag_ns,
+            };
+            self.horizon.lows[index] = own_ns.max(behind_ns);
+        }
+        self.horizon.lows.iter().copied().min().unwrap_or(i64::MAX)
+    }
+
+    /// Whether each awaited source has passed an event's window, or is in it with the earliest
+    /// fragment that can be of it.
+    fn nothing_can_change(&self, begin_ns: i64, end_ns: i64, passed_ns: i64) -> bool {
+        if passed_ns == i64::MAX {
+            return true;
+        }
+        let lows = self.horizon.lows.iter().enumerate();
+        lows.into_iter().all(|(index, &low_ns)| {
+            low_ns > end_ns
+                || self.horizon.is_in_order(index) && self.queues.is_in(index, begin_ns, end_ns)
+        })
+    }
+
+    fn close_event(
+        &mut self,
+        (begin_ns, anchor_ns, end_ns): (i64, i64, i64),
+        reason: CloseReason,
+        matched: &mut Matched,
+    ) {
+        self.queues.begin_event(end_ns);
+        let key = key_of(anchor_ns).max(self.next_key);
+        let (mut first_ns, mut bytes, mut flags) = (u64::MAX, 0, EventFlags::default());
+        let (mut complete, mut tag) = (true, None);
+        for index in 0..self.required.len() {
+            if !self.queues.is_in(index, begin_ns, end_ns) {
+                complete &= !self.required[index];
+                continue;
+            }
+            let Some(waiting) = self.queues.pop(index, false) else { continue };
+            let fragment = &waiting.fragment;
+            first_ns = first_ns.min(waiting.arrived_ns);
+            bytes += u64::from(fragment.bytes);
+            flags = flags | flags_of(fragment);
+            if *tag.get_or_insert(fragment.tag) != fragment.tag {
+                flags = flags | EventFlags::TAG_MISMATCH;
+            }
+            matched.append_timed(index, key, fragment, key_of(waiting.ns()));
+        }
+        let reason = if complete { CloseReason::Complete } else { reason };
+        let event =
+            ClosingEvent { key, first_ns, bytes, flags, groups: 0, complete, ..self.event(reason) };
+        self.release_row(&event, matched);
+    }
+
+    /// Closes the first fragment of a source, which is in no event.
+    #[cold]
+    fn close_alone(&mut self, index: usize, matched: &mut Matched) {
+        let Some(waiting) = self.queues.pop(index, true) else { return };
+        let ns = waiting.ns();
+        match self.unmatched {
+            Unmatched::Keep => {
+                self.release_alone(index, ns, &waiting, EventFlags::UNMATCHED, matched);
+            }
+            Unmatched::Count => {
+                let reason = match self.wanted.has(key_of(ns)) {
+                    true => Entry::FragmentsDiscardedUnmatched,
+                    false => Entry::FragmentsDiscardedPaused,
+                };
+                matched.discard(index, 0, &waiting.fragment, reason);
+            }
+        }
+    }
+
+    /// Makes a row of one fragment, in which nobody is absent.
+    fn release_alone(
+        &mut self,
+        index: usize,
+        ns: i64,
+        waiting: &Waiting,
+        flag: EventFlags,
+        matched: &mut Matched,
+    ) {
+        let fragment = &waiting.fragment;
+        let key = key_of(ns).max(self.next_key);
+        matched.append_timed(index, key, fragment, key_of(ns));
+        let recorded = u64::from(self.wanted.has(key));
+        matched.count(index, Entry::FragmentsUnmatched, recorded);
+        let (first_ns, bytes) = (waiting.arrived_ns, fragment.bytes.into());
+        let flags = flag | flags_of(fragment);
+        let event = ClosingEvent {
+            key,
+            first_ns,
+            bytes,
+            flags,
+            complete: true,
+            ..self.event(CloseReason::Complete)
+        };
+        self.release_row(&event, matched);
+    }
+
+    fn event(&self, reason: CloseReason) -> ClosingEvent {
+        let flags = EventFlags::default();
+        ClosingEvent {
+            key: 0,
+            first_ns: 0,
+            bytes: 0,
+            flags,
+            groups: 0,
+            complete: false,
+            wanted: true,
+            reason,
+        }
+    }
+
+    fn release_row(&mut self, event: &ClosingEvent, matched: &mut Matched) {
+        let wanted = self.wanted.has(event.key);
+        let row: Row = self.closing.row(&ClosingEvent { wanted, ..*event });
+        matched.release(row, self.now_ns);
+        self.next_key = event.key + 1;
+    }
+}
+
+impl Matcher for TimeMatcher {
+    fn advance(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    fn resume(&mut self, now_ns: u64) {
+        if now_ns > self.now_ns {
+            self.horizon.resume(self.now_ns, now_ns);
+        }
+    }
+
+    fn push(&mut self, fragments: &[Fragment], matched: &mut Matched) {
+        self.horizon.count_time(self.now_ns);
+        let arrived_ns = self.now_ns;
+        for run in fragments.chunk_by(|one, other| one.source == other.source) {
+            let Some(index) = matched.usable(run) else { continue };
+            for &fragment in run {
+                let waiting = Waiting { fragment, arrived_ns };
+                match self.horizon.take(index, &fragment, arrived_ns) {
+                    Said::Next(ns) => self.put(index, ns, waiting, matched),
+                    Said::Behind(ns) => self.take_behind(index, ns, waiting, matched),
+                    Said::Held => {}
+                    Said::NoRoom => {
+                        matched.discard(index, 0, &fragment, Entry::FragmentsOutOfRange);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hold(&mut self, source: usize, _matched: &Matched) {
+        self.horizon.mark_held(source, self.now_ns);
+    }
+
+    fn poll(&mut self, matched: &mut Matched) {
+        self.horizon.look(self.now_ns);
+        if self.horizon.holds_some() {
+            self.settle(false, matched);
+        }
+        let forced = match self.horizon.is_quiet(self.now_ns) {
+            true => Forced::By(CloseReason::TimedOut),
+            false => Forced::No,
+        };
+        self.release(forced, matched);
+    }
+
+    fn finish(&mut self, matched: &mut Matched) {
+        self.horizon.look(self.now_ns);
+        self.release(Forced::No, matched);
+        if self.horizon.holds_some() {
+            self.settle(true, matched);
+        }
+        self.rows_max = u64::MAX;
+        self.release(Forced::By(CloseReason::RunEnded), matched);
+        self.settle(true, matched);
+        self.release(Forced::By(CloseReason::RunEnded), matched);
+        self.horizon.give_up_all();
+        for (index, fragment) in self.horizon.take_given_up() {
+            matched.discard(index, 0, &fragment, Entry::FragmentsOutOfRange);
+        }
+    }
+
+    fn set_recording(&mut self, wanted: bool) {
+        if !self.horizon.is_started() {
+            if self.horizon.holds_some() || self.wanted.waits_for_start() {
+                self.wanted.change_at_start(self.now_ns, wanted);
+            } else {
+                self.wanted.change(0, wanted);
+            }
+            return;
+        }
+        // An event that has begun is that of a fragment that came.
+        let from = (key_of(self.queues.last_ns()) + 1).max(self.next_key);
+        self.wanted.change(from, wanted);
+    }
+
+    fn is_drained(&mut self) -> bool {
+        let from = self.wanted.last_change();
+        !self.wanted.waits_for_start() && self.queues.first_ns().is_none_or(|ns| key_of(ns) >= from)
+    }
+
+    fn parked(&self, source: usize) -> usize {
+        self.queues.len(source) + self.horizon.held_of(source)
+    }
+
+    fn first_parked(&self, _source: usize) -> Option<u64> {
+        None
+    }
+
+    fn status(&self, matched: &Matched) -> BuilderStatus {
+        let waits = self.queues.count > 0;
+        let of_source = |(index, source): (usize, &crate::matched::Source)| {
+            let (_, silent, out_of_step) = self.horizon.state(index);
+            SourceStatus {
+                silent,
+                out_of_step,
+                // Times of different sources are never the same: what waits says who is behind.
+                is_awaited: waits && source.is_required() && self.queues.len(index) == 0,
+                parked: self.horizon.held_of(index) as u64,
+                other_sender: source.is_other_sender(),
+                ..SourceStatus::default()
+            }
+        };
+        let mut status = BuilderStatus {
+            base_key: self.next_key,
+            open_events: self.queues.longest() as u64,
+            waiting_bytes: self.queues.bytes,
+            fragments_held: self.queues.count + self.horizon.held_count() as u64,
+            restarts_followed: self.epochs,
+            last_restart: self.last_epoch,
+            sources: matched.sources.iter().enumerate().map(of_source).collect(),
+            ..BuilderStatus::default()
+        };
+        self.closing.add_to(&mut status);
+        status
+    }
+}
+
+/// The key of a time. Those before the common clock's zero, as with an offset, have key 0.
+fn key_of(ns: i64) -> u64 {
+    u64::try_from(ns).unwrap_or(0)
+}
+
+fn flags_of(fragment: &Fragment) -> EventFlags {
+    if fragment.is_flagged() { EventFlags::SENDER_ERROR } else { EventFlags::default() }
+}

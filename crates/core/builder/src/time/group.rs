@@ -1,0 +1,293 @@
+//! Fragments that wait, by source and time, and which of them are one event.
+//!
+//! The *anchor* is the earliest fragment of a source that may open an event. The event takes of each
+//! source the earliest fragment in its window:
+//!
+//! ```text
+//!   opener 0    |  A  |        |        A: the anchor     |<-- before -->A<-- window -->|
+//!   opener 1    |     |  x     | x
+//!   other 2     | x   |        |
+//! ```
+//!
+//! What it leaves may be the next anchor, so that two close triggers are two events. Whether an
+//! event is final is for the caller to say: then nothing that may still come changes it, and the
+//! outcome depends on the times alone, not on the order in which sources are read.
+//!
+//! An event costs one look at the front of each queue, whatever the window's length, and each
+//! fragment is put into a queue and taken out once.
+
+use std::collections::VecDeque;
+
+use super::settings::{TimeConfig, WindowKind};
+use crate::Fragment;
+
+/// A fragment that waits: its number is its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub fragment: Fragment,
+    pub arrived_ns: u64,
+}
+
+/// What became of a fragment that was put into its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    Waits,
+    /// Its source has delivered that time.
+    Repeated,
+    /// Its event is closed.
+    Late,
+}
+
+/// What comes next, by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// An event of fragments from `begin_ns` on; of openers, from its anchor on.
+    Event { begin_ns: i64, anchor_ns: i64, end_ns: i64, openers: u32 },
+    /// A fragment of a source that opens none, and that is in no event unless an anchor comes up to
+    /// that time.
+    Lone { index: usize, until_ns: i64 },
+}
+
+/// The fragments that wait.
+#[derive(Debug)]
+pub struct Queues {
+    pub window: Window,
+    /// By source, the time of its first fragment, or the end of time: of those that open events,
+    /// and of the others.
+    anchors: Vec<i64>,
+    others: Vec<i64>,
+    opens: Vec<bool>,
+    all_open: bool,
+    queues: Vec<VecDeque<Waiting>>,
+    taken: Vec<Taken>,
+    /// The number of the last event, and the end of the last ones.
+    event: u64,
+    end_ns: i64,
+    pub bytes: u64,
+    pub count: u64,
+    scratch: Vec<i64>,
+}
+
+/// The window.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    kind: WindowKind,
+    window_ns: i64,
+    span_ns: i64,
+    before_ns: i64,
+}
+
+/// What was taken of a source.
+#[derive(Clone, Debug)]
+struct Taken {
+    /// Its newest times, ascending, to tell what is repeated from what is late.
+    times: VecDeque<i64>,
+    newest_ns: i64,
+    /// The number of the event that it is in.
+    event: u64,
+}
+
+impl Queues {
+    pub fn new(time: &TimeConfig, source_count: usize) -> Self {
+        let opens: Vec<bool> = (0..source_count).map(|index| time.opens(index)).collect();
+        let taken = Taken { times: VecDeque::new(), newest_ns: i64::MIN, event: 0 };
+        Self {
+            window: Window {
+                kind: time.kind,
+                window_ns: time.window_ns.cast_signed(),
+                span_ns: time.span_ns_max.cast_signed(),
+                before_ns: time.before_ns.cast_signed(),
+            },
+            anchors: vec![i64::MAX; source_count],
+            others: vec![i64::MAX; source_count],
+            all_open: !opens.contains(&false),
+            opens,
+            queues: (0..source_count).map(|_| VecDeque::new()).collect(),
+            taken: vec![taken; source_count],
+            event: 0,
+            end_ns: i64::MIN,
+            bytes: 0,
+            count: 0,
+            scratch: Vec::with_capacity(source_count),
+        }
+    }
+
+    /// Puts a fragment into its queue, by its time.
+    #[inline]
+    pub fn put(&mut self, index: usize, ns: i64, waiting: Waiting) -> Put {
+        let queue = &mut self.queues[index];
+        match queue.back() {
+            // What is behind a fragment that waits is not closed.
+            Some(last) if last.ns() < ns => queue.push_back(waiting.at(ns)),
+            Some(_) => return self.put_behind(index, ns, waiting),
+            None => {
+                if let Some(put) = self.closed(index, ns) {
+                    return put;
+                }
+                self.queues[index].push_back(waiting.at(ns));
+                *self.head(index) = ns;
+            }
+        }
+        self.bytes += u64::from(waiting.fragment.bytes);
+        self.count += 1;
+        Put::Waits
+    }
+
+    #[cold]
+    fn put_behind(&mut self, index: usize, ns: i64, waiting: Waiting) -> Put {
+        let queue = &mut self.queues[index];
+        let place = queue.partition_point(|other| other.ns() < ns);
+        if queue.get(place).is_some_and(|other| other.ns() == ns) {
+            return Put::Repeated;
+        }
+        if let Some(put) = self.closed(index, ns) {
+            return put;
+        }
+        self.queues[index].insert(place, waiting.at(ns));
+        if place == 0 {
+            *self.head(index) = ns;
+        }
+        self.bytes += u64::from(waiting.fragment.bytes);
+        self.count += 1;
+        Put::Waits
+    }
+
+    /// What a fragment of that time is, if it can be in no event any more.
+    fn closed(&self, index: usize, ns: i64) -> Option<Put> {
+        let taken = &self.taken[index];
+        if ns <= taken.newest_ns {
+            let is_repeated = taken.times.binary_search(&ns).is_ok();
+            return Some(if is_repeated { Put::Repeated } else { Put::Late });
+        }
+        // Of a source that is in the last event, what follows its fragment may be in the next one.
+        (ns <= self.end_ns && taken.event != self.event).then_some(Put::Late)
+    }
+
+    fn head(&mut self, index: usize) -> &mut i64 {
+        if self.opens[index] { &mut self.anchors[index] } else { &mut self.others[index] }
+    }
+
+    /// Of the fragments that wait, the first event or the first that is in none; none if there are
+    /// none.
+    #[inline]
+    pub fn next(&mut self) -> Option<Next> {
+        let anchor_ns = lowest(&self.anchors);
+        if !self.all_open {
+            let lone_ns = lowest(&self.others);
+            let until_ns = lone_ns.saturating_add(self.window.before_ns);
+            if lone_ns < i64::MAX && until_ns < anchor_ns {
+                let index = self.others.iter().position(|&ns| ns == lone_ns)?;
+                return Some(Next::Lone { index, until_ns });
+            }
+        }
+        if anchor_ns == i64::MAX {
+            return None;
+        }
+        let end_ns = match self.window.kind {
+            WindowKind::First => anchor_ns + self.window.window_ns,
+            WindowKind::Gap => self.end_of_gaps(anchor_ns),
+        };
+        let openers = self.anchors.iter().map(|&ns| u32::from(ns <= end_ns)).sum();
+        let begin_ns = anchor_ns.saturating_sub(self.window.before_ns);
+        Some(Next::Event { begin_ns, anchor_ns, end_ns, openers })
+    }
+
+    /// Where an event ends of which each opener moves the end.
+    fn end_of_gaps(&mut self, anchor_ns: i64) -> i64 {
+        let Window { window_ns, span_ns, .. } = self.window;
+        let most_ns = anchor_ns + span_ns;
+        self.scratch.clear();
+        self.scratch.extend(self.anchors.iter().copied().filter(|&ns| ns <= most_ns));
+        self.scratch.sort_unstable();
+        let mut end_ns = anchor_ns + window_ns;
+        for &ns in &self.scratch {
+            if ns > end_ns {
+                break;
+            }
+            end_ns = end_ns.max(ns + window_ns);
+        }
+        end_ns.min(most_ns)
+    }
+
+    /// Whether a source's first fragment is in the window of an event.
+    #[inline]
+    pub fn is_in(&self, index: usize, begin_ns: i64, end_ns: i64) -> bool {
+        // An opener's is never before the anchor.
+        let ns = self.anchors[index].min(self.others[index]);
+        (begin_ns..=end_ns).contains(&ns)
+    }
+
+    /// The index of the source whose first fragment is that anchor.
+    pub fn anchor(&self, anchor_ns: i64) -> Option<usize> {
+        self.anchors.iter().position(|&ns| ns == anchor_ns)
+    }
+
+    /// Begins an event that ends there.
+    pub fn begin_event(&mut self, end_ns: i64) {
+        self.event += 1;
+        self.end_ns = self.end_ns.max(end_ns);
+    }
+
+    /// Takes a source's first fragment, into the event that was begun or for itself.
+    #[inline]
+    pub fn pop(&mut self, index: usize, is_alone: bool) -> Option<Waiting> {
+        let waiting = self.queues[index].pop_front()?;
+        let next_ns = self.queues[index].front().map_or(i64::MAX, Waiting::ns);
+        *self.head(index) = next_ns;
+        self.bytes -= u64::from(waiting.fragment.bytes);
+        self.count -= 1;
+        let taken = &mut self.taken[index];
+        taken.newest_ns = waiting.ns();
+        if !is_alone {
+            taken.event = self.event;
+        }
+        if taken.times.len() >= REMEMBERED {
+            taken.times.pop_front();
+        }
+        taken.times.push_back(waiting.ns());
+        Some(waiting)
+    }
+
+    /// How many fragments of a source wait.
+    pub fn len(&self, index: usize) -> usize {
+        self.queues[index].len()
+    }
+
+    /// The time of the first fragment that waits.
+    pub fn first_ns(&self) -> Option<i64> {
+        let first_ns = lowest(&self.anchors).min(lowest(&self.others));
+        (first_ns < i64::MAX).then_some(first_ns)
+    }
+
+    /// The time behind all that waits or was in an event.
+    pub fn last_ns(&self) -> i64 {
+        let waiting = self.queues.iter().filter_map(|queue| Some(queue.back()?.ns())).max();
+        let taken = self.taken.iter().map(|taken| taken.newest_ns).max();
+        waiting.max(taken).unwrap_or(i64::MIN).max(self.end_ns)
+    }
+
+    /// When the first fragment arrived of those that wait longest.
+    pub fn longest(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).max().unwrap_or(0)
+    }
+}
+
+impl Waiting {
+    pub fn ns(&self) -> i64 {
+        self.fragment.number.cast_signed()
+    }
+
+    fn at(mut self, ns: i64) -> Self {
+        self.fragment.number = ns.cast_unsigned();
+        self
+    }
+}
+
+/// Without branches, so that it is computed for several at once.
+#[inline]
+fn lowest(times: &[i64]) -> i64 {
+    times.iter().fold(i64::MAX, |lowest, &ns| lowest.min(ns))
+}
+
+/// How many times of a source are remembered.
+const REMEMBERED: usize = 1_024;

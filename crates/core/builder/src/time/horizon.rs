@@ -1,0 +1,537 @@
+//! Whose clock stands, whom events wait for, and what the quorum of the clocks says.
+//!
+//! A clock *stands* where steps fit the time that passed. What it says then is a time; a value that
+//! does not follow is a *claim*: it is held until the next two follow it, so that one wrong stamp
+//! moves nobody. A clock's *lead* is its time less that of this machine when its newest fragment
+//! came. The quorum's lead is the median of those that stand; a clock within `skew` of it is *in
+//! step*. One that is not for a time-out, though it delivers, is not waited for: its values are
+//! claims from then on, and come to nothing until it is back.
+//!
+//! | claim, settled by three values | |
+//! |---|---|
+//! | near the quorum's lead | the source moves alone |
+//! | more than half of the senders claim times near each other | a new epoch: all follow |
+//! | neither, for two time-outs | out of step: its fragments are out of range |
+//!
+//! Bounds: one claim of each source; memory for `held_max` fragments of each.
+
+use std::collections::VecDeque;
+
+use super::clock::{Scale, Stamp};
+use super::settings::TimeConfig;
+use crate::{BuilderConfig, Fragment};
+
+/// What a fragment's time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Beyond its source's newest one.
+    Next(i64),
+    /// Behind that, or again that.
+    Behind(i64),
+    /// Not known yet: it is held.
+    Held,
+    /// Never to be known: there is no room to hold it.
+    NoRoom,
+}
+
+/// A fragment whose time is not known yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    pub fragment: Fragment,
+    pub arrived_ns: u64,
+}
+
+/// Where the times of a run begin anew.
+#[derive(Clone, Copy, Debug)]
+pub struct Epoch {
+    pub from_ns: i64,
+    pub to_ns: i64,
+}
+
+/// The clocks of all sources.
+#[derive(Debug)]
+pub struct Horizon {
+    voters: Vec<Voter>,
+    /// By source: what it has passed; the end of time where it is not awaited.
+    pub lows: Vec<i64>,
+    /// The quorum's lead, once there was one.
+    lead_ns: Option<i64>,
+    timeout_ns: u64,
+    skew_ns: i64,
+    jump_ns: i64,
+    held_max: usize,
+    /// Time in which anyone delivers: pauses of all count as an eighth of a time-out.
+    active_ns: u64,
+    delivered_ns: Option<u64>,
+    /// When anyone was first heard, in active time.
+    first_ns: Option<u64>,
+    look_due_ns: u64,
+    held: usize,
+    /// Held fragments that are given up, until they are fetched.
+    given_up: Vec<(usize, Fragment)>,
+}
+
+/// One source.
+#[derive(Debug)]
+struct Voter {
+    scale: Scale,
+    reorder_ns: i64,
+    enabled: bool,
+    sparse: bool,
+    position: Option<Position>,
+    /// When it last delivered a fragment that was taken, in active time, and any at all.
+    taken_ns: u64,
+    heard_ns: Option<u64>,
+    /// Whether it delivered since its step was last looked at, and when that was right.
+    fresh: bool,
+    in_step_ns: u64,
+    out_of_step: bool,
+    repeats: u32,
+    claim: Option<Claim>,
+    held: VecDeque<Held>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    stamp: Stamp,
+    at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    newest: Position,
+    /// The lowest of its times.
+    lowest_ns: i64,
+    values: u32,
+    /// In active time.
+    since_ns: u64,
+}
+
+impl Horizon {
+    pub fn new(config: &BuilderConfig, time: &TimeConfig) -> Self {
+        let voter = |(index, role): (usize, &crate::SourceRole)| {
+            let clock = &time.clocks[index];
+            Voter {
+                scale: Scale::new(clock),
+                reorder_ns: clock.reorder_ns.cast_signed(),
+                enabled: role.is_enabled(),
+                sparse: TimeConfig::is_sparse(config, index),
+                position: None,
+                taken_ns: 0,
+                heard_ns: None,
+                fresh: false,
+                in_step_ns: 0,
+                out_of_step: false,
+                repeats: 0,
+                claim: None,
+                held: VecDeque::new(),
+            }
+        };
+        Self {
+            voters: config.sources.iter().enumerate().map(voter).collect(),
+            lows: vec![i64::MAX; config.sources.len()],
+            lead_ns: None,
+            timeout_ns: config.timeout_ns,
+            skew_ns: time.skew_ns.cast_signed(),
+            jump_ns: time.jump_ns.cast_signed(),
+            held_max: config.parked_max,
+            active_ns: 0,
+            delivered_ns: None,
+            first_ns: None,
+            look_due_ns: 0,
+            held: 0,
+            given_up: Vec::new(),
+        }
+    }
+
+    /// Counts active time up to a delivery.
+    pub fn count_time(&mut self, now_ns: u64) {
+        let pause_ns = now_ns - self.delivered_ns.unwrap_or(now_ns);
+        self.active_ns += pause_ns.min(self.timeout_ns / PERIODS);
+        self.delivered_ns = Some(now_ns);
+        self.first_ns.get_or_insert(self.active_ns);
+    }
+
+    /// Lets an eighth of a time-out pass at most since the time `before_ns`.
+    pub fn resume(&mut self, before_ns: u64, now_ns: u64) {
+        let beyond_ns = (now_ns - before_ns).saturating_sub(self.timeout_ns / PERIODS);
+        if let Some(delivered_ns) = &mut self.delivered_ns {
+            *delivered_ns = (*delivered_ns + beyond_ns).min(now_ns);
+        }
+    }
+
+    /// Whether nobody has delivered anything for two time-outs.
+    pub fn is_quiet(&self, now_ns: u64) -> bool {
+        self.delivered_ns.is_some_and(|at_ns| now_ns - at_ns >= 2 * self.timeout_ns)
+    }
+
+    /// The time of a source's next fragment.
+    #[inline]
+    pub fn take(&mut self, index: usize, fragment: &Fragment, now_ns: u64) -> Said {
+        let voter = &mut self.voters[index];
+        voter.heard_ns = Some(self.active_ns);
+        let Some(position) = voter.position else { return self.hold(index, fragment, now_ns) };
+        let elapsed_ns = now_ns - position.at_ns;
+        let stamp = voter.scale.after(&position.stamp, fragment.number, elapsed_ns);
+        let Some(stamp) = stamp else { return self.hold(index, fragment, now_ns) };
+        let step_ns = stamp.ns - position.stamp.ns;
+        if step_ns > 0 {
+            if step_ns - self.jump_ns > elapsed_ns.min(TIME_MAX).cast_signed() {
+                return self.hold(index, fragment, now_ns);
+            }
+            (voter.taken_ns, voter.fresh, voter.repeats) = (self.active_ns, true, 0);
+            voter.position = Some(Position { stamp, at_ns: now_ns });
+            self.lows[index] = stamp.ns - voter.reorder_ns;
+            return Said::Next(stamp.ns);
+        }
+        if -step_ns > self.skew_ns.max(voter.reorder_ns) {
+            return self.hold(index, fragment, now_ns);
+        }
+        if step_ns == 0 {
+            voter.repeats += 1;
+            if voter.repeats >= STUCK_REPEATS {
+                self.lows[index] = i64::MAX;
+            }
+        }
+        Said::Behind(stamp.ns)
+    }
+
+    /// A fragment behind its source's newest one is taken: it delivers.
+    pub fn mark_alive(&mut self, index: usize) {
+        self.voters[index].taken_ns = self.active_ns;
+    }
+
+    /// It waits, and is not silent.
+    pub fn mark_held(&mut self, index: usize, now_ns: u64) {
+        self.count_time(now_ns);
+        let voter = &mut self.voters[index];
+        (voter.taken_ns, voter.heard_ns) = (self.active_ns, Some(self.active_ns));
+    }
+
+    #[cold]
+    fn hold(&mut self, index: usize, fragment: &Fragment, now_ns: u64) -> Said {
+        let voter = &mut self.voters[index];
+        let follows = |claim: &Claim| {
+            let elapsed_ns = now_ns - claim.newest.at_ns;
+            let stamp = voter.scale.after(&claim.newest.stamp, fragment.number, elapsed_ns)?;
+            let step_ns = stamp.ns - claim.newest.stamp.ns;
+            let most_ns = self.jump_ns.saturating_add(elapsed_ns.min(TIME_MAX).cast_signed());
+            (-voter.reorder_ns..=most_ns).contains(&step_ns).then_some((stamp, step_ns))
+        };
+        match voter.claim.as_ref().and_then(follows) {
+            Some((stamp, step_ns)) => {
+                let Some(claim) = &mut voter.claim else { return Said::NoRoom };
+                claim.values = claim.values.saturating_add(u32::from(step_ns != 0));
+                claim.lowest_ns = claim.lowest_ns.min(stamp.ns);
+                if step_ns > 0 {
+                    claim.newest = Position { stamp, at_ns: now_ns };
+                }
+            }
+            None => {
+                self.give_up(index);
+                let voter = &mut self.voters[index];
+                let Some(stamp) = voter.scale.first(fragment.number) else { return Said::NoRoom };
+                voter.claim = Some(Claim {
+                    newest: Position { stamp, at_ns: now_ns },
+                    lowest_ns: stamp.ns,
+                    values: 1,
+                    since_ns: self.active_ns,
+                });
+            }
+        }
+        let voter = &mut self.voters[index];
+        if voter.held.len() >= self.held_max {
+            return Said::NoRoom;
+        }
+        voter.held.push_back(Held { fragment: *fragment, arrived_ns: now_ns });
+        self.held += 1;
+        Said::Held
+    }
+
+    /// Gives up a claim and what is held of it.
+    fn give_up(&mut self, index: usize) {
+        let voter = &mut self.voters[index];
+        voter.claim = None;
+        self.held -= voter.held.len();
+        self.given_up.extend(voter.held.drain(..).map(|held| (index, held.fragment)));
+    }
+
+    /// Fragments whose time will not be known.
+    pub fn take_given_up(&mut self) -> Vec<(usize, Fragment)> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// Looks at who is silent and who is in step, now and then.
+    pub fn look(&mut self, now_ns: u64) {
+        if now_ns < self.look_due_ns {
+            return;
+        }
+        self.look_due_ns = now_ns.saturating_add(self.timeout_ns / LOOKS);
+        if let Some(lead_ns) = self.median() {
+            self.lead_ns = Some(lead_ns);
+        }
+        for index in 0..self.voters.len() {
+            self.look_at(index);
+        }
+    }
+
+    fn look_at(&mut self, index: usize) {
+        let Some(lead_ns) = self.lead_ns else { return };
+        let (active_ns, timeout_ns, skew_ns) = (self.active_ns, self.timeout_ns, self.skew_ns);
+        let voter = &mut self.voters[index];
+        if let Some(position) = voter.position
+            && std::mem::take(&mut voter.fresh)
+        {
+            if position.lead_ns().abs_diff(lead_ns) <= skew_ns.cast_unsigned() {
+                (voter.in_step_ns, voter.out_of_step) = (active_ns, false);
+            } else if active_ns - voter.in_step_ns >= timeout_ns {
+                (voter.position, voter.out_of_step) = (None, true);
+            }
+        }
+        let is_over = |claim: &Claim| active_ns - claim.since_ns >= HOLD_TIMEOUTS * timeout_ns;
+        let is_given_up = voter.claim.as_ref().is_some_and(is_over);
+        // It delivered values for long, and none that follow.
+        voter.out_of_step |= is_given_up && voter.is_silent(active_ns, timeout_ns);
+        self.lows[index] = if voter.is_awaited(active_ns, timeout_ns) {
+            voter.position.map_or(i64::MAX, |it| it.stamp.ns - voter.reorder_ns)
+        } else {
+            i64::MAX
+        };
+        if is_given_up {
+            self.give_up(index);
+        }
+    }
+
+    /// The median of the leads of those that stand.
+    fn median(&self) -> Option<i64> {
+        let stands =
+            |voter: &&Voter| voter.votes() && !voter.is_silent(self.active_ns, self.timeout_ns);
+        let standing = self.voters.iter().filter(stands);
+        let mut leads: Vec<i64> =
+            standing.filter_map(|voter| Some(voter.position?.lead_ns())).collect();
+        let middle = leads.len().checked_sub(1)? / 2;
+        Some(*leads.select_nth_unstable(middle).1)
+    }
+
+    /// Whether anything is held, or is given up and not fetched.
+    pub fn holds_some(&self) -> bool {
+        self.held_count() > 0
+    }
+
+    pub fn held_count(&self) -> usize {
+        self.held + self.given_up.len()
+    }
+
+    pub fn held_of(&self, index: usize) -> usize {
+        self.voters[index].held.len()
+    }
+
+    pub fn is_started(&self) -> bool {
+        self.lead_ns.is_some()
+    }
+
+    /// The quorum's time, where this machine's is `now_ns`.
+    pub fn time_at(&self, now_ns: u64) -> Option<i64> {
+        self.lead_ns.map(|lead_ns| lead_ns.saturating_add_unsigned(now_ns))
+    }
+
+    /// Places the sources whose claims are near the quorum. Returns them. At the end of the run,
+    /// and when nobody delivers, one value is enough.
+    pub fn join(&mut self, at_end: bool) -> Vec<usize> {
+        let mut placed = Vec::new();
+        if self.lead_ns.is_none() && !self.start(at_end) {
+            return placed;
+        }
+        let Some(lead_ns) = self.lead_ns else { return placed };
+        for (index, voter) in self.voters.iter_mut().enumerate() {
+            let is_due = |claim: &Claim| {
+                voter.position.is_none() || claim.values >= SETTLED_VALUES || at_end
+            };
+            let Some(claim) = voter.claim.filter(is_due) else { continue };
+            let Some(aligned) = voter.aligned(&claim.newest, lead_ns) else { continue };
+            if aligned.lead_ns().abs_diff(lead_ns) <= self.skew_ns.cast_unsigned() {
+                voter.place(aligned, self.active_ns);
+                self.lows[index] = aligned.stamp.ns - voter.reorder_ns;
+                placed.push(index);
+            }
+        }
+        placed
+    }
+
+    /// The held fragments of a source that was placed, with their times.
+    pub fn take_held(&mut self, index: usize) -> Vec<(Held, Option<i64>)> {
+        let voter = &mut self.voters[index];
+        self.held -= voter.held.len();
+        let (scale, position) = (voter.scale, voter.position);
+        let time = |held: Held| {
+            let near = |it: Position| scale.after(&it.stamp, held.fragment.number, 0);
+            (held, position.and_then(near).map(|stamp| stamp.ns))
+        };
+        voter.held.drain(..).map(time).collect()
+    }
+
+    /// Has the clocks stand where most of those that were heard are; true if they do now.
+    fn start(&mut self, at_end: bool) -> bool {
+        let voters = || self.voters.iter().filter(|voter| voter.votes());
+        let least = if at_end { 1 } else { SETTLED_VALUES };
+        let settled = |voter: &&Voter| voter.claim.is_some_and(|claim| claim.values >= least);
+        let claims = voters().filter(|voter| voter.claim.is_some()).count();
+        let all = voters().filter(settled).count() == voters().count();
+        let waited =
+            self.first_ns.is_some_and(|first_ns| self.active_ns - first_ns >= self.timeout_ns);
+        if !(all || waited || at_end) {
+            return false;
+        }
+        let Some(cluster) = self.cluster(least, claims / 2 + 1, None) else { return false };
+        self.lead_ns = Some(cluster.lead_ns);
+        true
+    }
+
+    /// Whether more than half of the senders that deliver claim times near each other, and far from
+    /// the quorum's.
+    pub fn claims_epoch(&self) -> Option<Cluster> {
+        let lead_ns = self.lead_ns?;
+        let alive = |voter: &&Voter| {
+            let heard = |at_ns| self.active_ns - at_ns < self.timeout_ns;
+            voter.votes() && voter.heard_ns.is_some_and(heard)
+        };
+        let alive = self.voters.iter().filter(alive).count();
+        self.cluster(SETTLED_VALUES, alive / 2 + 1, Some(lead_ns))
+    }
+
+    /// The largest set of claims of at least `least` values whose leads are within `skew`, if it
+    /// has `needed` members; of those that are not near the lead `beside`.
+    fn cluster(&self, least: u32, needed: usize, beside: Option<i64>) -> Option<Cluster> {
+        let claims = || {
+            let settled = |claim: &Claim| claim.values >= least;
+            let voters = self.voters.iter().enumerate().filter(|(_, voter)| voter.votes());
+            voters.filter_map(move |(index, voter)| {
+                Some((index, voter, voter.claim.filter(settled)?))
+            })
+        };
+        // The clock with the longest cycle says in which cycle the others are.
+        let longest = |(_, voter, _): &(usize, &Voter, Claim)| voter.scale.cycle_ns();
+        let (_, _, reference) = claims().rev().max_by_key(longest)?;
+        let reference_ns = reference.newest.lead_ns();
+        let far = |aligned: &Position| {
+            beside
+                .is_none_or(|lead| aligned.lead_ns().abs_diff(lead) > self.skew_ns.cast_unsigned())
+        };
+        let aligned = claims().filter_map(|(index, voter, claim)| {
+            let aligned = voter.aligned(&claim.newest, reference_ns).filter(far)?;
+            let before_ns = claim.newest.stamp.ns - claim.lowest_ns;
+            Some((aligned.lead_ns(), aligned.stamp.ns - before_ns, index))
+        });
+        let mut all: Vec<(i64, i64, usize)> = aligned.collect();
+        all.sort_unstable();
+        let mut best = 0..0;
+        let mut first = 0;
+        for end in 1..=all.len() {
+            while all[end - 1].0.abs_diff(all[first].0) > self.skew_ns.cast_unsigned() {
+                first += 1;
+            }
+            if end - first > best.len() {
+                best = first..end;
+            }
+        }
+        if best.len() < needed.max(1) {
+            return None;
+        }
+        let members = &all[best];
+        Some(Cluster {
+            lead_ns: members[(members.len() - 1) / 2].0,
+            lowest_ns: members.iter().map(|(_, lowest_ns, _)| *lowest_ns).min()?,
+            members: members.iter().map(|(_, _, index)| *index).collect(),
+        })
+    }
+
+    /// Follows a cluster of claims: all clocks begin again there, behind `after_ns`.
+    pub fn follow(&mut self, cluster: &Cluster, after_ns: i64, now_ns: u64) -> Epoch {
+        let from_ns = self.time_at(now_ns).unwrap_or(0);
+        let shift_ns = after_ns.saturating_sub(cluster.lowest_ns).max(0);
+        for voter in &mut self.voters {
+            voter.position = None;
+            voter.scale.shift(shift_ns);
+            if let Some(claim) = &mut voter.claim {
+                claim.newest.stamp = claim.newest.stamp.shifted(shift_ns);
+                claim.lowest_ns = claim.lowest_ns.saturating_add(shift_ns);
+            }
+        }
+        self.lows.fill(i64::MAX);
+        let lead_ns = cluster.lead_ns.saturating_add(shift_ns);
+        self.lead_ns = Some(lead_ns);
+        Epoch { from_ns, to_ns: lead_ns.saturating_add_unsigned(now_ns) }
+    }
+
+    /// Gives up all that is held.
+    pub fn give_up_all(&mut self) {
+        (0..self.voters.len()).for_each(|index| self.give_up(index));
+    }
+
+    /// By source: its newest time; whether it delivers nothing; whether its times do not fit.
+    pub fn state(&self, index: usize) -> (Option<i64>, bool, bool) {
+        let voter = &self.voters[index];
+        let is_silent = !voter.enabled || voter.is_silent(self.active_ns, self.timeout_ns);
+        let stuck = voter.repeats >= STUCK_REPEATS;
+        (voter.position.map(|it| it.stamp.ns), is_silent, voter.out_of_step || stuck)
+    }
+
+    /// Whether its fragments never come behind later ones.
+    pub fn is_in_order(&self, index: usize) -> bool {
+        self.voters[index].reorder_ns == 0
+    }
+}
+
+/// Claims near each other.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub lead_ns: i64,
+    pub lowest_ns: i64,
+    pub members: Vec<usize>,
+}
+
+impl Voter {
+    /// Whether its time says what the others' should be.
+    fn votes(&self) -> bool {
+        self.enabled && !self.sparse
+    }
+
+    fn is_silent(&self, active_ns: u64, timeout_ns: u64) -> bool {
+        self.position.is_none() || active_ns - self.taken_ns >= timeout_ns
+    }
+
+    fn is_awaited(&self, active_ns: u64, timeout_ns: u64) -> bool {
+        let stuck = self.repeats >= STUCK_REPEATS;
+        self.enabled && !stuck && !self.is_silent(active_ns, timeout_ns)
+    }
+
+    /// A position in the cycle in which its lead is nearest to another one.
+    fn aligned(&self, position: &Position, lead_ns: i64) -> Option<Position> {
+        let near_ns = lead_ns.checked_add_unsigned(position.at_ns)?;
+        let stamp = self.scale.nearest(&position.stamp, near_ns)?;
+        Some(Position { stamp, ..*position })
+    }
+
+    fn place(&mut self, position: Position, active_ns: u64) {
+        (self.position, self.claim) = (Some(position), None);
+        (self.taken_ns, self.in_step_ns) = (active_ns, active_ns);
+        (self.fresh, self.out_of_step, self.repeats) = (true, false, 0);
+    }
+}
+
+impl Position {
+    fn lead_ns(&self) -> i64 {
+        self.stamp.ns.saturating_sub_unsigned(self.at_ns)
+    }
+}
+
+/// Values that agree before a claim is believed.
+const SETTLED_VALUES: u32 = 3;
+/// Equal times of a clock that is stuck.
+const STUCK_REPEATS: u32 = 16;
+/// How long a claim waits.
+const HOLD_TIMEOUTS: u64 = 2;
+/// How much of a time-out a pause of all counts for, and how often clocks are looked at in one.
+const PERIODS: u64 = 8;
+const LOOKS: u64 = 64;
+const TIME_MAX: u64 = 1 << 62;
