@@ -170,6 +170,8 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_not_expected: "events in which it was not expected",
   fragments_not_sent: "fragments that the front-end never sent",
   records_skipped: "records that are no fragments",
+  fragments_discarded_unmatched: "discarded: in no event by their time",
+  fragments_unmatched: "fragments recorded in rows of their own",
   promise_broken: "low-water keys of the front-end that fell",
   link_resumes: "breaks of the front-end's connection",
   numbering_restarts: "restarts of the numbering",

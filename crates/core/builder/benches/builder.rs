@@ -6,14 +6,18 @@
 //! event by event, which is the hardest case: each touches another source. The descriptors, about
 //! 10,000 at a time, are prepared outside the measured time. All rounds do the same; for each such
 //! batch the shortest time counts, because a shared machine takes the core away now and then.
-//! The last lines are sources that promise, with keys that are further apart than the window.
+//! Then follow sources that promise, with keys that are further apart than the window, and events
+//! by time, 20 us apart, with a window of 100 ns and one of 100 ms.
 
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads the clock")]
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use catchment_builder::{Builder, BuilderConfig, Cut, Fragment, SourceRole};
+use catchment_builder::{
+    Builder, BuilderConfig, ClockConfig, Cut, Fragment, Matcher, SourceRole, TimeConfig,
+    TimeMatcher,
+};
 
 const SOURCE_COUNTS: [usize; 6] = [1, 10, 90, 100, 300, 1_000];
 const BATCH_FRAGMENTS: usize = 10_000;
@@ -49,7 +53,41 @@ fn main() {
     }
     if only.is_none() {
         [10, 1_000].into_iter().for_each(|sources| print(sources, 1, fragments / 30, APART));
+        for (sources, run, window_ns) in BY_TIME {
+            let mut best = Round::default();
+            for _ in 0..rounds {
+                best.keep_best_of(measure_by_time(sources, run, fragments, window_ns));
+            }
+            let ns = best.batches_ns.iter().sum::<u64>() as f64 / best.fragments as f64;
+            let (rate, frames) = (1e3 / ns, best.frames);
+            println!(
+                "| {sources} | {run}, by time, {window_ns} ns | {rate:.1} | {ns:.1} | {frames} |"
+            );
+        }
     }
+}
+
+/// Sources, fragments per packet, and the window in ns.
+const BY_TIME: [(usize, usize, u64); 8] = [
+    (10, 100, 100),
+    (10, 1, 100),
+    (10, 100, 100_000_000),
+    (10, 1, 100_000_000),
+    (1_000, 10, 100),
+    (1_000, 1, 100),
+    (1_000, 10, 100_000_000),
+    (1_000, 1, 100_000_000),
+];
+/// From one event to the next, on the clocks.
+const EVENT_NS: u64 = 20_000;
+
+fn measure_by_time(source_count: usize, run: usize, fragments: usize, window_ns: u64) -> Round {
+    let config = BuilderConfig::new(vec![SourceRole::Required; source_count]);
+    let clock = ClockConfig { rate_hz: 1_000_000_000, bits: 48, ..ClockConfig::NS };
+    let time = TimeConfig::new(window_ns, vec![clock; source_count], config.timeout_ns);
+    let matcher = TimeMatcher::new(&config, &time).expect("sound");
+    let builder = Builder::with_matcher(&config, matcher).expect("sound");
+    measure_with(builder, Pool::new(source_count, run, EVENT_NS), fragments)
 }
 
 #[derive(Default)]
@@ -72,13 +110,16 @@ impl Round {
 
 fn measure(source_count: usize, run: usize, fragment_count: usize, apart: u64) -> Round {
     let pool = Pool::new(source_count, run, apart);
-    let batch_events = pool.batch_events;
-    let events = (fragment_count / source_count).div_ceil(batch_events) * batch_events;
     let mut config = BuilderConfig::new(vec![SourceRole::Required; source_count]);
     if apart > 1 {
         (config.promising, config.number_bits) = (vec![true; source_count], 48);
     }
-    let mut builder = Builder::new(config).expect("sound");
+    measure_with(Builder::new(config).expect("sound"), pool, fragment_count)
+}
+
+fn measure_with<M: Matcher>(mut builder: Builder<M>, pool: Pool, fragment_count: usize) -> Round {
+    let (source_count, run, batch_events) = (pool.lengths.len() / 64, pool.run, pool.batch_events);
+    let events = (fragment_count / source_count).div_ceil(batch_events) * batch_events;
     let mut ends = vec![0; source_count];
     let mut batch = Vec::with_capacity(source_count * batch_events);
     let mut spare: Option<Cut> = None;

@@ -71,6 +71,7 @@ pub fn expected(source: &SourceLedger) -> u64 {
         Entry::FragmentsDiscardedPaused,
         Entry::FragmentsNotOwned,
         Entry::FragmentsForeign,
+        Entry::FragmentsDiscardedUnmatched,
     ];
     let unwanted = unwanted.iter().map(|&entry| source[entry]).fold(0, u64::saturating_add);
     let balance = source.balance();

@@ -24,6 +24,12 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// The number of bits in its event numbers.
     fn number_bits(&self) -> u32;
 
+    /// If its numbers are times: the ticks of the clock in a second. It wraps at the
+    /// [`number_bits`](Self::number_bits).
+    fn clock_hz(&self) -> Option<u64> {
+        None
+    }
+
     /// The number of bits in the ids of sources that its fragments carry; 0 if they carry none, or
     /// if these are no setting.
     fn id_bits(&self) -> u32 {

@@ -47,6 +47,8 @@ pub struct Layouts {
     /// The straight path, or why the layout has none.
     straight: Result<Straight, &'static str>,
     key_bits: u32,
+    /// Ticks of a second, if numbers are times.
+    clock_hz: Option<u64>,
     sequence_bits: u32,
 }
 
@@ -57,13 +59,37 @@ impl Layouts {
     /// The first thing that is wrong with it.
     pub fn new(layout: Layout) -> Result<Self, LayoutError> {
         check::check(&layout)?;
-        let name = if layout.has_keys() { "key" } else { "time" };
+        let clock = if layout.has_keys() { None } else { layout.clock() };
+        Ok(Self::matched_by(layout, clock))
+    }
+
+    /// The same, whose fragments are matched by their times, also where they have keys.
+    ///
+    /// # Errors
+    /// What its fragments lack for that.
+    pub fn by_time(&self) -> Result<Self, &'static str> {
+        if self.layout.has_seconds() {
+            return Err("a time without seconds beside it, whose matching is not there yet");
+        }
+        let clock = self.layout.clock().ok_or("a time of as many bits in every fragment")?;
+        Ok(Self::matched_by(self.layout.clone(), Some(clock)))
+    }
+
+    /// By the time with so many bits and ticks in a second, or by keys.
+    fn matched_by(layout: Layout, clock: Option<(u32, u64)>) -> Self {
         let kinds = layout.records.iter().filter(|one| !one.skip).chain([&layout.packet]);
-        let key_bits = kinds.map(|one| one.bits_of(name)).find(|bits| *bits > 0).unwrap_or(0);
-        let sequence_bits = layout.packet.bits_of("sequence");
-        let compiled = Compiled::new(&layout);
+        let key_bits = kinds.map(|one| one.bits_of("key")).find(|bits| *bits > 0).unwrap_or(0);
+        let by_time = clock.is_some() || !layout.has_keys();
+        let compiled = Compiled::new(&layout, by_time);
         let straight = Straight::new(&compiled);
-        Ok(Self { compiled, straight, key_bits, sequence_bits, layout })
+        Self {
+            compiled,
+            straight,
+            key_bits: clock.map_or(key_bits, |(bits, _)| bits),
+            clock_hz: clock.map(|(_, rate_hz)| rate_hz),
+            sequence_bits: layout.packet.bits_of("sequence"),
+            layout,
+        }
     }
 
     /// The declaration.
@@ -118,6 +144,10 @@ impl Protocol for Layouts {
 
     fn number_bits(&self) -> u32 {
         self.key_bits
+    }
+
+    fn clock_hz(&self) -> Option<u64> {
+        self.clock_hz
     }
 
     fn id_bits(&self) -> u32 {

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{
-    Builder, BuilderConfig, Cut, Discard, Fragment, Jump, Restart, SourceRole, Span, TooLarge,
+    BuilderConfig, Cut, Discard, Fragment, Jump, Restart, SourceRole, Span, TooLarge,
 };
 use catchment_model::units::Bytes;
 use catchment_model::{Entry, SourceId};
@@ -23,6 +23,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
 
 use crate::live::{Alignment, Live};
+use crate::match_rule::RuledBuilder;
 use crate::pool::{ChunkPool, ChunkUse, Held, is_chain};
 use crate::run_gate::RunGate;
 use crate::tape::{Decided, Tape};
@@ -107,7 +108,7 @@ pub(crate) struct Build {
 /// A builder with its input and output.
 pub(crate) struct Pipeline {
     pub(crate) kind: Kind,
-    pub(crate) builder: Builder,
+    pub(crate) builder: RuledBuilder,
     pub(crate) rings: Vec<Ring>,
     pub(crate) chunk_use: ChunkUse,
     pub(crate) pausable: Pausable,
@@ -454,7 +455,7 @@ impl Pausable {
     /// are on their way.
     fn hold(
         &self,
-        builder: &mut Builder,
+        builder: &mut RuledBuilder,
         (now_ns, has_frames): (u64, bool),
         lanes: &[(u32, SourceId)],
     ) {
@@ -466,7 +467,7 @@ impl Pausable {
         }
     }
 
-    fn show(&mut self, builder: &Builder, lanes: &[(u32, SourceId)]) {
+    fn show(&mut self, builder: &RuledBuilder, lanes: &[(u32, SourceId)]) {
         // Channels of a link are neighbours, and wait together.
         let mut first = 0;
         for of_one in lanes[..self.taken.len()].chunk_by(|(_, one), (_, other)| one == other) {

@@ -41,6 +41,7 @@ impl RecorderConfig {
         let threads = self.receive.link_threads;
         require((1..=64).contains(&threads), "receive.link_threads", "1 to 64", threads)?;
         self.check_builder()?;
+        self.check_rule()?;
         if let Some(event) = self.build.event_bytes_max {
             let event_fits = (1..=FRAME_BYTES_MAX).contains(&event);
             require(event_fits, "build.event_bytes_max", "1 B to 64 GiB", event)?;
@@ -224,7 +225,7 @@ impl RecorderConfig {
             Refused::Slices { .. } | Refused::SliceIndex { .. } | Refused::OwnedChange { .. } => {
                 "build"
             }
-            Refused::Continues { .. } => "build",
+            Refused::Continues { .. } | Refused::Time { .. } => "build",
         };
         // The builder's message says what was expected and, except for one, what was found.
         let text = refused.to_string();

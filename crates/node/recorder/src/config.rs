@@ -22,6 +22,7 @@ use serde::{Deserialize, Deserializer};
 use crate::budget::SystemMemory;
 use crate::link_access::LinkAccess;
 use crate::links::{Lane, LinkConfig, lanes};
+use crate::match_rule::{MatchRule, SourceClock, TimeRule};
 use crate::sizes::Sizes;
 use crate::target_config::TargetConfig;
 
@@ -96,6 +97,8 @@ pub struct SourceConfig {
     /// names those that took part; 0: in all, unless its front-end says more. Of a sparse source it
     /// says nothing.
     pub expected_in: u64,
+    /// How its times fit those of the others, where events are built by time.
+    pub clock: SourceClock,
     /// The contents of its fragments, if known.
     pub payload: Option<PayloadType>,
 }
@@ -114,6 +117,7 @@ impl SourceConfig {
             from: Vec::new(),
             role: SourceRole::Required,
             expected_in: 0,
+            clock: SourceClock::default(),
             payload: None,
         }
     }
@@ -170,6 +174,11 @@ pub struct ReceiveConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuildConfig {
+    /// What fragments of an event have in common.
+    #[serde(rename = "match")]
+    pub rule: MatchRule,
+    /// How their times agree, if that is it.
+    pub time: TimeRule,
     /// How long an event waits for its missing sources.
     #[serde(rename = "timeout", deserialize_with = "Time::read")]
     pub timeout_ns: u64,
@@ -267,6 +276,8 @@ impl Default for ReceiveConfig {
 impl Default for BuildConfig {
     fn default() -> Self {
         Self {
+            rule: MatchRule::Number,
+            time: TimeRule::default(),
             timeout_ns: 1_000_000_000,
             window_events: 1 << 18,
             reorder_events: 4_096,

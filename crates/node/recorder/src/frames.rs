@@ -624,6 +624,7 @@ impl CutFrames for EventFrames {
             expected: column.expected.take().map(Into::into),
             lengths: if column.fragments > 0 { &column.lengths } else { &[] },
             holes: self.holes.get(index).map_or(&[], Vec::as_slice),
+            times: &column.times,
         });
         let frame = EventFrame {
             sources: sources.collect(),

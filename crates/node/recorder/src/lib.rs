@@ -46,6 +46,7 @@ mod live;
 mod live_folder;
 mod live_target;
 mod lowered;
+mod match_rule;
 mod nothing;
 mod parts;
 mod pool;
@@ -88,6 +89,7 @@ pub use live::{
     Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,
 };
 pub use live_folder::FolderSnapshot;
+pub use match_rule::{MatchRule, SourceClock, TimeRule};
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
 pub use senders::Stranger;

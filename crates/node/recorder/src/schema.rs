@@ -41,6 +41,14 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
     let keeps = |source: &SourceConfig| source.protocol.holes_bytes_max().is_some();
     let with_holes = (0..).map(SourceId).zip(&config.sources).filter(|(_, source)| keeps(source));
     schema = schema.with_holes(with_holes.map(|(id, _)| id));
+    if config.is_by_time() {
+        let sources = || (0..).map(SourceId).zip(&config.sources);
+        // A row of one fragment expects none of them.
+        let is_said = |source: &SourceConfig| source.role != SourceRole::Sparse;
+        let said = sources().filter(|(_, source)| config.has_rows_of_one() && is_said(source));
+        schema =
+            schema.with_times(sources().map(|(id, _)| id)).with_expected(said.map(|(id, _)| id));
+    }
     let has_positions = config.has_front_ends();
     // Behind all other columns. A reference source comes over a session.
     let with_positions = |schema: Schema| match has_positions {

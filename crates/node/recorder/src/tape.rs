@@ -1,7 +1,7 @@
 //! Which items of the logs of link sources are decided.
 //!
 //! The builder knows how many of a source's fragments were pushed before its first undecided one
-//! ([`Builder::first_undecided`]). The tape turns that count into a session and a sequence of its
+//! ([`Builder::first_undecided`](catchment_builder::Builder::first_undecided)). The tape turns that count into a session and a sequence of its
 //! log. It knows the sequence of each fragment by counting, since sequences of a log have no gaps:
 //! a *note* between the fragments says where a session begins, and how many items are none for the
 //! builder (marks, abandoned ranges, content faults). These are decided with the item before them.
@@ -32,9 +32,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use catchment_builder::{Builder, Cut, Discard, Fragment, NoteKind, SourceNote};
+use catchment_builder::{Cut, Discard, Fragment, NoteKind, SourceNote};
 use catchment_model::ledger::Role;
 use catchment_model::{Entry, SourceId};
+
+use crate::match_rule::RuledBuilder;
 
 /// Marks of a link that are kept. Where there are more, fragments count as behind the last one.
 const MARKS_MAX: usize = 1 << 16;
@@ -263,14 +265,19 @@ impl Tape {
     }
 
     /// What is decided with a frame that was just cut.
-    pub(crate) fn cut(&mut self, now_ns: u64, builder: &Builder, cut: &Cut) -> Decided {
+    pub(crate) fn cut(&mut self, now_ns: u64, builder: &RuledBuilder, cut: &Cut) -> Decided {
         self.due_ns = now_ns.saturating_add(self.frame_time_ns);
         self.decide(builder, Some(cut))
     }
 
     /// What is decided without a frame: one without rows is due, since none was cut for its time,
     /// or none will be because the run has ended. Empty if there is nothing.
-    pub(crate) fn cut_alone(&mut self, now_ns: u64, has_ended: bool, builder: &Builder) -> Decided {
+    pub(crate) fn cut_alone(
+        &mut self,
+        now_ns: u64,
+        has_ended: bool,
+        builder: &RuledBuilder,
+    ) -> Decided {
         if self.logs.is_empty() || !(has_ended || now_ns >= self.due_ns) {
             return Decided::default();
         }
@@ -280,7 +287,7 @@ impl Tape {
         decided
     }
 
-    fn decide(&mut self, builder: &Builder, cut: Option<&Cut>) -> Decided {
+    fn decide(&mut self, builder: &RuledBuilder, cut: Option<&Cut>) -> Decided {
         let mut decided = Decided::default();
         if !self.logs.is_empty() && self.links.is_empty() {
             decided.closed_key = builder.closed_key();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use catchment_builder::Builder;
+use crate::match_rule::RuledBuilder;
 use catchment_model::SourceId;
 
 /// A thread that has not looked at its endpoints for so long is held up, or for half of the time
@@ -65,7 +65,7 @@ impl Unread {
     /// it of a thread; lanes have the numbers of the builder's sources in the ledger.
     pub(crate) fn hold(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut RuledBuilder,
         now_ns: u64,
         has_ended: impl Fn(usize) -> bool,
         lanes: &[(u32, SourceId)],
@@ -94,6 +94,7 @@ mod tests {
     use catchment_builder::{BuilderConfig, SourceRole};
 
     use super::*;
+    use crate::match_rule::Rule;
 
     #[test]
     fn a_thread_is_held_up_from_its_first_look_on_and_not_for_ever() {
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn sources_are_unread_while_their_thread_is_held_up_and_has_not_ended() {
         let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-        let mut builder = Builder::new(config).expect("settings that can be");
+        let mut builder = Rule::builder(&config, None).expect("settings that can be");
         let mut unread = Unread::new(1_000_000_000);
         let looks = [0, 1].map(|source| unread.add(std::iter::once(SourceId(source))));
         looks.iter().for_each(|look| look.set(1_000_000_000));

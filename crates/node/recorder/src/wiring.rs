@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use catchment_agent::{Agent, Ingress};
-use catchment_builder::{Builder, BuilderConfig, Fragment, SourceRole};
+use catchment_builder::{BuilderConfig, Fragment, SourceRole};
 use catchment_model::SourceId;
 use catchment_net::Network;
 use catchment_telemetry::FillLevel;
@@ -24,6 +24,7 @@ use crate::ingest::{Ingest, SourceMemory};
 use crate::intake::Intake;
 use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
+use crate::match_rule::Rule;
 use crate::pool::{ChunkPool, ChunkUse, Held};
 use crate::receive::AllowList;
 use crate::receive::Receive;
@@ -358,6 +359,7 @@ impl Parts<'_> {
     ) -> Result<Pipeline, RecorderError> {
         let Group { kind, name, lanes, chunk_sources, builder, .. } = group;
         let pool = Arc::clone(&memory.pool);
+        let time = self.config.time_config().filter(|_| kind == Kind::Events);
         let waiting_fill =
             Arc::new(FillLevel::new(format!("{name}frames waiting"), pool.fill().capacity()));
         self.live.add_fill(Arc::clone(&waiting_fill));
@@ -370,8 +372,9 @@ impl Parts<'_> {
                     Tape::of_channels(&builder.positions, &lanes, self.config.frame.time_ns)
                 }
             },
-            restarted: Restarted::of(&builder),
-            builder: Builder::new(builder)?,
+            // Between times nothing is countable.
+            restarted: Restarted::of(&builder).filter(|_| time.is_none()),
+            builder: Rule::builder(&builder, time.as_ref())?,
             rings,
             unread,
             chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),

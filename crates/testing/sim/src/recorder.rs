@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, CompletionKind, Ingress, Waker};
 use catchment_fixtures::Random;
-use catchment_model::{Entry, RunId};
+use catchment_model::RunId;
 use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFault, StoreWatch, VirtualClock,
 };

@@ -303,13 +303,8 @@ pub(crate) fn of_source<'a>(
         let got = name.map_or_else(|| "none".to_owned(), |name| format!("{name:?}"));
         return Err(located.expected(&key, &expected, &got));
     };
-    if !layouts.layout().has_keys() {
-        let name = name.unwrap_or_default();
-        let message = format!(
-            "expected a layout with a field of is = \"key\": building by time is not there yet, and \
-             {name:?} has times alone"
-        );
-        return Err(located.error(&key, message));
+    if layouts.clock_hz().is_some() {
+        return Ok(layouts);
     }
     let bits = layouts.number_bits();
     if bits > NUMBER_BITS_MAX {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use catchment_builder::SourceRole;
 use catchment_emulator::{EmulatedSource, Faults};
 use catchment_frame::ColumnCoding;
-use catchment_model::units::{Size, Time, deserialize_text};
+use catchment_model::units::{Size, Time, UnitError, deserialize_text, parse_duration_ns};
 use catchment_net::Network;
 use catchment_recorder::{BuildConfig, EncodeConfig, FrameConfig, ReceiveConfig, WriteConfig};
 use catchment_wire::hadtu::ByteOrder;
@@ -121,6 +121,9 @@ pub(crate) struct SourceLow {
     pub(crate) role: SourceRole,
     #[serde(default)]
     pub(crate) expected_in: Vec<u32>,
+    pub(crate) time_offset: Option<Offset>,
+    pub(crate) reorder: Option<Time>,
+    pub(crate) lag: Option<Time>,
     pub(crate) payload: Option<PayloadLow>,
     pub(crate) codec: Option<ColumnCoding>,
 }
@@ -142,6 +145,9 @@ pub(crate) struct SourceGroupLow {
     pub(crate) role: SourceRole,
     #[serde(default)]
     pub(crate) expected_in: Vec<u32>,
+    pub(crate) time_offset: Option<Offset>,
+    pub(crate) reorder: Option<Time>,
+    pub(crate) lag: Option<Time>,
     pub(crate) payload: Option<PayloadLow>,
 }
 
@@ -193,6 +199,10 @@ impl From<ByteOrderLow> for ByteOrder {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(pub Option<f64>);
 
+/// A duration that may be negative, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offset(pub(crate) i64);
+
 /// An IP address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
@@ -241,6 +251,26 @@ impl<'de> Deserialize<'de> for Rate {
         deserialize_text(deserializer, expected, |hz| {
             (1..=1_000_000_000).contains(&hz).then_some(Self(Some(hz as f64)))
         })
+    }
+}
+
+impl std::str::FromStr for Offset {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (size, is_behind) = match text.trim().strip_prefix('-') {
+            Some(size) => (size, true),
+            None => (text, false),
+        };
+        let ns = i64::try_from(parse_duration_ns(size)?).unwrap_or(i64::MAX);
+        Ok(Self(if is_behind { -ns } else { ns }))
+    }
+}
+
+impl<'de> Deserialize<'de> for Offset {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a duration with its unit, such as \"-120 ns\"";
+        deserialize_text(deserializer, expected, |_| None)
     }
 }
 

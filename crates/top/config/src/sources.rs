@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use catchment_model::limits::SOURCES_MAX;
-use catchment_model::units::Size;
+use catchment_model::units::{Size, Time};
 use catchment_net::Network;
-use catchment_recorder::{LinkAccess, SourceConfig};
+use catchment_recorder::{LinkAccess, MatchRule, SourceClock, SourceConfig};
 use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu;
 use catchment_wire::layouts::{self, Layouts};
@@ -15,7 +15,7 @@ use catchment_wire::{Protocol, Transport, protocols};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Address, ListenLow, Low, SourceGroupLow, SourceLow, ViaLow};
+use crate::low::{Address, ListenLow, Low, Offset, SourceGroupLow, SourceLow, ViaLow};
 
 /// All sources of the file, each with a name and a port of its own, and the keys of the tables that
 /// they are written in.
@@ -25,7 +25,8 @@ pub(crate) fn sources(
     (trains, layouts): (&Trains, &[Layouts]),
 ) -> Result<(Vec<SourceConfig>, Vec<String>), ConfigFileError> {
     let mut sources = Vec::new();
-    let inlets = Inlets { listener: listener(located, &low.listen)?, trains, layouts };
+    let by_time = low.build.rule == MatchRule::Time;
+    let inlets = Inlets { listener: listener(located, &low.listen)?, trains, layouts, by_time };
     for (index, source) in low.sources.iter().enumerate() {
         let path = format!("sources[{index}].payload");
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
@@ -44,6 +45,7 @@ pub(crate) fn sources(
             protocol,
             role: source.role,
             expected_in: expected_in(located, &path, &source.expected_in)?,
+            clock: clock(source.time_offset, source.reorder, source.lag),
             payload: payload.transpose()?,
         });
     }
@@ -105,10 +107,19 @@ fn expand(
             fragment_bytes_max: self::longest(longest, &*protocol),
             role: group.role,
             expected_in,
+            clock: clock(group.time_offset, group.reorder, group.lag),
             payload: payload.clone(),
         });
     }
     Ok(())
+}
+
+fn clock(offset: Option<Offset>, reorder: Option<Time>, lag: Option<Time>) -> SourceClock {
+    SourceClock {
+        offset_ns: offset.map_or(0, |offset| offset.0),
+        reorder_ns: reorder.map_or(0, u64::from),
+        lag_ns: lag.map(u64::from),
+    }
 }
 
 /// The groups of the events in which a source is expected, one in each bit.
@@ -136,6 +147,8 @@ struct Inlets<'a> {
     trains: &'a Trains,
     /// Those of declared layouts.
     layouts: &'a [Layouts],
+    /// Whether fragments are matched by their times.
+    by_time: bool,
 }
 
 /// What a table of sources says of that.
@@ -283,7 +296,14 @@ fn declared(
         let key = format!("{path}.fragment_bytes_max");
         return Err(located.expected(&key, &expected, &most.0.to_string()));
     }
-    Ok(Arc::new(declared.clone()))
+    if !inlets.by_time {
+        return Ok(Arc::new(declared.clone()));
+    }
+    let lacks = |what: &str| {
+        let got = format!("{:?}, and build.match is \"time\"", name.unwrap_or_default());
+        located.expected(&format!("{path}.layout"), &format!("a layout with {what}"), &got)
+    };
+    Ok(Arc::new(declared.by_time().map_err(lacks)?))
 }
 
 /// The first of some sources' ids, which count up: only fragments of `hadtu`, and of layouts that

@@ -190,6 +190,9 @@ fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
                 table.remove(key);
             }
         }
+        ("sources[].lag" | "source_groups[].lag", _) => {
+            table.insert("role", Item::Value("sparse".into()));
+        }
         // Only others have a queue of their own.
         ("targets[].role", Some("\"required\"") | None) => drop(table.remove("queue_bytes")),
         // Only a required folder has trends.
@@ -203,6 +206,12 @@ fn with(path: &str, value: Option<&str>) -> String {
     let mut document: DocumentMut = BASE.parse().unwrap();
     if path == "run.folder" {
         document.remove("targets");
+    }
+    if path.starts_with("build.time")
+        || path == "build.match" && value == Some("\"time\"")
+        || TIMED.iter().any(|key| path.ends_with(key))
+    {
+        build_by_time(&mut document);
     }
     if path == "run.stream" {
         document["run"]["id"] = toml_edit::value("6b0e62e5b1f64c2c9a4a6f2a1d3c7e90");
@@ -254,6 +263,35 @@ fn with(path: &str, value: Option<&str>) -> String {
     }
     document.to_string()
 }
+
+/// Has the base's events built by time.
+fn build_by_time(document: &mut DocumentMut) {
+    for key in ["emulator", "layouts", "sources", "source_groups", "build", "run"] {
+        document.remove(key);
+    }
+    let text: DocumentMut = BY_TIME.parse().unwrap();
+    document.extend(text.iter().map(|(key, item)| (key.to_owned(), item.clone())));
+}
+
+/// Keys of sources whose events are built by time, and such sources.
+const TIMED: [&str; 3] = ["[].time_offset", "[].reorder", "[].lag"];
+const BY_TIME: &str = r#"
+build = { match = "time", time = { window = "1 us" } }
+[[layouts]]
+name = "clock"
+packet = { head = 8, fields = [{ is = "time", at = 0, width = 8, rate = "1 GHz" }] }
+[[sources]]
+name = "a"
+address = "127.0.0.1:0"
+protocol = "layout"
+layout = "clock"
+[[source_groups]]
+group = "small"
+count = 2
+address = "127.0.0.1:0"
+protocol = "layout"
+layout = "clock"
+"#;
 
 /// A field with another role than the base has there.
 fn field_is(table: &mut dyn toml_edit::TableLike, role: &str) {

@@ -137,7 +137,7 @@ impl Fragments {
     #[getter]
     fn times<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u64>>> {
         let times_ns = self.memory.get().0.times_ns();
-        Some(copied(py, times_ns.get(self.rows.clone()).filter(|_| !times_ns.is_empty())?))
+        Some(owned(py, times_ns.get(self.rows.clone()).filter(|_| !times_ns.is_empty())?.to_vec()))
     }
 
     /// What never came, zeros in `data`: row, offset in the fragment, bytes; (n, 3), int64.

@@ -287,8 +287,8 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl Compiled {
-    pub(super) fn new(layout: &Layout) -> Self {
-        let by_time = !layout.has_keys();
+    /// With times in place of keys, if they are matched by time.
+    pub(super) fn new(layout: &Layout, by_time: bool) -> Self {
         let records: Box<[Blueprint]> =
             layout.records.iter().map(|one| Blueprint::new(one, by_time)).collect();
         let from_end =

@@ -190,6 +190,28 @@ impl Layout {
         std::iter::once(&self.packet).chain(&self.records).any(|block| block.has("total"))
     }
 
+    /// Whether times have seconds beside their ticks.
+    pub fn has_seconds(&self) -> bool {
+        std::iter::once(&self.packet).chain(&self.records).any(|block| block.has("seconds"))
+    }
+
+    /// Bits of the times, and their ticks in a second, if every fragment has one of them, and all
+    /// are of one clock.
+    pub fn clock(&self) -> Option<(u32, u64)> {
+        let of_block = |block: &Block| {
+            let rate = block.with("time").find_map(|field| match field.role() {
+                Some(Role::Time { rate_hz }) => rate_hz,
+                _ => None,
+            });
+            Some((block.bits_of("time"), rate?))
+        };
+        let kinds = self.records.iter().filter(|one| !one.skip);
+        let clock = |block: &Block| of_block(block).or_else(|| of_block(&self.packet));
+        let mut clocks = kinds.map(clock);
+        let first = clocks.next().unwrap_or_else(|| of_block(&self.packet))?;
+        clocks.all(|other| other == Some(first)).then_some(first)
+    }
+
     /// Whether its fragments have keys; otherwise they have times.
     pub fn has_keys(&self) -> bool {
         let kinds = self.records.iter().filter(|one| !one.skip);

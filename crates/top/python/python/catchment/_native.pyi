@@ -389,6 +389,12 @@ class Fragments:
         ~valid` are the rows that lack it; in others without a fragment none was to be.
         """
     @property
+    def times(self) -> NDArray[np.uint64] | None:
+        """Each fragment's own time in nanoseconds, on the clock of the keys, shape (n,), uint64; 0
+        where there is no fragment. None unless the run was built by time. Their difference from
+        `keys` is how far the source is from its events.
+        """
+    @property
     def holes(self) -> NDArray[np.int64]:
         """What never came, zeros in `data`: row, offset in the fragment, bytes; (n, 3), int64."""
     @property

@@ -1,0 +1,275 @@
+//! By what fragments are matched: settings of the rules, their checks, and the rule of a run.
+
+use catchment_builder::{
+    Builder, BuilderConfig, BuilderStatus, ClockConfig, ConfigError as Refused, Fragment, Late,
+    Matched, Matcher, NumberMatcher, SourceNote, SourceRole, TimeConfig, TimeMatcher, Unmatched,
+    WindowKind,
+};
+use catchment_frame::Pattern;
+use catchment_model::units::Time;
+use catchment_wire::Transport;
+use serde::{Deserialize, Deserializer};
+
+use crate::builder_config::builder_config;
+use crate::check::require;
+use crate::config::{ConfigError, RecorderConfig, SourceConfig};
+
+/// What fragments of an event have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MatchRule {
+    /// Their event number.
+    #[default]
+    Number,
+    /// Their time.
+    Time,
+}
+
+/// How events are built by time. Times that are not given follow from the window and the time-out.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TimeRule {
+    /// How far fragments of an event are apart.
+    #[serde(rename = "window", deserialize_with = "some_time")]
+    pub window_ns: Option<u64>,
+    /// From where that counts.
+    pub kind: WindowKind,
+    /// The longest span of an event of kind gap.
+    #[serde(rename = "span_max", deserialize_with = "some_time")]
+    pub span_ns_max: Option<u64>,
+    /// The sources that may open an event; empty: all required ones.
+    pub openers: Vec<Pattern>,
+    /// How long before its anchor the other sources belong to an event.
+    #[serde(rename = "before", deserialize_with = "some_time")]
+    pub before_ns: Option<u64>,
+    /// Of how many openers an event has fragments at least.
+    pub coincidence: Option<u32>,
+    /// How many fragments of a source an event may have: one.
+    pub fragments_max: Option<u32>,
+    /// What becomes of fragments in no event.
+    pub unmatched: Unmatched,
+    /// What becomes of fragments whose event is closed.
+    pub late: Late,
+    /// How far a clock may be from those of the others.
+    #[serde(rename = "skew", deserialize_with = "some_time")]
+    pub skew_ns: Option<u64>,
+    /// The longest step that is believed at once.
+    #[serde(rename = "jump", deserialize_with = "some_time")]
+    pub jump_ns: Option<u64>,
+}
+
+/// What is known of a source's clock beside what its protocol says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceClock {
+    /// Added to its times.
+    pub offset_ns: i64,
+    /// How far its fragments may be out of order.
+    pub reorder_ns: u64,
+    /// Of a sparse source: how long behind the others it is waited for; none: a quarter of the
+    /// time-out.
+    pub lag_ns: Option<u64>,
+}
+
+/// The builder of a pipeline.
+pub(crate) type RuledBuilder = Builder<Rule>;
+
+/// The rule of a run.
+#[derive(Debug)]
+pub(crate) enum Rule {
+    Number(Box<NumberMatcher>),
+    Time(Box<TimeMatcher>),
+}
+
+impl Rule {
+    /// A builder by number, or by time if there are settings for that.
+    pub(crate) fn builder(
+        config: &BuilderConfig,
+        time: Option<&TimeConfig>,
+    ) -> Result<RuledBuilder, Refused> {
+        let rule = match time {
+            Some(time) => Self::Time(Box::new(TimeMatcher::new(config, time)?)),
+            None => Self::Number(Box::new(NumberMatcher::new(config)?)),
+        };
+        Builder::with_matcher(config, rule)
+    }
+
+    fn matcher(&self) -> &dyn Matcher {
+        match self {
+            Self::Number(matcher) => &**matcher,
+            Self::Time(matcher) => &**matcher,
+        }
+    }
+
+    fn matcher_mut(&mut self) -> &mut dyn Matcher {
+        match self {
+            Self::Number(matcher) => &mut **matcher,
+            Self::Time(matcher) => &mut **matcher,
+        }
+    }
+}
+
+impl Matcher for Rule {
+    fn advance(&mut self, now_ns: u64) {
+        self.matcher_mut().advance(now_ns);
+    }
+
+    fn resume(&mut self, now_ns: u64) {
+        self.matcher_mut().resume(now_ns);
+    }
+
+    fn push(&mut self, fragments: &[Fragment], matched: &mut Matched) {
+        // Without a table of functions: this one is called for each run of fragments.
+        match self {
+            Self::Number(matcher) => matcher.push(fragments, matched),
+            Self::Time(matcher) => matcher.push(fragments, matched),
+        }
+    }
+
+    fn note(&mut self, source: usize, note: SourceNote, matched: &mut Matched) {
+        self.matcher_mut().note(source, note, matched);
+    }
+
+    fn hold(&mut self, source: usize, matched: &Matched) {
+        self.matcher_mut().hold(source, matched);
+    }
+
+    fn poll(&mut self, matched: &mut Matched) {
+        self.matcher_mut().poll(matched);
+    }
+
+    fn finish(&mut self, matched: &mut Matched) {
+        self.matcher_mut().finish(matched);
+    }
+
+    fn set_recording(&mut self, wanted: bool) {
+        self.matcher_mut().set_recording(wanted);
+    }
+
+    fn is_drained(&mut self) -> bool {
+        self.matcher_mut().is_drained()
+    }
+
+    fn not_sent(&self, source: usize, key: u64) -> bool {
+        self.matcher().not_sent(source, key)
+    }
+
+    fn parked(&self, source: usize) -> usize {
+        self.matcher().parked(source)
+    }
+
+    fn first_parked(&self, source: usize) -> Option<u64> {
+        self.matcher().first_parked(source)
+    }
+
+    fn status(&self, matched: &Matched) -> BuilderStatus {
+        self.matcher().status(matched)
+    }
+}
+
+impl RecorderConfig {
+    /// Whether events are built by time.
+    pub fn is_by_time(&self) -> bool {
+        self.build.rule == MatchRule::Time
+    }
+
+    /// Whether fragments may be rows of their own, in which no other source is expected.
+    pub(crate) fn has_rows_of_one(&self) -> bool {
+        let TimeRule { unmatched, late, .. } = &self.build.time;
+        self.is_by_time() && (*unmatched == Unmatched::Keep || *late == Late::Keep)
+    }
+
+    /// The settings of the builder by time, if that is the rule. Sources without a clock have been
+    /// refused.
+    pub(crate) fn time_config(&self) -> Option<TimeConfig> {
+        let rule = self.is_by_time().then_some(&self.build.time)?;
+        let clock = |source: &SourceConfig| ClockConfig {
+            rate_hz: source.protocol.clock_hz().unwrap_or(0),
+            bits: source.protocol.number_bits(),
+            offset_ns: source.clock.offset_ns,
+            reorder_ns: source.clock.reorder_ns,
+            lag_ns: source.clock.lag_ns.unwrap_or(self.build.timeout_ns / 4),
+        };
+        let clocks = self.sources.iter().map(clock).collect();
+        let window_ns = rule.window_ns.unwrap_or(0);
+        let new = TimeConfig::new(window_ns, clocks, self.build.timeout_ns);
+        let opens = |source: &SourceConfig| match &*rule.openers {
+            [] => source.role == SourceRole::Required,
+            patterns => patterns.iter().any(|pattern| pattern.fits(&source.name)),
+        };
+        let openers: Vec<bool> = self.sources.iter().map(opens).collect();
+        let enabled = openers.iter().zip(&self.sources).filter(|(_, one)| one.role.is_enabled());
+        let all_open = enabled.clone().all(|(opens, _)| *opens);
+        Some(TimeConfig {
+            kind: rule.kind,
+            span_ns_max: rule.span_ns_max.unwrap_or(new.span_ns_max),
+            before_ns: rule.before_ns.unwrap_or(if all_open { 0 } else { window_ns }),
+            coincidence: rule.coincidence.unwrap_or(1),
+            unmatched: rule.unmatched,
+            late: rule.late,
+            skew_ns: rule.skew_ns.unwrap_or(new.skew_ns),
+            jump_ns: rule.jump_ns.unwrap_or(new.jump_ns),
+            openers,
+            ..new
+        })
+    }
+
+    /// Checks that all sources can be matched by the rule, and its settings.
+    pub(crate) fn check_rule(&self) -> Result<(), ConfigError> {
+        for (index, source) in self.sources.iter().enumerate() {
+            self.check_matched(index, source)?;
+        }
+        let Some(time) = self.time_config() else {
+            let given = self.build.time.window_ns.is_some();
+            return require(!given, "build.time", "build.match = \"time\" beside it", "number");
+        };
+        let is_given = self.build.time.window_ns.is_some();
+        require(is_given, "build.time.window", "1 ns to 1 s", "none")?;
+        let pieces = self.build.time.fragments_max.unwrap_or(1);
+        let expected = "1: events with several fragments of a source are not there yet";
+        require(pieces == 1, "build.time.fragments_max", expected, pieces)?;
+        let names = |pattern: &Pattern| self.sources.iter().any(|one| pattern.fits(&one.name));
+        let useless = self.build.time.openers.iter().find(|pattern| !names(pattern));
+        let got = useless.map_or(String::new(), ToString::to_string);
+        require(useless.is_none(), "build.time.openers", "names of sources", got)?;
+        let all = self.own.are_all();
+        require(all, "run.own", "all events: nodes that share a run build by number", "some")?;
+        match time.check(&builder_config(self)) {
+            Err(Refused::Time { key, expected, got }) => {
+                let key = match key {
+                    "time_offset" | "reorder" | "lag" | "role" | "time" | "rate" | "bits" => {
+                        format!("sources.{key}")
+                    }
+                    key => format!("build.time.{key}"),
+                };
+                require(false, &key, expected, got)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that a source has what the run's rule matches by.
+    fn check_matched(&self, index: usize, source: &SourceConfig) -> Result<(), ConfigError> {
+        let SourceConfig { name, protocol, clock, .. } = source;
+        let path = |key: &str| format!("sources[{index}].{key}");
+        let other = self.sources.iter().find(|one| one.protocol.clock_hz().is_none());
+        if self.is_by_time() {
+            let by_number = protocol.transport() == Transport::Sessions;
+            let expected = "a port: front-ends by time are not there yet";
+            require(!by_number, &path("via"), expected, "link")?;
+            let expected = "a layout with a time: build.match is \"time\"";
+            let got = format_args!("{:?} of {name:?}", protocol.name());
+            return require(protocol.clock_hz().is_some(), &path("protocol"), expected, got);
+        }
+        let beside = other.map_or(String::new(), |one| format!(", as {:?} has", one.name));
+        let expected =
+            format_args!("a layout with a key{beside}, or build.match = \"time\" for times alone");
+        let got = format_args!("times of {name:?}");
+        require(protocol.clock_hz().is_none(), &path("layout"), expected, got)?;
+        let expected = "build.match = \"time\" beside it";
+        require(*clock == SourceClock::default(), &path("time_offset"), expected, "number")
+    }
+}
+
+fn some_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Time::read(deserializer).map(Some)
+}
