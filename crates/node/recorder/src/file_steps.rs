@@ -57,6 +57,9 @@ pub(crate) struct LastFrame {
     /// Whether it could not be written. If the frames did not add up to the total in a table of
     /// contents, that would say that the ledger does not balance.
     pub(crate) is_missing: bool,
+    /// The index of the newest file with a frame: it comes in no older one, where it would stand
+    /// before others.
+    pub(crate) index_min: u32,
 }
 
 /// The next need of the run's end.

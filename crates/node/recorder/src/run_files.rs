@@ -360,6 +360,7 @@ impl<S: FolderStore> RunFiles<S> {
             }
             JobKind::Frame(written, tag) => {
                 file.recorded(&written);
+                self.last.index_min = self.last.index_min.max(file.index);
                 let FrameSummary { info, frame_bytes, .. } = written.summary;
                 file.attached.recorded(&tag, info.kind, self.ledger.has_links());
                 self.ledger.settle(|one| one.recorded(&tag.begun, id, file.index));
@@ -653,7 +654,7 @@ impl<S: FolderStore> RunFiles<S> {
                 if self.opening.is_some() || self.files.are_busy() {
                     return Ending::Wait;
                 }
-                self.files.reopen_newest();
+                self.files.reopen_newest(self.last.index_min);
                 self.last.tries += 1;
                 self.end = End::LastFrame;
                 return Ending::LastFrame;

@@ -202,12 +202,14 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     }
 
     /// Has the newest file that is being closed and can still be written to receive frames again,
-    /// if there is no current one.
-    pub fn reopen_newest(&mut self) {
+    /// if there is no current one and it is not older than the file of that index.
+    pub fn reopen_newest(&mut self, index_min: u32) {
         if self.current.is_some() {
             return;
         }
-        let waiting = |(_, file): &(usize, &FrameFile<A>)| file.header_recorded && !file.toc_begun;
+        let waiting = |(_, file): &(usize, &FrameFile<A>)| {
+            file.header_recorded && !file.toc_begun && file.index >= index_min
+        };
         // Its last frame follows all frames of the others.
         let files = self.closing.iter().enumerate().filter(waiting);
         if let Some((index, _)) = files.max_by_key(|(_, file)| file.index) {
