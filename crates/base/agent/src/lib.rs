@@ -4,7 +4,7 @@
 //! work that is possible now, and returns. It has no thread, and never sleeps, waits or reads the
 //! clock; pending waits are part of its state. It reaches the outside through *ports*: an
 //! [`Ingress`] delivers datagrams and the bytes of connections, an [`Egress`] answers connections,
-//! a [`Store`] writes files, an [`Entropy`] gives random bits. A runner puts agents on threads; a
+//! a [`Dial`] makes connections, a [`Store`] writes files, an [`Entropy`] gives random bits. A runner puts agents on threads; a
 //! simulator steps all of them in one thread, in virtual time.
 //!
 //! Invariants:
@@ -12,6 +12,7 @@
 //! - An agent that returns a time for its next call needs no wake-up other than that time, or one
 //!   by the [`Waker`] that its peers hold.
 
+mod dial;
 mod egress;
 mod ingress;
 mod read_at;
@@ -21,6 +22,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+pub use dial::Dial;
 pub use egress::{ANSWER_BYTES_MAX, Egress};
 pub use ingress::{Arrival, Datagrams, Flow, Incoming, Ingress, Piece, Received, STREAM_BYTES_MIN};
 pub use read_at::{FailedRead, ReadAt};

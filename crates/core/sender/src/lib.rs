@@ -30,6 +30,7 @@ mod ring;
 mod session;
 mod source;
 mod step;
+mod storage;
 pub mod testing;
 
 pub use config::{ConfigError, SenderConfig, SourceConfig};
@@ -37,3 +38,4 @@ pub use reports::{Reading, ReportError, Reports, Setting};
 pub use session::{SenderSession, Slices};
 pub use source::{Fragment, Push, PushError, Source, SourceStatus};
 pub use step::{Action, Connection, RunCommand, SenderState, Step};
+pub use storage::{StreamConfig, StreamSession};

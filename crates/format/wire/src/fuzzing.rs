@@ -9,6 +9,7 @@ use crate::hadtu::{
 use crate::layouts::example_layouts;
 use crate::link;
 use crate::session::{self, Bounds, CONTROL, Control, Fault, HEADER_BYTES, Message, Preamble};
+use crate::storage_link;
 use crate::trains::Trains;
 use crate::{PARTS_MAX, Part, Protocol, Transport};
 
@@ -245,6 +246,24 @@ pub fn fuzz_channels(data: &[u8]) -> Result<u32, Fault> {
         let bytes = data.encode(number, buffer);
         let again = session::parse(&buffer[..bytes], number, bounds)?.expect("it is whole");
         assert_eq!((again.used, channel_link::Data::read(&again)?), (bytes, Some(data)));
+        Ok(())
+    })
+}
+
+/// The same of a data connection of frames.
+///
+/// # Errors
+/// As [`fuzz_session`].
+///
+/// # Panics
+/// A defect of the parser or the encoder.
+pub fn fuzz_storage(data: &[u8]) -> Result<u32, Fault> {
+    let bounds = storage_link::BOUNDS;
+    fuzz_messages(data, bounds, |message, number, buffer| {
+        let Some(data) = storage_link::Data::read(message)? else { return Ok(()) };
+        let bytes = data.encode(number, buffer);
+        let again = session::parse(&buffer[..bytes], number, bounds)?.expect("it is whole");
+        assert_eq!((again.used, storage_link::Data::read(&again)?), (bytes, Some(data)));
         Ok(())
     })
 }

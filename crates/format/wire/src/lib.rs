@@ -3,8 +3,8 @@
 //! [`Decoder`] is the common interface of all protocols of event sources, [`protocols`] lists them.
 //! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of
 //! continuous channels. [`trains`]: trains of images, which span many packets. [`layouts`]:
-//! datagrams that a configuration declares. [`session`] and [`event_link`]: sessions over TCP, and
-//! events in them.
+//! datagrams that a configuration declares. [`session`], [`event_link`], [`channel_link`] and [`storage_link`]:
+//! sessions over TCP, and events, channels and encoded frames in them.
 //! [`sequence`]: numbers that wrap, and gaps in those that do not.
 //!
 //! Nothing here allocates, panics, or loops over an unchecked number from outside.
@@ -21,6 +21,7 @@ pub mod link;
 mod message;
 pub mod sequence;
 pub mod session;
+pub mod storage_link;
 pub mod trains;
 
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub use decoder::{
 #[doc(hidden)]
 pub use fuzzing::{
     fuzz_channels, fuzz_decoder, fuzz_events, fuzz_layout, fuzz_link, fuzz_packet, fuzz_session,
-    fuzz_train, train_layouts,
+    fuzz_storage, fuzz_train, train_layouts,
 };
 
 /// The protocols that a source with an address of its own can use.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::NetError;
 
 /// Sockets that are watched, each under a number.
+#[derive(Debug)]
 pub(crate) struct Epoll {
     readiness: Readiness,
     ready: Box<[libc::epoll_event]>,
@@ -35,6 +36,12 @@ impl Epoll {
     /// Watches a socket, under that number.
     pub fn add(&self, fd: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, number)
+    }
+
+    /// Watches a descriptor for edges in both directions: what comes, and room that it has again.
+    pub fn add_edges(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        self.control_for(libc::EPOLL_CTL_ADD, fd, (events, 0))
     }
 
     /// Watches a socket no longer.
@@ -73,7 +80,16 @@ impl Epoll {
     }
 
     fn control(&self, operation: i32, fd: BorrowedFd<'_>, number: usize) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number as u64 };
+        self.control_for(operation, fd, (libc::EPOLLIN, number))
+    }
+
+    fn control_for(
+        &self,
+        operation: i32,
+        fd: BorrowedFd<'_>,
+        (events, number): (i32, usize),
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: number as u64 };
         // SAFETY: both descriptors are open, and the event lives through the call.
         let result = unsafe {
             let epoll = self.readiness.0.as_raw_fd();
@@ -110,6 +126,13 @@ impl Readiness {
         // SAFETY: one writable event. A signal ends the wait with nothing ready.
         unsafe { libc::epoll_wait(self.0.as_raw_fd(), &mut event, 1, timeout_ms) > 0 }
     }
+}
+
+/// Adds to an eventfd, which is an edge for whoever waits on it.
+pub(crate) fn write_event(event: BorrowedFd<'_>) {
+    let one = 1_u64;
+    // SAFETY: eight readable bytes. One that is full has woken whoever waits.
+    let _written = unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
 /// Sockets that are named at once; with more, they take turns.

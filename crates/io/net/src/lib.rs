@@ -9,6 +9,7 @@
 
 mod certificates;
 mod connection;
+mod dialer;
 mod epoll;
 mod error;
 mod gauge;
@@ -22,6 +23,7 @@ mod timer;
 mod tls_stream;
 
 pub use certificates::{TlsClient, TlsError, TlsServer};
+pub use dialer::{Dialer, Peer};
 pub use epoll::Readiness;
 pub use error::NetError;
 pub use gauge::SocketGauge;

@@ -9,7 +9,7 @@ use catchment_encoder::Encode;
 
 use crate::build::{Build, Pipeline};
 use crate::config::RecorderConfig;
-use crate::file::{FirstFile, RunIdentity};
+use crate::file::{FirstFile, OfRun, RunIdentity};
 use crate::frames::{Frames, FramesParts, Sources};
 use crate::live::Live;
 use crate::nothing::Nothing;
@@ -20,6 +20,7 @@ use crate::run_files::RunFiles;
 use crate::run_gate::RunGate;
 use crate::schema::schema;
 use crate::selection::Selection;
+use crate::store_target::{StoreParts, StoreTarget};
 use crate::target::Target;
 use crate::target_config::thread_name;
 use crate::target_ledger::TargetLedger;
@@ -60,8 +61,17 @@ pub(crate) struct AgentParts<S> {
 pub(crate) struct TargetPart<S> {
     /// Wakes it.
     pub(crate) waker: Waker,
-    /// Its files; none if its frames go nowhere.
-    pub(crate) files: Option<(RunIdentity, FirstFile<S>)>,
+    pub(crate) way: Way<S>,
+}
+
+/// Where a target's frames go.
+pub(crate) enum Way<S> {
+    /// Nowhere.
+    Nowhere,
+    /// To files.
+    Files(RunIdentity, FirstFile<S>),
+    /// To a storage node.
+    Node(Box<StoreParts>),
 }
 
 fn system(what: &'static str) -> impl Fn(String) -> RecorderError {
@@ -109,13 +119,19 @@ impl Agents {
                 },
             );
             let ledger = TargetLedger::new(&live, number);
-            let agent: Box<dyn Agent> = match part.files {
-                Some((identity, first)) => {
+            let agent: Box<dyn Agent> = match part.way {
+                Way::Files(identity, first) => {
                     let files = RunFiles::new(config, of_target, identity, first, ledger, now_ns)
                         .map_err(system("the first file"))?;
                     Box::new(Target::new(config, input, files))
                 }
-                None => Box::new(Nothing { input, ledger }),
+                Way::Node(node) => {
+                    let of_run = OfRun::of(config);
+                    let header = of_run.header(node.run, &of_target, variant.number).encode();
+                    let node = StoreParts { header, ..*node };
+                    Box::new(StoreTarget::new(input, ledger, node, live.beginning.sequence))
+                }
+                Way::Nowhere => Box::new(Nothing { input, ledger }),
             };
             queues.push(queue);
             targets.push((thread_name(number, &target.name), agent));

@@ -11,7 +11,7 @@ use catchment_agent::{Agent, Entropy, FileId, FolderStore, Waker};
 use catchment_model::RunId;
 use catchment_storage::Resumable;
 
-use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
+use crate::agents::{AgentParts, Agents, TargetPart, Wakers, Way};
 use crate::beginning::Beginning;
 use crate::config::RecorderConfig;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
@@ -117,7 +117,7 @@ impl Assembly {
             let identity = RunIdentity { run, folders, name, target, begins };
             let id = create(&mut stores[0], FileMaker::first_path(&identity, 0));
             let first = FirstFile { stores, disk: 0, id, entropy };
-            TargetPart { waker, files: Some((identity, first)) }
+            TargetPart { waker, way: Way::Files(identity, first) }
         };
         let targets = live.targets.iter().zip(begins).zip(parts.targets).map(target).collect();
         let parts = AgentParts {

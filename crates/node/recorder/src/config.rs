@@ -364,7 +364,7 @@ impl RecorderConfig {
 
     /// The chunks' share of the memory budget: three quarters of what disk buffers and encoding
     /// leave. The rest is for descriptors and for the columns' lengths, which grow with the chunks.
-    fn chunk_bytes(&self) -> u64 {
+    pub(crate) fn chunk_bytes(&self) -> u64 {
         self.memory_bytes.saturating_sub(self.fixed_bytes()) / 4 * 3
     }
 

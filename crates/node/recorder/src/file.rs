@@ -139,15 +139,54 @@ pub(crate) fn toc_bytes(file: &OpenFile) -> u64 {
 pub(crate) struct FileMaker {
     identity: RunIdentity,
     entropy: Box<dyn Entropy>,
-    run_number: u64,
-    stream: u32,
-    text: String,
-    emulated: bool,
+    of_run: OfRun,
     schema: Arc<Schema>,
     variant: u32,
     next_index: u32,
     /// The file requested from the store and not yet opened.
     asked: Option<Asked>,
+}
+
+/// What the headers of all files of a run have in common.
+pub(crate) struct OfRun {
+    run_number: u64,
+    stream: u32,
+    text: String,
+    emulated: bool,
+}
+
+impl OfRun {
+    pub(crate) fn of(config: &RecorderConfig) -> Self {
+        Self {
+            run_number: config.run_number,
+            stream: config.stream,
+            text: config.text.clone(),
+            emulated: config.emulated,
+        }
+    }
+
+    /// The header of a file, but for what distinguishes it from others of the run.
+    pub(crate) fn header(&self, run: RunId, schema: &Arc<Schema>, variant: u32) -> FileHeader {
+        FileHeader {
+            run,
+            run_number: self.run_number,
+            file_index: 0,
+            file_id: 0,
+            created_ns: 0,
+            writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
+            config: self.text.clone(),
+            emulated: self.emulated,
+            schema: Arc::clone(schema),
+            ledger_entries: EntryNames::default(),
+            locator: true,
+            numbering: catchment_frame::Numbering::Run,
+            variant,
+            target: None,
+            stream: self.stream,
+            epoch: 0,
+            superseded: Vec::new(),
+        }
+    }
 }
 
 /// A file in the making.
@@ -179,10 +218,7 @@ impl FileMaker {
             next_index: identity.begins.index,
             identity,
             entropy,
-            run_number: config.run_number,
-            stream: config.stream,
-            text: config.text.clone(),
-            emulated: config.emulated,
+            of_run: OfRun::of(config),
             schema,
             variant,
             asked: None,
@@ -294,7 +330,7 @@ impl FileMaker {
     /// with room for them, if there are several.
     pub(crate) fn has_ahead<S: FolderStore>(&self, files: &mut Files<S>, bytes: u64) -> bool {
         let Some(asked) = &self.asked else { return false };
-        let header = (self.text.len() as u64).saturating_add(TOC_BYTES_MIN);
+        let header = (self.of_run.text.len() as u64).saturating_add(TOC_BYTES_MIN);
         let are_several = files.stores() > 1;
         let store = files.store(asked.disk);
         let spare = store.spare_bytes().filter(|_| are_several);
@@ -342,23 +378,13 @@ impl FileMaker {
         let no_random_bits = |error| format!("cannot get random bits: {error}");
         let file_id = self.entropy.random_u64().map_err(no_random_bits)?;
         let header = FileHeader {
-            run: self.identity.run,
-            run_number: self.run_number,
             file_index: index,
             file_id,
             created_ns: now_ns,
-            writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
-            config: self.text.clone(),
-            emulated: self.emulated,
-            schema: Arc::clone(&self.schema),
-            ledger_entries: EntryNames::default(),
-            locator: true,
-            numbering: catchment_frame::Numbering::Run,
-            variant: self.variant,
             target: (self.identity.folders.len() > 1).then(|| self.identity.target.clone()),
-            stream: self.stream,
             epoch: self.identity.begins.epoch,
             superseded: self.identity.begins.superseded.to_vec(),
+            ..self.of_run.header(self.identity.run, &self.schema, self.variant)
         };
         let attached = Durability::new(self.schema.sources.len());
         let id = StoreFile { store: disk, id };

@@ -8,18 +8,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use catchment_agent::{Agent, Waker};
+use catchment_agent::{Agent, Entropy as _, Waker};
 use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
 use catchment_model::{RunId, Utc};
-use catchment_net::{NetError, Readiness};
+use catchment_net::{Dialer, NetError, Peer, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
+use catchment_sender::{StreamConfig, StreamSession};
 use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError, TrendFiles};
 use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
 
-use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
+use crate::agents::{AgentParts, Agents, TargetPart, Wakers, Way};
 use crate::beginning::{Beginning, FileBeginning, TargetBeginning};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
 use crate::counts::Counts;
@@ -29,7 +30,8 @@ use crate::schema::schema;
 use crate::selection::Selection;
 use crate::sessions::OfRun;
 use crate::sockets::Sockets;
-use crate::target_config::{Place, TargetConfig, Variant, suffix};
+use crate::store_target::StoreParts;
+use crate::target_config::{NodeConfig, Place, TargetConfig, Variant, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
 
@@ -99,6 +101,12 @@ pub enum RecorderError {
         /// What differs.
         what: &'static str,
     },
+    /// A storage node has a part of it.
+    #[error("cannot continue {name}: a storage node among its targets is not asked where to go on")]
+    NodeTarget {
+        /// The run's name.
+        name: String,
+    },
     /// The trends' files could not be made.
     #[error("trends: {source}")]
     Trends {
@@ -131,7 +139,8 @@ impl RecorderError {
             | Self::Build(_)
             | Self::Access
             | Self::UsedId { .. }
-            | Self::OtherRun { .. } => false,
+            | Self::OtherRun { .. }
+            | Self::NodeTarget { .. } => false,
             Self::Resume { source, .. } => !matches!(
                 **source,
                 ForeignFile { .. } | Frame { .. } | NoFiles { .. } | SchemaDiffers { .. }
@@ -193,10 +202,14 @@ impl Recorder {
             folders: target.place.folders().iter().map(|folder| folder.join(name)).collect(),
             is_required: target.required && !target.place.folders().is_empty(),
         };
+        let other = |what| Err(RecorderError::OtherRun { name: name.to_owned(), what });
         let targets = config.targets();
+        if targets.iter().any(|target| matches!(target.place, Place::Node(_))) {
+            // What the node has is not asked for yet.
+            return Err(RecorderError::NodeTarget { name: name.to_owned() });
+        }
         let places: Vec<RunPlace> = targets.iter().map(place).collect();
         let found = Interrupted::find(&places).map_err(failed)?;
-        let other = |what| Err(RecorderError::OtherRun { name: name.to_owned(), what });
         let header = found.header();
         if header.config != config.text || header.emulated != config.emulated {
             return other("configuration");
@@ -503,14 +516,18 @@ fn target_part(
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let nothing = || {
         let signal = Signal::default();
-        (TargetPart { waker: signal.waker(), files: None }, Box::new(signal) as Box<dyn Park>)
+        (TargetPart { waker: signal.waker(), way: Way::Nowhere }, Box::new(signal) as Box<dyn Park>)
     };
     let failed = |reason: &str| {
         let reason = format!("it gets no frames of this run: {reason}");
         live.set_target_state(number, State::Fault { reason });
         Ok(nothing())
     };
-    let Place::Folders(folders) = &target.place else { return Ok(nothing()) };
+    let folders = match &target.place {
+        Place::Folders(folders) => folders,
+        Place::Node(node) => return node_part(config, (number, target, node), of_run, live),
+        Place::None => return Ok(nothing()),
+    };
     let TargetBeginning { files: begins, left_out, .. } = &live.beginning.targets[number];
     if let Some(reason) = left_out {
         return failed(reason);
@@ -528,7 +545,7 @@ fn target_part(
     let of_thread = Arc::clone(live);
     let make = move || {
         let part = folder_part(disk, identity, (&of_thread, number));
-        if let Err(SendError(Ok((TargetPart { files: Some((identity, first)), .. }, _)))) =
+        if let Err(SendError(Ok((TargetPart { way: Way::Files(identity, first), .. }, _)))) =
             made_in.send(part)
         {
             // The start has gone on without it.
@@ -543,6 +560,42 @@ fn target_part(
         Ok(Err(error)) => failed(&error.to_string()),
         Err(_) => failed("its disk does not answer"),
     }
+}
+
+/// The connection to a target's storage node, which is not there yet: the run begins without it.
+fn node_part(
+    config: &RecorderConfig,
+    (number, target, node): (usize, &TargetConfig, &NodeConfig),
+    of_run: &RunIdentity,
+    live: &Live,
+) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
+    let bits = || SystemEntropy.random_u64().map_err(system("random bits"));
+    let variant = live.targets[number].variant.number;
+    let stream_config = StreamConfig {
+        name: NodeConfig::stream_name(&of_run.name, variant),
+        program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
+        token: String::new(),
+        run: of_run.run.0,
+        stream: config.stream,
+        variant,
+        buffer_bytes: target.queue_bytes_max(config),
+        first: live.beginning.sequence,
+    };
+    let session = StreamSession::new(stream_config, bits()?.max(1), bits()?).map_err(|reason| {
+        RecorderError::System { what: "the storage link", source: io::Error::other(reason) }
+    })?;
+    let peer = Peer { address: node.address.clone(), tls: None };
+    let dialer = Dialer::new(peer).map_err(system("the storage link"))?;
+    let (waker, readiness) = (dialer.waker(), dialer.readiness());
+    let parts = StoreParts {
+        run: of_run.run,
+        dial: Box::new(dialer),
+        session,
+        address: node.address.clone(),
+        header: Vec::new(),
+    };
+    let way = Way::Node(Box::new(parts));
+    Ok((TargetPart { waker, way }, Box::new(readiness)))
 }
 
 /// The disks of a target's folders, and the first file, in the best of them. Folders in which none
@@ -591,8 +644,8 @@ fn folder_part(
                 let waker = Waker::new(move || waker.wake());
                 let entropy = Box::new(SystemEntropy);
                 let first = FirstFile { stores, disk: folder, id, entropy };
-                let files = Some((identity, first));
-                return Ok((TargetPart { waker, files }, Box::new(sleeper)));
+                let way = Way::Files(identity, first);
+                return Ok((TargetPart { waker, way }, Box::new(sleeper)));
             }
             Err(error) => failed.push((folder, error.into())),
         }

@@ -28,6 +28,9 @@ pub struct TargetConfig {
     /// Bytes of columns that may wait for a target that is not required; none: a twentieth of the
     /// memory budget.
     pub queue_bytes: Option<u64>,
+    /// Bytes of columns that are held for a required storage node until they are durable there;
+    /// none: half of the chunks. Those of one frame always are.
+    pub hold_bytes: Option<u64>,
 }
 
 /// Where a target's frames go.
@@ -36,8 +39,25 @@ pub enum Place {
     /// To files in a folder of the run, in these folders: one file after the other, each in the
     /// folder that is best when it is begun (`disks.rs`).
     Folders(Vec<PathBuf>),
+    /// To a storage node.
+    Node(NodeConfig),
     /// Nowhere: they are counted as not taken.
     None,
+}
+
+/// A storage node, `catchment store`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Host and port.
+    pub address: String,
+}
+
+impl NodeConfig {
+    /// The name of a variant of a run at a node: that of its folder and of its files there. The run's
+    /// name has the stream.
+    pub(crate) fn stream_name(run: &str, variant: u32) -> String {
+        if variant == 0 { run.to_owned() } else { format!("{run}-v{variant}") }
+    }
 }
 
 impl Place {
@@ -45,7 +65,7 @@ impl Place {
     pub fn folders(&self) -> &[PathBuf] {
         match self {
             Self::Folders(folders) => folders,
-            Self::None => &[],
+            Self::Node(_) | Self::None => &[],
         }
     }
 
@@ -71,6 +91,7 @@ impl TargetConfig {
             trends: true,
             required: true,
             queue_bytes: None,
+            hold_bytes: None,
         }
     }
 
@@ -82,6 +103,9 @@ impl TargetConfig {
     /// Bytes of columns that may wait for it; one column always may.
     pub(crate) fn queue_bytes_max(&self, config: &RecorderConfig) -> u64 {
         match self.required {
+            true if matches!(self.place, Place::Node(_)) => {
+                self.hold_bytes.unwrap_or(config.chunk_bytes() / 2)
+            }
             true => config.target_queue_bytes(),
             false => self.best_effort_bytes(config),
         }

@@ -36,6 +36,8 @@ enum Command {
     Demo(catchment_session::demo::Arguments),
     /// Record the sources of a configuration file until stopped
     Run(commands::run::Arguments),
+    /// Run a storage node: take frames from recorders, write them, say what is durable
+    Store(commands::store::Arguments),
     /// Query and control a running node
     Ctl(commands::ctl::Arguments),
     /// Manage access tokens
@@ -90,6 +92,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
     match command {
         Command::Demo(arguments) => catchment_session::demo::run(arguments, out),
         Command::Run(arguments) => commands::run::run(arguments, out),
+        Command::Store(arguments) => commands::store::run(arguments, out),
         Command::Ctl(arguments) => commands::ctl::run(arguments, out),
         Command::Token(arguments) => commands::token::run(arguments, out),
         Command::Emulate(arguments) => commands::emulate::run(arguments, out),

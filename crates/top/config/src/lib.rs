@@ -18,6 +18,7 @@ mod locate;
 mod low;
 mod preset;
 mod sources;
+mod store;
 mod targets;
 mod trains;
 
@@ -44,6 +45,7 @@ pub use locate::ConfigFileError;
 pub use low::{Address, Rate};
 pub use preset::Hades90;
 pub use sources::counted_up;
+pub use store::{Store, load_store};
 
 use locate::Located;
 use low::{ListenLow, Low, OwnLow, RunLow};
@@ -71,6 +73,8 @@ pub struct High {
     pub layouts: Vec<Layouts>,
     /// Rules of alarms.
     pub rules: Vec<catchment_control::Rule>,
+    /// What the file says of a storage node, which another command runs.
+    pub store: Option<Store>,
 }
 
 /// Reads and checks a file.
@@ -78,12 +82,21 @@ pub struct High {
 /// # Errors
 /// What is wrong with it and where, or that it cannot be read.
 pub fn load(path: &Path) -> Result<High, ConfigFileError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ConfigFileError {
+    let text = read(path)?;
+    let high = check(path, &text)?;
+    if high.store.is_some() {
+        let message = "expected no storage node, which `catchment store` runs with a file of its own";
+        return Err(Located::parse(path, &text)?.error("store", message));
+    }
+    Ok(high)
+}
+
+fn read(path: &Path) -> Result<String, ConfigFileError> {
+    std::fs::read_to_string(path).map_err(|error| ConfigFileError {
         file: path.to_owned(),
         place: None,
         message: format!("cannot be read: {error}"),
-    })?;
-    check(path, &text)
+    })
 }
 
 /// Checks a text; `path` is for messages.
@@ -127,6 +140,7 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         trains,
         layouts,
         rules,
+        store: low.store.as_ref().map(|low| store::store(&located, low)).transpose()?,
     })
 }
 

@@ -17,6 +17,7 @@ use serde::de::{Deserialize, Deserializer};
 use crate::control::{ActionLow, AlarmLow, ControlLow};
 use crate::layouts::LayoutLow;
 use crate::links::{CodecRuleLow, LinkLow, PayloadLow};
+use crate::store::StoreLow;
 use crate::targets::TargetLow;
 use crate::trains::TrainsLow;
 
@@ -34,6 +35,7 @@ pub(crate) struct Low {
     pub(crate) codecs: Vec<CodecRuleLow>,
     pub(crate) trends: TrendsLow,
     pub(crate) targets: Vec<TargetLow>,
+    pub(crate) store: Option<StoreLow>,
     pub(crate) listen: Vec<ListenLow>,
     pub(crate) trains: TrainsLow,
     pub(crate) layouts: Vec<LayoutLow>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use catchment_frame::Pattern;
 use catchment_model::printable::name_fault;
 use catchment_model::units::Size;
-use catchment_recorder::{LinkConfig, Place, SourceConfig, TargetConfig};
+use catchment_recorder::{LinkConfig, NodeConfig, Place, SourceConfig, TargetConfig};
 
 use crate::ConfigFileError;
 use crate::locate::Located;
@@ -24,12 +24,15 @@ pub(crate) struct TargetLow {
     pub(crate) channels: Option<Vec<Pattern>>,
     pub(crate) trends: Option<bool>,
     pub(crate) queue_bytes: Option<Size>,
+    pub(crate) address: Option<String>,
+    pub(crate) hold_bytes: Option<Size>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum KindLow {
     Folder,
+    Store,
     None,
 }
 
@@ -83,8 +86,11 @@ pub(crate) fn targets(
         let mut wanted = targets.iter().filter(|target| target.required || !required);
         wanted.find_map(|target| target.place.folder()).map(Path::to_owned)
     };
+    let is_node = |target: &TargetConfig| matches!(target.place, Place::Node(_));
     match folder(true).or_else(|| folder(false)) {
         Some(folder) => Ok((folder, targets)),
+        // The catalogue is there, and nothing else.
+        None if targets.iter().any(is_node) => Ok((PathBuf::from("runs"), targets)),
         None => Err(located.error("targets", "expected a folder among them: runs are found there")),
     }
 }
@@ -106,7 +112,13 @@ fn target(
         let message = "expected no queue of a required target: frames wait for it in memory";
         return Err(located.error(&key("queue_bytes"), message));
     }
-    let has_trends = required && place != Place::None;
+    let hold_bytes = low.hold_bytes.map(u64::from);
+    let is_node = matches!(place, Place::Node(_));
+    if hold_bytes.is_some() && !(is_node && required) {
+        let message = "expected it of a required target of kind = \"store\" alone";
+        return Err(located.error(&key("hold_bytes"), message));
+    }
+    let has_trends = required && place != Place::None && !is_node;
     if low.trends == Some(true) && !has_trends {
         let message = "expected false, or a required folder: trends of all folders are written by \
                        one thread, which would wait for this target";
@@ -123,7 +135,7 @@ fn target(
     let channels = selected(low.channels.as_deref(), names.map(|channel| &channel.name))
         .map_err(|pattern| located.expected(&key("channels"), expected, pattern.as_str()))?;
     let (name, trends) = (low.name.clone(), low.trends.unwrap_or(has_trends));
-    Ok(TargetConfig { name, place, sources, channels, trends, required, queue_bytes })
+    Ok(TargetConfig { name, place, sources, channels, trends, required, queue_bytes, hold_bytes })
 }
 
 /// The names that match one of the patterns; none if there are no patterns.
@@ -151,6 +163,24 @@ fn place(located: &Located<'_>, index: usize, low: &TargetLow) -> Result<Place, 
     let error = |name: &str, message: &str| {
         Err(located.error(&format!("targets[{index}].{name}"), message))
     };
+    if low.kind == Some(KindLow::Store) {
+        if low.folder.is_some() || low.folders.is_some() {
+            return error("kind", "expected no folder of the kind store");
+        }
+        let Some(address) = &low.address else {
+            return error("kind", "expected address = \"HOST:PORT\" of the storage node beside it");
+        };
+        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        let is_port = port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0));
+        if !is_port || address.len() > ADDRESS_BYTES_MAX {
+            let key = format!("targets[{index}].address");
+            return Err(located.expected(&key, "HOST:PORT", address));
+        }
+        return Ok(Place::Node(NodeConfig { address: address.clone() }));
+    }
+    if low.address.is_some() {
+        return error("address", "expected kind = \"store\" beside it");
+    }
     let (name, folders) = match (&low.folder, &low.folders) {
         (Some(_), Some(_)) => return error("folders", "expected no folders beside a folder"),
         (Some(folder), None) => ("folder", std::slice::from_ref(folder)),
@@ -175,4 +205,5 @@ fn place(located: &Located<'_>, index: usize, low: &TargetLow) -> Result<Place, 
 }
 
 const FOLDERS_MAX: usize = 16;
+const ADDRESS_BYTES_MAX: usize = 255;
 const NO_FOLDER: &str = "expected a folder, such as \".\" for the present one, got \"\"";

@@ -20,7 +20,7 @@ use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu::Hadtu;
 use rtrb::{Producer, RingBuffer};
 
-use crate::agents::{AgentParts, Agents, TargetPart, Wakers};
+use crate::agents::{AgentParts, Agents, TargetPart, Wakers, Way};
 use crate::beginning::{Beginning, FileBeginning};
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::file::{FileMaker, FirstFile, RunIdentity};
@@ -126,7 +126,7 @@ impl Rig {
         let part = |(number, target): (usize, &TargetConfig)| {
             let waker = Waker::default();
             if target.place == Place::None {
-                return TargetPart { waker, files: None };
+                return TargetPart { waker, way: Way::Nowhere };
             }
             let store = MemoryStore::new((clock.clone(), number as u64 + 1), buffers, times);
             let mut store = store.on(&files).sized(&folder(number), 1 << 30);
@@ -138,7 +138,7 @@ impl Rig {
             let id = store.create(&FileMaker::first_path(&identity, 0));
             let entropy = Box::new(Random::new(number as u64 + 9));
             let first = FirstFile { stores: vec![store], disk: 0, id, entropy };
-            TargetPart { waker, files: Some((identity, first)) }
+            TargetPart { waker, way: Way::Files(identity, first) }
         };
         let targets = config.targets().iter().enumerate().map(part).collect();
         let live_of_agents = Arc::clone(&live);

@@ -19,5 +19,6 @@ pub(crate) mod refs;
 pub(crate) mod repair;
 pub(crate) mod run;
 mod run_control;
+pub(crate) mod store;
 pub(crate) mod token;
 pub(crate) mod trend;

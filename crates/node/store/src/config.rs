@@ -1,0 +1,23 @@
+//! The configuration of a storage node.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use catchment_disk::DiskConfig;
+
+/// What a storage node is to do.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Where recorders connect.
+    pub address: SocketAddr,
+    /// Where the folders of streams are.
+    pub folder: PathBuf,
+    /// Bytes of frames that are not written yet, over all streams. A longer frame is refused.
+    pub memory_bytes: u64,
+    /// The size at which a file is left.
+    pub file_bytes: u64,
+    /// The disk of a stream: buffers and the time between syncs.
+    pub disk: DiskConfig,
+    /// How long after its sender is gone a stream's files are closed.
+    pub close_after_ns: u64,
+}

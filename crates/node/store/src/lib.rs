@@ -1,0 +1,35 @@
+//! A storage node: `catchment store`.
+//!
+//! ```text
+//! recorders ══► TcpReceiver ──► Receive ── frames ──► Writer, one per stream ──► FrameFiles ──► Disk
+//!                    ◄── positions ──┘  ▲                 │ what is durable
+//!                                       └── StreamState ◄─┘
+//! ```
+//!
+//! [`Receive`](receive::Receive) keeps the sessions of the storage link (docs/spec/storage-link.md)
+//! and puts frames together: it is a frame's place until all its columns are there and their
+//! checksums are those that its sender said. A [`Writer`](writer::Writer) writes the frames of one
+//! stream to files of its own, in a folder of the stream's name, and publishes up to which number
+//! they are durable: synced, in order, without a gap. The node itself ([`Node`]) makes folders and
+//! threads, and ends the files that an earlier node has left, as a recorder that goes on with a run
+//! does.
+//!
+//! Invariants:
+//! - What is said to be durable is in files that were synced after it was written.
+//! - A frame is known by its number in the stream: one that is there is not written again.
+//! - After a fault of the disk a stream's files are cut behind what is durable, and its sender sends
+//!   the rest again: nothing of which the system was unsure is kept.
+//! - Frames that are not written yet have one bound in bytes for all streams; a connection whose
+//!   next frame has no room is not read.
+
+mod config;
+mod frames;
+mod node;
+mod receive;
+mod sessions;
+mod state;
+mod writer;
+
+pub use config::StoreConfig;
+pub use node::{Node, StoreError};
+pub use state::{NodeSnapshot, StreamSnapshot};

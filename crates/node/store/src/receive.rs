@@ -1,0 +1,211 @@
+//! The agent that takes what recorders send: connections, sessions, frames.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use catchment_agent::{Agent, Arrival, Entropy, Flow, Ingress, Piece, Waker, Work};
+use catchment_encoder::Buffers;
+use crossbeam_channel::{Receiver, Sender};
+
+use crate::frames::StreamHeader;
+use crate::sessions::Sessions;
+use crate::state::{NodeState, StreamKey, StreamState};
+use crate::writer::Item;
+
+/// What the agent asks of the node, which makes folders and threads.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// A stream is to have a writer.
+    Open(StreamKey),
+}
+
+/// The answer to [`Order::Open`].
+pub(crate) struct Opened {
+    pub(crate) name: String,
+    pub(crate) result: Result<OpenedStream, NotOpened>,
+}
+
+/// Why a stream has no writer.
+#[derive(Clone, Debug)]
+pub(crate) enum NotOpened {
+    /// It cannot have one under that name.
+    Never(String),
+    /// It may have one later.
+    Later(String),
+}
+
+/// A stream that has a writer.
+pub(crate) struct OpenedStream {
+    pub(crate) state: Arc<StreamState>,
+    pub(crate) input: Sender<Item>,
+    /// Wakes the writer.
+    pub(crate) waker: Waker,
+    /// Whether the stream has ended before.
+    pub(crate) has_ended: bool,
+    /// Whether nothing of it was there.
+    pub(crate) is_new: bool,
+}
+
+/// A stream, as far as the agent has it.
+pub(crate) enum Slot {
+    /// Ordered.
+    Opening,
+    Failed(NotOpened),
+    Ready(Stream),
+}
+
+/// A stream with a writer.
+pub(crate) struct Stream {
+    pub(crate) state: Arc<StreamState>,
+    /// None once it has ended.
+    pub(crate) input: Option<Sender<Item>>,
+    pub(crate) waker: Waker,
+    /// Frames below this number were passed on to the writer.
+    pub(crate) taken: u64,
+    pub(crate) is_new: bool,
+    pub(crate) header: Option<StreamHeader>,
+    pub(crate) generation: u64,
+    /// For how long it has had no session.
+    pub(crate) idle_ns: u64,
+}
+
+impl Stream {
+    fn new(opened: OpenedStream) -> Self {
+        let OpenedStream { state, input, waker, has_ended, is_new } = opened;
+        let taken = state.durable.load(Relaxed);
+        let input = (!has_ended).then_some(input);
+        let (header, generation, idle_ns) = (None, 0, 0);
+        Self { state, input, waker, taken, is_new, header, generation, idle_ns }
+    }
+
+    /// Passes an item on to the writer.
+    ///
+    /// # Panics
+    /// The queue is full: the caller has looked before.
+    pub(crate) fn pass_on(&self, item: Item) {
+        if let Some(input) = &self.input {
+            // A writer that has ended has said why.
+            let sent = input.try_send(item);
+            assert!(!matches!(sent, Err(ref error) if error.is_full()), "there was room");
+            self.waker.wake();
+        }
+    }
+
+    /// Whether the writer's queue has room for another item.
+    pub(crate) fn has_room(&self) -> bool {
+        self.input.as_ref().is_none_or(|input| !input.is_full())
+    }
+}
+
+/// The streams, by name.
+pub(crate) type Streams = BTreeMap<String, Slot>;
+
+/// What the agent is made of.
+pub(crate) struct ReceiveParts {
+    pub(crate) ingress: Box<dyn Ingress>,
+    pub(crate) entropy: Box<dyn Entropy>,
+    pub(crate) state: Arc<NodeState>,
+    pub(crate) orders: Sender<Order>,
+    pub(crate) opened: Receiver<Opened>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) close_after_ns: u64,
+}
+
+/// The agent's state.
+pub(crate) struct Receive {
+    ingress: Box<dyn Ingress>,
+    sessions: Sessions,
+    opened: Receiver<Opened>,
+    stop: Arc<AtomicBool>,
+    close_after_ns: u64,
+    looked_ns: u64,
+    /// When it ends at the latest, once it is to end.
+    ends_ns: Option<u64>,
+}
+
+impl Receive {
+    pub(crate) fn new(parts: ReceiveParts) -> Self {
+        let ReceiveParts { ingress, entropy, state, orders, opened, stop, close_after_ns } = parts;
+        let buffers = Buffers::new(state.memory.capacity() as usize);
+        let sessions = Sessions::new(entropy, state, orders, buffers);
+        Self { ingress, sessions, opened, stop, close_after_ns, looked_ns: 0, ends_ns: None }
+    }
+
+    /// Takes note of streams that have a writer, of those whose writer has ended, and of those
+    /// that nobody sends any more.
+    fn look_after_streams(&mut self, now_ns: u64) {
+        for Opened { name, result } in self.opened.try_iter() {
+            let slot = match result {
+                Ok(opened) => Slot::Ready(Stream::new(opened)),
+                Err(error) => Slot::Failed(error),
+            };
+            self.sessions.streams.insert(name, slot);
+        }
+        let passed_ns = now_ns.saturating_sub(self.looked_ns).min(LOOK_COUNTS_NS);
+        if passed_ns < LOOK_EVERY_NS {
+            return;
+        }
+        self.looked_ns = now_ns;
+        self.sessions.look(passed_ns);
+        let (sessions, close_after_ns) = (&mut self.sessions, self.close_after_ns);
+        let mut gone = Vec::new();
+        for (name, slot) in &mut sessions.streams {
+            let Slot::Ready(stream) = slot else { continue };
+            let is_sent = sessions.by_name.contains_key(name);
+            stream.idle_ns = if is_sent { 0 } else { stream.idle_ns + passed_ns };
+            if stream.state.has_failed() || stream.idle_ns >= close_after_ns {
+                gone.push(name.clone());
+            }
+        }
+        for name in gone {
+            sessions.stream_failed(&name);
+            sessions.streams.remove(&name);
+        }
+    }
+}
+
+impl Agent for Receive {
+    fn work(&mut self, now_ns: u64) -> Work {
+        self.look_after_streams(now_ns);
+        let sessions = &mut self.sessions;
+        let received = self.ingress.poll(&mut |Arrival { endpoint, piece, .. }| match piece {
+            Piece::Datagrams(_) => Flow::Taken,
+            Piece::Opened { .. } => {
+                sessions.open(endpoint);
+                Flow::Taken
+            }
+            Piece::Bytes(bytes) => sessions.bytes(endpoint, bytes),
+            Piece::Incoming(source) => sessions.incoming(endpoint, source),
+            Piece::Closed { .. } => {
+                sessions.close(endpoint);
+                Flow::Taken
+            }
+        });
+        sessions.answer(&mut *self.ingress, now_ns);
+        if self.stop.load(Relaxed) {
+            sessions.say_bye();
+            let ends_ns = *self.ends_ns.get_or_insert(now_ns + LINGER_NS);
+            if now_ns >= ends_ns || !sessions.has_sessions() {
+                // Without the agent's ends of their queues the writers close their files.
+                return Work::ended();
+            }
+        }
+        match received.arrivals {
+            0 if received.held => Work::blocked_until(0, now_ns + HELD_NS),
+            0 => Work::until(0, now_ns + IDLE_NS),
+            arrivals => Work::again(arrivals),
+        }
+    }
+}
+
+/// The longest time to the next cycle: positions are said that often.
+const IDLE_NS: u64 = 5_000_000;
+/// The same while a connection waits for memory.
+const HELD_NS: u64 = 500_000;
+/// How often connections and streams are looked at, and the most of a time without a look that
+/// counts as silence.
+const LOOK_EVERY_NS: u64 = 50_000_000;
+const LOOK_COUNTS_NS: u64 = 250_000_000;
+/// How long senders may take to read that the node ends.
+const LINGER_NS: u64 = 1_000_000_000;

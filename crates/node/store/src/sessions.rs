@@ -1,0 +1,722 @@
+//! The sessions of the storage link: connections, who is admitted, and what is answered. What data
+//! connections bring is in `data.rs`.
+//!
+//! A session has one log, its stream. It is admitted once the stream has a writer, which the node
+//! makes meanwhile; its control connection is always read, its data connection is held while the
+//! next frame has no room.
+
+mod data;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use catchment_agent::{ANSWER_BYTES_MAX, Egress, Entropy, Flow};
+use catchment_encoder::Buffers;
+use catchment_wire::session::{
+    Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection as Line, Control, Encoder, Fault, Fields,
+    Grant, GrantAnswer, Grants, Hello, Log, LogPositions, MESSAGE_BYTES_MAX, NONE, Positions,
+    Preamble, RunState, Service, VERSION, Welcome, parse,
+};
+use catchment_wire::storage_link::{self, StreamGrant, StreamLog};
+use crossbeam_channel::Sender;
+
+use crate::frames::{HeaderParts, Partial};
+use crate::receive::{NotOpened, Order, Slot, Stream, Streams};
+use crate::state::{NodeState, StreamKey};
+use data::Body;
+
+const PING_MS: u32 = 500;
+const SILENCE_MS: u32 = 2_500;
+const SILENCE_NS: u64 = SILENCE_MS as u64 * 1_000_000;
+/// The time that an opening may take.
+const OPENING_NS: u64 = 3_000_000_000;
+/// When a sender whose stream has no writer yet is told to come again.
+const PATIENCE_NS: u64 = 2_000_000_000;
+const LATER_MS: u32 = 200;
+/// How often positions are said, if they have changed.
+const POSITIONS_EVERY_NS: u64 = 10_000_000;
+/// Connections that belong to no session yet.
+const STRANGERS_MAX: usize = 64;
+/// Streams that have a writer at a time.
+const STREAMS_MAX: usize = 64;
+
+/// All connections and sessions of a node.
+pub(crate) struct Sessions {
+    entropy: Box<dyn Entropy>,
+    state: Arc<NodeState>,
+    orders: Sender<Order>,
+    buffers: Buffers,
+    pub(crate) streams: Streams,
+    /// By the stream's name.
+    pub(crate) by_name: BTreeMap<String, Session>,
+    /// By endpoint.
+    connections: Vec<Option<Connection>>,
+    closing: Vec<usize>,
+    positions_due_ns: u64,
+}
+
+/// A session that is attached.
+pub(crate) struct Session {
+    number: u64,
+    ticket: [u8; 16],
+    generation: u64,
+    control: usize,
+    data: Option<usize>,
+    /// The answer to its hello, until it is sent.
+    welcome: Option<(Welcome, Grant)>,
+    /// The ping that was not answered; 0: none.
+    cookie: u64,
+    /// The positions that were said last.
+    said: (u64, u64),
+    ended: Option<Ended>,
+    header: HeaderParts,
+    frame: Option<Partial>,
+    /// Whether messages of a frame that is there already are on their way.
+    repeats: bool,
+}
+
+#[derive(Default)]
+struct Connection {
+    kind: Kind,
+    /// The stream of its session.
+    stream: Option<String>,
+    /// Messages that it has brought, and that it was given; bytes that were taken of it.
+    read: u32,
+    written: u32,
+    bytes: u64,
+    silent_ns: u64,
+    is_held: bool,
+    preamble: Option<Preamble>,
+    opening: Option<Opening>,
+    body: Option<Body>,
+    refusal: Option<Ended>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    /// Its preamble has not come.
+    #[default]
+    New,
+    Control,
+    Data,
+    /// Nothing more is taken of it: its sender may still read why.
+    Lingering,
+    Over,
+}
+
+/// A hello that waits for its log, or for its stream's writer.
+struct Opening {
+    hello: Hello,
+    log: Option<(Log, StreamLog)>,
+}
+
+/// Why a session or a connection ends.
+#[derive(Clone, Debug)]
+struct Ended {
+    /// None if the connection is closed without a message.
+    bye: Option<Bye>,
+    text: String,
+}
+
+impl Ended {
+    fn new(reason: ByeReason, retry_ms: u32, detail: u64, text: impl Into<String>) -> Self {
+        Self { bye: Some(Bye { reason, retry_ms, detail }), text: text.into() }
+    }
+
+    fn silently() -> Self {
+        Self { bye: None, text: String::new() }
+    }
+
+    fn later(text: impl Into<String>) -> Self {
+        Self::new(ByeReason::LATER, LATER_MS, 0, text)
+    }
+
+    fn write(&self, written: &mut u32, answer: &mut Vec<u8>) {
+        if let Some(bye) = &self.bye {
+            append(answer, written, |out, number| {
+                Encoder::begin(out, number, bye).finish(short(&self.text), &[])
+            });
+        }
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(
+        entropy: Box<dyn Entropy>,
+        state: Arc<NodeState>,
+        orders: Sender<Order>,
+        buffers: Buffers,
+    ) -> Self {
+        Self {
+            entropy,
+            state,
+            orders,
+            buffers,
+            streams: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            connections: Vec::new(),
+            closing: Vec::new(),
+            positions_due_ns: 0,
+        }
+    }
+
+    /// A connection was opened.
+    pub(crate) fn open(&mut self, endpoint: usize) {
+        if self.connections.len() <= endpoint {
+            self.connections.resize_with(endpoint + 1, || None);
+        }
+        let is_stranger = |one: &Connection| {
+            one.stream.is_none() && !matches!(one.kind, Kind::Lingering | Kind::Over)
+        };
+        let all = self.connections.iter().enumerate();
+        let strangers = all.filter_map(|(at, one)| Some((at, one.as_ref()?)));
+        let strangers = strangers.filter(|(_, one)| is_stranger(one));
+        if strangers.clone().count() >= STRANGERS_MAX {
+            let oldest = strangers.max_by_key(|(_, one)| one.silent_ns).map(|(at, _)| at);
+            self.closing.extend(oldest);
+        }
+        self.connections[endpoint] = Some(Connection::default());
+    }
+
+    /// A connection has ended: all of its session end with it.
+    pub(crate) fn close(&mut self, endpoint: usize) {
+        self.closing.retain(|closing| *closing != endpoint);
+        let connection = self.connections.get_mut(endpoint).and_then(Option::take);
+        if let Some(name) = connection.and_then(|one| one.stream) {
+            self.detach(&name);
+        }
+    }
+
+    /// Ends a session's connections. What was taken stays.
+    fn detach(&mut self, name: &str) {
+        let Some(session) = self.by_name.remove(name) else { return };
+        for endpoint in session.data.into_iter().chain([session.control]) {
+            if let Some(Some(connection)) = self.connections.get_mut(endpoint) {
+                (connection.stream, connection.kind) = (None, Kind::Over);
+                self.closing.push(endpoint);
+            }
+        }
+    }
+
+    /// Takes bytes of a connection.
+    pub(crate) fn bytes(&mut self, endpoint: usize, bytes: &[u8]) -> Flow {
+        let Some(Some(connection)) = self.connections.get(endpoint) else { return Flow::Refused };
+        let session = connection.stream.as_ref().and_then(|name| self.by_name.get(name));
+        if connection.refusal.is_some() || session.is_some_and(|one| one.ended.is_some()) {
+            return Flow::Held;
+        }
+        let result = match connection.kind {
+            Kind::New => self.take_preamble(endpoint, bytes),
+            Kind::Control => self.take_control(endpoint, bytes),
+            Kind::Data => self.take_data(endpoint, bytes),
+            Kind::Lingering => return Flow::Held,
+            Kind::Over => return Flow::Refused,
+        };
+        let flow = result.unwrap_or_else(|fault| {
+            self.state.count(|counters| &counters.faults, 1);
+            let number = self.connection(endpoint).map_or(0, |one| one.read);
+            let text = fault.to_string();
+            self.end_of(endpoint, Ended::new(ByeReason::MALFORMED, 1_000, number.into(), text));
+            Flow::Held
+        });
+        if let Some(connection) = self.connection(endpoint) {
+            let used = match flow {
+                Flow::Used(used) => used,
+                Flow::Into => bytes.len(),
+                _ => 0,
+            };
+            connection.bytes += used as u64;
+            if used > 0 || flow == Flow::Held {
+                connection.silent_ns = 0;
+            }
+            connection.is_held = flow == Flow::Held;
+        }
+        flow
+    }
+
+    fn connection(&mut self, endpoint: usize) -> Option<&mut Connection> {
+        self.connections.get_mut(endpoint)?.as_mut()
+    }
+
+    /// Ends the session of a connection, or the connection if it has none.
+    fn end_of(&mut self, endpoint: usize, ended: Ended) {
+        let Some(connection) = self.connection(endpoint) else { return };
+        match connection.stream.clone().and_then(|name| self.by_name.get_mut(&name)) {
+            Some(session) => {
+                session.ended.get_or_insert(ended);
+            }
+            None => {
+                let Some(connection) = self.connection(endpoint) else { return };
+                match connection.kind {
+                    Kind::Control => connection.refusal = Some(ended),
+                    _ => {
+                        connection.kind = Kind::Over;
+                        self.closing.push(endpoint);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_preamble(&mut self, endpoint: usize, bytes: &[u8]) -> Result<Flow, Fault> {
+        let Some(connection) = self.connection(endpoint) else { return Ok(Flow::Refused) };
+        let Some(preamble) = Preamble::parse(bytes)? else { return Ok(Flow::Short) };
+        if preamble.service != Service::Storage {
+            return Err(Fault::Kind { field: "service", got: preamble.service as u64 });
+        }
+        let (session_min, session_max) =
+            agreed(preamble.session_min, preamble.session_max, VERSION);
+        let (service_min, service_max) =
+            agreed(preamble.service_min, preamble.service_max, storage_link::VERSION);
+        match preamble.connection {
+            Line::Control => {
+                connection.kind = Kind::Control;
+                if session_min == 0 || service_min == 0 {
+                    connection.refusal = Some(Ended::silently());
+                }
+                let answer =
+                    Preamble { session_min, session_max, service_min, service_max, ..preamble };
+                connection.preamble = Some(answer);
+            }
+            Line::Data => connection.kind = Kind::Data,
+        }
+        Ok(Flow::Used(<Preamble as Fields>::BYTES))
+    }
+
+    fn take_control(&mut self, endpoint: usize, bytes: &[u8]) -> Result<Flow, Fault> {
+        let Some(connection) = self.connection(endpoint) else { return Ok(Flow::Refused) };
+        let Some(message) = parse(bytes, connection.read, CONTROL)? else { return Ok(Flow::Short) };
+        let control = Control::read(&message)?;
+        connection.read = connection.read.wrapping_add(1);
+        let session = connection.stream.clone().and_then(|name| self.by_name.get_mut(&name));
+        match (control, session) {
+            (None, _) => {}
+            (Some(Control::Ping(ping, _)), Some(session)) => session.cookie = ping.cookie,
+            (Some(Control::Bye(..)), Some(session)) => {
+                session.ended.get_or_insert(Ended::new(ByeReason::DONE, 0, 0, ""));
+            }
+            (Some(Control::Answer(..) | Control::Report(..)), Some(_)) => {}
+            (Some(Control::Hello(hello, _)), None) => self.take_hello(endpoint, hello)?,
+            (Some(Control::Logs(logs)), None) => {
+                for log in logs.iter() {
+                    self.take_log(endpoint, &log)?;
+                }
+            }
+            _ => return Err(Fault::Connection { got: message.kind }),
+        }
+        Ok(Flow::Used(message.used))
+    }
+
+    fn take_hello(&mut self, endpoint: usize, hello: Hello) -> Result<(), Fault> {
+        let is_ours = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        let Some(connection) = self.connection(endpoint) else { return Ok(()) };
+        if connection.opening.is_some() {
+            return Err(Fault::Connection { got: <Hello as catchment_wire::session::Fixed>::TYPE });
+        }
+        let name = hello.name.as_str();
+        // It becomes the name of a folder.
+        let is_name = name.chars().all(is_ours) && !name.is_empty() && !name.starts_with('.');
+        connection.refusal = match () {
+            () if !is_name => {
+                let text = "a stream's name has letters, digits and -_. and begins with no dot";
+                Some(Ended::new(ByeReason::NAME, 0, 0, text))
+            }
+            () if hello.log_count != 1 || hello.data_connections != 1 => {
+                let text = "a session has one stream, and one data connection";
+                Some(Ended::new(ByeReason::TOO_MANY, 1_000, 1, text))
+            }
+            () => None,
+        };
+        if connection.refusal.is_some() {
+            self.state.count(|counters| &counters.sessions_refused, 1);
+            return Ok(());
+        }
+        connection.opening = Some(Opening { hello, log: None });
+        Ok(())
+    }
+
+    fn take_log(&mut self, endpoint: usize, log: &Log) -> Result<(), Fault> {
+        let Some(connection) = self.connection(endpoint) else { return Ok(()) };
+        if connection.refusal.is_some() {
+            return Ok(());
+        }
+        let got = <catchment_wire::session::Logs as catchment_wire::session::Fixed>::TYPE;
+        let opening = connection.opening.as_mut().ok_or(Fault::Connection { got })?;
+        if log.log != 0 || opening.log.is_some() {
+            return Err(Fault::UnknownLog { got: log.log });
+        }
+        if log.connection != 0 {
+            let got = log.connection.into();
+            return Err(Fault::Bound { field: "connection", min: 0, max: 0, got });
+        }
+        opening.log = Some((*log, StreamLog::read(&log.service)?));
+        Ok(())
+    }
+
+    /// Admits senders whose streams have a writer, and has others wait for theirs.
+    fn open_sessions(&mut self) {
+        for endpoint in 0..self.connections.len() {
+            let Some(connection) = &mut self.connections[endpoint] else { continue };
+            let waits = connection.refusal.is_none() && connection.kind == Kind::Control;
+            let is_late = connection.silent_ns >= PATIENCE_NS;
+            let Some(Opening { hello, log: Some((log, of_stream)) }) =
+                connection.opening.take_if(|one| waits && one.log.is_some())
+            else {
+                continue;
+            };
+            match self.admit(endpoint, &hello, &log, &of_stream) {
+                Ok(true) => self.state.count(|counters| &counters.sessions_opened, 1),
+                Ok(false) => {
+                    if let Some(connection) = &mut self.connections[endpoint] {
+                        let opening = Opening { hello, log: Some((log, of_stream)) };
+                        connection.opening = Some(opening);
+                        if is_late {
+                            connection.refusal = Some(Ended::later("the stream is being opened"));
+                        }
+                    }
+                }
+                Err(ended) => {
+                    self.state.count(|counters| &counters.sessions_refused, 1);
+                    if let Some(connection) = &mut self.connections[endpoint] {
+                        connection.refusal = Some(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Admits a session; false if its stream has no writer yet.
+    fn admit(
+        &mut self,
+        endpoint: usize,
+        hello: &Hello,
+        log: &Log,
+        of_stream: &StreamLog,
+    ) -> Result<bool, Ended> {
+        let name = hello.name.as_str();
+        let StreamLog { stream: number, variant, generation } = *of_stream;
+        let key = StreamKey { name: name.to_owned(), run: hello.run, stream: number, variant };
+        let is_full = self.streams.len() >= STREAMS_MAX;
+        let stream = match self.streams.get_mut(name) {
+            Some(Slot::Ready(stream)) => stream,
+            Some(Slot::Opening) => return Ok(false),
+            Some(Slot::Failed(_)) => {
+                let Some(Slot::Failed(error)) = self.streams.remove(name) else {
+                    return Ok(false);
+                };
+                return Err(match error {
+                    NotOpened::Never(text) => Ended::new(ByeReason::NAME, 0, 0, text),
+                    NotOpened::Later(text) => Ended::later(text),
+                });
+            }
+            None if is_full => {
+                let text = format!("{STREAMS_MAX} streams are open");
+                return Err(Ended::new(ByeReason::TOO_MANY, 1_000, STREAMS_MAX as u64, text));
+            }
+            None => {
+                // The node is there as long as this agent.
+                let _asked = self.orders.send(Order::Open(key));
+                self.streams.insert(name.to_owned(), Slot::Opening);
+                return Ok(false);
+            }
+        };
+        if stream.state.key != key {
+            let text = format!("{name} is another run here");
+            return Err(Ended::new(ByeReason::NAME, 0, 0, text));
+        }
+        let generation = generation_of(stream, generation, self.by_name.get(name), hello.session)?;
+        check_positions(stream, log, of_stream)?;
+        stream.generation = generation;
+        self.detach(name);
+        self.welcome(endpoint, hello, generation)?;
+        Ok(true)
+    }
+
+    fn welcome(&mut self, control: usize, hello: &Hello, generation: u64) -> Result<(), Ended> {
+        let mut ticket = [0; 16];
+        for half in ticket.chunks_exact_mut(8) {
+            let bits = self.entropy.random_u64();
+            let bits = bits.map_err(|error| Ended::later(format!("no random bits: {error}")))?;
+            half.copy_from_slice(&bits.to_le_bytes());
+        }
+        let name = hello.name.as_str().to_owned();
+        let Some(Slot::Ready(stream)) = self.streams.get(&name) else { return Ok(()) };
+        let durable = stream.state.durable.load(Relaxed).min(stream.taken);
+        let mut service = [0; 32];
+        StreamGrant { generation }.write(&mut service);
+        let grant = Grant {
+            log: 0,
+            answer: GrantAnswer::Joins,
+            reason: ByeReason::DONE,
+            next: stream.taken,
+            durable,
+            source: NONE,
+            service,
+        };
+        let welcome = Welcome {
+            session: hello.session,
+            run: hello.run,
+            ticket,
+            run_number: 0,
+            stream: stream.state.key.stream,
+            epoch: 0,
+            state: RunState::Recording,
+            features: 0,
+            command: 0,
+            ping_ms: PING_MS,
+            silence_ms: SILENCE_MS,
+            skew_bytes: 0,
+            message_bytes_max: *MESSAGE_BYTES_MAX.end(),
+            log_count: 1,
+        };
+        let session = Session {
+            number: hello.session,
+            ticket,
+            generation,
+            control,
+            data: None,
+            welcome: Some((welcome, grant)),
+            cookie: 0,
+            said: (stream.taken, durable),
+            ended: None,
+            header: HeaderParts::default(),
+            frame: None,
+            repeats: false,
+        };
+        self.by_name.insert(name.clone(), session);
+        if let Some(connection) = self.connection(control) {
+            (connection.stream, connection.silent_ns) = (Some(name), 0);
+        }
+        Ok(())
+    }
+
+    /// The stream's writer has ended: its sender comes again.
+    pub(crate) fn stream_failed(&mut self, name: &str) {
+        if let Some(session) = self.by_name.get_mut(name) {
+            session.ended.get_or_insert(Ended::later("the disk of the stream has failed"));
+        }
+    }
+
+    /// The node ends.
+    pub(crate) fn say_bye(&mut self) {
+        for session in self.by_name.values_mut() {
+            let text = "the storage node ends";
+            session.ended.get_or_insert(Ended::new(ByeReason::ENDING, 1_000, 0, text));
+        }
+    }
+
+    pub(crate) fn has_sessions(&self) -> bool {
+        !self.by_name.is_empty()
+    }
+
+    /// Closes what has been silent for too long; so much time has passed.
+    pub(crate) fn look(&mut self, passed_ns: u64) {
+        for endpoint in 0..self.connections.len() {
+            let Some(connection) = &mut self.connections[endpoint] else { continue };
+            if connection.is_held && connection.kind == Kind::Data {
+                continue;
+            }
+            connection.silent_ns += passed_ns;
+            let silent_ns = connection.silent_ns;
+            match connection.stream.clone() {
+                Some(name) if silent_ns >= SILENCE_NS + OPENING_NS => self.detach(&name),
+                Some(name) if silent_ns >= SILENCE_NS => {
+                    if let Some(session) = self.by_name.get_mut(&name) {
+                        let ms = silent_ns / 1_000_000;
+                        let text = format!("nothing came for {ms} ms");
+                        let ended = Ended::new(ByeReason::SILENT, 1, ms, text);
+                        session.ended.get_or_insert(ended);
+                    }
+                }
+                None if silent_ns >= OPENING_NS => {
+                    connection.kind = Kind::Over;
+                    self.closing.push(endpoint);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Admits, answers, and closes.
+    pub(crate) fn answer(&mut self, egress: &mut dyn Egress, now_ns: u64) {
+        self.open_sessions();
+        let is_due = now_ns >= self.positions_due_ns;
+        if is_due {
+            self.positions_due_ns = now_ns + POSITIONS_EVERY_NS;
+        }
+        for endpoint in 0..self.connections.len() {
+            let Some(connection) = &self.connections[endpoint] else { continue };
+            if connection.kind != Kind::Control {
+                continue;
+            }
+            match connection.stream.clone() {
+                Some(name) => self.answer_session(egress, endpoint, &name, is_due),
+                None => self.answer_stranger(egress, endpoint),
+            }
+        }
+        for endpoint in self.closing.drain(..) {
+            egress.close(endpoint);
+        }
+    }
+
+    fn answer_stranger(&mut self, egress: &mut dyn Egress, endpoint: usize) {
+        let Some(connection) = self.connection(endpoint) else { return };
+        if connection.preamble.is_none() && connection.refusal.is_none() {
+            return;
+        }
+        let mut is_over = false;
+        egress.answer(endpoint, &mut |answer| {
+            if let Some(preamble) = connection.preamble.take() {
+                answer.extend_from_slice(&preamble.encode());
+            }
+            if let Some(refusal) = connection.refusal.take() {
+                refusal.write(&mut connection.written, answer);
+                is_over = true;
+            }
+        });
+        if is_over {
+            connection.kind = Kind::Lingering;
+            self.closing.push(endpoint);
+        }
+    }
+
+    fn answer_session(
+        &mut self,
+        egress: &mut dyn Egress,
+        endpoint: usize,
+        name: &str,
+        is_due: bool,
+    ) {
+        let Some(session) = self.by_name.get_mut(name) else { return };
+        let now = match self.streams.get(name) {
+            Some(Slot::Ready(stream)) => {
+                (stream.taken, stream.state.durable.load(Relaxed).min(stream.taken))
+            }
+            _ => session.said,
+        };
+        let is_new = session.cookie != 0 || is_due && now != session.said;
+        if !is_new && session.welcome.is_none() && session.ended.is_none() {
+            return;
+        }
+        let data = session.data.and_then(|data| self.connections.get(data)?.as_ref());
+        let (received, is_held) = data.map_or((0, false), |data| (data.bytes, data.is_held));
+        let Some(Some(connection)) = self.connections.get_mut(endpoint) else { return };
+        let mut is_over = false;
+        egress.answer(endpoint, &mut |answer| {
+            if let Some(preamble) = connection.preamble.take() {
+                answer.extend_from_slice(&preamble.encode());
+            }
+            let written = &mut connection.written;
+            session.write(answer, written, (now, is_new), (received, is_held));
+            if let Some(ended) = session.ended.take() {
+                ended.write(written, answer);
+                is_over = true;
+            }
+        });
+        if is_over {
+            if let Some(Some(data)) = session.data.and_then(|data| self.connections.get_mut(data)) {
+                (data.kind, data.stream) = (Kind::Lingering, None);
+            }
+            session.data = None;
+            self.detach(name);
+        }
+    }
+}
+
+impl Session {
+    /// Appends its messages but for the last.
+    fn write(
+        &mut self,
+        answer: &mut Vec<u8>,
+        written: &mut u32,
+        ((taken, durable), is_new): ((u64, u64), bool),
+        (received, is_held): (u64, bool),
+    ) {
+        if let Some((welcome, grant)) = self.welcome.take() {
+            append(answer, written, |out, number| {
+                Encoder::begin(out, number, &welcome).finish("", &[])
+            });
+            append(answer, written, |out, number| {
+                let mut grants = Encoder::begin(out, number, &Grants {});
+                assert!(grants.push(&grant), "one record fits");
+                grants.finish("", &[])
+            });
+        } else if is_new {
+            let mut of_data = [0; 16];
+            of_data[0] = received;
+            let cookie = std::mem::take(&mut self.cookie);
+            let unread = u16::from(is_held);
+            let positions = Positions { cookie, epoch: 0, unread, received: of_data };
+            append(answer, written, |out, number| {
+                let mut message = Encoder::begin(out, number, &positions);
+                if self.said != (taken, durable) || cookie != 0 {
+                    let log = LogPositions { log: 0, flags: 0, taken, durable };
+                    assert!(message.push(&log), "one record fits");
+                }
+                message.finish("", &[])
+            });
+            self.said = (taken, durable);
+        }
+    }
+}
+
+/// The writer generation of a session: what it was granted before, or one above all before.
+fn generation_of(
+    stream: &Stream,
+    granted: u64,
+    attached: Option<&Session>,
+    session: u64,
+) -> Result<u64, Ended> {
+    if granted != 0 && granted < stream.generation {
+        let text = format!("the stream was opened again, with generation {}", stream.generation);
+        return Err(Ended::new(ByeReason::SUPERSEDED, 0, stream.generation, text));
+    }
+    match attached {
+        Some(other) if other.number != session && granted <= other.generation => {
+            let text = "another sender of the stream is heard";
+            Err(Ended::new(ByeReason::NAME_IN_USE, 1_000, 0, text))
+        }
+        _ if granted != 0 => Ok(granted),
+        _ => Ok(stream.generation + 1),
+    }
+}
+
+/// Checks that a sender holds what the node lacks, and no less.
+fn check_positions(stream: &mut Stream, log: &Log, of_stream: &StreamLog) -> Result<(), Ended> {
+    let (first, made) = (log.first, log.made);
+    if stream.is_new && of_stream.generation == 0 && stream.taken == 0 && first > 0 {
+        // A stream that begins there.
+        stream.taken = first;
+        stream.state.durable.store(first, Relaxed);
+    }
+    stream.is_new = false;
+    let taken = stream.taken;
+    if (first..=made).contains(&taken) {
+        return Ok(());
+    }
+    let text = format!("the node has frames up to {taken}, and its sender {first} to {made}");
+    Err(Ended::new(ByeReason::UNKNOWN, 0, taken, text))
+}
+
+/// The version that both have, of a range and the only one here; none: 0, and what this has.
+fn agreed(min: u8, max: u8, own: u8) -> (u8, u8) {
+    if (min..=max).contains(&own) { (own, own) } else { (0, own) }
+}
+
+/// As much of a text as a message has.
+fn short(text: &str) -> &str {
+    let end = text.floor_char_boundary(catchment_wire::session::TEXT_BYTES_MAX);
+    &text[..end]
+}
+
+/// Appends one message of control to an answer.
+fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8], u32) -> usize) {
+    let begin = answer.len();
+    answer.resize(begin + CONTROL_BYTES_MAX as usize, 0);
+    let bytes = encode(&mut answer[begin..], *written);
+    answer.truncate(begin + bytes);
+    *written = written.wrapping_add(1);
+    debug_assert!(answer.len() <= ANSWER_BYTES_MAX, "a few messages of control");
+}
+

@@ -1,0 +1,423 @@
+//! What data connections bring: the header of files, frames, their columns, and the stream's end.
+
+use catchment_agent::{Flow, Incoming};
+use catchment_wire::session::{Attach, ByeReason, Fault, Fixed as _, Message, parse_head};
+use catchment_wire::storage_link::{
+    self, BOUNDS, Close, Column, Data, End, Frame, LEDGER_RECORD_BYTES, Open,
+};
+
+use super::{Ended, Kind, Sessions};
+use crate::frames::{Partial, Refusal, StreamHeader};
+use crate::receive::{Slot, Stream};
+use crate::state::StreamKey;
+use crate::writer::Item;
+
+/// The body of a message that is taken while it comes.
+pub(super) struct Body {
+    kind: BodyKind,
+    /// Bytes that are missing, and padding behind them.
+    left: usize,
+    padding: usize,
+}
+
+enum BodyKind {
+    Header,
+    Column,
+    /// With the records so far.
+    Ledger(End, Vec<u8>),
+    /// Of no use.
+    Dropped,
+}
+
+/// Below this, bytes come with those of the next message.
+const INTO_BYTES_MIN: usize = 4 << 10;
+
+impl Sessions {
+    /// Takes the next bytes of a data connection.
+    pub(super) fn take_data(&mut self, endpoint: usize, bytes: &[u8]) -> Result<Flow, Fault> {
+        let Some(connection) = self.connection(endpoint) else { return Ok(Flow::Refused) };
+        if let Some(body) = connection.body.take() {
+            return Ok(self.take_body(endpoint, body, bytes));
+        }
+        let Some(message) = parse_head(bytes, connection.read, BOUNDS)? else {
+            return Ok(Flow::Short);
+        };
+        let data = Data::read(&message)?;
+        let is_attached = connection.stream.is_some();
+        let flow = match data {
+            Some(Data::Attach(attach)) if !is_attached => {
+                if message.used > bytes.len() {
+                    return Ok(Flow::Short);
+                }
+                self.attach(endpoint, &attach, message.used)
+            }
+            _ if !is_attached => return Err(Fault::Connection { got: message.kind }),
+            Some(Data::Attach(_)) => return Err(Fault::Connection { got: Attach::TYPE }),
+            data => self.take_message(endpoint, &message, data)?,
+        };
+        if let (Flow::Used(_), Some(connection)) = (flow, self.connection(endpoint)) {
+            connection.read = connection.read.wrapping_add(1);
+        }
+        Ok(flow)
+    }
+
+    /// A data connection says whose it is.
+    fn attach(&mut self, endpoint: usize, attach: &Attach, used: usize) -> Flow {
+        let of_ticket = self.by_name.iter_mut().find(|(_, one)| {
+            one.number == attach.session && one.ticket == attach.ticket && one.data.is_none()
+        });
+        let name = of_ticket.filter(|_| attach.connection == 0).map(|(name, session)| {
+            session.data = Some(endpoint);
+            name.clone()
+        });
+        let is_known = name.is_some();
+        let Some(connection) = self.connection(endpoint) else { return Flow::Refused };
+        (connection.stream, connection.silent_ns) = (name, 0);
+        if is_known {
+            return Flow::Used(used);
+        }
+        connection.kind = Kind::Over;
+        self.state.count(|counters| &counters.faults, 1);
+        Flow::Refused
+    }
+
+    /// Takes a message whose head is there.
+    fn take_message(
+        &mut self,
+        endpoint: usize,
+        message: &Message<'_>,
+        data: Option<Data<'_>>,
+    ) -> Result<Flow, Fault> {
+        let name = self.connection(endpoint).and_then(|one| one.stream.clone()).unwrap_or_default();
+        let log = match data {
+            Some(Data::Open(Open { log, .. }, _) | Data::Frame(Frame { log, .. })) => log,
+            Some(Data::Column(Column { log, .. }, _) | Data::End(End { log, .. }, _)) => log,
+            Some(Data::Close(Close { log, .. })) => log,
+            _ => 0,
+        };
+        if log != 0 {
+            return Err(Fault::UnknownLog { got: log });
+        }
+        let kind = match data {
+            None | Some(Data::Alive | Data::Attach(_)) => Ok(Some(BodyKind::Dropped)),
+            Some(Data::Open(open, _)) => self.begin_header(&name, &open),
+            Some(Data::Frame(frame)) => self.begin_frame(&name, &frame)?,
+            Some(Data::Column(column, _)) => self.begin_column(&name, &column),
+            Some(Data::End(end, _)) => self.begin_end(&name, end, message.body_bytes),
+            Some(Data::Close(close)) => self.take_close(&name, &close)?,
+        };
+        let kind = match kind {
+            Ok(Some(kind)) => kind,
+            Ok(None) => return Ok(Flow::Held),
+            Err(refusal) => {
+                self.refuse(endpoint, refusal);
+                return Ok(Flow::Held);
+            }
+        };
+        let (left, at) = (message.body_bytes, message.body_at());
+        let body = Body { kind, left, padding: left.next_multiple_of(8) - left };
+        if left > 0 {
+            if let Some(connection) = self.connection(endpoint) {
+                connection.body = Some(body);
+            }
+        } else if let Err(refusal) = self.end_body(endpoint, body.kind) {
+            self.refuse(endpoint, refusal);
+            return Ok(Flow::Held);
+        }
+        Ok(Flow::Used(at))
+    }
+
+    /// Ends a session for what it brought.
+    fn refuse(&mut self, endpoint: usize, refusal: Refusal) {
+        let ended = match refusal {
+            Refusal::Corrupt(text) => {
+                self.state.count(|counters| &counters.frames_corrupt, 1);
+                Ended::new(ByeReason::MALFORMED, 100, 0, text)
+            }
+            Refusal::Unfit(text) => {
+                self.state.count(|counters| &counters.faults, 1);
+                Ended::new(ByeReason::DOES_NOT_FIT, 0, 0, text)
+            }
+        };
+        self.end_of(endpoint, ended);
+    }
+
+    fn stream(&mut self, name: &str) -> Option<&mut Stream> {
+        match self.streams.get_mut(name) {
+            Some(Slot::Ready(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    fn begin_header(&mut self, name: &str, open: &Open) -> Result<Option<BodyKind>, Refusal> {
+        let Some(session) = self.by_name.get_mut(name) else { return Ok(None) };
+        session.header.begin(open)?;
+        Ok(Some(BodyKind::Header))
+    }
+
+    /// A frame begins. None while there is no room for it.
+    fn begin_frame(
+        &mut self,
+        name: &str,
+        frame: &Frame,
+    ) -> Result<Result<Option<BodyKind>, Refusal>, Fault> {
+        let (Some(session), Some(Slot::Ready(stream))) =
+            (self.by_name.get_mut(name), self.streams.get(name))
+        else {
+            return Ok(Ok(None));
+        };
+        if frame.generation != session.generation {
+            self.state.count(|counters| &counters.frames_superseded, 1);
+            let (field, max, got) = ("generation", session.generation, frame.generation);
+            return Err(Fault::Bound { field, min: max, max, got });
+        }
+        if session.frame.is_some() {
+            return Err(Fault::Connection { got: Frame::TYPE });
+        }
+        if frame.sequence < stream.taken {
+            self.state.count(|counters| &counters.frames_repeated, 1);
+            session.repeats = true;
+            return Ok(Ok(Some(BodyKind::Dropped)));
+        }
+        if frame.sequence > stream.taken {
+            let (expected, got) = (stream.taken, frame.sequence);
+            return Err(Fault::Sequence { expected, got });
+        }
+        let unfit = |text: String| Ok(Err(Refusal::Unfit(text)));
+        let Some(header) = stream.header.as_ref().filter(|_| stream.input.is_some()) else {
+            return unfit("a frame comes behind the header of its files, and before the end".into());
+        };
+        if let Err(refusal) = Partial::check(frame, header) {
+            return Ok(Err(refusal));
+        }
+        let capacity = self.state.memory.capacity();
+        if frame.bytes_max > capacity {
+            let bytes = frame.bytes_max;
+            let text = format!("a frame may have {bytes} bytes, more than memory.budget has here");
+            return unfit(format!("{text}: {capacity}"));
+        }
+        let room = stream.has_room().then(|| self.state.memory.reserve(frame.bytes_max));
+        let Some(memory) = room.flatten() else { return Ok(Ok(None)) };
+        let StreamKey { stream: number, variant, .. } = stream.state.key;
+        session.repeats = false;
+        session.frame = Some(Partial::new(*frame, (number, variant), memory));
+        Ok(Ok(Some(BodyKind::Dropped)))
+    }
+
+    fn begin_column(&mut self, name: &str, column: &Column) -> Result<Option<BodyKind>, Refusal> {
+        let (Some(session), Some(Slot::Ready(stream))) =
+            (self.by_name.get_mut(name), self.streams.get(name))
+        else {
+            return Ok(None);
+        };
+        if session.repeats {
+            return Ok(Some(BodyKind::Dropped));
+        }
+        let (Some(partial), Some(header)) = (&mut session.frame, &stream.header) else {
+            return Err(Refusal::Unfit("a column comes without its frame".to_owned()));
+        };
+        if column.sequence != partial.sequence() {
+            return Err(Refusal::Unfit("a column comes with another frame".to_owned()));
+        }
+        partial.begin_column(column, header, &self.buffers)?;
+        Ok(Some(BodyKind::Column))
+    }
+
+    fn begin_end(
+        &mut self,
+        name: &str,
+        end: End,
+        bytes: usize,
+    ) -> Result<Option<BodyKind>, Refusal> {
+        let Some(session) = self.by_name.get_mut(name) else { return Ok(None) };
+        if session.repeats {
+            session.repeats = false;
+            return Ok(Some(BodyKind::Dropped));
+        }
+        if session.frame.is_none() {
+            return Err(Refusal::Unfit("a frame ends that has not begun".to_owned()));
+        }
+        // A body is no longer than a message.
+        let records = Vec::with_capacity(bytes.next_multiple_of(LEDGER_RECORD_BYTES));
+        Ok(Some(BodyKind::Ledger(end, records)))
+    }
+
+    fn take_close(
+        &mut self,
+        name: &str,
+        close: &Close,
+    ) -> Result<Result<Option<BodyKind>, Refusal>, Fault> {
+        let is_within = self.by_name.get(name).is_some_and(|session| session.frame.is_some());
+        let Some(stream) = self.stream(name) else { return Ok(Ok(None)) };
+        if close.sequence < stream.taken {
+            return Ok(Ok(Some(BodyKind::Dropped)));
+        }
+        if close.sequence > stream.taken || is_within {
+            return Err(Fault::Sequence { expected: stream.taken, got: close.sequence });
+        }
+        if !stream.has_room() {
+            return Ok(Ok(None));
+        }
+        stream.pass_on(Item::Close(close.sequence));
+        stream.input = None;
+        stream.taken = close.sequence + 1;
+        Ok(Ok(Some(BodyKind::Dropped)))
+    }
+
+    /// Takes bytes of a body, and of the padding behind it.
+    fn take_body(&mut self, endpoint: usize, mut body: Body, bytes: &[u8]) -> Flow {
+        let now = bytes.len().min(body.left);
+        self.fill(endpoint, &mut body, now, &mut |room| room.copy_from_slice(&bytes[..now]));
+        let padding = (bytes.len() - now).min(body.padding);
+        if body.left > 0 {
+            let goes_into = now == bytes.len() && body.left >= INTO_BYTES_MIN;
+            self.keep(endpoint, body);
+            return if goes_into { Flow::Into } else { Flow::Used(now) };
+        }
+        body.padding -= padding;
+        if body.padding > 0 {
+            self.keep(endpoint, body);
+        } else if let Err(refusal) = self.end_body(endpoint, body.kind) {
+            self.refuse(endpoint, refusal);
+            return Flow::Held;
+        }
+        Flow::Used(now + padding)
+    }
+
+    fn keep(&mut self, endpoint: usize, body: Body) {
+        if let Some(connection) = self.connection(endpoint) {
+            connection.body = Some(body);
+        }
+    }
+
+    /// The next bytes of a body, which go to where they belong.
+    pub(crate) fn incoming(&mut self, endpoint: usize, source: &mut dyn Incoming) -> Flow {
+        let Some(connection) = self.connection(endpoint) else { return Flow::Refused };
+        if connection.refusal.is_some() || connection.kind == Kind::Lingering {
+            return Flow::Held;
+        }
+        let Some(mut body) = connection.body.take() else { return Flow::Taken };
+        let (left, mut read) = (body.left, 0);
+        let wanted = left.min(READ_BYTES);
+        let mut scratch = [0; INTO_BYTES_MIN];
+        match body.kind {
+            BodyKind::Column => {
+                let name = connection.stream.clone().unwrap_or_default();
+                let session = self.by_name.get_mut(&name);
+                if let Some(partial) = session.and_then(|session| session.frame.as_mut()) {
+                    read = source.read(partial.room(wanted));
+                    partial.filled(read);
+                }
+                body.left -= read;
+            }
+            _ => {
+                let wanted = wanted.min(scratch.len());
+                read = source.read(&mut scratch[..wanted]);
+                self.fill(endpoint, &mut body, read, &mut |room| {
+                    room.copy_from_slice(&scratch[..read]);
+                });
+            }
+        }
+        if let Some(connection) = self.connection(endpoint) {
+            connection.bytes += read as u64;
+            if read > 0 {
+                connection.silent_ns = 0;
+            }
+        }
+        if body.left > 0 || body.padding > 0 {
+            let flow = if body.left > 0 { Flow::Into } else { Flow::Taken };
+            self.keep(endpoint, body);
+            return flow;
+        }
+        if let Err(refusal) = self.end_body(endpoint, body.kind) {
+            self.refuse(endpoint, refusal);
+        }
+        Flow::Taken
+    }
+
+    /// Has `write` put the next so many bytes of a body where they belong.
+    fn fill(
+        &mut self,
+        endpoint: usize,
+        body: &mut Body,
+        bytes: usize,
+        write: &mut dyn FnMut(&mut [u8]),
+    ) {
+        body.left -= bytes;
+        let name = self.connection(endpoint).and_then(|one| one.stream.clone()).unwrap_or_default();
+        let session = self.by_name.get_mut(&name);
+        match &mut body.kind {
+            BodyKind::Dropped => {}
+            BodyKind::Column => {
+                if let Some(partial) = session.and_then(|session| session.frame.as_mut()) {
+                    write(partial.room(bytes));
+                    partial.filled(bytes);
+                }
+            }
+            BodyKind::Ledger(_, records) => {
+                let begin = records.len();
+                records.resize(begin + bytes, 0);
+                write(&mut records[begin..]);
+            }
+            BodyKind::Header => {
+                let mut part = vec![0; bytes];
+                write(&mut part);
+                session.into_iter().for_each(|session| session.header.take(&part));
+            }
+        }
+    }
+
+    /// All of a message is there.
+    fn end_body(&mut self, endpoint: usize, kind: BodyKind) -> Result<(), Refusal> {
+        let name = self.connection(endpoint).and_then(|one| one.stream.clone()).unwrap_or_default();
+        let (Some(session), Some(Slot::Ready(stream))) =
+            (self.by_name.get_mut(&name), self.streams.get_mut(&name))
+        else {
+            return Ok(());
+        };
+        match kind {
+            BodyKind::Dropped => Ok(()),
+            BodyKind::Column => session.frame.as_mut().map_or(Ok(()), Partial::end_column),
+            BodyKind::Header => match session.header.finish() {
+                Some(bytes) => stream.describe(bytes),
+                None => Ok(()),
+            },
+            BodyKind::Ledger(end, records) => {
+                let (Some(partial), Some(header)) = (session.frame.take(), &stream.header) else {
+                    return Ok(());
+                };
+                let bytes = partial.bytes();
+                let frame = partial.finish(&end, &records, header)?;
+                stream.taken = frame.end;
+                stream.pass_on(Item::Frame(Box::new(frame)));
+                self.state.count(|counters| &counters.frames_taken, 1);
+                self.state.count(|counters| &counters.bytes_taken, bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// The header of its files has come.
+    fn describe(&mut self, bytes: Vec<u8>) -> Result<(), Refusal> {
+        let header = StreamHeader::decode(bytes)?;
+        let (of, key) = (&header.header, &self.state.key);
+        if (of.run.0, of.stream, of.variant) != (key.run, key.stream, key.variant) {
+            return Err(Refusal::Unfit("the header of files is of another stream".to_owned()));
+        }
+        match &self.header {
+            Some(known) if known.is(&header) => {}
+            Some(_) => return Err(Refusal::Unfit("the header of files has changed".to_owned())),
+            None => {
+                self.pass_on(Item::Header(Box::new(header.header.clone())));
+                self.header = Some(header);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+const _: () = assert!(storage_link::VERSION == 1, "one version is spoken");

@@ -1,0 +1,214 @@
+//! What agents of a storage node have in common: the bound of memory, what is durable, and counts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use catchment_telemetry::FillLevel;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+/// Which stream it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamKey {
+    /// Of its folder and its files.
+    pub(crate) name: String,
+    pub(crate) run: [u8; 16],
+    pub(crate) stream: u32,
+    pub(crate) variant: u32,
+}
+
+/// A stream, as its writer shows it.
+#[derive(Debug)]
+pub(crate) struct StreamState {
+    pub(crate) key: StreamKey,
+    /// All frames below this number are durable.
+    pub(crate) durable: AtomicU64,
+    pub(crate) frames: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Why the writer has ended without being asked to.
+    pub(crate) fault: Mutex<Option<Fault>>,
+    /// Why it has no file now, and tries again.
+    pub(crate) trouble: Mutex<Option<String>>,
+    /// Whether the stream has ended in order, with files that say so.
+    pub(crate) has_ended: AtomicBool,
+}
+
+/// A fault of a stream's disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) reason: String,
+    /// The files that were open, and how many of their first bytes are durable.
+    pub(crate) cuts: Vec<(PathBuf, u64)>,
+}
+
+impl StreamState {
+    pub(crate) fn new(key: StreamKey, durable: u64) -> Self {
+        Self {
+            key,
+            durable: AtomicU64::new(durable),
+            frames: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            fault: Mutex::new(None),
+            trouble: Mutex::new(None),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.fault.lock().is_some()
+    }
+}
+
+/// Bytes of frames that are not written yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory(Arc<FillLevel>);
+
+/// A part of the memory, which is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    memory: Memory,
+    bytes: u64,
+}
+
+impl Memory {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self(Arc::new(FillLevel::new("frames", bytes)))
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    /// Room for so many bytes, if it is there. One agent reserves, others give back.
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<Reserved> {
+        let fits = self.0.content().checked_add(bytes).is_some_and(|all| all <= self.capacity());
+        fits.then(|| {
+            self.0.put(bytes);
+            Reserved { memory: self.clone(), bytes }
+        })
+    }
+}
+
+impl Reserved {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.memory.0.take(self.bytes);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// Counts of a storage node.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+
+        /// What a storage node has done so far.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct NodeSnapshot {
+            $($(#[doc = $doc])* pub $name: u64,)*
+            /// Bytes of frames that are not written yet.
+            pub waiting_bytes: u64,
+            /// Its streams.
+            pub streams: Vec<StreamSnapshot>,
+        }
+
+        impl Counters {
+            fn snapshot(&self) -> NodeSnapshot {
+                NodeSnapshot { $($name: self.$name.load(Relaxed),)* ..NodeSnapshot::default() }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Sessions that were opened, resumed ones included.
+    sessions_opened,
+    /// Sessions that were refused: by name, or since a run of another identity has that name.
+    sessions_refused,
+    /// Frames that came whole, with the checksums that their sender said.
+    frames_taken,
+    /// Stored bytes of these.
+    bytes_taken,
+    /// Frames that were there already.
+    frames_repeated,
+    /// Frames of which a column had another checksum: they are sent again.
+    frames_corrupt,
+    /// Frames of an earlier writer of their stream.
+    frames_superseded,
+    /// Connections that were closed for a framing fault.
+    faults,
+    /// Faults of a disk, after which a stream was begun again behind what was durable.
+    disk_faults,
+}
+
+/// What a storage node has of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamSnapshot {
+    /// Its name: that of its folder.
+    pub name: String,
+    /// All frames below this number are durable.
+    pub durable: u64,
+    /// Frames that this node has written since it began.
+    pub frames: u64,
+    /// Their bytes in the files.
+    pub bytes: u64,
+    /// Whether it has ended in order.
+    pub has_ended: bool,
+    /// Why it waits, or is begun again.
+    pub trouble: Option<String>,
+}
+
+/// What all agents of a node share.
+#[derive(Debug)]
+pub(crate) struct NodeState {
+    pub(crate) memory: Memory,
+    pub(crate) counters: Counters,
+    pub(crate) streams: Mutex<Vec<Arc<StreamState>>>,
+}
+
+impl NodeState {
+    pub(crate) fn new(memory_bytes: u64) -> Self {
+        let memory = Memory::new(memory_bytes);
+        Self { memory, counters: Counters::default(), streams: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn count(&self, counter: fn(&Counters) -> &AtomicU64, count: u64) {
+        counter(&self.counters).fetch_add(count, Relaxed);
+    }
+
+    /// Shows a stream in place of an earlier state of it.
+    pub(crate) fn show(&self, stream: &Arc<StreamState>) {
+        let mut streams = self.streams.lock();
+        streams.retain(|one| one.key.name != stream.key.name);
+        streams.push(Arc::clone(stream));
+        let excess = streams.len().saturating_sub(SHOWN_MAX);
+        streams.drain(..excess);
+    }
+
+    pub(crate) fn snapshot(&self) -> NodeSnapshot {
+        let streams = self.streams.lock();
+        let of_stream = |stream: &Arc<StreamState>| StreamSnapshot {
+            name: stream.key.name.clone(),
+            durable: stream.durable.load(Relaxed),
+            frames: stream.frames.load(Relaxed),
+            bytes: stream.bytes.load(Relaxed),
+            has_ended: stream.has_ended.load(Relaxed),
+            trouble: (stream.fault.lock().as_ref().map(|fault| fault.reason.clone()))
+                .or_else(|| stream.trouble.lock().clone()),
+        };
+        NodeSnapshot {
+            waiting_bytes: self.memory.0.content(),
+            streams: streams.iter().map(of_stream).collect(),
+            ..self.counters.snapshot()
+        }
+    }
+}
+
+/// The most streams that are shown: the newest.
+const SHOWN_MAX: usize = 256;

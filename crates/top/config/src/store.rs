@@ -1,0 +1,99 @@
+//! A storage node: `[store]`, with `[[listen]]`, `[memory]` and `[write]` beside it.
+
+use std::path::{Path, PathBuf};
+
+use catchment_disk::DiskConfig;
+use catchment_model::units::Time;
+use catchment_recorder::SystemMemory;
+use catchment_store::StoreConfig;
+
+use crate::locate::{ConfigFileError, Located};
+use crate::low::Low;
+use crate::sources::{LISTEN_DEFAULT, check_reach};
+use crate::{H, MS, within};
+
+/// A storage node as it is written.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StoreLow {
+    pub(crate) folder: PathBuf,
+    pub(crate) close_after: Option<Time>,
+}
+
+/// What a file says of a storage node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// Where the folders of streams are.
+    pub folder: PathBuf,
+    /// How long after its sender is gone a stream's files are closed.
+    pub close_after_ns: u64,
+}
+
+pub(crate) fn store(located: &Located<'_>, low: &StoreLow) -> Result<Store, ConfigFileError> {
+    if low.folder.as_os_str().is_empty() {
+        return Err(located.error("store.folder", "expected a folder, got \"\""));
+    }
+    within(located, "store.close_after", low.close_after, MS..=24 * H)?;
+    let close_after_ns = low.close_after.map_or(CLOSE_AFTER_NS, |time| time.0);
+    Ok(Store { folder: low.folder.clone(), close_after_ns })
+}
+
+/// Reads and checks the file of a storage node.
+///
+/// # Errors
+/// What is wrong with it and where, or that it cannot be read.
+pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
+    let text = crate::read(path)?;
+    let located = Located::parse(path, &text)?;
+    let low: Low = located.read()?;
+    let Some(of_file) = &low.store else {
+        return Err(located.error("store", "expected [store] with a folder, got none"));
+    };
+    let Store { folder, close_after_ns } = store(&located, of_file)?;
+    let table: toml::Table = text.parse().unwrap_or_default();
+    if let Some(other) = table.keys().find(|key| !TABLES.contains(&key.as_str())) {
+        let message = "expected [store], [[listen]], [memory] and [write] alone, of a storage node";
+        return Err(located.error(other, message));
+    }
+    let address = match &low.listen[..] {
+        [] => LISTEN_DEFAULT,
+        [low] => {
+            let open = [
+                ("tls", low.tls),
+                ("tokens", low.tokens),
+                ("from", low.from.is_some()),
+                ("resume", low.resume.is_some()),
+            ];
+            if let Some((key, _)) = open.iter().find(|(_, is_set)| *is_set) {
+                let message = "expected none: a storage node has no such listener yet";
+                return Err(located.error(&format!("listen[0].{key}"), message));
+            }
+            let address = low.address.map_or(LISTEN_DEFAULT, |address| address.0);
+            check_reach(&located, "listen[0].address", address, &low.access())?;
+            address
+        }
+        _ => return Err(located.error("listen[1]", "expected one listener")),
+    };
+    let write = &low.write;
+    let disk = DiskConfig {
+        buffer_bytes: write.buffer_bytes,
+        buffer_count: write.buffer_count,
+        preallocate_bytes: write.preallocate_bytes,
+        file_bytes: write.file_bytes,
+        engine: write.engine,
+        sync_interval_ns: write.sync_interval_ns,
+        ..DiskConfig::default()
+    };
+    disk.check().map_err(|error| located.error("write", error.to_string()))?;
+    let memory_bytes = low.memory.budget.map_or_else(
+        || SystemMemory::now().default_budget_bytes(),
+        u64::from,
+    );
+    let file_bytes = write.file_bytes;
+    Ok(StoreConfig { address, folder, memory_bytes, file_bytes, disk, close_after_ns })
+}
+
+/// The tables of such a file.
+const TABLES: [&str; 4] = ["store", "listen", "memory", "write"];
+/// How long a sender may be away unless the file says otherwise.
+const CLOSE_AFTER_NS: u64 = 60_000 * MS;
