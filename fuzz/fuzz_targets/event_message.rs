@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a data connection of events, of channels, and of frames: read message by message, and
-//! each encoded again.
+//! Arbitrary bytes as a data connection of events, of channels, and of frames: read message by
+//! message, and each encoded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -12,6 +12,7 @@ const AGENTS: &[&str] = &[
     "crates/node/emulator/src/sender.rs",
     "crates/node/encoder/src/",
     "crates/node/recorder/src/",
+    "crates/node/store/src/",
     "crates/node/writer/src/",
 ];
 
@@ -24,6 +25,7 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/node/recorder/src/config.rs", "counts the machine's CPUs, before agents are made"),
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
     ("crates/node/recorder/src/recorder.rs", "starts and ends the agents' threads"),
+    ("crates/node/store/src/node.rs", "starts and ends the agents' threads, and makes folders"),
 ];
 
 /// Words by which a file would have what agents must not have.

@@ -4,8 +4,8 @@
 //! work that is possible now, and returns. It has no thread, and never sleeps, waits or reads the
 //! clock; pending waits are part of its state. It reaches the outside through *ports*: an
 //! [`Ingress`] delivers datagrams and the bytes of connections, an [`Egress`] answers connections,
-//! a [`Dial`] makes connections, a [`Store`] writes files, an [`Entropy`] gives random bits. A runner puts agents on threads; a
-//! simulator steps all of them in one thread, in virtual time.
+//! a [`Dial`] makes connections, a [`Store`] writes files, an [`Entropy`] gives random bits. A
+//! runner puts agents on threads; a simulator steps all of them in one thread, in virtual time.
 //!
 //! Invariants:
 //! - One call of [`Agent::work`] does a bounded amount of work.

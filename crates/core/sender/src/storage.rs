@@ -90,13 +90,21 @@ struct LogState {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    Away { until_ns: u64 },
+    Away {
+        until_ns: u64,
+    },
     Connecting,
-    Opening { until_ns: u64 },
-    Attaching { until_ns: u64 },
+    Opening {
+        until_ns: u64,
+    },
+    Attaching {
+        until_ns: u64,
+    },
     Open,
     /// A `bye` is said; afterwards it connects again, unless it ends.
-    Closing { until_ns: u64 },
+    Closing {
+        until_ns: u64,
+    },
     Ended,
 }
 
@@ -491,11 +499,8 @@ impl StreamSession {
             name,
             program,
         };
-        let of_stream = StreamLog {
-            stream: *stream,
-            variant: *variant,
-            generation: self.agreed.generation,
-        };
+        let of_stream =
+            StreamLog { stream: *stream, variant: *variant, generation: self.agreed.generation };
         let mut service = [0; 40];
         of_stream.write(&mut service);
         let LogState { first, made, .. } = self.log;

@@ -3,8 +3,8 @@
 //! [`Decoder`] is the common interface of all protocols of event sources, [`protocols`] lists them.
 //! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of
 //! continuous channels. [`trains`]: trains of images, which span many packets. [`layouts`]:
-//! datagrams that a configuration declares. [`session`], [`event_link`], [`channel_link`] and [`storage_link`]:
-//! sessions over TCP, and events, channels and encoded frames in them.
+//! datagrams that a configuration declares. [`session`], [`event_link`], [`channel_link`] and
+//! [`storage_link`]: sessions over TCP, and events, channels and encoded frames in them.
 //! [`sequence`]: numbers that wrap, and gaps in those that do not.
 //!
 //! Nothing here allocates, panics, or loops over an unchecked number from outside.

@@ -4,8 +4,8 @@
 //!
 //! A log is a stream of frames; an item is a frame under its number in the run, or the stream's
 //! end. A frame is a [`Frame`], its columns one after the other in one or more [`Column`] messages
-//! each, and an [`End`]. What one message alone does not show is for the state of the session: order,
-//! sums, checksums, and numbers that the file format gives a meaning.
+//! each, and an [`End`]. What one message alone does not show is for the state of the session:
+//! order, sums, checksums, and numbers that the file format gives a meaning.
 
 use crate::fields::{bound, fields};
 use crate::message::{Type, bound_sequences};
@@ -255,8 +255,8 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Writes header and head alone, and returns their bytes: a body of `body_bytes` and its padding
-    /// follow from elsewhere.
+    /// Writes header and head alone, and returns their bytes: a body of `body_bytes` and its
+    /// padding follow from elsewhere.
     ///
     /// # Panics
     /// As [`Encoder`]. [`HEAD_BYTES_MAX`] are room enough.

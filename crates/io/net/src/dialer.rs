@@ -1,9 +1,9 @@
 //! Connections to one peer.
 //!
 //! A connection is made by a thread of its own, which ends with the attempt: names are looked up,
-//! TCP and TLS connect, and each may take seconds. Afterwards nothing waits. The sockets are watched
-//! for edges in both directions, so that a thread that waits on [`Dialer::readiness`] is woken once
-//! by whatever comes, by room that a socket has again, and by [`Dialer::waker`].
+//! TCP and TLS connect, and each may take seconds. Afterwards nothing waits. The sockets are
+//! watched for edges in both directions, so that a thread that waits on [`Dialer::readiness`] is
+//! woken once by whatever comes, by room that a socket has again, and by [`Dialer::waker`].
 
 use std::io::{self, IoSlice, Read as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};

@@ -104,6 +104,10 @@ impl RecorderConfig {
             let key = format!("targets[{index}].queue_bytes");
             let bytes = target.queue_bytes.unwrap_or(1);
             require((1..=half).contains(&bytes), &key, "1 B to half of the memory", Bytes(bytes))?;
+            let key = format!("targets[{index}].hold_bytes");
+            let bytes = target.hold_bytes.unwrap_or(1);
+            require((1..=half).contains(&bytes), &key, "1 B to half of the memory", Bytes(bytes))?;
+            let key = format!("targets[{index}].queue_bytes");
             all = all.saturating_add(target.best_effort_bytes(self));
             let expected = format_args!("{} or less for all targets", Bytes(half));
             require(all <= half, &key, expected, Bytes(all))?;

@@ -120,11 +120,21 @@ enum Step {
 /// The rest of a message's body.
 enum Body {
     None,
-    Header { begin: usize, end: usize },
+    Header {
+        begin: usize,
+        end: usize,
+    },
     /// Of a column of the frame whose turn it is: the piece, the offset in it, and the bytes left.
-    Column { index: usize, piece: usize, at: usize, left: usize },
+    Column {
+        index: usize,
+        piece: usize,
+        at: usize,
+        left: usize,
+    },
     /// Of the ledger's records of the frame before.
-    Ledger { at: usize },
+    Ledger {
+        at: usize,
+    },
 }
 
 /// What is sent, beside the state of the feed.
@@ -318,8 +328,7 @@ impl Feed {
     fn compose_header(&mut self, header: &[u8]) {
         let begin = self.header;
         let end = header.len().min(begin + BODY_BYTES_MAX);
-        let open =
-            Open { log: 0, header_bytes: header.len() as u32, offset: begin as u32 };
+        let open = Open { log: 0, header_bytes: header.len() as u32, offset: begin as u32 };
         self.put(&Data::Open(open, &[]), end - begin);
         (self.header, self.body) = (end, Body::Header { begin, end });
     }

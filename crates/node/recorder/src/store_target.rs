@@ -1,11 +1,11 @@
 //! A target that is a storage node: frames go there over the network, and count as recorded and
 //! durable when the node says that they are durable.
 //!
-//! Each frame is held, with its encoded columns, until then: a connection that breaks, or a node that
-//! is restarted, gets the rest again. What is held counts in the target's queue, whose bound is
-//! `targets.hold_bytes` (a best-effort target: `queue_bytes`): where it is spent, a required target
-//! has frames wait, as a slow disk has. The oldest frame does not count, so that one that is
-//! larger than the bound goes, too.
+//! Each frame is held, with its encoded columns, until then: a connection that breaks, or a node
+//! that is restarted, gets the rest again. What is held counts in the target's queue, whose bound
+//! is `targets.hold_bytes` (a best-effort target: `queue_bytes`): where it is spent, a required
+//! target has frames wait, as a slow disk has. The oldest frame does not count, so that one that
+//! is larger than the bound goes, too.
 //!
 //! A node that is away is ridden out in memory. One that refuses the stream (a token, another run
 //! of that name) is a fault: what is held is discarded and counted, and so is what comes. At the

@@ -386,7 +386,10 @@ impl<S: FolderStore> Target<S> {
 
 /// The columns that depend on the frames before it, the first one last: increments, and positions
 /// of sources if there are any.
-pub(crate) fn encode_own(encoder: &mut FrameEncoder<ColumnBytes>, tag: &FrameTag) -> Vec<SharedColumn> {
+pub(crate) fn encode_own(
+    encoder: &mut FrameEncoder<ColumnBytes>,
+    tag: &FrameTag,
+) -> Vec<SharedColumn> {
     let FrameTag { head, counts, increment, begun } = tag;
     let mut own = Ledger::new(counts.len());
     for (own, counts) in own.sources.iter_mut().zip(counts) {

@@ -53,8 +53,8 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// The name of a variant of a run at a node: that of its folder and of its files there. The run's
-    /// name has the stream.
+    /// The name of a variant of a run at a node: that of its folder and of its files there. The
+    /// run's name has the stream.
     pub(crate) fn stream_name(run: &str, variant: u32) -> String {
         if variant == 0 { run.to_owned() } else { format!("{run}-v{variant}") }
     }

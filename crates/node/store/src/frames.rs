@@ -7,8 +7,8 @@ use std::sync::Arc;
 use catchment_codec::Codec;
 use catchment_encoder::{Buffer, Buffers};
 use catchment_frame::{
-    BlockDigest, Dtype, EntryNames, FileHeader, FrameInfo, FrameKind, Origin, Schema, decode_ledger,
-    unqualified,
+    BlockDigest, Dtype, EntryNames, FileHeader, FrameInfo, FrameKind, Origin, Schema,
+    decode_ledger, unqualified,
 };
 use catchment_wire::storage_link::{COLUMN_BYTES_MAX, Column, End, Frame, HEADER_BYTES_MAX, Open};
 use catchment_writer::ColumnForm;
@@ -79,7 +79,8 @@ impl HeaderParts {
             self.all = open.header_bytes as usize;
         }
         let is_next = open.offset as usize == self.bytes.len();
-        if !is_next || open.header_bytes as usize != self.all || self.all as u64 > HEADER_BYTES_MAX {
+        if !is_next || open.header_bytes as usize != self.all || self.all as u64 > HEADER_BYTES_MAX
+        {
             return unfit("a part of the header of files is missing".to_owned());
         }
         Ok(())

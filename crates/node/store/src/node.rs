@@ -90,7 +90,8 @@ impl Node {
         });
         let system = |what| move |source| StoreError::System { what, source };
         let clock = Clock::start();
-        let manager = Manager { config, clock, state: Arc::clone(&state), writers: BTreeMap::new() };
+        let manager =
+            Manager { config, clock, state: Arc::clone(&state), writers: BTreeMap::new() };
         let manage = move || manager.run(&ordered, &opened);
         let manager = std::thread::Builder::new().name("streams".to_owned()).spawn(manage);
         let manager = Some(manager.map_err(system("a thread"))?);
@@ -204,9 +205,8 @@ impl Manager {
         state.has_ended.store(has_ended, Relaxed);
         let is_new = left.is_new;
         let (input, items) = bounded(ITEMS_MAX);
-        let (writer, waker, park) = self
-            .writer(&folder, &state, left, items)
-            .map_err(|error| later(error.to_string()))?;
+        let (writer, waker, park) =
+            self.writer(&folder, &state, left, items).map_err(|error| later(error.to_string()))?;
         let events = Arc::new(Events(Arc::clone(&self.state)));
         let mut threads = Threads::new(self.clock, Arc::new(ThreadTimes::default()), events);
         let name = state.key.name.clone();

@@ -52,7 +52,7 @@ pub(crate) enum Slot {
     /// Ordered.
     Opening,
     Failed(NotOpened),
-    Ready(Stream),
+    Ready(Box<Stream>),
 }
 
 /// A stream with a writer.
@@ -137,7 +137,7 @@ impl Receive {
     fn look_after_streams(&mut self, now_ns: u64) {
         for Opened { name, result } in self.opened.try_iter() {
             let slot = match result {
-                Ok(opened) => Slot::Ready(Stream::new(opened)),
+                Ok(opened) => Slot::Ready(Box::new(Stream::new(opened))),
                 Err(error) => Slot::Failed(error),
             };
             self.sessions.streams.insert(name, slot);

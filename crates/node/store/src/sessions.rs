@@ -6,6 +6,7 @@
 //! next frame has no room.
 
 mod data;
+mod opening;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +15,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use catchment_agent::{ANSWER_BYTES_MAX, Egress, Entropy, Flow};
 use catchment_encoder::Buffers;
 use catchment_wire::session::{
-    Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection as Line, Control, Encoder, Fault, Fields,
-    Grant, GrantAnswer, Grants, Hello, Log, LogPositions, MESSAGE_BYTES_MAX, NONE, Positions,
-    Preamble, RunState, Service, VERSION, Welcome, parse,
+    Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection as Line, Control, Encoder, Fault,
+    Fields, Grant, Grants, Hello, Log, LogPositions, Positions, Preamble, Service, VERSION,
+    Welcome, parse,
 };
-use catchment_wire::storage_link::{self, StreamGrant, StreamLog};
+use catchment_wire::storage_link::{self, StreamLog};
 use crossbeam_channel::Sender;
 
 use crate::frames::{HeaderParts, Partial};
-use crate::receive::{NotOpened, Order, Slot, Stream, Streams};
-use crate::state::{NodeState, StreamKey};
+use crate::receive::{Order, Slot, Streams};
+use crate::state::NodeState;
 use data::Body;
 
 const PING_MS: u32 = 500;
@@ -308,189 +309,6 @@ impl Sessions {
         Ok(Flow::Used(message.used))
     }
 
-    fn take_hello(&mut self, endpoint: usize, hello: Hello) -> Result<(), Fault> {
-        let is_ours = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        let Some(connection) = self.connection(endpoint) else { return Ok(()) };
-        if connection.opening.is_some() {
-            return Err(Fault::Connection { got: <Hello as catchment_wire::session::Fixed>::TYPE });
-        }
-        let name = hello.name.as_str();
-        // It becomes the name of a folder.
-        let is_name = name.chars().all(is_ours) && !name.is_empty() && !name.starts_with('.');
-        connection.refusal = match () {
-            () if !is_name => {
-                let text = "a stream's name has letters, digits and -_. and begins with no dot";
-                Some(Ended::new(ByeReason::NAME, 0, 0, text))
-            }
-            () if hello.log_count != 1 || hello.data_connections != 1 => {
-                let text = "a session has one stream, and one data connection";
-                Some(Ended::new(ByeReason::TOO_MANY, 1_000, 1, text))
-            }
-            () => None,
-        };
-        if connection.refusal.is_some() {
-            self.state.count(|counters| &counters.sessions_refused, 1);
-            return Ok(());
-        }
-        connection.opening = Some(Opening { hello, log: None });
-        Ok(())
-    }
-
-    fn take_log(&mut self, endpoint: usize, log: &Log) -> Result<(), Fault> {
-        let Some(connection) = self.connection(endpoint) else { return Ok(()) };
-        if connection.refusal.is_some() {
-            return Ok(());
-        }
-        let got = <catchment_wire::session::Logs as catchment_wire::session::Fixed>::TYPE;
-        let opening = connection.opening.as_mut().ok_or(Fault::Connection { got })?;
-        if log.log != 0 || opening.log.is_some() {
-            return Err(Fault::UnknownLog { got: log.log });
-        }
-        if log.connection != 0 {
-            let got = log.connection.into();
-            return Err(Fault::Bound { field: "connection", min: 0, max: 0, got });
-        }
-        opening.log = Some((*log, StreamLog::read(&log.service)?));
-        Ok(())
-    }
-
-    /// Admits senders whose streams have a writer, and has others wait for theirs.
-    fn open_sessions(&mut self) {
-        for endpoint in 0..self.connections.len() {
-            let Some(connection) = &mut self.connections[endpoint] else { continue };
-            let waits = connection.refusal.is_none() && connection.kind == Kind::Control;
-            let is_late = connection.silent_ns >= PATIENCE_NS;
-            let Some(Opening { hello, log: Some((log, of_stream)) }) =
-                connection.opening.take_if(|one| waits && one.log.is_some())
-            else {
-                continue;
-            };
-            match self.admit(endpoint, &hello, &log, &of_stream) {
-                Ok(true) => self.state.count(|counters| &counters.sessions_opened, 1),
-                Ok(false) => {
-                    if let Some(connection) = &mut self.connections[endpoint] {
-                        let opening = Opening { hello, log: Some((log, of_stream)) };
-                        connection.opening = Some(opening);
-                        if is_late {
-                            connection.refusal = Some(Ended::later("the stream is being opened"));
-                        }
-                    }
-                }
-                Err(ended) => {
-                    self.state.count(|counters| &counters.sessions_refused, 1);
-                    if let Some(connection) = &mut self.connections[endpoint] {
-                        connection.refusal = Some(ended);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Admits a session; false if its stream has no writer yet.
-    fn admit(
-        &mut self,
-        endpoint: usize,
-        hello: &Hello,
-        log: &Log,
-        of_stream: &StreamLog,
-    ) -> Result<bool, Ended> {
-        let name = hello.name.as_str();
-        let StreamLog { stream: number, variant, generation } = *of_stream;
-        let key = StreamKey { name: name.to_owned(), run: hello.run, stream: number, variant };
-        let is_full = self.streams.len() >= STREAMS_MAX;
-        let stream = match self.streams.get_mut(name) {
-            Some(Slot::Ready(stream)) => stream,
-            Some(Slot::Opening) => return Ok(false),
-            Some(Slot::Failed(_)) => {
-                let Some(Slot::Failed(error)) = self.streams.remove(name) else {
-                    return Ok(false);
-                };
-                return Err(match error {
-                    NotOpened::Never(text) => Ended::new(ByeReason::NAME, 0, 0, text),
-                    NotOpened::Later(text) => Ended::later(text),
-                });
-            }
-            None if is_full => {
-                let text = format!("{STREAMS_MAX} streams are open");
-                return Err(Ended::new(ByeReason::TOO_MANY, 1_000, STREAMS_MAX as u64, text));
-            }
-            None => {
-                // The node is there as long as this agent.
-                let _asked = self.orders.send(Order::Open(key));
-                self.streams.insert(name.to_owned(), Slot::Opening);
-                return Ok(false);
-            }
-        };
-        if stream.state.key != key {
-            let text = format!("{name} is another run here");
-            return Err(Ended::new(ByeReason::NAME, 0, 0, text));
-        }
-        let generation = generation_of(stream, generation, self.by_name.get(name), hello.session)?;
-        check_positions(stream, log, of_stream)?;
-        stream.generation = generation;
-        self.detach(name);
-        self.welcome(endpoint, hello, generation)?;
-        Ok(true)
-    }
-
-    fn welcome(&mut self, control: usize, hello: &Hello, generation: u64) -> Result<(), Ended> {
-        let mut ticket = [0; 16];
-        for half in ticket.chunks_exact_mut(8) {
-            let bits = self.entropy.random_u64();
-            let bits = bits.map_err(|error| Ended::later(format!("no random bits: {error}")))?;
-            half.copy_from_slice(&bits.to_le_bytes());
-        }
-        let name = hello.name.as_str().to_owned();
-        let Some(Slot::Ready(stream)) = self.streams.get(&name) else { return Ok(()) };
-        let durable = stream.state.durable.load(Relaxed).min(stream.taken);
-        let mut service = [0; 32];
-        StreamGrant { generation }.write(&mut service);
-        let grant = Grant {
-            log: 0,
-            answer: GrantAnswer::Joins,
-            reason: ByeReason::DONE,
-            next: stream.taken,
-            durable,
-            source: NONE,
-            service,
-        };
-        let welcome = Welcome {
-            session: hello.session,
-            run: hello.run,
-            ticket,
-            run_number: 0,
-            stream: stream.state.key.stream,
-            epoch: 0,
-            state: RunState::Recording,
-            features: 0,
-            command: 0,
-            ping_ms: PING_MS,
-            silence_ms: SILENCE_MS,
-            skew_bytes: 0,
-            message_bytes_max: *MESSAGE_BYTES_MAX.end(),
-            log_count: 1,
-        };
-        let session = Session {
-            number: hello.session,
-            ticket,
-            generation,
-            control,
-            data: None,
-            welcome: Some((welcome, grant)),
-            cookie: 0,
-            said: (stream.taken, durable),
-            ended: None,
-            header: HeaderParts::default(),
-            frame: None,
-            repeats: false,
-        };
-        self.by_name.insert(name.clone(), session);
-        if let Some(connection) = self.connection(control) {
-            (connection.stream, connection.silent_ns) = (Some(name), 0);
-        }
-        Ok(())
-    }
-
     /// The stream's writer has ended: its sender comes again.
     pub(crate) fn stream_failed(&mut self, name: &str) {
         if let Some(session) = self.by_name.get_mut(name) {
@@ -661,44 +479,6 @@ impl Session {
     }
 }
 
-/// The writer generation of a session: what it was granted before, or one above all before.
-fn generation_of(
-    stream: &Stream,
-    granted: u64,
-    attached: Option<&Session>,
-    session: u64,
-) -> Result<u64, Ended> {
-    if granted != 0 && granted < stream.generation {
-        let text = format!("the stream was opened again, with generation {}", stream.generation);
-        return Err(Ended::new(ByeReason::SUPERSEDED, 0, stream.generation, text));
-    }
-    match attached {
-        Some(other) if other.number != session && granted <= other.generation => {
-            let text = "another sender of the stream is heard";
-            Err(Ended::new(ByeReason::NAME_IN_USE, 1_000, 0, text))
-        }
-        _ if granted != 0 => Ok(granted),
-        _ => Ok(stream.generation + 1),
-    }
-}
-
-/// Checks that a sender holds what the node lacks, and no less.
-fn check_positions(stream: &mut Stream, log: &Log, of_stream: &StreamLog) -> Result<(), Ended> {
-    let (first, made) = (log.first, log.made);
-    if stream.is_new && of_stream.generation == 0 && stream.taken == 0 && first > 0 {
-        // A stream that begins there.
-        stream.taken = first;
-        stream.state.durable.store(first, Relaxed);
-    }
-    stream.is_new = false;
-    let taken = stream.taken;
-    if (first..=made).contains(&taken) {
-        return Ok(());
-    }
-    let text = format!("the node has frames up to {taken}, and its sender {first} to {made}");
-    Err(Ended::new(ByeReason::UNKNOWN, 0, taken, text))
-}
-
 /// The version that both have, of a range and the only one here; none: 0, and what this has.
 fn agreed(min: u8, max: u8, own: u8) -> (u8, u8) {
     if (min..=max).contains(&own) { (own, own) } else { (0, own) }
@@ -719,4 +499,3 @@ fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8]
     *written = written.wrapping_add(1);
     debug_assert!(answer.len() <= ANSWER_BYTES_MAX, "a few messages of control");
 }
-

@@ -297,7 +297,8 @@ impl<S: FolderStore> Writer<S> {
         let path = self.path(index);
         let parts = FileParts { id, path, is_listed: true, attached };
         let (file, bytes) = FrameFile::begin(parts, &header, self.now_ns);
-        let durable = self.marks.back().map_or(self.state.durable.load(Relaxed), |one| one.recorded);
+        let durable =
+            self.marks.back().map_or(self.state.durable.load(Relaxed), |one| one.recorded);
         self.marks.push_back(Mark { id, recorded: durable, durable, is_closed: false });
         self.next_index = index + 1;
         self.files.begin_file(file, bytes);

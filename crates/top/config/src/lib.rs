@@ -85,7 +85,8 @@ pub fn load(path: &Path) -> Result<High, ConfigFileError> {
     let text = read(path)?;
     let high = check(path, &text)?;
     if high.store.is_some() {
-        let message = "expected no storage node, which `catchment store` runs with a file of its own";
+        let message =
+            "expected no storage node, which `catchment store` runs with a file of its own";
         return Err(Located::parse(path, &text)?.error("store", message));
     }
     Ok(high)

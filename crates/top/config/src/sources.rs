@@ -251,7 +251,8 @@ pub(crate) fn senders(
 }
 
 /// Where front-ends connect unless the file says otherwise.
-pub(crate) const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7_100);
+pub(crate) const LISTEN_DEFAULT: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7_100);
 
 /// The protocol of that name, `hadtu` where there is none; `path` is that of the source's table.
 fn protocol(

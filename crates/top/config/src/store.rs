@@ -75,6 +75,10 @@ pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
         _ => return Err(located.error("listen[1]", "expected one listener")),
     };
     let write = &low.write;
+    if write.file_time_ns.is_some() || write.cpu.is_some() {
+        let message = "expected no file_time and no cpu: a storage node has neither yet";
+        return Err(located.error("write", message));
+    }
     let disk = DiskConfig {
         buffer_bytes: write.buffer_bytes,
         buffer_count: write.buffer_count,
@@ -85,10 +89,8 @@ pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
         ..DiskConfig::default()
     };
     disk.check().map_err(|error| located.error("write", error.to_string()))?;
-    let memory_bytes = low.memory.budget.map_or_else(
-        || SystemMemory::now().default_budget_bytes(),
-        u64::from,
-    );
+    let memory_bytes =
+        low.memory.budget.map_or_else(|| SystemMemory::now().default_budget_bytes(), u64::from);
     let file_bytes = write.file_bytes;
     Ok(StoreConfig { address, folder, memory_bytes, file_bytes, disk, close_after_ns })
 }

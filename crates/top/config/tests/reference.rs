@@ -44,6 +44,8 @@ role = "best-effort"
 [[targets]]
 name = "more"
 folder = "more"
+[store]
+folder = "stored"
 [[layouts]]
 name = "board"
 order = { at = 4, mask = 0xff000000, equals = 0 }
@@ -149,6 +151,15 @@ fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
     match (path, value) {
         ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
         ("targets[].folders", Some(_)) => drop(table.remove("folder")),
+        ("targets[].kind", Some("\"store\""))
+        | ("targets[].address" | "targets[].hold_bytes", _) => {
+            table.insert("kind", Item::Value("store".into()));
+            table.insert("address", Item::Value("node:7100".into()));
+            table.remove("folder");
+            if path == "targets[].hold_bytes" {
+                table.insert("role", Item::Value("required".into()));
+            }
+        }
         ("sources[].via" | "source_groups[].via", Some("\"link\"")) => {
             // Such a source has no port, and its packets no ids.
             for key in ["address", "sub_event_id", "first_sub_event_id"] {

@@ -185,7 +185,9 @@ impl Sessions {
         }
         let unfit = |text: String| Ok(Err(Refusal::Unfit(text)));
         let Some(header) = stream.header.as_ref().filter(|_| stream.input.is_some()) else {
-            return unfit("a frame comes behind the header of its files, and before the end".into());
+            return unfit(
+                "a frame comes behind the header of its files, and before the end".into(),
+            );
         };
         if let Err(refusal) = Partial::check(frame, header) {
             return Ok(Err(refusal));
