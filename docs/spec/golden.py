@@ -1,4 +1,4 @@
-"""Builds the golden exchanges of session.md and event-link.md from the tables on these pages.
+"""Builds the golden exchanges of session.md, event-link.md and storage-link.md from the tables on these pages.
 
     python3 golden.py            check the tables, build the exchanges, compare pages and files
     python3 golden.py --write    write the exchanges into the pages, and the files
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from golden_malformed import malformed
-from golden_messages import channels, exchanges, others
+from golden_messages import channels, exchanges, others, storage
 from golden_tables import (
     CONTROL_BYTES_MAX,
     DATA_HEAD_MAX,
@@ -129,7 +129,7 @@ def printed(exchange: list[tuple[str, list[Piece]]]) -> str:
 
 
 def main() -> None:
-    built = exchanges()
+    built = exchanges() | {"storage": storage()}
     more = {"others": others(), "channels": channels()}
     compare_files(files(built | more), "--write" in sys.argv)
     found = set()

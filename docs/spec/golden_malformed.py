@@ -30,6 +30,62 @@ def malformed() -> list[tuple[str, str, str, bytes]]:
         ("channels", "shape", "fixed part of 16 bytes", samples(bytes(48), (16, "H", 16))),
         ("channels", "length", "body of all ones", samples(b"", (8, "I", 0xFFFFFFFF))),
         ("channels", "bound", "packet at sequence 2^63", samples(b"CTLK", (32, "Q", 1 << 63))),
+        ("storage", "type", "type 48: of channels", stored("alive", {}, (2, "H", 48))),
+        ("storage", "shape", "fixed part of 104 bytes", stored("frame", {}, (16, "H", 104))),
+        ("storage", "bound", "no header", stored("open", {}, body=b"a")),
+        ("storage", "length", "header without bytes", stored("open", dict(header_bytes=1))),
+        (
+            "storage",
+            "bound",
+            "part behind its header",
+            stored("open", dict(header_bytes=8, offset=8), body=b"a"),
+        ),
+        (
+            "storage",
+            "bound",
+            "part over the end of its header",
+            stored("open", dict(header_bytes=8, offset=4), body=b"12345"),
+        ),
+        ("storage", "bound", "frame that takes no number", stored("frame", {})),
+        (
+            "storage",
+            "bound",
+            "frame over the end of sequences",
+            stored("frame", dict(sequence=2**63, numbers=1)),
+        ),
+        (
+            "storage",
+            "bound",
+            "frame of more than 64 GiB",
+            stored("frame", dict(numbers=1, bytes_max=2**36 + 1)),
+        ),
+        (
+            "storage",
+            "bound",
+            "frame of more columns than a schema has",
+            stored("frame", dict(numbers=1, columns_max=2**20 + 1)),
+        ),
+        (
+            "storage",
+            "bound",
+            "column of 2 GiB",
+            stored("column", dict(stored_bytes=0x7E000001), body=b"a"),
+        ),
+        (
+            "storage",
+            "bound",
+            "part behind its column",
+            stored("column", dict(stored_bytes=8, offset=9), body=b"a"),
+        ),
+        (
+            "storage",
+            "bound",
+            "part over the end of its column",
+            stored("column", dict(stored_bytes=8, offset=4), body=b"12345"),
+        ),
+        ("storage", "bound", "part without bytes", stored("column", dict(stored_bytes=8))),
+        ("storage", "bound", "half a record", stored("end", {}, body=b"12345678")),
+        ("storage", "bound", "end at sequence 2^63", stored("close", dict(sequence=2**63))),
         ("control", "length", "head of 0 bytes", ping((4, "I", 0))),
         ("control", "length", "head of 44 bytes", ping((4, "I", 44))),
         ("control", "length", "head of 16,376 bytes", ping((4, "I", 16_376))),
@@ -189,6 +245,11 @@ def data(*patch: Patch) -> bytes:
 
 def samples(packet: bytes, *patch: Patch) -> bytes:
     return sent("samples", dict(sequence=4), (), patch, body=[Piece(packet, "a packet")])
+
+
+def stored(name: str, values: dict, *patch: Patch, body: bytes = b"") -> bytes:
+    pieces = [Piece(body, "bytes")] if body else []
+    return sent(name, values, (), patch, body=pieces)
 
 
 def part(*patch: Patch) -> bytes:

@@ -217,6 +217,28 @@ def channels() -> list[tuple[str, list[Piece]]]:
     ]
 
 
+def storage() -> list[tuple[str, list[Piece]]]:
+    """A skipped frame with its only column, in two messages, the end of the stream, and idle."""
+    frame = dict(kind=5, sequence=40, generation=1, rows=2, epoch=3, columns_max=1, numbers=2)
+    records = struct.pack("<IHHQ", 0, 2, 0, 7) + struct.pack("<IHHQ", 1, 2, 0, 9)
+    column = dict(id=4, sequence=40, stored_bytes=32, raw_bytes=32, rows=2, dtype=17)
+    parts = [Piece(part, "stored bytes") for part in (records[:20], records[20:])]
+    return [
+        (
+            "sender, storage data 0",
+            message("open", 1, dict(header_bytes=6), body=[Piece(b"header", "the header")])
+            + message("frame", 2, frame | dict(bytes_max=1_000))
+            + message("column", 3, column, body=[parts[0]])
+            + message("column", 4, column | dict(offset=20, crc32c=0x12345678), body=[parts[1]])
+            + message(
+                "end", 5, dict(columns=1, sequence=40), body=[Piece(records, "the ledger's counts")]
+            )
+            + message("close", 6, dict(sequence=42))
+            + message("alive", 7, {}),
+        )
+    ]
+
+
 def number(value: int) -> bytes:
     return struct.pack("<Q", value)
 

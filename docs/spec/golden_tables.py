@@ -1,4 +1,4 @@
-"""The tables of session.md and event-link.md, and messages made from them; see golden.py."""
+"""The tables of session.md, event-link.md and storage-link.md, and messages made from them; see golden.py."""
 
 import re
 import struct
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGES = ["session.md", "event-link.md"]
+PAGES = ["session.md", "event-link.md", "storage-link.md"]
 CAPTION = re.compile(
     r"^\*\*`(\w+)`(?: \(type (\d+)\))?: (fixed part|record|all|service part), (\d+) bytes"
 )
@@ -17,7 +17,7 @@ PACK = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "u64x16": "<16Q"}
 MESSAGE_BYTES_MAX = 131_064  # what the recorder of the examples grants
 CONTROL_BYTES_MAX, CONTROL_HEAD_MAX, DATA_HEAD_MAX = 16_384, 16_368, 114_688
 RECORDS_MAX, PART_BYTES_MAX, TEXT_BYTES_MAX = 4_096, 1_024, 1_024
-DATA_TYPES = {3, 32, 33, 34, 35, 48}
+DATA_TYPES = {3, 32, 33, 34, 35, 48, *range(64, 70)}
 
 
 @dataclass
@@ -241,9 +241,11 @@ def check_message(data: bytes, number: int, name: str, fixed: dict, records: lis
         at = 16 + fixed_bytes + index * record_bytes
         read_back(data, at, TABLES[name, "record"], record_bytes, record)
     # Each bit of marker, lengths, number and record count, and each truncation, is noticed. (Not
-    # the last bits of a part's length: the next one then does not go on where it ends.)
+    # the last bits of a part's length: the next one then does not go on where it ends, or its sum
+    # is another one.)
+    is_part = name in ("part", "open", "column", "end")
     damaged = [data[:length] for length in range(len(data))]
-    for at in [0, 1, *range(4, 8), *range(9 if name == "part" else 8, 16), *range(20, 24)]:
+    for at in [0, 1, *range(4, 8), *range(9 if is_part else 8, 16), *range(20, 24)]:
         damaged += [data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :] for bit in range(8)]
     for bad in damaged:
         try:

@@ -357,7 +357,7 @@ impl StreamSession {
     }
 
     /// Whether what comes on control is looked at.
-    fn is_read(&self) -> bool {
+    pub fn is_read(&self) -> bool {
         !matches!(self.phase, Phase::Away { .. } | Phase::Connecting | Phase::Ended)
     }
 

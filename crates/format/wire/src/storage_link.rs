@@ -209,10 +209,7 @@ impl<'a> Data<'a> {
     /// A field that its table does not allow, or a body that is not within what it is a part of.
     pub fn read(message: &Message<'a>) -> Result<Option<Self>, Fault> {
         let (body, body_bytes) = (message.body, message.body_bytes as u64);
-        let within = |field, max| match body_bytes <= max {
-            true => Ok(()),
-            false => Err(Fault::Length { field, min: 0, max, got: body_bytes }),
-        };
+        let within = |field, max| bound(field, body_bytes, 0..=max);
         Ok(Some(match message.kind {
             Column::TYPE => {
                 let column: Column = message.fixed()?;

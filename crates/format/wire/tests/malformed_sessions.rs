@@ -8,7 +8,9 @@ use catchment_wire::event_link::{self, Data};
 use catchment_wire::session::{
     Attach, CONTROL, Connection, Control, Fault, Preamble, REASONS, Service, parse,
 };
-use catchment_wire::{fuzz_channels, fuzz_events, fuzz_session};
+use catchment_wire::{fuzz_channels, fuzz_events, fuzz_session, fuzz_storage};
+
+use catchment_wire::storage_link;
 
 use crate::session::unhex;
 
@@ -33,12 +35,14 @@ fn fault(connection: &str, bytes: &[u8]) -> Option<Fault> {
     let bounds = match connection {
         "data" => event_link::bounds(131_064),
         "channels" => channel_link::BOUNDS,
+        "storage" => storage_link::BOUNDS,
         _ => CONTROL,
     };
     match (parse(bytes, 0, bounds), connection) {
         (Ok(None), _) => None,
         (Ok(Some(message)), "data") => Data::read(&message).err(),
         (Ok(Some(message)), "channels") => channel_link::Data::read(&message).err(),
+        (Ok(Some(message)), "storage") => storage_link::Data::read(&message).err(),
         (Ok(Some(message)), _) => Control::read(&message).err(),
         (Err(fault), _) => Some(fault),
     }
@@ -150,7 +154,11 @@ fn random_bytes_are_no_messages() {
     let mut random = Random::new(1);
     for _ in 0..20_000 {
         let bytes: Vec<u8> = (0..16 + random.index(300)).map(|_| random.next_u64() as u8).collect();
-        assert!(["control", "data", "channels"].iter().all(|one| fault(one, &bytes).is_some()));
+        assert!(
+            ["control", "data", "channels", "storage"]
+                .iter()
+                .all(|one| fault(one, &bytes).is_some())
+        );
     }
 }
 
@@ -159,6 +167,7 @@ fn mutated_messages_never_break_the_parser() {
     mutate("session_message", fuzz_session);
     mutate("event_message", fuzz_events);
     mutate("event_message", fuzz_channels);
+    mutate("event_message", fuzz_storage);
 }
 
 fn mutate(target: &str, fuzz: fn(&[u8]) -> Result<u32, Fault>) {
@@ -178,7 +187,8 @@ fn the_seeds_of_the_fuzz_targets_never_break_the_parser() {
     let session = corpus("session_message").iter().map(|bytes| fuzz_session(bytes)).collect();
     let events = corpus("event_message").iter().map(|bytes| fuzz_events(bytes)).collect();
     let channels = corpus("event_message").iter().map(|bytes| fuzz_channels(bytes)).collect();
-    for (results, messages) in [(session, 23), (events, 13), (channels, 3)] {
+    let storage = corpus("event_message").iter().map(|bytes| fuzz_storage(bytes)).collect();
+    for (results, messages) in [(session, 23), (events, 13), (channels, 3), (storage, 7)] {
         let results: Vec<Result<u32, Fault>> = results;
         let found: u32 = results.iter().flatten().sum();
         let refused = results.iter().filter(|result| result.is_err()).count();

@@ -13,6 +13,7 @@ use catchment_wire::session::{
     Message, Ping, Positions, Preamble, RECORDS_MAX, Release, Report, RunState, SEQUENCE_END,
     Service, Stage, TEXT_BYTES_MAX, Text, Value, ValueKind, ValueType, Welcome, parse,
 };
+use catchment_wire::storage_link::{self, Data as Stored};
 
 const DATA: Bounds = event_link::bounds(131_064);
 
@@ -27,6 +28,10 @@ impl Golden {
         self.who.contains("data")
     }
 
+    fn is_of_storage(&self) -> bool {
+        self.who.contains("storage")
+    }
+
     fn is_of_channels(&self) -> bool {
         self.who.contains("channels")
     }
@@ -34,6 +39,7 @@ impl Golden {
     fn bounds(&self) -> Bounds {
         match self.is_data() {
             _ if self.is_of_channels() => channel_link::BOUNDS,
+            _ if self.is_of_storage() => storage_link::BOUNDS,
             true => DATA,
             false => CONTROL,
         }
@@ -65,7 +71,7 @@ pub(crate) fn unhex(line: &str) -> impl Iterator<Item = u8> {
 }
 
 fn all_golden() -> Vec<Golden> {
-    let files = [HELLO, FRAGMENTS, RESUME, OTHERS, CHANNELS];
+    let files = [HELLO, FRAGMENTS, RESUME, OTHERS, CHANNELS, STORAGE];
     files.into_iter().flat_map(golden).collect()
 }
 
@@ -74,6 +80,7 @@ const FRAGMENTS: &str = include_str!("golden/fragments.hex");
 const RESUME: &str = include_str!("golden/resume.hex");
 const OTHERS: &str = include_str!("golden/others.hex");
 const CHANNELS: &str = include_str!("golden/channels.hex");
+const STORAGE: &str = include_str!("golden/storage.hex");
 
 /// The messages of a connection, with their numbers.
 fn messages(golden: &Golden) -> Vec<(u32, Message<'_>)> {
@@ -117,6 +124,32 @@ fn items_of_a_channel_link_are_packets_and_its_signs_of_life_take_no_sequence() 
     }
 }
 
+fn stored<'a>(message: &Message<'a>) -> storage_link::Data<'a> {
+    storage_link::Data::read(message).unwrap().expect("a type that is known")
+}
+
+#[test]
+fn a_frame_is_its_header_columns_in_parts_and_an_end_with_its_counts() {
+    let golden = &golden(STORAGE)[0];
+    let read: Vec<_> = messages(golden).iter().map(|(_, message)| stored(message)).collect();
+    let [open, frame, first, second, end, close, alive] = read[..] else { panic!("{read:?}") };
+    let Stored::Open(open, header) = open else { panic!("{open:?}") };
+    assert_eq!((open.header_bytes, open.offset, header), (6, 0, &b"header"[..]));
+    let Stored::Frame(frame) = frame else { panic!("{frame:?}") };
+    assert_eq!((frame.kind, frame.sequence, frame.numbers, frame.rows), (5, 40, 2, 2));
+    assert_eq!((frame.generation, frame.epoch, frame.bytes_max), (1, 3, 1_000));
+    let (Stored::Column(one, begin), Stored::Column(two, rest)) = (first, second) else {
+        panic!("{first:?}, {second:?}");
+    };
+    assert_eq!((one.offset, begin.len(), one.crc32c), (0, 20, 0));
+    assert_eq!((two.offset, rest.len(), two.crc32c), (20, 12, 0x1234_5678));
+    assert_eq!(one, storage_link::Column { offset: 0, crc32c: 0, ..two });
+    let Stored::End(end, records) = end else { panic!("{end:?}") };
+    assert_eq!((end.columns, records), (1, &[begin, rest].concat()[..]));
+    assert_eq!(close, Stored::Close(storage_link::Close { log: 0, sequence: 42 }));
+    assert_eq!(alive, Stored::Alive);
+}
+
 #[test]
 fn a_packet_is_no_longer_than_a_datagram_and_no_item_has_the_last_sequence() {
     let read = |sequence, bytes: usize| {
@@ -146,6 +179,7 @@ fn every_golden_message_is_encoded_as_it_was() {
             let mut out = vec![0xee; message.used];
             let bytes = match golden.is_data() {
                 _ if golden.is_of_channels() => packets(&message).encode(number, &mut out).into(),
+                _ if golden.is_of_storage() => stored(&message).encode(number, &mut out).into(),
                 true => Data::read(&message).unwrap().map(|data| data.encode(number, &mut out)),
                 false => Control::read(&message).unwrap().map(|ping| ping.encode(number, &mut out)),
             };
@@ -154,7 +188,7 @@ fn every_golden_message_is_encoded_as_it_was() {
             (rest, count) = (&rest[message.used..], count + 1);
         }
     }
-    assert_eq!(count, 39);
+    assert_eq!(count, 46);
 }
 
 #[test]

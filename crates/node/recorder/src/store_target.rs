@@ -268,7 +268,7 @@ impl StoreTarget {
     fn read_control(&mut self) -> usize {
         let mut buffer = [0; 4 << 10];
         let mut all = 0;
-        while matches!(self.node.session.state(), SenderState::Open | SenderState::Opening) {
+        while self.node.session.is_read() {
             match self.node.dial.read(CONTROL, &mut buffer) {
                 Ok(0) => break,
                 Ok(bytes) => {
@@ -449,8 +449,10 @@ impl Agent for StoreTarget {
         }
         match items + moved {
             0 => {
-                let alive_ns = self.node.session.alive_ns();
-                let alive_ns = self.feed.wake_at_ns(alive_ns);
+                let session = &self.node.session;
+                let is_open = session.is_open();
+                let alive_ns = self.feed.wake_at_ns(session.alive_ns());
+                let alive_ns = if is_open { alive_ns } else { u64::MAX };
                 Work::until(0, alive_ns.min(now_ns + IDLE_NS))
             }
             done => Work::again(done as u64),

@@ -1,0 +1,321 @@
+//! A recorder and a storage node in one process: what front-ends send is in the node's files, once,
+//! whatever breaks on the way there.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use catchment_disk::{DiskConfig, FaultControl, FaultPlan};
+use catchment_fixtures::{Random, wait_while};
+use catchment_frontend::{Closed, Frontend};
+use catchment_model::{Entry, SourceId};
+use catchment_recorder::{
+    NodeConfig, Place, Recorder, RecorderConfig, RunSummary, SourceConfig, State, TargetConfig,
+};
+use catchment_storage::{Run, Verdict, audit, verify};
+use catchment_store::{Node, StoreConfig};
+
+const LONG: Duration = Duration::from_secs(600);
+const SOURCES: u64 = 2;
+
+/// The bytes of a fragment that a test can tell from all others.
+fn content(source: u64, key: u64) -> Vec<u8> {
+    let mut random = Random::new(key << 8 | source);
+    let bytes = if key.is_multiple_of(500) { 300_000 } else { random.index(3_000) };
+    random.bytes(bytes)
+}
+
+fn store_config(folder: &Path, address: SocketAddr) -> StoreConfig {
+    let disk = DiskConfig {
+        buffer_bytes: 256 << 10,
+        preallocate_bytes: 1 << 20,
+        sync_interval_ns: 10_000_000,
+        ..DiskConfig::default()
+    };
+    StoreConfig {
+        address,
+        folder: folder.join("stored"),
+        memory_bytes: 32 << 20,
+        file_bytes: 2 << 20,
+        disk,
+        close_after_ns: 60_000_000_000,
+    }
+}
+
+fn node_target(address: SocketAddr) -> TargetConfig {
+    let place = Place::Node(NodeConfig { address: address.to_string() });
+    TargetConfig { place, trends: false, ..TargetConfig::folder("node", "".into()) }
+}
+
+fn recorder(folder: &Path, targets: Vec<TargetConfig>) -> (Recorder, Frontend) {
+    let source = |number| {
+        let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        SourceConfig::over_session(format!("detector/{number}"), address)
+    };
+    let sources = (0..SOURCES).map(source).collect();
+    let mut config = RecorderConfig::new(folder.join("runs"), sources);
+    config.memory_bytes = 256 << 20;
+    config.frame.time_ns = 10_000_000;
+    config.build.timeout_ns = 3_600_000_000_000;
+    config.targets = targets;
+    let recorder = Recorder::start(config).unwrap();
+    let address = recorder.addresses()[0];
+    let builder = Frontend::builder(&format!("catchment+tcp://{address}"), "detector");
+    let builder =
+        (0..SOURCES).fold(builder.buffer(12 << 20), |it, source| it.source(&source.to_string()));
+    let front_end = builder.fragment_bytes_max(1 << 20).wait(LONG).connect().unwrap();
+    (recorder, front_end)
+}
+
+/// Sends the fragments of keys below that number, and calls `act` with how many were sent.
+fn send(front_end: &Frontend, keys: u64, act: impl FnOnce(&AtomicU64)) {
+    let sent = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for (source, to) in (0..).zip(front_end.sources()) {
+            let sent = &sent;
+            scope.spawn(move || {
+                for key in 0..keys {
+                    to.send(key, &content(source, key)).unwrap();
+                    if source == 0 {
+                        sent.store(key + 1, Relaxed);
+                    }
+                }
+            });
+        }
+        act(&sent);
+    });
+}
+
+fn only(folder: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.unwrap().path());
+    let all: Vec<PathBuf> = entries.collect();
+    let [one] = &all[..] else { panic!("expected one folder, got {all:?}") };
+    one.clone()
+}
+
+/// The run has the fragments of keys below that number, each once, and its ledger balances.
+fn check(folder: &Path, keys: u64) -> Run {
+    let run = Run::open(folder).unwrap();
+    let report = audit(&run).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    let verified = verify(&run, |_| {});
+    assert!(verified.is_intact(), "{verified:?}");
+    let mut events = BTreeMap::new();
+    for frame in 0..run.frames().len() {
+        for source in 0..SOURCES {
+            let column = run.fragments(frame, SourceId(source as u32)).unwrap();
+            for (row, &key) in column.events().keys().iter().enumerate() {
+                let bytes = column.fragment(row).expect("it is there").to_vec();
+                assert!(events.insert((key, source), bytes).is_none(), "{key} stands twice");
+            }
+        }
+    }
+    assert_eq!(events.len() as u64, SOURCES * keys);
+    for ((key, source), bytes) in events {
+        assert!(key < keys && bytes == content(source, key), "event {key}, source {source}");
+    }
+    let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
+    let counts = [Entry::FragmentsRecorded, Entry::FragmentsDurable].map(|entry| ledger[entry]);
+    assert_eq!(counts, [SOURCES * keys; 2]);
+    assert!(run.ended() && run.closed());
+    run
+}
+
+/// Ends both; the recorder's own counts say that all is durable at the node.
+fn end(recorder: Recorder, front_end: Frontend, keys: u64) -> RunSummary {
+    assert_eq!(front_end.close(LONG), Closed::default());
+    let summary = recorder.stop().unwrap();
+    let target = &summary.last.targets[0];
+    let total = target.ledger.total();
+    let counts = [Entry::FragmentsRecorded, Entry::FragmentsDurable].map(|entry| total[entry]);
+    assert_eq!(counts, [SOURCES * keys; 2], "{:?}", target.state);
+    assert!(target.ledger.balance().holds());
+    summary
+}
+
+/// What stands between the two. It can break all connections, and change a byte.
+struct Proxy {
+    address: SocketAddr,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+    connections: Arc<AtomicU64>,
+    /// Whether the next fragment of event 500 is changed.
+    changes: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    fn start(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (open, connections) = (Arc::default(), Arc::default());
+        let proxy = Self { address, open, connections, changes: Arc::default() };
+        let (open, count) = (Arc::clone(&proxy.open), Arc::clone(&proxy.connections));
+        let changes = Arc::clone(&proxy.changes);
+        std::thread::spawn(move || {
+            for incoming in listener.incoming() {
+                let (Ok(here), Ok(there)) = (incoming, TcpStream::connect(to)) else { continue };
+                let copy = |end: &TcpStream| end.try_clone().unwrap();
+                open.lock().unwrap().extend([copy(&here), copy(&there)]);
+                let (from, into) = (copy(&there), copy(&here));
+                let changes = Arc::clone(&changes);
+                std::thread::spawn(move || pass_on(here, there, Some(&changes)));
+                std::thread::spawn(move || pass_on(from, into, None));
+                count.fetch_add(1, Relaxed);
+            }
+        });
+        proxy
+    }
+
+    /// Breaks all connections.
+    fn cut(&self) {
+        for end in self.open.lock().unwrap().drain(..) {
+            let _gone = end.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, changes: Option<&AtomicBool>) {
+    let known = content(0, 500);
+    let part = &known[known.len() / 2..][..64];
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(bytes) = from.read(&mut buffer) {
+        if let Some(changes) = changes.filter(|changes| changes.load(Relaxed)) {
+            let at = buffer[..bytes].windows(64).position(|bytes| bytes == part);
+            if let Some(at) = at.filter(|_| changes.swap(false, Relaxed)) {
+                buffer[at] ^= 1;
+            }
+        }
+        if bytes == 0 || to.write_all(&buffer[..bytes]).is_err() {
+            break;
+        }
+    }
+    let _gone = to.shutdown(Shutdown::Both);
+}
+
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+#[test]
+fn a_run_stands_at_a_storage_node_as_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let here = TargetConfig::folder("here", folder.path().join("runs"));
+    let targets = vec![node_target(node.address()), here];
+    let (recorder, front_end) = recorder(folder.path(), targets);
+    send(&front_end, 2_000, |_| {});
+    let summary = end(recorder, front_end, 2_000);
+    let there = check(&only(&folder.path().join("stored")), 2_000);
+    let here = check(&summary.folder, 2_000);
+    assert!(there.files().len() > 1, "files are left as they grow");
+    let frames =
+        |run: &Run| run.frames().iter().map(|frame| frame.info.sequence).collect::<Vec<_>>();
+    assert_eq!(frames(&there), frames(&here));
+    let done = node.stop().unwrap();
+    assert_eq!(done.frames_taken, frames(&there).len() as u64);
+    assert_eq!((done.frames_corrupt, done.faults, done.waiting_bytes), (0, 0, 0));
+    assert!(done.streams.len() == 1 && done.streams[0].has_ended, "{done:?}");
+}
+
+#[test]
+fn a_connection_that_is_cut_is_resumed_and_nothing_is_lost_or_there_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let proxy = Proxy::start(node.address());
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(proxy.address)]);
+    send(&front_end, 6_000, |sent| {
+        for cut in 1..=5 {
+            let taken = node.snapshot().frames_taken;
+            wait_while(|| sent.load(Relaxed) < cut * 1_000);
+            // It is connected again, and something has come.
+            wait_while(|| node.snapshot().frames_taken == taken);
+            proxy.cut();
+        }
+    });
+    end(recorder, front_end, 6_000);
+    check(&only(&folder.path().join("stored")), 6_000);
+    let done = node.stop().unwrap();
+    assert!(done.sessions_opened > 5 && done.frames_repeated == 0, "{done:?}");
+}
+
+#[test]
+fn a_frame_that_is_changed_on_its_way_is_refused_counted_and_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let proxy = Proxy::start(node.address());
+    proxy.changes.store(true, Relaxed);
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(proxy.address)]);
+    send(&front_end, 1_000, |_| {});
+    end(recorder, front_end, 1_000);
+    assert!(!proxy.changes.load(Relaxed), "a byte was changed");
+    check(&only(&folder.path().join("stored")), 1_000);
+    assert_eq!(node.stop().unwrap().frames_corrupt, 1);
+}
+
+#[test]
+fn a_node_that_ends_and_is_started_again_goes_on_in_the_same_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::start(store_config(folder.path(), any())).unwrap();
+    let address = node.address();
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(address)]);
+    send(&front_end, 4_000, |sent| {
+        for life in 1..=3 {
+            wait_while(|| sent.load(Relaxed) < life * 1_000);
+            node.stop().unwrap();
+            node = Node::start(store_config(folder.path(), address)).unwrap();
+        }
+        end(recorder, front_end, 4_000)
+    });
+    let _again = node.stop().unwrap();
+    check(&only(&folder.path().join("stored")), 4_000);
+}
+
+#[test]
+fn after_each_fault_of_its_disk_a_stream_goes_on_behind_what_was_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = FaultControl::default();
+    let plan = FaultPlan { control: control.clone(), seed: 7, ..FaultPlan::default() };
+    let plan = FaultPlan { short_writes_per_million: 100_000, delay_polls_max: 3, ..plan };
+    let mut config = store_config(folder.path(), any());
+    config.disk.faults = Some(plan);
+    let node = Node::start(config).unwrap();
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    let faults: [fn(&FaultControl, Option<i32>); 4] = [
+        FaultControl::fail_writes,
+        FaultControl::fail_syncs,
+        FaultControl::fail_finishes,
+        FaultControl::fail_writes,
+    ];
+    send(&front_end, 5_000, |sent| {
+        for (fault, number) in faults.into_iter().zip(1..) {
+            wait_while(|| sent.load(Relaxed) < number * 1_000);
+            let before = node.snapshot().disk_faults;
+            fault(&control, Some(if number == 4 { libc::ENOSPC } else { libc::EIO }));
+            wait_while(|| node.snapshot().disk_faults == before);
+            fault(&control, None);
+        }
+    });
+    end(recorder, front_end, 5_000);
+    check(&only(&folder.path().join("stored")), 5_000);
+    assert!(node.stop().unwrap().disk_faults >= 4);
+}
+
+#[test]
+fn a_best_effort_node_that_is_not_there_costs_the_others_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let here = TargetConfig::folder("here", folder.path().join("runs"));
+    let node = TargetConfig { required: false, ..node_target(free) };
+    let (recorder, front_end) = recorder(folder.path(), vec![here, node]);
+    send(&front_end, 500, |_| {});
+    let summary = end(recorder, front_end, 500);
+    check(&summary.folder, 500);
+    let of_node = &summary.last.targets[1];
+    assert!(matches!(of_node.state, State::Fault { .. }), "{:?}", of_node.state);
+    let total = of_node.ledger.total();
+    assert_eq!(total[Entry::FragmentsRecorded], 0);
+    assert!(of_node.ledger.balance().holds(), "{total:?}");
+}

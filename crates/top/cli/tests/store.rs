@@ -1,0 +1,270 @@
+//! A recorder and a storage node as processes: what front-ends send is in the node's files, once,
+//! whatever breaks between the two.
+
+use std::io::{BufReader, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use catchment_fixtures::wait_while;
+use catchment_frontend::{Closed, Frontend};
+use catchment_model::Entry;
+use catchment_storage::{Run, Verdict, audit, verify};
+use serde_json::Value;
+
+use crate::front_ends::{LONG, SOURCES, content, fragments};
+use crate::support::{interrupt, started, stderr};
+
+/// An address that is free.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Writes the files of a recorder whose frames go to `node`, and of a node that is at `listens`.
+/// Returns where front-ends connect.
+fn configure(folder: &Path, node: SocketAddr, listens: SocketAddr, more: &str) -> String {
+    let address = free();
+    let sources =
+        SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
+    let text = format!(
+        r#"
+[memory]
+budget = "256 MiB"
+[build]
+timeout = "1 h"
+[frame]
+time = "20 ms"
+[[targets]]
+name = "node"
+kind = "store"
+address = "{node}"
+{more}
+[[listen]]
+address = "{address}"
+{}"#,
+        sources.concat()
+    );
+    std::fs::write(folder.join("node.toml"), text).unwrap();
+    let text = format!(
+        r#"
+[store]
+folder = "stored"
+close_after = "200 ms"
+[memory]
+budget = "64 MiB"
+[write]
+sync_interval = "20 ms"
+buffer_bytes = "1 MiB"
+preallocate_bytes = "4 MiB"
+file_bytes = "4 MiB"
+[[listen]]
+address = "{listens}"
+"#
+    );
+    std::fs::write(folder.join("store.toml"), text).unwrap();
+    format!("catchment+tcp://{address}")
+}
+
+/// A storage node, with what it prints.
+struct Store(Child, BufReader<ChildStdout>);
+
+impl Store {
+    fn start(folder: &Path) -> Self {
+        let (child, lines) = started(folder, &["store", "store.toml", "--json"], "address");
+        Self(child, lines)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Ends it in order; what it says it has done.
+    fn end(mut self) -> Value {
+        assert_eq!(interrupt(self.0), Some(0));
+        let mut text = String::new();
+        self.1.read_to_string(&mut text).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+fn recorder(folder: &Path) -> Child {
+    started(folder, &["run", "node.toml"], "Recording").0
+}
+
+fn front_end(url: &str) -> Frontend {
+    let builder = Frontend::builder(url, "detector");
+    let builder = SOURCES.iter().fold(builder.buffer(12 << 20), |it, name| it.source(name));
+    builder.fragment_bytes_max(1 << 20).wait(LONG).connect().expect("the recorder is there")
+}
+
+/// Sends the fragments of keys below that number, and calls `act` with how many were sent.
+fn send(front_end: &Frontend, keys: u64, act: impl FnOnce(&AtomicU64)) {
+    let sent = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for (index, source) in front_end.sources().iter().enumerate() {
+            let sent = &sent;
+            scope.spawn(move || {
+                for key in 0..keys {
+                    source.send(key, &content(index, key)).unwrap();
+                    if index == 0 {
+                        sent.store(key, Relaxed);
+                    }
+                }
+            });
+        }
+        act(&sent);
+    });
+}
+
+/// The only folder in that one.
+fn only(folder: &Path) -> PathBuf {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.unwrap().path());
+    let all: Vec<PathBuf> = entries.collect();
+    let [one] = &all[..] else { panic!("expected one folder, got {all:?}") };
+    one.clone()
+}
+
+/// The run has the fragments of keys below that number, each once, and its ledger balances.
+fn check(folder: &Path, keys: u64) -> Run {
+    let run = Run::open(folder).unwrap();
+    let report = audit(&run).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    let verified = verify(&run, |_| {});
+    assert!(verified.is_intact(), "{verified:?}");
+    let events = fragments(&run);
+    assert!(events.keys().copied().eq(0..keys), "{} events", events.len());
+    for (key, of_sources) in events {
+        for (source, bytes) in of_sources.iter().enumerate() {
+            assert!(bytes.as_ref() == Some(&content(source, key)), "event {key}, source {source}");
+        }
+    }
+    let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
+    let counts = [Entry::FragmentsRecorded, Entry::FragmentsDurable].map(|entry| ledger[entry]);
+    assert_eq!(counts, [3 * keys; 2]);
+    assert!(run.ended() && run.closed());
+    run
+}
+
+#[test]
+fn a_run_stands_at_a_storage_node_as_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = free();
+    let also = "[[targets]]\nname = \"here\"\nfolder = \"runs\"\n";
+    let url = configure(folder.path(), node, node, also);
+    let store = Store::start(folder.path());
+    let recorder = recorder(folder.path());
+    let front_end = front_end(&url);
+    send(&front_end, 2_000, |_| {});
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(recorder), Some(0));
+    let done = store.end();
+    let stored = only(&folder.path().join("stored"));
+    let (there, here) =
+        (check(&stored, 2_000), check(&crate::support::only_run(folder.path()), 2_000));
+    assert!(there.files().len() > 1, "files are left as they grow");
+    let frames =
+        |run: &Run| run.frames().iter().map(|frame| frame.info.sequence).collect::<Vec<_>>();
+    assert_eq!(frames(&there), frames(&here));
+    assert_eq!(done["frames_taken"], frames(&there).len() as u64);
+    assert_eq!((&done["frames_corrupt"], &done["faults"]), (&0.into(), &0.into()));
+    assert_eq!(done["streams"][0]["has_ended"], true);
+}
+
+#[test]
+fn a_storage_node_that_is_killed_and_started_again_has_everything_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = free();
+    let url = configure(folder.path(), node, node, "");
+    let mut store = Store::start(folder.path());
+    let recorder = recorder(folder.path());
+    let front_end = front_end(&url);
+    let store = {
+        let (folder, store) = (folder.path(), &mut store);
+        send(&front_end, 6_000, |sent| {
+            for life in 1..=5 {
+                wait_while(|| sent.load(Relaxed) < life * 1_000);
+                let again = std::mem::replace(store, Store::start_after_kill(folder, store));
+                drop(again);
+            }
+        });
+        store
+    };
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(recorder), Some(0));
+    let stored = only(&folder.path().join("stored"));
+    // Its files are whole before it ends in order, too.
+    check(&stored, 6_000);
+    let _done = std::mem::replace(store, Store::start_after_kill(folder.path(), store));
+    check(&stored, 6_000);
+    assert_eq!(store.0.kill().map_err(|error| error.kind()), Ok(()));
+    store.0.wait().unwrap();
+}
+
+impl Store {
+    /// Kills it, and starts it again.
+    fn start_after_kill(folder: &Path, store: &mut Self) -> Self {
+        store.0.kill().unwrap();
+        store.0.wait().unwrap();
+        Self::start(folder)
+    }
+}
+
+#[test]
+fn the_files_of_a_recorder_that_is_killed_are_closed_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = free();
+    let url = configure(folder.path(), node, node, "");
+    let store = Store::start(folder.path());
+    let mut recorder = recorder(folder.path());
+    let front_end = front_end(&url);
+    send(&front_end, 1_000, |_| {});
+    wait_while(|| front_end.sources().iter().any(|source| source.status().durable < 1_000));
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let stored = only(&folder.path().join("stored"));
+    wait_while(|| !Run::open(&stored).is_ok_and(|run| run.closed()));
+    let run = Run::open(&stored).unwrap();
+    assert!(!run.ended() && verify(&run, |_| {}).is_intact());
+    assert_eq!(fragments(&run).len(), 1_000);
+    store.kill();
+}
+
+#[test]
+fn what_a_storage_node_cannot_do_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |name: &str, text: &str, command: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(path, text).unwrap();
+        stderr(folder.path(), &[command, name, "--check"], 2)
+    };
+    let base = "[store]\nfolder = \"stored\"\n";
+    for (more, expected) in [
+        ("[[listen]]\ntls = true", "listen[0].tls: expected none"),
+        ("[[listen]]\ntokens = true", "listen[0].tokens: expected none"),
+        ("[[listen]]\naddress = \"0.0.0.0:7100\"", "expected a loopback address"),
+        ("[run]\nnumber = 1", "run: expected [store], [[listen]], [memory] and [write] alone"),
+        ("[write]\nfile_time = \"1 h\"", "write: expected no file_time"),
+    ] {
+        let text = refused("store.toml", &format!("{base}{more}\n"), "store");
+        assert!(text.contains(expected), "{text}");
+    }
+    let text = refused("store.toml", "[memory]\nbudget = \"64 MiB\"\n", "store");
+    assert!(text.contains("expected [store] with a folder"), "{text}");
+    let sources = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\nsub_event_id = 1\n";
+    let text = refused("run.toml", &format!("{base}{sources}"), "run");
+    assert!(text.contains("`catchment store` runs"), "{text}");
+    for (target, expected) in [
+        ("kind = \"store\"", "expected address = \"HOST:PORT\""),
+        ("kind = \"store\"\naddress = \"node\"", "expected HOST:PORT"),
+        ("kind = \"store\"\naddress = \"a:1\"\nfolder = \"f\"", "expected no folder"),
+        ("folder = \"f\"\naddress = \"a:1\"", "expected kind = \"store\" beside it"),
+        ("folder = \"f\"\nhold_bytes = \"1 MiB\"", "of a required target of kind"),
+        ("kind = \"store\"\naddress = \"a:1\"\ntrends = true", "expected false"),
+    ] {
+        let text = format!("[[targets]]\nname = \"t\"\n{target}\n{sources}");
+        let text = refused("run.toml", &text, "run");
+        assert!(text.contains(expected), "{text}");
+    }
+}
