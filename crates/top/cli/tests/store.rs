@@ -1,10 +1,10 @@
 //! A recorder and a storage node as processes: what front-ends send is in the node's files, once,
 //! whatever breaks between the two.
 
-use std::io::{BufReader, Read};
-use std::net::{SocketAddr, TcpListener};
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_fixtures::wait_while;
@@ -14,7 +14,7 @@ use catchment_storage::{Run, Verdict, audit, verify};
 use serde_json::Value;
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::support::{interrupt, started, stderr};
+use crate::support::{catchment, interrupt, started, stderr};
 
 /// An address that is free.
 fn free() -> SocketAddr {
@@ -67,24 +67,31 @@ address = "{listens}"
 }
 
 /// A storage node, with what it prints.
-struct Store(Child, BufReader<ChildStdout>);
+struct Store(Child);
 
 impl Store {
-    fn start(folder: &Path) -> Self {
-        let (child, lines) = started(folder, &["store", "store.toml", "--json"], "address");
-        Self(child, lines)
+    /// Starts it, and waits until it is there.
+    fn start(folder: &Path, node: SocketAddr) -> Self {
+        let mut command = catchment(folder, &["store", "store.toml", "--json"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        wait_while(|| {
+            assert_eq!(child.try_wait().unwrap(), None);
+            TcpStream::connect(node).is_err()
+        });
+        Self(child)
     }
 
-    fn kill(mut self) {
+    fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
     /// Ends it in order; what it says it has done.
     fn end(mut self) -> Value {
+        let mut lines = self.0.stdout.take().unwrap();
         assert_eq!(interrupt(self.0), Some(0));
         let mut text = String::new();
-        self.1.read_to_string(&mut text).unwrap();
+        lines.read_to_string(&mut text).unwrap();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 }
@@ -153,7 +160,7 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let node = free();
     let also = "[[targets]]\nname = \"here\"\nfolder = \"runs\"\n";
     let url = configure(folder.path(), node, node, also);
-    let store = Store::start(folder.path());
+    let store = Store::start(folder.path(), node);
     let recorder = recorder(folder.path());
     let front_end = front_end(&url);
     send(&front_end, 2_000, |_| {});
@@ -164,10 +171,11 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let (there, here) =
         (check(&stored, 2_000), check(&crate::support::only_run(folder.path()), 2_000));
     assert!(there.files().len() > 1, "files are left as they grow");
-    let frames =
-        |run: &Run| run.frames().iter().map(|frame| frame.info.sequence).collect::<Vec<_>>();
+    let frames = |run: &Run| {
+        run.frames().iter().map(|frame| frame.summary.info.sequence).collect::<Vec<_>>()
+    };
     assert_eq!(frames(&there), frames(&here));
-    assert_eq!(done["frames_taken"], frames(&there).len() as u64);
+    assert_eq!(done["frames_taken"], verify(&there, |_| {}).frames);
     assert_eq!((&done["frames_corrupt"], &done["faults"]), (&0.into(), &0.into()));
     assert_eq!(done["streams"][0]["has_ended"], true);
 }
@@ -177,38 +185,25 @@ fn a_storage_node_that_is_killed_and_started_again_has_everything_once() {
     let folder = tempfile::tempdir().unwrap();
     let node = free();
     let url = configure(folder.path(), node, node, "");
-    let mut store = Store::start(folder.path());
+    let mut store = Store::start(folder.path(), node);
     let recorder = recorder(folder.path());
     let front_end = front_end(&url);
-    let store = {
-        let (folder, store) = (folder.path(), &mut store);
-        send(&front_end, 6_000, |sent| {
-            for life in 1..=5 {
-                wait_while(|| sent.load(Relaxed) < life * 1_000);
-                let again = std::mem::replace(store, Store::start_after_kill(folder, store));
-                drop(again);
-            }
-        });
-        store
-    };
+    send(&front_end, 6_000, |sent| {
+        for life in 1..=5 {
+            wait_while(|| sent.load(Relaxed) < life * 1_000);
+            store.kill();
+            store = Store::start(folder.path(), node);
+        }
+    });
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(recorder), Some(0));
     let stored = only(&folder.path().join("stored"));
     // Its files are whole before it ends in order, too.
     check(&stored, 6_000);
-    let _done = std::mem::replace(store, Store::start_after_kill(folder.path(), store));
+    store.kill();
+    let store = Store::start(folder.path(), node);
     check(&stored, 6_000);
-    assert_eq!(store.0.kill().map_err(|error| error.kind()), Ok(()));
-    store.0.wait().unwrap();
-}
-
-impl Store {
-    /// Kills it, and starts it again.
-    fn start_after_kill(folder: &Path, store: &mut Self) -> Self {
-        store.0.kill().unwrap();
-        store.0.wait().unwrap();
-        Self::start(folder)
-    }
+    store.end();
 }
 
 #[test]
@@ -216,7 +211,7 @@ fn the_files_of_a_recorder_that_is_killed_are_closed_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let node = free();
     let url = configure(folder.path(), node, node, "");
-    let store = Store::start(folder.path());
+    let mut store = Store::start(folder.path(), node);
     let mut recorder = recorder(folder.path());
     let front_end = front_end(&url);
     send(&front_end, 1_000, |_| {});

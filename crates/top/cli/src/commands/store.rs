@@ -32,9 +32,6 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let stop = Stop::listen()?;
     let node = Node::start(config).context("cannot start the storage node")?;
     let address = node.address();
-    if out.json {
-        out.object(&serde_json::json!({ "address": address.to_string() }))?;
-    }
     out.say(format_args!("Storing at {address}, in {folder}"))?;
     out.flush()?;
     let until = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
