@@ -212,8 +212,8 @@ entries! {
     RecordsSkipped = "records_skipped", Note;
     /// Fragments that are in no event by their time, discarded as the configuration says.
     FragmentsDiscardedUnmatched = "fragments_discarded_unmatched", FragmentsOut;
-    /// Recorded fragments that are in no event by their time, or that came after it was closed: rows
-    /// of their own.
+    /// Recorded fragments that are in no event by their time, or that came after it was closed:
+    /// rows of their own.
     FragmentsUnmatched = "fragments_unmatched", Note;
 }
 

@@ -38,7 +38,7 @@ pub struct ColumnCut {
     /// One bit per row, lowest bit of the first byte first: set where the fragment is there. None
     /// when all are.
     pub validity: Option<Vec<u8>>,
-    /// Each row's own time, in ns, 0 where its fragment is missing; empty where times are not known.
+    /// Each row's own time, in ns, 0 where its fragment is missing; empty where there are none.
     pub times: Vec<u64>,
     /// One bit per row, as above: set where the source is expected. None when it is in all, and of
     /// sparse sources.

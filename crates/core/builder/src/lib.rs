@@ -2,9 +2,10 @@
 //!
 //! Fragments of many sources come in as descriptors ([`Fragment`]: source, number, where its bytes
 //! are, how many). A [`Matcher`] says which of them are one event: [`NumberMatcher`] those that
-//! carry the same event number, [`TimeMatcher`] those whose times agree. What it releases becomes rows of a [`Cut`], which is what one frame
-//! will hold: one column of lengths and byte ranges per source. Payload is never touched, the clock
-//! is an argument, and nothing here starts a thread or opens a file.
+//! carry the same event number, [`TimeMatcher`] those whose times agree. What it releases becomes
+//! rows of a [`Cut`], which is what one frame will hold: one column of lengths and byte ranges per
+//! source. Payload is never touched, the clock is an argument, and nothing here starts a thread or
+//! opens a file.
 //!
 //! ```text
 //! fragments -> Matcher -> Matched: rows, fragments by source -> Cutter -> Cut

@@ -204,17 +204,6 @@ impl Matched {
         }
     }
 
-    /// Appends a fragment with a time of its own, as [`append`](Self::append) does. Its key is beyond
-    /// those of all that its source has in its queue.
-    #[inline]
-    pub fn append_timed(&mut self, index: usize, key: u64, fragment: &Fragment, time_ns: u64) {
-        if self.times.is_empty() {
-            self.times.resize_with(self.sources.len(), VecDeque::new);
-        }
-        self.times[index].push_back(time_ns);
-        self.append(index, key, fragment, 0);
-    }
-
     /// Notes fragments that were appended to a source's queue, with consecutive ordinals, if the
     /// settings ask for positions.
     #[inline(never)]

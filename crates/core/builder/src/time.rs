@@ -1,7 +1,7 @@
 //! Matching by time: fragments whose times agree within a window are one event.
 //!
-//! Each source has a clock, whose ticks become nanoseconds at this door, once. A fragment then waits
-//! in the queue of its source, in the order of time, until its event is final:
+//! Each source has a clock, whose ticks become nanoseconds at this door, once. A fragment then
+//! waits in the queue of its source, in the order of time, until its event is final:
 //!
 //! - every source that is awaited has passed the event's window, or its fragment is there and none
 //!   of it can come before that; or
@@ -22,6 +22,8 @@ mod clock;
 mod group;
 mod horizon;
 mod settings;
+
+use std::collections::VecDeque;
 
 use catchment_model::{CloseReason, Entry, EventFlags};
 
@@ -476,4 +478,17 @@ fn key_of(ns: i64) -> u64 {
 
 fn flags_of(fragment: &Fragment) -> EventFlags {
     if fragment.is_flagged() { EventFlags::SENDER_ERROR } else { EventFlags::default() }
+}
+
+impl Matched {
+    /// Appends a fragment with a time of its own, as [`append`](Self::append) does. Its key is
+    /// beyond those of all that its source has in its queue.
+    #[inline]
+    fn append_timed(&mut self, index: usize, key: u64, fragment: &Fragment, time_ns: u64) {
+        if self.times.is_empty() {
+            self.times.resize_with(self.sources.len(), VecDeque::new);
+        }
+        self.times[index].push_back(time_ns);
+        self.append(index, key, fragment, 0);
+    }
 }

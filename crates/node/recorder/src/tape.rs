@@ -1,10 +1,11 @@
 //! Which items of the logs of link sources are decided.
 //!
 //! The builder knows how many of a source's fragments were pushed before its first undecided one
-//! ([`Builder::first_undecided`](catchment_builder::Builder::first_undecided)). The tape turns that count into a session and a sequence of its
-//! log. It knows the sequence of each fragment by counting, since sequences of a log have no gaps:
-//! a *note* between the fragments says where a session begins, and how many items are none for the
-//! builder (marks, abandoned ranges, content faults). These are decided with the item before them.
+//! ([`first_undecided`](catchment_builder::Builder::first_undecided)). The tape turns that count
+//! into a session and a sequence of its log. It knows the sequence of each fragment by counting,
+//! since sequences of a log have no gaps: a *note* between the fragments says where a session
+//! begins, and how many items are none for the builder (marks, abandoned ranges, content faults).
+//! These are decided with the item before them.
 //!
 //! ```text
 //! notes and fragments   | session 7 at 100 | f f f | passed 2 | f f | session 9 at 0 | f ...

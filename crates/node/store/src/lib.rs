@@ -17,8 +17,8 @@
 //! Invariants:
 //! - What is said to be durable is in files that were synced after it was written.
 //! - A frame is known by its number in the stream: one that is there is not written again.
-//! - After a fault of the disk a stream's files are cut behind what is durable, and its sender sends
-//!   the rest again: nothing of which the system was unsure is kept.
+//! - After a fault of the disk a stream's files are cut behind what is durable, and its sender
+//!   sends the rest again: nothing of which the system was unsure is kept.
 //! - Frames that are not written yet have one bound in bytes for all streams; a connection whose
 //!   next frame has no room is not read.
 

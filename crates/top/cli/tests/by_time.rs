@@ -110,7 +110,7 @@ fn fragments_of_boards_with_clocks_are_events_by_their_times() {
             assert_eq!(is_incomplete, !complete, "event {event}");
             for (board, column) in columns.iter().enumerate() {
                 let is_there = complete || board < 3;
-                let expected = is_there.then(|| key + 8 * board as u64).unwrap_or(0);
+                let expected = if is_there { key + 8 * board as u64 } else { 0 };
                 assert_eq!(column.times_ns()[row], expected, "event {event} of board {board}");
                 assert_eq!(column.fragment(row).is_some(), is_there);
             }

@@ -116,24 +116,21 @@ impl Fragments {
         Memory::data(self.memory.bind(py), self.data_range())
     }
 
-    /// Whether each row has a fragment, shape (n,), bool. A fragment that is there can be empty.
+    /// Whether each row has a fragment, which can be empty, shape (n,), bool.
     #[getter]
     fn valid<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
         let backing = &self.memory.get().0;
         owned(py, self.rows.clone().map(|row| backing.is_there(row)).collect())
     }
 
-    /// Whether the source was expected in each row's event, shape (n,), bool. `expected & ~valid`
-    /// are the rows that lack it; in others without a fragment none was to be.
+    /// Whether each row's event expected the source, (n,), bool: `expected & ~valid` lack it.
     #[getter]
     fn expected<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
         let backing = &self.memory.get().0;
         owned(py, self.rows.clone().map(|row| backing.is_expected(row)).collect())
     }
 
-    /// Each fragment's own time in nanoseconds, on the clock of the keys, shape (n,), uint64; 0 where
-    /// there is no fragment. None unless the run was built by time. Their difference from `keys` is
-    /// how far the source is from its events.
+    /// Each fragment's own time in nanoseconds, (n,), uint64, 0 without one; None by number.
     #[getter]
     fn times<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u64>>> {
         let times_ns = self.memory.get().0.times_ns();

@@ -1,7 +1,7 @@
 //! Fragments that wait, by source and time, and which of them are one event.
 //!
-//! The *anchor* is the earliest fragment of a source that may open an event. The event takes of each
-//! source the earliest fragment in its window:
+//! The *anchor* is the earliest fragment of a source that may open an event. The event takes of
+//! each source the earliest fragment in its window:
 //!
 //! ```text
 //!   opener 0    |  A  |        |        A: the anchor     |<-- before -->A<-- window -->|

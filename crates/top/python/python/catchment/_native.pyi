@@ -380,20 +380,13 @@ class Fragments:
         """The fragments of all rows, one behind the other, shape (bytes,), uint8."""
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """Whether each row has a fragment, shape (n,), bool. A fragment that is there can be
-        empty.
-        """
+        """Whether each row has a fragment, which can be empty, shape (n,), bool."""
     @property
     def expected(self) -> NDArray[np.bool_]:
-        """Whether the source was expected in each row's event, shape (n,), bool. `expected &
-        ~valid` are the rows that lack it; in others without a fragment none was to be.
-        """
+        """Whether each row's event expected the source, (n,), bool: `expected & ~valid` lack it."""
     @property
     def times(self) -> NDArray[np.uint64] | None:
-        """Each fragment's own time in nanoseconds, on the clock of the keys, shape (n,), uint64; 0
-        where there is no fragment. None unless the run was built by time. Their difference from
-        `keys` is how far the source is from its events.
-        """
+        """Each fragment's own time in nanoseconds, (n,), uint64, 0 without one; None by number."""
     @property
     def holes(self) -> NDArray[np.int64]:
         """What never came, zeros in `data`: row, offset in the fragment, bytes; (n, 3), int64."""
