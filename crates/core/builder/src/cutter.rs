@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
-use crate::matched::{Accepted, is_expected};
+use crate::expected::row_expects;
+use crate::matched::Accepted;
 use crate::tags::EventTags;
 use crate::{BuilderConfig, Matched, SourceRole};
 
@@ -190,7 +191,7 @@ impl Cut {
         let rows = matched.rows.range(..taken.count);
         let mut named = Vec::new();
         for row in rows.filter(|row| row.dropped.is_none()) {
-            if row.named() > 0 {
+            if row.named() != Some(0) {
                 named.push((self.keys.len(), row.named()));
             }
             self.keys.push(row.key);
@@ -212,7 +213,10 @@ impl Cut {
             if let Some(times) = matched.times.get_mut(index) {
                 column.take_times(times);
             }
-            column.expect(matched.expected_in[index], &named, self.keys.len());
+            // Of a sparse source no column says it.
+            if source.role != SourceRole::Sparse {
+                column.expect(matched.expected_in[index], &named, self.keys.len());
+            }
             let absent = column.absent(self.keys.len());
             column.missing = if source.is_required() { absent } else { 0 };
             let lacking = self.keys.len() as u64 - column.fragments;
@@ -300,8 +304,8 @@ impl ColumnCut {
     }
 
     // Says in which rows a source of these groups is expected. Some rows have named groups.
-    fn expect(&mut self, expected_in: u64, named: &[(usize, u64)], row_count: usize) {
-        for &(row, _) in named.iter().filter(|(_, groups)| !is_expected(expected_in, *groups)) {
+    fn expect(&mut self, expected_in: u64, named: &[(usize, Option<u64>)], row_count: usize) {
+        for &(row, _) in named.iter().filter(|(_, groups)| !row_expects(expected_in, *groups)) {
             clear_bit(&mut self.expected, row, row_count);
         }
     }

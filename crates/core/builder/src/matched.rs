@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use catchment_model::{CloseReason, Entry, EventFlags, SourceId};
 
+use crate::expected::{is_expected, row_expects};
 use crate::tally::Tally;
 use crate::undecided::Undecided;
 use crate::{
@@ -79,15 +80,6 @@ pub struct Row {
     /// Why it will be in no frame, by the ledger's entry that counts its fragments; none if it will
     /// be in one.
     pub dropped: Option<Entry>,
-}
-
-impl Row {
-    /// The groups that took part, or that nobody did beside its one fragment.
-    pub(crate) fn named(&self) -> u64 {
-        let flags = EventFlags(self.flags);
-        let is_alone = flags.contains(EventFlags::UNMATCHED) || flags.contains(EventFlags::LATE);
-        if is_alone { NOBODY } else { self.groups }
-    }
 }
 
 impl Matched {
@@ -338,7 +330,7 @@ impl Matched {
         let mut rows = rows.range(..row_count).filter(dropped).peekable();
         let gap = |row: &Row| {
             let is_missed = row.dropped != Some(Entry::FragmentsDiscardedPaused);
-            u64::from(is_missed && is_expected(expected_in, row.named()))
+            u64::from(is_missed && row_expects(expected_in, row.named()))
         };
         let (mut found, mut gaps) = (0, 0);
         source.accepted.retain(|accepted| {
@@ -656,15 +648,6 @@ impl Closing {
         status.events_unmatched = self.totals.unmatched;
     }
 }
-
-/// Whether a source of these groups is expected in an event in which those took part.
-#[inline]
-pub(crate) fn is_expected(expected_in: u64, named: u64) -> bool {
-    named != NOBODY && (named == 0 || expected_in == 0 || expected_in & named > 0)
-}
-
-/// Named in place of groups where no source is expected.
-pub(crate) const NOBODY: u64 = u64::MAX;
 
 const ACCEPTED_AT_START: usize = 256;
 

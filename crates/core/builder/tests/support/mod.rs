@@ -234,6 +234,8 @@ impl<M: Matcher> Rig<M> {
             assert_eq!(bits, present, "no bit beyond the rows");
             assert!(present < cut.keys.len() as u64, "a bitmap only where something is missing");
         }
+        let is_sparse = self.roles[index] == SourceRole::Sparse;
+        assert!(!is_sparse || column.expected.is_none(), "no column says it");
         let required = self.roles[index] == SourceRole::Required;
         assert_eq!(column.missing, if required { missing } else { 0 });
         assert_eq!(column.fragments, present);
