@@ -405,7 +405,7 @@ fn random_histories_of_up_to_a_thousand_sources_come_to_what_sorting_everything_
         // Times of the clock, in ticks, and when they arrive.
         let (mut sent, mut arrivals) = (vec![Vec::new(); count], Vec::new());
         let ns_of = |ticks: u64| (u128::from(ticks) * 1_000_000_000 / u128::from(rate_hz)) as u64;
-        for source in 0..count {
+        for (source, sent) in sent.iter_mut().enumerate() {
             let delay_ns = random.below(50 * MS);
             let mut last = 0;
             for event in 0..events {
@@ -418,7 +418,7 @@ fn random_histories_of_up_to_a_thousand_sources_come_to_what_sorting_everything_
                     continue;
                 }
                 last = ticks;
-                sent[source].push(ns_of(ticks));
+                sent.push(ns_of(ticks));
                 let scatter_ns = if reorder_ns > 0 { random.below(10 * MS) } else { 0 };
                 let ticks = if bits == 64 { ticks } else { ticks & ((1 << bits) - 1) };
                 arrivals.push((ns + delay_ns + scatter_ns, source, ticks));
