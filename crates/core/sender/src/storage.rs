@@ -239,7 +239,7 @@ impl StreamSession {
         match (self.phase, connection) {
             (Phase::Away { .. } | Phase::Ended, _) => {}
             // A `bye` may be under way on control.
-            (Phase::Open | Phase::Attaching { .. }, Connection::Data(_)) => {
+            (Phase::Open, Connection::Data(_)) => {
                 self.broken.get_or_insert_with(|| (now_ns + BYE_NS, why.into()));
             }
             (Phase::Closing { .. }, _) if self.ends => self.end(None),

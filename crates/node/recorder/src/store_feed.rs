@@ -55,7 +55,7 @@ impl Held {
     }
 
     fn begin(&self, generation: u64) -> Frame {
-        let FrameHead { info, columns, .. } = &*self.tag.head;
+        let FrameHead { info, columns, schema, .. } = &*self.tag.head;
         let (first, last) = info.numbers();
         Frame {
             log: 0,
@@ -71,7 +71,8 @@ impl Held {
             first_slice: info.origin.first_slice,
             slice_count: info.origin.slice_count,
             epoch: info.origin.epoch,
-            columns_max: *columns as u32,
+            // Each column of the schema is there once at most.
+            columns_max: (*columns).min(schema.columns.len()) as u32,
             numbers: last - first + 1,
             bytes_max: bytes_max(&self.tag.head),
         }

@@ -1,7 +1,7 @@
 //! A storage node: `catchment store`.
 //!
 //! ```text
-//! recorders ══► TcpReceiver ──► Receive ── frames ──► Writer, one a stream ──► FrameFiles ──► Disk
+//! recorders ══► TcpReceiver ──► Receive ── frames ──► Writer, one a stream ──► FrameFiles, Disk
 //!                    ◄── positions ──┘  ▲                 │ what is durable
 //!                                       └── StreamState ◄─┘
 //! ```

@@ -168,12 +168,19 @@ impl Manager {
                         break;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.forget_ended(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         let writers = self.writers.values_mut();
         writers.filter_map(|running| running.threads.join().failed).next()
+    }
+
+    /// Forgets writers that have ended as they were asked to.
+    fn forget_ended(&mut self) {
+        self.writers.retain(|name, running| {
+            !running.threads.has_ended(&thread_name(name)) || running.state.has_failed()
+        });
     }
 
     fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {

@@ -127,7 +127,7 @@ pub(crate) struct Receive {
 impl Receive {
     pub(crate) fn new(parts: ReceiveParts) -> Self {
         let ReceiveParts { ingress, entropy, state, orders, opened, stop, close_after_ns } = parts;
-        let buffers = Buffers::new(state.memory.capacity() as usize);
+        let buffers = Buffers::new(state.memory.capacity() as usize / 2);
         let sessions = Sessions::new(entropy, state, orders, buffers);
         Self { ingress, sessions, opened, stop, close_after_ns, looked_ns: 0, ends_ns: None }
     }

@@ -211,8 +211,9 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let there = check(&only(&folder.path().join("stored")), 2_000);
     let here = check(&summary.folder, 2_000);
     assert!(there.files().len() > 1, "files are left as they grow");
-    let frames =
-        |run: &Run| run.frames().iter().map(|frame| frame.info.sequence).collect::<Vec<_>>();
+    let frames = |run: &Run| {
+        run.frames().iter().map(|frame| frame.summary.info.sequence).collect::<Vec<_>>()
+    };
     assert_eq!(frames(&there), frames(&here));
     let done = node.stop().unwrap();
     assert_eq!(done.frames_taken, frames(&there).len() as u64);
