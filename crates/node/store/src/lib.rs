@@ -6,9 +6,9 @@
 //!                                       └── StreamState ◄─┘
 //! ```
 //!
-//! [`Receive`](receive::Receive) keeps the sessions of the storage link (docs/spec/storage-link.md)
+//! `Receive` keeps the sessions of the storage link (docs/spec/storage-link.md)
 //! and puts frames together: it is a frame's place until all its columns are there and their
-//! checksums are those that its sender said. A [`Writer`](writer::Writer) writes the frames of one
+//! checksums are those that its sender said. A `Writer` writes the frames of one
 //! stream to files of its own, in a folder of the stream's name, and publishes up to which number
 //! they are durable: synced, in order, without a gap. The node itself ([`Node`]) makes folders and
 //! threads, and ends the files that an earlier node has left, as a recorder that goes on with a run
