@@ -25,6 +25,7 @@
 //! | [`positions`] | the logs of sessions, compared with the files and with what was told |
 //! | [`commands`] | what front-ends were told, compared with what control asked for |
 //! | [`verdict`] | the verdict, compared with the ledger |
+//! | `catalogue` | the catalogue of runs, compared with the recorders and their files |
 //! | [`recorded`] | the contents of the files, compared with what was sent |
 //! | `resume` | what a recorder that died leaves to one that goes on |
 //! | [`oracle`] | the rules that every run must obey |
@@ -36,6 +37,7 @@
 
 pub mod arrivals;
 pub mod bound;
+mod catalogue;
 pub mod commands;
 pub mod conductor;
 pub mod contents;
@@ -124,7 +126,10 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
     let plan = Plan::of(case);
     match world::run(&plan, is_traced) {
         Ok(outcome) => {
-            let checked = caught(|| oracle::check(&outcome));
+            let checked = caught(|| {
+                let required = oracle::check(&outcome)?;
+                catalogue::check(&outcome).map(|()| required)
+            });
             let checked = checked.unwrap_or_else(|what| Err(format!("a reader panicked: {what}")));
             let (required, failure) = match checked {
                 Ok(required) => (required, None),

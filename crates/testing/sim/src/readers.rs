@@ -73,13 +73,20 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
 /// The files of a life, in a folder of the real disk.
 fn copy(outcome: &Outcome, life: &Life) -> Result<tempfile::TempDir, String> {
     let folder = tempfile::tempdir().map_err(|error| format!("a folder for readers: {error}"))?;
+    copy_to(folder.path(), outcome, life)?;
+    Ok(folder)
+}
+
+/// Puts the files of a life into a folder, which is made if it is not there.
+pub(crate) fn copy_to(folder: &Path, outcome: &Outcome, life: &Life) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("a folder: {error}"))?;
     for (path, bytes) in outcome.files.all() {
         if let Ok(name) = path.strip_prefix(&life.folder) {
-            let path = folder.path().join(name);
+            let path = folder.join(name);
             std::fs::write(&path, bytes).map_err(|error| format!("{name:?}: {error}"))?;
         }
     }
-    Ok(folder)
+    Ok(())
 }
 
 /// The folders of all targets, read as one run, give every frame that is in one of them once, and
