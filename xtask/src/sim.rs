@@ -95,15 +95,22 @@ fn plant(repository: &Repository, copy: &Path, patch: Option<&Path>) -> Result<(
 /// Builds the copy, given a cargo that runs in it and where that builds, and has a defect found.
 type Finder = fn(&dyn Fn() -> Command, &Path) -> Result<String>;
 
-/// The first seed that fails, and how it does.
+/// The first seed that fails, and how it does: of those that once failed, or from 0 on.
 fn find_by_simulator(cargo: &dyn Fn() -> Command, build: &Path) -> Result<String> {
     succeed(cargo().args(BUILD)).context("it does not compile")?;
-    let mut program = Command::new(build.join("release/catchment-sim"));
-    program.args(["0", "--first", "--as-it-is", "--threads", "1", "--seeds"]);
-    let printed = program.arg(SEEDS_MAX.to_string()).output()?;
-    let printed = String::from_utf8_lossy(&printed.stdout);
-    let failed = printed.lines().find_map(|line| line.strip_prefix("seed "));
-    Ok(failed.map_or_else(|| NOT_FOUND.to_owned(), |line| format!("seed {line}")))
+    let count = SEEDS_MAX.to_string();
+    let first = ["0", "--first", "--threads", "1", "--seeds", &count];
+    let kept = KEPT_SEEDS.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let kept = kept.map(|case| case.split_whitespace().collect::<Vec<_>>());
+    for arguments in kept.filter(|case| !case.is_empty()).chain([first.to_vec()]) {
+        let mut program = Command::new(build.join("release/catchment-sim"));
+        let printed = program.args(arguments).arg("--as-it-is").output()?;
+        let printed = String::from_utf8_lossy(&printed.stdout);
+        if let Some(line) = printed.lines().find_map(|line| line.strip_prefix("seed ")) {
+            return Ok(format!("seed {line}"));
+        }
+    }
+    Ok(NOT_FOUND.to_owned())
 }
 
 /// The first test of a store that fails.
@@ -117,6 +124,7 @@ fn find_by_tests(cargo: &dyn Fn() -> Command, _build: &Path) -> Result<String> {
     Ok(failed.unwrap_or_else(|| NOT_FOUND.to_owned()))
 }
 
+const KEPT_SEEDS: &str = include_str!("../../crates/testing/sim/seeds.txt");
 const NOT_FOUND: &str = "nothing";
 const BUILD: [&str; 5] = ["build", "--release", "--locked", "--package", "catchment-sim"];
 const TESTS: [&str; 6] = ["test", "--locked", "--package", "catchment-disk", "--test", "all"];
