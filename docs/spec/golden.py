@@ -1,4 +1,4 @@
-"""Builds the golden exchanges of session.md, event-link.md and storage-link.md from the tables on these pages.
+"""Builds the golden exchanges of session.md, event-link.md and storage-link.md from their tables.
 
     python3 golden.py            check the tables, build the exchanges, compare pages and files
     python3 golden.py --write    write the exchanges into the pages, and the files
