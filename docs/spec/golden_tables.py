@@ -1,4 +1,4 @@
-"""The tables of session.md, event-link.md and storage-link.md, and messages of them; see golden.py."""
+"""The tables of session.md, event-link.md and storage-link.md, and their messages: golden.py."""
 
 import re
 import struct
