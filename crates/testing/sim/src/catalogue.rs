@@ -112,7 +112,10 @@ fn enter(data: &Path, outcome: &Outcome, life: &Life, number: u64) -> Result<Exp
     let (events, ended) = (totals.events, Utc(life.last_arrival_ns.max(life.began_ns)));
     known.over = Some(Over::Ended(RunEnd { ended, fault, totals }));
     catalog.enter(&live, &known).map_err(words)?;
-    Ok(Expected { number, comment, states: [state; 2], entered: Some(events), in_files })
+    // A disk that lies, or is full at the end, may not have what was written last.
+    let is_whole = is_ended && !disk_lied(&of_first);
+    let states = [state, if is_whole { state } else { RunState::Interrupted }];
+    Ok(Expected { number, comment, states, entered: Some(events), in_files })
 }
 
 /// The process of a run ends; another one opens the catalogue, and has the run go on.
