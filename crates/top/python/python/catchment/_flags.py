@@ -20,3 +20,7 @@ class EventFlag(enum.IntFlag):
     """It was closed because the run ended."""
     BAD_CHECKSUM = 64
     """The checksum of a fragment is not that of its bytes."""
+    UNMATCHED = 128
+    """By time: one fragment that is in no event, as a row of its own."""
+    LATE = 256
+    """By time: one fragment that came after its event was closed, as a row of its own."""
