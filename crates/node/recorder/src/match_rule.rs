@@ -256,6 +256,8 @@ impl RecorderConfig {
             let by_number = protocol.transport() == Transport::Sessions;
             let expected = "a port: front-ends by time are not there yet";
             require(!by_number, &path("via"), expected, "link")?;
+            let expected = "none: groups of events by time are not there yet";
+            require(source.expected_in == 0, &path("expected_in"), expected, "some")?;
             let expected = "a layout with a time: build.match is \"time\"";
             let got = format_args!("{:?} of {name:?}", protocol.name());
             return require(protocol.clock_hz().is_some(), &path("protocol"), expected, got);

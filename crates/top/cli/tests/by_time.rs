@@ -151,6 +151,10 @@ fn rules_are_not_mixed() {
             "build.time.window: expected 1 ns to 1 s, got none",
         ),
         (
+            refused(&|text| text + "expected_in = [3]\n"),
+            "expected_in: expected none: groups of events by time are not there yet",
+        ),
+        (
             refused(&|text| {
                 text.replace("layout = \"clock\"\n", "layout = \"clock\"\nvia = \"link\"\n")
             }),
