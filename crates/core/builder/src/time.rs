@@ -97,7 +97,7 @@ impl TimeMatcher {
         })
     }
 
-    /// Takes a fragment whose time is known. `in_order`: it is beyond its source's newest one.
+    /// Takes a fragment whose time is known.
     #[inline]
     fn put(&mut self, index: usize, ns: i64, waiting: Waiting, matched: &mut Matched) {
         let fragment = &waiting.fragment;

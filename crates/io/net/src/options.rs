@@ -127,10 +127,8 @@ pub(crate) fn ask_buffer(socket: &impl AsFd, buffer: Buffer, bytes: usize) -> io
 /// The share of the socket's receive buffer that is taken, as the kernel counts it: with its own
 /// overhead for each datagram.
 pub(crate) fn fill(fd: BorrowedFd<'_>) -> io::Result<f64> {
-    let mut values = [0_u32; MEMINFO_VALUES];
-    let count = get(fd, SO_MEMINFO, &mut values)?;
-    let [taken, allowed, ..] = values;
-    if count < 2 || allowed == 0 {
+    let [taken, allowed, ..] = meminfo(fd, 2)?;
+    if allowed == 0 {
         return Err(io::ErrorKind::Other.into());
     }
     // The datagram that does not fit any more is the last one to be taken.
@@ -139,18 +137,20 @@ pub(crate) fn fill(fd: BorrowedFd<'_>) -> io::Result<f64> {
 
 /// The bytes of the socket's receive buffer that are taken, counted likewise.
 pub(crate) fn taken(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut values = [0_u32; MEMINFO_VALUES];
-    match get(fd, SO_MEMINFO, &mut values)? {
-        0 => Err(io::ErrorKind::Other.into()),
-        _ => Ok(values[0]),
-    }
+    meminfo(fd, 1).map(|[taken, ..]| taken)
 }
 
 /// The datagrams that the kernel dropped at this socket since it was made, modulo 2^32.
 pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut values = [0_u32; MEMINFO_VALUES];
+    meminfo(fd, MEMINFO_VALUES).map(|values| values[MEMINFO_DROPS])
+}
+
+/// What the kernel says of a socket's memory: so many values at least, of which older ones have
+/// fewer.
+fn meminfo(fd: BorrowedFd<'_>, needed: usize) -> io::Result<[u32; MEMINFO_VALUES]> {
+    let mut values = [0; MEMINFO_VALUES];
     let count = get(fd, SO_MEMINFO, &mut values)?;
-    if count > MEMINFO_DROPS { Ok(values[MEMINFO_DROPS]) } else { Err(io::ErrorKind::Other.into()) }
+    if count < needed { Err(io::ErrorKind::Other.into()) } else { Ok(values) }
 }
 
 // linux/sock_diag.h and asm-generic/socket.h; the libc crate has no names for them.

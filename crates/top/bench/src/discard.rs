@@ -39,8 +39,7 @@ impl Discarded {
 pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarded> {
     let rate = |one: &Discarded| one.bytes_per_second;
     let what = format!("receive and discard, {}", load.name());
-    let flat_out =
-        bench.rounds(format!("{what}, flat out"), |bench| once(bench, load, Rate(None)))?;
+    let flat_out = bench.rounds(format!("{what}, flat out"), |bench| flat_out(bench, load))?;
     if bench.quick || flat_out.iter().all(Discarded::reached) {
         return Ok(middle(flat_out, rate));
     }

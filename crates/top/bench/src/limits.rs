@@ -68,13 +68,8 @@ pub(crate) fn direct_write(
     sync_ns: Option<u64>,
 ) -> anyhow::Result<DirectWrite> {
     let what = if sync_ns.is_some() { "direct write with syncs" } else { "direct write" };
-    let rates = bench.rounds(what, |bench| write_once(bench, sync_ns))?;
+    let rates = bench.rounds(what, |bench| direct_write_once(bench, sync_ns))?;
     Ok(middle(rates, |rate| rate.bytes_per_second))
-}
-
-/// The disk's own rate, measured once.
-pub(crate) fn direct_write_once(bench: &Bench<'_>) -> anyhow::Result<DirectWrite> {
-    write_once(bench, None)
 }
 
 fn copy(bench: &Bench<'_>, block_bytes: usize) -> f64 {
@@ -185,7 +180,11 @@ fn decoders_alone(figures: &Figures) -> Section {
     )
 }
 
-fn write_once(bench: &Bench<'_>, sync_ns: Option<u64>) -> anyhow::Result<DirectWrite> {
+/// The same, measured once.
+pub(crate) fn direct_write_once(
+    bench: &Bench<'_>,
+    sync_ns: Option<u64>,
+) -> anyhow::Result<DirectWrite> {
     let bytes = if bench.quick { 128 << 20 } else { 4 << 30 };
     let made = !bench.scratch.exists();
     std::fs::create_dir_all(&bench.scratch)?;

@@ -93,8 +93,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
              the time until all was on disk, without what memory holds at the end.",
         )
         .note(
-            "Limit: direct write, half of it for two folders, or receive and discard flat out, \
-             the mean of right before and right behind each recording. Share: until durable, of the \
+            "Limit: direct write, half of it for two folders, or receive and discard flat out; the \
+             mean of right before and right behind each recording. Share: until durable, of its \
              limit; median of the recordings.",
         );
     Report::new("targets", bench, vec![section], &found)
@@ -140,7 +140,7 @@ fn limit(
 ) -> anyhow::Result<f64> {
     bench.now(format!("{name}, the limit"))?;
     Ok(match limit {
-        Limit::DirectWrite(folders) => direct_write_once(bench)?.bytes_per_second / folders,
+        Limit::DirectWrite(folders) => direct_write_once(bench, None)?.bytes_per_second / folders,
         Limit::ReceiveAndDiscard => discard::flat_out(bench, Load::FULL)?.bytes_per_second,
     })
 }

@@ -144,7 +144,8 @@ fn rules_are_not_mixed() {
                     .replace("time = { window = \"200 ns\" }", "window_events = 65536")
                     + other
             }),
-            "expected a layout with a key, as \"counter\" has, or build.match = \"time\" for times alone",
+            "expected a layout with a key, as \"counter\" has, or build.match = \"time\" for times \
+             alone",
         ),
         (
             refused(&|text| text.replace("window = \"200 ns\"", "late = \"keep\"")),

@@ -82,8 +82,8 @@ fn a_layout_that_cannot_be_is_refused_with_the_place_and_the_key() {
         assert!(error.starts_with("run.toml:8:"), "{error}");
     }
     let time = field("{ at = 0, is = \"time\", rate = \"1 MHz\" }");
-    let expected = "sources[0].layout: expected a layout with a key, or build.match = \"time\" for times \
-                    alone, got times of \"a\"";
+    let expected = "sources[0].layout: expected a layout with a key, or build.match = \"time\" for \
+                    times alone, got times of \"a\"";
     assert!(time.contains(expected), "{time}");
     let error = field("{ at = 0, is = \"groups\" }");
     assert!(error.contains("unknown value \"groups\""), "{error}");
