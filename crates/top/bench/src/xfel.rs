@@ -18,7 +18,7 @@ use catchment_telemetry::{ThreadTimes, cpu_shares};
 use serde::Serialize;
 
 use crate::Bench;
-use crate::limits::direct_write;
+use crate::limits::{direct_write, direct_write_once};
 use crate::report::Report;
 use crate::search::{Plan, Try, median};
 use crate::xfel_nodes::{self, InTurn};
@@ -36,6 +36,8 @@ const RECORDED: u64 = 12;
 const IN_TURN: u64 = 16;
 /// Trains that the memory of a recorder holds.
 const HELD: u64 = 4;
+/// As many shorter ones: one with a hole waits for what it lacks, and those behind it for their turn.
+const HELD_SHORT: u64 = 16;
 /// Shorter trains, of which a packet of every hundredth is left out, or which come from so many
 /// sources at once.
 const SHORT: Images = Images { pulses: 32, y: 1_024, x: 1_024 };
@@ -75,6 +77,9 @@ pub(crate) struct Received {
     /// there.
     pub(crate) wrong: u64,
     pub(crate) dropped_by_kernel: u64,
+    /// Of direct writes, the mean of right before and right behind the recording; 0 if it was not
+    /// measured.
+    pub(crate) direct_write: f64,
     /// While they were sent.
     pub(crate) sent_per_second: f64,
     /// From the first packet until all that was recorded was durable.
@@ -144,9 +149,13 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let limit = if discarded.is_empty() { direct_write } else { direct_write.min(received) };
     let start = ASKED * limit / train_bytes;
     let plan = Plan { start, most: 1.05 * limit / train_bytes, step: 1.09, ..plan };
+    let mut before = direct_write_once(bench, None)?.bytes_per_second;
     let recorded = bench.highest("recorded", plan, |bench, hz| {
         let case = case(hz, RECORDED);
-        let one = record(bench, &case)?;
+        let mut one = record(bench, &case)?;
+        let behind = direct_write_once(bench, None)?.bytes_per_second;
+        one.direct_write = f64::midpoint(before, behind);
+        before = behind;
         // A rate that goes on: what the memory holds at the end is not more than is under way.
         let goes_on = one.seconds_behind * hz <= 2.0;
         Ok(Try { reached: one.kept(&case) && goes_on, value: one })
@@ -233,7 +242,8 @@ fn recorder_config(folder: &Path, case: &Case) -> anyhow::Result<RecorderConfig>
     config.build.event_bytes_max = Some(event_bytes);
     config.receive.socket_buffer_bytes = SOCKET_BYTES / case.sources;
     config.receive.coalesce = COALESCE;
-    config.memory_bytes = memory_bytes(HELD, event_bytes);
+    let held = if case.drop_every.is_some() { HELD_SHORT } else { HELD };
+    config.memory_bytes = memory_bytes(held, event_bytes);
     Ok(config)
 }
 
@@ -275,6 +285,7 @@ fn record(bench: &mut Bench<'_>, case: &Case) -> anyhow::Result<Received> {
         bad_checksum: ledger[Entry::FragmentsBadChecksum],
         wrong,
         dropped_by_kernel: ledger[Entry::PacketsDroppedByKernel],
+        direct_write: 0.0,
         sent_per_second: rate(sent, report.seconds),
         bytes_per_second: rate(recorded, durable_seconds),
         seconds_behind: (durable_seconds - report.seconds).max(0.0),
@@ -343,6 +354,7 @@ fn discard(case: &Case) -> anyhow::Result<Received> {
         bad_checksum: 0,
         wrong: 0,
         dropped_by_kernel: report.packets.saturating_sub(taken.packets),
+        direct_write: 0.0,
         sent_per_second: rate,
         bytes_per_second: rate,
         seconds_behind: 0.0,
