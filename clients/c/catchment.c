@@ -63,6 +63,7 @@
 #define PINGS_PER_MESSAGE 681u
 #define SETTINGS_MAX 64u
 #define FRAGMENT_BYTES_MAX ((uint64_t)1920 << 20)
+#define PACKET_BYTES_MAX ((uint64_t)65507)
 #define BUFFER_BYTES_MIN ((uint64_t)64 << 10)
 #define BUFFER_BYTES_MAX ((uint64_t)1 << 40)
 #define SKEW_BYTES_MAX ((uint64_t)1 << 30)
@@ -98,7 +99,8 @@
 
 /* Types of messages, commands beyond those of the header, and reasons of `bye`. */
 enum { HELLO = 1, WELCOME, ATTACH, PING, POSITIONS, COMMAND, ANSWER, REPORT, BYE, LOGS, GRANTS };
-enum { FRAGMENTS = 32, PART, MARK, HEARTBEAT };
+enum { FRAGMENTS = 32, PART, MARK, HEARTBEAT, SAMPLES = 48 };
+enum { EVENTS = 1, CHANNELS }; /* services */
 enum { COMMAND_SET = 7 };
 enum { AGREED = 1, REFUSED, WORKING, DONE };
 enum { BYE_DONE = 0, BYE_MALFORMED = 8, BYE_SILENT = 9, BYE_ENDING = 14 };
@@ -315,6 +317,7 @@ struct log {
     uint64_t fragment_bytes_max, groups;
     uint32_t flags;
     uint8_t key_kind, key_bits, presence, dtype;
+    uint8_t is_packets; /* it is a channel link: its items are packets, whose keys are sequences */
     uint8_t *ring;
     uint64_t ring_bytes;
     struct entry *entries;
@@ -402,7 +405,7 @@ struct core {
     char name[65], program[33], token[TEXT_BYTES_MAX + 1];
     uint64_t session, buffer_bytes, skew_wanted;
     uint32_t buffer_ms;
-    uint8_t release, stops_in_pause;
+    uint8_t release, stops_in_pause, service;
     struct log *logs;
     uint32_t log_count, link_count;
     struct link links[LINKS_MAX];
@@ -564,7 +567,7 @@ static uint64_t log_fragments(const struct log *log, uint64_t position, uint64_t
 
 /* Inserts the marks that the library makes, as far as there is room: the next fragment waits. */
 static void log_settle(struct core *core, struct log *log) {
-    if (log->answer == 4) { /* it sends nothing */
+    if (log->answer == 4 || log->is_packets) { /* it sends nothing, or no marks */
         log->must_end = log->must_begin = 0;
         log->settings_at = core->setting_count;
     }
@@ -703,6 +706,8 @@ static void encode_log(uint8_t *record, struct log *log) {
     put16(record + 4, log->link);
     put64(record + 8, log->hello_first);
     put64(record + 16, log->hello_made);
+    memcpy(record + 64, log->name, strlen(log->name));
+    if (log->is_packets) return;
     put64(record + 24, log->fragment_bytes_max);
     put64(record + 32, log->groups);
     put32(record + 40, log->flags);
@@ -711,7 +716,6 @@ static void encode_log(uint8_t *record, struct log *log) {
     record[46] = log->presence;
     record[47] = log->dtype;
     put64(record + 48, log->begin);
-    memcpy(record + 64, log->name, strlen(log->name));
 }
 
 /* Describes as many logs as go out now. */
@@ -876,7 +880,8 @@ static const char *on_grant(struct core *core, struct log *log, const uint8_t *r
     if (durable > next) return "bound";
     log->answer = (uint8_t)answer;
     log->reason = (uint16_t)get16(record + 6);
-    log->granted_bytes = min64(get64(record + 32), log->fragment_bytes_max);
+    log->granted_bytes = log->fragment_bytes_max;
+    if (!log->is_packets) log->granted_bytes = min64(log->granted_bytes, get64(record + 32));
     if (answer == 4) return NULL;
     log->run_end = NONE;
     if (next < log->hello_first || next > log->hello_made) return "bound";
@@ -1084,11 +1089,12 @@ static int core_preamble(struct core *core, uint64_t now) {
         return 0;
     }
     if (core->in_bytes < PREAMBLE_BYTES) return 0;
-    if (in[8] == 1 && in[9] == 1 && in[10] == 1 && in[11] == 1 && in[12] == 1 && in[13] == 1)
+    if (in[8] == 1 && in[9] == 1 && in[10] == core->service && in[11] == 1 && in[12] == 1
+        && in[13] == 1)
         return 1;
     snprintf(text, sizeof text,
-             "no common version: session 1 and service 1 here; there session %u to %u, service %u "
-             "in version %u to %u", in[8], in[9], in[10], in[11], in[12]);
+             "no common version: session 1 and service %u here; there session %u to %u, service %u "
+             "in version %u to %u", core->service, in[8], in[9], in[10], in[11], in[12]);
     core_end(core, text);
     return 0;
 }
@@ -1151,6 +1157,7 @@ static void build_attach(struct core *core, struct link *link) {
     uint8_t *out = link->head;
     memcpy(out, MAGIC, sizeof MAGIC);
     memset(out + 8, 1, 5);
+    out[10] = core->service;
     out[13] = 2;
     put16(out + 14, 0);
     uint8_t *fixed = message_begin(out + PREAMBLE_BYTES, ATTACH, link->number++, 40);
@@ -1238,6 +1245,27 @@ static void build_fragments(struct link *link, struct log *log, uint64_t bytes_m
     link_body(link, log->ring + begin % log->ring_bytes, end - begin);
 }
 
+/* The next packet of a channel link. */
+static void build_samples(struct link *link, struct log *log, const struct entry *entry) {
+    uint64_t at = entry_at(log, log->unsent_at, entry);
+    uint8_t *fixed = message_begin(link->head, SAMPLES, link->number++, 24);
+    put32(fixed + 8, log->number);
+    put64(fixed + 16, entry->sequence);
+    link_head(link, message_end(link->head, 0, 0, NULL, 0, entry->bytes));
+    link_body(link, log->ring + at % log->ring_bytes, entry->bytes);
+    log->unsent_at = at + entry->bytes;
+    log->unsent++;
+}
+
+/* A message without a packet: the sign of life of the one channel link of a connection. */
+static void build_no_samples(struct core *core, struct link *link) {
+    const struct log *log = &core->logs[link - core->links];
+    uint8_t *fixed = message_begin(link->head, SAMPLES, link->number++, 24);
+    put32(fixed + 8, log->number);
+    put64(fixed + 16, log->unsent < log->head ? log_entry(log, log->unsent)->sequence : log->made);
+    link_head(link, message_end(link->head, 0, 0, NULL, 0, 0));
+}
+
 static void build_heartbeat(struct core *core, struct link *link, uint64_t now) {
     uint8_t *record = message_begin(link->head, HEARTBEAT, link->number++, 8) + 8;
     size_t count = 0;
@@ -1303,7 +1331,8 @@ static void build_items(struct core *core, struct link *link, struct log *log) {
     const struct entry *entry = log_entry(log, log->unsent);
     uint64_t whole_max = min64(MIB, core->message_bytes_max - HEADER_BYTES - 24 - 24 - 7);
     uint64_t bytes_max = link->log_count == 1 ? NONE : core->skew_bytes / link->log_count;
-    if (entry->kind != FRAGMENT) build_mark(link, log, entry);
+    if (log->is_packets) build_samples(link, log, entry);
+    else if (entry->kind != FRAGMENT) build_mark(link, log, entry);
     else if (entry->bytes > whole_max) build_part(core, link, log, entry);
     else {
         /* Long ones fill messages; of short ones a recorder takes a message when it is whole. */
@@ -1331,8 +1360,9 @@ static int link_next(struct core *core, struct link *link, uint64_t now) {
         build_heartbeat(core, link, now);
     else if (!core->is_paused && (log = link_choose(core, link)) != NULL)
         build_items(core, link, log);
-    else if (now - link->message_at >= core->ping_ns) build_heartbeat(core, link, now);
-    else return 0;
+    else if (now - link->message_at < core->ping_ns) return 0;
+    else if (core->service == CHANNELS) build_no_samples(core, link);
+    else build_heartbeat(core, link, now);
     link->message_at = now;
     return 1;
 }
@@ -1366,6 +1396,7 @@ static void core_control_opened(struct core *core) {
     core->state = OPENING;
     memcpy(core->out, MAGIC, sizeof MAGIC);
     memset(core->out + 8, 1, 6);
+    core->out[10] = core->service;
     put16(core->out + 14, 0);
     core->out_bytes = PREAMBLE_BYTES;
     encode_hello(core);
@@ -1694,7 +1725,8 @@ static void core_free(struct core *core) {
     free(core->logs);
 }
 
-static int log_make(struct log *log, const struct catchment_source *source, uint64_t ring_bytes) {
+static int log_make(struct log *log, const struct catchment_source *source, uint64_t ring_bytes,
+                    int is_packets) {
     uint64_t entries = ENTRIES_MIN;
     const char *name = source->name ? source->name : "";
     copy_text(log->name, sizeof log->name, name, strlen(name));
@@ -1708,6 +1740,13 @@ static int log_make(struct log *log, const struct catchment_source *source, uint
     log->presence = source->presence;
     log->dtype = source->dtype;
     log->begin = log->run_end = NONE;
+    log->is_packets = (uint8_t)is_packets;
+    if (is_packets) {
+        log->fragment_bytes_max = PACKET_BYTES_MAX;
+        log->flags = 0;
+        log->key_kind = CATCHMENT_NUMBER;
+        log->key_bits = 64;
+    }
     if (*name && !is_name(name, "-_.:/"))
         return fail(CATCHMENT_REFUSED, "\"%s\" is no name of a source", name);
     if (log->fragment_bytes_max > FRAGMENT_BYTES_MAX || log->ring_bytes < log->fragment_bytes_max)
@@ -1738,6 +1777,8 @@ static int core_make(struct core *core, const char *name, const struct catchment
     char copy[16] = "";
     if (options->index) snprintf(copy, sizeof copy, "-%d", options->index);
     if (count > LOGS_MAX) return fail(CATCHMENT_REFUSED, "4,096 sources at most");
+    if (options->channels && count > LINKS_MAX)
+        return fail(CATCHMENT_REFUSED, "16 channel links at most");
     if (!is_name(name, "-_.:/") || strlen(name) + strlen(copy) > 64)
         return fail(CATCHMENT_REFUSED, "\"%s\" is no name of a front-end", name);
     if (!is_sentence(token) || !is_sentence(program) || strlen(program) > 32)
@@ -1750,6 +1791,7 @@ static int core_make(struct core *core, const char *name, const struct catchment
     snprintf(core->token, sizeof core->token, "%s", token);
     core->release = (uint8_t)(options->release ? options->release : CATCHMENT_KEPT_UNTIL_DURABLE);
     core->stops_in_pause = options->stops_in_pause != 0;
+    core->service = options->channels ? CHANNELS : EVENTS;
     core->buffer_ms = options->buffer_ms;
     core->log_count = count;
     core->link_count = (uint32_t)min64(count, LINKS_MAX);
@@ -1764,7 +1806,7 @@ static int core_make(struct core *core, const char *name, const struct catchment
         for (uint32_t j = 0; j < i; j++)
             if (!strcmp(sources[i].name ? sources[i].name : "", core->logs[j].name))
                 return fail(CATCHMENT_REFUSED, "two sources are named \"%s\"", core->logs[j].name);
-        int made = log_make(log, &sources[i], buffer / count);
+        int made = log_make(log, &sources[i], buffer / count, options->channels != 0);
         if (made != CATCHMENT_ACCEPTED) return made;
         core->buffer_bytes += log->ring_bytes;
         if (log->ring_bytes < 2 * log->fragment_bytes_max) {
@@ -2447,13 +2489,16 @@ int64_t catchment_close(catchment *c, int wait_ms) {
     return (int64_t)unconfirmed;
 }
 
-/* Begins a call for a source: nobody else is copying into its ring. Takes the lock, and keeps
- * it. */
-static int enter(catchment *c, int source, struct log **log) {
+/* Begins a call for a source, or for a channel link: nobody else is copying into its ring. Takes
+ * the lock, and keeps it. */
+static int enter(catchment *c, int source, int is_packets, struct log **log) {
     lock(c);
     for (;;) {
         int result = core_check(&c->core, source, log);
         if (result != CATCHMENT_ACCEPTED) return result;
+        if ((*log)->is_packets != is_packets)
+            return fail(CATCHMENT_REFUSED, is_packets ? "source %d is no channel link"
+                                                      : "source %d takes packets alone", source);
         if ((*log)->reserved == RESERVED_NOT) return CATCHMENT_ACCEPTED;
         if ((*log)->reserved == RESERVED_BY_CALLER)
             return fail(CATCHMENT_REFUSED, "source %d has a place that was reserved", source);
@@ -2463,9 +2508,9 @@ static int enter(catchment *c, int source, struct log **log) {
 
 /* Begins a call that needs room for a fragment. */
 static int enter_reserve(catchment *c, int source, const uint64_t *key, uint64_t bytes, int wait_ms,
-                         struct log **log) {
+                         int is_packets, struct log **log) {
     uint64_t until = deadline(wait_ms), from = 0;
-    int result = enter(c, source, log);
+    int result = enter(c, source, is_packets, log);
     while (result == CATCHMENT_ACCEPTED) {
         result = core_reserve(&c->core, *log, key, bytes);
         if (result != CATCHMENT_FULL) break;
@@ -2482,7 +2527,7 @@ static int enter_reserve(catchment *c, int source, const uint64_t *key, uint64_t
         wake_for(c, *log);
         wait_for_change(c, until);
         unlock(c);
-        result = enter(c, source, log);
+        result = enter(c, source, is_packets, log);
     }
     if (from && *log) (*log)->counts.waited_ns += clock_ns() - from;
     return result;
@@ -2494,10 +2539,12 @@ static int leave(catchment *c, int result) {
     return result;
 }
 
+/* Puts a fragment, or a packet, whose key is its sequence. */
 static int put(catchment *c, int source, const struct catchment_fragment *fragment,
                const void *data, size_t bytes, int wait_ms) {
     struct log *log;
-    int result = enter_reserve(c, source, &fragment->key, bytes, wait_ms, &log);
+    const uint64_t *key = fragment ? &fragment->key : NULL;
+    int result = enter_reserve(c, source, key, bytes, wait_ms, !fragment, &log);
     if (result != CATCHMENT_ACCEPTED) return leave(c, result);
     uint8_t *at = log->ring + log->reserved_at % log->ring_bytes;
     if (bytes > COPY_LOCKED_BYTES) {
@@ -2510,7 +2557,8 @@ static int put(catchment *c, int source, const struct catchment_fragment *fragme
     } else if (bytes) {
         memcpy(at, data, bytes);
     }
-    result = core_commit(log, fragment, bytes);
+    const struct catchment_fragment packet = {.key = log->made};
+    result = core_commit(log, fragment ? fragment : &packet, bytes);
     wake_for(c, log);
     return leave(c, result);
 }
@@ -2530,10 +2578,18 @@ int catchment_put(catchment *c, int source, const struct catchment_fragment *fra
     return put(c, source, fragment, data, bytes, wait_ms);
 }
 
+int catchment_put_packet(catchment *c, int link, const void *packet, size_t bytes, int wait_ms) {
+    const uint8_t *at = packet;
+    int is_heartbeat = bytes > 5 && !memcmp(at, "CTLK", 4) && at[5] == 2;
+    if (!bytes || is_heartbeat)
+        return fail(CATCHMENT_REFUSED, "a heartbeat, of which the library has its own, or nothing");
+    return put(c, link, NULL, packet, bytes, wait_ms);
+}
+
 void *catchment_reserve(catchment *c, int source, size_t bytes, int wait_ms) {
     struct log *log;
     void *at = NULL;
-    if (enter_reserve(c, source, NULL, bytes, wait_ms, &log) == CATCHMENT_ACCEPTED) {
+    if (enter_reserve(c, source, NULL, bytes, wait_ms, 0, &log) == CATCHMENT_ACCEPTED) {
         log->reserved = RESERVED_BY_CALLER;
         at = log->ring + log->reserved_at % log->ring_bytes;
     }
@@ -2559,7 +2615,7 @@ int catchment_commit(catchment *c, int source, const struct catchment_fragment *
 int catchment_abandon(catchment *c, int source, uint64_t count, uint64_t key, uint64_t key_last,
                       int reason) {
     struct log *log;
-    int result = enter(c, source, &log);
+    int result = enter(c, source, 0, &log);
     if (result == CATCHMENT_ACCEPTED) result = core_abandon(log, count, key, key_last, reason);
     if (result == CATCHMENT_ACCEPTED) wake_for(c, log);
     return leave(c, result);
@@ -2567,7 +2623,7 @@ int catchment_abandon(catchment *c, int source, uint64_t count, uint64_t key, ui
 
 int catchment_low_water(catchment *c, int source, uint64_t key, int is_idle) {
     struct log *log;
-    int result = enter(c, source, &log);
+    int result = enter(c, source, 0, &log);
     if (result == CATCHMENT_ACCEPTED) result = core_low_water(log, key, is_idle);
     if (result == CATCHMENT_ACCEPTED) wake_for(c, log);
     return leave(c, result);
@@ -2575,7 +2631,7 @@ int catchment_low_water(catchment *c, int source, uint64_t key, int is_idle) {
 
 int catchment_mark(catchment *c, int source, int kind, uint64_t key, const char *text) {
     struct log *log;
-    int result = enter(c, source, &log);
+    int result = enter(c, source, 0, &log);
     if (result == CATCHMENT_ACCEPTED) result = core_mark(&c->core, log, kind, key, text);
     if (result == CATCHMENT_ACCEPTED) wake_for(c, log);
     return leave(c, result);

@@ -1,6 +1,6 @@
-/* Catchment's library for front-ends in C: delivers fragments of events to a recorder over TCP, so
- * that nothing is lost or recorded twice when the network or the recorder fails. TLS is in a second
- * file, catchment_tls.c, for programs that want it.
+/* Catchment's library for front-ends in C: delivers fragments of events, or packets of channels, to
+ * a recorder over TCP, so that nothing is lost or recorded twice when the network or the recorder
+ * fails. TLS is in a second file, catchment_tls.c, for programs that want it.
  *
  *     catchment *c = catchment_connect("catchment+tcp://daq1:7100", "camera", NULL);
  *     for (uint64_t key = 0; c && key < 1000; key++)
@@ -132,6 +132,8 @@ struct catchment_options {
     uint32_t buffer_ms;   /* how long the buffer lasts at the highest rate (not known) */
     int release;          /* (CATCHMENT_KEPT_UNTIL_DURABLE) */
     int index;            /* n of the n-th copy of a front-end: "-n" is appended to the name */
+    int channels;         /* not 0: `sources` are channel links, 16 at most, named as the recorder's
+                             configuration names them; catchment_put_packet alone delivers */
     int no_thread;        /* not 0: catchment_poll is called instead; all calls are of one thread */
     int stops_in_pause;   /* not 0: nothing is sent while the run is paused */
     int token_in_clear;   /* not 0: send the token over a network without TLS */
@@ -187,6 +189,11 @@ int catchment_try_send(catchment *c, int source, uint64_t key, const void *data,
                        size_t bytes) CATCHMENT_CHECKED;
 int catchment_put(catchment *c, int source, const struct catchment_fragment *fragment,
                   const void *data, size_t bytes, int wait_ms) CATCHMENT_CHECKED;
+
+/* Copies a packet of samples, as docs/spec/link.md has it, into the ring of a channel link; it
+ * waits as catchment_put does. The library makes heartbeats itself. */
+int catchment_put_packet(catchment *c, int link, const void *packet, size_t bytes,
+                         int wait_ms) CATCHMENT_CHECKED;
 
 /* A place in the ring for a fragment of at most so many bytes, aligned to 8 bytes, to be filled by
  * the caller. NULL: none, and catchment_error has the reason. Then catchment_commit with the bytes

@@ -135,6 +135,8 @@ export interface SourceState {
   bad: Counts;
   fill: number | null;
   parked_fragments: number;
+  /** What befell its connections, if it is delivered over a session. */
+  link: { waits: number; waited_ms: number; marks_ignored: number; fragments_skew: number };
   last_packet_seconds: number | null;
   ledger: Counts;
   /** Its part of each target's ledger; empty if there is one target. */

@@ -149,6 +149,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_discarded_too_large: "discarded: event too large",
   fragment_parts_repeated: "parts of fragments that came twice",
   fragments_removed: "recorded fragments whose files were removed",
+  fragments_unconfirmed: "recorded fragments that their disk did not confirm",
   fragments_time_repeated: "fragments whose time came before",
   fragments_missing: "missing fragments",
   fragments_missing_unrecorded: "missing fragments of lost events",

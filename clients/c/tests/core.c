@@ -167,6 +167,40 @@ static void fragments_are_the_golden_ones(const char *folder) {
     drop_core(core);
 }
 
+/* A session's data connection of channels: its first packet is the golden one. What the library
+ * makes where there is none is the third message, the second is a heartbeat, which nobody sends. */
+static void packets_are_the_golden_ones(const char *folder) {
+    enum { HEADS = HEADER_BYTES + 24 };
+    static uint8_t out[4096];
+    const struct catchment_source link = {.name = ""};
+    const struct catchment_options options = {.sources = &link, .source_count = 1, .channels = 1};
+    struct core *core = calloc(1, sizeof *core);
+    if (!core || core_make(core, "magnets", &options) != CATCHMENT_ACCEPTED) exit(1);
+    struct log *log = &core->logs[0];
+    struct bytes packet = golden(folder, "channels", "sender, channels data 0", 0, 0);
+    size_t bytes = get32(packet.at + 8);
+    core->message_bytes_max = 131064;
+    core->ping_ns = 500 * MS;
+    log->granted_bytes = PACKET_BYTES_MAX;
+    set_made(core, 0, 11);
+    CHECK(core_reserve(core, log, NULL, bytes) == CATCHMENT_ACCEPTED);
+    memcpy(log->ring + log->reserved_at % log->ring_bytes, packet.at + HEADS, bytes);
+    const struct catchment_fragment at = {.key = log->made};
+    CHECK(core_commit(log, &at, bytes) == CATCHMENT_ACCEPTED);
+    core->links[0].number = 1;
+    core->links[0].message_at = 1;
+    size_t sent = transmit(core, 0, 1, out);
+    check_same("samples", out, sent, packet);
+    core->links[0].number = 3;
+    sent = transmit(core, 0, 1 + core->ping_ns, out);
+    check_same("no samples", out, sent,
+               golden(folder, "channels", "sender, channels data 0", 0, 2));
+    uint8_t record[128];
+    encode_log(record, log);
+    for (int i = 24; i < 64; i++) CHECK(record[i] == 0);
+    drop_core(core);
+}
+
 /* The golden resume: a recorder that repairs, then one with a higher epoch, which goes on within
  * what is held; what is durable there is not sent again. */
 static void a_resume_is_the_golden_one(const char *folder) {
@@ -679,6 +713,7 @@ int main(int count, char **arguments) {
     setvbuf(stdout, NULL, _IONBF, 0);
     hello_is_the_golden_one(folder);
     fragments_are_the_golden_ones(folder);
+    packets_are_the_golden_ones(folder);
     a_resume_is_the_golden_one(folder);
     data_messages_are_the_golden_ones(folder);
     control_messages_are_the_golden_ones(folder);

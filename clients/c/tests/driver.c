@@ -84,6 +84,7 @@ static void read_option(const char *text) {
     if (!strncmp(text, "thread=", 7)) options.no_thread = !number;
     if (!strncmp(text, "connect_ms=", 11)) options.connect_ms = (uint32_t)number;
     if (!strncmp(text, "skew=", 5)) options.skew = number;
+    if (!strncmp(text, "channels=", 9)) options.channels = (int)number;
     if (!strncmp(text, "stops=", 6)) options.stops_in_pause = (int)number;
     if (!strncmp(text, "index=", 6)) options.index = (int)number;
     if (!strncmp(text, "token=", 6)) options.token = value;
@@ -116,7 +117,10 @@ static int send_one(catchment *c, const char *how, int source, size_t bytes) {
         result = catchment_commit(c, source, &fragment, bytes);
     } else {
         fill(data, source, fragment.key, bytes);
-        if (!strcmp(how, "send")) result = catchment_send(c, source, fragment.key, data, bytes);
+        if (options.channels)
+            result = catchment_put_packet(c, source, data, bytes, strcmp(how, "try") ? -1 : 0);
+        else if (!strcmp(how, "send"))
+            result = catchment_send(c, source, fragment.key, data, bytes);
         else if (!strcmp(how, "try"))
             result = catchment_try_send(c, source, fragment.key, data, bytes);
         else result = catchment_put(c, source, &fragment, data, bytes, 20);

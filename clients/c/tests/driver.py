@@ -21,6 +21,13 @@ class Driver:
         buffer = int(options.get("buffer", 64 << 20))
         longest = int(options.get("bytes_max", min(1 << 20, buffer // 2 // len(names))))
         marks = options.get("flags") == "2"
+        self.next_key = [0] * len(names)
+        if options.get("channels") == "1":
+            self.link: frontend.Frontend | frontend.ChannelLink = frontend.channels(
+                url, name, buffer=buffer, certificate=options.get("certificate")
+            )
+            self.sources: list[frontend.SourceLink] = []
+            return
         self.link = frontend.connect(
             url,
             name,
@@ -35,13 +42,14 @@ class Driver:
             wait=int(options.get("connect_ms", 10_000)) / 1000,
         )
         self.sources = self.link.sources
-        self.next_key = [0] * len(names)
 
     def send(self, how: str, source: int, size: int) -> int:
         key = self.next_key[source]
         data = payload(source, key, size)
         try:
-            if how in {"try", "put"}:
+            if isinstance(self.link, frontend.ChannelLink):
+                self.link.send(data)
+            elif how in {"try", "put"}:
                 sent = self.sources[source].try_send(key, data)
                 if sent is not frontend.Sent.ACCEPTED:
                     return FULL if sent is frontend.Sent.FULL else ENDED

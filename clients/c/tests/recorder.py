@@ -28,6 +28,8 @@ from taken import JOINS, Item, Log, Session
 MAGIC = b"\x89CTSL\r\n\x1a"
 HELLO, WELCOME, ATTACH, PING, POSITIONS, COMMAND, ANSWER, REPORT, BYE, LOGS, GRANTS = range(1, 12)
 FRAGMENTS, PART, MARK, HEARTBEAT = range(32, 36)
+SAMPLES = 48
+EVENTS, CHANNELS = 1, 2  # services
 BEGIN, END, ABANDONED, NUMBERING, SETTING = range(1, 6)
 RUN_ENDED, REFUSED = 3, 4
 NONE = 2**64 - 1
@@ -44,6 +46,7 @@ SHAPES = {
     PART: (56, 0, 0, 0),
     MARK: (64, 0, 0, 0),
     HEARTBEAT: (8, 24, 0, 4096),
+    SAMPLES: (24, 0, 0, 0),
 }
 
 
@@ -76,10 +79,13 @@ class Connection:
 
 
 class Recorder:
-    """A recorder with one run, which it records; under TLS if that is given."""
+    """A recorder with one run, which it records; under TLS if that is given.
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self.tls = tls
+    Its service is EVENTS, or CHANNELS.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None, service: int = EVENTS) -> None:
+        self.tls, self.service = tls, service
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.selector = selectors.DefaultSelector()
@@ -391,7 +397,8 @@ class Recorder:
             if len(connection.buffer) < 16:
                 return
             preamble = bytes(connection.buffer[:16])
-            need(preamble[:8] == MAGIC and preamble[8:13] == b"\1" * 5, "preamble", preamble.hex())
+            is_own = preamble[8:13] == bytes([1, 1, self.service, 1, 1])
+            need(preamble[:8] == MAGIC and is_own, "preamble", preamble.hex())
             need(preamble[13] in {1, 2} and preamble[14:] == b"\0\0", "preamble", preamble.hex())
             del connection.buffer[:16]
             connection.kind = preamble[13]
@@ -406,6 +413,9 @@ class Recorder:
             need(kind in SHAPES, "type", kind)
             is_data = kind == ATTACH or kind >= 32
             need(is_data == (connection.kind == 2), "type", kind, "on", connection.kind)
+            is_items = kind >= FRAGMENTS
+            is_of_service = (kind == SAMPLES) == (self.service == CHANNELS)
+            need(not is_items or is_of_service, "type", kind, "of another service")
             most = self.message_bytes_max if is_data else 16_384
             need(head_bytes % 8 == 0 and head_bytes >= 8 and total <= most, "length", total)
             need(is_data or body_bytes == 0, "body on control")
@@ -457,13 +467,14 @@ class Recorder:
         session.program = fixed[144:176].rstrip(b"\0").decode()
         session.log_count, session.data_connections = log_count, connections
         (session.skew_bytes,) = struct.unpack_from("<Q", fixed, 48)
-        self._send_bytes(connection, MAGIC + b"\1" * 6 + bytes(2))
+        self._send_bytes(connection, MAGIC + bytes([1, 1, self.service, 1, 1, 1, 0, 0]))
 
     def _describe(self, connection: Connection, session: Session, records: list[bytes]) -> None:
         connection.index = max(connection.index, 0)
         for record in records:
             log, on, _, first, made, most, _ = struct.unpack_from("<IHHQQQQ", record)
             (begin,) = struct.unpack_from("<Q", record, 48)
+            need(self.service == EVENTS or record[24:64] == bytes(40), "service part")
             name = record[64:128].rstrip(b"\0").decode()
             need(log == connection.index, "log", log, "expected", connection.index)
             need(first <= made and on < session.data_connections, "log", first, made, on)
@@ -552,6 +563,8 @@ class Recorder:
                 log = self._log(connection, session, number)
                 need(sequence <= log.expected, "heartbeat", sequence, "expected", log.expected)
                 log.low_waters.append((sequence, low_water if flags & 2 else NONE, bool(flags & 1)))
+        elif kind == SAMPLES:
+            self._samples(connection, session, fixed, body)
         elif kind == MARK:
             self._mark(connection, session, fixed, text)
         elif kind == PART:
@@ -590,6 +603,16 @@ class Recorder:
             self._order(connection, key, size)
             if not self._item(connection, log, item):
                 return
+
+    def _samples(self, connection: Connection, session: Session, fixed: bytes, body: bytes) -> None:
+        number, _, sequence = struct.unpack_from("<IIQ", fixed, 8)
+        log = self._log(connection, session, number)
+        need(len(body) <= 65_507, "packet of", len(body))
+        if not body or (body[:4] == b"CTLK" and body[5:6] == b"\2"):
+            need(sequence <= log.expected, "sign of life", sequence, "expected", log.expected)
+            log.low_waters.append((sequence, NONE, False))
+            return
+        self._item(connection, log, Item(sequence, sequence, body))
 
     def _order(self, connection: Connection, key: int, size: int) -> None:
         """Measures the bytes between a fragment and the first one before it of a higher key."""

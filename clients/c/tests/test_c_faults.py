@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from frontend import FrontEnd, check_fragments, check_sequences, driver
-from recorder import ABANDONED, BEGIN, END, NUMBERING, SETTING, Recorder
+from recorder import ABANDONED, BEGIN, CHANNELS, END, NUMBERING, SETTING, Recorder
 from tls import Way, c_way, certificates, client, tls_driver, way
 from tunnel import Break, Tunnel
 
@@ -642,3 +642,44 @@ def test_three_malformed_messages_without_progress_end_the_session(driver: Path)
         while (answer := camera.do("key 0 1000000 10"))["result"] != -2:
             pass
         assert 'malformed: the fault "number"' in answer["error"]
+
+
+@pytest.mark.parametrize("fault", ["cut", "restart", "mute", "down"])
+def test_a_break_of_a_channel_link_loses_no_packet_and_gives_none_twice(
+    way: Way, fault: str
+) -> None:
+    with (
+        way.recorder(CHANNELS) as recorder,
+        way.front_end(recorder, channels=1).opened() as magnets,
+    ):
+        recorder.is_durable_at_once = fault != "restart"
+        breaks = [57] if fault in {"mute", "down"} else [57, 1_500, 1_501]
+        for items in breaks:
+            recorder.after(items, getattr(recorder, fault))
+        if fault == "restart":
+            recorder.after(1_400, recorder.cut)
+        recorder.after(800, recorder.make_durable)
+        assert magnets.do("send 0 2000 500")["sent"] == 2_000
+        if fault == "down":
+            recorder.wait(lambda: recorder.listener is None)
+            recorder.up()
+        recorder.wait_taken(1_502)
+        recorder.is_durable_at_once = True
+        assert magnets.do("send 0 1 65507")["sent"] == 1
+        assert magnets.close() == 0
+        check_fragments(recorder.log(), 0, [500] * 2_000 + [65_507])
+        assert recorder.session.opened > len(breaks)
+        recorder.check()
+
+
+def test_a_channel_link_without_packets_says_that_it_lives(way: Way) -> None:
+    with (
+        way.recorder(CHANNELS) as recorder,
+        way.front_end(recorder, channels=1).opened() as magnets,
+    ):
+        assert magnets.do("send 0 3 10")["sent"] == 3
+        recorder.wait_pings(5)  # longer than a recorder bears silence on the data connection
+        recorder.wait(lambda: len(recorder.log().low_waters) >= 3)
+        assert {sequence for sequence, _, _ in recorder.log().low_waters} <= {0, 3}
+        assert (recorder.session.opened, magnets.close()) == (1, 0)
+        recorder.check()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from frontend import HERE, SANITIZERS, FrontEnd, compiled, driver
-from recorder import Recorder
+from recorder import EVENTS, Recorder
 from tunnel import Tunnel
 
 __all__ = ["Certificates", "Way", "c_way", "certificates", "client", "driver", "tls_driver", "way"]
@@ -100,8 +100,8 @@ class Way:
     has_thread: bool
     certificates: Certificates | None
 
-    def recorder(self) -> Recorder:
-        return Recorder(self.certificates.context("own") if self.certificates else None)
+    def recorder(self, service: int = EVENTS) -> Recorder:
+        return Recorder(self.certificates.context("own") if self.certificates else None, service)
 
     @property
     def is_c(self) -> bool:

@@ -204,6 +204,23 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
             <dt>Loss</dt><dd class="figure">{format.join(format.perSecond(source.loss_per_second))}</dd>
             <dt>Waiting for others</dt>
             <dd class="figure">{format.count(source.parked_fragments)} fragments</dd>
+            {source.link.waits > 0 && (
+              <>
+                <dt>Others waited for it</dt>
+                <dd class="figure">
+                  {format.count(source.link.waits)} times, {format.join(format.duration(source.link.waited_ms / 1000))} in all
+                </dd>
+              </>
+            )}
+            {source.link.fragments_skew > 0 && (
+              <>
+                <dt>Not awaited, since its connection was held</dt>
+                <dd class="figure">{format.count(source.link.fragments_skew)} fragments</dd>
+              </>
+            )}
+            {source.link.marks_ignored > 0 && (
+              <><dt>Marks of other runs</dt><dd class="figure">{format.count(source.link.marks_ignored)}</dd></>
+            )}
             <dt>Receive buffer</dt>
             <dd class="figure">{source.fill === null ? format.UNKNOWN : `${format.wholePercent(source.fill)} full`}</dd>
             <dt>Last packet</dt>

@@ -215,6 +215,9 @@ entries! {
     /// Recorded fragments that are in no event by their time, or that came after it was closed:
     /// rows of their own.
     FragmentsUnmatched = "fragments_unmatched", Note;
+    /// Recorded fragments in files whose disk did not confirm them, since a sync or the close
+    /// failed: they may be lost.
+    FragmentsUnconfirmed = "fragments_unconfirmed", Note;
 }
 
 impl Entry {
@@ -299,7 +302,7 @@ pub struct Balance {
     /// gaps in recorded slices, these also count as lost; at the end of a run this is their only
     /// trace.
     pub packets_missing: u64,
-    /// Fragments that had been recorded when their files were removed.
+    /// Fragments recorded in files that were removed, or that their disk did not confirm.
     pub fragments_removed: u64,
     /// Fragments received but neither recorded nor counted as dropped: 0 at the end of a run. A
     /// negative value means that output exceeds input, which is a defect.
@@ -383,7 +386,8 @@ impl SourceLedger {
             packets_malformed: self.sum(Role::PacketsLost),
             packets_dropped_by_kernel: self[Entry::PacketsDroppedByKernel],
             packets_missing: self[Entry::PacketsMissing],
-            fragments_removed: self[Entry::FragmentsRemoved],
+            fragments_removed: self[Entry::FragmentsRemoved]
+                .saturating_add(self[Entry::FragmentsUnconfirmed]),
             fragments_in_flight: i128::from(self.sum(Role::FragmentsIn))
                 - i128::from(self.sum(Role::FragmentsOut))
                 - i128::from(fragments_dropped),

@@ -19,7 +19,7 @@ pub struct LossGrowth {
 }
 
 /// Watches entries of a ledger: those that mean lost data, or bad data. It keeps 22 samples of 8
-/// bytes for each source and each such entry: for 1,000 sources 4.8 MB of the 27 entries of loss,
+/// bytes for each source and each such entry: for 1,000 sources 4.8 MB of the 28 entries of loss,
 /// and 0.5 MB of the 3 of bad data.
 #[derive(Clone, Debug)]
 pub struct LossWatch {
@@ -38,6 +38,7 @@ pub fn is_loss(entry: Entry) -> bool {
             | Entry::FragmentsMissing
             | Entry::FragmentsMissingUnrecorded
             | Entry::FragmentsRemoved
+            | Entry::FragmentsUnconfirmed
             | Entry::FragmentsAbandoned
             | Entry::FragmentsLostSender
             | Entry::FragmentsLostRestart
@@ -83,6 +84,7 @@ pub fn words_of_entry(entry: Entry) -> &'static str {
         Entry::FragmentsMissing => "missing fragments",
         Entry::FragmentsMissingUnrecorded => "missing fragments of lost events",
         Entry::FragmentsRemoved => "recorded fragments whose files were removed",
+        Entry::FragmentsUnconfirmed => "recorded fragments that their disk did not confirm",
         Entry::FragmentsBadSender => "fragments marked broken by their sender",
         Entry::FragmentsBadTag => "fragments of another trigger",
         Entry::FragmentsWithHoles => "fragments of which a part is missing",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
-    Alignment, Arrived, FrontEnd, RecorderConfig, Snapshot, State as RecorderState,
+    Alignment, Arrived, FrontEnd, LinkCounts, RecorderConfig, Snapshot, State as RecorderState,
 };
 use catchment_watch::{
     Alarms, Limits, LossGrowth, NodeCounter, RATES_NS, Rates, ReadingTable, Rule, RuleError, Run,
@@ -467,6 +467,7 @@ impl Watching {
                 bad: nonzero(is_bad),
                 fill: moment.socket_fills.get(index).copied().flatten(),
                 parked_fragments: alignment(moment, index).parked_fragments,
+                link: link_of(moment, index),
                 last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
                 ledger: nonzero(|_| true),
                 targets: targets::of_source(moment.snapshot, index),
@@ -552,6 +553,12 @@ fn all_rules(usual: Vec<Rule>, rules: &[Rule]) -> Vec<Rule> {
 fn alignment(moment: &Moment<'_>, index: usize) -> Alignment {
     let snapshot = moment.snapshot.filter(|_| moment.run.is_some());
     snapshot.and_then(|one| one.alignment.get(index)).copied().unwrap_or_default()
+}
+
+fn link_of(moment: &Moment<'_>, index: usize) -> api::LinkState {
+    let LinkCounts { waits, waited_ms, marks_ignored, fragments_skew } =
+        moment.snapshot.and_then(|one| one.links.get(index)).copied().unwrap_or_default();
+    api::LinkState { waits, waited_ms, marks_ignored, fragments_skew }
 }
 
 fn fill(queue: &api::Queue) -> f64 {

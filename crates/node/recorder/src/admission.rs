@@ -225,7 +225,9 @@ impl Sessions {
             let log = match self.source_for(index, &name, source_log) {
                 Ok(source) if !delivered.contains_key(&source) => {
                     delivered.insert(source, number);
-                    let log = self.join(ingest, opening, (record, source_log), source)?;
+                    let mut log = self.join(ingest, opening, (record, source_log), source)?;
+                    let front_ends = &self.of_run.live.front_ends;
+                    log.is_required = log.samples.is_some() || front_ends.is_required(&name);
                     if log.is_reference {
                         self.reference = Some(source);
                     }

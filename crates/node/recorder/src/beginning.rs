@@ -234,6 +234,7 @@ fn is_of_frames(entry: Entry) -> bool {
             | Entry::BytesCompressionLowered
             | Entry::FragmentsDiscardedDisk
             | Entry::FragmentsRemoved
+            | Entry::FragmentsUnconfirmed
             | Entry::FragmentsNotTaken
             | Entry::FragmentBytesNotTaken
     )

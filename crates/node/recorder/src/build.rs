@@ -276,13 +276,16 @@ impl Pipeline {
             self.count_restarted(live, &cut);
             resolve_chains(&mut cut, &self.pool);
             self.waiting_fill.put(cut.payload_bytes);
+            self.pausable.count_skew(live, &self.builder, (&cut, &self.lanes));
             let decided = self.tape.cut(now_ns, &self.builder, &cut);
             self.waiting.push_back(FrameCut { cut, group: 0, decided });
             work += 1;
         }
         self.account(live, discarded);
-        let decided = self.tape.cut_alone(now_ns, self.finished, &self.builder);
-        if !decided.is_empty() {
+        // A frame that is on its way has what a target wants to say.
+        let is_wanted = !has_frames && !self.finished && live.wants_frame();
+        let why = (self.finished, is_wanted);
+        if let Some(decided) = self.tape.cut_alone(now_ns, why, &self.builder) {
             let cut = Cut::default();
             self.waiting.push_back(FrameCut { cut, group: 0, decided });
             work += 1;
@@ -464,6 +467,29 @@ impl Pausable {
             if self.held.is_held(lanes[source].1.0) {
                 builder.hold(now_ns, source);
             }
+        }
+    }
+
+    /// Counts the rows of a cut that lack sources which nobody waited for while their connection was
+    /// held.
+    fn count_skew(
+        &self,
+        live: &Live,
+        builder: &RuledBuilder,
+        (cut, lanes): (&Cut, &[(u32, SourceId)]),
+    ) {
+        let lacks = |source: &usize| self.promises[*source] && cut.columns[*source].missing > 0;
+        let is_held = |source: &usize| self.held.is_held(lanes[*source].1.0);
+        let mut held = (0..self.taken.len()).filter(lacks).filter(is_held).peekable();
+        if held.peek().is_none() {
+            return;
+        }
+        let status = builder.status().sources;
+        for source in held {
+            let has_passed = |key: &&u64| status[source].newest_key >= Some(**key);
+            let behind = cut.keys.iter().filter(|key| !has_passed(key)).count() as u64;
+            let count = behind.min(cut.columns[source].missing);
+            live.links[lanes[source].1.index()].fragments_skew.fetch_add(count, Relaxed);
         }
     }
 

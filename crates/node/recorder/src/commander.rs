@@ -174,7 +174,11 @@ impl Commander {
             }
             (Step::To(_, stage), Ok(())) => {
                 self.stage = stage;
-                front_ends.tell(name, |one| (one.stage, one.refusal) = (stage, None));
+                self.is_drained &= stage == Stage::Stopped;
+                let is_drained = self.is_drained;
+                front_ends.tell(name, |one| {
+                    (one.stage, one.refusal, one.is_drained) = (stage, None, is_drained);
+                });
             }
             (Step::To(kind, _), Err(why)) => {
                 self.has_refused = true;

@@ -46,7 +46,8 @@ impl Stage {
     pub(crate) fn step_to(self, goal: Self) -> Option<(CommandKind, Self)> {
         use Stage::{Free, Paused, Prepared, Running, Stopped};
         match (self, goal) {
-            (Free, Prepared | Running | Paused) => Some((CommandKind::PREPARE, Prepared)),
+            // One that a recorder that died has stopped, in a run that goes on, begins anew.
+            (Free | Stopped, Prepared | Running | Paused) => Some((CommandKind::PREPARE, Prepared)),
             (Prepared, Running | Paused) => Some((CommandKind::START, Running)),
             (Running, Paused) => Some((CommandKind::PAUSE, Paused)),
             (Paused, Running) => Some((CommandKind::CONTINUE, Running)),

@@ -21,6 +21,7 @@ use catchment_wire::{PARTS_MAX, Reason};
 use rtrb::Producer;
 
 use crate::live::{Live, MalformedPacket};
+use crate::live_link::LiveLink;
 use crate::pool::{CHUNKS_BESIDE, Chunk, ChunkPool, Held, Space};
 use crate::senders::SenderPair;
 use crate::train_room::TrainRoom;
@@ -299,6 +300,13 @@ impl Ingest {
             true => self.held.hold(source),
             false => self.held.release(source),
         }
+    }
+
+    /// The counts of what befalls the connections of an account's source; none once the last
+    /// descriptor was passed on, since all of them end then.
+    pub(crate) fn link(&self, account: usize) -> Option<&LiveLink> {
+        let source = self.accounts[account].source;
+        self.ring.as_ref().map(|_| &self.live.links[source.index()])
     }
 
     /// Adds a descriptor of an account's source, which waits, to the batch.

@@ -44,6 +44,7 @@ mod link_window;
 mod links;
 mod live;
 mod live_folder;
+mod live_link;
 mod live_target;
 mod lowered;
 mod match_rule;
@@ -91,6 +92,7 @@ pub use live::{
     Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,
 };
 pub use live_folder::FolderSnapshot;
+pub use live_link::LinkCounts;
 pub use match_rule::{MatchRule, SourceClock, TimeRule};
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};

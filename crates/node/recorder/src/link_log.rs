@@ -6,6 +6,7 @@
 //! that the build agent knows the sequence of each fragment.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_builder::{Fragment, FragmentFlags, NoteKind, SourceNote};
 use catchment_model::Entry;
@@ -48,6 +49,8 @@ pub(crate) struct Log {
     pub(crate) made: u64,
     /// Bytes of the longest fragment that was granted.
     pub(crate) fragment_bytes_max: u64,
+    /// Whether others wait for its source where its connection ends without a word.
+    pub(crate) is_required: bool,
     /// Whether its fragments name the groups of their events, and what the last one named.
     pub(crate) is_reference: bool,
     named: u64,
@@ -164,6 +167,7 @@ impl Log {
             durable: next,
             made: next,
             fragment_bytes_max,
+            is_required: false,
             is_reference: false,
             named: 0,
             expected_in: None,
@@ -443,8 +447,13 @@ impl Log {
         }
     }
 
-    /// Takes a mark.
-    pub(crate) fn take_mark(&mut self, ingest: &mut Ingest, mark: &Mark) -> Result<(), Fault> {
+    /// Takes a mark, in the run of that number.
+    pub(crate) fn take_mark(
+        &mut self,
+        ingest: &mut Ingest,
+        mark: &Mark,
+        run_number: u64,
+    ) -> Result<(), Fault> {
         let new = mark.count - self.repeats(mark.sequence, mark.count)?;
         if new == 0 {
             return Ok(());
@@ -465,6 +474,12 @@ impl Log {
             MarkKind::Numbering => {
                 self.keys.begin();
                 self.say(ingest, SourceNote::Numbering);
+            }
+            MarkKind::Begin | MarkKind::End if mark.run_number != run_number => {
+                let account = self.destination.map(|one| one.account as usize).ok();
+                if let Some(link) = account.and_then(|account| ingest.link(account)) {
+                    link.marks_ignored.fetch_add(1, Relaxed);
+                }
             }
             MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
         }

@@ -1,19 +1,22 @@
 //! One session of a front-end: its logs, and what its sender is told.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use catchment_agent::ANSWER_BYTES_MAX;
 use catchment_builder::SourceNote;
 use catchment_model::Entry;
 use catchment_wire::event_link::Data;
 use catchment_wire::session::{
-    Bye, ByeReason, CONTROL_BYTES_MAX, Encoder, Fault, Grant, Grants, Hello, LogPing, LogPositions,
-    Ping, Positions, Records, Welcome,
+    Answer, Bye, ByeReason, CONTROL_BYTES_MAX, Encoder, Fault, Grant, Grants, Hello, LogPing,
+    LogPositions, Ping, Positions, Records, Welcome,
 };
 
 use crate::commander::Commander;
-use crate::front_ends::Stage;
+use crate::front_ends::{FrontEnds, Stage};
 use crate::ingest::Ingest;
 use crate::link_access::LinkAccess;
 use crate::link_log::{Log, Taken};
+use crate::live_link::LiveLink;
 use crate::sessions::POSITIONS_EVERY_NS;
 
 /// Bytes of the longest message of items: the most that the specification has. A longer message
@@ -51,6 +54,7 @@ pub(crate) struct Session {
     pub(crate) commander: Commander,
     /// Where its logs were when its sender had stopped for the run.
     stop_at: Option<Vec<u64>>,
+    run_number: u64,
     /// How long events wait for its sources.
     pub(crate) wait: Wait,
     /// Whether the channels of others wait for its own, as for those of a connection that is held.
@@ -159,6 +163,7 @@ impl Session {
             ended: None,
             commander: Commander::new(hello, run_number),
             stop_at: None,
+            run_number,
             wait: Wait::Attached { then_ns: WAIT_ENDED_NS },
             is_waited: false,
             cookie: 0,
@@ -215,20 +220,31 @@ impl Session {
             self.wait = Wait::Ended { ns: then_ns };
             self.set_waited(ingest, true);
             self.say(ingest, SourceNote::Waited);
+            if then_ns > 0 {
+                self.awaited(ingest).for_each(|link| _ = link.waits.fetch_add(1, Relaxed));
+            }
             self.pass_time(ingest, 0);
         }
     }
 
     /// So much time has passed in which connections were read.
     pub(crate) fn pass_time(&mut self, ingest: &mut Ingest, passed_ns: u64) {
-        if let Wait::Ended { ns } = &mut self.wait {
-            *ns = ns.saturating_sub(passed_ns);
-            if *ns == 0 {
-                self.wait = Wait::Over;
-                self.set_waited(ingest, false);
-                self.say(ingest, SourceNote::Gone);
-            }
+        let Wait::Ended { ns } = self.wait else { return };
+        let waited_ns = passed_ns.min(ns);
+        let links = self.awaited(ingest);
+        links.for_each(|link| _ = link.waited_ns.fetch_add(waited_ns, Relaxed));
+        self.wait = Wait::Ended { ns: ns - waited_ns };
+        if ns == waited_ns {
+            self.wait = Wait::Over;
+            self.set_waited(ingest, false);
+            self.say(ingest, SourceNote::Gone);
         }
+    }
+
+    /// The counts of its sources for which others wait.
+    fn awaited<'a>(&self, ingest: &'a Ingest) -> impl Iterator<Item = &'a LiveLink> {
+        let logs = self.logs.iter().filter(|log| log.is_required);
+        logs.filter_map(|log| ingest.link(log.destination.ok()?.account as usize))
     }
 
     /// A channel link does not promise, so that nothing can be said of it to the builder but that
@@ -295,6 +311,7 @@ impl Session {
             }
             Data::Attach(_) => return Ok(Taken::Continue(())),
         };
+        let run_number = self.run_number;
         let log = self.log(number, connection)?;
         let Ok(destination) = log.destination else {
             return Err(Fault::UnknownLog { got: number });
@@ -307,7 +324,7 @@ impl Session {
                 log.take_part(ingest, destination, (part, body), was_held)?
             }
             Data::Mark(ref mark, _) => {
-                log.take_mark(ingest, mark)?;
+                log.take_mark(ingest, mark, run_number)?;
                 Taken::Continue(())
             }
             Data::Heartbeat(_) | Data::Attach(_) => Taken::Continue(()),
@@ -352,6 +369,14 @@ impl Session {
             self.stop_at = Some(self.logs.iter().map(|log| log.made).collect());
         }
         Ok(())
+    }
+
+    /// Its sender has answered a command.
+    pub(crate) fn answered(&mut self, front_ends: &FrontEnds, answer: Answer, text: &str) {
+        self.commander.answered(&self.name, front_ends, answer, text);
+        if self.commander.stage() != Stage::Stopped {
+            self.stop_at = None;
+        }
     }
 
     /// Whether all that its sender had made when it had stopped for the run was taken.

@@ -22,6 +22,7 @@ use crate::counts::{Counters, Counts};
 use crate::front_ends::FrontEnds;
 use crate::link_positions::LinkPositions;
 use crate::live_folder::FolderSnapshot;
+use crate::live_link::{LinkCounts, LiveLink};
 use crate::live_target::LiveTarget;
 use crate::senders::{SenderPair, Stranger};
 use crate::target_config::{Place, TargetConfig, Variant, thread_name};
@@ -56,6 +57,7 @@ pub(crate) struct Live {
     pub(crate) beginning: Beginning,
     // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
+    pub(crate) links: Vec<LiveLink>,
     /// Whether events that begin now are discarded because the run is paused.
     pub(crate) paused: AtomicBool,
     /// Set when no further arrival can belong to the ending run.
@@ -156,6 +158,8 @@ pub struct Snapshot {
     pub counts: Counts,
     /// How the numbers of each source and link fit those of the others, in the ledger's order.
     pub alignment: Vec<Alignment>,
+    /// What befell the connections of each, in the same order.
+    pub links: Vec<LinkCounts>,
     /// The last sender of foreign fragments to each source's port, by the source's number.
     pub strangers: BTreeMap<usize, Stranger>,
     /// Every bounded queue and pool for which the run waits, in bytes.
@@ -270,6 +274,7 @@ impl Live {
             ledger,
             targets: targets.map(target).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
+            links: names.iter().map(|_| LiveLink::default()).collect(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
@@ -406,6 +411,11 @@ impl Live {
         with_it.min_by_key(|target| target.lost(source))
     }
 
+    /// Whether a target has positions that wait for a frame.
+    pub(crate) fn wants_frame(&self) -> bool {
+        self.targets.iter().any(|target| target.wants_frame.load(Relaxed))
+    }
+
     /// The run's ledger.
     pub(crate) fn total(&self) -> Ledger {
         let mut total = self.ledger.snapshot();
@@ -539,6 +549,7 @@ impl Live {
             reasons: Arc::clone(&self.reasons),
             counts: self.counts(),
             alignment,
+            links: self.links.iter().map(LiveLink::read).collect(),
             strangers,
             fills,
             threads: self.threads.read(),

@@ -38,6 +38,8 @@ pub(crate) struct LiveTarget {
     pub(crate) is_left: AtomicBool,
     /// Whether a file that states the epoch is durable.
     pub(crate) has_epoch: AtomicBool,
+    /// Whether positions of link sources wait for its next frame.
+    pub(crate) wants_frame: AtomicBool,
 }
 
 impl LiveTarget {
@@ -66,6 +68,7 @@ impl LiveTarget {
             folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
             is_left: AtomicBool::new(false),
             has_epoch: AtomicBool::new(begins.files.epoch == 0),
+            wants_frame: AtomicBool::new(false),
         }
     }
 
@@ -104,7 +107,8 @@ impl LiveTarget {
 
     /// Fragments of a source that it has lost.
     pub(crate) fn lost(&self, source: SourceId) -> u64 {
-        let lost = [Entry::FragmentsDiscardedDisk, Entry::FragmentsRemoved];
+        let lost =
+            [Entry::FragmentsDiscardedDisk, Entry::FragmentsRemoved, Entry::FragmentsUnconfirmed];
         lost.map(|entry| self.ledger.read(source, entry)).iter().sum()
     }
 

@@ -287,6 +287,7 @@ impl<S: FolderStore> RunFiles<S> {
         {
             self.sync();
         }
+        self.ledger.want_frame(self.files.current.is_some());
         self.leave_if_stalled();
         self.look_if_due();
         self.switch_if_due();
@@ -387,8 +388,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Handles a failed write to that file: it gets no more frames, and the frames after the
-    /// failure in it are lost.
+    /// A write to that file failed: it gets no more frames, and those after the failure are lost.
     fn fail(&mut self, id: StoreFile, error: &std::io::Error) {
         if self.files.current.as_ref().is_some_and(|file| file.id == id) {
             self.files.leave();
@@ -591,12 +591,11 @@ impl<S: FolderStore> RunFiles<S> {
 
     fn finished(&mut self, id: StoreFile, completion: &Completion) {
         let index = self.files.closing.iter().position(|file| file.id == id);
-        let mut file = self.files.closing.swap_remove(index.expect("a finished file was closing"));
+        let mut file = self.files.closing.swap_remove(index.expect("it was being closed"));
         if completion.found != Presence::There && file.header_recorded && !file.gone {
             // Since the last check, which was at most a second before the file was left.
             self.ledger.count_removed(&mut file, completion.found);
         }
-        self.ledger.settle(|one| one.file_ended(file.index));
         match &completion.result {
             Ok(()) => {
                 self.ledger.durable(&file.attached.close_done());
@@ -611,18 +610,20 @@ impl<S: FolderStore> RunFiles<S> {
                     self.maker.deleted(&file, self.ledger.of_target());
                 }
             }
-            // That has already been reported.
-            Err(_) if file.gone => {}
+            // That has already been reported, and what was in it counted.
+            Err(_) if file.gone && completion.found != Presence::Elsewhere => {}
             Err(error) if !file.header_recorded => {
                 let path = file.path.display();
                 self.ledger.warn_once(format!("cannot delete {path}: {error}"));
             }
             Err(error) => {
+                self.ledger.unconfirmed(&mut file);
                 let reason = format!("cannot close {}: {error}", file.path.display());
                 let goes_on = self.leave_disk(id.store, &reason);
                 self.fault(reason, goes_on);
             }
         }
+        self.ledger.settle(|one| one.file_ended(file.index));
     }
 
     /// Whether no frame will follow.
@@ -660,7 +661,9 @@ impl<S: FolderStore> RunFiles<S> {
                 return Ending::LastFrame;
             }
             End::LastFrame => {
-                if self.files.are_busy() {
+                // The last file counts what the disk does not confirm of older ones.
+                let are_open = self.files.current.is_some() && !self.files.closing.is_empty();
+                if are_open || self.files.are_busy() {
                     return Ending::Wait;
                 }
                 let carried = self.ledger.carried().total().iter().any(|(_, count)| count > 0)

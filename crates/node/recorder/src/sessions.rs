@@ -379,7 +379,7 @@ impl Sessions {
                 self.sessions[session].pinged(&ping, logs)?;
             }
             (Some(Control::Answer(answer, text)), Some(session)) => {
-                self.commander(session, |it, name, all| it.answered(name, all, answer, text));
+                self.sessions[session].answered(&self.of_run.live.front_ends, answer, text);
             }
             (Some(Control::Report(records, text)), Some(session)) => {
                 self.commander(session, |it, name, all| it.reported(name, all, records, text));

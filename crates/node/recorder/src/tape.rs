@@ -272,18 +272,19 @@ impl Tape {
     }
 
     /// What is decided without a frame: one without rows is due, since none was cut for its time,
-    /// or none will be because the run has ended. Empty if there is nothing.
+    /// or none will be because the run has ended. None if there is nothing, and no frame `is_wanted`
+    /// for what others lack.
     pub(crate) fn cut_alone(
         &mut self,
         now_ns: u64,
-        has_ended: bool,
+        (has_ended, is_wanted): (bool, bool),
         builder: &RuledBuilder,
-    ) -> Decided {
+    ) -> Option<Decided> {
         if self.logs.is_empty() || !(has_ended || now_ns >= self.due_ns) {
-            return Decided::default();
+            return None;
         }
-        let decided = self.decide(builder, None);
-        let next_ns = if decided.is_empty() { LOOK_NS } else { self.frame_time_ns };
+        let decided = Some(self.decide(builder, None)).filter(|one| is_wanted || !one.is_empty());
+        let next_ns = if decided.is_some() { self.frame_time_ns } else { LOOK_NS };
         self.due_ns = now_ns.saturating_add(next_ns);
         decided
     }

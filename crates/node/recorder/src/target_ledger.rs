@@ -105,6 +105,14 @@ impl TargetLedger {
         self.settlement.as_ref().is_some_and(Settlement::has_carried)
     }
 
+    /// Asks for a frame if positions wait for one and there is a file: senders may send nothing
+    /// before they hear that these are durable.
+    pub(crate) fn want_frame(&self, has_file: bool) {
+        let target = self.of_target();
+        let is_wanted = has_file && target.required && self.has_positions();
+        target.wants_frame.store(is_wanted, Relaxed);
+    }
+
     /// Carries the increment of the run's last frame; returns the frame without it.
     pub(crate) fn carry(&mut self, head: &FrameHead) -> Arc<FrameHead> {
         self.carried.add(&head.increment);
@@ -246,6 +254,15 @@ impl TargetLedger {
         }
         self.warn_once(reason.clone());
         reason
+    }
+
+    /// A file's disk did not confirm what was recorded in it since its last sync that succeeded:
+    /// the next frame says so, and has its positions, so that senders need not keep it for good.
+    pub(crate) fn unconfirmed(&mut self, file: &mut OpenFile) {
+        for (source, count) in (0..).map(SourceId).zip(file.attached.close_done()) {
+            self.add(source, Entry::FragmentsUnconfirmed, count);
+        }
+        self.settle(|one| one.removed(file.id, file.index));
     }
 
     /// Recorded fragments of a source were removed by others: `count`, but for those that were

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use catchment_builder::SourceRole;
 use catchment_model::Entry;
-use catchment_recorder::{Recorder, RecorderConfig, SourceConfig};
+use catchment_recorder::{LinkCounts, Recorder, RecorderConfig, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::event_link::Heartbeat;
 
 use crate::support;
-use crate::support::front_end::{FrontEnd, Opening};
+use crate::support::front_end::{FrontEnd, Opening, fragments};
+use crate::support::stepped::{MS, Stepped};
 
 const LOW_WATER: u32 = Heartbeat::LOW_WATER;
 const IDLE: u32 = Heartbeat::IDLE;
@@ -136,6 +137,8 @@ fn a_required_source_that_is_idle_or_gone_holds_up_nothing_and_is_missed() {
     assert_eq!(ledger.sources[1][Entry::FragmentsMissing], 10 + 15);
     assert_eq!(ledger.total()[Entry::FragmentsRecorded], 40 + 15);
     assert!(ledger.balance().holds());
+    let waited = LinkCounts { waits: 1, waited_ms: 1_000, ..LinkCounts::default() };
+    assert_eq!(summary.last.links, [LinkCounts::default(), waited]);
 }
 
 #[test]
@@ -157,4 +160,34 @@ fn numbers_that_begin_again_by_a_mark_are_other_events() {
     assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
     let events = support::fragments(&Run::open(&summary.folder).unwrap());
     assert!(events.len() == 40 && events.values().all(|event| event.len() == 2));
+}
+
+#[test]
+fn events_that_wait_no_more_for_a_source_behind_others_of_its_connection_are_counted() {
+    let sources = [("crate/a", SourceRole::Required), ("crate/b", SourceRole::Required)];
+    let mut config = config("".as_ref(), &sources);
+    config.memory_bytes = 128 << 20;
+    config.write.buffer_bytes = 64 << 10;
+    config.build.timeout_ns = 500 * MS;
+    let mut run = Stepped::begin(&config);
+    let data = run.open_session_of("crate", &[("a", 0, 0), ("b", 0, 0)]);
+    for log in 0..2 {
+        run.write(data, &fragments(1 + log, log, 0, &[(0, &[1])]));
+    }
+    // The first one goes on alone, until its connection is held: what the other one would say
+    // stands behind that.
+    let bytes = vec![7; 60_000];
+    for key in 1.. {
+        let message = fragments(2 + key as u32, 0, key, &[(key, &bytes)]);
+        if run.try_write(data, &message) < message.len() {
+            break;
+        }
+        run.pass(1);
+    }
+    assert_eq!(run.snapshot().links, [LinkCounts::default(); 2]);
+    run.pass(1_500);
+    let [first, second] = run.snapshot().links[..] else { panic!("two sources") };
+    assert_eq!(first, LinkCounts::default());
+    assert!(second.fragments_skew > 0 && second.waits == 0, "{second:?}");
+    assert!(second.fragments_skew <= run.count(Entry::FragmentsMissing));
 }

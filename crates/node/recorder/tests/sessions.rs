@@ -6,11 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use catchment_disk::FaultPlan;
 use catchment_fixtures::wait_while;
 use catchment_model::{Entry, Ledger};
-use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
+use catchment_recorder::{LinkCounts, Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
-use catchment_wire::event_link::EventLink;
+use catchment_wire::event_link::{EventLink, MarkKind};
 use catchment_wire::session::{ByeReason, GrantAnswer};
 
 use crate::support;
@@ -58,6 +59,13 @@ fn send(front_end: &mut FrontEnd, keys: std::ops::Range<u64>) {
     }
 }
 
+fn until_durable(front_end: &mut FrontEnd, position: u64) {
+    while !(0..3).all(|log| front_end.durable(log) == position) {
+        front_end.promise(&[]);
+        front_end.ping();
+    }
+}
+
 fn end(recorder: Recorder) -> (RunSummary, Ledger) {
     let summary = recorder.stop().unwrap();
     let ledger = summary.last.ledger.clone();
@@ -95,6 +103,59 @@ fn what_a_front_end_delivers_is_in_the_file_and_is_said_to_be_taken() {
     check(&summary, 0..50, Verdict::Balanced);
     assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
     assert_eq!([0, 1, 2].map(|log| front_end.durable(log)), [50; 3]);
+}
+
+#[test]
+fn positions_go_on_where_a_disk_does_not_confirm_a_file_and_what_it_has_is_counted() {
+    for by_sync in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = FaultPlan::default();
+        let control = plan.control.clone();
+        let mut config = config(folder.path());
+        config.write.faults = Some(plan);
+        if !by_sync {
+            config.write.sync_interval_ns = 3_600_000_000_000;
+            config.write.file_time_ns = Some(100_000_000);
+        }
+        let recorder = Recorder::start(config).unwrap();
+        let mut front_end = connect(&recorder, &opening(7, &LOGS));
+        send(&mut front_end, 0..10);
+        until_durable(&mut front_end, 10);
+        match by_sync {
+            true => control.fail_syncs(Some(libc::EIO)),
+            false => control.fail_finishes(Some(libc::EIO)),
+        }
+        send(&mut front_end, 10..20);
+        let unconfirmed =
+            |recorder: &Recorder| recorder.snapshot().ledger.total()[Entry::FragmentsUnconfirmed];
+        wait_while(|| {
+            // A data connection on which nothing comes is closed.
+            front_end.promise(&[]);
+            front_end.ping();
+            assert_eq!([0, 1, 2].map(|log| front_end.durable(log)), [10; 3]);
+            unconfirmed(&recorder) == 0
+        });
+        control.fail_syncs(None);
+        control.fail_finishes(None);
+        // It sends nothing more before it hears that: its ring is full.
+        until_durable(&mut front_end, 20);
+        let count = unconfirmed(&recorder);
+        assert!((1..=30).contains(&count), "{count}");
+        send(&mut front_end, 20..40);
+        until_durable(&mut front_end, 40);
+        let (summary, ledger) = end(recorder);
+        let total = ledger.total();
+        assert_eq!(total[Entry::FragmentsUnconfirmed], count);
+        assert!(ledger.balance().lost_data());
+        let run = Run::open(&summary.folder).unwrap();
+        let books = run.recorded_ledger().unwrap().unwrap().total();
+        assert_eq!(books[Entry::FragmentsUnconfirmed], count);
+        assert_eq!(audit(&run).unwrap().verdict, Verdict::DataLost);
+        // The disk kept all of it this time; some may have come while there was no file.
+        if total[Entry::FragmentsDiscardedDisk] == 0 {
+            check(&summary, 0..40, Verdict::DataLost);
+        }
+    }
 }
 
 #[test]
@@ -145,6 +206,22 @@ fn a_session_goes_on_where_it_was_and_repeats_are_dropped() {
     let of_source = &ledger.sources[0];
     assert_eq!((of_source[Entry::FragmentsRepeated], of_source[Entry::LinkResumes]), (2, 1));
     check(&summary, 0..30, Verdict::Balanced);
+}
+
+#[test]
+fn marks_of_another_run_change_nothing_and_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    let own = front_end.welcome.unwrap().run_number;
+    for (sequence, mark) in [(MarkKind::End, own + 1), (MarkKind::Begin, own)].iter().enumerate() {
+        (0..3).for_each(|log| front_end.mark(log, sequence as u64, *mark));
+    }
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 2));
+    let (summary, ledger) = end(recorder);
+    assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    let ignored = LinkCounts { marks_ignored: 1, ..LinkCounts::default() };
+    assert_eq!(summary.last.links, [ignored; 3]);
 }
 
 #[test]

@@ -47,14 +47,25 @@ impl Rig {
     fn new(order: HeaderOrder, seed: u64) -> Self {
         let clock = VirtualClock::at(1);
         let times = StoreTimes { operation_ns_max: 20 * STEP_NS, ..StoreTimes::default() };
-        let mut store = MemoryStore::new((clock.clone(), seed), (4, BUFFER_BYTES), times);
-        let (stored, path) = (store.files(), Path::new("run-00000.catch"));
-        let id = store.create(path);
+        let store = MemoryStore::new((clock.clone(), seed), (4, BUFFER_BYTES), times);
+        let stored = store.files();
+        let files = FrameFiles::new([store], BUFFER_BYTES, order);
+        let pool = PoolConfig { bytes_max: 1 << 20, ..PoolConfig::default() };
+        let encoder = FrameEncoder::new(Some(pool));
+        let mut rig = Self { clock, stored, files, encoder, recorded: Vec::new() };
+        rig.begin_file(0);
+        rig
+    }
+
+    /// Leaves the current file and begins the one of that index.
+    fn begin_file(&mut self, index: u32) {
+        let path = format!("run-{index:05}.catch");
+        let id = self.files.store(0).create(Path::new(&path));
         let header = FileHeader {
             run: RunId([1; 16]),
             run_number: 1,
-            file_index: 0,
-            file_id: 7,
+            file_index: index,
+            file_id: 7 + u64::from(index),
             created_ns: 1,
             writer: "test".to_owned(),
             config: String::new(),
@@ -71,18 +82,14 @@ impl Rig {
         };
         let parts = FileParts {
             id: StoreFile { store: 0, id },
-            path: path.to_owned(),
+            path: path.into(),
             is_listed: true,
             attached: (),
         };
         let (file, header) = FrameFile::begin(parts, &header, 1);
-        let mut files = FrameFiles::new([store], BUFFER_BYTES, order);
-        files.begin_file(file, header);
-        let pool = PoolConfig { bytes_max: 1 << 20, ..PoolConfig::default() };
-        let encoder = FrameEncoder::new(Some(pool));
-        let mut rig = Self { clock, stored, files, encoder, recorded: Vec::new() };
-        rig.stream_pages();
-        rig
+        self.files.leave();
+        self.files.begin_file(file, header);
+        self.stream_pages();
     }
 
     fn stream_pages(&mut self) {
@@ -100,9 +107,14 @@ impl Rig {
         self.files.poll();
         while let Some(ended) = self.files.next_ended() {
             assert!(ended.error.is_none());
-            if let JobKind::Frame(written, tag) = ended.kind {
-                self.files.file(ended.file).recorded(&written);
-                self.recorded.push(tag);
+            let file = self.files.file(ended.file);
+            match ended.kind {
+                JobKind::Header => file.header_recorded = true,
+                JobKind::Frame(written, tag) if !file.failed => {
+                    file.recorded(&written);
+                    self.recorded.push(tag);
+                }
+                _ => {}
             }
         }
     }
@@ -292,6 +304,53 @@ fn an_abandoned_frame_is_never_seen_and_the_next_stands_in_its_place() {
     assert_eq!(rig.recorded, [1, 3]);
     // As a killed writer leaves it.
     check(rig.bytes(), &[1, 3]);
+}
+
+#[test]
+fn the_newest_file_that_can_still_be_written_gets_frames_again() {
+    let mut rig = Rig::new(HeaderOrder::Last, 8);
+    let current = |rig: &Rig| rig.files.current.as_ref().map(|file| file.index);
+    for index in 0..3 {
+        rig.frame(index);
+        rig.drain();
+        rig.begin_file(index as u32 + 1);
+    }
+    rig.files.reopen_newest(0);
+    assert_eq!((current(&rig), rig.files.closing.len()), (Some(3), 3), "there is a current one");
+    rig.files.leave();
+    // The header of the last one is not there yet, and what has a table is over.
+    rig.files.closing[2].toc_begun = true;
+    rig.files.reopen_newest(2);
+    assert_eq!(current(&rig), None, "the others are too old");
+    rig.files.reopen_newest(1);
+    assert_eq!(current(&rig), Some(1));
+    // Now it is the last of those that are closed, and not the newest.
+    rig.files.leave();
+    rig.files.closing.iter_mut().for_each(|file| file.toc_begun = false);
+    rig.files.reopen_newest(0);
+    assert_eq!((current(&rig), rig.files.closing.len()), (Some(2), 3));
+    rig.drain();
+    rig.files.leave();
+    rig.files.reopen_newest(0);
+    assert_eq!(current(&rig), Some(3), "its header has been written");
+
+    // The next frame stands in the place of one whose writes failed.
+    let id = rig.files.current.as_ref().expect("a file").id;
+    rig.frame(3);
+    rig.drain();
+    rig.files.file(id).failed = true;
+    rig.frame(4);
+    rig.drain();
+    rig.files.leave();
+    rig.files.reopen_newest(0);
+    rig.frame(5);
+    rig.drain();
+    assert_eq!(rig.recorded, [0, 1, 2, 3, 5]);
+    rig.files.leave();
+    let bytes = rig.files.begin_toc(id, &Ledger::new(1), TocFlags::default());
+    rig.stream_pages();
+    rig.drain();
+    check(rig.bytes()[..bytes as usize].to_vec(), &[3, 5]);
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn refusals<'a>(
 fn way(kind: CommandKind) -> Option<(&'static [Stage], Stage, &'static [Stage])> {
     use Stage::{Free, Paused, Prepared, Running, Stopped};
     Some(match kind {
-        CommandKind::PREPARE => (&[Free], Prepared, &[Prepared, Running, Paused]),
+        CommandKind::PREPARE => (&[Free, Stopped], Prepared, &[Prepared, Running, Paused]),
         CommandKind::START => (&[Prepared], Running, &[Running, Paused]),
         CommandKind::PAUSE => (&[Running], Paused, &[Paused]),
         CommandKind::CONTINUE => (&[Paused], Running, &[Running]),

@@ -344,7 +344,7 @@ fn counts_out(name: &str, count: u64) -> u64 {
     let is_out = |entry: Entry| {
         matches!(entry.role(), Role::FragmentsOut | Role::FragmentsLost)
             && entry != Entry::FragmentsRecorded
-            || entry == Entry::FragmentsRemoved
+            || matches!(entry, Entry::FragmentsRemoved | Entry::FragmentsUnconfirmed)
     };
     if entry.is_some_and(is_out) { count } else { 0 }
 }

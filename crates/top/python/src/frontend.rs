@@ -115,13 +115,14 @@ impl FrontendLink {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "frontend.py passes all, by name")]
     #[pyo3(signature = (
-        url, name, *, sources, buffer, release, token, token_in_clear, certificate, index, wait,
-        callback
+        url, name, *, channels, sources, buffer, release, token, token_in_clear, certificate, index,
+        wait, callback
     ))]
     fn new(
         py: Python<'_>,
         url: &str,
         name: &str,
+        channels: bool,
         sources: Vec<SourceArgument>,
         buffer: u64,
         release: &str,
@@ -137,7 +138,8 @@ impl FrontendLink {
             "taken" => Release::Taken,
             release => return Err(wrong("release", release, "durable or taken")),
         };
-        let mut builder = Frontend::builder(url, name).buffer(buffer).release(release).token(token);
+        let builder = if channels { Frontend::channels } else { Frontend::builder };
+        let mut builder = builder(url, name).buffer(buffer).release(release).token(token);
         builder = builder.wait(seconds(wait)?);
         for source in sources {
             builder = builder.source_of(source.config()?);
@@ -199,11 +201,38 @@ impl FrontendLink {
         let bytes = payload.as_slice()?;
         let fragment = Fragment { key, bytes, tag, flags, groups };
         let pushed = py.detach(|| handle.try_send_fragment(fragment));
-        match pushed.map_err(|error| frontend_error(error.into()))? {
-            Push::Accepted => Ok(0),
-            Push::Full => Ok(1),
-            Push::Ended => Ok(2),
+        Ok(number_of(pushed.map_err(|error| frontend_error(error.into()))?))
+    }
+
+    /// Appends a packet to a channel link, and waits while there is no room for it.
+    fn send_packet(
+        &self,
+        py: Python<'_>,
+        link: usize,
+        packet: PyReadonlyArray1<'_, u8>,
+    ) -> PyResult<()> {
+        let handle = self.source(link)?;
+        let packet = packet.as_slice()?;
+        loop {
+            let sent = py.detach(|| handle.send_packet_within(packet, SIGNALS_EACH));
+            if sent.map_err(frontend_error)? {
+                return Ok(());
+            }
+            py.check_signals()?;
         }
+    }
+
+    /// Appends a packet if there is room: 0 accepted, 1 full, 2 ended.
+    fn try_send_packet(
+        &self,
+        py: Python<'_>,
+        link: usize,
+        packet: PyReadonlyArray1<'_, u8>,
+    ) -> PyResult<u8> {
+        let handle = self.source(link)?;
+        let packet = packet.as_slice()?;
+        let pushed = py.detach(|| handle.try_send_packet(packet));
+        Ok(number_of(pushed.map_err(|error| frontend_error(error.into()))?))
     }
 
     /// Says that fragments were made and dropped.
@@ -338,6 +367,15 @@ impl FrontendLink {
     fn source(&self, source: usize) -> PyResult<&SourceHandle> {
         let found = self.sources.get(source);
         found.ok_or_else(|| PyValueError::new_err(format!("there is no source {source}")))
+    }
+}
+
+/// The value of `frontend.Sent`.
+fn number_of(pushed: Push) -> u8 {
+    match pushed {
+        Push::Accepted => 0,
+        Push::Full => 1,
+        Push::Ended => 2,
     }
 }
 

@@ -292,7 +292,10 @@ pub fn bad_reasons(total: &SourceLedger) -> String {
 pub(crate) fn is_loss(entry: Entry) -> bool {
     use catchment_model::ledger::Role;
     matches!(entry.role(), Role::PacketsLost | Role::FragmentsLost)
-        || matches!(entry, Entry::PacketsDroppedByKernel | Entry::FragmentsRemoved)
+        || matches!(
+            entry,
+            Entry::PacketsDroppedByKernel | Entry::FragmentsRemoved | Entry::FragmentsUnconfirmed
+        )
 }
 
 /// Rates over the last seconds, since counts that move once per frame would jump otherwise.

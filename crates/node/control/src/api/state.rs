@@ -210,7 +210,8 @@ pub struct Target {
     pub folders: Vec<TargetFolder>,
     /// What became of the fragments of all sources in it, by the ledger's entry, without zeros:
     /// fragments_recorded, fragments_durable, fragments_not_taken (it is best effort and was
-    /// behind, or keeps nothing), fragments_discarded_disk (its disk failed), fragments_removed.
+    /// behind, or keeps nothing), fragments_discarded_disk (its disk failed), fragments_removed,
+    /// fragments_unconfirmed (a sync or the close of their file failed).
     pub ledger: BTreeMap<String, u64>,
 }
 
@@ -306,6 +307,8 @@ pub struct SourceState {
     pub fill: Option<f64>,
     /// Its fragments that wait for the others to reach their numbers, or to confirm them.
     pub parked_fragments: u64,
+    /// What befell its connections in this run, if it is delivered over a session.
+    pub link: LinkState,
     /// Seconds since its last packet.
     pub last_packet_seconds: Option<f64>,
     /// Its ledger, without zeros.
@@ -313,6 +316,20 @@ pub struct SourceState {
     /// The entries of each target's ledger, as in the state's targets, for this source; empty if
     /// there is one target, whose entries are in `ledger`.
     pub targets: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// What befell the connections of a source that front-ends deliver, beside its ledger.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct LinkState {
+    /// How often others waited for it, since its connection had ended without a word.
+    pub waits: u64,
+    /// For how many milliseconds, in all.
+    pub waited_ms: u64,
+    /// Its marks *begin* and *end* of other runs than this one.
+    pub marks_ignored: u64,
+    /// Rows without it of events that did not wait for it any more while its connection was held:
+    /// what its other sources bring stands before it.
+    pub fragments_skew: u64,
 }
 
 /// All devices, flat, parents before children.

@@ -10,12 +10,13 @@ use super::{Moment, fault};
 use crate::api;
 
 /// What becomes of fragments in a target.
-pub(crate) const OF_TARGET: [Entry; 5] = [
+pub(crate) const OF_TARGET: [Entry; 6] = [
     Entry::FragmentsRecorded,
     Entry::FragmentsDurable,
     Entry::FragmentsNotTaken,
     Entry::FragmentsDiscardedDisk,
     Entry::FragmentsRemoved,
+    Entry::FragmentsUnconfirmed,
 ];
 
 /// What each target has written, for its speed.

@@ -143,6 +143,19 @@ const METRICS: &[Metric] = metrics! {
                 out.put(&[("source", &source.name)], source.parked_fragments as f64);
             }
         };
+    "catchment_source_link_waits_total", "counter", "source",
+        "How often others waited for a source whose connection had ended without a word; not 0.",
+        |_, view, out| of_links(view, out, |link| link.waits as f64);
+    "catchment_source_link_waited_seconds_total", "counter", "source",
+        "For how long they waited, in all; not 0.",
+        |_, view, out| of_links(view, out, |link| link.waited_ms as f64 / 1e3);
+    "catchment_source_marks_ignored_total", "counter", "source",
+        "Marks of a source that begin or end other runs than this one; not 0.",
+        |_, view, out| of_links(view, out, |link| link.marks_ignored as f64);
+    "catchment_source_fragments_skew_total", "counter", "source",
+        "Rows without a source that events did not wait for any more while its connection was \
+         held; not 0.",
+        |_, view, out| of_links(view, out, |link| link.fragments_skew as f64);
     "catchment_events_complete_total", "counter", "", "Events built with all required sources.",
         |_, view, out| count(view, out, |counts| counts.events_complete);
     "catchment_events_incomplete_total", "counter", "",
@@ -321,6 +334,15 @@ fn targets(view: &View) -> impl Iterator<Item = &TargetSnapshot> {
 fn count(view: &View, out: &mut Values<'_>, of: fn(&catchment_recorder::Counts) -> u64) {
     if let Some(snapshot) = &view.snapshot {
         out.put(&[], of(&snapshot.counts) as f64);
+    }
+}
+
+fn of_links(view: &View, out: &mut Values<'_>, of: fn(&api::LinkState) -> f64) {
+    for source in &view.sources.sources {
+        let value = of(&source.link);
+        if value > 0.0 {
+            out.put(&[("source", &source.name)], value);
+        }
     }
 }
 

@@ -53,6 +53,7 @@ impl Sender {
         self.last = command.number;
         let kind = CommandKind(command.kind);
         let leads_to = match kind {
+            CommandKind::PREPARE if self.stage == Stage::Stopped => (self.stage, Stage::Prepared),
             CommandKind::PREPARE => (Stage::Free, Stage::Prepared),
             CommandKind::START => (Stage::Prepared, Stage::Running),
             CommandKind::PAUSE => (Stage::Running, Stage::Paused),
@@ -124,6 +125,30 @@ fn a_session_that_was_commanded_before_goes_on_from_where_it_is() {
     assert_eq!(stage_of(session::Stage::Paused, 42), Stage::Paused);
     // The run before ended without it.
     assert_eq!(stage_of(session::Stage::Running, 41), Stage::Free);
+}
+
+#[test]
+fn one_that_had_stopped_is_prepared_again_where_its_run_goes_on() {
+    let mut rig = Rig::new();
+    let stopped = Hello { stage: session::Stage::Stopped, stage_run: 42, ..hello(7) };
+    rig.commander = Commander::new(&stopped, RUN.1);
+    rig.sender = Sender { last: 7, stage: Stage::Stopped, ..Sender::default() };
+    rig.commander.attach(NAME, &rig.front_ends, "test");
+    rig.commander.drained(NAME, &rig.front_ends);
+    for goal in [Stage::Prepared, Stage::Running] {
+        rig.front_ends.go_to(goal);
+        assert_eq!(rig.front_ends.arrived(), None);
+        rig.cycle();
+        rig.answer(AnswerKind::Done);
+        assert_eq!((rig.sender.stage, rig.front_ends.arrived()), (goal, Some(Ok(()))));
+    }
+    rig.front_ends.go_to(Stage::Stopped);
+    rig.cycle();
+    rig.answer(AnswerKind::Done);
+    // What it has made since it was prepared again is waited for, too.
+    assert_eq!((rig.sender.stage, rig.front_ends.arrived()), (Stage::Stopped, None));
+    rig.commander.drained(NAME, &rig.front_ends);
+    assert_eq!(rig.front_ends.arrived(), Some(Ok(())));
 }
 
 #[test]

@@ -190,9 +190,12 @@ impl FrontEnd {
 
     /// Sends the mark behind which the numbers of a log begin again.
     pub fn number_anew(&mut self, log: u32, sequence: u64) {
-        let kind = MarkKind::Numbering;
-        let (reason, count, key, key_last) = (AbandonReason(0), 1, 0, 0);
-        let (flags, run_number) = (0, 0);
+        self.mark(log, sequence, (MarkKind::Numbering, 0));
+    }
+
+    /// Sends a mark of a kind, of the run of that number.
+    pub fn mark(&mut self, log: u32, sequence: u64, (kind, run_number): (MarkKind, u64)) {
+        let (reason, count, key, key_last, flags) = (AbandonReason(0), 1, 0, 0, 0);
         let mark = Mark { log, kind, reason, sequence, count, key, key_last, flags, run_number };
         let mut out = [0; 128];
         let bytes = Data::Mark(mark, "").encode(self.items, &mut out);

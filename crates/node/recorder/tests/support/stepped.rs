@@ -191,8 +191,12 @@ impl Stepped {
 
     /// Opens a session of a front-end of one source, and returns its data connection.
     pub fn open_session(&mut self, name: &str) -> usize {
-        let logs = [("", 0, 0)];
-        let opening = Opening { name, session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+        self.open_session_of(name, &[("", 0, 0)])
+    }
+
+    /// The same, of a front-end of these logs.
+    pub fn open_session_of(&mut self, name: &str, logs: &[(&str, u64, u64)]) -> usize {
+        let opening = Opening { name, session: 7, run: [0; 16], logs, key_bits: 64 };
         let control = self.queues.connect(0, 1 << 20);
         self.write(control, &front_end::hello(&opening, (0, 0)));
         self.pass(2);
@@ -205,6 +209,11 @@ impl Stepped {
         let data = self.queues.connect(0, 1 << 20);
         self.write(data, &front_end::attach(welcome.session, welcome.ticket));
         data
+    }
+
+    /// Sends bytes over a connection; how many it takes.
+    pub fn try_write(&mut self, connection: usize, bytes: &[u8]) -> usize {
+        self.queues.write(connection, bytes).expect("it is open")
     }
 
     /// Sends bytes over a connection.

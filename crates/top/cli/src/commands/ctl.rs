@@ -310,6 +310,7 @@ fn target_line(target: &Value) -> String {
         ("not taken", "fragments_not_taken"),
         ("discarded", "fragments_discarded_disk"),
         ("removed", "fragments_removed"),
+        ("not confirmed", "fragments_unconfirmed"),
     ];
     for (words, entry) in entries {
         let count = number(&target["ledger"][entry]);

@@ -1,4 +1,4 @@
-"""Send fragments of events to a recorder.
+"""Send fragments of events, or packets of channels, to a recorder.
 
     from catchment import frontend
 
@@ -24,6 +24,11 @@ What the page shows of it, and what can be set from there:
     link.count("frames", seen)
     link.alarm("cooling", "the sensor is at 31 degrees")
 
+A link of channels with `transport = "session"` takes packets (docs/spec/link.md):
+
+    with frontend.channels(url, "magnets") as magnets:
+        magnets.send(packet)
+
 `TestRecorder` is a recorder for the tests of front-ends: no node is needed.
 """
 
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "ChannelLink",
     "Command",
     "Frontend",
     "FrontendError",
@@ -57,6 +63,7 @@ __all__ = [
     "SourceLink",
     "TestRecorder",
     "Value",
+    "channels",
     "connect",
 ]
 
@@ -176,11 +183,72 @@ class SourceLink:
         return self._link.counts(self._index)
 
 
-class Frontend:
+class _Sender:
+    """What front-ends and channel links have in common."""
+
+    def __init__(self, link: FrontendLink) -> None:
+        self._link = link
+
+    @property
+    def status(self) -> str:
+        """Where it stands, in one line for a person."""
+        return self._link.status()
+
+    def close(self, timeout: float = 10.0) -> int:
+        """Wait until everything is durable, at most `timeout` seconds, and end.
+
+        Return how many fragments, marks and abandoned fragments, or packets, are not confirmed:
+        those that are not durable, and those that a run has ended without.
+        """
+        not_confirmed, held_at_run_end = self._link.close(timeout)
+        return not_confirmed + held_at_run_end
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; raise NotConfirmedError if that leaves anything, unless there is an error."""
+        count = self.close()
+        if count > 0 and kind is None:
+            raise NotConfirmedError(count)
+
+
+class ChannelLink(_Sender):
+    """A link of channels at a recorder, made by `channels`. Any thread may use it."""
+
+    def __repr__(self) -> str:
+        """Say where it stands."""
+        return f"<ChannelLink: {self.status}>"
+
+    def send(self, packet: ArrayLike | bytes | bytearray | memoryview) -> None:
+        """Append a packet, and wait while there is no room for it.
+
+        Raise ValueError for a heartbeat, of which the client has its own, for no bytes, or for
+        more than a datagram has, and FrontendError if the link has ended.
+        """
+        self._link.send_packet(0, _payload(packet)[0])
+
+    def try_send(self, packet: ArrayLike | bytes | bytearray | memoryview) -> Sent:
+        """Append a packet if there is room, and return what became of it."""
+        return Sent(self._link.try_send_packet(0, _payload(packet)[0]))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened so far, in packets: made, taken, durable, held_bytes, full and more."""
+        return self._link.counts(0)
+
+
+class Frontend(_Sender):
     """A front-end at a recorder, made by `connect`."""
 
     def __init__(self, link: FrontendLink, sources: list[Source]) -> None:
-        self._link = link
+        super().__init__(link)
         self._sources = {
             source.name: SourceLink(link, index, source.name)
             for index, source in enumerate(sources)
@@ -201,11 +269,6 @@ class Frontend:
     def sources(self) -> list[SourceLink]:
         """All sources, in their order."""
         return list(self._sources.values())
-
-    @property
-    def status(self) -> str:
-        """Where the front-end stands, in one line for a person."""
-        return self._link.status()
 
     def declare(
         self,
@@ -241,30 +304,6 @@ class Frontend:
     def say(self, text: str) -> None:
         """Report a line of status."""
         self._link.say(text)
-
-    def close(self, timeout: float = 10.0) -> int:
-        """Wait until everything is durable, at most `timeout` seconds, and end.
-
-        Return how many fragments, marks and abandoned fragments are not confirmed: those that are
-        not durable, and those that a run has ended without.
-        """
-        not_confirmed, held_at_run_end = self._link.close(timeout)
-        return not_confirmed + held_at_run_end
-
-    def __enter__(self) -> Self:
-        """Return it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close; raise NotConfirmedError if that leaves anything, unless there is an error."""
-        count = self.close()
-        if count > 0 and kind is None:
-            raise NotConfirmedError(count)
 
 
 def connect(  # noqa: PLR0913 (all but address and name are named)
@@ -311,6 +350,7 @@ def connect(  # noqa: PLR0913 (all but address and name are named)
     link = FrontendLink(
         url,
         name,
+        channels=False,
         sources=[dataclasses.asdict(source) for source in made],
         buffer=_bytes_of(buffer),
         release=release,
@@ -322,6 +362,40 @@ def connect(  # noqa: PLR0913 (all but address and name are named)
         callback=None if on_command is None else call,
     )
     return Frontend(link, made)
+
+
+def channels(  # noqa: PLR0913 (all but address and name are named)
+    url: str,
+    name: str,
+    *,
+    buffer: int | str = "64 MiB",
+    release: Literal["durable", "taken"] = "durable",
+    token: str = "",
+    token_in_clear: bool = False,
+    certificate: str | os.PathLike[str] | None = None,
+    wait: float = 10.0,
+) -> ChannelLink:
+    """Connect the link of channels that the recorder's configuration calls `name`.
+
+    Packets are those of docs/spec/link.md; all else is as for `connect`.
+
+    Raise FrontendError if the recorder refuses, or is not there.
+    """
+    link = FrontendLink(
+        url,
+        name,
+        channels=True,
+        sources=[],
+        buffer=_bytes_of(buffer),
+        release=release,
+        token=token,
+        token_in_clear=token_in_clear,
+        certificate=None if certificate is None else os.fspath(certificate),
+        index=None,
+        wait=wait,
+        callback=None,
+    )
+    return ChannelLink(link)
 
 
 def _payload(data: ArrayLike | bytes | bytearray | memoryview) -> tuple[NDArray[np.uint8], int]:
