@@ -135,10 +135,20 @@ export interface SourceState {
   bad: Counts;
   fill: number | null;
   parked_fragments: number;
+  /** Its times less those of its events; null unless events are built by time. */
+  offsets: Offsets | null;
   last_packet_seconds: number | null;
   ledger: Counts;
   /** Its part of each target's ledger; empty if there is one target. */
   targets: Record<string, Counts>;
+}
+
+export interface Offsets {
+  count: number;
+  mean_ns: number;
+  first_ns: number;
+  bin_ns: number;
+  bins: number[];
 }
 
 export interface Sample {

@@ -9,6 +9,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed},
 };
 
+use catchment_builder::Offsets;
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
@@ -56,6 +57,7 @@ pub(crate) struct Live {
     pub(crate) beginning: Beginning,
     // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
+    offsets: Mutex<Vec<Offsets>>,
     /// Whether events that begin now are discarded because the run is paused.
     pub(crate) paused: AtomicBool,
     /// Set when no further arrival can belong to the ending run.
@@ -156,6 +158,9 @@ pub struct Snapshot {
     pub counts: Counts,
     /// How the numbers of each source and link fit those of the others, in the ledger's order.
     pub alignment: Vec<Alignment>,
+    /// How far the times of each source are from those of its events; empty unless events are built
+    /// by time.
+    pub offsets: Vec<Offsets>,
     /// The last sender of foreign fragments to each source's port, by the source's number.
     pub strangers: BTreeMap<usize, Stranger>,
     /// Every bounded queue and pool for which the run waits, in bytes.
@@ -270,6 +275,7 @@ impl Live {
             ledger,
             targets: targets.map(target).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
+            offsets: Mutex::default(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
@@ -317,6 +323,15 @@ impl Live {
         live.unread.store(alignment.unread, Relaxed);
         live.parked_fragments.store(alignment.parked_fragments, Relaxed);
         live.other_sender.store(alignment.other_sender, Relaxed);
+    }
+
+    /// Shows how far sources' times are from their events, if any are.
+    pub(crate) fn show_offsets(&self, offsets: &[Offsets]) {
+        if !offsets.is_empty() {
+            let mut shown = self.offsets.lock();
+            shown.clear();
+            shown.extend_from_slice(offsets);
+        }
     }
 
     pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
@@ -539,6 +554,7 @@ impl Live {
             reasons: Arc::clone(&self.reasons),
             counts: self.counts(),
             alignment,
+            offsets: self.offsets.lock().clone(),
             strangers,
             fills,
             threads: self.threads.read(),

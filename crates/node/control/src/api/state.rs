@@ -306,6 +306,9 @@ pub struct SourceState {
     pub fill: Option<f64>,
     /// Its fragments that wait for the others to reach their numbers, or to confirm them.
     pub parked_fragments: u64,
+    /// How far its times are from those of its events; null unless events are built by time, and
+    /// before the first one.
+    pub offsets: Option<OffsetsState>,
     /// Seconds since its last packet.
     pub last_packet_seconds: Option<f64>,
     /// Its ledger, without zeros.
@@ -313,6 +316,21 @@ pub struct SourceState {
     /// The entries of each target's ledger, as in the state's targets, for this source; empty if
     /// there is one target, whose entries are in `ledger`.
     pub targets: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// A histogram of the times of a source less those of its events, of the whole run.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct OffsetsState {
+    /// Fragments in it.
+    pub count: u64,
+    /// Their mean offset.
+    pub mean_ns: i64,
+    /// Where the first of `bins` begins: the first that is not empty.
+    pub first_ns: i64,
+    /// How wide a bin is.
+    pub bin_ns: u64,
+    /// Fragments in each bin, up to the last that is not empty.
+    pub bins: Vec<u64>,
 }
 
 /// All devices, flat, parents before children.

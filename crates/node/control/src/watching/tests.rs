@@ -39,6 +39,7 @@ impl Rig {
             ledger: Ledger::new(config.sources.len()),
             counts: Counts::default(),
             alignment: vec![Alignment::default(); config.sources.len()],
+            offsets: Vec::new(),
             strangers: BTreeMap::new(),
             fills: Vec::new(),
             threads: Vec::new(),

@@ -18,6 +18,7 @@ pub(crate) fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
         ledger,
         counts,
         alignment: vec![Alignment::default(); 3],
+        offsets: Vec::new(),
         strangers: Default::default(),
         fills: vec![fill],
         threads: Vec::new(),
