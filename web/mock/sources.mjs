@@ -48,6 +48,7 @@ export class Sources {
           loss: {}, bad: {},
           fill: 0,
           parked_fragments: 0,
+          offsets: null,
           last_packet_seconds: null,
           ledger: {},
           targets: {},

@@ -137,10 +137,20 @@ export interface SourceState {
   parked_fragments: number;
   /** What befell its connections, if it is delivered over a session. */
   link: { waits: number; waited_ms: number; marks_ignored: number; fragments_skew: number };
+  /** Its times less those of its events; null unless events are built by time. */
+  offsets: Offsets | null;
   last_packet_seconds: number | null;
   ledger: Counts;
   /** Its part of each target's ledger; empty if there is one target. */
   targets: Record<string, Counts>;
+}
+
+export interface Offsets {
+  count: number;
+  mean_ns: number;
+  first_ns: number;
+  bin_ns: number;
+  bins: number[];
 }
 
 export interface Sample {

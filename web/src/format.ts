@@ -3,6 +3,7 @@
 
 export const UNKNOWN = "–";
 const SPACE = "\u00a0";
+const NANOSECONDS = ["ns", "µs", "ms", "s"];
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E"];
 
 /** A number and its unit, apart, so that a tile can set them in two sizes. */
@@ -97,6 +98,19 @@ export function duration(seconds: Maybe): Quantity {
   if (seconds < 7200) return { value: Math.floor(seconds / 60).toString(), unit: "min" };
   if (seconds < 172_800) return { value: (Math.floor(seconds / 360) / 10).toFixed(1), unit: "h" };
   return { value: (Math.floor(seconds / 8640) / 10).toFixed(1), unit: "d" };
+}
+
+/** Nanoseconds, in the unit in which they are short: 50 ns, 3.10 µs. */
+export function nanoseconds(ns: Maybe): Quantity {
+  if (!known(ns)) return { value: UNKNOWN, unit: "ns" };
+  let size = Math.abs(ns);
+  let unit = 0;
+  while (size >= 1000 && unit < NANOSECONDS.length - 1) {
+    size /= 1000;
+    unit += 1;
+  }
+  const text = unit === 0 ? Math.round(size).toString() : size.toFixed(size < 10 ? 2 : size < 100 ? 1 : 0);
+  return { value: ns < 0 && text !== "0" ? `−${text}` : text, unit: NANOSECONDS[unit] ?? "s" };
 }
 
 /** Hours as the disk's: rounded down, since an hour too few hurts nobody. */

@@ -13,9 +13,10 @@ use crate::web::{Web, chromium};
 use crate::{fuzz, sim};
 
 /// Every bench.
-const BENCHES: [&str; 10] = [
+const BENCHES: [&str; 11] = [
     "limits",
     "hades",
+    "alpha",
     "codecs",
     "ligo-read",
     "ligo-space",

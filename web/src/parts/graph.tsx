@@ -5,7 +5,11 @@ import type { Bars } from "../histogram";
 const WIDTH = 480;
 const HEIGHT = 120;
 
-export function Histogram({ bars, unit, label }: { bars: Bars; unit: string; label: string }) {
+/** `scale` writes a value of the scale; with the unit and a prefix, unless it is given. */
+export function Histogram({ bars, unit, label, scale }: {
+  bars: Bars; unit: string; label: string; scale?: (value: number) => string;
+}) {
+  const shown = scale ?? ((value: number) => format.join(format.si(value, unit)));
   const { edges, heights, total, each } = bars;
   const most = Math.max(Number.MIN_VALUE, ...heights);
   const low = edges[0] ?? 0;
@@ -17,7 +21,7 @@ export function Histogram({ bars, unit, label }: { bars: Bars; unit: string; lab
         {label}: {format.count(total)} entries, at most {format.count(most)} {each}
       </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img"
-        aria-label={`${label} from ${format.join(format.si(low, unit))} to ${format.join(format.si(low + span, unit))}`}>
+        aria-label={`${label} from ${shown(low)} to ${shown(low + span)}`}>
         {heights.map((value, index) => {
           const from = x(edges[index] ?? 0);
           const height = (value / most) * HEIGHT;
@@ -28,8 +32,8 @@ export function Histogram({ bars, unit, label }: { bars: Bars; unit: string; lab
         })}
       </svg>
       <div class="graph-scale note">
-        <span>{format.join(format.si(low, unit))}</span>
-        <span>{format.join(format.si(low + span, unit))}</span>
+        <span>{shown(low)}</span>
+        <span>{shown(low + span)}</span>
       </div>
     </figure>
   );

@@ -1,7 +1,7 @@
 // All sources, with filter; one of them in a drawer: its ledger and a sample of what it sends.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Sample, SourceState, SourceStatus } from "../api";
+import type { Offsets, Sample, SourceState, SourceStatus } from "../api";
 import { ApiError, get, reason } from "../client";
 import * as format from "../format";
 import { hexRows } from "../hex";
@@ -184,6 +184,21 @@ function Sampled({ sample: got }: { sample: Sample }) {
   );
 }
 
+/** How far its times are from those of its events, in this run. */
+function OffsetsView({ offsets }: { offsets: Offsets }) {
+  const { bins, bin_ns, count, first_ns } = offsets;
+  const edges = Array.from({ length: bins.length + 1 }, (_, bin) => first_ns + bin * bin_ns);
+  const ns = (value: number) => format.join(format.nanoseconds(value));
+  return (
+    <section aria-labelledby="offsets-title">
+      <h3 id="offsets-title">Time less its events' times</h3>
+      <p class="note">Mean {ns(offsets.mean_ns)}. Subtracted from its time_offset, it makes its times agree with its events'.</p>
+      <Histogram bars={{ edges, heights: bins, total: count, each: "in a bin" }} unit="ns" scale={ns}
+        label="Offset" />
+    </section>
+  );
+}
+
 function SourceDrawer({ name, source }: { name: string; source: SourceState | undefined }) {
   return (
     <Drawer title={name} close={() => go("sources")}>
@@ -228,6 +243,7 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
               {source.last_packet_seconds === null ? "never" : `${format.join(format.duration(source.last_packet_seconds))} ago`}
             </dd>
           </dl>
+          {source.offsets ? <OffsetsView offsets={source.offsets} /> : null}
           <SampleView source={source} />
           <h3>Ledger of {whichRun()}</h3>
           <LedgerTable counts={source.ledger} />

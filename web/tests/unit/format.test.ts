@@ -67,3 +67,14 @@ test("the day stands below the first tick of each day that begins on the axis", 
   expect(format.timeTicks([noon + 12 * 3600], 3600)).toEqual(["00:00\n2026-11-21"]);
   expect(format.timeTicks([noon, noon + 10], 10)).toEqual(["12:00:00", "12:00:10"]);
 });
+
+test("nanoseconds have the unit in which they are short", () => {
+  const shown = (ns: number | null) => {
+    const { value, unit } = format.nanoseconds(ns);
+    return `${value} ${unit}`;
+  };
+  expect([0, 50, -50, 999, 3100, -47_000, 250_000_000, 1e10, null].map(shown)).toEqual(
+    ["0", "50", "−50", "999", "3.10", "−47.0", "250", "10.0", format.UNKNOWN]
+      .map((value, index) => `${value} ${["ns", "ns", "ns", "ns", "µs", "µs", "ms", "s", "ns"][index]}`),
+  );
+});

@@ -13,8 +13,9 @@ function source(index: number, status: SourceStatus, lost = 0, group = "small"):
     name: `${group}-${index}`, index, group, kind: "events", status, required: true,
     address: "127.0.0.1:21000", from: [], packets_per_second: 1,
     bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {}, bad: {},
-    fill: 0, parked_fragments: 0,
-    link: { waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0 }, last_packet_seconds: 0.1, ledger: {}, targets: {},
+    fill: 0, parked_fragments: 0, offsets: null,
+    link: { waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0 },
+    last_packet_seconds: 0.1, ledger: {}, targets: {},
   };
 }
 

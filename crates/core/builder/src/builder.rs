@@ -5,7 +5,7 @@ use catchment_model::{Entry, SourceId};
 use crate::cutter::Cutter;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Cut, Discard, Fragment, Matched, Matcher,
-    NumberMatcher, SourceNote,
+    NumberMatcher, Offsets, SourceNote,
 };
 
 /// Builds events from fragments' descriptors, by the rule of a [`Matcher`].
@@ -185,6 +185,11 @@ impl<M: Matcher> Builder<M> {
         let mut status = self.matcher.status(&self.matched);
         self.matched.add_to(&mut status);
         status
+    }
+
+    /// By source, how far its times are from its events; empty unless events are built by time.
+    pub fn offsets(&self) -> &[Offsets] {
+        self.matcher.offsets()
     }
 
     fn advance(&mut self, now_ns: u64) {

@@ -56,4 +56,6 @@ pub use matcher::Matcher;
 pub use number::NumberMatcher;
 pub use owned::{KeyRule, OwnedKeys};
 pub use status::{BuilderStatus, Jump, Restart, SourceStatus, TooLarge};
-pub use time::{ClockConfig, Late, TimeConfig, TimeMatcher, Unmatched, WindowKind};
+pub use time::{
+    ClockConfig, Late, Offsets, Suggested, TimeConfig, TimeMatcher, Unmatched, WindowKind,
+};

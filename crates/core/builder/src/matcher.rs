@@ -1,6 +1,6 @@
 //! What a building rule is to the builder.
 
-use crate::{BuilderStatus, Fragment, Matched, SourceNote};
+use crate::{BuilderStatus, Fragment, Matched, Offsets, SourceNote};
 
 /// A building rule: which fragments are one event, and when an event closes.
 ///
@@ -65,6 +65,11 @@ pub trait Matcher {
     /// An ordinal that none of a source's fragments in no event is below; none if there are none.
     /// Only if the settings ask for positions.
     fn first_parked(&self, source: usize) -> Option<u64>;
+
+    /// By source, how far its times are from its events; empty unless the rule knows times.
+    fn offsets(&self) -> &[Offsets] {
+        &[]
+    }
 
     /// The matcher's part of the status: all but the released events, their bytes, and the
     /// fragments in `matched`, which the builder adds. `fragments_held` counts only fragments that

@@ -15,12 +15,14 @@
 //! | [`clock`] | ticks that wrap, as nanoseconds |
 //! | [`Horizon`] | whose clock stands, who is awaited, what a quorum claims |
 //! | [`Queues`] | fragments by time, and the events that they are |
+//! | [`Offsets`] | how far the times of a source are from its events |
 //!
 //! The key of an event is the time of its anchor. Keys rise: at least by one from row to row.
 
 mod clock;
 mod group;
 mod horizon;
+mod offsets;
 mod settings;
 
 use std::collections::VecDeque;
@@ -29,6 +31,7 @@ use catchment_model::{CloseReason, Entry, EventFlags};
 
 use self::group::{Next, Put, Queues, Waiting};
 use self::horizon::{Horizon, Said};
+pub use self::offsets::{Offsets, Suggested};
 pub use self::settings::{ClockConfig, Late, TimeConfig, Unmatched, WindowKind};
 use crate::matched::{Closing, ClosingEvent};
 use crate::wanted::Wanted;
@@ -44,6 +47,8 @@ use crate::{
 pub struct TimeMatcher {
     horizon: Horizon,
     queues: Queues,
+    /// By source.
+    offsets: Vec<Offsets>,
     closing: Closing,
     wanted: Wanted,
     required: Vec<bool>,
@@ -80,6 +85,7 @@ impl TimeMatcher {
         Ok(Self {
             horizon: Horizon::new(config, time),
             queues: Queues::new(time, config.sources.len()),
+            offsets: sources().map(|index| Offsets::new(time, time.opens(index))).collect(),
             closing: Closing::new(config),
             wanted: Wanted::default(),
             required: sources().map(|index| config.sources[index].is_required()).collect(),
@@ -277,6 +283,7 @@ impl TimeMatcher {
             if *tag.get_or_insert(fragment.tag) != fragment.tag {
                 flags = flags | EventFlags::TAG_MISMATCH;
             }
+            self.offsets[index].add(waiting.ns() - anchor_ns);
             matched.append_timed(index, key, fragment, key_of(waiting.ns()));
         }
         let reason = if complete { CloseReason::Complete } else { reason };
@@ -440,6 +447,10 @@ impl Matcher for TimeMatcher {
 
     fn first_parked(&self, _source: usize) -> Option<u64> {
         None
+    }
+
+    fn offsets(&self) -> &[Offsets] {
+        &self.offsets
     }
 
     fn status(&self, matched: &Matched) -> BuilderStatus {

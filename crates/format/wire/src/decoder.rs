@@ -11,6 +11,8 @@ use std::fmt;
 
 use catchment_model::{Entry, REASONS_MAX};
 
+use crate::layouts::Layouts;
+
 /// A protocol of a source (`protocol = "NAME"` in a configuration), with its settings from that
 /// configuration. Several sources may share one.
 pub trait Protocol: fmt::Debug + Send + Sync {
@@ -27,6 +29,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// If its numbers are times: the ticks of the clock in a second. It wraps at the
     /// [`number_bits`](Self::number_bits).
     fn clock_hz(&self) -> Option<u64> {
+        None
+    }
+
+    /// The layout that a configuration declares, if it is one: from that, packets are made, too.
+    fn declared(&self) -> Option<&Layouts> {
         None
     }
 

@@ -28,6 +28,7 @@ pub use declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Reco
 pub use describe::Description;
 pub use encode::{EncodeError, RecordValues, Values};
 
+pub use examples::alpha_72;
 #[doc(hidden)]
 pub use examples::example_layouts;
 
@@ -148,6 +149,10 @@ impl Protocol for Layouts {
 
     fn clock_hz(&self) -> Option<u64> {
         self.clock_hz
+    }
+
+    fn declared(&self) -> Option<&Layouts> {
+        Some(self)
     }
 
     fn id_bits(&self) -> u32 {

@@ -3,7 +3,8 @@
 use catchment_fixtures::{Random, corpus};
 use catchment_wire::hadtu::{ByteOrder, Hadtu, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
 use catchment_wire::layouts::{
-    Block, Field, FieldKind, Layout, Layouts, Order, Recorded, Role, example_layouts,
+    Block, Field, FieldKind, Layout, Layouts, Order, RecordValues, Recorded, Role, Values,
+    alpha_72, example_layouts,
 };
 use catchment_wire::{Decoded, Part, PartFlags, Protocol, fuzz_layout};
 use proptest::prelude::*;
@@ -324,4 +325,62 @@ fn a_copy_may_be_shorter_than_a_word_and_stand_at_the_end() {
         Layouts::new(Layout { name, is_stream: false, order, packet, records, recorded }).unwrap();
     assert_eq!(decode(&layouts, &[1, 2, 9, 1]).unwrap().1[0].number, 0x102);
     assert_eq!(decode(&layouts, &[1, 2, 9, 2]).unwrap_err(), "checksum");
+}
+
+#[test]
+fn packets_with_one_fragment_are_made_as_their_layouts_say() {
+    let mut random = Random::new(7);
+    for (index, layouts) in example_layouts().into_iter().enumerate() {
+        for round in 0..200 {
+            let wanted = random.below(70_000) as usize;
+            let body_bytes = layouts.body_bytes_near(wanted);
+            assert!(body_bytes <= wanted, "layout {index}: {body_bytes} for {wanted}");
+            assert_eq!(layouts.body_bytes_near(body_bytes), body_bytes);
+            let values = Values {
+                key: random.below(1 << 24),
+                time: random.below(1 << 48),
+                sequence: round,
+                source: 1 + random.below(200),
+                ..Values::default()
+            };
+            // What stood in the room does not show.
+            let mut room = vec![0xa5; 70_000];
+            let fill = |room: &mut [u8]| room[..body_bytes].fill(0x11);
+            let is_big = round % 2 == 0;
+            let bytes = layouts.encode_one(is_big, &values, body_bytes, &mut room, fill).unwrap();
+            let body = vec![0x11; body_bytes];
+            let record = [RecordValues { kind: 0, values, body: &body }];
+            let (of_packet, records) = match layouts.layout().records.is_empty() {
+                true => (&*body, &record[..0]),
+                false => (&body[..0], &record[..]),
+            };
+            let same = layouts.encode(is_big, &values, of_packet, records).unwrap();
+            assert_eq!(&room[..bytes], &same[..], "layout {index}");
+            let (_, parts) = decode(&layouts, &room[..bytes]).unwrap();
+            let number = if layouts.layout().has_keys() { values.key } else { values.time };
+            assert_eq!((parts.len(), parts[0].number), (1, number), "layout {index}");
+            assert_eq!(u64::from(parts[0].id), values.source);
+        }
+    }
+}
+
+#[test]
+fn the_packets_of_alpha_72_are_those_of_the_example() {
+    let values =
+        Values { time: (1 << 48) - 16, sequence: 1_000, source: 7, tag: 2, ..Values::default() };
+    for (example, time, sequence, body) in
+        [(3, values.time, 1_000, &[1, 2, 3, 4][..]), (4, 16, 1_001, &[][..])]
+    {
+        let mut packet = bytes_of(EXAMPLES[example].1);
+        // The mask of groups, which nothing reads yet.
+        let groups = std::mem::take(&mut packet[10]);
+        assert_eq!(groups, 5);
+        let values = Values { time, sequence, ..values };
+        let made = alpha_72().encode(false, &values, body, &[]).unwrap();
+        let checked = packet.len() - 4;
+        assert_eq!(made[..checked], packet[..checked]);
+        packet[10] = groups;
+        let sum = crc_fast::crc32_iscsi(&made[..checked]).to_le_bytes();
+        assert_eq!(made[checked..], sum);
+    }
 }

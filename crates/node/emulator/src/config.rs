@@ -7,7 +7,10 @@ use std::ops::RangeInclusive;
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, SOURCES_MAX};
 use catchment_model::units::Size;
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX, TRIGGER_NUMBER_BITS};
+use catchment_wire::layouts;
 use serde::{Deserialize, Deserializer};
+
+use crate::boards::{Board, Clocks};
 
 /// One source. A configuration file gives sizes per group.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -25,6 +28,9 @@ pub struct EmulatedSource {
     /// The id that its sub-events carry.
     #[serde(skip)]
     pub sub_event_id: u32,
+    /// How its packets are written; as those of hadtu, if nothing declares that.
+    #[serde(skip)]
+    pub board: Option<Board>,
 }
 
 /// Injected faults. A packet has at most one of the first four.
@@ -77,6 +83,8 @@ pub struct EmulatorConfig {
     pub seconds: Option<f64>,
     /// Injected faults.
     pub faults: Faults,
+    /// The clocks of sources whose packets are declared.
+    pub clocks: Clocks,
     /// The byte order of all headers.
     pub byte_order: ByteOrder,
     /// The CPU to run on.
@@ -99,6 +107,7 @@ impl Default for EmulatorConfig {
             events: None,
             seconds: None,
             faults: Faults::default(),
+            clocks: Clocks::default(),
             byte_order: ByteOrder::Big,
             cpu: None,
         }
@@ -117,13 +126,43 @@ pub fn hades_90() -> Vec<EmulatedSource> {
             mean_bytes,
             sigma: sigma_default(),
             sub_event_id,
+            board: None,
         })
         .collect()
 }
 
-/// The sources of a preset; empty if there is none of that name.
+/// ALPHA-g's detector: 64 boards of cathode pads and 8 of anode wires with clocks of 125 MHz, each
+/// fragment in a datagram of 1.4 kB ([`alpha_72`] of layouts).
+pub fn alpha_72() -> Vec<EmulatedSource> {
+    let board = Board::new(layouts::alpha_72());
+    let source = |(index, sub_event_id)| EmulatedSource {
+        group: if index < ALPHA_PADS { "pad" } else { "wire" }.into(),
+        mean_bytes: ALPHA_BODY_BYTES,
+        sigma: 0.0,
+        sub_event_id,
+        board: Some(board.clone()),
+    };
+    (0..ALPHA_BOARDS).zip(1..).map(source).collect()
+}
+
+/// A source of a board that nothing says more of: 100 bytes.
+pub fn plain_board(group: &str) -> EmulatedSource {
+    EmulatedSource {
+        group: group.to_owned(),
+        mean_bytes: 100.0,
+        sigma: 0.0,
+        sub_event_id: 0,
+        board: None,
+    }
+}
+
+/// The sources of a preset; none if there is none of that name.
 pub fn preset(name: &str) -> Option<Vec<EmulatedSource>> {
-    (name == "hades-90").then(hades_90)
+    match name {
+        "hades-90" => Some(hades_90()),
+        "alpha-72" => Some(alpha_72()),
+        _ => None,
+    }
 }
 
 /// An invalid configuration.
@@ -199,6 +238,19 @@ impl EmulatorConfig {
         range("events", self.events.unwrap_or(0), 0..=1 << 62)?;
         let (sources, faults) = (self.sources.len(), &self.faults);
         faults.check()?;
+        self.clocks.check()?;
+        let mut boards = self.sources.iter().filter_map(|source| source.board.as_ref()).peekable();
+        if boards.peek().is_some() {
+            require(
+                self.huge_every == 0,
+                "huge_every",
+                "0 with declared layouts",
+                self.huge_every,
+            )?;
+            let shows = faults.corrupt == 0.0 || boards.all(Board::shows_changes);
+            let expected = "layouts with a checksum of the whole packet";
+            require(shows, "faults.corrupt", expected, "one without")?;
+        }
         for (key, at) in [("faults.kill", faults.kill), ("faults.restart", faults.restart)] {
             let Some((source, _)) = at else { continue };
             let expected = format_args!("a source below {sources}");
@@ -219,7 +271,8 @@ impl EmulatedSource {
         let fits = (4.0..=PAYLOAD_BYTES_MAX as f64).contains(&mean);
         require(fits, &format!("{path}.mean"), expected, mean)?;
         let expected = "a share of the mean, 0 to 10";
-        require((0.0..=10.0).contains(&sigma), &format!("{path}.sigma"), expected, sigma)
+        require((0.0..=10.0).contains(&sigma), &format!("{path}.sigma"), expected, sigma)?;
+        self.board.as_ref().map_or(Ok(()), |board| board.check(path, mean))
     }
 }
 
@@ -284,5 +337,9 @@ pub(crate) fn require(
     Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
 }
 
+/// ALPHA-g's boards, those of pads first, and the bytes of a fragment's body.
+const ALPHA_BOARDS: usize = 72;
+const ALPHA_PADS: usize = 64;
+const ALPHA_BODY_BYTES: f64 = 1_372.0;
 /// Consecutive events of one size.
 const EQUAL_BURSTS_MAX: u32 = 1_024;

@@ -4,10 +4,11 @@
 //! of random numbers from the seed, *h* one number from seed, source and event. As *h* differs in
 //! every fragment, there is no repetition for a codec to use, and an exchanged fragment is
 //! detected. The length is a Gaussian draw from the same numbers, rounded to 4 bytes (a HADES
-//! word), at least 8.
+//! word), at least 8; of a board, as its layout can say it.
 
 use catchment_wire::hadtu::PAYLOAD_BYTES_MAX;
 
+use crate::boards::Board;
 use crate::config::{EmulatedSource, EmulatorConfig};
 
 /// The lengths and the bytes of all fragments of one emulated detector.
@@ -57,11 +58,11 @@ impl Content {
         };
         let table = (0..TABLE_WORDS).map(|_| next()).collect::<Box<[u64]>>();
         let tag_base = next();
-        let mut classes: Vec<(f64, f64)> = Vec::new();
+        let mut classes: Vec<(f64, f64, Option<&Board>)> = Vec::new();
         let sources = sources
             .iter()
             .map(|source| {
-                let class = (source.mean_bytes, source.sigma);
+                let class = (source.mean_bytes, source.sigma, source.board.as_ref());
                 let lengths = classes.iter().position(|known| *known == class);
                 let lengths = lengths.unwrap_or_else(|| {
                     classes.push(class);
@@ -75,7 +76,7 @@ impl Content {
             table: table.try_into().expect("the length is the array's"),
             lengths: classes
                 .iter()
-                .map(|&(mean, sigma)| lengths(mean, sigma, &quantiles))
+                .map(|&(mean, sigma, board)| lengths(mean, sigma, board, &quantiles))
                 .collect(),
             sources,
             tag_base,
@@ -206,11 +207,19 @@ pub fn mix(x: u64) -> u64 {
 }
 
 /// Lengths in the middle of equal steps of probability.
-fn lengths(mean: f64, sigma: f64, quantiles: &[f64]) -> Box<[u16; QUANTILES]> {
+fn lengths(
+    mean: f64,
+    sigma: f64,
+    board: Option<&Board>,
+    quantiles: &[f64],
+) -> Box<[u16; QUANTILES]> {
     let mut lengths = Box::new([0; QUANTILES]);
     for (length, z) in lengths.iter_mut().zip(quantiles) {
         let words = (mean * (1.0 + sigma * z) / 4.0).round();
         *length = (words * 4.0).clamp(PAYLOAD_BYTES_MIN as f64, PAYLOAD_BYTES_MAX as f64) as u16;
+        if let Some(board) = board {
+            *length = board.layouts.body_bytes_near((*length).into()) as u16;
+        }
     }
     lengths
 }

@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicBool;
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 use catchment_net::{Datagram, NetError};
 use catchment_wire::hadtu::{
-    PACKET_BYTES_MIN, PACKET_HEADER_BYTES, PacketEncoder, SUB_EVENT_DECODING,
+    ByteOrder, PACKET_BYTES_MIN, PACKET_HEADER_BYTES, PacketEncoder, SUB_EVENT_DECODING,
     SUB_EVENT_HEADER_BYTES, SubEventHeader, TRAILER_BYTES,
 };
 
+use crate::boards::{Board, Stamp};
 use crate::config::{ConfigError, EmulatorConfig};
 use crate::content::{Content, OVERSHOOT_BYTES};
 use crate::faults::CORRUPT_BITS;
@@ -74,6 +75,11 @@ impl Emulator {
         &self.content
     }
 
+    /// Its sources whose packets are declared.
+    fn boards(&self) -> impl Iterator<Item = &Board> {
+        self.config.sources.iter().filter_map(|source| source.board.as_ref())
+    }
+
     /// Sends on the calling thread until the configured end, or until `stop` is set.
     ///
     /// # Errors
@@ -85,6 +91,8 @@ impl Emulator {
         live: &EmulatorLive,
     ) -> Result<EmulatorReport, EmulatorError> {
         let EmulatorConfig { targets, seed, faults, cpu, first_event, .. } = &self.config;
+        let has_boards = self.boards().next().is_some();
+        let corrupt_bit = if has_boards { corrupt_any_bit } else { corrupt_bit };
         let (schedule, outlet) =
             (Schedule::of(&self.config), Outlet::new(targets, *seed, faults, corrupt_bit)?);
         let sent = send(*cpu, &schedule, Run::new(self, outlet), stop, live)?;
@@ -111,6 +119,12 @@ struct Run<'a> {
     batch: Box<[u8]>,
     packets: Vec<Datagram>,
     tags: Vec<u8>,
+    /// By event of the tick, its time since the beginning, for clocks.
+    times: Vec<u64>,
+    /// The last of them; where the clocks began; the time at which a source restarted.
+    last_ns: u64,
+    first_ns: u64,
+    restarted_ns: u64,
     /// The next event.
     next: u64,
 }
@@ -135,14 +149,19 @@ impl<'a> Run<'a> {
         let config = &emulator.config;
         let alone = config.water_mark_bytes == 0;
         let queues = if alone { 0 } else { config.sources.len() };
+        let has_batch = alone || emulator.boards().next().is_some();
         Self {
             config,
             content: &emulator.content,
             outlet,
             queues: (0..queues).map(|_| Queue::new()).collect(),
-            batch: vec![0; if alone { BATCH_BYTES } else { 0 }].into(),
+            batch: vec![0; if has_batch { BATCH_BYTES } else { 0 }].into(),
             packets: Vec::new(),
             tags: Vec::new(),
+            times: Vec::new(),
+            last_ns: 0,
+            first_ns: config.clocks.first_ns(emulator.boards()),
+            restarted_ns: 0,
             next: config.first_event,
         }
     }
@@ -151,6 +170,7 @@ impl<'a> Run<'a> {
     fn make(&mut self, first: u64, count: u64, now_ns: u64) {
         self.tags.clear();
         self.tags.extend((first..first + count).map(|event| self.content.tag(event)));
+        self.pass_time(first, count, now_ns);
         for source in 0..self.config.sources.len() as u32 {
             // A source may be killed or restarted in the middle of a tick.
             let end = match self.config.faults.kill {
@@ -162,15 +182,19 @@ impl<'a> Run<'a> {
                 _ => end,
             };
             let restart_at = self.config.faults.restart.map_or(0, |(_, event)| event);
+            if anew < end && anew == restart_at {
+                self.restarted_ns = self.times[(anew - first) as usize];
+            }
             for (events, zero) in [(first..anew, 0), (anew..end, restart_at)] {
                 if events.is_empty() {
                     continue;
                 }
                 let tags = (events.start - first) as usize..(events.end - first) as usize;
                 let span = Span { source, first: events.start, zero, tags };
-                match self.queues.is_empty() {
-                    true => self.alone(&span),
-                    false => self.queued(&span, now_ns),
+                match &self.config.sources[source as usize].board {
+                    Some(board) => self.declared(&span, board),
+                    None if self.queues.is_empty() => self.alone(&span),
+                    None => self.queued(&span, now_ns),
                 }
             }
             let report = self.outlet.report(source);
@@ -239,6 +263,66 @@ impl<'a> Run<'a> {
         }
         self.outlet.ship(span.source, &self.batch, &self.packets, 1);
         self.packets.clear();
+    }
+
+    /// The times of a tick's events: those of the schedule, or, without a rate, evenly up to now.
+    fn pass_time(&mut self, first: u64, count: u64, now_ns: u64) {
+        self.times.clear();
+        let since = first - self.config.first_event;
+        match self.config.rate_hz {
+            Some(rate_hz) => {
+                let at = |event: u64| (event as f64 * 1e9 / rate_hz) as u64;
+                self.times.extend((since..since + count).map(at));
+            }
+            None => {
+                let passed_ns = now_ns.saturating_sub(self.last_ns) / count.max(1);
+                let (last_ns, step_ns) = (self.last_ns, passed_ns.max(STEP_NS_MIN));
+                self.times.extend((1..=count).map(|step| last_ns + step * step_ns));
+                self.last_ns += count * step_ns;
+            }
+        }
+    }
+
+    /// Makes a packet of every fragment of a board, and sends them together.
+    fn declared(&mut self, span: &Span, board: &Board) {
+        let place = (span.source as usize, self.config.sources.len());
+        let is_restarted = span.zero > 0;
+        let first_ns = if is_restarted { 0 } else { self.first_ns };
+        let zero_ns = if is_restarted { self.restarted_ns } else { 0 };
+        let (mut used, mut unmade) = (0, 0);
+        for (index, &tag) in self.tags[span.tags.clone()].iter().enumerate() {
+            let event = span.first + index as u64;
+            let draw = self.content.draw(span.source, event);
+            let stamp = Stamp {
+                since_ns: self.times[span.tags.start + index] - zero_ns,
+                drawn: draw.h,
+                number: event - span.zero,
+                tag,
+                id: self.config.sources[span.source as usize].sub_event_id,
+                body_bytes: draw.bytes,
+                is_big: self.config.byte_order == ByteOrder::Big,
+            };
+            let clock_ns = self.config.clocks.at(place, (board, first_ns), &stamp);
+            if used + DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES > self.batch.len() {
+                self.outlet.ship(span.source, &self.batch, &self.packets, 1);
+                self.packets.clear();
+                used = 0;
+            }
+            let room = &mut self.batch[used..][..DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
+            let fill = |room: &mut [u8]| self.content.fill_beyond(draw, room);
+            match board.encode(&stamp, clock_ns, room, fill) {
+                Ok(bytes) => {
+                    self.packets.push(Datagram { offset: used as u32, bytes: bytes as u32 });
+                    used += bytes;
+                }
+                Err(_) => unmade += 1,
+            }
+        }
+        self.outlet.ship(span.source, &self.batch, &self.packets, 1);
+        self.packets.clear();
+        let report = self.outlet.report(span.source);
+        report.packets_unsent += unmade;
+        report.fragments_unsent += unmade;
     }
 
     /// Sends every queue whose oldest sub-event has waited long enough.
@@ -315,6 +399,13 @@ fn corrupt_bit(packet: &[u8], number: usize) -> usize {
     (packet.len() - 2 * TRAILER_BYTES) * 8 + number
 }
 
+/// A bit of a packet that a checksum covers whole.
+fn corrupt_any_bit(packet: &[u8], number: usize) -> usize {
+    number % (packet.len() * 8)
+}
+
+/// Without a rate, the least time between events.
+const STEP_NS_MIN: u64 = 1_000;
 /// Room for a source's packets of one tick, sent together; with the table, it fits into a
 /// second-level cache.
 const BATCH_BYTES: usize = 256 * 1024;

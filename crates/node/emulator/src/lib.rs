@@ -2,8 +2,9 @@
 //!
 //! [`Emulator`] sends the packets of a detector's boards: hadtu packets on UDP, one port per
 //! source. The content of a fragment is a pure function of seed, source and event ([`Content`]), so
-//! a reader can recompute every recorded byte. Faults are injected on request, drawn from the same
-//! seed, and reported exactly ([`EmulatorReport`]).
+//! a reader can recompute every recorded byte. A source whose packets a configuration declares
+//! sends those ([`Board`]), with a clock where they have times ([`Clocks`]). Faults are injected on
+//! request, drawn from the same seed, and reported exactly ([`EmulatorReport`]).
 //!
 //! [`LinkEmulator`] does the same for continuous channels, whose samples are a pure function of
 //! seed, channel and sample number ([`ChannelContent`]).
@@ -13,6 +14,7 @@
 //!
 //! [`TrainConfig`]: feeders of trains, to one node or several in turn ([`TrainContent`]).
 
+mod boards;
 mod channel_content;
 mod channels;
 mod config;
@@ -30,9 +32,12 @@ mod sender;
 mod thread;
 mod trains;
 
+pub use boards::{Board, Clocks};
 pub use channel_content::ChannelContent;
 pub use channels::{EmulatedChannel, channel_preset, ligo_1000};
-pub use config::{ConfigError, EmulatedSource, EmulatorConfig, Faults, hades_90, preset};
+pub use config::{
+    ConfigError, EmulatedSource, EmulatorConfig, Faults, alpha_72, hades_90, plain_board, preset,
+};
 pub use content::{Content, mix};
 pub use dummy::{DummyConfig, DummyContent, DummyReport};
 pub use emulator::{Emulator, EmulatorError};

@@ -28,8 +28,13 @@ fn lengths_have_the_mean_and_the_spread_that_were_asked_for() {
 
 #[test]
 fn a_wide_spread_is_cut_at_eight_bytes() {
-    let source =
-        EmulatedSource { group: "g".into(), mean_bytes: 10.0, sigma: 1.0, sub_event_id: 1 };
+    let source = EmulatedSource {
+        group: "g".into(),
+        mean_bytes: 10.0,
+        sigma: 1.0,
+        sub_event_id: 1,
+        board: None,
+    };
     let content = Content::new(1, &[source], 0, 0, None);
     let lengths: HashSet<usize> = (0..5_000).map(|event| content.payload_bytes(0, event)).collect();
     assert_eq!(lengths.iter().min(), Some(&8));

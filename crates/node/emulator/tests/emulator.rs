@@ -17,10 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(1_200);
 
 /// Datagrams as they arrived, by source. The bursts are small enough for the socket buffers that
 /// any user gets, so nothing needs to be received while they are sent.
-struct Captured {
-    datagrams: Vec<Vec<Vec<u8>>>,
-    report: EmulatorReport,
-    emulator: Emulator,
+pub(crate) struct Captured {
+    pub(crate) datagrams: Vec<Vec<Vec<u8>>>,
+    pub(crate) report: EmulatorReport,
+    pub(crate) emulator: Emulator,
 }
 
 /// Takes that many datagrams, by the sockets of a receiver.
@@ -42,7 +42,7 @@ pub(crate) fn take_datagrams(
     datagrams
 }
 
-fn capture(config: EmulatorConfig) -> Captured {
+pub(crate) fn capture(config: EmulatorConfig) -> Captured {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let sources = config.sources.len();
     let mut receiver = UdpReceiver::bind(&vec![any; sources], ReceiverConfig::default()).unwrap();

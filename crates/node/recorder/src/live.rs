@@ -9,6 +9,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed},
 };
 
+use catchment_builder::Offsets;
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
@@ -58,6 +59,7 @@ pub(crate) struct Live {
     // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
     pub(crate) links: Vec<LiveLink>,
+    offsets: Mutex<Vec<Offsets>>,
     /// Whether events that begin now are discarded because the run is paused.
     pub(crate) paused: AtomicBool,
     /// Set when no further arrival can belong to the ending run.
@@ -160,6 +162,9 @@ pub struct Snapshot {
     pub alignment: Vec<Alignment>,
     /// What befell the connections of each, in the same order.
     pub links: Vec<LinkCounts>,
+    /// How far the times of each source are from those of its events; empty unless events are built
+    /// by time.
+    pub offsets: Vec<Offsets>,
     /// The last sender of foreign fragments to each source's port, by the source's number.
     pub strangers: BTreeMap<usize, Stranger>,
     /// Every bounded queue and pool for which the run waits, in bytes.
@@ -275,6 +280,7 @@ impl Live {
             targets: targets.map(target).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             links: names.iter().map(|_| LiveLink::default()).collect(),
+            offsets: Mutex::default(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
@@ -322,6 +328,15 @@ impl Live {
         live.unread.store(alignment.unread, Relaxed);
         live.parked_fragments.store(alignment.parked_fragments, Relaxed);
         live.other_sender.store(alignment.other_sender, Relaxed);
+    }
+
+    /// Shows how far sources' times are from their events, if any are.
+    pub(crate) fn show_offsets(&self, offsets: &[Offsets]) {
+        if !offsets.is_empty() {
+            let mut shown = self.offsets.lock();
+            shown.clear();
+            shown.extend_from_slice(offsets);
+        }
     }
 
     pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
@@ -550,6 +565,7 @@ impl Live {
             counts: self.counts(),
             alignment,
             links: self.links.iter().map(LiveLink::read).collect(),
+            offsets: self.offsets.lock().clone(),
             strangers,
             fills,
             threads: self.threads.read(),

@@ -2,8 +2,8 @@
 
 use catchment_builder::{
     Builder, BuilderConfig, BuilderStatus, ClockConfig, ConfigError as Refused, Fragment, Late,
-    Matched, Matcher, NumberMatcher, SourceNote, SourceRole, TimeConfig, TimeMatcher, Unmatched,
-    WindowKind,
+    Matched, Matcher, NumberMatcher, Offsets, SourceNote, SourceRole, TimeConfig, TimeMatcher,
+    Unmatched, WindowKind,
 };
 use catchment_frame::Pattern;
 use catchment_model::units::Time;
@@ -159,6 +159,10 @@ impl Matcher for Rule {
 
     fn first_parked(&self, source: usize) -> Option<u64> {
         self.matcher().first_parked(source)
+    }
+
+    fn offsets(&self) -> &[Offsets] {
+        self.matcher().offsets()
     }
 
     fn status(&self, matched: &Matched) -> BuilderStatus {

@@ -29,6 +29,7 @@ fn record(faults: Faults, compare: impl Fn(&SourceLedger, &SourceReport)) -> Run
         mean_bytes: 200.0,
         sigma: 0.2,
         sub_event_id: 0x8000 + source,
+        board: None,
     });
     let emulator = Emulator::new(EmulatorConfig {
         sources: sources.collect(),

@@ -69,7 +69,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let scratch = Scratch::new(&bench.scratch, "control")?;
     let preset = Hades90 {
         folder: scratch.folder.join("runs"),
-        ..point::Load::FULL.preset(bench, Rate(Some(1_000.0)))
+        ..point::Load::FULL.hades(bench, Rate(Some(1_000.0)))
     };
     let mut node = Node::start(&scratch.folder, &preset)?;
     let rounds = if bench.quick { 1 } else { ROUNDS };

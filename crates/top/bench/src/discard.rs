@@ -58,7 +58,7 @@ pub(crate) fn flat_out(bench: &Bench<'_>, load: Load) -> anyhow::Result<Discarde
 }
 
 fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> {
-    let high = load.preset(bench, rate).high()?;
+    let (high, _) = load.high(bench, rate, 0.0)?;
     let config = ReceiverConfig::default();
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let mut receiver = UdpReceiver::bind(&vec![any; high.recorder.sources.len()], config)?;

@@ -5,6 +5,7 @@
 //! an emulated detector) and `report.rs`, which prints the tables and writes them as JSON and
 //! Markdown; plots are drawn from that JSON (`python.rs`).
 
+mod alpha;
 mod builder;
 mod codec_libraries;
 mod codecs;
@@ -66,6 +67,8 @@ enum Name {
     Limits,
     /// The tests of HADES' event builder, and the highest rates without loss
     Hades,
+    /// alpha-72 built by time: what is on disk beside what is received, and written, at most
+    Alpha,
     /// LIGO-T000108's table: one channel read back, beside HDF5, GWF and Parquet
     LigoRead,
     /// What full frames, second trends and minute trends take, raw, gzipped, with each codec
@@ -140,6 +143,7 @@ pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let result = match arguments.name {
         Name::Limits => limits::run(&mut bench),
         Name::Hades => hades::run(&mut bench),
+        Name::Alpha => alpha::run(&mut bench),
         Name::LigoRead => ligo_read::run(&mut bench),
         Name::LigoSpace => ligo_space::run(&mut bench),
         Name::Codecs => codecs::run(&mut bench),

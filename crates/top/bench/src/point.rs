@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use catchment_config::{Hades90, Rate};
+use catchment_config::{Alpha72, ConfigFileError, Hades90, High, Rate};
 use catchment_console::need_space;
 use catchment_model::Entry;
 use catchment_model::units::percent_of;
@@ -14,9 +14,19 @@ use crate::Bench;
 use crate::recording::{Recording, record};
 use crate::search::median;
 
-/// The behaviour of the 90 sources.
+/// What sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Detector {
+    /// hades-90, by number.
+    Hades,
+    /// alpha-72, by time, with datagrams of at most so many bytes.
+    Alpha(u32),
+}
+
+/// The behaviour of the sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
+    pub(crate) detector: Detector,
     pub(crate) water_mark_bytes: u64,
     pub(crate) huge_every: u64,
     pub(crate) equal_bursts: Option<u32>,
@@ -24,16 +34,43 @@ pub(crate) struct Load {
 
 impl Load {
     /// Packets of 32 kB.
-    pub(crate) const FULL: Self =
-        Self { water_mark_bytes: 32_000, huge_every: 0, equal_bursts: None };
+    pub(crate) const FULL: Self = Self {
+        detector: Detector::Hades,
+        water_mark_bytes: 32_000,
+        huge_every: 0,
+        equal_bursts: None,
+    };
     /// One sub-event per packet, each of its own size.
-    pub(crate) const SEPARATE: Self =
-        Self { water_mark_bytes: 0, huge_every: 0, equal_bursts: None };
+    pub(crate) const SEPARATE: Self = Self { water_mark_bytes: 0, ..Self::FULL };
     /// One sub-event per packet, of one size per source for 64 events in a row.
-    pub(crate) const EQUAL: Self =
-        Self { water_mark_bytes: 0, huge_every: 0, equal_bursts: Some(64) };
+    pub(crate) const EQUAL: Self = Self { equal_bursts: Some(64), ..Self::SEPARATE };
 
-    pub(crate) fn preset(&self, bench: &Bench<'_>, rate: Rate) -> Hades90 {
+    /// alpha-72's datagrams: of one length, in bursts, or each of its own.
+    pub(crate) const fn alpha(datagram_bytes: u32, bursts: bool) -> Self {
+        let load = if bursts { Self::EQUAL } else { Self::SEPARATE };
+        Self { detector: Detector::Alpha(datagram_bytes), ..load }
+    }
+
+    /// The configuration, and the bytes that it writes in that time.
+    ///
+    /// # Errors
+    /// None, but for a defect.
+    pub(crate) fn high(
+        &self,
+        bench: &Bench<'_>,
+        rate: Rate,
+        seconds: f64,
+    ) -> Result<(High, u64), ConfigFileError> {
+        let Detector::Alpha(datagram_bytes) = self.detector else {
+            let preset = self.hades(bench, rate);
+            return Ok((preset.high()?, preset.bytes_for(seconds)));
+        };
+        let (folder, bursts) = (bench.scratch.clone(), self.equal_bursts.is_some());
+        let preset = Alpha72 { folder, rate, datagram_bytes, bursts, seed: 1 };
+        Ok((preset.high()?, preset.bytes_for(seconds)))
+    }
+
+    pub(crate) fn hades(&self, bench: &Bench<'_>, rate: Rate) -> Hades90 {
         Hades90 {
             folder: bench.scratch.clone(),
             rate,
@@ -46,6 +83,16 @@ impl Load {
     }
 
     pub(crate) fn name(&self) -> &'static str {
+        match self.detector {
+            Detector::Alpha(..2_000) if self.equal_bursts.is_some() => "1.4 kB, in bursts",
+            Detector::Alpha(..2_000) => "1.4 kB, separate",
+            Detector::Alpha(_) if self.equal_bursts.is_some() => "8.9 kB, in bursts",
+            Detector::Alpha(_) => "8.9 kB, separate",
+            Detector::Hades => self.name_of_hades(),
+        }
+    }
+
+    fn name_of_hades(&self) -> &'static str {
         match (self.water_mark_bytes, self.equal_bursts) {
             (0, None) => "one sub-event per packet",
             (0, Some(_)) => "one sub-event per packet, equal bursts",
@@ -73,6 +120,8 @@ pub(crate) struct Point {
     pub(crate) build_percent: f64,
     pub(crate) write_percent: f64,
     pub(crate) emulate_percent: f64,
+    /// Seconds of a core for each GB on disk, of all threads but the emulator's.
+    pub(crate) core_seconds_per_gb: f64,
     pub(crate) fills: Vec<Fill>,
     /// The memory that payload waits in, at its fullest.
     pub(crate) segments_percent: u64,
@@ -109,12 +158,11 @@ pub(crate) fn measure_with(
     seconds: f64,
     change: impl FnOnce(&mut RecorderConfig),
 ) -> anyhow::Result<Point> {
-    let preset = load.preset(bench, rate);
-    let mut high = preset.high()?;
+    let (mut high, bytes) = load.high(bench, rate, seconds)?;
     change(&mut high.recorder);
     let targets = high.recorder.targets();
     let folders: Vec<&Path> = targets.iter().filter_map(|target| target.place.folder()).collect();
-    need_space(&bench.scratch, preset.bytes_for(seconds) * folders.len() as u64)?;
+    need_space(&bench.scratch, bytes * folders.len() as u64)?;
     let mut emulator = high.emulator.expect("the preset has an emulator");
     emulator.seconds = Some(seconds);
     let made = !bench.scratch.exists();
@@ -190,6 +238,9 @@ fn point(recording: &Recording, rate: Rate) -> Point {
         build_percent: recording.busy_of("build"),
         write_percent: recording.busy_of("write") + recording.busy_of("frames"),
         emulate_percent: recording.busy_of("emulate"),
+        core_seconds_per_gb: (recording.busy_of("") - recording.busy_of("emulate")) / 100.0
+            * seconds
+            / (placed as f64 / 1e9).max(1e-9),
         segments_percent: highest_fill(&last.fills, "segments"),
         segments_bytes: segments.map_or(0, |fill| fill.highest),
         descriptors_percent: highest_fill(&last.fills, "descriptors"),

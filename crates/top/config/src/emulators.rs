@@ -1,7 +1,8 @@
 //! The emulators that a file describes: of its sources, and of its links.
 
 use catchment_emulator::{
-    ConfigError, EmulatedSource, EmulatorConfig, Faults, LinkEmulatorConfig, hades_90,
+    Board, ConfigError, EmulatedSource, EmulatorConfig, Faults, LinkEmulatorConfig, alpha_72,
+    hades_90, plain_board,
 };
 use catchment_net::check_cpu;
 use catchment_recorder::{RecorderConfig, SourceConfig};
@@ -43,6 +44,7 @@ pub(crate) fn emulators(
     emulated.faults = Faults { kill: None, restart: None, ..low.faults };
     Ok((emulator, Some(emulated)))
 }
+
 fn emulate(
     located: &Located<'_>,
     low: &EmulatorLow,
@@ -56,28 +58,33 @@ fn emulate(
     }
     let preset = match low.preset {
         Some(Preset::Hades90) => hades_90(),
+        Some(Preset::Alpha72) => alpha_72(),
         _ => Vec::new(),
     };
     let mut sources = Vec::with_capacity(recorded.len());
     for source in recorded {
         let of_group = |sizes: &&EmulatedSource| sizes.group == source.group;
-        let Some(sizes) = low.sizes.iter().chain(&preset).find(of_group) else {
+        let board = board(source);
+        let plain = board.is_some().then(|| plain_board(&source.group));
+        let Some(sizes) = low.sizes.iter().chain(&preset).chain(&plain).find(of_group) else {
             let message = format!(
                 "expected [[emulator.sizes]] for the group {:?} or a preset that has it, got none",
                 source.group
             );
             return Err(located.error("emulator", message));
         };
-        if source.protocol.name() != hadtu::NAME {
+        if source.protocol.name() != hadtu::NAME && board.is_none() {
             let (name, protocol) = (&source.name, source.protocol.name());
-            let message = format!("expected hadtu as the protocol of {name:?}, got {protocol:?}");
+            let message =
+                format!("expected hadtu or a layout as the protocol of {name:?}, got {protocol:?}");
             return Err(located.error("emulator", message));
         }
-        let Some(sub_event_id) = source.id else {
+        let has_none = board.is_some() && source.protocol.id_bits() == 0;
+        let Some(sub_event_id) = source.id.or(has_none.then_some(0)) else {
             let message = format!("expected a sub-event id for {:?}, got none", source.name);
             return Err(located.error("emulator", message));
         };
-        sources.push(EmulatedSource { sub_event_id, ..sizes.clone() });
+        sources.push(EmulatedSource { sub_event_id, board, ..sizes.clone() });
     }
     let config = EmulatorConfig {
         targets: recorded.iter().map(|source| source.address).collect(),
@@ -85,6 +92,37 @@ fn emulate(
     };
     config.check_values().map_err(refused)?;
     Ok(config)
+}
+
+/// The board of a source whose packets are declared. A recorder adds the source's offset to its
+/// times: its clock is as far ahead as that is negative.
+fn board(source: &SourceConfig) -> Option<Board> {
+    let layouts = source.protocol.declared()?.clone();
+    Some(Board { layouts, ahead_ns: source.clock.offset_ns.saturating_neg() })
+}
+
+/// The boards of a configuration that says no more of them, if all of its sources are declared:
+/// fragments of 100 bytes.
+///
+/// # Errors
+/// Why the packets of one of them are not emulated.
+pub fn emulated_boards(sources: &[SourceConfig]) -> Result<Option<EmulatorConfig>, ConfigError> {
+    let of_source = |source: &SourceConfig| {
+        let board = Some(board(source)?);
+        let sub_event_id = source.id.unwrap_or(0);
+        Some(EmulatedSource { sub_event_id, board, ..plain_board(&source.group) })
+    };
+    let Some(emulated) = sources.iter().map(of_source).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let config = EmulatorConfig {
+        targets: sources.iter().map(|source| source.address).collect(),
+        sources: emulated,
+        rate_hz: Some(RATE_HZ_DEFAULT),
+        water_mark_bytes: 0,
+        ..EmulatorConfig::default()
+    };
+    config.check_values().map(|()| Some(config).filter(|config| !config.sources.is_empty()))
 }
 
 fn emulator(low: &EmulatorLow, sources: Vec<EmulatedSource>) -> EmulatorConfig {
@@ -100,6 +138,7 @@ fn emulator(low: &EmulatorLow, sources: Vec<EmulatedSource>) -> EmulatorConfig {
     config.cpu = low.cpu;
     set(&mut config.byte_order, low.byte_order.map(Into::into));
     config.faults = low.faults;
+    config.clocks = low.clocks;
     config
 }
 

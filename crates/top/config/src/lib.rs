@@ -4,9 +4,9 @@
 //! `low` has the others. The bounds of values are in those crates' `check`, which names the key.
 //!
 //! Everything is checked before anything starts. A [`ConfigFileError`] names file, line and column,
-//! what was expected and what was there. [`Hades90`] is a preset as a configuration text;
-//! [`edit::set`] changes one value of a text. `tests/reference.txt` has a line for every key, from
-//! which the page docs/reference/configuration.md is made.
+//! what was expected and what was there. [`Hades90`] and [`Alpha72`] are presets as configuration
+//! texts; [`edit::set`] changes one value of a text. `tests/reference.txt` has a line for every key,
+//! from which the page docs/reference/configuration.md is made.
 
 mod control;
 pub mod edit;
@@ -39,11 +39,11 @@ use catchment_wire::trains::Trains;
 
 pub use catchment_model::units::{Size, Time};
 pub use control::Control;
-pub use emulators::RATE_HZ_DEFAULT;
+pub use emulators::{RATE_HZ_DEFAULT, emulated_boards};
 pub use links::emulated as emulated_links;
 pub use locate::ConfigFileError;
 pub use low::{Address, Rate};
-pub use preset::Hades90;
+pub use preset::{Alpha72, Hades90};
 pub use sources::counted_up;
 pub use store::{Store, load_store};
 

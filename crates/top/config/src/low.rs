@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use catchment_builder::SourceRole;
-use catchment_emulator::{EmulatedSource, Faults};
+use catchment_emulator::{Clocks, EmulatedSource, Faults};
 use catchment_frame::ColumnCoding;
 use catchment_model::units::{Size, Time, UnitError, deserialize_text, parse_duration_ns};
 use catchment_net::Network;
@@ -170,12 +170,15 @@ pub(crate) struct EmulatorLow {
     /// Of the sources of a group.
     pub(crate) sizes: Vec<EmulatedSource>,
     pub(crate) faults: Faults,
+    pub(crate) clocks: Clocks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 pub(crate) enum Preset {
     #[serde(rename = "hades-90")]
     Hades90,
+    #[serde(rename = "alpha-72")]
+    Alpha72,
     /// The links, with whatever channels they have.
     #[serde(rename = "ligo-1000")]
     Ligo1000,

@@ -30,7 +30,8 @@ pub struct Ends {
 pub struct Recording {
     /// The run's number; 0 if it could not get one.
     pub number: u64,
-    pub(crate) summary: RunSummary,
+    /// What was recorded.
+    pub summary: RunSummary,
     /// The sources' names.
     names: Vec<String>,
     /// The socket buffers, in bytes.

@@ -244,6 +244,16 @@ impl Block {
         self.with(name).next().is_some()
     }
 
+    /// Whether a checksum covers all of it, but for that itself.
+    pub fn is_checked(&self) -> bool {
+        self.with("checksum").any(|field| match field.role() {
+            Some(Role::Checksum { kind, from: 0, to: None }) => {
+                kind != ChecksumKind::Copy && field.at == -i64::from(field.width)
+            }
+            _ => false,
+        })
+    }
+
     /// Bits of the value of a role.
     pub(super) fn bits_of(&self, name: &str) -> u32 {
         self.with(name).map(|field| field.range().1).sum()

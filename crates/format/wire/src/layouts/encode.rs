@@ -1,5 +1,7 @@
 //! Packets as a layout declares them, for emulators and tests: the decoder's other direction.
 
+use std::mem::discriminant;
+
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
 use super::Layouts;
@@ -75,39 +77,120 @@ impl Layouts {
         records: &[RecordValues<'_>],
     ) -> Result<Vec<u8>, EncodeError> {
         let layout = self.layout();
-        let mut whole = body.to_vec();
-        for record in records {
-            let block = &layout.records[record.kind];
-            whole.extend(self.block(block, is_big, &record.values, record.body, 0)?);
+        let kind = |record: &RecordValues<'_>| &layout.records[record.kind];
+        let of_records = records.iter().map(|one| kind(one).bytes_with(one.body.len()));
+        let whole = body.len() + of_records.sum::<usize>();
+        let mut bytes = vec![0; layout.packet.bytes_with(whole)];
+        if bytes.len() > DATAGRAM_BYTES_MAX {
+            return Err(EncodeError::TooLong { bytes: bytes.len() });
         }
-        let bytes = self.block(&layout.packet, is_big, values, &whole, records.len() as u64)?;
-        match bytes.len() {
-            0..=DATAGRAM_BYTES_MAX => Ok(bytes),
-            bytes => Err(EncodeError::TooLong { bytes }),
-        }
+        let of_packet = Content { values, count: records.len() as u64, body_bytes: whole };
+        self.block(&layout.packet, is_big, &of_packet, &mut bytes, |room| {
+            room[..body.len()].copy_from_slice(body);
+            let mut used = body.len();
+            for record in records {
+                let content =
+                    Content { values: &record.values, count: 0, body_bytes: record.body.len() };
+                let fill = |room: &mut [u8]| {
+                    room[..record.body.len()].copy_from_slice(record.body);
+                    Ok(())
+                };
+                used += self.block(kind(record), is_big, &content, &mut room[used..], fill)?;
+            }
+            Ok(())
+        })?;
+        Ok(bytes)
     }
 
+    /// Encodes a packet with one fragment into the beginning of `room`: with a record of the first
+    /// kind that is one, or, of a layout without records, with this body. `fill` writes the body's
+    /// bytes first, and may write beyond them; words of which the layout says some bits get these.
+    /// Returns the bytes of the packet. Allocates nothing.
+    ///
+    /// # Errors
+    /// A packet that the layout cannot describe, or for which there is no room.
+    pub fn encode_one(
+        &self,
+        is_big: bool,
+        values: &Values,
+        body_bytes: usize,
+        room: &mut [u8],
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<usize, EncodeError> {
+        let layout = self.layout();
+        let fill = |room: &mut [u8]| {
+            fill(room);
+            Ok(())
+        };
+        let content = Content { values, count: 0, body_bytes };
+        let Some(record) = layout.records.iter().find(|record| !record.skip) else {
+            return self.block(&layout.packet, is_big, &content, room, fill);
+        };
+        let of_packet = Content { values, count: 1, body_bytes: record.bytes_with(body_bytes) };
+        self.block(&layout.packet, is_big, &of_packet, room, |room| {
+            self.block(record, is_big, &content, room, fill).map(drop)
+        })
+    }
+
+    /// The length of a fragment's body that [`encode_one`](Self::encode_one) can say, near `wanted`
+    /// bytes.
+    pub fn body_bytes_near(&self, wanted: usize) -> usize {
+        let layout = self.layout();
+        let of_record = layout.records.iter().find(|record| !record.skip);
+        let block = of_record.unwrap_or(&layout.packet);
+        let head = u64::from(block.head);
+        if let Some(bytes) = block.bytes {
+            return bytes.saturating_sub(head) as usize;
+        }
+        let around = |block: &Block| u64::from(block.head + block.tail + block.align - 1);
+        let outer = if of_record.is_some() { around(&layout.packet) } else { 0 };
+        let packet_most = layout.packet.bytes_max.unwrap_or(DATAGRAM_BYTES_MAX as u64);
+        let packet_most = packet_most.min(DATAGRAM_BYTES_MAX as u64).saturating_sub(outer);
+        let most = packet_most.min(block.bytes_max.unwrap_or(u64::MAX));
+        let bytes = (wanted as u64).min(most.saturating_sub(around(block)));
+        let Some(Role::Length { unit, plus }) = block.with("length").next().and_then(Field::role)
+        else {
+            return bytes as usize;
+        };
+        // Words of which the layout says some bits are whole.
+        let each = |field: &Field| matches!(field.kind, FieldKind::Each(_)).then_some(field.width);
+        let step = block.fields.iter().filter_map(each).map(u64::from).fold(unit, u64::max);
+        let value_max = u64::MAX >> (64 - block.bits_of("length"));
+        let said = |bytes: u64| i128::from(head + bytes) - i128::from(plus);
+        let value = said(bytes).div_euclid(step.into()) * i128::from(step / unit);
+        // The body is not shorter than nothing.
+        let least = -(-said(0)).div_euclid(unit.into());
+        let value = value.min(value_max.into()).max(least.max(0));
+        let bytes = value * i128::from(unit) + i128::from(plus) - i128::from(head);
+        usize::try_from(bytes).unwrap_or(0)
+    }
+
+    /// Writes a block into the beginning of `room`; returns its bytes.
     fn block(
         &self,
         block: &Block,
         is_big: bool,
-        values: &Values,
-        body: &[u8],
-        count: u64,
-    ) -> Result<Vec<u8>, EncodeError> {
-        let mut bytes = vec![0; block.head as usize];
-        bytes.extend(body);
-        let length = bytes.len() as u64;
-        bytes.resize(bytes.len().next_multiple_of(block.align as usize) + block.tail as usize, 0);
-        let is_big = self.set_order(&mut bytes, is_big)?;
-        let mut bits_before: Vec<(&str, u32)> = Vec::new();
-        for field in &block.fields {
+        content: &Content<'_>,
+        room: &mut [u8],
+        fill: impl FnOnce(&mut [u8]) -> Result<(), EncodeError>,
+    ) -> Result<usize, EncodeError> {
+        let head = block.head as usize;
+        let (length, whole) = (head + content.body_bytes, block.bytes_with(content.body_bytes));
+        if whole > room.len() {
+            return Err(EncodeError::TooLong { bytes: whole });
+        }
+        fill(&mut room[head..])?;
+        let bytes = &mut room[..whole];
+        bytes[..head].fill(0);
+        bytes[length..].fill(0);
+        let is_big = self.set_order(bytes, is_big)?;
+        for (index, field) in block.fields.iter().enumerate() {
             match field.kind {
                 FieldKind::Equals(value) | FieldKind::Choose(value) => {
-                    put(field, &mut bytes, is_big, value);
+                    put(field, bytes, is_big, value);
                 }
                 FieldKind::Each(value) => {
-                    let body = &mut bytes[block.head as usize..length as usize];
+                    let body = &mut bytes[head..length];
                     for word in body.chunks_exact_mut(field.width as usize) {
                         put(field, word, is_big, value);
                     }
@@ -115,22 +198,25 @@ impl Layouts {
                 FieldKind::Is(Role::Checksum { .. }) => {}
                 FieldKind::Is(role) => {
                     let value = match role {
-                        Role::Length { .. } => length_value(block, length)?,
-                        Role::Count => count,
-                        _ => values.of(role),
+                        Role::Length { .. } => length_value(block, length as u64)?,
+                        Role::Count => content.count,
+                        _ => content.values.of(role),
                     };
-                    let name = role.name();
-                    let before = bits_before.iter().filter(|one| one.0 == name).map(|one| one.1);
-                    let before: u32 = before.sum();
-                    bits_before.push((name, field.range().1));
-                    put(field, &mut bytes, is_big, value.checked_shr(before).unwrap_or(0));
+                    // Parts of a value come with the least significant one first.
+                    let is_part = |field: &&Field| match field.kind {
+                        FieldKind::Is(other) => discriminant(&other) == discriminant(&role),
+                        _ => false,
+                    };
+                    let before = block.fields[..index].iter().filter(is_part);
+                    let before: u32 = before.map(|field| field.range().1).sum();
+                    put(field, bytes, is_big, value.checked_shr(before).unwrap_or(0));
                 }
             }
         }
         for field in &block.fields {
-            set_checksum(field, &mut bytes, is_big);
+            set_checksum(field, bytes, is_big);
         }
-        Ok(bytes)
+        Ok(whole)
     }
 
     /// Writes the word that tells the order, if there is one. Returns the order.
@@ -147,6 +233,22 @@ impl Layouts {
         let word = if is_big { word.to_be_bytes() } else { word.to_le_bytes() };
         bytes[at as usize..at as usize + 4].copy_from_slice(&word);
         Ok(is_big)
+    }
+}
+
+/// What a block says beside its body.
+struct Content<'a> {
+    values: &'a Values,
+    /// Its records.
+    count: u64,
+    body_bytes: usize,
+}
+
+impl Block {
+    /// Bytes of the whole block with a body of so many.
+    fn bytes_with(&self, body_bytes: usize) -> usize {
+        let length = self.head as usize + body_bytes;
+        length.next_multiple_of(self.align as usize) + self.tail as usize
     }
 }
 

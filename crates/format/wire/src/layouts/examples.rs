@@ -10,6 +10,14 @@ pub fn example_layouts() -> [Layouts; 4] {
     [trb(), tagged(), batcher(), alpha()].map(|layout| Layouts::new(layout).expect("it is right"))
 }
 
+/// The packets of the preset `alpha-72`, whose boards have clocks of 125 MHz.
+///
+/// # Panics
+/// Never: the layout is right.
+pub fn alpha_72() -> Layouts {
+    Layouts::new(alpha()).expect("it is right")
+}
+
 fn is(at: i64, width: u32, role: Role) -> Field {
     Field { at, width, bits: None, kind: FieldKind::Is(role) }
 }

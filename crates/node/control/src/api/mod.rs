@@ -16,7 +16,7 @@ pub use requests::{
     RunChange, Session, TokenInfo, TokenList, TokenMade,
 };
 pub use state::{
-    AlarmCounts, CommandOffer, Device, DeviceList, Disk, Flow, LinkState, Loss, NodeInfo, Queue,
-    Rates, RunNow, SourceCounts, SourceList, SourceState, State, Target, TargetFolder, UnderWay,
-    Verdict,
+    AlarmCounts, CommandOffer, Device, DeviceList, Disk, Flow, LinkState, Loss, NodeInfo,
+    OffsetsState, Queue, Rates, RunNow, SourceCounts, SourceList, SourceState, State, Target,
+    TargetFolder, UnderWay, Verdict,
 };

@@ -309,6 +309,9 @@ pub struct SourceState {
     pub parked_fragments: u64,
     /// What befell its connections in this run, if it is delivered over a session.
     pub link: LinkState,
+    /// How far its times are from those of its events; null unless events are built by time, and
+    /// before the first one.
+    pub offsets: Option<OffsetsState>,
     /// Seconds since its last packet.
     pub last_packet_seconds: Option<f64>,
     /// Its ledger, without zeros.
@@ -330,6 +333,21 @@ pub struct LinkState {
     /// Rows without it of events that did not wait for it any more while its connection was held:
     /// what its other sources bring stands before it.
     pub fragments_skew: u64,
+}
+
+/// A histogram of the times of a source less those of its events, of the whole run.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct OffsetsState {
+    /// Fragments in it.
+    pub count: u64,
+    /// Their mean offset.
+    pub mean_ns: i64,
+    /// Where the first of `bins` begins: the first that is not empty.
+    pub first_ns: i64,
+    /// How wide a bin is.
+    pub bin_ns: u64,
+    /// Fragments in each bin, up to the last that is not empty.
+    pub bins: Vec<u64>,
 }
 
 /// All devices, flat, parents before children.

@@ -40,6 +40,7 @@ impl Rig {
             counts: Counts::default(),
             alignment: vec![Alignment::default(); config.sources.len()],
             links: Vec::new(),
+            offsets: Vec::new(),
             strangers: BTreeMap::new(),
             fills: Vec::new(),
             threads: Vec::new(),

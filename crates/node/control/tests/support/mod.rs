@@ -113,6 +113,7 @@ impl Configure for Fixed {
             mean_bytes: 100.0,
             sigma: 0.2,
             sub_event_id: 0x8000 + source,
+            board: None,
         });
         let mut emulator = EmulatorConfig {
             sources: emulated.collect(),

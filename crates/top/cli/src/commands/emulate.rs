@@ -24,8 +24,8 @@ use super::{emulate_dummies, emulate_links, emulate_timer, emulate_trains};
 /// Emulates the sources or channel links of a configuration file or a preset, or front-ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A configuration file with an [emulator] section, with links or with sources of trains, or a
-    /// preset: hades-90, ligo-1000, midas-dummy, xfel-trains
+    /// A configuration file with an [emulator] section, with links, with sources of trains or of
+    /// declared layouts, or a preset: hades-90, alpha-72, ligo-1000, midas-dummy, xfel-trains
     #[arg(value_name = "CONFIG|PRESET")]
     pub(super) what: String,
     /// Target of the first source or link; the others use the following ports. Of front-ends, where
@@ -44,9 +44,20 @@ pub(crate) struct Arguments {
     /// Front-ends: how many, 1 unless given
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) front_ends: Option<u32>,
-    /// Front-ends: bytes of each fragment, 10 kB unless given
+    /// Front-ends: bytes of each fragment, 10 kB unless given; declared layouts: of each body, on
+    /// average
     #[arg(long, value_name = "SIZE")]
     pub(super) bytes: Option<Size>,
+    /// Declared layouts: how much later than its event a fragment's time is at most
+    #[arg(long, value_name = "TIME")]
+    pub(super) jitter: Option<Time>,
+    /// Declared layouts: how far the clocks drift apart, in ppm
+    #[arg(long, value_name = "PPM")]
+    pub(super) drift: Option<f64>,
+    /// Declared layouts: the clocks begin so long before the first of them wraps, rather than with
+    /// the time of day
+    #[arg(long, value_name = "TIME")]
+    pub(super) wrap_after: Option<Time>,
     /// Trains: how many feeders take turns, 1 unless given
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) feeders: Option<u32>,
@@ -139,10 +150,25 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
                     --feeder, --timer, --listen, --group and --first-run";
         anyhow::bail!(UsageError(format!("{keys} are for trains")));
     }
-    if arguments.front_ends.is_some() || arguments.bytes.is_some() {
-        anyhow::bail!(UsageError("--front-ends and --bytes are for midas-dummy".into()));
+    if arguments.front_ends.is_some() {
+        anyhow::bail!(UsageError("--front-ends is for midas-dummy".into()));
     }
-    let config = match configure(&arguments)? {
+    let of_boards = [
+        arguments.bytes.is_some(),
+        arguments.jitter.is_some(),
+        arguments.drift.is_some(),
+        arguments.wrap_after.is_some(),
+    ];
+    let emulated = configure(&arguments)?;
+    let has_boards = match &emulated {
+        Emulated::Sources(config) => config.sources.iter().any(|source| source.board.is_some()),
+        Emulated::Links(_) => false,
+    };
+    if of_boards.contains(&true) && !has_boards {
+        let keys = "--bytes, --jitter, --drift and --wrap-after";
+        anyhow::bail!(UsageError(format!("{keys} are for sources of declared layouts")));
+    }
+    let config = match emulated {
         Emulated::Sources(config) => config,
         Emulated::Links(config) => return emulate_links::run(config, &arguments, out),
     };
@@ -191,9 +217,13 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
             _ => {}
         }
         names.extend(high.recorder.sources.iter().map(|source| source.name.clone()));
-        high.emulator.with_context(|| {
+        let boards = || catchment_config::emulated_boards(&high.recorder.sources);
+        let emulator = high.emulator.map_or_else(boards, |emulator| Ok(Some(emulator)));
+        emulator.map_err(|error| UsageError(error.to_string()))?.with_context(|| {
             let path = path.display();
-            UsageError(format!("{path}: expected an [emulator] section or links, got none"))
+            UsageError(format!(
+                "{path}: expected an [emulator] section, links or declared layouts, got none"
+            ))
         })?
     } else if let Some(links) = emulate_links::preset(arguments)? {
         return Ok(Emulated::Links(links));
@@ -201,7 +231,8 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
         names = preset_names(&sources);
         EmulatorConfig { sources, rate_hz: Some(RATE_HZ_DEFAULT), ..EmulatorConfig::default() }
     } else {
-        let known = ["hades-90", "ligo-1000", emulate_dummies::NAME, emulate_trains::NAME];
+        let known =
+            ["hades-90", "alpha-72", "ligo-1000", emulate_dummies::NAME, emulate_trains::NAME];
         let near = near_matches(&arguments.what, &known).join("");
         let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
         let what = &arguments.what;
@@ -256,6 +287,13 @@ fn override_by(
     config.seconds = arguments.seconds.or(config.seconds);
     config.events = arguments.events.or(config.events);
     config.seed = arguments.seed.unwrap_or(config.seed);
+    if let Some(bytes) = arguments.bytes {
+        config.sources.iter_mut().for_each(|source| source.mean_bytes = bytes.0 as f64);
+    }
+    let clocks = &mut config.clocks;
+    clocks.jitter_ns = arguments.jitter.map_or(clocks.jitter_ns, u64::from);
+    clocks.drift = arguments.drift.unwrap_or(clocks.drift);
+    clocks.wrap_after_ns = arguments.wrap_after.map(u64::from).or(clocks.wrap_after_ns);
     arguments.fault.iter().try_for_each(|fault| fault.apply(&mut config.faults, names))
 }
 

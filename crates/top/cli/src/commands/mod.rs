@@ -19,6 +19,7 @@ pub(crate) mod refs;
 pub(crate) mod repair;
 pub(crate) mod run;
 mod run_control;
+mod run_offsets;
 pub(crate) mod store;
 pub(crate) mod token;
 pub(crate) mod trend;

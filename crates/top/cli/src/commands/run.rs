@@ -16,6 +16,7 @@ use catchment_session::{Ends, Session, Summary, exit_of, own_settings, seconds};
 use serde::Serialize;
 
 use crate::commands::run_control::{File, serve};
+use crate::commands::run_offsets::Measured;
 
 /// Records what CONFIG describes until Ctrl-C, --seconds or --events.
 #[derive(Debug, clap::Args)]
@@ -47,6 +48,10 @@ pub(crate) struct Arguments {
     /// A comment on the run, stored in the catalogue of runs
     #[arg(long, value_name = "TEXT", default_value = "")]
     comment: String,
+    /// With build.match = "time": say how far each source's times are from those of its events, and
+    /// the offset and the window that this suggests
+    #[arg(long)]
+    measure_offsets: bool,
     /// Only check the configuration
     #[arg(long)]
     check: bool,
@@ -58,6 +63,8 @@ struct Numbered<'a> {
     number: Option<u64>,
     #[serde(flatten)]
     summary: &'a Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offsets: Option<&'a Measured>,
 }
 
 /// Reads a configuration and says what it describes, without recording.
@@ -107,6 +114,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         let path = arguments.config.display();
         anyhow::bail!(UsageError(format!("--emulate: expected [emulator] in {path}, got none")));
     }
+    if arguments.measure_offsets && !high.recorder.is_by_time() {
+        let message = "--measure-offsets: expected build.match = \"time\", got \"number\"";
+        anyhow::bail!(UsageError(message.into()));
+    }
     let ends = Ends { seconds: arguments.seconds, events: arguments.events };
     let controlled = control(&arguments, &high);
     let emulate = arguments.emulate || high.control.as_ref().is_some_and(|one| one.emulate);
@@ -119,6 +130,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     let file = File { path: arguments.config.clone(), emulate: arguments.emulate };
     match controlled {
+        Some(_) if arguments.measure_offsets => {
+            let message = "--measure-offsets is for a run without [control] and --listen, whose \
+                           page shows the offsets";
+            anyhow::bail!(UsageError(message.into()))
+        }
         Some((settings, log)) => serve(file, settings, log, ends, out),
         None => record(&arguments, &high, file, ends, out),
     }
@@ -147,12 +163,14 @@ fn record(
     let recording = session.follow(node, out)?;
     let summary = Summary::of(&recording);
     let number = Some(recording.number).filter(|number| *number > 0);
+    let offsets = arguments.measure_offsets.then(|| Measured::of(&recording, high));
     if out.json {
-        out.object(&Numbered { number, summary: &summary })?;
+        out.object(&Numbered { number, summary: &summary, offsets: offsets.as_ref() })?;
     }
     let what = number.map_or("Recorded".to_owned(), |number| format!("Run {number} recorded"));
     out.say(format_args!("{what} {:.1} s.", recording.seconds))?;
     summary.say(&recording, out)?;
+    offsets.map_or(Ok(()), |offsets| offsets.say(out))?;
     Ok(exit_of(&recording))
 }
 

@@ -1,0 +1,163 @@
+//! Boards of declared layouts, with real sockets: their packets, clocks and faults.
+
+use catchment_emulator::{
+    Board, Clocks, EmulatedSource, Emulator, EmulatorConfig, Faults, alpha_72,
+};
+use catchment_wire::Protocol as _;
+use catchment_wire::layouts::{Layouts, example_layouts};
+
+use crate::emulator::{Captured, capture};
+
+/// A fragment as it arrived: its number or time, its id and tag, and its sequence number.
+type Fragment = (u64, u32, u8, Option<u64>);
+
+/// The fragments of a source; each body is that of its event, in their order.
+fn fragments(captured: &Captured, source: usize, events: &[u64]) -> Vec<Fragment> {
+    let described = &captured.emulator.config().sources[source];
+    let layouts = &described.board.as_ref().unwrap().layouts;
+    let record = layouts.layout().records.first();
+    let head = record.unwrap_or(&layouts.layout().packet).head as usize;
+    let (mut decoder, mut parts) = (layouts.decoder(), Vec::new());
+    let packets = captured.datagrams[source].iter().zip(events);
+    packets
+        .map(|(packet, &event)| {
+            parts.clear();
+            let decoded = decoder.decode(0, packet, &mut parts).expect("a packet of the layout");
+            assert_eq!(parts.len(), 1);
+            let content = captured.emulator.content();
+            let bytes = content.payload_bytes(source as u32, event);
+            let body = &packet[parts[0].offset as usize + head..][..bytes];
+            assert!(content.verify(source as u32, event, body), "event {event}");
+            assert_eq!(parts[0].tag, content.tag(event));
+            let sequence = decoded.sequence.map(|sequence| sequence & 0xffff_ffff);
+            (parts[0].number, parts[0].id, parts[0].tag, sequence)
+        })
+        .collect()
+}
+
+fn boards(layouts: &Layouts, count: u32) -> Vec<EmulatedSource> {
+    let source = |sub_event_id| EmulatedSource {
+        sub_event_id,
+        board: Some(Board::new(layouts.clone())),
+        ..catchment_emulator::plain_board("board")
+    };
+    (1..=count).map(source).collect()
+}
+
+fn alpha(events: u64, clocks: Clocks) -> EmulatorConfig {
+    EmulatorConfig {
+        sources: alpha_72().split_off(68),
+        rate_hz: Some(1_000.0),
+        events: Some(events),
+        clocks,
+        ..EmulatorConfig::default()
+    }
+}
+
+#[test]
+fn clocks_tick_at_their_rate_apart_by_jitter_and_drift_and_wrap() {
+    let clocks = Clocks { jitter_ns: 400, drift: 100.0, wrap_after_ns: Some(10_000_000) };
+    let mut config = alpha(21, clocks);
+    config.sources[3].board.as_mut().unwrap().ahead_ns = -5_000;
+    let captured = capture(config);
+    let events: Vec<u64> = (1..=21).collect();
+    let mask = (1_u64 << 48) - 1;
+    for source in 0..4 {
+        for (index, (ticks, id, _, sequence)) in
+            (0_i64..).zip(fragments(&captured, source, &events))
+        {
+            assert_eq!((id, sequence), (69 + source as u32, Some(index as u64 + 1)));
+            // Since the first event, on a clock that wraps 10 ms after that.
+            let since_ns = (ticks.wrapping_add(1_250_000) & mask) as i64 * 8;
+            let share = 2.0 * source as f64 / 3.0 - 1.0;
+            let ahead_ns = if source == 3 { -5_000 } else { 0 };
+            let drifted_ns = (index as f64 * 100.0 * share) as i64;
+            let least_ns = index * 1_000_000 + drifted_ns + ahead_ns;
+            let late_ns = (since_ns << 13 >> 13) - least_ns;
+            assert!((-9..=400).contains(&late_ns), "{late_ns} ns, {source}, {index}");
+        }
+    }
+}
+
+#[test]
+fn boards_with_keys_send_these_in_either_order_of_bytes() {
+    let [trb, tagged, ..] = example_layouts();
+    for (layouts, bits) in [(trb, 24), (tagged, 24)] {
+        let config = EmulatorConfig {
+            sources: boards(&layouts, 2),
+            first_event: (1 << bits) - 5,
+            events: Some(10),
+            ..EmulatorConfig::default()
+        };
+        // Of tagged words the layout says some bits.
+        if layouts.layout().name != "trb" {
+            Emulator::new(EmulatorConfig {
+                targets: vec![([127, 0, 0, 1], 9).into(); 2],
+                ..config
+            })
+            .unwrap();
+            continue;
+        }
+        let captured = capture(config);
+        let events: Vec<u64> = ((1 << bits) - 5..(1 << bits) + 5).collect();
+        for source in 0..2 {
+            let numbers: Vec<u64> =
+                fragments(&captured, source, &events).iter().map(|one| one.0).collect();
+            let expected: Vec<u64> = events.iter().map(|event| event & 0xff_ffff).collect();
+            assert_eq!(numbers, expected);
+        }
+    }
+}
+
+#[test]
+fn corrupt_packets_of_boards_are_refused_by_their_checksum() {
+    let faults = Faults { corrupt: 0.3, ..Faults::default() };
+    let captured = capture(EmulatorConfig { faults, ..alpha(60, Clocks::default()) });
+    let total = captured.report.total();
+    assert!(total.packets_corrupted > 10, "{total:?}");
+    let refused = |datagrams: &Vec<Vec<u8>>| {
+        let (mut decoder, mut parts) = (alpha_layout().decoder(), Vec::new());
+        let is_refused = |packet: &&Vec<u8>| {
+            parts.clear();
+            decoder.decode(0, packet, &mut parts).is_err()
+        };
+        datagrams.iter().filter(is_refused).count() as u64
+    };
+    assert_eq!(captured.datagrams.iter().map(refused).sum::<u64>(), total.packets_corrupted);
+}
+
+fn alpha_layout() -> Layouts {
+    catchment_wire::layouts::alpha_72()
+}
+
+#[test]
+fn what_no_board_can_send_is_refused() {
+    let refused = |config: EmulatorConfig| {
+        let targets = vec![([127, 0, 0, 1], 9).into(); config.sources.len()];
+        Emulator::new(EmulatorConfig { targets, ..config }).unwrap_err().to_string()
+    };
+    let [trb, ..] = example_layouts();
+    let alpha = || alpha(1, Clocks::default());
+    let faults = Faults { corrupt: 0.1, ..Faults::default() };
+    let mut stream = alpha_layout().layout().clone();
+    stream.is_stream = true;
+    let stream = Layouts::new(stream).unwrap();
+    for (config, expected) in [
+        (EmulatorConfig { huge_every: 5, ..alpha() }, "huge_every: expected 0 with declared"),
+        (
+            EmulatorConfig { faults, sources: boards(&trb, 1), ..alpha() },
+            "faults.corrupt: expected layouts with a checksum of the whole packet",
+        ),
+        (
+            EmulatorConfig { sources: boards(&stream, 1), ..alpha() },
+            "sources[0].layout: expected datagrams: connections are not emulated",
+        ),
+        (
+            EmulatorConfig { clocks: Clocks { drift: -1.0, ..Clocks::default() }, ..alpha() },
+            "clocks.drift: expected 0 to 1000 ppm",
+        ),
+    ] {
+        let text = refused(config);
+        assert!(text.contains(expected), "{text}");
+    }
+}
