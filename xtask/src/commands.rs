@@ -13,7 +13,7 @@ use crate::web::{Web, chromium};
 use crate::{fuzz, sim};
 
 /// Every bench.
-const BENCHES: [&str; 10] = [
+const BENCHES: [&str; 11] = [
     "limits",
     "hades",
     "codecs",
@@ -21,6 +21,7 @@ const BENCHES: [&str; 10] = [
     "ligo-space",
     "ligo-record",
     "targets",
+    "store",
     "midas-dummy",
     "xfel",
     "control",

@@ -13,7 +13,7 @@ use crate::file::{FirstFile, OfRun, RunIdentity};
 use crate::frames::{Frames, FramesParts, Sources};
 use crate::live::Live;
 use crate::nothing::Nothing;
-use crate::pool::ColumnBytes;
+use crate::column_bytes::ColumnBytes;
 use crate::populate::Populate;
 use crate::recorder::RecorderError;
 use crate::run_files::RunFiles;

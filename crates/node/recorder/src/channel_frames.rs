@@ -12,7 +12,8 @@ use catchment_writer::{ChannelColumn, ChannelFrame, Frame, FrameMaker};
 
 use crate::frames::CutFrames;
 use crate::links::Lane;
-use crate::pool::{ChunkBytes, ChunkPool, ColumnBytes};
+use crate::column_bytes::{ChunkBytes, ColumnBytes};
+use crate::pool::ChunkPool;
 use crate::slices::slice_of;
 use crate::wiring::Channels;
 

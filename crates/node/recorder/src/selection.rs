@@ -16,7 +16,7 @@ use catchment_writer::{ColumnForm, EncodedColumn};
 
 use crate::frame_counts::ChannelCounts;
 use crate::frames::{FrameHead, SharedColumn};
-use crate::pool::ColumnBytes;
+use crate::column_bytes::ColumnBytes;
 use crate::target_config::{Share, Variant};
 
 /// What a target gets.

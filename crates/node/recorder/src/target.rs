@@ -40,7 +40,7 @@ use crossbeam_channel::TryRecvError;
 use crate::config::RecorderConfig;
 use crate::file_steps::{Admission, Ending};
 use crate::frames::{FrameHead, SharedColumn};
-use crate::pool::ColumnBytes;
+use crate::column_bytes::ColumnBytes;
 use crate::run_files::RunFiles;
 use crate::settlement::BegunFrame;
 use crate::target_ledger::FrameTag;

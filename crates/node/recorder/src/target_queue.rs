@@ -24,7 +24,7 @@ use crate::frame_counts::SourceCounts;
 use crate::frames::{FrameHead, Lowered, SharedColumn};
 use crate::live::Live;
 use crate::live_target::LiveTarget;
-use crate::pool::ColumnBytes;
+use crate::column_bytes::ColumnBytes;
 use crate::selection::Selection;
 
 /// What a target gets, in order.

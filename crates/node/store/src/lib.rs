@@ -32,4 +32,4 @@ mod writer;
 
 pub use config::StoreConfig;
 pub use node::{Node, StoreError};
-pub use state::{NodeSnapshot, StreamSnapshot};
+pub use state::{NodeSnapshot, PhaseSnapshot, StreamSnapshot};

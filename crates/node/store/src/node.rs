@@ -274,7 +274,8 @@ fn left_in(folder: &Path, key: &StreamKey) -> Result<Left, NotOpened> {
         catchment_disk::sync_folder(parent).map_err(|error| NotOpened::Later(error.to_string()))?;
     }
     remove_blank(folder).map_err(later)?;
-    let place = RunPlace { folders: vec![folder.to_owned()], is_required: true };
+    let folders = vec![folder.to_owned()];
+    let place = RunPlace { folders, is_required: true, trusts_lists: true };
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {

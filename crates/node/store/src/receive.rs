@@ -169,6 +169,7 @@ impl Agent for Receive {
     fn work(&mut self, now_ns: u64) -> Work {
         self.look_after_streams(now_ns);
         let sessions = &mut self.sessions;
+        sessions.now_ns = now_ns;
         let received = self.ingress.poll(&mut |Arrival { endpoint, piece, .. }| match piece {
             Piece::Datagrams(_) => Flow::Taken,
             Piece::Opened { .. } => {

@@ -49,6 +49,8 @@ pub(crate) struct StoredFrame {
     pub(crate) ledger: Ledger,
     /// One above the last number that it takes.
     pub(crate) end: u64,
+    /// When it was there as a whole.
+    pub(crate) taken_ns: u64,
     pub(crate) _memory: Reserved,
 }
 
@@ -68,6 +70,11 @@ impl ColumnBytes {
         let own = unqualified(codec);
         let form = ColumnForm { is_qualified: own.is_some(), ..form };
         Self { form, codec: own.unwrap_or(codec), raw_bytes, checksums: OnceLock::new(), stored }
+    }
+
+    /// What its buffer takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.stored.capacity() as u64
     }
 }
 
@@ -98,6 +105,8 @@ pub(crate) struct Writer<S: FolderStore> {
     file_bytes: u64,
     sync_interval_ns: u64,
     synced_ns: u64,
+    /// When the last frame was written.
+    recorded_ns: u64,
     header: Option<Box<FileHeader>>,
     next_index: u32,
     /// The number of the file that was requested.
@@ -114,15 +123,25 @@ pub(crate) struct Writer<S: FolderStore> {
 
 struct Tag {
     end: u64,
+    taken_ns: u64,
     ledger: Ledger,
 }
 
 struct Attached {
     /// The sum of what its frames count.
     frames: Ledger,
-    /// What the sync under way makes durable: numbers below, bytes before.
-    syncing: Option<(u64, u64)>,
+    syncing: Option<Syncing>,
     durable_bytes: u64,
+    /// When its end was ordered.
+    finishing_ns: u64,
+}
+
+/// A sync under way: what it makes durable, numbers below and bytes before, and since when.
+#[derive(Clone, Copy)]
+struct Syncing {
+    durable: u64,
+    bytes: u64,
+    since_ns: u64,
 }
 
 /// Numbers below these are in a file, and are durable there.
@@ -162,6 +181,7 @@ impl<S: FolderStore> Writer<S> {
             file_bytes: parts.file_bytes,
             sync_interval_ns: parts.sync_interval_ns,
             synced_ns: 0,
+            recorded_ns: 0,
             header: None,
             next_index: parts.next_index,
             asked: None,
@@ -221,7 +241,11 @@ impl<S: FolderStore> Writer<S> {
             return Ok(if is_ready || self.files.has_pages() { Step::Done } else { Step::Wait });
         };
         let Some(next) = frame.columns.get(index) else {
-            let tag = Tag { end: frame.end, ledger: frame.ledger.clone() };
+            let tag = Tag {
+                end: frame.end,
+                taken_ns: frame.taken_ns,
+                ledger: frame.ledger.clone(),
+            };
             let is_finished = self.files.finish(tag).is_ok();
             if !is_finished {
                 self.frame = Some((frame, column));
@@ -293,6 +317,7 @@ impl<S: FolderStore> Writer<S> {
             frames: Ledger::new(header.schema.sources.len()),
             syncing: None,
             durable_bytes: 0,
+            finishing_ns: 0,
         };
         let path = self.path(index);
         let parts = FileParts { id, path, is_listed: true, attached };
@@ -348,6 +373,9 @@ impl<S: FolderStore> Writer<S> {
                 file.attached.frames.add(&tag.ledger);
                 self.ledger.add(&tag.ledger);
                 self.state.frames.fetch_add(1, Relaxed);
+                let begun_ns = tag.taken_ns.max(self.recorded_ns);
+                self.state.write.took(self.now_ns.saturating_sub(begun_ns));
+                self.recorded_ns = self.now_ns;
                 self.state.bytes.fetch_add(written.summary.frame_bytes, Relaxed);
                 if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
                     mark.recorded = tag.end;
@@ -358,6 +386,7 @@ impl<S: FolderStore> Writer<S> {
                 self.files.begin_locator(id, &summary);
             }
             JobKind::Toc { file_bytes } => {
+                file.attached.finishing_ns = self.now_ns;
                 self.files.finish_file(id, FileEnd::Cut(file_bytes));
             }
             JobKind::Locator | JobKind::Abandoned => {}
@@ -372,7 +401,8 @@ impl<S: FolderStore> Writer<S> {
         if let Err(error) = completion.result {
             return Err(format!("cannot sync {}: {error}", file.path.display()));
         }
-        if let Some((durable, bytes)) = syncing {
+        if let Some(Syncing { durable, bytes, since_ns }) = syncing {
+            self.state.sync.took(self.now_ns.saturating_sub(since_ns));
             file.attached.durable_bytes = bytes;
             if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
                 mark.durable = durable;
@@ -390,6 +420,7 @@ impl<S: FolderStore> Writer<S> {
             self.files.closing.push(file);
             return Err(reason);
         }
+        self.state.sync.took(self.now_ns.saturating_sub(file.attached.finishing_ns));
         self.list(&FileListLine::Closed { index: file.index, bytes: completion.bytes });
         if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
             (mark.durable, mark.is_closed) = (mark.recorded, true);
@@ -425,7 +456,8 @@ impl<S: FolderStore> Writer<S> {
             && file.attached.syncing.is_none()
         {
             let id = file.id;
-            file.attached.syncing = Some((recorded, file.recorded_end));
+            let (bytes, since_ns) = (file.recorded_end, self.now_ns);
+            file.attached.syncing = Some(Syncing { durable: recorded, bytes, since_ns });
             self.synced_ns = self.now_ns;
             if !self.files.sync(id) {
                 // Too many are under way: the next one covers this one, too.

@@ -33,6 +33,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let node = Node::start(config).context("cannot start the storage node")?;
     let address = node.address();
     out.say(format_args!("Storing at {address}, in {folder}"))?;
+    if out.json {
+        out.object(&serde_json::json!({ "address": address, "folder": folder }))?;
+    }
     out.flush()?;
     let until = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     while !stop.asked() && until.is_none_or(|until| Instant::now() < until) {
