@@ -23,7 +23,6 @@ mod commander;
 mod config;
 mod counts;
 mod destinations;
-mod disks;
 mod file;
 mod file_limits;
 mod file_list;

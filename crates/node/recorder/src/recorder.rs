@@ -452,7 +452,10 @@ impl std::fmt::Debug for Live {
 
 /// An identity for a new run, and its name. Where it is given, other nodes record the same run,
 /// each as a stream with a name of its own.
-pub(crate) fn new_run(config: &RecorderConfig, clock: &Clock) -> Result<(RunId, String), RecorderError> {
+pub(crate) fn new_run(
+    config: &RecorderConfig,
+    clock: &Clock,
+) -> Result<(RunId, String), RecorderError> {
     let mut run = RunId([0; 16]);
     let no_bits = |error: getrandom::Error| system("random bits")(error.into());
     match config.run_id {

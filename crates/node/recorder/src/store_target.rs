@@ -23,9 +23,9 @@ use catchment_sender::{Action, Connection, SenderState, StreamSession};
 use catchment_writer::{FrameEncoder, StoreFile};
 use crossbeam_channel::TryRecvError;
 
+use crate::column_bytes::ColumnBytes;
 use crate::frames::{FrameHead, SharedColumn};
 use crate::live::State;
-use crate::column_bytes::ColumnBytes;
 use crate::settlement::BegunFrame;
 use crate::store_feed::{DATA, Feed, Held, HeldColumn, Stream, ledger_of};
 use crate::target::encode_own;

@@ -13,8 +13,8 @@ use catchment_frame::{
 use catchment_wire::storage_link::{COLUMN_BYTES_MAX, Column, End, Frame, HEADER_BYTES_MAX, Open};
 use catchment_writer::ColumnForm;
 
+use crate::items::{ColumnBytes, StoredFrame};
 use crate::state::Reserved;
-use crate::writer::{ColumnBytes, StoredFrame};
 
 /// What a message is that cannot be taken, although its framing is in order.
 #[derive(Debug, PartialEq, Eq)]
@@ -119,12 +119,7 @@ struct PartialColumn {
 }
 
 impl Partial {
-    pub(crate) fn new(
-        frame: Frame,
-        origin: (u32, u32),
-        memory: Reserved,
-        begun_ns: u64,
-    ) -> Self {
+    pub(crate) fn new(frame: Frame, origin: (u32, u32), memory: Reserved, begun_ns: u64) -> Self {
         let (stream, variant) = origin;
         let Frame { epoch, first_slice, slice_count, .. } = frame;
         let info = FrameInfo {

@@ -24,6 +24,7 @@
 
 mod config;
 mod frames;
+mod items;
 mod node;
 mod receive;
 mod sessions;

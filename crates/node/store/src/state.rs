@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use catchment_model::Ledger;
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -64,8 +65,21 @@ impl Phase {
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) reason: String,
-    /// The files that were open, and how many of their first bytes are durable.
+    /// The files of which not all counts, and how many of their first bytes do; 0: none.
     pub(crate) cuts: Vec<(PathBuf, u64)>,
+    /// What is known of it; none if the writer has panicked.
+    pub(crate) before: Option<Durable>,
+}
+
+/// What was durable when a disk failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Durable {
+    /// The stream's folder on that disk.
+    pub(crate) folder: PathBuf,
+    /// The numbers of the next frame and of the next file, and what all frames before count.
+    pub(crate) sequence: u64,
+    pub(crate) next_index: u32,
+    pub(crate) ledger: Ledger,
 }
 
 impl StreamState {

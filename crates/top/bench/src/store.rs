@@ -109,9 +109,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let mut plain = Vec::new();
     let plain_bytes = if bench.quick { 32 << 20 } else { 8 << 30 };
     for way in [Way::Direct, Way::Buffered, Way::Splice] {
-        let rounds = bench.rounds(way.name(), |bench| {
-            store_plain::measure(bench, way, plain_bytes)
-        })?;
+        let rounds =
+            bench.rounds(way.name(), |bench| store_plain::measure(bench, way, plain_bytes))?;
         plain.push((way, middle(rounds, |one| one.bytes_per_second)));
     }
     let figures = Figures { stored, plain };
@@ -142,8 +141,11 @@ fn record(bench: &mut Bench<'_>, case: Case, payloads: &[Arc<[u8]>]) -> anyhow::
     let (memory_bytes, preallocate_bytes) =
         if bench.quick { (128 << 20, 16 << 20) } else { (1 << 30, 1 << 30) };
     let mut node = Node::start(&bench.scratch, memory_bytes, preallocate_bytes)?;
-    let cpu = || Ok([own_seconds(std::process::id())?, own_seconds(node.process())?]);
-    let cpu_before: [f64; 2] = cpu().context("the CPU time of the two")?;
+    let process = node.process();
+    let cpu = || -> anyhow::Result<[f64; 2]> {
+        Ok([own_seconds(std::process::id())?, own_seconds(process)?])
+    };
+    let cpu_before = cpu()?;
     let frames = (case.file_bytes / FRAME_BYTES as u64).max(1);
     let address = &node.address;
     let begin = Instant::now();
@@ -155,15 +157,14 @@ fn record(bench: &mut Bench<'_>, case: Case, payloads: &[Arc<[u8]>]) -> anyhow::
     });
     let seconds = begin.elapsed().as_secs_f64();
     let names = names.into_iter().collect::<anyhow::Result<Vec<String>>>()?;
-    let cpu_behind: [f64; 2] = cpu()?;
+    let cpu_behind = cpu()?;
     let counts = node.end()?;
     check(bench, &node, &counts, (&names, frames))?;
     drop(node);
     let behind = limits(bench)?;
     let [tcp, direct_write] = [0, 1].map(|index| f64::midpoint(before[index], behind[index]));
     let gb = (case.streams * frames * FRAME_BYTES as u64) as f64 / 1e9;
-    let [sender, of_node] =
-        [0, 1].map(|index| (cpu_behind[index] - cpu_before[index]) / gb);
+    let [sender, of_node] = [0, 1].map(|index| (cpu_behind[index] - cpu_before[index]) / gb);
     let sum = |of: fn(&crate::store_node::OfStream) -> Phase| {
         counts.streams.iter().map(of).fold(Phase::default(), Phase::with)
     };

@@ -1,6 +1,6 @@
 //! Chunks that are taken and come back, and the columns in them.
 
-use catchment_builder::Cut;
+use catchment_builder::{ColumnCut, Cut};
 use catchment_encoder::Column as _;
 
 use super::*;

@@ -8,9 +8,9 @@ use catchment_wire::storage_link::{
 
 use super::{Ended, Kind, Sessions};
 use crate::frames::{Partial, Refusal, StreamHeader};
+use crate::items::{Item, StoredFrame};
 use crate::receive::{Slot, Stream};
 use crate::state::StreamKey;
-use crate::writer::{Item, StoredFrame};
 
 /// The body of a message that is taken while it comes.
 pub(super) struct Body {
