@@ -22,6 +22,7 @@ const BENCHES: [&str; 11] = [
     "ligo-space",
     "ligo-record",
     "targets",
+    "store",
     "midas-dummy",
     "xfel",
     "control",

@@ -52,7 +52,7 @@ pub use disk::{Disk, FILES_MAX, SYNCS_MAX};
 pub use error::DiskError;
 pub use event::{DiskSleeper, Waker};
 pub use faults::{FaultControl, FaultPlan};
-pub use measure::{WriteRate, measure_direct_write};
+pub use measure::{WriteRate, measure_direct_copy, measure_direct_write};
 pub use page_cache::PageCache;
 pub use read::{
     EditFile, FolderEntry, ReadFile, free_bytes, list_files, list_folder, open_regular, sync_folder,

@@ -1,6 +1,6 @@
 //! The disk's limit: the rate of aligned writes through a [`Disk`](crate::Disk), with nothing else.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,31 @@ pub fn measure_direct_write(
     let buffer_bytes = config.buffer_bytes;
     let mut disk = Disk::new(config)?;
     fill_all(&mut disk);
+    measure(folder, bytes, (disk, buffer_bytes), syncs, &mut |_| Ok(()))
+}
+
+/// The same of bytes that are read from a source, without syncs but the last.
+///
+/// # Errors
+/// As [`measure_direct_write`], or the source ends too early.
+pub fn measure_direct_copy(
+    folder: &Path,
+    bytes: u64,
+    config: DiskConfig,
+    source: &mut dyn Read,
+) -> Result<WriteRate, DiskError> {
+    let buffer_bytes = config.buffer_bytes;
+    let mut fill = |buffer: &mut [u8]| source.read_exact(buffer);
+    measure(folder, bytes, (Disk::new(config)?, buffer_bytes), false, &mut fill)
+}
+
+fn measure(
+    folder: &Path,
+    bytes: u64,
+    (mut disk, buffer_bytes): (Disk, usize),
+    syncs: bool,
+    fill: &mut dyn FnMut(&mut [u8]) -> io::Result<()>,
+) -> Result<WriteRate, DiskError> {
     let path = folder.join(format!("catchment-measure-{}.tmp", std::process::id()));
     let file = disk.create(&path)?;
     let delete = DeleteAtEnd(&path);
@@ -57,13 +82,14 @@ pub fn measure_direct_write(
     let mut completions = Vec::with_capacity(64);
     let (start, cpu_start_ns, mut is_syncing) = (Instant::now(), process_cpu_ns(), false);
     for index in 0..count {
-        let buffer = loop {
+        let mut buffer = loop {
             disk.poll(&mut completions);
             if let Some(buffer) = disk.try_buffer() {
                 break buffer;
             }
             disk.sleeper().sleep(Duration::from_secs(1));
         };
+        fill(&mut buffer).map_err(failed)?;
         disk.write(file, index * buffer_bytes as u64, buffer, buffer_bytes, index);
         disk.poll(&mut completions);
         is_syncing &= !completions.iter().any(|it| it.kind == CompletionKind::Sync);

@@ -8,12 +8,12 @@ use catchment_agent::{Agent, FolderStore, Waker};
 use catchment_encoder::Encode;
 
 use crate::build::{Build, Pipeline};
+use crate::column_bytes::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::file::{FirstFile, OfRun, RunIdentity};
 use crate::frames::{Frames, FramesParts, Sources};
 use crate::live::Live;
 use crate::nothing::Nothing;
-use crate::pool::ColumnBytes;
 use crate::populate::Populate;
 use crate::recorder::RecorderError;
 use crate::run_files::RunFiles;

@@ -10,9 +10,10 @@ use catchment_model::SampleRate;
 use catchment_trends::{TrendChannel, Watch};
 use catchment_writer::{ChannelColumn, ChannelFrame, Frame, FrameMaker};
 
+use crate::column_bytes::{ChunkBytes, ColumnBytes};
 use crate::frames::CutFrames;
 use crate::links::Lane;
-use crate::pool::{ChunkBytes, ChunkPool, ColumnBytes};
+use crate::pool::ChunkPool;
 use crate::slices::slice_of;
 use crate::wiring::Channels;
 

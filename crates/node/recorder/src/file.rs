@@ -7,11 +7,10 @@ use catchment_agent::{Entropy, FileId, FolderStore, NewFile, OpenError};
 use catchment_frame::{EntryNames, FileHeader, FrameKind, Schema};
 use catchment_model::units::Bytes;
 use catchment_model::{Ledger, RunId};
-use catchment_writer::{FileParts, FrameFile, FrameFiles, StoreFile};
+use catchment_writer::{Disks, FileParts, FrameFile, FrameFiles, STALL_NS, StoreFile};
 
 use crate::beginning::FileBeginning;
 use crate::config::RecorderConfig;
-use crate::disks::{Disks, STALL_NS};
 use crate::live_target::LiveTarget;
 use crate::target_ledger::FrameTag;
 

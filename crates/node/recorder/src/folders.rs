@@ -3,10 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::FolderStore;
-use catchment_writer::{StoreFile, WriteCounts};
+use catchment_writer::{Disks, StoreFile, WriteCounts};
 
 use crate::config::RecorderConfig;
-use crate::disks::Disks;
 use crate::file::{Files, OpenFile, RunIdentity};
 use crate::file_limits::FileLimits;
 use crate::file_list::FileList;

@@ -18,17 +18,18 @@ mod build;
 mod builder_config;
 mod channel_frames;
 mod check;
+mod column_bytes;
 mod commander;
 mod config;
 mod counts;
 mod destinations;
-mod disks;
 mod file;
 mod file_limits;
 mod file_list;
 mod file_steps;
 mod folders;
 mod frame_counts;
+mod frame_feed;
 mod frames;
 mod front_ends;
 mod ingest;
@@ -85,6 +86,7 @@ pub use config::{
     ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
 };
 pub use counts::Counts;
+pub use frame_feed::FrameFeed;
 pub use front_ends::{Change, FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
 pub use link_access::{LinkAccess, SharedTokens, Tokens};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};

@@ -259,7 +259,6 @@ impl From<&FillLevel> for Fill {
 
 impl Live {
     /// For the sources and links of a recorder with a new run.
-    #[cfg(test)]
     pub(crate) fn new(config: &RecorderConfig) -> Self {
         let (sources, targets) = (config.ledger_count(), config.targets().len());
         Self::begin(config, Beginning::new_run(sources, targets))

@@ -8,14 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use catchment_agent::{Agent, Entropy as _, Waker};
+use catchment_agent::{Agent, Waker};
 use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
 use catchment_model::{RunId, Utc};
-use catchment_net::{Dialer, NetError, Peer, Readiness};
+use catchment_net::{NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
-use catchment_sender::{StreamConfig, StreamSession};
 use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError, TrendFiles};
 use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
@@ -25,13 +24,13 @@ use crate::beginning::{Beginning, FileBeginning, TargetBeginning};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
 use crate::counts::Counts;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
+use crate::frame_feed::node_part;
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};
 use crate::schema::schema;
 use crate::selection::Selection;
 use crate::sessions::OfRun;
 use crate::sockets::Sockets;
-use crate::store_target::StoreParts;
-use crate::target_config::{NodeConfig, Place, TargetConfig, Variant, suffix};
+use crate::target_config::{Place, TargetConfig, Variant, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
 
@@ -201,6 +200,7 @@ impl Recorder {
         let place = |target: &TargetConfig| RunPlace {
             folders: target.place.folders().iter().map(|folder| folder.join(name)).collect(),
             is_required: target.required && !target.place.folders().is_empty(),
+            trusts_lists: false,
         };
         let other = |what| Err(RecorderError::OtherRun { name: name.to_owned(), what });
         let targets = config.targets();
@@ -452,7 +452,10 @@ impl std::fmt::Debug for Live {
 
 /// An identity for a new run, and its name. Where it is given, other nodes record the same run,
 /// each as a stream with a name of its own.
-fn new_run(config: &RecorderConfig, clock: &Clock) -> Result<(RunId, String), RecorderError> {
+pub(crate) fn new_run(
+    config: &RecorderConfig,
+    clock: &Clock,
+) -> Result<(RunId, String), RecorderError> {
     let mut run = RunId([0; 16]);
     let no_bits = |error: getrandom::Error| system("random bits")(error.into());
     match config.run_id {
@@ -493,7 +496,7 @@ struct Parking {
 }
 
 /// What the operator learns about threads.
-struct Events(Arc<Live>);
+pub(crate) struct Events(pub(crate) Arc<Live>);
 
 impl ThreadEvents for Events {
     fn unpinned(&self, name: &str, error: &dyn std::fmt::Display) {
@@ -525,7 +528,10 @@ fn target_part(
     };
     let folders = match &target.place {
         Place::Folders(folders) => folders,
-        Place::Node(node) => return node_part(config, (number, target, node), of_run, live),
+        Place::Node(node) => {
+            let of_run = (of_run.run, &*of_run.name);
+            return node_part(config, (number, target, node), of_run, live);
+        }
         Place::None => return Ok(nothing()),
     };
     let TargetBeginning { files: begins, left_out, .. } = &live.beginning.targets[number];
@@ -560,42 +566,6 @@ fn target_part(
         Ok(Err(error)) => failed(&error.to_string()),
         Err(_) => failed("its disk does not answer"),
     }
-}
-
-/// The connection to a target's storage node, which is not there yet: the run begins without it.
-fn node_part(
-    config: &RecorderConfig,
-    (number, target, node): (usize, &TargetConfig, &NodeConfig),
-    of_run: &RunIdentity,
-    live: &Live,
-) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
-    let bits = || SystemEntropy.random_u64().map_err(system("random bits"));
-    let variant = live.targets[number].variant.number;
-    let stream_config = StreamConfig {
-        name: NodeConfig::stream_name(&of_run.name, variant),
-        program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
-        token: String::new(),
-        run: of_run.run.0,
-        stream: config.stream,
-        variant,
-        buffer_bytes: target.queue_bytes_max(config),
-        first: live.beginning.sequence,
-    };
-    let session = StreamSession::new(stream_config, bits()?.max(1), bits()?).map_err(|reason| {
-        RecorderError::System { what: "the storage link", source: io::Error::other(reason) }
-    })?;
-    let peer = Peer { address: node.address.clone(), tls: None };
-    let dialer = Dialer::new(peer).map_err(system("the storage link"))?;
-    let (waker, readiness) = (dialer.waker(), dialer.readiness());
-    let parts = StoreParts {
-        run: of_run.run,
-        dial: Box::new(dialer),
-        session,
-        address: node.address.clone(),
-        header: Vec::new(),
-    };
-    let way = Way::Node(Box::new(parts));
-    Ok((TargetPart { waker, way }, Box::new(readiness)))
 }
 
 /// The disks of a target's folders, and the first file, in the best of them. Folders in which none
@@ -685,6 +655,6 @@ fn plan(name: &str, park: impl Park + 'static) -> Plan {
     Plan { name, cpu: None, priority: None, idle, park, may_be_left }
 }
 
-fn system(what: &'static str) -> impl Fn(io::Error) -> RecorderError {
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> RecorderError {
     move |source| RecorderError::System { what, source }
 }

@@ -14,9 +14,9 @@ use catchment_frame::{
 };
 use catchment_writer::{ColumnForm, EncodedColumn};
 
+use crate::column_bytes::ColumnBytes;
 use crate::frame_counts::ChannelCounts;
 use crate::frames::{FrameHead, SharedColumn};
-use crate::pool::ColumnBytes;
 use crate::target_config::{Share, Variant};
 
 /// What a target gets.

@@ -9,7 +9,8 @@
 //!
 //! A node that is away is ridden out in memory. One that refuses the stream (a token, another run
 //! of that name) is a fault: what is held is discarded and counted, and so is what comes. At the
-//! run's end the node has [`END_NS`] to say that something more is durable.
+//! run's end the node has [`END_NS`] to say that something more is durable, and [`ABSENT_NS`] to say
+//! anything at all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,9 +23,9 @@ use catchment_sender::{Action, Connection, SenderState, StreamSession};
 use catchment_writer::{FrameEncoder, StoreFile};
 use crossbeam_channel::TryRecvError;
 
+use crate::column_bytes::ColumnBytes;
 use crate::frames::{FrameHead, SharedColumn};
 use crate::live::State;
-use crate::pool::ColumnBytes;
 use crate::settlement::BegunFrame;
 use crate::store_feed::{DATA, Feed, Held, HeldColumn, Stream, ledger_of};
 use crate::target::encode_own;
@@ -39,6 +40,8 @@ const CYCLE_BYTES: usize = 4 << 20;
 const CYCLE_ITEMS: usize = 256;
 /// How long the end of a run waits for a node by which nothing becomes durable.
 const END_NS: u64 = 60_000_000_000;
+/// The same for a node of which nothing is heard.
+const ABSENT_NS: u64 = 10_000_000_000;
 const CONTROL: usize = 0;
 /// The node's place in the settlement, which knows files.
 const PLACE: StoreFile = StoreFile { store: 0, id: FileId(0) };
@@ -72,6 +75,8 @@ pub(crate) struct StoreTarget {
     close: Option<u64>,
     /// When something became durable last, at the run's end.
     durable_ns: u64,
+    /// When the node said something last, or the last frame was there.
+    heard_ns: u64,
     /// Why the node takes nothing more.
     refusal: Option<String>,
     has_ended: bool,
@@ -100,6 +105,7 @@ impl StoreTarget {
             end,
             close: None,
             durable_ns: 0,
+            heard_ns: 0,
             refusal: None,
             has_ended: false,
             is_fed: true,
@@ -206,7 +212,7 @@ impl StoreTarget {
         }
         self.close = Some(self.end);
         self.node.session.made(self.end + 1);
-        self.durable_ns = self.now_ns;
+        (self.durable_ns, self.heard_ns) = (self.now_ns, self.now_ns);
     }
 
     /// Does what the session asks for, and moves bytes. Returns how many bytes.
@@ -273,6 +279,7 @@ impl StoreTarget {
                 Ok(0) => break,
                 Ok(bytes) => {
                     all += bytes;
+                    self.heard_ns = self.now_ns;
                     let received = self.node.session.received(self.now_ns, &buffer[..bytes]);
                     if let Err(fault) = received {
                         self.ledger.warn_once(format!("{}: {fault}", self.node.address));
@@ -422,7 +429,8 @@ impl StoreTarget {
         if self.close.is_none() || self.has_ended {
             return self.has_ended;
         }
-        if self.now_ns.saturating_sub(self.durable_ns) >= END_NS {
+        let passed_ns = |since_ns| self.now_ns.saturating_sub(since_ns);
+        if passed_ns(self.durable_ns) >= END_NS || passed_ns(self.heard_ns) >= ABSENT_NS {
             let why = match self.node.session.state() {
                 SenderState::Away(why) => format!("it is away at the run's end: {why}"),
                 _ => "nothing more became durable there within 60 s of the run's end".to_owned(),

@@ -16,8 +16,9 @@
 //! file is still there and whole.
 //!
 //! A target with several folders leaves the disk of the current file when that disk fails, is full
-//! or does not respond (`disks.rs`). It holds the columns of the frame that is being copied until
-//! all are copied, so that a frame under way goes to a file on another disk, as a whole.
+//! or does not respond (`Disks` of catchment-writer). It holds the columns of the frame that is
+//! being copied until all are copied, so that a frame under way goes to a file on another disk, as
+//! a whole.
 //!
 //! One frame is under way at a time: *offered*, until a file and room for it are available; then
 //! *copied*, column by column as they come. Last comes a column of the target's own: the ledger's
@@ -37,10 +38,10 @@ use catchment_writer::{
 };
 use crossbeam_channel::TryRecvError;
 
+use crate::column_bytes::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::file_steps::{Admission, Ending};
 use crate::frames::{FrameHead, SharedColumn};
-use crate::pool::ColumnBytes;
 use crate::run_files::RunFiles;
 use crate::settlement::BegunFrame;
 use crate::target_ledger::FrameTag;

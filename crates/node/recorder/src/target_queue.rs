@@ -19,12 +19,12 @@ use catchment_telemetry::FillLevel;
 use catchment_writer::EncodedColumn;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
+use crate::column_bytes::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::frame_counts::SourceCounts;
 use crate::frames::{FrameHead, Lowered, SharedColumn};
 use crate::live::Live;
 use crate::live_target::LiveTarget;
-use crate::pool::ColumnBytes;
 use crate::selection::Selection;
 
 /// What a target gets, in order.

@@ -252,8 +252,11 @@ impl Rig {
         // What was told to be durable is in the files.
         let durable: Vec<u64> = self.sender.sources().map(|one| one.status().durable).collect();
         let root = self.written();
-        let place =
-            |folder: &&str| RunPlace { folders: vec![root.path().join(folder)], is_required: true };
+        let place = |folder: &&str| RunPlace {
+            folders: vec![root.path().join(folder)],
+            is_required: true,
+            trusts_lists: false,
+        };
         let places: Vec<RunPlace> = self.folders().iter().map(place).collect();
         let found = Interrupted::find(&places).and_then(Interrupted::take);
         let from = found.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));

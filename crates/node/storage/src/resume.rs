@@ -42,6 +42,9 @@ pub struct RunPlace {
     pub folders: Vec<PathBuf>,
     /// Whether the run needs it.
     pub is_required: bool,
+    /// Whether files that its lists name as closed are not read again: their writer named them
+    /// once they were synced.
+    pub trusts_lists: bool,
 }
 
 /// What a recorder needs to go on with a run.

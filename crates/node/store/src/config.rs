@@ -10,13 +10,15 @@ use catchment_disk::DiskConfig;
 pub struct StoreConfig {
     /// Where recorders connect.
     pub address: SocketAddr,
-    /// Where the folders of streams are.
-    pub folder: PathBuf,
+    /// Where the folders of streams are. Of several, each file goes to the one that is best when
+    /// it is begun: by free space, and by how fast its disk was lately.
+    pub folders: Vec<PathBuf>,
     /// Bytes of frames that are not written yet, over all streams. A longer frame is refused.
     pub memory_bytes: u64,
     /// The size at which a file is left.
     pub file_bytes: u64,
-    /// The disk of a stream: buffers and the time between syncs.
+    /// The disk of a stream, in each folder: buffers and the time between syncs. Faults are those of
+    /// the first folder.
     pub disk: DiskConfig,
     /// How long after its sender is gone a stream's files are closed.
     pub close_after_ns: u64,

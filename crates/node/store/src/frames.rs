@@ -13,8 +13,8 @@ use catchment_frame::{
 use catchment_wire::storage_link::{COLUMN_BYTES_MAX, Column, End, Frame, HEADER_BYTES_MAX, Open};
 use catchment_writer::ColumnForm;
 
+use crate::items::{ColumnBytes, StoredFrame};
 use crate::state::Reserved;
-use crate::writer::{ColumnBytes, StoredFrame};
 
 /// What a message is that cannot be taken, although its framing is in order.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,6 +101,7 @@ impl HeaderParts {
 pub(crate) struct Partial {
     frame: Frame,
     info: FrameInfo,
+    begun_ns: u64,
     memory: Reserved,
     used: u64,
     columns: Vec<ColumnBytes>,
@@ -118,7 +119,7 @@ struct PartialColumn {
 }
 
 impl Partial {
-    pub(crate) fn new(frame: Frame, origin: (u32, u32), memory: Reserved) -> Self {
+    pub(crate) fn new(frame: Frame, origin: (u32, u32), memory: Reserved, begun_ns: u64) -> Self {
         let (stream, variant) = origin;
         let Frame { epoch, first_slice, slice_count, .. } = frame;
         let info = FrameInfo {
@@ -134,7 +135,12 @@ impl Partial {
             origin: Origin { stream, epoch, first_slice, slice_count, variant },
         };
         let (columns, ids) = (Vec::new(), BTreeSet::new());
-        Self { frame, info, memory, used: 0, columns, ids, column: None }
+        Self { frame, info, begun_ns, memory, used: 0, columns, ids, column: None }
+    }
+
+    /// The most that a frame's buffers take: their sizes are powers of two.
+    pub(crate) fn memory_bytes(frame: &Frame) -> u64 {
+        2 * frame.bytes_max + BUFFER_BYTES_MIN * u64::from(frame.columns_max)
     }
 
     /// Checks what a frame says of itself.
@@ -178,7 +184,7 @@ impl Partial {
             return unfit(format!("column {} does not belong there", column.id));
         }
         self.used += column.stored_bytes;
-        if self.used > self.memory.bytes() || column.stored_bytes > COLUMN_BYTES_MAX {
+        if self.used > self.frame.bytes_max || column.stored_bytes > COLUMN_BYTES_MAX {
             let sequence = self.sequence();
             return unfit(format!("frame {sequence} has more bytes than it said"));
         }
@@ -189,6 +195,8 @@ impl Partial {
         }
         let bytes = column.stored_bytes as usize;
         let mut stored = buffers.take(bytes);
+        // What a buffer had before is overwritten, or never looked at.
+        stored.truncate(bytes);
         stored.resize(bytes, 0);
         let digest = BlockDigest::default();
         self.column = Some(PartialColumn { column: *column, stored, filled: 0, digest });
@@ -240,7 +248,7 @@ impl Partial {
 
     /// The frame's end has come with these records.
     pub(crate) fn finish(
-        self,
+        mut self,
         end: &End,
         records: &[u8],
         header: &StreamHeader,
@@ -254,13 +262,20 @@ impl Partial {
             Ok(ledger) => ledger,
             Err(problem) => return unfit(format!("the counts of a frame: {problem}")),
         };
+        self.memory.shrink(self.columns.iter().map(ColumnBytes::memory_bytes).sum());
         Ok(StoredFrame {
             info: self.info,
             columns: self.columns,
             ledger,
             end: self.frame.sequence + self.frame.numbers,
+            taken_ns: 0,
             _memory: self.memory,
         })
+    }
+
+    /// When it began to come.
+    pub(crate) fn begun_ns(&self) -> u64 {
+        self.begun_ns
     }
 
     /// Its stored bytes so far.
@@ -268,3 +283,6 @@ impl Partial {
         self.used
     }
 }
+
+/// The smallest buffer.
+const BUFFER_BYTES_MIN: u64 = 256;

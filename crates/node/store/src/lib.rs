@@ -24,6 +24,7 @@
 
 mod config;
 mod frames;
+mod items;
 mod node;
 mod receive;
 mod sessions;
@@ -32,4 +33,4 @@ mod writer;
 
 pub use config::StoreConfig;
 pub use node::{Node, StoreError};
-pub use state::{NodeSnapshot, StreamSnapshot};
+pub use state::{NodeSnapshot, PhaseSnapshot, StreamSnapshot};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,19 +10,22 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use catchment_disk::{Disk, DiskConfig, DiskError};
+use catchment_agent::Waker;
+use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
 use catchment_frame::{FILE_LIST_NAME, FileList};
 use catchment_model::{Ledger, RunId};
 use catchment_net::{NetError, TcpConfig, TcpReceiver};
-use catchment_runner::{Idle, Park, Plan, SystemEntropy, ThreadEvents, Threads};
+use catchment_runner::{Idle, Park, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
 use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError};
 use catchment_telemetry::{Clock, Priority, ThreadTimes};
+use catchment_writer::{Disks, WriteCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::StoreConfig;
-use crate::receive::{NotOpened, Opened, OpenedStream, Order, Receive, ReceiveParts};
-use crate::state::{NodeSnapshot, NodeState, StreamKey, StreamState};
-use crate::writer::{Writer, WriterParts};
+use crate::items::Item;
+use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
+use crate::state::{Durable, Fault, NodeSnapshot, NodeState, StreamKey, StreamState};
+use crate::writer::{ROOM_BYTES, Writer, WriterParts};
 
 /// Why a storage node did not start, or did not end in order.
 #[derive(Debug, thiserror::Error)]
@@ -70,29 +73,35 @@ impl Node {
     /// # Errors
     /// The folder or the port cannot be used, or the system has no thread left.
     pub fn start(config: StoreConfig) -> Result<Self, StoreError> {
-        let folder = &config.folder;
-        std::fs::create_dir_all(folder)
-            .map_err(|source| StoreError::Folder { folder: folder.clone(), source })?;
+        for folder in &config.folders {
+            std::fs::create_dir_all(folder)
+                .map_err(|source| StoreError::Folder { folder: folder.clone(), source })?;
+        }
         let receiver = TcpReceiver::bind(&[config.address], TcpConfig::default())?;
         let (address, readiness) = (receiver.local_addr(0), receiver.readiness());
         let state = Arc::new(NodeState::new(config.memory_bytes));
         let stop = Arc::new(AtomicBool::new(false));
         let (orders, ordered) = bounded(ORDERS_MAX);
-        let (opened, opened_out) = bounded(ORDERS_MAX);
+        let (answers, answers_out) = bounded(ORDERS_MAX);
         let receive = Receive::new(ReceiveParts {
             ingress: Box::new(receiver),
             entropy: Box::new(SystemEntropy),
             state: Arc::clone(&state),
             orders,
-            opened: opened_out,
+            answers: answers_out,
             stop: Arc::clone(&stop),
             close_after_ns: config.close_after_ns,
         });
         let system = |what| move |source| StoreError::System { what, source };
         let clock = Clock::start();
-        let manager =
-            Manager { config, clock, state: Arc::clone(&state), writers: BTreeMap::new() };
-        let manage = move || manager.run(&ordered, &opened);
+        let manager = Manager {
+            config,
+            clock,
+            state: Arc::clone(&state),
+            writers: BTreeMap::new(),
+            left_out: BTreeMap::new(),
+        };
+        let manage = move || manager.run(&ordered, &answers);
         let manager = std::thread::Builder::new().name("streams".to_owned()).spawn(manage);
         let manager = Some(manager.map_err(system("a thread"))?);
         let events = Arc::new(Events(Arc::clone(&state)));
@@ -153,6 +162,8 @@ struct Manager {
     clock: Clock,
     state: Arc<NodeState>,
     writers: BTreeMap<String, Running>,
+    /// Folders in which a stream cannot go on, since what it has there cannot be ended.
+    left_out: BTreeMap<String, Vec<PathBuf>>,
 }
 
 /// A writer on its thread.
@@ -164,12 +175,11 @@ struct Running {
 impl Manager {
     /// Carries out orders until the agent that gives them has ended, and then waits for all
     /// writers. Returns the name of one that had panicked.
-    fn run(mut self, orders: &Receiver<Order>, opened: &Sender<Opened>) -> Option<String> {
+    fn run(mut self, orders: &Receiver<Order>, answers: &Sender<Answer>) -> Option<String> {
         loop {
             match orders.recv_timeout(LOOK_EVERY) {
-                Ok(Order::Open(key)) => {
-                    let (name, result) = (key.name.clone(), self.open(key));
-                    if opened.send(Opened { name, result }).is_err() {
+                Ok(order) => {
+                    if answers.send(self.carry_out(order)).is_err() {
                         break;
                     }
                 }
@@ -188,76 +198,167 @@ impl Manager {
         });
     }
 
-    fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {
-        let folder = self.config.folder.join(&key.name);
-        if let Some(running) = self.writers.get_mut(&key.name) {
-            if !running.threads.has_ended(&thread_name(&key.name)) {
-                return Err(NotOpened::Later("its files are being closed".to_owned()));
-            }
-            let fault = running.state.fault.lock().clone();
-            if let Some(fault) = fault {
-                for (path, bytes) in &fault.cuts {
-                    cut(path, *bytes).map_err(|error| {
-                        NotOpened::Later(format!("cannot cut {}: {error}", path.display()))
-                    })?;
-                }
-                self.state.count(|counters| &counters.disk_faults, 1);
-            }
-            let failed = running.threads.join().failed;
-            self.writers.remove(&key.name);
-            if let Some(name) = failed {
-                return Err(NotOpened::Later(format!("the thread {name} has failed")));
+    fn carry_out(&mut self, order: Order) -> Answer {
+        match order {
+            Order::Open(key) => Answer::Opened(key.name.clone(), self.open(key)),
+            Order::Keep(name, generation) => {
+                let folders = self.folders_of(&name);
+                let kept = keep_generation(&folders, generation).map_err(|error| error.to_string());
+                Answer::Kept(name, kept.map(|()| generation))
             }
         }
-        let left = left_in(&folder, &key)?;
-        let later = |error: String| NotOpened::Later(error);
+    }
+
+    /// The folders of a stream, but for those that were left as they are.
+    fn folders_of(&self, name: &str) -> Vec<PathBuf> {
+        let left_out = self.left_out.get(name).map_or(&[][..], Vec::as_slice);
+        let folders = self.config.folders.iter().map(|folder| folder.join(name));
+        folders.filter(|one| !left_out.contains(one)).collect()
+    }
+
+    fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {
+        let later = NotOpened::Later;
+        let (mut fault, mut left) = (None, None);
+        if let Some(running) = self.writers.get_mut(&key.name) {
+            if !running.threads.has_ended(&thread_name(&key.name)) {
+                return Err(later("its files are being closed".to_owned()));
+            }
+            let failed = running.threads.join().failed;
+            fault = running.state.fault.lock().clone();
+            if let Some(fault) = &fault {
+                left = self.end_after(&key, fault)?;
+            }
+            if let Some(name) = failed {
+                return Err(later(format!("the thread {name} has failed")));
+            }
+        }
+        let folders = self.folders_of(&key.name);
+        let left = left.map_or_else(|| left_in(&folders, &key), Ok)?;
+        let before = fault.as_ref().and_then(|fault| fault.before.as_ref());
+        if let Some(before) = before.filter(|before| left.sequence < before.sequence) {
+            let (got, expected) = (left.sequence, before.sequence);
+            let text = format!("the files have frames up to {got}, and {expected} were durable");
+            return Err(later(text));
+        }
         let has_ended = left.has_ended;
         let durable = left.sequence + u64::from(has_ended);
         let state = Arc::new(StreamState::new(key, durable));
         state.has_ended.store(has_ended, Relaxed);
         let is_new = left.is_new;
+        let generation = kept_generation(&folders);
         let (input, items) = bounded(ITEMS_MAX);
-        let (writer, waker, park) =
-            self.writer(&folder, &state, left, items).map_err(|error| later(error.to_string()))?;
+        let parts = self.writer(&folders, &state, left, fault.as_ref(), items);
+        let (writer, waker, park) = parts.map_err(|error| later(error.to_string()))?;
         let events = Arc::new(Events(Arc::clone(&self.state)));
         let mut threads = Threads::new(self.clock, Arc::new(ThreadTimes::default()), events);
         let name = state.key.name.clone();
         threads
             .spawn(writer, plan(thread_name(&name), park))
             .map_err(|error| later(error.to_string()))?;
+        self.state.count(|counters| &counters.disk_faults, u64::from(fault.is_some()));
         self.state.show(&state);
         let running = Running { state: Arc::clone(&state), threads };
         self.writers.insert(name, running);
-        Ok(OpenedStream { state, input, waker, has_ended, is_new })
+        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation })
+    }
+
+    /// Cuts the files of a stream behind what was durable when a disk failed. If its folder is gone,
+    /// or its files cannot be cut, and there are other folders, it is left as it is and the stream
+    /// goes on in those: then this is what is left of it.
+    fn end_after(&mut self, key: &StreamKey, fault: &Fault) -> Result<Option<Left>, NotOpened> {
+        let left_out = self.left_out.entry(key.name.clone()).or_default();
+        let is_known = |before: &Durable| left_out.contains(&before.folder);
+        let is_left_out = fault.before.as_ref().is_some_and(is_known);
+        let several = is_left_out || self.config.folders.len() > left_out.len() + 1;
+        let before = fault.before.as_ref().filter(|_| several);
+        // A folder that is gone would be made again, with nothing in it.
+        let is_gone = before.is_some_and(|before| !before.folder.is_dir());
+        let mut is_left_out = is_left_out || is_gone;
+        for (path, bytes) in &fault.cuts {
+            let Err(error) = cut(path, *bytes) else { continue };
+            let is_there = before.is_some_and(|before| path.starts_with(&before.folder));
+            is_left_out |= is_there;
+            if !is_there {
+                let text = format!("cannot cut {}: {error}", path.display());
+                return Err(NotOpened::Later(text));
+            }
+        }
+        let Some(Durable { folder, sequence, next_index, ledger }) =
+            before.filter(|_| is_left_out).cloned()
+        else {
+            return Ok(None);
+        };
+        let others =
+            fault.cuts.iter().filter(|(path, bytes)| *bytes > 0 && !path.starts_with(&folder));
+        for (path, _) in others {
+            let failed = |error: StorageError| NotOpened::Later(error.to_string());
+            catchment_storage::repair(path).map_err(failed)?;
+        }
+        // Its files keep their numbers.
+        let kept = fault.cuts.iter().filter(|(path, _)| path.starts_with(&folder));
+        let kept = kept.filter_map(|(path, _)| index_of(path, &key.name)).max();
+        let next_index = kept.map_or(next_index, |last| next_index.max(last.saturating_add(1)));
+        if !left_out.contains(&folder) {
+            left_out.push(folder);
+        }
+        Ok(Some(Left { sequence, next_index, ledger, has_ended: false, is_new: false }))
     }
 
     #[expect(clippy::type_complexity, reason = "what a thread is made of")]
     fn writer(
         &self,
-        folder: &Path,
+        folders: &[PathBuf],
         state: &Arc<StreamState>,
         left: Left,
-        input: Receiver<crate::writer::Item>,
-    ) -> Result<(Writer<Disk>, catchment_agent::Waker, Box<dyn Park>), DiskError> {
+        fault: Option<&Fault>,
+        input: Receiver<Item>,
+    ) -> Result<(Writer<Disk>, Waker, Box<dyn Park>), DiskError> {
         let file_bytes = self.config.file_bytes;
         let disk = DiskConfig { file_bytes, keeps_reserve: true, ..self.config.disk.clone() };
         let (buffer_bytes, sync_interval_ns) = (disk.buffer_bytes, disk.sync_interval_ns);
-        let mut store = Disk::new(disk)?;
-        store.begin_in(folder);
-        let (waker, park) = (store.waker(), Box::new(store.sleeper()));
+        let now_ns = self.clock.now_ns();
+        let mut disks = Disks::new(folders, file_bytes, ROOM_BYTES, now_ns);
+        let (mut stores, mut sleeper): (Vec<Disk>, Option<DiskSleeper>) = (Vec::new(), None);
+        for (number, folder) in folders.iter().enumerate() {
+            let is_first = self.config.folders.first().is_some_and(|one| folder.starts_with(one));
+            let mut store = Disk::new(DiskConfig {
+                name: (number > 0).then(|| number.to_string()),
+                beside: stores.first().map(Disk::waker),
+                faults: disk.faults.clone().filter(|_| is_first),
+                ..disk.clone()
+            })?;
+            match &mut sleeper {
+                Some(sleeper) => sleeper.add(store.sleeper()),
+                None => sleeper = Some(store.sleeper()),
+            }
+            store.begin_in(folder);
+            disks.polled(number, WriteCounts::default(), store.spare_bytes(), now_ns);
+            stores.push(store);
+        }
+        if let Some(Fault { before: Some(before), reason, .. }) = fault
+            && let Some(failed) = folders.iter().position(|folder| *folder == before.folder)
+        {
+            disks.leave(failed, reason, now_ns);
+        }
+        let waker = stores.first().map(Disk::waker);
+        let listed = folders.iter().map(|folder| files_in(folder, &state.key.name)).collect();
         let writer = Writer::new(WriterParts {
-            store,
+            stores,
+            disks,
+            listed,
+            is_spread: self.config.folders.len() > 1,
             input,
             state: Arc::clone(state),
             entropy: Box::new(SystemEntropy),
-            folder: folder.to_owned(),
             next_index: left.next_index,
             ledger: left.ledger,
             buffer_bytes,
             file_bytes,
             sync_interval_ns,
         });
-        Ok((writer, catchment_agent::Waker::new(move || waker.wake()), park))
+        let waker = Waker::new(move || waker.iter().for_each(|waker| waker.wake()));
+        let park = sleeper.map_or_else(|| Box::new(Sleep) as Box<dyn Park>, |one| Box::new(one));
+        Ok((writer, waker, park))
     }
 }
 
@@ -272,14 +373,17 @@ struct Left {
 }
 
 /// Ends the files that are left of a stream, behind their last whole frame without a gap.
-fn left_in(folder: &Path, key: &StreamKey) -> Result<Left, NotOpened> {
-    let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(later)?;
-    if let Some(parent) = folder.parent() {
-        catchment_disk::sync_folder(parent).map_err(|error| NotOpened::Later(error.to_string()))?;
+fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
+    for folder in folders {
+        let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
+        std::fs::create_dir_all(folder).map_err(later)?;
+        if let Some(parent) = folder.parent() {
+            let synced = catchment_disk::sync_folder(parent);
+            synced.map_err(|error| NotOpened::Later(error.to_string()))?;
+        }
+        remove_blank(folder).map_err(later)?;
     }
-    remove_blank(folder).map_err(later)?;
-    let place = RunPlace { folders: vec![folder.to_owned()], is_required: true };
+    let place = RunPlace { folders: folders.to_vec(), is_required: true, trusts_lists: true };
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
@@ -294,8 +398,10 @@ fn left_in(folder: &Path, key: &StreamKey) -> Result<Left, NotOpened> {
         let text = format!("{} has the files of another run here", key.name);
         return Err(NotOpened::Never(text));
     }
-    let list = std::fs::read(folder.join(FILE_LIST_NAME)).unwrap_or_default();
-    let has_ended = FileList::decode(&list).is_ok_and(|list| list.ended.is_some());
+    // Each list that there is says so.
+    let lists = folders.iter().filter_map(|folder| std::fs::read(folder.join(FILE_LIST_NAME)).ok());
+    let mut lists = lists.filter_map(|text| FileList::decode(&text).ok()).peekable();
+    let has_ended = lists.peek().is_some() && lists.all(|list| list.ended.is_some());
     let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
     let place = resumed.places.swap_remove(0);
     Ok(Left {
@@ -305,6 +411,42 @@ fn left_in(folder: &Path, key: &StreamKey) -> Result<Left, NotOpened> {
         has_ended,
         is_new: false,
     })
+}
+
+/// One above the index of the last of a stream's files in a folder.
+fn files_in(folder: &Path, name: &str) -> u32 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let last = entries.filter_map(|entry| index_of(&entry.path(), name)).max();
+    last.map_or(0, |last| last.saturating_add(1))
+}
+
+/// The index of a file of a stream.
+fn index_of(path: &Path, name: &str) -> Option<u32> {
+    let is_file = path.extension().is_some_and(|extension| extension == EXTENSION);
+    let stem = path.file_stem()?.to_str()?.strip_prefix(name)?.strip_prefix('-')?;
+    stem.parse().ok().filter(|_| is_file)
+}
+
+/// The highest writer generation that was granted for a stream.
+fn kept_generation(folders: &[PathBuf]) -> u64 {
+    let texts = folders.iter().filter_map(|one| std::fs::read_to_string(one.join(GENERATION)).ok());
+    texts.filter_map(|text| text.trim().parse().ok()).max().unwrap_or(0)
+}
+
+/// Writes it to each of the stream's folders; one is enough.
+fn keep_generation(folders: &[PathBuf], generation: u64) -> io::Result<()> {
+    let keep = |folder: &PathBuf| -> io::Result<()> {
+        let (path, new) = (folder.join(GENERATION), folder.join(GENERATION).with_extension("new"));
+        let mut file = std::fs::File::create(&new)?;
+        writeln!(file, "{generation}")?;
+        file.sync_all()?;
+        std::fs::rename(&new, &path)?;
+        std::fs::File::open(folder)?.sync_all()
+    };
+    let none = || io::Error::other("the stream has no folder");
+    let mut kept = folders.iter().map(keep);
+    let first = kept.next().ok_or_else(none)?;
+    kept.fold(first, |one, other| if one.is_ok() { one } else { other })
 }
 
 /// Removes files that were made and never begun: they have nothing but zeros where a header is.
@@ -357,15 +499,35 @@ impl ThreadEvents for Events {
         let streams = self.0.streams.lock();
         for stream in streams.iter().filter(|stream| thread_name(&stream.key.name) == name) {
             let reason = format!("the thread {name} has failed");
-            *stream.fault.lock() = Some(crate::state::Fault { reason, cuts: Vec::new() });
+            *stream.fault.lock() = Some(Fault { reason, cuts: Vec::new(), before: None });
         }
     }
 }
 
 /// The thread that takes what recorders send.
 const RECEIVE: &str = "receive";
+/// The file of a stream's folder that has the highest writer generation.
+const GENERATION: &str = "generation";
 /// Orders that wait.
 const ORDERS_MAX: usize = 256;
 /// Frames that wait for a writer, beside their bound in bytes.
 const ITEMS_MAX: usize = 256;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_generation_of_a_stream_is_found_in_any_of_its_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = ["one", "two"].map(|name| folder.path().join(name));
+        assert!(keep_generation(&folders, 1).is_err(), "there is no folder");
+        std::fs::create_dir(&folders[1]).unwrap();
+        keep_generation(&folders, 7).unwrap();
+        std::fs::create_dir(&folders[0]).unwrap();
+        assert_eq!(kept_generation(&folders), 7);
+        keep_generation(&folders[..1], 8).unwrap();
+        assert_eq!((kept_generation(&folders), kept_generation(&folders[1..])), (8, 7));
+    }
+}

@@ -9,21 +9,23 @@ use catchment_encoder::Buffers;
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::frames::StreamHeader;
+use crate::items::Item;
 use crate::sessions::Sessions;
 use crate::state::{NodeState, StreamKey, StreamState};
-use crate::writer::Item;
 
 /// What the agent asks of the node, which makes folders and threads.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// A stream is to have a writer.
     Open(StreamKey),
+    /// A stream's sessions may be granted that writer generation, once it is on the disk.
+    Keep(String, u64),
 }
 
-/// The answer to [`Order::Open`].
-pub(crate) struct Opened {
-    pub(crate) name: String,
-    pub(crate) result: Result<OpenedStream, NotOpened>,
+/// The answer to an order, by the stream's name.
+pub(crate) enum Answer {
+    Opened(String, Result<OpenedStream, NotOpened>),
+    Kept(String, Result<u64, String>),
 }
 
 /// Why a stream has no writer.
@@ -45,6 +47,8 @@ pub(crate) struct OpenedStream {
     pub(crate) has_ended: bool,
     /// Whether nothing of it was there.
     pub(crate) is_new: bool,
+    /// The highest writer generation that was granted before.
+    pub(crate) generation: u64,
 }
 
 /// A stream, as far as the agent has it.
@@ -66,17 +70,20 @@ pub(crate) struct Stream {
     pub(crate) is_new: bool,
     pub(crate) header: Option<StreamHeader>,
     pub(crate) generation: u64,
+    /// The highest one that is on the disk, or why it could not be written; none while it is
+    /// being written.
+    pub(crate) kept: Option<Result<u64, String>>,
     /// For how long it has had no session.
     pub(crate) idle_ns: u64,
 }
 
 impl Stream {
     fn new(opened: OpenedStream) -> Self {
-        let OpenedStream { state, input, waker, has_ended, is_new } = opened;
+        let OpenedStream { state, input, waker, has_ended, is_new, generation } = opened;
         let taken = state.durable.load(Relaxed);
         let input = (!has_ended).then_some(input);
-        let (header, generation, idle_ns) = (None, 0, 0);
-        Self { state, input, waker, taken, is_new, header, generation, idle_ns }
+        let (header, kept, idle_ns) = (None, Some(Ok(generation)), 0);
+        Self { state, input, waker, taken, is_new, header, generation, kept, idle_ns }
     }
 
     /// Passes an item on to the writer.
@@ -107,7 +114,7 @@ pub(crate) struct ReceiveParts {
     pub(crate) entropy: Box<dyn Entropy>,
     pub(crate) state: Arc<NodeState>,
     pub(crate) orders: Sender<Order>,
-    pub(crate) opened: Receiver<Opened>,
+    pub(crate) answers: Receiver<Answer>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) close_after_ns: u64,
 }
@@ -116,7 +123,7 @@ pub(crate) struct ReceiveParts {
 pub(crate) struct Receive {
     ingress: Box<dyn Ingress>,
     sessions: Sessions,
-    opened: Receiver<Opened>,
+    answers: Receiver<Answer>,
     stop: Arc<AtomicBool>,
     close_after_ns: u64,
     looked_ns: u64,
@@ -126,21 +133,30 @@ pub(crate) struct Receive {
 
 impl Receive {
     pub(crate) fn new(parts: ReceiveParts) -> Self {
-        let ReceiveParts { ingress, entropy, state, orders, opened, stop, close_after_ns } = parts;
+        let ReceiveParts { ingress, entropy, state, orders, answers, stop, close_after_ns } = parts;
         let buffers = Buffers::new(state.memory.capacity() as usize / 2);
         let sessions = Sessions::new(entropy, state, orders, buffers);
-        Self { ingress, sessions, opened, stop, close_after_ns, looked_ns: 0, ends_ns: None }
+        Self { ingress, sessions, answers, stop, close_after_ns, looked_ns: 0, ends_ns: None }
     }
 
     /// Takes note of streams that have a writer, of those whose writer has ended, and of those
     /// that nobody sends any more.
     fn look_after_streams(&mut self, now_ns: u64) {
-        for Opened { name, result } in self.opened.try_iter() {
-            let slot = match result {
-                Ok(opened) => Slot::Ready(Box::new(Stream::new(opened))),
-                Err(error) => Slot::Failed(error),
-            };
-            self.sessions.streams.insert(name, slot);
+        for answer in self.answers.try_iter() {
+            let streams = &mut self.sessions.streams;
+            match answer {
+                Answer::Opened(name, Ok(opened)) => {
+                    streams.insert(name, Slot::Ready(Box::new(Stream::new(opened))));
+                }
+                Answer::Opened(name, Err(error)) => {
+                    streams.insert(name, Slot::Failed(error));
+                }
+                Answer::Kept(name, kept) => {
+                    if let Some(Slot::Ready(stream)) = streams.get_mut(&name) {
+                        stream.kept = Some(kept);
+                    }
+                }
+            }
         }
         let passed_ns = now_ns.saturating_sub(self.looked_ns).min(LOOK_COUNTS_NS);
         if passed_ns < LOOK_EVERY_NS {
@@ -169,6 +185,7 @@ impl Agent for Receive {
     fn work(&mut self, now_ns: u64) -> Work {
         self.look_after_streams(now_ns);
         let sessions = &mut self.sessions;
+        sessions.now_ns = now_ns;
         let received = self.ingress.poll(&mut |Arrival { endpoint, piece, .. }| match piece {
             Piece::Datagrams(_) => Flow::Taken,
             Piece::Opened { .. } => {

@@ -44,6 +44,8 @@ const STREAMS_MAX: usize = 64;
 
 /// All connections and sessions of a node.
 pub(crate) struct Sessions {
+    /// The time of the agent's cycle.
+    pub(crate) now_ns: u64,
     entropy: Box<dyn Entropy>,
     state: Arc<NodeState>,
     orders: Sender<Order>,
@@ -150,6 +152,7 @@ impl Sessions {
         buffers: Buffers,
     ) -> Self {
         Self {
+            now_ns: 0,
             entropy,
             state,
             orders,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use catchment_model::Ledger;
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -26,6 +27,10 @@ pub(crate) struct StreamState {
     pub(crate) durable: AtomicU64,
     pub(crate) frames: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// A frame comes; is written once it and the one before are there; a file is synced.
+    pub(crate) take: Phase,
+    pub(crate) write: Phase,
+    pub(crate) sync: Phase,
     /// Why the writer has ended without being asked to.
     pub(crate) fault: Mutex<Option<Fault>>,
     /// Why it has no file now, and tries again.
@@ -34,12 +39,47 @@ pub(crate) struct StreamState {
     pub(crate) has_ended: AtomicBool,
 }
 
+/// How long a step of a frame, or of a file, took each time.
+#[derive(Debug, Default)]
+pub(crate) struct Phase {
+    count: AtomicU64,
+    total_ns: AtomicU64,
+    max_ns: AtomicU64,
+}
+
+impl Phase {
+    pub(crate) fn took(&self, ns: u64) {
+        self.count.fetch_add(1, Relaxed);
+        self.total_ns.fetch_add(ns, Relaxed);
+        self.max_ns.fetch_max(ns, Relaxed);
+    }
+
+    fn snapshot(&self) -> PhaseSnapshot {
+        let [count, total_ns, max_ns] =
+            [&self.count, &self.total_ns, &self.max_ns].map(|one| one.load(Relaxed));
+        PhaseSnapshot { count, total_ns, max_ns }
+    }
+}
+
 /// A fault of a stream's disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) reason: String,
-    /// The files that were open, and how many of their first bytes are durable.
+    /// The files of which not all counts, and how many of their first bytes do; 0: none.
     pub(crate) cuts: Vec<(PathBuf, u64)>,
+    /// What is known of it; none if the writer has panicked.
+    pub(crate) before: Option<Durable>,
+}
+
+/// What was durable when a disk failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Durable {
+    /// The stream's folder on that disk.
+    pub(crate) folder: PathBuf,
+    /// The numbers of the next frame and of the next file, and what all frames before count.
+    pub(crate) sequence: u64,
+    pub(crate) next_index: u32,
+    pub(crate) ledger: Ledger,
 }
 
 impl StreamState {
@@ -49,6 +89,9 @@ impl StreamState {
             durable: AtomicU64::new(durable),
             frames: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            take: Phase::default(),
+            write: Phase::default(),
+            sync: Phase::default(),
             fault: Mutex::new(None),
             trouble: Mutex::new(None),
             has_ended: AtomicBool::new(false),
@@ -60,7 +103,7 @@ impl StreamState {
     }
 }
 
-/// Bytes of frames that are not written yet.
+/// Bytes of the buffers of frames that are not written yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(Arc<FillLevel>);
 
@@ -91,8 +134,11 @@ impl Memory {
 }
 
 impl Reserved {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Gives back what is more than so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let excess = self.bytes.saturating_sub(bytes);
+        self.memory.0.take(excess);
+        self.bytes -= excess;
     }
 }
 
@@ -147,6 +193,17 @@ counters! {
     disk_faults,
 }
 
+/// How long something took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PhaseSnapshot {
+    /// How often.
+    pub count: u64,
+    /// All together.
+    pub total_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
 /// What a storage node has of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StreamSnapshot {
@@ -158,6 +215,12 @@ pub struct StreamSnapshot {
     pub frames: u64,
     /// Their bytes in the files.
     pub bytes: u64,
+    /// From a frame's first message to its last.
+    pub take: PhaseSnapshot,
+    /// From then, or from the end of the frame before if that is later, until it is written.
+    pub write: PhaseSnapshot,
+    /// Syncs of files, and their ends, which are synced too.
+    pub sync: PhaseSnapshot,
     /// Whether it has ended in order.
     pub has_ended: bool,
     /// Why it waits, or is begun again.
@@ -173,8 +236,10 @@ pub(crate) struct NodeState {
 }
 
 impl NodeState {
+    /// With that budget: two thirds are for frames, and the rest for buffers that wait for the
+    /// next ones.
     pub(crate) fn new(memory_bytes: u64) -> Self {
-        let memory = Memory::new(memory_bytes);
+        let memory = Memory::new(memory_bytes / 3 * 2);
         Self { memory, counters: Counters::default(), streams: Mutex::new(Vec::new()) }
     }
 
@@ -198,6 +263,9 @@ impl NodeState {
             durable: stream.durable.load(Relaxed),
             frames: stream.frames.load(Relaxed),
             bytes: stream.bytes.load(Relaxed),
+            take: stream.take.snapshot(),
+            write: stream.write.snapshot(),
+            sync: stream.sync.snapshot(),
             has_ended: stream.has_ended.load(Relaxed),
             trouble: (stream.fault.lock().as_ref().map(|fault| fault.reason.clone()))
                 .or_else(|| stream.trouble.lock().clone()),

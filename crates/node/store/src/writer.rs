@@ -1,83 +1,43 @@
 //! The agent of a stream: from whole frames to its files.
 //!
-//! A file is made when a frame needs it, left when it is large enough, and closed with its table of
-//! contents. What is recorded becomes durable with the next sync of its file, or when it is closed;
+//! A file is made when a frame needs it, in the folder that is best then, left when it is large
+//! enough or when its disk answers no more, and closed with its table of contents. What is recorded becomes durable with the next sync of its file, or when it is closed;
 //! the stream is durable up to the first file of which that does not hold.
 //!
 //! The agent ends at the first fault of a write, a sync or a close, and says which bytes of its
-//! files are durable: the node cuts them there, and begins again. A file that cannot be made is
-//! tried again each second, and frames wait.
+//! files are durable: the node cuts them there, and begins again. A file that can be made in no
+//! folder is tried again each second, and frames wait.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use catchment_agent::{
     Agent, Completion, CompletionKind, Entropy, FileEnd, FolderStore, NewFile, OpenError, Work,
 };
-use catchment_codec::Codec;
-use catchment_encoder::Buffer;
-use catchment_frame::{
-    BlockChecksums, FILE_LIST_NAME, FileHeader, FileListLine, FrameInfo, TocFlags, unqualified,
-};
+use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine, TocFlags};
 use catchment_model::{Entry, Ledger};
 use catchment_writer::{
-    ColumnForm, Ended, FileParts, FrameFile, FrameFiles, HeaderOrder, JobKind, StoreFile,
+    Disks, Ended, FileParts, FrameFile, FrameFiles, HeaderOrder, JobKind, STALL_NS, StoreFile,
     StoredColumn,
 };
 use crossbeam_channel::{Receiver, TryRecvError};
 
-use crate::state::{Fault, Reserved, StreamState};
-
-/// What a writer gets, in order.
-pub(crate) enum Item {
-    /// The header of the stream's files, but for what distinguishes them: before any frame.
-    Header(Box<FileHeader>),
-    Frame(Box<StoredFrame>),
-    /// The stream ends; the item has this number.
-    Close(u64),
-}
-
-/// A frame that is there as a whole.
-#[derive(Debug)]
-pub(crate) struct StoredFrame {
-    pub(crate) info: FrameInfo,
-    pub(crate) columns: Vec<ColumnBytes>,
-    /// What it adds to the ledger.
-    pub(crate) ledger: Ledger,
-    /// One above the last number that it takes.
-    pub(crate) end: u64,
-    pub(crate) _memory: Reserved,
-}
-
-/// A column as it is stored.
-#[derive(Debug)]
-pub(crate) struct ColumnBytes {
-    pub(crate) form: ColumnForm,
-    pub(crate) codec: Codec,
-    pub(crate) raw_bytes: u64,
-    pub(crate) checksums: OnceLock<BlockChecksums>,
-    pub(crate) stored: Buffer,
-}
-
-impl ColumnBytes {
-    /// A column whose directory entry has that codec.
-    pub(crate) fn new(form: ColumnForm, codec: Codec, raw_bytes: u64, stored: Buffer) -> Self {
-        let own = unqualified(codec);
-        let form = ColumnForm { is_qualified: own.is_some(), ..form };
-        Self { form, codec: own.unwrap_or(codec), raw_bytes, checksums: OnceLock::new(), stored }
-    }
-}
+use crate::items::{Item, StoredFrame};
+use crate::state::{Durable, Fault, StreamState};
 
 /// What a writer is made of.
 pub(crate) struct WriterParts<S> {
-    pub(crate) store: S,
+    /// By folder; one above the index of its last file.
+    pub(crate) stores: Vec<S>,
+    pub(crate) disks: Disks,
+    pub(crate) listed: Vec<u32>,
+    /// Whether the stream may have files in several folders.
+    pub(crate) is_spread: bool,
     pub(crate) input: Receiver<Item>,
     pub(crate) state: Arc<StreamState>,
     pub(crate) entropy: Box<dyn Entropy>,
-    pub(crate) folder: PathBuf,
     /// The number of its first file.
     pub(crate) next_index: u32,
     /// The sum of the frames before.
@@ -94,14 +54,20 @@ pub(crate) struct Writer<S: FolderStore> {
     input: Receiver<Item>,
     state: Arc<StreamState>,
     entropy: Box<dyn Entropy>,
-    folder: PathBuf,
+    disks: Disks,
+    is_spread: bool,
+    looked_ns: u64,
+    /// By folder, one above the index of its last file.
+    listed: Vec<u32>,
     file_bytes: u64,
     sync_interval_ns: u64,
     synced_ns: u64,
+    /// When the last frame was written.
+    recorded_ns: u64,
     header: Option<Box<FileHeader>>,
     next_index: u32,
-    /// The number of the file that was requested.
-    asked: Option<u32>,
+    /// The file that was requested.
+    asked: Option<Asked>,
     retry_at_ns: u64,
     /// The frame that waits for a file, or is being copied: with the index of its column, once it
     /// was begun.
@@ -109,27 +75,58 @@ pub(crate) struct Writer<S: FolderStore> {
     /// What is known of files that are not wholly durable, oldest first.
     marks: VecDeque<Mark>,
     ledger: Ledger,
+    /// The sum of what is durable in files that are wholly so, in order.
+    durable_ledger: Ledger,
     end: End,
+}
+
+/// A file that was requested.
+#[derive(Clone, Copy)]
+struct Asked {
+    index: u32,
+    disk: usize,
+    since_ns: u64,
+}
+
+/// What failed, on which disk.
+struct Failed {
+    disk: usize,
+    reason: String,
 }
 
 struct Tag {
     end: u64,
+    taken_ns: u64,
     ledger: Ledger,
 }
 
 struct Attached {
     /// The sum of what its frames count.
     frames: Ledger,
-    /// What the sync under way makes durable: numbers below, bytes before.
-    syncing: Option<(u64, u64)>,
-    durable_bytes: u64,
+    syncing: Option<Syncing>,
+    /// When its end was ordered.
+    finishing_ns: u64,
+}
+
+/// A sync under way: what it makes durable, numbers below and bytes before, with what these frames
+/// count, and since when.
+struct Syncing {
+    durable: u64,
+    bytes: u64,
+    frames: Ledger,
+    since_ns: u64,
 }
 
 /// Numbers below these are in a file, and are durable there.
 struct Mark {
     id: StoreFile,
+    index: u32,
+    path: PathBuf,
     recorded: u64,
     durable: u64,
+    /// Bytes of the file that are durable, and what the frames in them count.
+    durable_bytes: u64,
+    frames: Ledger,
     is_closed: bool,
 }
 
@@ -154,26 +151,31 @@ impl<S: FolderStore> Writer<S> {
     pub(crate) fn new(parts: WriterParts<S>) -> Self {
         Self {
             now_ns: 0,
-            files: FrameFiles::new([parts.store], parts.buffer_bytes, HeaderOrder::Last),
+            listed: parts.listed,
+            files: FrameFiles::new(parts.stores, parts.buffer_bytes, HeaderOrder::Last),
             input: parts.input,
             state: parts.state,
             entropy: parts.entropy,
-            folder: parts.folder,
+            disks: parts.disks,
+            is_spread: parts.is_spread,
+            looked_ns: 0,
             file_bytes: parts.file_bytes,
             sync_interval_ns: parts.sync_interval_ns,
             synced_ns: 0,
+            recorded_ns: 0,
             header: None,
             next_index: parts.next_index,
             asked: None,
             retry_at_ns: 0,
             frame: None,
             marks: VecDeque::new(),
+            durable_ledger: parts.ledger.clone(),
             ledger: parts.ledger,
             end: End::No,
         }
     }
 
-    fn step(&mut self, budget: &mut usize) -> Result<Step, String> {
+    fn step(&mut self, budget: &mut usize) -> Result<Step, Failed> {
         self.handle_completions()?;
         self.look_after_files();
         if self.files.has_pages() {
@@ -194,6 +196,7 @@ impl<S: FolderStore> Writer<S> {
             Ok(Item::Header(header)) => {
                 if self.ledger.sources.is_empty() {
                     self.ledger = Ledger::new(header.schema.sources.len());
+                    self.durable_ledger = self.ledger.clone();
                 }
                 self.header = Some(header);
             }
@@ -211,7 +214,7 @@ impl<S: FolderStore> Writer<S> {
         frame: Box<StoredFrame>,
         column: Option<usize>,
         budget: &mut usize,
-    ) -> Result<Step, String> {
+    ) -> Result<Step, Failed> {
         let Some(index) = column else {
             let is_ready = self.has_file()? && !self.files.has_pages();
             if is_ready {
@@ -221,7 +224,8 @@ impl<S: FolderStore> Writer<S> {
             return Ok(if is_ready || self.files.has_pages() { Step::Done } else { Step::Wait });
         };
         let Some(next) = frame.columns.get(index) else {
-            let tag = Tag { end: frame.end, ledger: frame.ledger.clone() };
+            let tag =
+                Tag { end: frame.end, taken_ns: frame.taken_ns, ledger: frame.ledger.clone() };
             let is_finished = self.files.finish(tag).is_ok();
             if !is_finished {
                 self.frame = Some((frame, column));
@@ -247,26 +251,34 @@ impl<S: FolderStore> Writer<S> {
 
     /// Whether there is a file for the next frame. If none is, one is requested, and taken once
     /// it is made. A file that is large enough is left for the next.
-    fn has_file(&mut self) -> Result<bool, String> {
+    fn has_file(&mut self) -> Result<bool, Failed> {
         let is_full = |file: &FrameFile<Attached>| file.end >= self.file_bytes;
         if self.files.current.as_ref().is_some_and(|file| !is_full(file)) {
             return Ok(true);
         }
-        if self.asked.is_none() {
-            if self.now_ns < self.retry_at_ns {
-                // Until the next one can be made, frames go on in this one.
-                return Ok(self.files.current.is_some());
+        let asked = match self.asked {
+            Some(asked) => asked,
+            // Until the next one can be made, frames go on in this one.
+            None if self.now_ns < self.retry_at_ns => return Ok(self.files.current.is_some()),
+            None => self.ask(),
+        };
+        let Asked { index, disk, since_ns } = asked;
+        let Some(opened) = self.files.store(disk).take_opened() else {
+            let is_late = self.now_ns.saturating_sub(since_ns) >= STALL_NS;
+            let folder = self.disks.folder(disk).display();
+            let reason = format!("no file was made in {folder} within a second");
+            if is_late && self.disks.leave(disk, &reason, self.now_ns) {
+                self.files.store(disk).discard_opened();
+                self.asked = None;
+                *self.state.trouble.lock() = Some(reason);
             }
-            let path = self.path(self.next_index);
-            self.asked = Some(self.next_index);
-            self.files.store(0).open(NewFile { path, room_bytes: ROOM_BYTES });
-        }
-        let Some(opened) = self.files.store(0).take_opened() else { return Ok(false) };
-        let index = self.asked.take().unwrap_or(self.next_index);
+            return Ok(false);
+        };
+        self.asked = None;
         match opened {
             Ok(id) => {
                 self.files.leave();
-                self.begin_file(StoreFile { store: 0, id }, index)?;
+                self.begin_file(StoreFile { store: disk, id }, index)?;
                 *self.state.trouble.lock() = None;
                 Ok(true)
             }
@@ -276,40 +288,105 @@ impl<S: FolderStore> Writer<S> {
                 self.has_file()
             }
             Err(error) => {
+                let reason = error.to_string();
+                if self.disks.leave(disk, &reason, self.now_ns) {
+                    *self.state.trouble.lock() = Some(reason);
+                    return self.has_file();
+                }
                 self.retry_at_ns = self.now_ns + RETRY_NS;
-                *self.state.trouble.lock() = Some(error.to_string());
+                *self.state.trouble.lock() = Some(reason);
                 Ok(self.files.current.is_some())
             }
         }
     }
 
-    fn begin_file(&mut self, id: StoreFile, index: u32) -> Result<(), String> {
-        let header = self.header.as_ref().ok_or("a frame came before the header of its file")?;
-        let no_bits = |error| format!("cannot get random bits: {error}");
+    /// Requests the next file, in the folder that is best now.
+    fn ask(&mut self) -> Asked {
+        let (index, disk) = (self.next_index, self.disks.choose(self.now_ns));
+        let path = self.path(disk, index);
+        self.files.store(disk).open(NewFile { path, room_bytes: ROOM_BYTES });
+        let asked = Asked { index, disk, since_ns: self.now_ns };
+        self.asked = Some(asked);
+        asked
+    }
+
+    fn begin_file(&mut self, id: StoreFile, index: u32) -> Result<(), Failed> {
+        let failed = |reason| Failed { disk: id.store, reason };
+        let no_header = || failed("a frame came before the header of its file".to_owned());
+        let header = self.header.as_ref().ok_or_else(no_header)?;
+        let no_bits = |error| failed(format!("cannot get random bits: {error}"));
         let file_id = self.entropy.random_u64().map_err(no_bits)?;
+        // What stands in several folders is of one place.
+        let target = self.is_spread.then(|| TARGET.to_owned());
+        let created_ns = self.now_ns;
         let header =
-            FileHeader { file_index: index, file_id, created_ns: self.now_ns, ..*header.clone() };
-        let attached = Attached {
-            frames: Ledger::new(header.schema.sources.len()),
-            syncing: None,
-            durable_bytes: 0,
-        };
-        let path = self.path(index);
-        let parts = FileParts { id, path, is_listed: true, attached };
+            FileHeader { file_index: index, file_id, created_ns, target, ..*header.clone() };
+        let frames = Ledger::new(header.schema.sources.len());
+        let attached = Attached { frames: frames.clone(), syncing: None, finishing_ns: 0 };
+        let path = self.path(id.store, index);
+        let parts = FileParts { id, path: path.clone(), is_listed: true, attached };
         let (file, bytes) = FrameFile::begin(parts, &header, self.now_ns);
         let durable =
             self.marks.back().map_or(self.state.durable.load(Relaxed), |one| one.recorded);
-        self.marks.push_back(Mark { id, recorded: durable, durable, is_closed: false });
+        self.marks.push_back(Mark {
+            id,
+            index,
+            path,
+            recorded: durable,
+            durable,
+            durable_bytes: 0,
+            frames,
+            is_closed: false,
+        });
         self.next_index = index + 1;
         self.files.begin_file(file, bytes);
         Ok(())
     }
 
-    fn path(&self, index: u32) -> PathBuf {
-        self.folder.join(format!("{}-{index:05}.catch", self.state.key.name))
+    fn path(&self, disk: usize, index: u32) -> PathBuf {
+        self.disks.folder(disk).join(format!("{}-{index:05}.catch", self.state.key.name))
     }
 
-    fn handle_completions(&mut self) -> Result<(), String> {
+    /// Takes the figures of several disks, looks at them each second, and leaves one that answers
+    /// no more with the file that is being written there.
+    fn look_at_disks(&mut self) {
+        if !self.disks.are_several() {
+            return;
+        }
+        for disk in 0..self.files.stores() {
+            let (writes, spare) = (self.files.writes(disk), self.files.store(disk).spare_bytes());
+            self.disks.polled(disk, writes, spare, self.now_ns);
+        }
+        let current = self.files.current.as_ref().map(|file| (file.id, file.written_bytes()));
+        if self.now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
+            self.looked_ns = self.now_ns;
+            for disk in 0..self.files.stores() {
+                match current {
+                    Some((StoreFile { store, id }, written)) if store == disk => {
+                        self.files.store(disk).look(id, written);
+                    }
+                    _ => self.files.store(disk).look_at(self.disks.folder(disk)),
+                }
+            }
+            self.disks.take_pace(self.now_ns);
+        }
+        let Some((StoreFile { store: disk, .. }, _)) = current else { return };
+        if self.end != End::No || !self.disks.must_be_left(disk, self.now_ns) {
+            return;
+        }
+        let folder = self.disks.folder(disk).display();
+        let reason = format!("the disk of {folder} has completed nothing for a second");
+        self.disks.leave(disk, &reason, self.now_ns);
+        *self.state.trouble.lock() = Some(reason);
+        if let Some((_, column)) = &mut self.frame
+            && column.take().is_some()
+        {
+            self.files.abandon_frame();
+        }
+        self.files.leave();
+    }
+
+    fn handle_completions(&mut self) -> Result<(), Failed> {
         for (store, completion) in self.files.take_others() {
             let id = StoreFile { store, id: completion.file };
             match completion.kind {
@@ -332,22 +409,27 @@ impl<S: FolderStore> Writer<S> {
         Ok(())
     }
 
-    fn job_ended(&mut self, Ended { file: id, kind, error }: Ended<Tag>) -> Result<(), String> {
+    fn job_ended(&mut self, Ended { file: id, kind, error }: Ended<Tag>) -> Result<(), Failed> {
         let file = self.files.file(id);
         if let Some(error) = error {
-            return Err(format!("cannot write {}: {error}", file.path.display()));
+            let reason = format!("cannot write {}: {error}", file.path.display());
+            return Err(Failed { disk: id.store, reason });
         }
         match kind {
             JobKind::Header => {
                 file.header_recorded = true;
                 let (index, file_id) = (file.index, file.file_id);
-                self.list(&FileListLine::Begun { index, file_id });
+                self.listed[id.store] = self.listed[id.store].max(index + 1);
+                self.list(id.store, &FileListLine::Begun { index, file_id });
             }
             JobKind::Frame(written, tag) => {
                 file.recorded(&written);
                 file.attached.frames.add(&tag.ledger);
                 self.ledger.add(&tag.ledger);
                 self.state.frames.fetch_add(1, Relaxed);
+                let begun_ns = tag.taken_ns.max(self.recorded_ns);
+                self.state.write.took(self.now_ns.saturating_sub(begun_ns));
+                self.recorded_ns = self.now_ns;
                 self.state.bytes.fetch_add(written.summary.frame_bytes, Relaxed);
                 if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
                     mark.recorded = tag.end;
@@ -358,6 +440,7 @@ impl<S: FolderStore> Writer<S> {
                 self.files.begin_locator(id, &summary);
             }
             JobKind::Toc { file_bytes } => {
+                file.attached.finishing_ns = self.now_ns;
                 self.files.finish_file(id, FileEnd::Cut(file_bytes));
             }
             JobKind::Locator | JobKind::Abandoned => {}
@@ -365,34 +448,38 @@ impl<S: FolderStore> Writer<S> {
         Ok(())
     }
 
-    fn synced(&mut self, id: StoreFile, completion: Completion) -> Result<(), String> {
+    fn synced(&mut self, id: StoreFile, completion: Completion) -> Result<(), Failed> {
         let mut files = self.files.current.iter_mut().chain(&mut self.files.closing);
         let Some(file) = files.find(|file| file.id == id) else { return Ok(()) };
         let syncing = file.attached.syncing.take();
         if let Err(error) = completion.result {
-            return Err(format!("cannot sync {}: {error}", file.path.display()));
+            let reason = format!("cannot sync {}: {error}", file.path.display());
+            return Err(Failed { disk: id.store, reason });
         }
-        if let Some((durable, bytes)) = syncing {
-            file.attached.durable_bytes = bytes;
+        self.disks.synced(id.store, 0, 1, self.now_ns);
+        if let Some(Syncing { durable, bytes, frames, since_ns }) = syncing {
+            self.state.sync.took(self.now_ns.saturating_sub(since_ns));
             if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
-                mark.durable = durable;
+                (mark.durable, mark.durable_bytes, mark.frames) = (durable, bytes, frames);
             }
         }
         self.publish();
         Ok(())
     }
 
-    fn finished(&mut self, id: StoreFile, completion: Completion) -> Result<(), String> {
+    fn finished(&mut self, id: StoreFile, completion: Completion) -> Result<(), Failed> {
         let index = self.files.closing.iter().position(|file| file.id == id);
         let file = self.files.closing.swap_remove(index.expect("a finished file was closing"));
         if let Err(error) = completion.result {
             let reason = format!("cannot close {}: {error}", file.path.display());
-            self.files.closing.push(file);
-            return Err(reason);
+            return Err(Failed { disk: id.store, reason });
         }
-        self.list(&FileListLine::Closed { index: file.index, bytes: completion.bytes });
+        self.state.sync.took(self.now_ns.saturating_sub(file.attached.finishing_ns));
+        self.list(id.store, &FileListLine::Closed { index: file.index, bytes: completion.bytes });
+        self.disks.closed(id.store);
         if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
-            (mark.durable, mark.is_closed) = (mark.recorded, true);
+            (mark.durable, mark.durable_bytes) = (mark.recorded, completion.bytes);
+            (mark.frames, mark.is_closed) = (file.attached.frames, true);
         }
         self.publish();
         Ok(())
@@ -406,6 +493,7 @@ impl<S: FolderStore> Writer<S> {
             if !oldest.is_closed {
                 break;
             }
+            self.durable_ledger.add(&oldest.frames);
             self.marks.pop_front();
         }
         if let Some(durable) = durable {
@@ -425,11 +513,14 @@ impl<S: FolderStore> Writer<S> {
             && file.attached.syncing.is_none()
         {
             let id = file.id;
-            file.attached.syncing = Some((recorded, file.recorded_end));
+            let (bytes, since_ns) = (file.recorded_end, self.now_ns);
+            let frames = file.attached.frames.clone();
+            let syncing = Syncing { durable: recorded, bytes, frames, since_ns };
             self.synced_ns = self.now_ns;
-            if !self.files.sync(id) {
-                // Too many are under way: the next one covers this one, too.
-                self.files.file(id).attached.syncing = None;
+            // If too many are under way, the next one covers this one, too.
+            if self.files.sync(id) {
+                self.files.file(id).attached.syncing = Some(syncing);
+                self.disks.synced(id.store, 1, 0, self.now_ns);
             }
         }
         let is_copying = self.is_copying();
@@ -466,17 +557,17 @@ impl<S: FolderStore> Writer<S> {
         self.files.begin_toc(id, &total, TocFlags { run_ended, ..TocFlags::of_total(&total) });
     }
 
-    fn list(&mut self, line: &FileListLine) {
-        let path = self.folder.join(FILE_LIST_NAME);
+    fn list(&mut self, disk: usize, line: &FileListLine) {
+        let path = self.disks.folder(disk).join(FILE_LIST_NAME);
         let run = FileListLine::Run(catchment_model::RunId(self.state.key.run));
-        self.files.store(0).append_text(&path, &run.encode(), &line.encode());
+        self.files.store(disk).append_text(&path, &run.encode(), &line.encode());
     }
 
     fn begin_end(&mut self, number: Option<u64>) {
         self.end = End::Closing(number);
         self.files.leave();
-        if self.asked.take().is_some() {
-            self.files.store(0).discard_opened();
+        if let Some(asked) = self.asked.take() {
+            self.files.store(asked.disk).discard_opened();
         }
     }
 
@@ -484,15 +575,22 @@ impl<S: FolderStore> Writer<S> {
         match self.end {
             End::Closing(_) if !self.files.closing.is_empty() => return Step::Wait,
             End::Closing(number) => {
-                if number.is_some() && self.next_index > 0 {
-                    self.list(&FileListLine::Ended { files: self.next_index });
+                for disk in 0..self.files.stores() {
+                    let files = self.listed[disk];
+                    if number.is_some() && files > 0 {
+                        self.list(disk, &FileListLine::Ended { files });
+                    }
                 }
                 self.end = End::Listing(number);
             }
-            End::Listing(_) if self.files.store(0).text_under_way() => return Step::Wait,
             End::Listing(number) => {
+                let mut stores = 0..self.files.stores();
+                if stores.clone().any(|disk| self.files.store(disk).text_under_way()) {
+                    return Step::Wait;
+                }
                 // Without its list a run can be read, but a missing file is not noticed.
-                *self.state.trouble.lock() = self.files.store(0).take_text_error();
+                let error = stores.find_map(|disk| self.files.store(disk).take_text_error());
+                *self.state.trouble.lock() = error;
                 if let Some(number) = number {
                     self.state.has_ended.store(true, Relaxed);
                     self.state.durable.fetch_max(number + 1, Release);
@@ -504,11 +602,23 @@ impl<S: FolderStore> Writer<S> {
         Step::Done
     }
 
-    /// What is durable of the files that are open.
-    fn fault(&self, reason: String) -> Fault {
-        let files = self.files.current.iter().chain(&self.files.closing);
-        let cuts = files.map(|file| (file.path.clone(), file.attached.durable_bytes)).collect();
-        Fault { reason, cuts }
+    /// What a fault leaves: files that are durable up to some byte, and behind the first that is not
+    /// wholly so, nothing.
+    fn fault(&self, Failed { disk, reason }: Failed) -> Fault {
+        let (mut ledger, mut next_index) = (self.durable_ledger.clone(), self.next_index);
+        let mut cuts = Vec::new();
+        for (number, mark) in self.marks.iter().enumerate() {
+            let is_kept = number == 0 && mark.durable_bytes > 0;
+            cuts.push((mark.path.clone(), if is_kept { mark.durable_bytes } else { 0 }));
+            if number == 0 {
+                ledger.add(&mark.frames);
+                next_index = mark.index + u32::from(is_kept);
+            }
+        }
+        let folder = self.disks.folder(disk).to_owned();
+        let sequence = self.state.durable.load(Relaxed);
+        let before = Some(Durable { folder, sequence, next_index, ledger });
+        Fault { reason, cuts, before }
     }
 }
 
@@ -517,6 +627,7 @@ impl<S: FolderStore> Agent for Writer<S> {
         self.now_ns = now_ns;
         let mut budget = CYCLE_BYTES;
         let mut done = self.files.poll() as u64;
+        self.look_at_disks();
         loop {
             match self.step(&mut budget) {
                 Ok(Step::Done) => {
@@ -535,8 +646,8 @@ impl<S: FolderStore> Agent for Writer<S> {
                         more => Work::again(done + more),
                     };
                 }
-                Err(reason) => {
-                    *self.state.fault.lock() = Some(self.fault(reason));
+                Err(failed) => {
+                    *self.state.fault.lock() = Some(self.fault(failed));
                     return Work::ended();
                 }
             }
@@ -552,4 +663,8 @@ const STEP_BYTES: usize = 16 << 10;
 /// How long after a file could not be made the next is tried.
 const RETRY_NS: u64 = 1_000_000_000;
 /// What must be free for a file.
-const ROOM_BYTES: u64 = 64 << 20;
+pub(crate) const ROOM_BYTES: u64 = 64 << 20;
+/// How often several disks are looked at.
+const LOOK_NS: u64 = 1_000_000_000;
+/// The name of a node's place in files that stand in several folders.
+const TARGET: &str = "store";

@@ -17,7 +17,7 @@ use catchment_model::{Entry, SourceId};
 use catchment_recorder::{
     NodeConfig, Place, Recorder, RecorderConfig, RunSummary, SourceConfig, State, TargetConfig,
 };
-use catchment_storage::{Run, Verdict, audit, verify};
+use catchment_storage::{Run, RunOptions, Verdict, audit, repair, verify};
 use catchment_store::{Node, StoreConfig};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -39,7 +39,7 @@ fn store_config(folder: &Path, address: SocketAddr) -> StoreConfig {
     };
     StoreConfig {
         address,
-        folder: folder.join("stored"),
+        folders: vec![folder.join("stored")],
         memory_bytes: 32 << 20,
         file_bytes: 2 << 20,
         disk,
@@ -107,9 +107,14 @@ fn only(folder: &Path) -> PathBuf {
 
 /// The run has the fragments of keys below that number, each once, and its ledger balances.
 fn check(folder: &Path, keys: u64) -> Run {
-    let run = Run::open(folder).unwrap();
-    let report = audit(&run).unwrap();
-    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    check_run(Run::open(folder).unwrap(), keys)
+}
+
+fn check_run(run: Run, keys: u64) -> Run {
+    if run.paths().len() == 1 {
+        let report = audit(&run).unwrap();
+        assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    }
     let verified = verify(&run, |_| {});
     assert!(verified.is_intact(), "{verified:?}");
     let mut events = BTreeMap::new();
@@ -284,7 +289,10 @@ fn a_node_that_ends_and_is_started_again_goes_on_in_the_same_folder() {
     });
     end(recorder, front_end, 4_000);
     node.map(Node::stop).expect("it runs").unwrap();
-    check(&only(&folder.path().join("stored")), 4_000);
+    let stored = only(&folder.path().join("stored"));
+    check(&stored, 4_000);
+    let generation = std::fs::read_to_string(stored.join("generation")).unwrap();
+    assert!(generation.trim().parse::<u64>().unwrap() > 0);
 }
 
 #[test]
@@ -316,6 +324,78 @@ fn after_each_fault_of_its_disk_a_stream_goes_on_behind_what_was_durable() {
     end(recorder, front_end, 5_000);
     check(&only(&folder.path().join("stored")), 5_000);
     assert!(node.stop().unwrap().disk_faults >= 4);
+}
+
+/// A node with two folders, the first of which has faults.
+fn two_folders(folder: &Path, file_bytes: u64) -> (Node, FaultControl) {
+    let control = FaultControl::default();
+    let plan = FaultPlan { control: control.clone(), ..FaultPlan::default() };
+    let mut config = store_config(folder, any());
+    config.folders = ["first", "second"].map(|name| folder.join(name)).to_vec();
+    config.file_bytes = file_bytes;
+    config.disk.faults = Some(plan);
+    (Node::start(config).unwrap(), control)
+}
+
+/// The run in both of its folders, and how many of its files are in the second.
+fn in_both(folder: &Path) -> (Run, usize) {
+    let of = |name| only(&folder.join(name));
+    let run = Run::open_folders(&[of("first"), of("second")], RunOptions::default()).unwrap();
+    let second = run.files().filter(|file| file.path.starts_with(folder.join("second")));
+    let count = second.count();
+    (run, count)
+}
+
+#[test]
+fn a_disk_that_fails_is_left_and_its_streams_go_on_in_another_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, control) = two_folders(folder.path(), 2 << 20);
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    send(&front_end, 4_000, |sent| {
+        wait_while(|| sent.load(Relaxed) < 1_000);
+        // It is not mended.
+        control.fail_writes(Some(libc::EIO));
+        wait_while(|| node.snapshot().disk_faults == 0 && sent.load(Relaxed) < 4_000);
+    });
+    end(recorder, front_end, 4_000);
+    let (run, in_second) = in_both(folder.path());
+    check_run(run, 4_000);
+    assert!(in_second > 0);
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_folder_in_which_nothing_can_be_ended_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    // One file, so that nothing is made in a folder that is gone.
+    let (node, control) = two_folders(folder.path(), 1 << 30);
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    let (first, away) = (folder.path().join("first"), folder.path().join("away"));
+    send(&front_end, 4_000, |sent| {
+        wait_while(|| sent.load(Relaxed) < 1_000);
+        // Something is durable there, in a file that is open.
+        wait_while(|| node.snapshot().streams.iter().all(|stream| stream.durable == 0));
+        std::fs::rename(&first, &away).unwrap();
+        control.fail_writes(Some(libc::EIO));
+        wait_while(|| node.snapshot().disk_faults == 0);
+    });
+    end(recorder, front_end, 4_000);
+    node.stop().unwrap();
+    std::fs::rename(&away, &first).unwrap();
+    repair(only(&first)).unwrap();
+    let (run, in_second) = in_both(folder.path());
+    let verified = verify(&run, |_| {});
+    assert!(in_second > 0 && verified.is_intact(), "{in_second}: {verified:?}");
+    let mut keys = Vec::new();
+    for frame in 0..run.frames().len() {
+        for source in 0..SOURCES as u32 {
+            let column = run.fragments(frame, SourceId(source)).unwrap();
+            keys.extend(column.events().keys().iter().map(|&key| (source, key)));
+        }
+    }
+    keys.sort_unstable();
+    let expected = (0..SOURCES as u32).flat_map(|source| (0..4_000).map(move |key| (source, key)));
+    assert!(keys.into_iter().eq(expected), "each fragment is there once");
 }
 
 #[test]

@@ -13,6 +13,8 @@
 //! `convert`, `reframe`, `reduce` and trends. Its owner decides to which file a frame belongs, and
 //! what happens when a disk refuses writes.
 //!
+//! [`Disks`] chooses among several folders of one place.
+//!
 //! Nothing here blocks, and nothing names a file, a thread or a clock.
 //!
 //! Three policies, by [`HeaderOrder`] and by the store:
@@ -22,6 +24,7 @@
 //!   the bytes behind it, in any order.
 //! - *growing*, for little data: header last through the page cache, each frame durable at once.
 
+mod disks;
 mod encode;
 mod files;
 mod frame;
@@ -31,6 +34,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
+pub use disks::{Disks, STALL_NS};
 pub use encode::{EncodedColumn, FrameEncoder, FrameUnderWay, Next};
 pub use files::{
     Ended, FileParts, FrameFile, FrameFiles, JobKind, StoreFile, TOC_ENTRY_BYTES, header_bytes_max,

@@ -136,7 +136,11 @@ fn take(
     for (path, bytes) in of_run() {
         std::fs::write(root.join(&path), bytes).map_err(write(&path))?;
     }
-    let place = |folder| RunPlace { folders: vec![root.join(folder)], is_required: true };
+    let place = |folder| RunPlace {
+        folders: vec![root.join(folder)],
+        is_required: true,
+        trusts_lists: false,
+    };
     let places: Vec<RunPlace> = folders.iter().map(place).collect();
     let from = Interrupted::find(&places)?.take()?;
     of_run().for_each(|(path, _)| files.remove(&path));

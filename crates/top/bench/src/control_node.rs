@@ -230,7 +230,8 @@ fn load(process: u32) -> anyhow::Result<Load> {
     Ok(load)
 }
 
-fn own_seconds(process: u32) -> anyhow::Result<f64> {
+/// CPU seconds that a process has used, with threads that have ended.
+pub(crate) fn own_seconds(process: u32) -> anyhow::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     Ok(stat(&text).context("/proc/PID/stat")?.1)
 }

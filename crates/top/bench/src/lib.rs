@@ -34,6 +34,9 @@ mod recording;
 mod report;
 mod search;
 mod stalls;
+mod store;
+mod store_node;
+mod store_plain;
 mod targets;
 mod xfel;
 mod xfel_nodes;
@@ -79,6 +82,8 @@ enum Name {
     LigoRecord,
     /// hades-90 to one folder, to two, and to none
     Targets,
+    /// Frames to a storage node on this machine, and to its disk
+    Store,
     /// A front-end to disk over the event link, until its fragments are durable
     MidasDummy,
     /// European XFEL's trains of 1 GB: received, checked, put together and on disk
@@ -149,6 +154,7 @@ pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         Name::Codecs => codecs::run(&mut bench),
         Name::LigoRecord => ligo_record::run(&mut bench),
         Name::Targets => targets::run(&mut bench),
+        Name::Store => store::run(&mut bench),
         Name::MidasDummy => midas_dummy::run(&mut bench),
         Name::Xfel => xfel::run(&mut bench),
         Name::Control => control::run(&mut bench),

@@ -33,7 +33,7 @@ const REFERENCE: f64 = 700e6;
 /// Fragments that differ, so that not all come from a cache.
 const DIFFERENT: usize = 64;
 /// Of the sender and of the receiver of bytes alone.
-const BLOCK_BYTES: usize = 256 << 10;
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// Fragments as they are.
 pub(crate) const RAW: ColumnCoding = ColumnCoding::NONE;
 /// More than the ring, and soon populated.
@@ -131,7 +131,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
 }
 
 /// Bytes per second from one thread to another through a connection of this machine.
-fn tcp(seconds: f64) -> anyhow::Result<f64> {
+pub(crate) fn tcp(seconds: f64) -> anyhow::Result<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut sender = TcpStream::connect(listener.local_addr()?)?;
     let (mut receiver, _) = listener.accept()?;

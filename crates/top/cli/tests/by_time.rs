@@ -167,14 +167,6 @@ fn rules_are_not_mixed() {
     }
 }
 
-/// Boards that are given all the time that a slow machine takes.
-fn patient(folder: &Path, port: u16, boards: u16) -> String {
-    let path = config(folder, port, boards, "");
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("300 ms", "60 s")).unwrap();
-    path
-}
-
 /// Each event has a fragment of each board, and their times are at most so many ns apart.
 fn check_apart(folder: &Path, boards: u32, events: u64, apart_ns: u64) {
     let run = Run::open(only_run(folder)).unwrap();
@@ -199,16 +191,16 @@ fn check_apart(folder: &Path, boards: u32, events: u64, apart_ns: u64) {
 #[test]
 fn emulated_boards_are_recorded_over_the_wrap_of_their_clocks() {
     let folder = tempfile::tempdir().unwrap();
-    let config = patient(folder.path(), 20_430, 3);
-    let arguments = ["run", &config, "--events", "300"];
-    let (mut child, mut lines) = started(folder.path(), &arguments, "Recording");
+    let config = config(folder.path(), free_ports(3), 3, "");
+    let (child, mut lines) = started(folder.path(), &["run", &config], "Recording");
     let emulate = ["emulate", &config, "--events", "300", "--rate", "1 kHz"];
     let clocks = ["--jitter", "50 ns", "--wrap-after", "100 ms", "--bytes", "1 kB", "--json"];
     let sent = json(folder.path(), &[&emulate[..], &clocks[..]].concat(), 0);
     assert_eq!(sent["events"], 300);
+    let code = interrupt(child);
     let mut rest = String::new();
-    std::io::Read::read_to_string(&mut lines, &mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(code, Some(0), "{rest}");
     assert!(rest.contains("300 complete, 0 incomplete, 300 on disk"), "{rest}");
     check_apart(folder.path(), 3, 300, 58);
 }
@@ -216,14 +208,16 @@ fn emulated_boards_are_recorded_over_the_wrap_of_their_clocks() {
 #[test]
 fn a_node_emulates_the_boards_that_it_records() {
     let folder = tempfile::tempdir().unwrap();
-    let path = patient(folder.path(), 20_440, 4);
-    let text = std::fs::read_to_string(&path).unwrap().replace("127.0.0.1:20440", "127.0.0.1:0");
+    let port = free_ports(4);
+    let path = config(folder.path(), port, 4, "");
+    let free = |text: String| text.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0");
+    let text = free(std::fs::read_to_string(&path).unwrap());
     let emulator = "[emulator]\nrate = \"2 kHz\"\nevents = 200\nclocks.jitter = \"100 ns\"\n";
     std::fs::write(&path, format!("{text}{emulator}")).unwrap();
     let arguments = ["run", &path, "--emulate", "--events", "200"];
     let (mut child, mut lines) = started(folder.path(), &arguments, "Recording");
     let mut rest = String::new();
-    std::io::Read::read_to_string(&mut lines, &mut rest).unwrap();
+    lines.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
     check_apart(folder.path(), 4, 200, 108);
 }
@@ -231,23 +225,27 @@ fn a_node_emulates_the_boards_that_it_records() {
 #[test]
 fn offsets_are_measured_and_suggested() {
     let folder = tempfile::tempdir().unwrap();
-    let (port, count) = (20_460, 3);
-    let path = patient(folder.path(), port, count);
+    let port = free_ports(3);
+    let path = config(folder.path(), port, 3, "");
     let text = std::fs::read_to_string(&path).unwrap().replace("200 ns", "200 us");
     std::fs::write(&path, &text).unwrap();
     // What is sent: the last board's clock is 5 us ahead.
     let sender = folder.path().join("sender.toml");
-    let last = "[[source_groups]]\ngroup = \"ahead\"\ncount = 1\naddress = \"127.0.0.1:20462\"\n\
-                first_sub_event_id = 3\nprotocol = \"layout\"\nlayout = \"clock\"\n\
-                time_offset = \"-5 us\"\n";
-    std::fs::write(&sender, text.replace("count = 3", "count = 2") + last).unwrap();
-    let arguments = ["run", &path, "--events", "300", "--measure-offsets"];
-    let (mut child, mut lines) = started(folder.path(), &arguments, "Recording");
+    let last = format!(
+        "[[source_groups]]\ngroup = \"ahead\"\ncount = 1\naddress = \"127.0.0.1:{}\"\n\
+         first_sub_event_id = 3\nprotocol = \"layout\"\nlayout = \"clock\"\n\
+         time_offset = \"-5 us\"\n",
+        port + 2
+    );
+    std::fs::write(&sender, text.replace("count = 3", "count = 2") + &last).unwrap();
+    let arguments = ["run", &path, "--measure-offsets"];
+    let (child, mut lines) = started(folder.path(), &arguments, "Recording");
     let emulate = ["emulate", sender.to_str().unwrap(), "--events", "300", "--rate", "1 kHz"];
     json(folder.path(), &[&emulate[..], &["--jitter", "800 ns", "--json"]].concat(), 0);
+    let code = interrupt(child);
     let mut rest = String::new();
-    std::io::Read::read_to_string(&mut lines, &mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(code, Some(0), "{rest}");
     let suggested = |name: &str| {
         let line = rest.lines().find(|line| line.starts_with(name)).expect(&rest);
         let words: Vec<&str> = line.split_whitespace().collect();

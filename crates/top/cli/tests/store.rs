@@ -87,13 +87,14 @@ impl Store {
         self.0.wait().unwrap();
     }
 
-    /// Ends it in order; what it says it has done.
+    /// Ends it in order; what it says last that it has done.
     fn end(mut self) -> Value {
         let mut lines = self.0.stdout.take().unwrap();
         assert_eq!(interrupt(self.0), Some(0));
         let mut text = String::new();
         lines.read_to_string(&mut text).unwrap();
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        let objects = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+        objects.last().expect("an object").unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 }
 

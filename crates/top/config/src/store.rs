@@ -16,7 +16,8 @@ use crate::{H, MS, within};
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StoreLow {
-    pub(crate) folder: PathBuf,
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) folders: Option<Vec<PathBuf>>,
     pub(crate) close_after: Option<Time>,
 }
 
@@ -24,18 +25,34 @@ pub(crate) struct StoreLow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     /// Where the folders of streams are.
-    pub folder: PathBuf,
+    pub folders: Vec<PathBuf>,
     /// How long after its sender is gone a stream's files are closed.
     pub close_after_ns: u64,
 }
 
 pub(crate) fn store(located: &Located<'_>, low: &StoreLow) -> Result<Store, ConfigFileError> {
-    if low.folder.as_os_str().is_empty() {
-        return Err(located.error("store.folder", "expected a folder, got \"\""));
+    let folders = match (&low.folder, &low.folders) {
+        (Some(folder), None) => vec![folder.clone()],
+        (None, Some(folders)) => folders.clone(),
+        (Some(_), Some(_)) => {
+            return Err(located.error("store.folders", "expected no folders beside a folder"));
+        }
+        (None, None) => return Err(located.error("store", "expected a folder, got none")),
+    };
+    let key = if low.folder.is_some() { "store.folder" } else { "store.folders" };
+    if !(1..=FOLDERS_MAX).contains(&folders.len()) {
+        return Err(located.error(key, "expected 1 to 16 folders"));
+    }
+    if folders.iter().any(|folder| folder.as_os_str().is_empty()) {
+        return Err(located.error(key, "expected a folder, got \"\""));
+    }
+    let is_twice = |(index, folder): (usize, &PathBuf)| folders[..index].contains(folder);
+    if folders.iter().enumerate().any(is_twice) {
+        return Err(located.error(key, "expected each folder once"));
     }
     within(located, "store.close_after", low.close_after, MS..=24 * H)?;
     let close_after_ns = low.close_after.map_or(CLOSE_AFTER_NS, |time| time.0);
-    Ok(Store { folder: low.folder.clone(), close_after_ns })
+    Ok(Store { folders, close_after_ns })
 }
 
 /// Reads and checks the file of a storage node.
@@ -49,7 +66,7 @@ pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
     let Some(of_file) = &low.store else {
         return Err(located.error("store", "expected [store] with a folder, got none"));
     };
-    let Store { folder, close_after_ns } = store(&located, of_file)?;
+    let Store { folders, close_after_ns } = store(&located, of_file)?;
     let table: toml::Table = text.parse().unwrap_or_default();
     if let Some(other) = table.keys().find(|key| !TABLES.contains(&key.as_str())) {
         let message = "expected [store], [[listen]], [memory] and [write] alone, of a storage node";
@@ -92,9 +109,11 @@ pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
     let memory_bytes =
         low.memory.budget.map_or_else(|| SystemMemory::now().default_budget_bytes(), u64::from);
     let file_bytes = write.file_bytes;
-    Ok(StoreConfig { address, folder, memory_bytes, file_bytes, disk, close_after_ns })
+    Ok(StoreConfig { address, folders, memory_bytes, file_bytes, disk, close_after_ns })
 }
 
+/// As many as a target has.
+const FOLDERS_MAX: usize = 16;
 /// The tables of such a file.
 const TABLES: [&str; 4] = ["store", "listen", "memory", "write"];
 /// How long a sender may be away unless the file says otherwise.

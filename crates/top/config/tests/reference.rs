@@ -150,7 +150,7 @@ impl Section {
 fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
     match (path, value) {
         ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
-        ("targets[].folders", Some(_)) => drop(table.remove("folder")),
+        ("targets[].folders" | "store.folders", Some(_)) => drop(table.remove("folder")),
         ("targets[].kind", Some("\"store\""))
         | ("targets[].address" | "targets[].hold_bytes", _) => {
             table.insert("kind", Item::Value("store".into()));

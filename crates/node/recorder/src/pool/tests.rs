@@ -1,8 +1,10 @@
 //! Chunks that are taken and come back, and the columns in them.
 
-use catchment_builder::Cut;
+use catchment_builder::{ColumnCut, Cut};
+use catchment_encoder::Column as _;
 
 use super::*;
+use crate::column_bytes::{ChunkBytes, ColumnBytes};
 
 const CHUNK_BYTES: usize = 128 << 10;
 const CHUNKS: RangeInclusive<usize> = CHUNK_BYTES..=2 * CHUNK_BYTES;

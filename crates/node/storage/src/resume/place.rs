@@ -1,5 +1,6 @@
 //! A place of an interrupted run: how far its frames are whole, and its files, cut behind them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
-    FrameInfo, FrameKind, FrameSummary, Position, Positions, close_behind, frame_ledger,
-    verify_frame,
+    FILE_LIST_NAME, FileList, FrameInfo, FrameKind, FrameSummary, Position, Positions,
+    close_behind, frame_ledger, verify_frame,
 };
 use catchment_model::{Entry, Ledger};
 
@@ -38,6 +39,8 @@ pub(super) struct Place {
     /// Files without a header that can be read.
     blank: Vec<PathBuf>,
     unreadable: Vec<PathBuf>,
+    /// Lengths of files that were closed and durable, by index, as far as lists are trusted.
+    listed: BTreeMap<u32, u64>,
     /// The index of its next file, as far as it is known.
     next_index: u32,
     /// Of a required one: one above the number of the last frame that is kept.
@@ -47,7 +50,7 @@ pub(super) struct Place {
 impl Place {
     /// Looks at a place. One that the run does not need may have no files.
     pub(super) fn open(place: &RunPlace, given_up: &GivenUp) -> Result<Self, StorageError> {
-        let RunPlace { folders, is_required } = place;
+        let RunPlace { folders, is_required, trusts_lists } = place;
         let mut paths = Vec::new();
         for folder in folders {
             paths.extend(open::paths(folder)?);
@@ -74,7 +77,9 @@ impl Place {
         let next_index = if files.is_empty() { open::next_index(folders) } else { 0 };
         let synced = files.iter().map(synced_in).max().unwrap_or(0);
         let (is_required, end) = (*is_required, 0);
-        Ok(Self { is_required, files, synced, blank, unreadable, next_index, end })
+        let lists = folders.iter().filter(|_| *trusts_lists);
+        let listed = lists.flat_map(|folder| listed_as_closed(folder)).collect();
+        Ok(Self { is_required, files, synced, blank, unreadable, listed, next_index, end })
     }
 
     /// All frames, in the order of the files.
@@ -94,13 +99,20 @@ impl Place {
             if last < end || before.has(info) {
                 continue;
             }
-            if first > end || is_bad(&self.files[file], index) {
+            let found = &self.files[file];
+            if first > end || !self.is_listed(found) && is_bad(found, index) {
                 break;
             }
             end = last.saturating_add(1);
         }
         self.end = end;
         end
+    }
+
+    /// Whether a file is as it was when it was closed and durable, as far as lists are trusted.
+    fn is_listed(&self, file: &Found) -> bool {
+        let bytes = self.listed.get(&file.reader.header().file_index);
+        file.reader.closed() && bytes == Some(&file.reader.file_bytes())
     }
 
     /// The first number of its last frame before the run's end, if that frame stands for others
@@ -248,6 +260,13 @@ fn synced_in(file: &Found) -> u64 {
 /// Whether a frame cannot be read as a whole.
 fn is_bad(file: &Found, frame: usize) -> bool {
     verify_frame(&file.reader, frame).iter().any(|problem| !problem.is_bad_table())
+}
+
+/// The files that the list of a folder names as closed, by index, with their lengths.
+fn listed_as_closed(folder: &Path) -> Vec<(u32, u64)> {
+    let text = std::fs::read(folder.join(FILE_LIST_NAME)).unwrap_or_default();
+    let list = FileList::decode(&text).into_iter().flat_map(|list| list.files);
+    list.filter_map(|(index, file)| Some((index, file.closed_bytes?))).collect()
 }
 
 impl Found {

@@ -8,9 +8,9 @@ use catchment_wire::storage_link::{
 
 use super::{Ended, Kind, Sessions};
 use crate::frames::{Partial, Refusal, StreamHeader};
+use crate::items::{Item, StoredFrame};
 use crate::receive::{Slot, Stream};
 use crate::state::StreamKey;
-use crate::writer::Item;
 
 /// The body of a message that is taken while it comes.
 pub(super) struct Body {
@@ -192,17 +192,16 @@ impl Sessions {
         if let Err(refusal) = Partial::check(frame, header) {
             return Ok(Err(refusal));
         }
-        let capacity = self.state.memory.capacity();
-        if frame.bytes_max > capacity {
-            let bytes = frame.bytes_max;
-            let text = format!("a frame may have {bytes} bytes, more than memory.budget has here");
-            return unfit(format!("{text}: {capacity}"));
+        let (bytes, capacity) = (Partial::memory_bytes(frame), self.state.memory.capacity());
+        if bytes > capacity {
+            let text = format!("the buffers of a frame may take {bytes} bytes, and memory.budget");
+            return unfit(format!("{text} has {capacity} for frames here"));
         }
-        let room = stream.has_room().then(|| self.state.memory.reserve(frame.bytes_max));
+        let room = stream.has_room().then(|| self.state.memory.reserve(bytes));
         let Some(memory) = room.flatten() else { return Ok(Ok(None)) };
         let StreamKey { stream: number, variant, .. } = stream.state.key;
         session.repeats = false;
-        session.frame = Some(Partial::new(*frame, (number, variant), memory));
+        session.frame = Some(Partial::new(*frame, (number, variant), memory, self.now_ns));
         Ok(Ok(Some(BodyKind::Dropped)))
     }
 
@@ -391,8 +390,10 @@ impl Sessions {
                 let (Some(partial), Some(header)) = (session.frame.take(), &stream.header) else {
                     return Ok(());
                 };
-                let bytes = partial.bytes();
+                let (bytes, begun_ns) = (partial.bytes(), partial.begun_ns());
                 let frame = partial.finish(&end, &records, header)?;
+                let frame = StoredFrame { taken_ns: self.now_ns, ..frame };
+                stream.state.take.took(self.now_ns.saturating_sub(begun_ns));
                 stream.taken = frame.end;
                 stream.pass_on(Item::Frame(Box::new(frame)));
                 self.state.count(|counters| &counters.frames_taken, 1);

@@ -134,6 +134,19 @@ impl Sessions {
             return Err(Ended::new(ByeReason::NAME, 0, 0, text));
         }
         let generation = generation_of(stream, generation, self.by_name.get(name), hello.session)?;
+        match stream.kept.take() {
+            None => return Ok(false),
+            Some(Err(error)) => {
+                stream.kept = Some(Ok(stream.generation));
+                return Err(Ended::later(format!("cannot keep a writer generation: {error}")));
+            }
+            Some(Ok(kept)) if kept < generation => {
+                // The node is there as long as this agent.
+                let _asked = self.orders.send(Order::Keep(name.to_owned(), generation));
+                return Ok(false);
+            }
+            kept => stream.kept = kept,
+        }
         check_positions(stream, log, of_stream)?;
         stream.generation = generation;
         self.detach(name);

@@ -24,7 +24,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let config = catchment_config::load_store(&arguments.config)?;
-    let folder = config.folder.display().to_string();
+    let folders = config.folders.iter().map(|folder| folder.display().to_string());
+    let folders: Vec<String> = folders.collect();
     if arguments.check {
         out.say(format_args!("{}: a storage node, no fault", arguments.config.display()))?;
         return Ok(Exit::Done);
@@ -32,7 +33,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let stop = Stop::listen()?;
     let node = Node::start(config).context("cannot start the storage node")?;
     let address = node.address();
-    out.say(format_args!("Storing at {address}, in {folder}"))?;
+    out.say(format_args!("Storing at {address}, in {}", folders.join(" and ")))?;
+    if out.json {
+        out.object(&serde_json::json!({ "address": address, "folders": folders }))?;
+    }
     out.flush()?;
     let until = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let is_due = || until.is_some_and(|until| Instant::now() >= until);

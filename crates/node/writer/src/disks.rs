@@ -13,10 +13,10 @@
 
 use std::path::{Path, PathBuf};
 
-use catchment_writer::WriteCounts;
+use crate::jobs::WriteCounts;
 
 /// How long a write, a sync or the making of a file may take on one disk if there is another.
-pub(crate) const STALL_NS: u64 = 1_000_000_000;
+pub const STALL_NS: u64 = 1_000_000_000;
 /// How long a disk that was left is not chosen, the first time.
 const AWAY_NS: u64 = 10_000_000_000;
 /// How often that time is doubled at most.
@@ -29,7 +29,8 @@ const SLOW_TIMES: u64 = 4;
 const SLOW_NS_MIN: u64 = 20_000_000;
 
 /// The disks of a target, by folder.
-pub(crate) struct Disks {
+#[derive(Debug)]
+pub struct Disks {
     disks: Vec<FolderDisk>,
     /// The room that a file needs, whole.
     file_bytes: u64,
@@ -38,6 +39,7 @@ pub(crate) struct Disks {
 }
 
 /// The disk of one folder.
+#[derive(Debug)]
 struct FolderDisk {
     folder: PathBuf,
     spare_bytes: Option<u64>,
@@ -55,7 +57,7 @@ struct FolderDisk {
 }
 
 /// Operations of one kind.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Progress {
     begun: u64,
     completed: u64,
@@ -64,6 +66,7 @@ struct Progress {
 }
 
 /// A disk that was left.
+#[derive(Debug)]
 struct Away {
     reason: String,
     until_ns: u64,
@@ -84,7 +87,7 @@ impl Progress {
 
 impl Disks {
     /// Of these folders. A file has up to `file_bytes`; it is begun with room for `room_bytes`.
-    pub(crate) fn new(folders: &[PathBuf], file_bytes: u64, room_bytes: u64, now_ns: u64) -> Self {
+    pub fn new(folders: &[PathBuf], file_bytes: u64, room_bytes: u64, now_ns: u64) -> Self {
         let disk = |folder: &PathBuf| FolderDisk {
             folder: folder.clone(),
             spare_bytes: None,
@@ -100,21 +103,23 @@ impl Disks {
         Self { disks: folders.iter().map(disk).collect(), file_bytes, room_bytes }
     }
 
-    pub(crate) fn are_several(&self) -> bool {
+    /// Whether there is a choice.
+    pub fn are_several(&self) -> bool {
         self.disks.len() > 1
     }
 
-    pub(crate) fn folder(&self, disk: usize) -> &Path {
+    /// A disk's folder.
+    pub fn folder(&self, disk: usize) -> &Path {
         &self.disks[disk].folder
     }
 
     /// Why a disk was left, if it was and may not be chosen again yet.
-    pub(crate) fn away(&self, disk: usize) -> Option<&str> {
+    pub fn away(&self, disk: usize) -> Option<&str> {
         self.disks[disk].away.as_ref().map(|away| &*away.reason)
     }
 
     /// Takes a disk's present figures.
-    pub(crate) fn polled(
+    pub fn polled(
         &mut self,
         disk: usize,
         writes: WriteCounts,
@@ -136,7 +141,7 @@ impl Disks {
     }
 
     /// Takes the speed of what was written since the last time.
-    pub(crate) fn take_pace(&mut self, now_ns: u64) {
+    pub fn take_pace(&mut self, now_ns: u64) {
         for disk in self.disks.iter_mut().filter(|disk| disk.completed > 0) {
             disk.pace = Some((disk.busy_ns / disk.completed, now_ns));
             (disk.busy_ns, disk.completed) = (0, 0);
@@ -144,24 +149,24 @@ impl Disks {
     }
 
     /// Syncs of a disk, begun and ended so far.
-    pub(crate) fn synced(&mut self, disk: usize, begun: u64, completed: u64, now_ns: u64) {
+    pub fn synced(&mut self, disk: usize, begun: u64, completed: u64, now_ns: u64) {
         let syncs = &mut self.disks[disk].syncs;
         let (begun, completed) = (syncs.begun + begun, syncs.completed + completed);
         syncs.set(WriteCounts { begun, completed }, now_ns);
     }
 
     /// A file was closed on a disk.
-    pub(crate) fn closed(&mut self, disk: usize) {
+    pub fn closed(&mut self, disk: usize) {
         self.disks[disk].left = 0;
     }
 
     /// Whether nothing completes on a disk, and there is another one.
-    pub(crate) fn is_stalled(&self, disk: usize, now_ns: u64) -> bool {
+    pub fn is_stalled(&self, disk: usize, now_ns: u64) -> bool {
         self.are_several() && self.disks[disk].is_late(now_ns)
     }
 
     /// Whether nothing completes on a disk, and another one can be chosen.
-    pub(crate) fn must_be_left(&self, disk: usize, now_ns: u64) -> bool {
+    pub fn must_be_left(&self, disk: usize, now_ns: u64) -> bool {
         self.is_stalled(disk, now_ns) && self.has_others(disk, now_ns)
     }
 
@@ -173,7 +178,7 @@ impl Disks {
     }
 
     /// Leaves a disk, if there is another one to go on with.
-    pub(crate) fn leave(&mut self, disk: usize, reason: &str, now_ns: u64) -> bool {
+    pub fn leave(&mut self, disk: usize, reason: &str, now_ns: u64) -> bool {
         if !self.has_others(disk, now_ns) {
             return false;
         }
@@ -187,7 +192,7 @@ impl Disks {
     }
 
     /// The disk of the next file. If none can be used, it is the one that can be soonest.
-    pub(crate) fn choose(&self, now_ns: u64) -> usize {
+    pub fn choose(&self, now_ns: u64) -> usize {
         let paces = self.disks.iter().filter_map(|disk| disk.recent_pace(now_ns));
         let slow_ns = paces.min().map_or(0, |best| best * SLOW_TIMES).max(SLOW_NS_MIN);
         let rank = |disk: &FolderDisk| {
