@@ -5,8 +5,8 @@
 //!
 //! Everything is checked before anything starts. A [`ConfigFileError`] names file, line and column,
 //! what was expected and what was there. [`Hades90`] and [`Alpha72`] are presets as configuration
-//! texts; [`edit::set`] changes one value of a text. `tests/reference.txt` has a line for every key,
-//! from which the page docs/reference/configuration.md is made.
+//! texts; [`edit::set`] changes one value of a text. `tests/reference.txt` has a line for every
+//! key, from which the page docs/reference/configuration.md is made.
 
 mod control;
 pub mod edit;
