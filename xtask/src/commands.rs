@@ -13,7 +13,7 @@ use crate::web::{Web, chromium};
 use crate::{fuzz, sim};
 
 /// Every bench.
-const BENCHES: [&str; 11] = [
+const BENCHES: [&str; 12] = [
     "limits",
     "hades",
     "alpha",

@@ -23,6 +23,10 @@ const EDGES: &[(&str, &str)] = &[
         "asks the system for its memory, before agents are made",
     ),
     ("crates/node/recorder/src/config.rs", "counts the machine's CPUs, before agents are made"),
+    (
+        "crates/node/recorder/src/frame_feed.rs",
+        "starts an agent's thread, and feeds it from outside",
+    ),
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
     ("crates/node/recorder/src/recorder.rs", "starts and ends the agents' threads"),
     ("crates/node/store/src/node.rs", "starts and ends the agents' threads, and makes folders"),

@@ -471,8 +471,8 @@ impl Pausable {
         }
     }
 
-    /// Counts the rows of a cut that lack sources which nobody waited for while their connection was
-    /// held.
+    /// Counts the rows of a cut that lack sources which nobody waited for while their connection
+    /// was held.
     fn count_skew(
         &self,
         live: &Live,

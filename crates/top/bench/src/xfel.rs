@@ -36,7 +36,7 @@ const RECORDED: u64 = 12;
 const IN_TURN: u64 = 16;
 /// Trains that the memory of a recorder holds.
 const HELD: u64 = 4;
-/// As many shorter ones: one with a hole waits for what it lacks, and those behind it for their turn.
+/// Of shorter ones: one with a hole waits for what it lacks, and those behind it for their turn.
 const HELD_SHORT: u64 = 16;
 /// Shorter trains, of which a packet of every hundredth is left out, or which come from so many
 /// sources at once.

@@ -593,24 +593,12 @@ class FrontendLink:
         callback: Callable[[str, int, list[tuple[str, str]]], object] | None,
     ) -> FrontendLink: ...
     def send(
-        self,
-        source: int,
-        key: int,
-        payload: NDArray[np.uint8],
-        tag: int,
-        flags: int,
-        groups: int,
+        self, source: int, key: int, payload: NDArray[np.uint8], tag: int, flags: int, groups: int
     ) -> None:
         """Appends a fragment, and waits while there is no room for it."""
 
     def try_send(
-        self,
-        source: int,
-        key: int,
-        payload: NDArray[np.uint8],
-        tag: int,
-        flags: int,
-        groups: int,
+        self, source: int, key: int, payload: NDArray[np.uint8], tag: int, flags: int, groups: int
     ) -> int:
         """Appends a fragment if there is room: 0 accepted, 1 full, 2 ended."""
 
