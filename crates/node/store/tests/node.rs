@@ -351,11 +351,11 @@ fn a_disk_that_fails_is_left_and_its_streams_go_on_in_another_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (node, control) = two_folders(folder.path(), 2 << 20);
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
-    send(&front_end, 4_000, |sent| {
-        wait_while(|| sent.load(Relaxed) < 1_000);
+    send_to(&front_end, 4_000, |allowed| {
+        allowed.store(1_000, Relaxed);
+        wait_while(|| node.snapshot().frames_taken == 0);
         // It is not mended.
         control.fail_writes(Some(libc::EIO));
-        wait_while(|| node.snapshot().disk_faults == 0 && sent.load(Relaxed) < 4_000);
     });
     end(recorder, front_end, 4_000);
     let (run, in_second) = in_both(folder.path());
@@ -371,12 +371,13 @@ fn a_folder_in_which_nothing_can_be_ended_is_left_as_it_is() {
     let (node, control) = two_folders(folder.path(), 1 << 30);
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
     let (first, away) = (folder.path().join("first"), folder.path().join("away"));
-    send(&front_end, 4_000, |sent| {
-        wait_while(|| sent.load(Relaxed) < 1_000);
+    send_to(&front_end, 4_000, |allowed| {
+        allowed.store(1_000, Relaxed);
         // Something is durable there, in a file that is open.
         wait_while(|| node.snapshot().streams.iter().all(|stream| stream.durable == 0));
         std::fs::rename(&first, &away).unwrap();
         control.fail_writes(Some(libc::EIO));
+        allowed.store(4_000, Relaxed);
         wait_while(|| node.snapshot().disk_faults == 0);
     });
     end(recorder, front_end, 4_000);
