@@ -470,8 +470,7 @@ impl Pausable {
         }
     }
 
-    /// Counts the rows of a cut that lack sources which nobody waited for while their connection was
-    /// held.
+    /// Counts the rows of a cut that lack sources which nobody waited for while they were held.
     fn count_skew(
         &self,
         live: &Live,
