@@ -207,7 +207,6 @@ impl Build {
                     self.live.warn_once(given_up(&self.live, source));
                 }
             }
-            self.live.show_offsets(pipeline.builder.offsets());
             match pipeline.kind {
                 Kind::Events => {
                     counters.events_open.store(status.open_events, Relaxed);
@@ -471,8 +470,7 @@ impl Pausable {
         }
     }
 
-    /// Counts the rows of a cut that lack sources which nobody waited for while their connection
-    /// was held.
+    /// Counts the rows of a cut that lack sources which nobody waited for while they were held.
     fn count_skew(
         &self,
         live: &Live,

@@ -272,8 +272,8 @@ impl Tape {
     }
 
     /// What is decided without a frame: one without rows is due, since none was cut for its time,
-    /// or none will be because the run has ended. None if there is nothing, and no frame
-    /// `is_wanted` for what others lack.
+    /// or none will be because the run has ended. None if there is nothing, and no target wants a
+    /// frame.
     pub(crate) fn cut_alone(
         &mut self,
         now_ns: u64,
