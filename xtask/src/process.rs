@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,10 @@ pub struct Steps {
 /// A step that was done, for those that need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Step(Option<usize>);
+
+/// How long a step among others may take: several times what the longest takes on a small machine.
+/// Without an end, one test that stands still would have none of the others told.
+const STEP: Duration = Duration::from_secs(40 * 60);
 
 enum Outcome {
     Passed(Duration),
@@ -134,11 +138,47 @@ fn in_one_piece(name: &str, command: &mut Command, folder: &Path) -> Result<()> 
     let name_of_file = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let path = folder.join(name_of_file).with_extension("txt");
     let file = File::create(&path).with_context(|| path.display().to_string())?;
-    let result = succeed(command.stdout(file.try_clone()?).stderr(file));
+    let result = succeed_in(STEP, command.stdout(file.try_clone()?).stderr(file));
     let mut out = std::io::stdout().lock();
     writeln!(out, "== {name}: its output")?;
     out.write_all(&std::fs::read(&path)?)?;
     result
+}
+
+/// Runs `command` and fails unless it exits with 0 within that time. At its end the command and all
+/// that it has started are killed: what they printed says where they stand.
+fn succeed_in(time: Duration, command: &mut Command) -> Result<()> {
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let begin = Instant::now();
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if begin.elapsed() < time => std::thread::sleep(Duration::from_millis(20)),
+            None => {
+                kill(&mut child)?;
+                bail!("it stands still, or takes longer than {}: {command:?}", minutes(&time));
+            }
+        }
+    };
+    ensure!(status.success(), "{status}: {command:?}");
+    Ok(())
+}
+
+/// Kills a child and all that it has started.
+fn kill(child: &mut Child) -> Result<()> {
+    let all = family(child.id()).into_iter().map(|process| process.to_string());
+    succeed(Command::new("kill").arg("-KILL").args(all))?;
+    child.wait()?;
+    Ok(())
+}
+
+/// That process and those that descend from it.
+fn family(process: u32) -> Vec<u32> {
+    let children = format!("/proc/{process}/task/{process}/children");
+    // It may have ended meanwhile.
+    let children = std::fs::read_to_string(children).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    std::iter::once(process).chain(children.flat_map(family)).collect()
 }
 
 /// Runs `command` and fails unless it exits with 0.

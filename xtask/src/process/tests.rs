@@ -1,3 +1,6 @@
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use super::*;
 
 /// What came of each step, without its time.
@@ -104,4 +107,25 @@ fn the_gate_goes_on_after_a_failure_and_fails_at_its_end() {
     let text = String::from_utf8(told.stdout).unwrap();
     assert!(text.contains("FAILED") && text.contains("make check"), "{text}");
     assert_eq!(text.matches("passed").count(), 2, "{text}");
+}
+
+#[test]
+fn what_stands_still_is_killed_with_all_that_it_has_started() {
+    let mut command = Command::new("sh");
+    // A shell that waits for its child, which waits for as long.
+    command.args(["-c", "sleep 1000 & echo started; wait"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    kill(&mut child).unwrap();
+    // The pipe ends with the last that has its other end.
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "started\n");
+}
+
+#[test]
+fn a_command_that_takes_longer_than_it_may_fails() {
+    let error = succeed_in(Duration::ZERO, Command::new("sleep").arg("1000")).unwrap_err();
+    assert!(error.to_string().starts_with("it stands still"), "{error:#}");
 }

@@ -107,7 +107,7 @@ impl Node {
         let events = Arc::new(Events(Arc::clone(&state)));
         let mut threads = Threads::new(clock, Arc::new(ThreadTimes::default()), events);
         threads
-            .spawn(receive, plan("receive".to_owned(), Box::new(readiness)))
+            .spawn(receive, plan(RECEIVE.to_owned(), Box::new(readiness)))
             .map_err(system("a thread"))?;
         Ok(Self { address, state, stop, receive: threads, manager })
     }
@@ -115,6 +115,11 @@ impl Node {
     /// Where recorders connect.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether it takes nothing more although it was not told to end: its thread has failed.
+    pub fn has_failed(&self) -> bool {
+        self.receive.has_ended(RECEIVE)
     }
 
     /// What it has done so far.
@@ -501,6 +506,8 @@ impl ThreadEvents for Events {
 
 /// The file of a stream's folder that has the highest writer generation.
 const GENERATION: &str = "generation";
+/// The thread that takes what recorders send.
+const RECEIVE: &str = "receive";
 /// Orders that wait.
 const ORDERS_MAX: usize = 256;
 /// Frames that wait for a writer, beside their bound in bytes.

@@ -61,6 +61,8 @@ fn recorder(folder: &Path, targets: Vec<TargetConfig>) -> (Recorder, Frontend) {
     let mut config = RecorderConfig::new(folder.join("runs"), sources);
     config.memory_bytes = 256 << 20;
     config.frame.time_ns = 10_000_000;
+    // Several for each file of the node, on a busy machine too.
+    config.frame.bytes = 512 << 10;
     // So that a fragment's bytes can be found on their way.
     config.frame.codings = ColumnCoding::NONE.into();
     config.build.timeout_ns = 3_600_000_000_000;
@@ -74,23 +76,26 @@ fn recorder(folder: &Path, targets: Vec<TargetConfig>) -> (Recorder, Frontend) {
     (recorder, front_end)
 }
 
-/// Sends the fragments of keys below that number, and calls `act` with how many were sent.
-fn send(front_end: &Frontend, keys: u64, act: impl FnOnce(&AtomicU64)) {
-    let sent = AtomicU64::new(0);
+/// Sends the fragments of keys below that number, as far as `act` lets them go.
+fn send_to(front_end: &Frontend, keys: u64, act: impl FnOnce(&AtomicU64)) {
+    let allowed = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for (source, to) in (0..).zip(front_end.sources()) {
-            let sent = &sent;
+            let allowed = &allowed;
             scope.spawn(move || {
                 for key in 0..keys {
+                    wait_while(|| key >= allowed.load(Relaxed));
                     to.send(key, &content(source, key)).unwrap();
-                    if source == 0 {
-                        sent.store(key + 1, Relaxed);
-                    }
                 }
             });
         }
-        act(&sent);
+        act(&allowed);
+        allowed.store(keys, Relaxed);
     });
+}
+
+fn send(front_end: &Frontend, keys: u64) {
+    send_to(front_end, keys, |_| {});
 }
 
 fn only(folder: &Path) -> PathBuf {
@@ -215,7 +220,7 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let here = TargetConfig::folder("here", folder.path().join("runs"));
     let targets = vec![node_target(node.address()), here];
     let (recorder, front_end) = recorder(folder.path(), targets);
-    send(&front_end, 2_000, |_| {});
+    send(&front_end, 2_000);
     let summary = end(recorder, front_end, 2_000);
     let there = check(&only(&folder.path().join("stored")), 2_000);
     let here = check(&summary.folder, 2_000);
@@ -236,11 +241,12 @@ fn a_connection_that_is_cut_is_resumed_and_nothing_is_lost_or_there_twice() {
     let node = Node::start(store_config(folder.path(), any())).unwrap();
     let proxy = Proxy::start(node.address());
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(proxy.address)]);
-    send(&front_end, 6_000, |sent| {
+    send_to(&front_end, 6_000, |allowed| {
         for cut in 1..=5 {
+            wait_while(|| node.snapshot().sessions_opened < cut);
             let taken = node.snapshot().frames_taken;
-            wait_while(|| sent.load(Relaxed) < cut * 1_000);
-            // It is connected again, and something has come.
+            allowed.store(cut * 1_000, Relaxed);
+            // Some of these have come over the connection that is cut.
             wait_while(|| node.snapshot().frames_taken == taken);
             proxy.cut();
         }
@@ -258,7 +264,7 @@ fn a_frame_that_is_changed_on_its_way_is_refused_counted_and_sent_again() {
     let proxy = Proxy::start(node.address());
     proxy.changes.store(true, Relaxed);
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(proxy.address)]);
-    send(&front_end, 1_000, |_| {});
+    send(&front_end, 1_000);
     end(recorder, front_end, 1_000);
     assert!(!proxy.changes.load(Relaxed), "a byte was changed");
     check(&only(&folder.path().join("stored")), 1_000);
@@ -272,9 +278,11 @@ fn a_node_that_ends_and_is_started_again_goes_on_in_the_same_folder() {
     let address = node.address();
     let mut node = Some(node);
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(address)]);
-    send(&front_end, 4_000, |sent| {
+    send_to(&front_end, 4_000, |allowed| {
         for life in 1..=3 {
-            wait_while(|| sent.load(Relaxed) < life * 1_000);
+            allowed.store(life * 1_000, Relaxed);
+            let taken = || front_end.sources()[0].status().taken;
+            wait_while(|| taken() < life * 1_000 - 500);
             node.take().map(Node::stop).expect("it runs").unwrap();
             node = Some(Node::start(store_config(folder.path(), address)).unwrap());
         }
@@ -303,11 +311,12 @@ fn after_each_fault_of_its_disk_a_stream_goes_on_behind_what_was_durable() {
         FaultControl::fail_finishes,
         FaultControl::fail_writes,
     ];
-    send(&front_end, 5_000, |sent| {
+    send_to(&front_end, 5_000, |allowed| {
         for (fault, number) in faults.into_iter().zip(1..) {
-            wait_while(|| sent.load(Relaxed) < number * 1_000);
             let before = node.snapshot().disk_faults;
             fault(&control, Some(if number == 4 { libc::ENOSPC } else { libc::EIO }));
+            // Enough for a file, and more.
+            allowed.store(number * 1_000, Relaxed);
             wait_while(|| node.snapshot().disk_faults == before);
             fault(&control, None);
         }
@@ -320,6 +329,8 @@ fn after_each_fault_of_its_disk_a_stream_goes_on_behind_what_was_durable() {
 /// A node with two folders, the first of which has faults.
 fn two_folders(folder: &Path, file_bytes: u64) -> (Node, FaultControl) {
     let control = FaultControl::default();
+    // It has the most, and is chosen.
+    control.set_space(Some(1 << 60));
     let plan = FaultPlan { control: control.clone(), ..FaultPlan::default() };
     let mut config = store_config(folder, any());
     config.folders = ["first", "second"].map(|name| folder.join(name)).to_vec();
@@ -342,11 +353,13 @@ fn a_disk_that_fails_is_left_and_its_streams_go_on_in_another_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (node, control) = two_folders(folder.path(), 2 << 20);
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
-    send(&front_end, 4_000, |sent| {
-        wait_while(|| sent.load(Relaxed) < 1_000);
+    send_to(&front_end, 4_000, |allowed| {
+        allowed.store(1_000, Relaxed);
+        wait_while(|| node.snapshot().streams.iter().all(|stream| stream.durable == 0));
         // It is not mended.
         control.fail_writes(Some(libc::EIO));
-        wait_while(|| node.snapshot().disk_faults == 0 && sent.load(Relaxed) < 4_000);
+        allowed.store(3_000, Relaxed);
+        wait_while(|| node.snapshot().disk_faults == 0);
     });
     end(recorder, front_end, 4_000);
     let (run, in_second) = in_both(folder.path());
@@ -362,12 +375,13 @@ fn a_folder_in_which_nothing_can_be_ended_is_left_as_it_is() {
     let (node, control) = two_folders(folder.path(), 1 << 30);
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
     let (first, away) = (folder.path().join("first"), folder.path().join("away"));
-    send(&front_end, 4_000, |sent| {
-        wait_while(|| sent.load(Relaxed) < 1_000);
+    send_to(&front_end, 4_000, |allowed| {
+        allowed.store(1_000, Relaxed);
         // Something is durable there, in a file that is open.
         wait_while(|| node.snapshot().streams.iter().all(|stream| stream.durable == 0));
         std::fs::rename(&first, &away).unwrap();
         control.fail_writes(Some(libc::EIO));
+        allowed.store(3_000, Relaxed);
         wait_while(|| node.snapshot().disk_faults == 0);
     });
     end(recorder, front_end, 4_000);
@@ -396,7 +410,7 @@ fn a_best_effort_node_that_is_not_there_costs_the_others_nothing() {
     let here = TargetConfig::folder("here", folder.path().join("runs"));
     let node = TargetConfig { required: false, ..node_target(free) };
     let (recorder, front_end) = recorder(folder.path(), vec![here, node]);
-    send(&front_end, 500, |_| {});
+    send(&front_end, 500);
     let summary = end(recorder, front_end, 500);
     check(&summary.folder, 500);
     let of_node = &summary.last.targets[1];

@@ -1,5 +1,6 @@
 //! Events by time, from boards' datagrams to what is read back.
 
+use std::io::Read;
 use std::net::UdpSocket;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use catchment_model::{Entry, EventFlags, SourceId};
 use catchment_storage::{Run, Verdict, audit, verify};
 use catchment_wire::layouts::{Layouts, Values};
 
-use crate::support::{only_run, started, stderr};
+use crate::support::{free_ports, interrupt, only_run, started, stderr};
 
 /// Boards with clocks of 125 MHz and 48 bits, as many as there are ports.
 fn config(folder: &Path, port: u16, boards: u16, more: &str) -> String {
@@ -15,7 +16,7 @@ fn config(folder: &Path, port: u16, boards: u16, more: &str) -> String {
         r#"
 memory.budget = "256 MiB"
 run.folder = "runs"
-build = {{ match = "time", timeout = "300 ms", time = {{ window = "200 ns" }} }}
+build = {{ match = "time", timeout = "60 s", time = {{ window = "200 ns" }} }}
 {more}
 [[layouts]]
 name = "clock"
@@ -73,11 +74,10 @@ impl Boards {
 #[test]
 fn fragments_of_boards_with_clocks_are_events_by_their_times() {
     let folder = tempfile::tempdir().unwrap();
-    let (port, count, events) = (20_410, 4, 500_u64);
+    let (port, count, events) = (free_ports(4), 4, 500_u64);
     let config = config(folder.path(), port, count, "");
     let mut boards = Boards::new(&config, port, count);
-    let arguments = ["run", &config, "--events", "500"];
-    let (mut child, mut lines) = started(folder.path(), &arguments, "Recording");
+    let (child, mut lines) = started(folder.path(), &["run", &config], "Recording");
     // Over the wrap of the clocks; the last board misses each tenth event.
     let first = (1 << 48) - 125_000 * 100;
     for event in 0..events {
@@ -91,13 +91,14 @@ fn fragments_of_boards_with_clocks_are_events_by_their_times() {
         // As on the boards' clocks.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
+    // What the last board never sent is a loss.
+    let code = interrupt(child);
     let mut rest = String::new();
-    std::io::Read::read_to_string(&mut lines, &mut rest).unwrap();
-    child.wait().unwrap();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(code, Some(3), "{rest}");
     let run = Run::open(only_run(folder.path())).unwrap();
     assert!(verify(&run, |_| ()).is_intact(), "{rest}");
     let report = audit(&run).unwrap();
-    // The balance holds, and what the last board never sent is a loss.
     assert_eq!(report.verdict, Verdict::DataLost, "{rest}");
     let mut keys = Vec::new();
     for frame in 0..run.frames().len() {

@@ -35,6 +35,7 @@ budget = "256 MiB"
 timeout = "1 h"
 [frame]
 time = "20 ms"
+bytes = "1 MiB"
 [[targets]]
 name = "node"
 kind = "store"

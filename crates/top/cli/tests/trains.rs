@@ -1,27 +1,18 @@
 //! Nodes that record one run of trains in turn.
 
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{Run, RunOptions, StorageError};
 
-use crate::support::{catchment, interrupt, json, only_run, printed, started, stderr, stdout};
+use crate::support::{
+    catchment, free_ports, interrupt, json, only_run, printed, started, stderr, stdout,
+};
 
 /// Trains of two images of 64 x 64 pixels.
 const TRAIN_BYTES: u64 = 20_573;
 const RUN: &str = "6b0e62e5b1f64c2c9a4a6f2a1d3c7e90";
-
-/// A port that nobody has, with a free one above it.
-fn two_ports() -> u16 {
-    let pair = std::iter::repeat_with(|| {
-        let first = UdpSocket::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-        UdpSocket::bind(("127.0.0.1", first.checked_add(1)?)).ok()?;
-        Some(first)
-    });
-    pair.take(1_000).flatten().next().expect("two neighbours")
-}
 
 /// A folder with the configuration of the node of that turn.
 fn node(folder: &Path, name: &str, (port, turn): (u16, u16), id: &str) -> PathBuf {
@@ -65,7 +56,7 @@ fn ledger(run: &Run, entry: Entry) -> u64 {
 #[test]
 fn nodes_that_take_turns_record_one_run() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, port) = (folder.path(), two_ports());
+    let (folder, port) = (folder.path(), free_ports(2));
     let nodes = [0, 1].map(|turn| node(folder, &format!("node-{turn}"), (port, turn), RUN));
     let recorders = nodes.each_ref().map(|node| started(node, &["run", "node.toml"], "Recording"));
     feed(folder, port, "2");
@@ -114,7 +105,7 @@ fn feeder(folder: &Path, (timer, port): (&str, u16), number: &str) -> Child {
 #[test]
 fn a_timer_says_when_trains_are_due_and_which_run_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, port) = (folder.path(), two_ports());
+    let (folder, port) = (folder.path(), free_ports(2));
     let what = ["emulate", "xfel-trains", "--role", "timer", "--listen", "127.0.0.1:0"];
     let how = ["--feeders", "2", "--rate", "40", "--events", "21", "--first-run", "7"];
     let (timer, _lines, line) = printed(catchment(folder, &[&what[..], &how].concat()), "Timer at");
@@ -159,7 +150,7 @@ fn a_timer_says_when_trains_are_due_and_which_run_it_is() {
 #[test]
 fn trains_of_the_other_node_are_counted_and_not_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, port) = (folder.path(), two_ports());
+    let (folder, port) = (folder.path(), free_ports(2));
     let node = node(folder, "node", (port, 0), RUN);
     let (recorder, _lines) = started(&node, &["run", "node.toml"], "Recording");
     feed(folder, port, "1");
@@ -177,7 +168,7 @@ fn trains_of_the_other_node_are_counted_and_not_recorded() {
 #[test]
 fn runs_of_nodes_without_a_common_identity_are_not_one() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, port) = (folder.path(), two_ports());
+    let (folder, port) = (folder.path(), free_ports(2));
     let ids = [RUN, "00000000000000000000000000000007"];
     let nodes = [0, 1].map(|turn: u16| {
         node(folder, &format!("node-{turn}"), (port, turn), ids[usize::from(turn)])
@@ -194,7 +185,7 @@ fn runs_of_nodes_without_a_common_identity_are_not_one() {
 #[test]
 fn what_is_read_of_trains_says_which_bytes_never_came() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, port) = (folder.path(), two_ports());
+    let (folder, port) = (folder.path(), free_ports(2));
     let node = node(folder, "node", (port, 0), RUN);
     let text = std::fs::read_to_string(node.join("node.toml")).unwrap();
     let field = "{ name = \"images\", dtype = \"u16\", shape = [2, 64, 64], offset = 64 }";

@@ -294,8 +294,11 @@ impl Sessions {
     /// The next bytes of a body, which go to where they belong.
     pub(crate) fn incoming(&mut self, endpoint: usize, source: &mut dyn Incoming) -> Flow {
         let Some(connection) = self.connection(endpoint) else { return Flow::Refused };
-        if connection.refusal.is_some() || connection.kind == Kind::Lingering {
-            return Flow::Held;
+        match connection.kind {
+            Kind::Data if connection.refusal.is_none() => {}
+            // Its session has ended with its control connection, in the middle of a body.
+            Kind::Over => return Flow::Refused,
+            _ => return Flow::Held,
         }
         let Some(mut body) = connection.body.take() else { return Flow::Taken };
         let (left, mut read) = (body.left, 0);
@@ -424,3 +427,38 @@ impl Stream {
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
 const _: () = assert!(storage_link::VERSION == 1, "one version is spoken");
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use catchment_encoder::Buffers;
+    use catchment_fixtures::Random;
+
+    use super::super::Connection;
+    use super::*;
+    use crate::state::NodeState;
+
+    /// Bytes that nobody may read.
+    #[derive(Debug)]
+    struct Untouched;
+
+    impl Incoming for Untouched {
+        fn read(&mut self, _room: &mut [u8]) -> usize {
+            panic!("read of a connection whose session has ended");
+        }
+    }
+
+    #[test]
+    fn a_column_whose_session_has_ended_is_not_read_on() {
+        let state = Arc::new(NodeState::new(1 << 20));
+        let (orders, _) = crossbeam_channel::bounded(1);
+        let entropy = Box::new(Random::new(1));
+        let mut sessions = Sessions::new(entropy, state, orders, Buffers::new(1 << 20));
+        sessions.open(0);
+        let body = Body { kind: BodyKind::Column, left: 100_000, padding: 0 };
+        sessions.connections[0] =
+            Some(Connection { kind: Kind::Over, body: Some(body), ..Connection::default() });
+        assert_eq!(sessions.incoming(0, &mut Untouched), Flow::Refused);
+    }
+}

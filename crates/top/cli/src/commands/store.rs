@@ -39,7 +39,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     out.flush()?;
     let until = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    while !stop.asked() && until.is_none_or(|until| Instant::now() < until) {
+    let is_due = || until.is_some_and(|until| Instant::now() >= until);
+    while !stop.asked() && !is_due() && !node.has_failed() {
         stop.wait(Instant::now() + LOOK_EVERY);
     }
     let last = node.stop()?;

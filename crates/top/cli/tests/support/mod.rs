@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -62,6 +63,18 @@ pub fn printed(mut command: Command, word: &str) -> (Child, BufReader<ChildStdou
         assert!(read > 0, "{command:?} ended without saying {word:?}");
     }
     (child, lines, line)
+}
+
+/// The first of so many UDP ports of this machine that are free, each next to the one before.
+pub fn free_ports(count: u16) -> u16 {
+    let neighbours = std::iter::repeat_with(|| {
+        let first = UdpSocket::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        let end = first.checked_add(count)?;
+        // Held together, so that each is another.
+        let all = (first..end).map(|port| UdpSocket::bind(("127.0.0.1", port)));
+        all.collect::<Result<Vec<_>, _>>().ok().map(|_| first)
+    });
+    neighbours.take(1_000).flatten().next().expect("neighbours")
 }
 
 /// The only run in a folder's `runs`; the catalogue stands beside it.
