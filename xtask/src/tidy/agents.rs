@@ -24,6 +24,7 @@ const EDGES: &[(&str, &str)] = &[
     ),
     ("crates/node/recorder/src/config.rs", "counts the machine's CPUs, before agents are made"),
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
+    ("crates/node/recorder/src/frame_feed.rs", "starts and ends the thread of a target"),
     ("crates/node/recorder/src/recorder.rs", "starts and ends the agents' threads"),
     ("crates/node/store/src/node.rs", "starts and ends the agents' threads, and makes folders"),
 ];

@@ -9,8 +9,8 @@
 //!
 //! A node that is away is ridden out in memory. One that refuses the stream (a token, another run
 //! of that name) is a fault: what is held is discarded and counted, and so is what comes. At the
-//! run's end the node has [`END_NS`] to say that something more is durable, and [`ABSENT_NS`] to say
-//! anything at all.
+//! run's end the node has [`END_NS`] to say that something more is durable, and [`ABSENT_NS`] to
+//! say anything at all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

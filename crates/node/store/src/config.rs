@@ -17,8 +17,8 @@ pub struct StoreConfig {
     pub memory_bytes: u64,
     /// The size at which a file is left.
     pub file_bytes: u64,
-    /// The disk of a stream, in each folder: buffers and the time between syncs. Faults are those of
-    /// the first folder.
+    /// The disk of a stream, in each folder: buffers and the time between syncs. Faults are those
+    /// of the first folder.
     pub disk: DiskConfig,
     /// How long after its sender is gone a stream's files are closed.
     pub close_after_ns: u64,

@@ -262,9 +262,9 @@ impl Manager {
         Ok(OpenedStream { state, input, waker, has_ended, is_new, generation })
     }
 
-    /// Cuts the files of a stream behind what was durable when a disk failed. If its folder is gone,
-    /// or its files cannot be cut, and there are other folders, it is left as it is and the stream
-    /// goes on in those: then this is what is left of it.
+    /// Cuts the files of a stream behind what was durable when a disk failed. If its folder is
+    /// gone, or its files cannot be cut, and there are other folders, it is left as it is and the
+    /// stream goes on in those: then this is what is left of it.
     fn end_after(&mut self, key: &StreamKey, fault: &Fault) -> Result<Option<Left>, NotOpened> {
         let left_out = self.left_out.entry(key.name.clone()).or_default();
         let is_known = |before: &Durable| left_out.contains(&before.folder);

@@ -1,8 +1,9 @@
 //! The agent of a stream: from whole frames to its files.
 //!
 //! A file is made when a frame needs it, in the folder that is best then, left when it is large
-//! enough or when its disk answers no more, and closed with its table of contents. What is recorded becomes durable with the next sync of its file, or when it is closed;
-//! the stream is durable up to the first file of which that does not hold.
+//! enough or when its disk answers no more, and closed with its table of contents. What is recorded
+//! becomes durable with the next sync of its file, or when it is closed; the stream is durable up
+//! to the first file of which that does not hold.
 //!
 //! The agent ends at the first fault of a write, a sync or a close, and says which bytes of its
 //! files are durable: the node cuts them there, and begins again. A file that can be made in no
@@ -602,8 +603,8 @@ impl<S: FolderStore> Writer<S> {
         Step::Done
     }
 
-    /// What a fault leaves: files that are durable up to some byte, and behind the first that is not
-    /// wholly so, nothing.
+    /// What a fault leaves: files that are durable up to some byte, and behind the first that is
+    /// not wholly so, nothing.
     fn fault(&self, Failed { disk, reason }: Failed) -> Fault {
         let (mut ledger, mut next_index) = (self.durable_ledger.clone(), self.next_index);
         let mut cuts = Vec::new();
