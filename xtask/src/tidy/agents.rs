@@ -28,6 +28,7 @@ const EDGES: &[(&str, &str)] = &[
         "starts an agent's thread, and feeds it from outside",
     ),
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
+    ("crates/node/recorder/src/frame_feed.rs", "starts and ends the thread of a target"),
     ("crates/node/recorder/src/recorder.rs", "starts and ends the agents' threads"),
     ("crates/node/store/src/node.rs", "starts and ends the agents' threads, and makes folders"),
 ];

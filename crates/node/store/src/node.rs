@@ -504,10 +504,10 @@ impl ThreadEvents for Events {
     }
 }
 
-/// The thread that takes what recorders send.
-const RECEIVE: &str = "receive";
 /// The file of a stream's folder that has the highest writer generation.
 const GENERATION: &str = "generation";
+/// The thread that takes what recorders send.
+const RECEIVE: &str = "receive";
 /// Orders that wait.
 const ORDERS_MAX: usize = 256;
 /// Frames that wait for a writer, beside their bound in bytes.

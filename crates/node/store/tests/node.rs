@@ -329,6 +329,8 @@ fn after_each_fault_of_its_disk_a_stream_goes_on_behind_what_was_durable() {
 /// A node with two folders, the first of which has faults.
 fn two_folders(folder: &Path, file_bytes: u64) -> (Node, FaultControl) {
     let control = FaultControl::default();
+    // It has the most, and is chosen.
+    control.set_space(Some(1 << 60));
     let plan = FaultPlan { control: control.clone(), ..FaultPlan::default() };
     let mut config = store_config(folder, any());
     config.folders = ["first", "second"].map(|name| folder.join(name)).to_vec();
@@ -353,9 +355,11 @@ fn a_disk_that_fails_is_left_and_its_streams_go_on_in_another_folder() {
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
     send_to(&front_end, 4_000, |allowed| {
         allowed.store(1_000, Relaxed);
-        wait_while(|| node.snapshot().frames_taken == 0);
+        wait_while(|| node.snapshot().streams.iter().all(|stream| stream.durable == 0));
         // It is not mended.
         control.fail_writes(Some(libc::EIO));
+        allowed.store(3_000, Relaxed);
+        wait_while(|| node.snapshot().disk_faults == 0);
     });
     end(recorder, front_end, 4_000);
     let (run, in_second) = in_both(folder.path());
@@ -377,7 +381,7 @@ fn a_folder_in_which_nothing_can_be_ended_is_left_as_it_is() {
         wait_while(|| node.snapshot().streams.iter().all(|stream| stream.durable == 0));
         std::fs::rename(&first, &away).unwrap();
         control.fail_writes(Some(libc::EIO));
-        allowed.store(4_000, Relaxed);
+        allowed.store(3_000, Relaxed);
         wait_while(|| node.snapshot().disk_faults == 0);
     });
     end(recorder, front_end, 4_000);
