@@ -226,7 +226,7 @@ fn check(
         bench.broken.push(format!("{all} frames were sent: {counts:?}"));
     }
     for name in names {
-        let run = Run::open(&node.stored(name))?;
+        let run = Run::open(node.stored(name))?;
         let ledger = run.recorded_ledger()?.context("a stream without a ledger")?;
         let recorded = ledger.total()[Entry::FragmentsRecorded];
         let is_whole = !bench.quick || verify(&run, |_| {}).is_intact();
