@@ -23,10 +23,6 @@ const EDGES: &[(&str, &str)] = &[
         "asks the system for its memory, before agents are made",
     ),
     ("crates/node/recorder/src/config.rs", "counts the machine's CPUs, before agents are made"),
-    (
-        "crates/node/recorder/src/frame_feed.rs",
-        "starts an agent's thread, and feeds it from outside",
-    ),
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
     ("crates/node/recorder/src/frame_feed.rs", "starts and ends the thread of a target"),
     ("crates/node/recorder/src/recorder.rs", "starts and ends the agents' threads"),

@@ -207,6 +207,7 @@ impl Build {
                     self.live.warn_once(given_up(&self.live, source));
                 }
             }
+            self.live.show_offsets(pipeline.builder.offsets());
             match pipeline.kind {
                 Kind::Events => {
                     counters.events_open.store(status.open_events, Relaxed);

@@ -43,7 +43,7 @@ enum Command {
     /// Manage access tokens
     Token(commands::token::Arguments),
     /// Emulate the sources of a configuration file or a preset
-    Emulate(commands::emulate::Arguments),
+    Emulate(Box<commands::emulate::Arguments>),
     /// Write emulated channels straight into files
     Generate(commands::generate::Arguments),
     /// Show how a declared layout understands a packet
@@ -95,7 +95,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Store(arguments) => commands::store::run(arguments, out),
         Command::Ctl(arguments) => commands::ctl::run(arguments, out),
         Command::Token(arguments) => commands::token::run(arguments, out),
-        Command::Emulate(arguments) => commands::emulate::run(arguments, out),
+        Command::Emulate(arguments) => commands::emulate::run(*arguments, out),
         Command::Generate(arguments) => commands::generate::run(arguments, out),
         Command::Decode(arguments) => commands::decode::run(arguments, out),
         Command::Inspect(arguments) => commands::inspect::run(arguments, out),

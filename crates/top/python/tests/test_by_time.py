@@ -42,9 +42,11 @@ def test_times_of_emulated_boards_are_near_their_events(tmp_path: Path) -> None:
         assert len(keys) == 400
         # 500 us apart, but for jitter and whole ticks.
         assert (np.abs(np.diff(keys) - 500_000) <= 108).all()
-        apart = [
-            source.fragments().times.astype(np.int64) - keys for source in run.sources.values()
-        ]
+        apart = []
+        for source in run.sources.values():
+            times = source.fragments().times
+            assert times is not None
+            apart.append(times.astype(np.int64) - keys)
         assert len(apart) == 4
         assert np.min(apart, axis=0).tolist() == [0] * 400
         assert 0 < np.max(apart) <= 108
