@@ -49,6 +49,7 @@ export class Sources {
           fill: 0,
           parked_fragments: 0,
           offsets: null,
+          link: { waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0 },
           last_packet_seconds: null,
           ledger: {},
           targets: {},
