@@ -247,7 +247,7 @@ fn offsets_are_measured_and_suggested() {
     lines.read_to_string(&mut rest).unwrap();
     assert_eq!(code, Some(0), "{rest}");
     let suggested = |name: &str| {
-        let line = rest.lines().find(|line| line.starts_with(name)).expect(&rest);
+        let line = rest.lines().find(|line| line.trim_start().starts_with(name)).expect(&rest);
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[1], "300", "{rest}");
         words[words.len() - 2].parse::<i64>().expect(&rest)
