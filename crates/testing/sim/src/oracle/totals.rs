@@ -1,0 +1,52 @@
+//! The total of a run, as its last table of contents has it.
+
+use std::collections::BTreeMap;
+
+use catchment_model::Entry;
+
+use super::Check;
+
+impl Check<'_> {
+    /// The total equals the live ledger, and the sum of the frames' increments.
+    pub(super) fn totals(&self, toc: &BTreeMap<(usize, String), u64>) -> Result<(), String> {
+        let in_frames =
+            [Entry::FragmentsRecorded, Entry::FragmentBytesRecorded, Entry::FragmentsMissing];
+        for (source, ledger) in self.ledger.sources.iter().enumerate() {
+            for (entry, count) in ledger.iter() {
+                let key = (source, entry.name().to_owned());
+                let of = |counts: &BTreeMap<_, u64>| counts.get(&key).copied().unwrap_or(0);
+                let total = of(toc);
+                if entry == Entry::FragmentsDurable {
+                    continue;
+                }
+                let is_late =
+                    entry == Entry::FragmentsUnconfirmed && self.is_unconfirmed_late(source, toc);
+                let count = if is_late { total } else { count };
+                if total != count {
+                    return Err(format!("source {source}: {entry}: {count}, TOC {total}"));
+                }
+                let added = of(&self.recorded.increments);
+                let is_link = source >= self.outcome.plan.sources.len();
+                let is_explicit = (is_link || !in_frames.contains(&entry))
+                    && entry != Entry::BytesCompressionLowered;
+                if is_explicit && added != count {
+                    return Err(format!(
+                        "source {source}: {entry}: {count}, frames add up to {added}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the disk did not confirm the last file, which cannot say so itself.
+    pub(super) fn is_unconfirmed_late(
+        &self,
+        source: usize,
+        toc: &BTreeMap<(usize, String), u64>,
+    ) -> bool {
+        let entry = Entry::FragmentsUnconfirmed;
+        let said = toc.get(&(source, entry.name().to_owned())).copied().unwrap_or(0);
+        !self.life.disk.is_empty() && self.ledger.sources[source][entry] > said
+    }
+}
