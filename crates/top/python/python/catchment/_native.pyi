@@ -602,8 +602,12 @@ class FrontendLink:
     ) -> int:
         """Appends a fragment if there is room: 0 accepted, 1 full, 2 ended."""
 
-    def send_packet(self, link: int, packet: NDArray[np.uint8]) -> None: ...
-    def try_send_packet(self, link: int, packet: NDArray[np.uint8]) -> int: ...
+    def send_packet(self, link: int, packet: NDArray[np.uint8]) -> None:
+        """Appends a packet to a channel link, and waits while there is no room for it."""
+
+    def try_send_packet(self, link: int, packet: NDArray[np.uint8]) -> int:
+        """Appends a packet if there is room: 0 accepted, 1 full, 2 ended."""
+
     def abandon(self, source: int, count: int, reason: str, keys: tuple[int, int] | None) -> None:
         """Says that fragments were made and dropped."""
 
