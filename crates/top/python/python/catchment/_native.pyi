@@ -617,7 +617,9 @@ class FrontendLink:
     def renumber(self, source: int, key: int) -> None:
         """Says that numbers begin again."""
 
-    def low_water(self, source: int, key: int | None, idle: bool) -> None: ...
+    def low_water(self, source: int, key: int | None, idle: bool) -> None:
+        """Promises that no lower key will follow."""
+
     def status(self) -> str:
         """Where the front-end stands, in one line."""
 
