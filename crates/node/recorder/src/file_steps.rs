@@ -52,6 +52,8 @@ pub(crate) enum End {
 pub(crate) struct LastFrame {
     /// The number of attempts to write it.
     pub(crate) tries: u32,
+    /// Whether it was: another with its number would stand there twice.
+    pub(crate) is_recorded: bool,
     /// Whether there was no room for it at the last attempt.
     pub(crate) is_refused: bool,
     /// Whether it could not be written. If the frames did not add up to the total in a table of

@@ -360,6 +360,7 @@ impl<S: FolderStore> RunFiles<S> {
                 self.ledger.failed(&tag);
             }
             JobKind::Frame(written, tag) => {
+                self.last.is_recorded = self.end == End::LastFrame;
                 file.recorded(&written);
                 self.last.index_min = self.last.index_min.max(file.index);
                 let FrameSummary { info, frame_bytes, .. } = written.summary;
@@ -651,8 +652,9 @@ impl<S: FolderStore> RunFiles<S> {
                 self.end = End::Opening;
             }
             End::Opening => {
-                // Frames that still fail are in the increments of the last one.
-                if self.opening.is_some() || self.files.are_busy() {
+                // What still fails, of frames and files, is in the last one's increments.
+                let are_open = self.files.current.is_some() && !self.files.closing.is_empty();
+                if self.opening.is_some() || are_open || self.files.are_busy() {
                     return Ending::Wait;
                 }
                 self.files.reopen_newest(self.last.index_min);
@@ -661,15 +663,13 @@ impl<S: FolderStore> RunFiles<S> {
                 return Ending::LastFrame;
             }
             End::LastFrame => {
-                // The last file counts what the disk does not confirm of older ones.
-                let are_open = self.files.current.is_some() && !self.files.closing.is_empty();
-                if are_open || self.files.are_busy() {
+                if self.files.are_busy() {
                     return Ending::Wait;
                 }
                 let carried = self.ledger.carried().total().iter().any(|(_, count)| count > 0)
                     || self.ledger.has_positions();
                 let unrecorded = std::mem::take(&mut self.last.is_refused) || carried;
-                if unrecorded && self.last.tries < TRIES_MAX {
+                if unrecorded && !self.last.is_recorded && self.last.tries < TRIES_MAX {
                     // The frame was not recorded: another file is tried.
                     if self.files.current.is_none() {
                         self.retry();
