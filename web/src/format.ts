@@ -109,7 +109,8 @@ export function nanoseconds(ns: Maybe): Quantity {
     size /= 1000;
     unit += 1;
   }
-  const text = unit === 0 ? Math.round(size).toString() : size.toFixed(size < 10 ? 2 : size < 100 ? 1 : 0);
+  const digits = size < 10 ? 2 : size < 100 ? 1 : 0;
+  const text = unit === 0 ? Math.round(size).toString() : size.toFixed(digits);
   return { value: ns < 0 && text !== "0" ? `−${text}` : text, unit: NANOSECONDS[unit] ?? "s" };
 }
 

@@ -1,6 +1,6 @@
 //! Steps: child processes that must succeed, with the time that each took.
 
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -167,17 +167,20 @@ fn succeed_in(time: Duration, command: &mut Command) -> Result<()> {
 /// Kills a child and all that it has started.
 fn kill(child: &mut Child) -> Result<()> {
     let all = family(child.id()).into_iter().map(|process| process.to_string());
-    succeed(Command::new("kill").arg("-KILL").args(all))?;
+    // Some of them may have ended meanwhile, which fails.
+    Command::new("kill").arg("-KILL").args(all).status()?;
     child.wait()?;
     Ok(())
 }
 
 /// That process and those that descend from it.
 fn family(process: u32) -> Vec<u32> {
-    let children = format!("/proc/{process}/task/{process}/children");
-    // It may have ended meanwhile.
-    let children = std::fs::read_to_string(children).unwrap_or_default();
-    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    // It may have ended meanwhile. Each of its threads has the children that it started.
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    let of_thread = |thread: DirEntry| std::fs::read_to_string(thread.path().join("children")).ok();
+    let children: Vec<String> = threads.flatten().filter_map(of_thread).collect();
+    let children = children.iter().flat_map(|children| children.split_whitespace());
+    let children = children.filter_map(|child| child.parse().ok());
     std::iter::once(process).chain(children.flat_map(family)).collect()
 }
 

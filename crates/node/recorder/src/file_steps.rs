@@ -52,7 +52,7 @@ pub(crate) enum End {
 pub(crate) struct LastFrame {
     /// The number of attempts to write it.
     pub(crate) tries: u32,
-    /// Whether it was: another with its number would stand there twice.
+    /// Whether it was written. It is not written again: readers would find its number twice.
     pub(crate) is_recorded: bool,
     /// Whether there was no room for it at the last attempt.
     pub(crate) is_refused: bool,

@@ -261,20 +261,20 @@ fn stored_table(bench: &Bench<'_>, figures: &Figures, left_out: &[String]) -> Se
     let section = Section::new("To a storage node's disk", table)
         .note(format!(
             "Frames of {} from memory to a node in a process of its own, over TCP on this machine; \
-             each column's CRC-32C is made by the sender and checked by the node. Bytes/s: until all \
-             files are closed and synced; median of {}.",
+             each column's CRC-32C is made by the sender and checked by the node. Bytes/s: until \
+             all files are closed and synced; median of {}.",
             bytes(FRAME_BYTES as f64),
             bench.repeats()
         ))
         .note(
             "TCP (one thread to another, 256 KiB writes) and direct write (4 MiB, preallocated) \
-             alone: the means of right before and right behind each recording. Share: of the smaller \
-             one.",
+             alone: the means of right before and right behind each recording. Share: of the \
+             smaller one.",
         )
         .note(
             "Mean / longest time of a frame: take, from its first message to its last; write, from \
-             then, or from the end of the frame before, until it is written; and of a sync. Overlap: \
-             the part of the shorter one of taking and writing in which both went on. CPU: seconds \
+             then, or from the end of the frame before, until it is written; and of a sync. \
+             Overlap: the part of the shorter one of taking and writing in which both went on. CPU: seconds \
              of a core per GB of sender and node.",
         )
         .note(format!(
