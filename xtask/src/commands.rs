@@ -171,6 +171,11 @@ pub fn test_long() -> Result<()> {
         long.args(["test", "--locked", "-p", "catchment-cli", "--test", "all", tests]);
         steps.run(what, &[], long.args(["--", "--ignored", "--test-threads=1"]));
     }
+    let built = steps.run("rust: build the program", &[], &mut build(&repository, "catchment"));
+    let mut soak = std::process::Command::new(repository.program());
+    soak.current_dir(&repository.root).args(["soak", "bench/trains.toml", "--verify-every", "4"]);
+    soak.args(["--", "--rate", "1.14", "--events", "2668"]);
+    steps.run("European XFEL's typical run of trains", &[built], &mut soak);
     let cut = steps.finish("test-long");
     let planted = sim::mutants(&[]);
     let seeds = sim::run(&words(&["--seeds", SEEDS_LONG]));

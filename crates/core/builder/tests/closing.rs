@@ -445,6 +445,26 @@ fn events_close_early_when_those_that_wait_hold_too_much() {
     rig.check_ledger();
 }
 
+/// Nobody else could need the half that is kept for those that others wait for.
+#[test]
+fn the_only_source_of_a_run_has_all_memory_that_may_wait() {
+    let config = BuilderConfig {
+        waiting_bytes_max: 20_000,
+        ..BuilderConfig::new(vec![SourceRole::Required])
+    };
+    let mut rig = Rig::new(config);
+    // What comes first waits until it is known where the numbers begin.
+    for number in 0..3 {
+        let long = rig.fragment(0, number, 6_000);
+        rig.push(number * MS, &[long]);
+        rig.poll(number * MS);
+    }
+    rig.finish(3 * MS);
+    assert_eq!((rig.rows.len(), rig.lost()), (3, 0));
+    assert_eq!(rig.count(0, Entry::FragmentsOutOfRange), 0);
+    rig.check_ledger();
+}
+
 /// Rows that nobody cuts, because the disk stalls, keep the window from moving. What comes
 /// meanwhile is not ahead of the quorum: it waits, within the receiver's memory, and is recorded.
 #[test]

@@ -34,9 +34,9 @@ use parking_lot::Mutex;
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
 /// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
-/// But of fragments such as trains, of which few fit there: one that arrives, one that is written,
-/// and one that another sender has begun. First touches would cost packets.
-const POPULATED_LONGEST: u64 = 3;
+/// But of fragments such as trains, of which few fit there: one that arrives, one that is complete,
+/// one that is written, and one that another sender has begun. First touches would cost packets.
+const POPULATED_LONGEST: u64 = 4;
 /// Populated at a time: a huge page. Meanwhile the system holds the lock on the process's memory,
 /// for which all threads wait that allocate, including those of the control plane.
 const POPULATE_STEP_BYTES: usize = 2 << 20;
@@ -46,6 +46,14 @@ const POPULATE_STEP_BYTES: usize = 2 << 20;
 const CHAIN: u64 = 1 << 63;
 /// Chunks that a source may hold beside those of a fragment that is assembled.
 pub(crate) const CHUNKS_BESIDE: u64 = 4;
+
+/// How much of a pool is populated when it is made. In whole steps, which are whole pages: the
+/// system refuses parts of one.
+fn populated_bytes(longest_bytes: u64, memory_bytes: usize) -> usize {
+    let wanted = longest_bytes.saturating_mul(POPULATED_LONGEST).max(POPULATED_BYTES as u64);
+    let steps = usize::try_from(wanted.div_ceil(POPULATE_STEP_BYTES as u64)).unwrap_or(usize::MAX);
+    memory_bytes.min(steps.saturating_mul(POPULATE_STEP_BYTES))
+}
 
 /// All chunks of a recorder.
 #[derive(Debug)]
@@ -128,8 +136,7 @@ impl ChunkPool {
             memory_bytes,
             chunk_bytes,
             share: share as u32,
-            populated_bytes: usize::try_from(longest_bytes.saturating_mul(POPULATED_LONGEST))
-                .map_or(memory_bytes, |longest| memory_bytes.min(longest.max(POPULATED_BYTES))),
+            populated_bytes: populated_bytes(longest_bytes, memory_bytes),
             next: (0..count).map(|_| AtomicU32::new(0)).collect(),
             free: Mutex::new((0..count).rev().collect()),
             released: Mutex::default(),

@@ -418,6 +418,8 @@ fn a_thousand_emulated_channels_are_proved_sample_by_sample() {
     let emulated = ligo_1000();
     let mut config = support::config(folder.path(), 0);
     config.memory_bytes = 512 << 20;
+    // However long a busy machine keeps the emulator.
+    config.build.timeout_ns = 60_000_000_000;
     config.frame.codings = "bitshuffle+lz4".parse::<ColumnCoding>().unwrap().into();
     config.trends = true;
     let channels = emulated

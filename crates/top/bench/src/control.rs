@@ -68,7 +68,7 @@ struct Latency {
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let scratch = Scratch::new(&bench.scratch, "control")?;
     let preset = Hades90 {
-        folder: scratch.folder.join("runs"),
+        folder: std::path::absolute(scratch.folder.join("runs"))?,
         ..point::Load::FULL.hades(bench, Rate(Some(1_000.0)))
     };
     let mut node = Node::start(&scratch.folder, &preset)?;

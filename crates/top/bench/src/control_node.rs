@@ -1,11 +1,7 @@
 //! A node under control in a process of its own, as `catchment run` serves it, recording at a known
 //! rate.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -14,11 +10,11 @@ use catchment_console::{Client, Target};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::process::Process;
+
 /// A node that records into a scratch folder, and is gone when this is dropped.
 pub(super) struct Node {
-    child: Child,
-    // Without a reader the node would get a broken pipe.
-    _lines: BufReader<ChildStdout>,
+    process: Process,
     pub(super) url: String,
     client: Client,
     folder: PathBuf,
@@ -68,30 +64,13 @@ impl Node {
     pub(super) fn start(folder: &Path, preset: &Hades90) -> anyhow::Result<Self> {
         let path = folder.join("node.toml");
         std::fs::write(&path, preset.text() + CONTROL)?;
-        let log = folder.join("node.log");
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["run", "--listen", "127.0.0.1:0", "--manual", "--emulate"])
-            .arg(&path)
-            .stdin(Stdio::null())
-            // A Ctrl-C is for the bench, which ends the node.
-            .process_group(0)
-            .stdout(Stdio::piped())
-            .stderr(File::create(&log)?)
-            .spawn()
-            .context("the node does not start")?;
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe was asked for"));
-        let mut line = String::new();
-        lines.read_line(&mut line)?;
-        let Some(url) = line.trim().strip_prefix("Serving ") else {
-            child.kill().ok();
-            child.wait()?;
-            let logged = std::fs::read_to_string(&log).unwrap_or_default();
-            anyhow::bail!("the node did not start: {}{}", line.trim(), logged.trim());
-        };
+        let arguments = ["run", "--listen", "127.0.0.1:0", "--manual", "--emulate", "node.toml"];
+        let mut process = Process::start(&arguments, folder, folder.join("node.log"))?;
+        let url = process.line("Serving ")?;
         let url = url.trim_end_matches('/').to_owned();
         let client = Client::new(&Target::of(&url))?;
         let folder = preset.folder.clone();
-        Ok(Self { child, _lines: lines, url, client, folder, requests: 0 })
+        Ok(Self { process, url, client, folder, requests: 0 })
     }
 
     /// Begins a run at a rate, and returns its number once its events are on disk.
@@ -115,7 +94,7 @@ impl Node {
             if before == after {
                 let at: catchment_model::Utc = after.parse()?;
                 let sent = emulator["properties"]["event_count"].as_u64().unwrap_or_default();
-                let load = load(self.child.id())?;
+                let load = load(self.process.id())?;
                 return Ok(Mark { at_ns: at.0, sent, load, seen: Instant::now() });
             }
         }
@@ -148,11 +127,7 @@ impl Node {
         let request = json!({ "request": format!("end-{}", self.requests), "command": "shutdown" });
         // It may be gone before it has answered.
         self.client.post("/api/v1/commands", &request).ok();
-        let status = self.child.wait()?;
-        // 3: a rate that is too high loses data, and the bench looks for the highest one.
-        let expected = matches!(status.code(), Some(0 | 3));
-        anyhow::ensure!(expected, "the node did not end in order: {status}");
-        Ok(())
+        self.process.wait().map(drop)
     }
 
     fn command(&mut self, name: &str) -> anyhow::Result<()> {
@@ -179,14 +154,6 @@ impl Node {
             anyhow::ensure!(start.elapsed() < PATIENCE, "the node does not go on: {state}");
             std::thread::sleep(ASK_EVERY);
         }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // Unless it has ended.
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 

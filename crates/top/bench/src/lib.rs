@@ -29,10 +29,12 @@ mod machine;
 mod midas_dummy;
 mod midas_sources;
 mod point;
+mod process;
 mod python;
 mod recording;
 mod report;
 mod search;
+mod soak;
 mod stalls;
 mod store;
 mod store_node;
@@ -45,6 +47,7 @@ mod xfel_tables;
 use std::path::PathBuf;
 
 use catchment_console::{Exit, Out, Stop, complain};
+pub use soak::{SoakArguments, run as soak};
 
 /// Measures this machine and prints a table; writes it as JSON and Markdown too.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,10 @@ use crate::machine::Machine;
 /// A bench's results.
 #[derive(Debug)]
 pub(crate) struct Report {
+    /// Of its files.
     pub(crate) name: &'static str,
+    /// What makes it, on the command line.
+    pub(crate) command: String,
     pub(crate) quick: bool,
     pub(crate) sections: Vec<Section>,
     /// The same figures for programs.
@@ -90,7 +93,9 @@ impl Report {
         figures: &impl Serialize,
     ) -> anyhow::Result<Self> {
         let figures = serde_json::to_value(figures)?;
-        Ok(Self { name, quick: bench.quick, sections, figures })
+        let quick = if bench.quick { " --quick" } else { "" };
+        let command = format!("bench {name}{quick}");
+        Ok(Self { name, command, quick: bench.quick, sections, figures })
     }
 
     /// Prints the tables and writes `NAME.json` and `NAME.md` (`NAME-quick` for a quick one).
@@ -140,8 +145,7 @@ impl Report {
     }
 
     fn markdown(&self, machine: &Machine) -> String {
-        let quick = if self.quick { " --quick" } else { "" };
-        let mut text = format!("# catchment bench {}{quick}\n\nMachine: {machine}.\n", self.name);
+        let mut text = format!("# catchment {}\n\nMachine: {machine}.\n", self.command);
         for section in &self.sections {
             text += &format!("\n## {}\n\n", section.title);
             for line in section.table.markdown() {
@@ -171,7 +175,13 @@ mod tests {
         table.row(["1 kHz", "0 %"]);
         let section = Section::new("Rates", table).note("Median of 3.");
         let figures = serde_json::json!([1, 2]);
-        let report = Report { name: "hades", quick: true, sections: vec![section], figures };
+        let report = Report {
+            name: "hades",
+            command: "bench hades".into(),
+            quick: true,
+            sections: vec![section],
+            figures,
+        };
         let folder = tempfile::tempdir().unwrap();
         report.finish(folder.path(), &mut Out::nowhere(true)).unwrap();
         let json = std::fs::read(folder.path().join("hades-quick.json")).unwrap();

@@ -1,19 +1,16 @@
 //! A storage node in a process of its own, as `catchment store` runs it.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::process::Process;
+
 /// A storage node, which is gone with its files when this is dropped.
 pub(crate) struct Node {
-    child: Child,
-    lines: ChildStdout,
+    process: Process,
     folder: PathBuf,
     pub(crate) address: String,
 }
@@ -81,33 +78,17 @@ impl Node {
              [[listen]]\naddress = \"127.0.0.1:0\"\n",
         );
         std::fs::write(folder.join("store.toml"), text)?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["store", "store.toml", "--json"])
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            // A Ctrl-C is for the bench, which ends the node.
-            .process_group(0)
-            .stdout(Stdio::piped())
-            .stderr(File::create(folder.join("store.log"))?)
-            .spawn()
-            .context("the storage node does not start")?;
-        let lines = child.stdout.take().expect("a pipe was asked for");
-        let mut node = Self { child, lines, folder, address: String::new() };
-        let mut objects = serde_json::Deserializer::from_reader(&mut node.lines).into_iter();
-        let first: Option<Result<Value, _>> = objects.next();
-        match first.and_then(Result::ok).and_then(|first| Some(first["address"].as_str()?.into())) {
-            Some(address) => node.address = address,
-            None => {
-                let logged = std::fs::read_to_string(node.folder.join("store.log"));
-                anyhow::bail!("no storage node: {}", logged.unwrap_or_default().trim());
-            }
-        }
-        Ok(node)
+        let arguments = ["store", "store.toml", "--json"];
+        let mut process = Process::start(&arguments, &folder, folder.join("store.log"))?;
+        let first: Value = serde_json::from_str(&process.line("")?)?;
+        let address = first["address"].as_str().context("a storage node without an address")?;
+        let address = address.to_owned();
+        Ok(Self { process, folder, address })
     }
 
     /// The system's number of its process.
     pub(crate) fn process(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// The folder of a stream.
@@ -117,21 +98,15 @@ impl Node {
 
     /// Ends it in order; what it has done.
     pub(crate) fn end(&mut self) -> anyhow::Result<Counts> {
-        // SAFETY: the process is our child, and not waited for yet.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
-        let mut text = String::new();
-        self.lines.read_to_string(&mut text)?;
-        let status = self.child.wait()?;
-        anyhow::ensure!(status.success(), "the storage node did not end in order: {status}");
+        self.process.interrupt();
+        let text = self.process.wait()?;
         serde_json::from_str(&text).context("what the storage node says at its end")
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Unless it has ended.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        self.process.kill();
         std::fs::remove_dir_all(&self.folder).ok();
     }
 }

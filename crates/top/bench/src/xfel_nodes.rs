@@ -1,11 +1,7 @@
 //! Two recorders of trains, each a process of its own, which record in turn.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -15,6 +11,7 @@ use catchment_storage::Run;
 use serde::Serialize;
 
 use crate::Bench;
+use crate::process::Process;
 use crate::xfel::{SOCKET_BYTES, memory_bytes};
 
 /// What nodes recorded that took turns.
@@ -45,9 +42,7 @@ impl InTurn {
 
 /// A recorder in a process of its own, which is gone when this is dropped.
 struct Node {
-    child: Child,
-    // Without a reader the node would get a broken pipe.
-    lines: BufReader<ChildStdout>,
+    process: Process,
     folder: PathBuf,
     address: SocketAddr,
 }
@@ -69,9 +64,9 @@ pub(crate) fn record(
         std::thread::sleep(Duration::from_millis(5));
     }
     let report = emulator.finish()?;
-    nodes.iter().for_each(Node::interrupt);
+    nodes.iter().for_each(|node| node.process.interrupt());
     for node in &mut nodes {
-        node.wait()?;
+        node.process.wait()?;
     }
     let seconds = begin.elapsed().as_secs_f64();
     let mut all = InTurn {
@@ -117,42 +112,10 @@ impl Node {
             memory_bytes(held, train_bytes),
         );
         std::fs::write(folder.join("node.toml"), text)?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["run", "node.toml"])
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            // A Ctrl-C is for the bench, which ends the node.
-            .process_group(0)
-            .stdout(Stdio::piped())
-            .stderr(File::create(folder.join("node.log"))?)
-            .spawn()
-            .context("the node does not start")?;
-        let lines = BufReader::new(child.stdout.take().expect("a pipe was asked for"));
-        let mut node = Self { child, lines, folder, address };
-        let mut line = String::new();
-        while !line.starts_with("Recording") {
-            line.clear();
-            if node.lines.read_line(&mut line)? == 0 {
-                let logged = std::fs::read_to_string(node.folder.join("node.log"));
-                anyhow::bail!("the node did not start: {}", logged.unwrap_or_default().trim());
-            }
-        }
-        Ok(node)
-    }
-
-    fn interrupt(&self) {
-        // SAFETY: the process is our child, and not waited for yet.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
-    }
-
-    /// Waits for its end.
-    fn wait(&mut self) -> anyhow::Result<()> {
-        std::io::copy(&mut self.lines, &mut std::io::sink())?;
-        let status = self.child.wait()?;
-        // 3: it lost data, which is a result.
-        let expected = matches!(status.code(), Some(0 | 3));
-        anyhow::ensure!(expected, "the node did not end in order: {status}");
-        Ok(())
+        let log = folder.join("node.log");
+        let mut process = Process::start(&["run", "node.toml"], &folder, log)?;
+        process.line("Recording")?;
+        Ok(Self { process, folder, address })
     }
 
     /// What its run's ledger has.
@@ -173,9 +136,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Unless it has ended.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        self.process.kill();
         std::fs::remove_dir_all(&self.folder).ok();
     }
 }

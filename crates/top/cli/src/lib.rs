@@ -70,6 +70,8 @@ enum Command {
     Convert(commands::convert::Arguments),
     /// Run benchmarks and compare them with published figures
     Bench(catchment_bench::Arguments),
+    /// Record what an emulator sends for as long as it sends, verifying and deleting the files
+    Soak(catchment_bench::SoakArguments),
 }
 
 /// Runs a command; the first argument is the program's name. Returns the process's exit code.
@@ -109,5 +111,6 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Catalog(arguments) => commands::catalog::run(arguments, out),
         Command::Convert(arguments) => commands::convert::run(arguments, out),
         Command::Bench(arguments) => catchment_bench::run(arguments, out),
+        Command::Soak(arguments) => catchment_bench::soak(&arguments, out),
     }
 }

@@ -11,7 +11,8 @@ const SHARES_PER_TIMEOUT: u64 = 64;
 /// Limits what each source may hold of keys that the quorum has not passed. Together such fragments
 /// may use half of the waiting memory; a source whose part exceeds what is free of that half is
 /// *full*. A single source ahead therefore gets a quarter of the memory, several get less each, and
-/// the other half is reserved for the sources that the quorum waits for.
+/// the other half is reserved for the sources that the quorum waits for. A run's only source has
+/// all of it: nobody else could need the rest.
 ///
 /// What *pausable* sources hold does not count: it takes no memory of the others', since their
 /// receive agents bound it.
@@ -82,7 +83,10 @@ impl Shares {
         matched: &mut Matched,
     ) {
         let sources = &mut matched.sources;
-        let shared_bytes = self.waiting_bytes_max / 2;
+        let shared_bytes = match sources.len() {
+            0 | 1 => self.waiting_bytes_max,
+            _ => self.waiting_bytes_max / 2,
+        };
         if waiting_bytes <= shared_bytes {
             if std::mem::take(&mut self.some_full) {
                 sources.iter_mut().for_each(|source| source.full = false);

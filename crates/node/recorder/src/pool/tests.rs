@@ -38,6 +38,19 @@ fn a_chunk_comes_back_when_its_source_has_moved_on_and_its_bytes_are_done() {
     assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
 }
 
+/// A length that is no multiple of a page is refused, and the memory behind it would be touched for
+/// the first time while packets come in.
+#[test]
+fn what_is_populated_at_the_start_ends_with_a_step() {
+    const TRAIN_BYTES: u64 = 1_073_754_173;
+    let room = 16 << 30;
+    let bytes = populated_bytes(TRAIN_BYTES, room);
+    assert!(bytes as u64 >= 4 * TRAIN_BYTES && bytes < room);
+    assert_eq!(bytes % POPULATE_STEP_BYTES, 0);
+    assert_eq!(populated_bytes(0, room), POPULATED_BYTES);
+    assert_eq!(populated_bytes(u64::MAX, room), room);
+}
+
 #[test]
 fn what_is_appended_stands_on_its_alignment() {
     let pool = ChunkPool::new("segments", 1 << 20, CHUNKS, 1, 1, 0).unwrap();
