@@ -57,5 +57,6 @@ pub use number::NumberMatcher;
 pub use owned::{KeyRule, OwnedKeys};
 pub use status::{BuilderStatus, Jump, Restart, SourceStatus, TooLarge};
 pub use time::{
-    ClockConfig, Late, Offsets, Suggested, TimeConfig, TimeMatcher, Unmatched, WindowKind,
+    ClockConfig, Group, Late, Offsets, Suggested, TimeConfig, TimeMatcher, Unmatched, WindowKind,
+    regroup,
 };

@@ -23,6 +23,7 @@ mod clock;
 mod group;
 mod horizon;
 mod offsets;
+mod regroup;
 mod settings;
 
 use std::collections::VecDeque;
@@ -32,6 +33,7 @@ use catchment_model::{CloseReason, Entry, EventFlags};
 use self::group::{Next, Put, Queues, Waiting};
 use self::horizon::{Horizon, Said};
 pub use self::offsets::{Offsets, Suggested};
+pub use self::regroup::{Group, regroup};
 pub use self::settings::{ClockConfig, Late, TimeConfig, Unmatched, WindowKind};
 use crate::matched::{Closing, ClosingEvent};
 use crate::wanted::Wanted;

@@ -184,7 +184,7 @@ impl RecorderConfig {
 
     /// The settings of the builder by time, if that is the rule. Sources without a clock have been
     /// refused.
-    pub(crate) fn time_config(&self) -> Option<TimeConfig> {
+    pub fn time_config(&self) -> Option<TimeConfig> {
         let rule = self.is_by_time().then_some(&self.build.time)?;
         let clock = |source: &SourceConfig| ClockConfig {
             rate_hz: source.protocol.clock_hz().unwrap_or(0),

@@ -11,22 +11,46 @@ use crate::run::Run;
 use crate::write::{ColumnData, EventFrame, EventSource, RunWriter};
 
 /// Events that have been read but not yet written, and the ledger's counts for them.
+#[derive(Debug)]
 pub(crate) struct EventsBuffer {
-    keys: Vec<u64>,
-    times_ns: Vec<u64>,
-    flags: Vec<u32>,
-    sources: Vec<Fragments>,
-    counted: Ledger,
+    pub(crate) keys: Vec<u64>,
+    pub(crate) times_ns: Vec<u64>,
+    pub(crate) flags: Vec<u32>,
+    pub(crate) sources: Vec<Fragments>,
+    pub(crate) counted: Ledger,
+    /// One above the last key of events that were built again.
+    pub(crate) next_key: u64,
 }
 
-#[derive(Default)]
-struct Fragments {
-    lengths: Vec<u32>,
-    valid: Vec<bool>,
-    expected: Vec<bool>,
-    holes: Vec<Hole>,
-    times_ns: Vec<u64>,
+/// The fragments of a source, by row; their payload one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Fragments {
+    pub(crate) lengths: Vec<u32>,
+    pub(crate) valid: Vec<bool>,
+    pub(crate) expected: Vec<bool>,
+    pub(crate) holes: Vec<Hole>,
+    pub(crate) times_ns: Vec<u64>,
     payload: Vec<u8>,
+}
+
+impl Fragments {
+    /// Removes the rows and returns them, but for their payload, which stays.
+    pub(crate) fn take_rows(&mut self) -> Self {
+        let payload = std::mem::take(&mut self.payload);
+        std::mem::replace(self, Self { payload, ..Self::default() })
+    }
+
+    /// Appends a row: with the fragment of that row of those which were taken off, or with none.
+    /// Fragments are taken in their order, since their payload stays where it is.
+    pub(crate) fn take(&mut self, old: &Self, row: Option<usize>, is_expected: bool) {
+        let at = self.valid.len() as u64;
+        let holes = old.holes.iter().filter(|hole| Some(hole.row) == row.map(|row| row as u64));
+        self.holes.extend(holes.map(|hole| Hole { row: at, ..*hole }));
+        self.valid.push(row.is_some());
+        self.expected.push(is_expected);
+        self.lengths.push(row.map_or(0, |row| old.lengths[row]));
+        self.times_ns.push(row.map_or(0, |row| old.times_ns[row]));
+    }
 }
 
 impl EventsBuffer {
@@ -37,6 +61,7 @@ impl EventsBuffer {
             flags: Vec::new(),
             sources: (0..sources).map(|_| Fragments::default()).collect(),
             counted: Ledger::new(sources),
+            next_key: 0,
         }
     }
 
@@ -99,7 +124,15 @@ impl EventsBuffer {
 
     /// Writes all events as one frame.
     pub(crate) fn write_all(&mut self, writer: &mut RunWriter) -> Result<(), StorageError> {
-        let rows = self.keys.len();
+        self.write_first(writer, self.keys.len())
+    }
+
+    /// Writes so many events as one frame.
+    pub(crate) fn write_first(
+        &mut self,
+        writer: &mut RunWriter,
+        rows: usize,
+    ) -> Result<(), StorageError> {
         if rows > 0 {
             self.write_rows(writer, 0..rows)?;
             self.drop_rows(rows);

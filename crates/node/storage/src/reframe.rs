@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
+use catchment_builder::TimeConfig;
 use catchment_frame::{Codings, ColumnCoding, ColumnEntry, FrameKind, Schema, frame_ledger};
 use catchment_model::Ledger;
 
@@ -19,6 +20,7 @@ use crate::folders;
 use crate::frame_index;
 use crate::left_out::{Checked, LeftOut, channel_entries, stored};
 use crate::parallel;
+use crate::regroup;
 use crate::run::{Frame, Run};
 use crate::write::{
     ChannelColumn, ChannelFrame, ColumnData, Ending, Make, MakeBytes, NewRun, RunWriter,
@@ -34,8 +36,21 @@ pub struct ReframeOptions {
     pub frame_bytes: Option<u64>,
     /// Other codecs; `None`: each column keeps its own.
     pub codings: Option<Codings>,
+    /// Events by time that are built again; `None`: unchanged.
+    pub rebuilt: Option<Rebuilt>,
     /// Files. The codings here are ignored.
     pub write: WriteOptions,
+}
+
+/// How events by time are built again, from the fragments of each frame.
+#[derive(Clone, Debug)]
+pub struct Rebuilt {
+    /// The window, and who opens events. Fragments that are in none are kept, as late ones are.
+    pub time: TimeConfig,
+    /// The new run's configuration.
+    pub config: String,
+    /// Which set of the run's data the events are from now on.
+    pub variant: u32,
 }
 
 /// The progress of an operation.
@@ -47,7 +62,8 @@ pub struct Done {
     pub frames_total: usize,
 }
 
-/// Rewrites a run into a folder: the same identity, events, samples and ledger. Trends are not
+/// Rewrites a run into a folder: the same identity, samples, ledger and, unless they are built
+/// again, events. Trends are not
 /// copied. A damaged column of a channel becomes a gap in the copy: the report names it, and the
 /// copy is marked as having lost data. `progress` returns whether to continue.
 ///
@@ -66,7 +82,7 @@ pub fn reframe(
         return Err(unwritable("a frame", "it must be longer than nothing"));
     }
     let header = run.header();
-    let new = NewRun {
+    let mut new = NewRun {
         folder: folder.to_owned(),
         name: name.to_owned(),
         run: header.run,
@@ -77,6 +93,10 @@ pub fn reframe(
         numbering: header.numbering,
         variant: header.variant,
     };
+    if let Some(Rebuilt { config, variant, .. }) = &options.rebuilt {
+        (new.config, new.variant) = (config.clone(), *variant);
+        new.schema = regroup::schema(new.schema);
+    }
     let codings = options.codings.clone().unwrap_or_default();
     let writer = RunWriter::create(new, WriteOptions { codings, ..options.write.clone() })?;
     let frames = frame_index::locations(run.run_files(), run.copies());
@@ -201,6 +221,11 @@ impl<'a> Reframer<'a> {
         self.events.count(ledger);
         if let Some(position) = self.run.frame_at(file, index) {
             self.events.add(self.run, position)?;
+        }
+        if let Some(Rebuilt { time, .. }) = &self.options.rebuilt {
+            let rows = self.events.regroup(time, self.run.sources())?;
+            self.events.settle(rows);
+            return self.events.write_first(&mut self.writer, rows);
         }
         match self.options.frame_bytes {
             None => self.events.write_all(&mut self.writer),
@@ -387,10 +412,18 @@ impl<'a> Reframer<'a> {
         if let Some(length) = self.options.frame_ns {
             self.write_until(u64::MAX, length)?;
         }
+        if self.options.rebuilt.is_some() {
+            self.events.settle(self.events.keys.len());
+        }
         self.events.write_all(&mut self.writer)?;
         self.writer.write_increments(FrameKind::Channels, &self.counted)?;
         self.writer.write_increments(FrameKind::Events, self.events.counted())?;
-        let data_lost = self.run.lost_data() || !self.left_out.is_empty();
+        // What was missing in an event may be in one that was built again.
+        let was_lost = match self.options.rebuilt {
+            None => self.run.lost_data(),
+            Some(_) => self.writer.ledger().balance().lost_data() || !self.run.damage().is_empty(),
+        };
+        let data_lost = was_lost || !self.left_out.is_empty();
         let run_ended = self.run.ended();
         let written = self.writer.finish(Ending { ledger: None, run_ended, data_lost })?;
         Ok(WriteReport { left_out: self.left_out.into_lines(), ..written })

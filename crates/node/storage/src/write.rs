@@ -144,6 +144,11 @@ impl RunWriter {
         })
     }
 
+    /// The account of what was written so far.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// The run as given.
     pub fn run(&self) -> &NewRun {
         &self.run

@@ -12,6 +12,7 @@ use catchment_catalog::{
     RunState, Totals, rebuild,
 };
 use catchment_model::{RunId, Utc};
+use catchment_ports::StoreFault;
 use catchment_recorder::State;
 
 use crate::readers;
@@ -112,8 +113,10 @@ fn enter(data: &Path, outcome: &Outcome, life: &Life, number: u64) -> Result<Exp
     let (events, ended) = (totals.events, Utc(life.last_arrival_ns.max(life.began_ns)));
     known.over = Some(Over::Ended(RunEnd { ended, fault, totals }));
     catalog.enter(&live, &known).map_err(words)?;
-    // A disk that lies, or is full at the end, may not have what was written last.
-    let is_whole = is_ended && !disk_lied(&of_first);
+    // A disk that lies, or is full at the end, may not have what was written last; a last file that
+    // could not be cut is not closed.
+    let is_cut = !of_first.disk.contains(&StoreFault::FinishError);
+    let is_whole = is_ended && is_cut && !disk_lied(&of_first);
     let states = [state, if is_whole { state } else { RunState::Interrupted }];
     Ok(Expected { number, comment, states, entered: Some(events), in_files })
 }

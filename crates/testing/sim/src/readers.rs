@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use catchment_fixtures::Random;
-use catchment_model::{Entry, SourceId};
+use catchment_model::{Entry, Ledger, SourceId};
 use catchment_ports::StoreFault;
 use catchment_storage::{Run, RunOptions, Select, StorageError, Verdict, audit, repair, verify};
 
@@ -37,7 +37,11 @@ pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), 
         Err(_) if disk_lied(life) => return Ok(()),
         Err(error) => return Err(format!("cannot be audited: {error}")),
     };
-    let lost = life.last.ledger.balance().lost_data();
+    // What the disk did not confirm of the last file is in the live ledger alone.
+    let unconfirmed = |ledger: &Ledger| ledger.total()[Entry::FragmentsUnconfirmed];
+    let said = report.recorded.as_ref().map_or(0, unconfirmed);
+    let is_known = unconfirmed(&life.last.ledger) == said;
+    let lost = is_known && life.last.ledger.balance().lost_data();
     let here = recorded.counts.iter().map(|counts| counts[0]).sum::<u64>();
     let counted = life.last.ledger.total()[Entry::FragmentsRecorded];
     let is_good = report.verdict == Verdict::Balanced;

@@ -113,7 +113,8 @@ fn fragments_of_boards_with_clocks_are_events_by_their_times() {
             for (board, column) in columns.iter().enumerate() {
                 let is_there = complete || board < 3;
                 let expected = if is_there { key + 8 * board as u64 } else { 0 };
-                assert_eq!(column.times_ns()[row], expected, "event {event} of board {board}");
+                let own = column.times_ns().get(row).copied().unwrap_or(0);
+                assert_eq!(own, expected, "event {event} of board {board}");
                 assert_eq!(column.fragment(row).is_some(), is_there);
             }
             keys.push(key);
@@ -259,4 +260,80 @@ fn offsets_are_measured_and_suggested() {
     let by_number = crate::support::example("minimal.toml");
     let text = stderr(folder.path(), &["run", &by_number, "--measure-offsets"], 2);
     assert!(text.contains("expected build.match = \"time\", got \"number\""), "{text}");
+}
+
+/// Of each event its key, and the boards in it.
+fn events(run: &Run, boards: u32) -> Vec<(u64, Vec<u32>)> {
+    let mut events = Vec::new();
+    for frame in 0..run.frames().len() {
+        let read = run.events(frame).unwrap();
+        for (row, &key) in read.keys().iter().enumerate() {
+            let is_in = |&board: &u32| {
+                run.fragments(frame, SourceId(board)).unwrap().fragment(row).is_some()
+            };
+            events.push((key, (0..boards).filter(is_in).collect()));
+        }
+    }
+    events
+}
+
+/// All fragments of a board, with their times.
+fn fragments(run: &Run, board: u32) -> Vec<(u64, Vec<u8>)> {
+    let frames = 0..run.frames().len();
+    let columns = frames.map(|frame| run.fragments(frame, SourceId(board)).unwrap());
+    let of_column = columns.flat_map(|column| {
+        let rows = 0..column.rows();
+        let of_row =
+            |row: usize| Some((*column.times_ns().get(row)?, column.fragment(row)?.to_vec()));
+        rows.filter_map(of_row).collect::<Vec<_>>()
+    });
+    of_column.collect()
+}
+
+#[test]
+fn events_are_built_again_with_another_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, port) = (folder.path(), free_ports(3));
+    let config = config(folder, port, 3, "");
+    let mut boards = Boards::new(&config, port, 3);
+    let (child, mut lines) = started(folder, &["run", &config], "Recording");
+    // The third board is 400 ns behind: in no event with the others.
+    for event in 0..200 {
+        for (board, ticks) in [(0, 0), (1, 3), (2, 50)] {
+            boards.send(board, 1_000_000 + event * 125_000 + ticks, 100 + event as usize);
+        }
+    }
+    let mut rest = String::new();
+    interrupt(child);
+    lines.read_to_string(&mut rest).unwrap();
+    let path = only_run(folder);
+    let run = Run::open(&path).unwrap();
+    assert_eq!(events(&run, 3).len(), 400, "{rest}");
+    let path = path.to_str().unwrap();
+    let reframe = |out: &str, more: &[&str], code| {
+        json(folder, &[&["reframe", path, "--out", out, "--json"], more].concat(), code)
+    };
+    reframe("wide", &["--window", "500 ns"], 0);
+    let wide = Run::open(folder.join("wide")).unwrap();
+    let whole: Vec<_> =
+        (0..200).map(|event| (8_000_000 + event * 1_000_000, vec![0, 1, 2])).collect();
+    assert_eq!(events(&wide, 3), whole);
+    assert!(verify(&wide, |_| ()).is_intact() && wide.config().contains("window = \"500 ns\""));
+    assert_eq!(wide.event_counts().unwrap().incomplete, 0);
+    let report = audit(&wide).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    assert_eq!(report.recomputed.total()[Entry::FragmentsMissing], 0);
+    // And back: what was recorded.
+    let back = |out| ["reframe", "wide", "--out", out, "--window", "200 ns", "--json"];
+    json(folder, &back("narrow"), 0);
+    let narrow = Run::open(folder.join("narrow")).unwrap();
+    assert_eq!(events(&narrow, 3), events(&run, 3));
+    for board in 0..3 {
+        let recorded = fragments(&run, board);
+        assert_eq!(recorded.len(), 200);
+        assert_eq!([&wide, &narrow].map(|run| fragments(run, board) == recorded), [true; 2]);
+    }
+    assert_eq!(audit(&narrow).unwrap().recomputed.sources[2][Entry::FragmentsMissing], 200);
+    let refused = stderr(folder, &["reframe", path, "--out", "no", "--window", "2 s"], 2);
+    assert!(refused.contains("1 ns to 1 s"), "{refused}");
 }

@@ -1,15 +1,18 @@
 //! Changes one value in a configuration's text; comments and order stay.
 
-use toml_edit::{DocumentMut, Item, Value};
+use toml_edit::{DocumentMut, Item, TableLike, Value};
 
-/// The text with `key = value` in the table of that name, which must be there; another value of the
-/// key is replaced.
+/// The text with `key = value` in the table of that name (`a.b`: in `b` of `a`), which must be
+/// there; another value of the key is replaced.
 ///
 /// # Errors
 /// The text is no TOML, or has no such table.
 pub fn set(text: &str, table: &str, key: &str, value: Value) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
-    let within = document.get_mut(table).and_then(Item::as_table_like_mut);
+    let mut within: Option<&mut dyn TableLike> = Some(document.as_table_mut());
+    for name in table.split('.') {
+        within = within.and_then(|outer| outer.get_mut(name)?.as_table_like_mut());
+    }
     let within = within.ok_or_else(|| format!("the configuration has no table {table}"))?;
     match within.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
@@ -40,6 +43,9 @@ mod tests {
         );
         let inline = set("emulator = { seed = 1 }\n", "emulator", "seed", 7.into()).unwrap();
         assert_eq!(inline, "emulator = { seed = 7 }\n");
+        let nested = "[build]\nmatch = \"time\"\ntime.window = \"9 ns\" # short\n";
+        let changed = set(nested, "build.time", "window", "1 us".into()).unwrap();
+        assert_eq!(changed, nested.replace("9 ns", "1 us"));
         for text in ["[frame]", "emulator = 1", "= 1"] {
             assert!(set(text, "emulator", "seed", 7.into()).is_err(), "{text}");
         }

@@ -2,19 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
+use catchment_builder::WindowKind;
+use catchment_config::edit::set;
 use catchment_config::{Size, Time};
-use catchment_console::{Exit, Out, Stop, progress};
+use catchment_console::{Exit, Out, Stop, UsageError, progress};
 use catchment_model::units::Bytes;
 use catchment_storage::{
-    Codings, ColumnCoding, ReframeOptions, Run, WriteOptions, WriteReport, reframe,
+    Codings, ColumnCoding, Rebuilt, ReframeOptions, Run, WriteOptions, WriteReport, reframe,
 };
 
 use crate::export::part::NewFolder;
 use crate::left_out::{report_damage, report_left_out};
 
 /// Rewrites a run's data bit for bit: in longer or shorter frames, in one file or several, with
-/// another codec. The run itself is not changed. A damaged column of a channel becomes a gap in the
-/// new run and is reported; exit code 3.
+/// another codec, or, by time, in other events. The run itself is not changed. A damaged column of
+/// a channel becomes a gap in the new run and is reported; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -32,6 +34,13 @@ pub(crate) struct Arguments {
     /// for, portable (other programs read it, too), auto; default: unchanged
     #[arg(long)]
     codec: Option<ColumnCoding>,
+    /// Build events by time again, with this window
+    #[arg(long, value_name = "TIME", conflicts_with = "frame_bytes")]
+    window: Option<Time>,
+    /// With --window: within the window of an event's first fragment, or of its last one; default:
+    /// as recorded
+    #[arg(long, value_name = "first|gap", requires = "window", value_parser = ["first", "gap"])]
+    kind: Option<String>,
     #[command(flatten)]
     files: Files,
 }
@@ -92,6 +101,30 @@ pub(crate) fn say(
     Ok(())
 }
 
+/// How the run's events are built with another window: otherwise as its configuration has it.
+fn rebuilt(run: &Run, window: Time, arguments: &Arguments) -> anyhow::Result<Rebuilt> {
+    let refused = |why: String| UsageError(format!("--window: {why}"));
+    let mut config = run.config().to_owned();
+    let mut put = |key, value: String| {
+        config = set(&config, "build.time", key, value.into()).map_err(|_| {
+            refused("the run's events are not by time, or its recorder did not say how".into())
+        })?;
+        Ok::<_, UsageError>(())
+    };
+    put("window", format!("{} ns", window.0))?;
+    if let Some(kind) = &arguments.kind {
+        put("kind", kind.clone())?;
+    }
+    let high =
+        catchment_config::check(run.path(), &config).map_err(|error| refused(error.to_string()))?;
+    let time = high.recorder.time_config();
+    let time = time.ok_or_else(|| refused("the run's events are not by time".into()))?;
+    // One set of data for each window and kind; a window has less than 30 bits.
+    let by_gap = u32::from(time.kind == WindowKind::Gap) << 30;
+    let variant = 1 << 31 | by_gap | time.window_ns as u32;
+    Ok(Rebuilt { time, config, variant })
+}
+
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
     let exit = report_damage(&run);
@@ -99,6 +132,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         frame_ns: arguments.frame.map(|time| time.0),
         frame_bytes: arguments.frame_bytes.map(|size| size.0),
         codings: arguments.codec.map(Codings::new),
+        rebuilt: arguments.window.map(|window| rebuilt(&run, window, &arguments)).transpose()?,
         write: arguments.files.options(),
     };
     let (folder, stop) = (NewFolder::make(&arguments.out)?, Stop::listen()?);

@@ -1,0 +1,156 @@
+//! Events by time that are built again, with another window: the same fragments in other rows.
+//!
+//! The fragments of a source stay in their order, which is that of their times, so that its payload
+//! stays as it is. Late fragments stay rows of their own, behind the fragment that they followed.
+
+use std::collections::VecDeque;
+
+use catchment_builder::{Group, TimeConfig, WindowKind};
+use catchment_frame::{ColumnKind, Schema, SourceInfo};
+use catchment_model::{Entry, EventFlags, SourceId};
+
+use crate::error::StorageError;
+use crate::events_buffer::{EventsBuffer, Fragments};
+use crate::write::unwritable;
+
+/// The schema of events that are built again: beside a fragment in no event nobody is expected,
+/// which a column must say.
+pub(crate) fn schema(schema: Schema) -> Schema {
+    let says = |id| {
+        let mut columns = schema.columns.iter();
+        columns.any(|one| one.kind == ColumnKind::FragmentExpected && one.source == Some(id))
+    };
+    let is_time = |id| {
+        let mut columns = schema.columns.iter();
+        columns.any(|one| one.kind == ColumnKind::FragmentTime && one.source == Some(id))
+    };
+    let sources = schema.sources.iter().filter(|one| is_time(one.id) && !one.sparse);
+    let missing: Vec<_> = sources.map(|one| one.id).filter(|&id| !says(id)).map(SourceId).collect();
+    schema.with_expected(missing)
+}
+
+/// Whether a row is one fragment, beside which nobody is expected.
+fn is_alone(flags: u32) -> bool {
+    flags & (EventFlags::UNMATCHED | EventFlags::LATE).0 > 0
+}
+
+/// A row that is made of fragments of other rows.
+struct NewRow {
+    key: u64,
+    flags: EventFlags,
+    /// By source, the row in which its fragment was.
+    fragments: Vec<(usize, usize)>,
+}
+
+impl EventsBuffer {
+    /// Builds the events again. Returns how many of them do not change by what follows, which is
+    /// not before the last event.
+    ///
+    /// # Errors
+    /// A fragment without a time of its own.
+    pub(crate) fn regroup(
+        &mut self,
+        time: &TimeConfig,
+        sources: &[SourceInfo],
+    ) -> Result<usize, StorageError> {
+        let rows = 0..self.keys.len();
+        let last_key = self.keys.last().copied().unwrap_or(0);
+        let is_late = |row: usize| EventFlags(self.flags[row]).contains(EventFlags::LATE);
+        let (mut waiting, mut times) = (Vec::new(), Vec::new());
+        for (source, info) in self.sources.iter().zip(sources) {
+            let own: VecDeque<usize> = rows.clone().filter(|&row| source.valid[row]).collect();
+            if own.iter().any(|&row| source.times_ns[row] == 0) {
+                let what = format!("another window for source {}", info.name);
+                return Err(unwritable(&what, "it has fragments without a time of their own"));
+            }
+            let in_time = own.iter().filter(|&&row| !is_late(row));
+            times.push(in_time.map(|&row| source.times_ns[row]).collect::<Vec<u64>>());
+            waiting.push(own);
+        }
+        let mut made = Vec::new();
+        let mut next_key = self.next_key;
+        let mut put = |key: u64, flags, fragments| {
+            let key = key.max(next_key);
+            next_key = key + 1;
+            made.push(NewRow { key, flags, fragments });
+        };
+        for Group { anchor_ns, sources: of, is_event } in catchment_builder::regroup(time, &times) {
+            let mut fragments = Vec::new();
+            for source in of {
+                // Late ones before it follow what they followed.
+                while let Some(row) = waiting[source].pop_front() {
+                    if !is_late(row) {
+                        fragments.push((source, row));
+                        break;
+                    }
+                    put(self.sources[source].times_ns[row], EventFlags::LATE, vec![(source, row)]);
+                }
+            }
+            let flags = if is_event { EventFlags::default() } else { EventFlags::UNMATCHED };
+            put(anchor_ns, flags, fragments);
+        }
+        for (source, rest) in waiting.into_iter().enumerate() {
+            for row in rest {
+                put(self.sources[source].times_ns[row], EventFlags::LATE, vec![(source, row)]);
+            }
+        }
+        self.replace(&made, sources);
+        let span_ns = match time.kind {
+            WindowKind::First => time.window_ns,
+            WindowKind::Gap => time.span_ns_max,
+        };
+        let settled_ns = last_key.saturating_sub(time.before_ns).saturating_sub(span_ns);
+        Ok(self.keys.partition_point(|&key| key < settled_ns))
+    }
+
+    /// Takes note that so many events are written next: of each source, how many of its fragments
+    /// are in none.
+    pub(crate) fn settle(&mut self, rows: usize) {
+        self.next_key = self.keys[..rows].last().map_or(self.next_key, |last| last + 1);
+        for (source, counts) in self.sources.iter().zip(&mut self.counted.sources) {
+            let alone = (0..rows).filter(|&row| source.valid[row] && is_alone(self.flags[row]));
+            counts[Entry::FragmentsUnmatched] = alone.count() as u64;
+        }
+    }
+
+    fn replace(&mut self, made: &[NewRow], sources: &[SourceInfo]) {
+        self.keys.clear();
+        let old_flags = std::mem::take(&mut self.flags);
+        let old_times = std::mem::take(&mut self.times_ns);
+        let old: Vec<_> = self.sources.iter_mut().map(Fragments::take_rows).collect();
+        for row in made {
+            let mut flags = row.flags;
+            // Of a row that is part of an event it is known whether the others were expected.
+            let known = |&(_, at): &(usize, usize)| !is_alone(old_flags[at]);
+            let known: Vec<usize> =
+                row.fragments.iter().filter(|one| known(one)).map(|&(_, at)| at).collect();
+            let mut is_complete = true;
+            for (index, source) in self.sources.iter_mut().enumerate() {
+                let mine = row.fragments.iter().find(|(source, _)| *source == index);
+                let is_expected = mine.is_some()
+                    || sources[index].sparse
+                    || !is_alone(flags.0)
+                        && (known.is_empty() || known.iter().any(|at| old[index].expected[*at]));
+                is_complete &= mine.is_some()
+                    || !is_expected
+                    || !sources[index].required
+                    || sources[index].sparse;
+                source.take(&old[index], mine.map(|(_, at)| *at), is_expected);
+            }
+            let mut kept = EventFlags::SENDER_ERROR | EventFlags::BAD_CHECKSUM;
+            if row.fragments.len() > 1 {
+                kept = kept | EventFlags::TAG_MISMATCH;
+            }
+            for (_, at) in &row.fragments {
+                flags = flags | EventFlags(old_flags[*at] & kept.0);
+            }
+            if !is_alone(flags.0) && !is_complete {
+                flags = flags | EventFlags::INCOMPLETE | EventFlags::OVERTAKEN;
+            }
+            let arrived = row.fragments.iter().map(|(_, at)| old_times[*at]).min();
+            self.keys.push(row.key);
+            self.times_ns.push(arrived.unwrap_or(0));
+            self.flags.push(flags.0);
+        }
+    }
+}
