@@ -61,10 +61,10 @@ struct Sent {
 }
 
 #[derive(Debug, Serialize)]
-struct Delay {
-    bytes_per_second: f64,
-    median_ms: f64,
-    p99_ms: f64,
+pub(crate) struct Delay {
+    pub(crate) bytes_per_second: f64,
+    pub(crate) median_ms: f64,
+    pub(crate) p99_ms: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -106,7 +106,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     for share in [0.05, 0.5, 0.8] {
         let most = raw_sent[1].bytes_per_second;
         bench.now(format!("until durable, {share} of the highest rate"))?;
-        delays.push(delay(bench, share * most)?);
+        delays.push(delay(bench, share * most, |_| {})?);
     }
     let sources = midas_sources::measure(bench)?;
     let (raw, adc) = (raw_sent, adc_sent);
@@ -167,15 +167,17 @@ pub(crate) struct Pair {
 impl Pair {
     /// A front-end with one source.
     fn begin(bench: &Bench<'_>, coding: ColumnCoding) -> anyhow::Result<Self> {
-        Self::begin_many(bench, &["dummy".to_owned()], 2 << 20, coding)
+        Self::begin_many(bench, &["dummy".to_owned()], 2 << 20, coding, |_| {})
     }
 
-    /// A front-end with these sources, whose fragments have so many bytes at most.
+    /// A front-end with these sources, whose fragments have so many bytes at most, and a recorder
+    /// that is changed.
     pub(crate) fn begin_many(
         bench: &Bench<'_>,
         names: &[String],
         fragment_bytes_max: u64,
         coding: ColumnCoding,
+        change: impl FnOnce(&mut RecorderConfig),
     ) -> anyhow::Result<Self> {
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
         let (shape, fields) = (Vec::new(), Vec::new());
@@ -195,6 +197,7 @@ impl Pair {
         if bench.quick {
             config.frame.time_ns = 50_000_000;
         }
+        change(&mut config);
         let recorder = Recorder::start(config)?;
         let url = format!("catchment+tcp://{}", recorder.addresses()[0]);
         let mut front_end = Frontend::builder(&url, "dummy");
@@ -223,7 +226,10 @@ impl Pair {
         if !closed.is_confirmed() || !balance.holds() || balance.lost_data() {
             bench.broken.push(format!("{what}: {closed:?}, {balance:?}"));
         }
-        std::fs::remove_dir_all(&summary.folder)?;
+        // A run of which nothing is kept here has none.
+        if summary.folder.exists() {
+            std::fs::remove_dir_all(&summary.folder)?;
+        }
         Ok(summary)
     }
 }
@@ -292,11 +298,16 @@ fn send(
     Ok((measured, seen.map_or(0, |seen| seen.len() as u64)))
 }
 
-/// How long fragments of 10 kB take from `send` until they are durable, at that rate.
-fn delay(bench: &mut Bench<'_>, rate: f64) -> anyhow::Result<Delay> {
+/// How long fragments of 10 kB take from `send` until they are durable, at that rate, with a
+/// recorder that is changed.
+pub(crate) fn delay(
+    bench: &mut Bench<'_>,
+    rate: f64,
+    change: impl FnOnce(&mut RecorderConfig),
+) -> anyhow::Result<Delay> {
     const BYTES: usize = 10_000;
     let fragment = samples(BYTES, 1);
-    let pair = Pair::begin(bench, RAW)?;
+    let pair = Pair::begin_many(bench, &["dummy".to_owned()], 2 << 20, RAW, change)?;
     let count = (rate * bench.seconds() / BYTES as f64) as u64;
     let source = &pair.front_end.sources()[0];
     let begin = Instant::now();

@@ -49,7 +49,7 @@ fn send(bench: &mut Bench<'_>, sources: usize, long: bool, what: &str) -> anyhow
     let (short, huge) = (samples(BYTES, 1), samples(LONG_BYTES, 2));
     let longest = if long { LONG_BYTES } else { BYTES };
     let names: Vec<String> = (0..sources).map(|index| format!("dummy/{index:04}")).collect();
-    let pair = Pair::begin_many(bench, &names, longest as u64, RAW)?;
+    let pair = Pair::begin_many(bench, &names, longest as u64, RAW, |_| {})?;
     let handles = pair.front_end.sources();
     let (process, begin) = (process_seconds(), Instant::now());
     let (mut events, mut sent, mut longest_send_ms) = (0, 0, 0.0_f64);

@@ -56,6 +56,16 @@ impl Process {
         }
     }
 
+    /// The next JSON object that it prints.
+    ///
+    /// # Errors
+    /// The process has ended before: with what it logged.
+    pub(crate) fn object(&mut self) -> anyhow::Result<serde_json::Value> {
+        let mut objects = serde_json::Deserializer::from_reader(&mut self.lines).into_iter();
+        let object = objects.next().and_then(Result::ok);
+        object.with_context(|| format!("ended too soon: {}", self.logged()))
+    }
+
     /// What it has logged.
     pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()

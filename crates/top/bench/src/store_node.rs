@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::process::Process;
 
@@ -80,7 +79,7 @@ impl Node {
         std::fs::write(folder.join("store.toml"), text)?;
         let arguments = ["store", "store.toml", "--json"];
         let mut process = Process::start(&arguments, &folder, folder.join("store.log"))?;
-        let first: Value = serde_json::from_str(&process.line("")?)?;
+        let first = process.object()?;
         let address = first["address"].as_str().context("a storage node without an address")?;
         let address = address.to_owned();
         Ok(Self { process, folder, address })

@@ -1,24 +1,32 @@
-//! hades-90 to one folder, to two required ones on one disk, and to none.
+//! hades-90 to one folder, to two required ones on one disk, to a storage node on this machine, to
+//! a folder and a node, and to none; and how long a fragment takes until it is durable there.
 //!
 //! A disk that others share changes its rate within seconds, and one that was idle is faster for a
 //! while. So each recording stands beside a limit of its own, measured right before and behind it.
 
+use std::time::Instant;
+
 use catchment_config::Rate;
-use catchment_recorder::{Place, RecorderConfig, TargetConfig};
+use catchment_recorder::{NodeConfig, Place, RecorderConfig, TargetConfig};
 use serde::Serialize;
 
 use crate::Bench;
+use crate::control_node::own_seconds;
 use crate::discard;
 use crate::limits::direct_write_once;
+use crate::midas_dummy::{Delay, delay, tcp};
 use crate::point::{Load, Point, measure_with};
 use crate::report::{Report, Section, bytes, percent, table};
 use crate::search::{Plan, Try, median};
+use crate::store_node::Node;
 
 /// A set of targets.
 #[derive(Clone, Copy)]
 struct Arrangement {
     name: &'static str,
-    arrange: fn(&mut RecorderConfig),
+    /// By the address of the node, if there is one.
+    arrange: fn(&mut RecorderConfig, &str),
+    has_node: bool,
     limit: Limit,
 }
 
@@ -27,17 +35,43 @@ struct Arrangement {
 enum Limit {
     /// The disk's rate, over so many folders.
     DirectWrite(f64),
+    /// The smaller of this and of a connection's.
+    DirectWriteOrTcp(f64),
     ReceiveAndDiscard,
 }
 
-const ARRANGEMENTS: [Arrangement; 3] = [
-    Arrangement { name: "one folder", arrange: |_| {}, limit: Limit::DirectWrite(1.0) },
+/// What a node may hold.
+const NODE_BYTES: u64 = 512 << 20;
+const PREALLOCATED_BYTES: u64 = 256 << 20;
+/// The rate at which delays are measured, in bytes per second.
+const DELAYED_BYTES: f64 = 50e6;
+
+const ARRANGEMENTS: [Arrangement; 5] = [
+    Arrangement {
+        name: "one folder",
+        arrange: |_, _| {},
+        has_node: false,
+        limit: Limit::DirectWrite(1.0),
+    },
     Arrangement {
         name: "two required folders on one disk",
         arrange: two,
+        has_node: false,
         limit: Limit::DirectWrite(2.0),
     },
-    Arrangement { name: "none", arrange: none, limit: Limit::ReceiveAndDiscard },
+    Arrangement {
+        name: "a storage node",
+        arrange: node,
+        has_node: true,
+        limit: Limit::DirectWriteOrTcp(1.0),
+    },
+    Arrangement {
+        name: "a folder and a storage node on one disk",
+        arrange: folder_and_node,
+        has_node: true,
+        limit: Limit::DirectWriteOrTcp(2.0),
+    },
+    Arrangement { name: "none", arrange: none, has_node: false, limit: Limit::ReceiveAndDiscard },
 ];
 
 /// Recordings at the highest rate without loss.
@@ -45,11 +79,15 @@ const ARRANGEMENTS: [Arrangement; 3] = [
 struct Found {
     name: &'static str,
     rounds: Vec<Round>,
+    /// None where nothing is kept.
+    delay: Option<Delay>,
 }
 
 #[derive(Debug, Serialize)]
 struct Round {
     limit_bytes_per_second: f64,
+    /// Of one CPU, while it took frames and wrote them; the node is a process of its own.
+    node_percent: Option<f64>,
     #[serde(flatten)]
     point: Point,
 }
@@ -64,14 +102,16 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let mut found = Vec::new();
     for arrangement in ARRANGEMENTS {
         let rounds = rounds(bench, arrangement)?;
-        found.push(Found { name: arrangement.name, rounds });
+        let keeps = !matches!(arrangement.limit, Limit::ReceiveAndDiscard);
+        let delay = keeps.then(|| until_durable(bench, arrangement)).transpose()?;
+        found.push(Found { name: arrangement.name, rounds, delay });
     }
     let share = if bench.quick { |_: f64| "-".to_owned() } else { |share| format!("{share:.2}") };
     let middle = |one: &Found, figure: fn(&Round) -> f64, shown: fn(f64) -> String| match one {
         Found { rounds, .. } if rounds.is_empty() => "-".to_owned(),
         Found { rounds, .. } => shown(median(rounds.iter().map(figure))),
     };
-    let table = table(
+    let rates = table(
         &found,
         &[
             ("targets", &|one| one.name.to_owned()),
@@ -83,33 +123,59 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
             ("build", &|one| middle(one, |round| round.point.build_percent, percent)),
             ("write", &|one| middle(one, |round| round.point.write_percent, percent)),
             ("emulate", &|one| middle(one, |round| round.point.emulate_percent, percent)),
+            ("node", &|one| match one.rounds.iter().any(|round| round.node_percent.is_some()) {
+                true => middle(one, |round| round.node_percent.unwrap_or_default(), percent),
+                false => "-".to_owned(),
+            }),
             ("limit", &|one| middle(one, |round| round.limit_bytes_per_second, bytes)),
             ("share", &|one| middle(one, Round::share, share)),
         ],
     );
-    let section = Section::new("Highest rate without loss", table)
+    let section = Section::new("Highest rate without loss", rates)
         .note(
             "Bytes/s: of one target, at the highest rate that lost nothing; until durable: over \
              the time until all was on disk, without what memory holds at the end.",
         )
         .note(
-            "Limit: direct write, half of it for two folders, or receive and discard flat out; the \
-             mean of right before and right behind each recording. Share: until durable, of its \
-             limit; median of the recordings.",
+            "Limit: direct write, half of it for two places, with a node the smaller of that and \
+             of TCP loopback, or receive and discard flat out; the mean of right before and right \
+             behind each recording. Share: until durable, of its limit; median of the recordings.",
         );
-    Report::new("targets", bench, vec![section], &found)
+    let delays = table(
+        found.iter().filter_map(|one| Some((one.name, one.delay.as_ref()?))),
+        &[
+            ("targets", &|(name, _)| (*name).to_owned()),
+            ("bytes/s", &|(_, delay)| bytes(delay.bytes_per_second)),
+            ("median", &|(_, delay)| format!("{:.1} ms", delay.median_ms)),
+            ("99 %", &|(_, delay)| format!("{:.1} ms", delay.p99_ms)),
+        ],
+    );
+    let delays = Section::new("From send until durable", delays)
+        .note("Fragments of 10 kB of one front-end, in all targets.");
+    Report::new("targets", bench, vec![section, delays], &found)
 }
 
 /// Recordings at the highest rate without loss, each between two measurements of its limit.
 fn rounds(bench: &mut Bench<'_>, arrangement: Arrangement) -> anyhow::Result<Vec<Round>> {
     let seconds = bench.seconds().min(4.0);
     let record = |bench: &mut Bench<'_>, hz| {
-        measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, arrangement.arrange)
+        let mut node = arrangement.node(bench)?;
+        let address = node.as_ref().map_or("", |node| &node.address).to_owned();
+        let change = |config: &mut RecorderConfig| (arrangement.arrange)(config, &address);
+        let begin = Instant::now();
+        let point = measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, change)?;
+        let Some(node) = &mut node else { return Ok((point, None)) };
+        let percent = own_seconds(node.process())? * 100.0 / begin.elapsed().as_secs_f64();
+        let counts = node.end()?;
+        if counts.faults + counts.disk_faults + counts.frames_corrupt > 0 {
+            bench.broken.push(format!("{}: {counts:?}", arrangement.name));
+        }
+        anyhow::Ok((point, Some(percent)))
     };
     // The rounds below confirm the rate.
     let plan = Plan { confirmations: 0, ..Plan::from(20_000.0) };
     let found = bench.highest(arrangement.name, plan, |bench, hz| {
-        let point = record(bench, hz)?;
+        let (point, _) = record(bench, hz)?;
         Ok(Try { reached: point.whole && point.rate_kept, value: () })
     })?;
     let mut rounds = Vec::new();
@@ -117,12 +183,12 @@ fn rounds(bench: &mut Bench<'_>, arrangement: Arrangement) -> anyhow::Result<Vec
     let mut before = limit(bench, arrangement)?;
     for _ in 0..4 * bench.repeats() {
         bench.now(format!("{}, {hz:.0} Hz between two limits", arrangement.name))?;
-        let point = record(bench, hz)?;
+        let (point, node_percent) = record(bench, hz)?;
         let behind = limit(bench, arrangement)?;
         match point.whole && point.rate_kept {
             true => {
                 let limit_bytes_per_second = f64::midpoint(before, behind);
-                rounds.push(Round { limit_bytes_per_second, point });
+                rounds.push(Round { limit_bytes_per_second, node_percent, point });
             }
             false => hz *= 0.96,
         }
@@ -141,17 +207,51 @@ fn limit(
     bench.now(format!("{name}, the limit"))?;
     Ok(match limit {
         Limit::DirectWrite(folders) => direct_write_once(bench, None)?.bytes_per_second / folders,
+        Limit::DirectWriteOrTcp(places) => {
+            let write = direct_write_once(bench, None)?.bytes_per_second / places;
+            write.min(tcp(bench.seconds().min(1.0))?)
+        }
         Limit::ReceiveAndDiscard => discard::flat_out(bench, Load::FULL)?.bytes_per_second,
     })
 }
 
-fn two(config: &mut RecorderConfig) {
+impl Arrangement {
+    /// The node that it needs.
+    fn node(&self, bench: &Bench<'_>) -> anyhow::Result<Option<Node>> {
+        let start = || Node::start(&bench.scratch, NODE_BYTES, PREALLOCATED_BYTES);
+        self.has_node.then(start).transpose()
+    }
+}
+
+/// How long a fragment takes until it is durable in all targets.
+fn until_durable(bench: &mut Bench<'_>, arrangement: Arrangement) -> anyhow::Result<Delay> {
+    bench.now(format!("{}, until durable", arrangement.name))?;
+    let node = arrangement.node(bench)?;
+    let address = node.as_ref().map_or("", |node| &node.address).to_owned();
+    delay(bench, DELAYED_BYTES, |config| (arrangement.arrange)(config, &address))
+}
+
+fn node_target(address: &str) -> TargetConfig {
+    let place = Place::Node(NodeConfig { address: address.to_owned() });
+    TargetConfig { place, trends: false, ..TargetConfig::folder("node", "node".into()) }
+}
+
+fn node(config: &mut RecorderConfig, address: &str) {
+    config.targets = vec![node_target(address)];
+}
+
+fn folder_and_node(config: &mut RecorderConfig, address: &str) {
+    let folder = TargetConfig::folder("folder", config.folder.clone());
+    config.targets = vec![folder, node_target(address)];
+}
+
+fn two(config: &mut RecorderConfig, _: &str) {
     let first = TargetConfig::folder("first", config.folder.clone());
     let second = TargetConfig::folder("second", config.folder.join("second"));
     config.targets = vec![first, second];
 }
 
-fn none(config: &mut RecorderConfig) {
+fn none(config: &mut RecorderConfig, _: &str) {
     let none = TargetConfig::folder("none", config.folder.clone());
     config.targets = vec![TargetConfig { place: Place::None, ..none }];
 }

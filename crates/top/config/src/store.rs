@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use catchment_disk::DiskConfig;
 use catchment_model::units::Time;
-use catchment_recorder::SystemMemory;
+use catchment_recorder::{LINK_SYNC_NS, SystemMemory};
 use catchment_store::StoreConfig;
 
 use crate::locate::{ConfigFileError, Located};
@@ -102,7 +102,11 @@ pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
         preallocate_bytes: write.preallocate_bytes,
         file_bytes: write.file_bytes,
         engine: write.engine,
-        sync_interval_ns: write.sync_interval_ns,
+        // Frames are held by their senders until they are durable.
+        sync_interval_ns: match located.has("write", "sync_interval") {
+            true => write.sync_interval_ns,
+            false => LINK_SYNC_NS,
+        },
         ..DiskConfig::default()
     };
     disk.check().map_err(|error| located.error("write", error.to_string()))?;
