@@ -63,6 +63,9 @@ pub struct BuilderConfig {
     /// The groups in whose events a source is expected, by number, one in each bit; 0: in all, as
     /// where this is empty. Sparse sources are expected in none.
     pub expected_in: Vec<u64>,
+    /// By number: the source whose fragments name the groups of their events, though it does not
+    /// promise. None: the first that promises and names some.
+    pub reference: Option<usize>,
     /// The sender of each source; senders are numbered without gaps and vote on positions. Empty:
     /// each source is its own sender.
     pub voters: Vec<u32>,
@@ -135,6 +138,7 @@ impl BuilderConfig {
             number_bits: 24,
             promising: Vec::new(),
             expected_in: Vec::new(),
+            reference: None,
             voters: Vec::new(),
             number_back_max: 0,
             timeout_ns: 1_000_000_000,

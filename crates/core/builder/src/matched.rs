@@ -111,7 +111,8 @@ impl Matched {
             absent_uncounted: 0,
             skipped_uncounted: 0,
             fragments_of_no_source: 0,
-            undecided: match config.positions.contains(&true) {
+            // What a port names is known by ordinals, too.
+            undecided: match config.positions.contains(&true) || config.reference.is_some() {
                 true => config.sources.iter().enumerate().map(undecided).collect(),
                 false => Vec::new(),
             },

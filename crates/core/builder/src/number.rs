@@ -579,8 +579,12 @@ impl Matcher for NumberMatcher {
     }
 
     fn note(&mut self, source: usize, note: SourceNote, matched: &mut Matched) {
-        if self.horizon.promises.has(source) {
-            self.take_note(source, note, matched);
+        match note {
+            _ if self.horizon.promises.has(source) => self.take_note(source, note, matched),
+            SourceNote::Named(groups) if self.events.named.is_reference(source) => {
+                self.name(source, groups, matched);
+            }
+            _ => {}
         }
     }
 

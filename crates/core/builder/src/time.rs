@@ -17,6 +17,10 @@
 //! | [`Queues`] | fragments by time, and the events that they are |
 //! | [`Offsets`] | how far the times of a source are from its events |
 //!
+//! Where a reference source names the groups that took part in an event, the event waits for the
+//! sources of these alone, and takes fragments of these alone: whether another one's came early or
+//! late changes nothing.
+//!
 //! The key of an event is the time of its anchor. Keys rise: at least by one from row to row.
 
 mod clock;
@@ -31,7 +35,7 @@ use std::collections::VecDeque;
 use catchment_model::{CloseReason, Entry, EventFlags};
 
 use self::group::{Next, Put, Queues, Waiting};
-use self::horizon::{Horizon, Said};
+use self::horizon::{Held, Horizon, Said};
 pub use self::offsets::{Offsets, Suggested};
 pub use self::regroup::{Group, regroup};
 pub use self::settings::{ClockConfig, Late, TimeConfig, Unmatched, WindowKind};
@@ -39,7 +43,7 @@ use crate::matched::{Closing, ClosingEvent};
 use crate::wanted::Wanted;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, Row,
-    SourceStatus,
+    SourceNote, SourceStatus,
 };
 
 /// Matches fragments by time.
@@ -56,6 +60,9 @@ pub struct TimeMatcher {
     required: Vec<bool>,
     sparse: Vec<(usize, i64)>,
     coincidence: u32,
+    /// The source whose fragments name groups, and what those name that come next.
+    reference: Option<usize>,
+    named: u64,
     unmatched: Unmatched,
     late: Late,
     waiting_bytes_max: u64,
@@ -93,6 +100,8 @@ impl TimeMatcher {
             required: sources().map(|index| config.sources[index].is_required()).collect(),
             sparse: sparse.map(|index| (index, time.clocks[index].lag_ns.cast_signed())).collect(),
             coincidence: time.coincidence,
+            reference: time.reference,
+            named: 0,
             unmatched: time.unmatched,
             late: time.late,
             waiting_bytes_max: config.waiting_bytes_max,
@@ -107,12 +116,13 @@ impl TimeMatcher {
 
     /// Takes a fragment whose time is known.
     #[inline]
-    fn put(&mut self, index: usize, ns: i64, waiting: Waiting, matched: &mut Matched) {
-        let fragment = &waiting.fragment;
+    fn put(&mut self, index: usize, ns: i64, held: &Held, matched: &mut Matched) {
+        let &Held { ref fragment, arrived_ns, groups } = held;
         if self.queues.len(index) >= self.waiting_max {
             return matched.discard(index, 0, fragment, Entry::FragmentsDiscardedMemory);
         }
-        match self.queues.put(index, ns, waiting) {
+        let waiting = Waiting { fragment: *fragment, arrived_ns };
+        match self.queues.put(index, ns, waiting, groups) {
             Put::Waits => matched.reach(index, key_of(ns)),
             Put::Repeated => matched.discard(index, 0, fragment, fragment.repeated()),
             Put::Late => self.take_late(index, ns, waiting, matched),
@@ -135,9 +145,9 @@ impl TimeMatcher {
     }
 
     #[cold]
-    fn take_behind(&mut self, index: usize, ns: i64, waiting: Waiting, matched: &mut Matched) {
+    fn take_behind(&mut self, index: usize, ns: i64, held: &Held, matched: &mut Matched) {
         self.horizon.mark_alive(index);
-        self.put(index, ns, waiting, matched);
+        self.put(index, ns, held, matched);
     }
 
     /// Places what is held, follows a quorum that claims other times, and gives up what waited too
@@ -170,9 +180,8 @@ impl TimeMatcher {
         let placed = self.horizon.join(at_end);
         for &index in &placed {
             for (held, ns) in self.horizon.take_held(index) {
-                let waiting = Waiting { fragment: held.fragment, arrived_ns: held.arrived_ns };
                 match ns {
-                    Some(ns) => self.put(index, ns, waiting, matched),
+                    Some(ns) => self.put(index, ns, &held, matched),
                     None => {
                         matched.discard(index, 0, &held.fragment, Entry::FragmentsOutOfRange);
                     }
@@ -188,19 +197,29 @@ impl TimeMatcher {
 
     /// Closes the events that are final, or all that may be.
     fn release(&mut self, forced: Forced, matched: &mut Matched) {
-        let passed_ns = self.passed_ns();
+        let passed_ns = self.passed_ns(0, matched);
         while matched.row_count() < self.rows_max {
             let is_forced = self.forced(forced);
             match self.queues.next() {
                 Some(Next::Lone { index, until_ns }) => {
+                    // No other source opens events, and those that are expected in none that come
+                    // do not delay them.
+                    let reference_ns =
+                        self.reference.map_or(i64::MAX, |one| self.horizon.lows[one]);
+                    let passed_ns = if reference_ns < i64::MAX { reference_ns } else { passed_ns };
                     if until_ns >= passed_ns && is_forced == Forced::No {
                         break;
                     }
                     self.close_alone(index, matched);
                 }
                 Some(Next::Event { begin_ns, anchor_ns, end_ns, openers }) => {
-                    let is_final =
-                        end_ns < passed_ns || self.nothing_can_change(begin_ns, end_ns, passed_ns);
+                    let named = self.queues.named();
+                    let passed_ns = match self.reference {
+                        Some(_) => self.passed_ns(named, matched),
+                        None => passed_ns,
+                    };
+                    let is_final = end_ns < passed_ns
+                        || self.nothing_can_change(begin_ns, end_ns, named, matched);
                     if !is_final && is_forced == Forced::No {
                         break;
                     }
@@ -230,14 +249,13 @@ impl TimeMatcher {
         }
     }
 
-    /// The time that every awaited source has passed.
-    fn passed_ns(&mut self) -> i64 {
+    /// The time that every awaited source has passed which an event of these groups expects.
+    fn passed_ns(&mut self, named: u64, matched: &Matched) -> i64 {
         // A sparse source is waited for a lag behind the others, however long it is silent.
-        let lows = &mut self.horizon.lows;
         for &(index, _) in &self.sparse {
-            lows[index] = i64::MAX;
+            self.horizon.lows[index] = i64::MAX;
         }
-        let others_ns = lows.iter().copied().min().unwrap_or(i64::MAX);
+        let others_ns = self.lowest(named, matched);
         for &(index, lag_ns) in &self.sparse {
             let own_ns = self.horizon.state(index).0.unwrap_or(i64::MIN);
             let behind_ns = match others_ns {
@@ -246,19 +264,35 @@ impl TimeMatcher {
             };
             self.horizon.lows[index] = own_ns.max(behind_ns);
         }
-        self.horizon.lows.iter().copied().min().unwrap_or(i64::MAX)
+        self.lowest(named, matched)
     }
 
-    /// Whether each awaited source has passed an event's window, or is in it with the earliest
-    /// fragment that can be of it.
-    fn nothing_can_change(&self, begin_ns: i64, end_ns: i64, passed_ns: i64) -> bool {
-        if passed_ns == i64::MAX {
-            return true;
+    fn lowest(&self, named: u64, matched: &Matched) -> i64 {
+        let lows = self.horizon.lows.iter().copied();
+        match named {
+            0 => lows.fold(i64::MAX, i64::min),
+            _ => {
+                let expected =
+                    lows.enumerate().filter(|&(index, _)| matched.is_expected(index, named));
+                expected.map(|(_, low_ns)| low_ns).fold(i64::MAX, i64::min)
+            }
         }
+    }
+
+    /// Whether each awaited source has passed an event's window, is in it with the earliest
+    /// fragment that can be of it, or is not expected.
+    fn nothing_can_change(
+        &self,
+        begin_ns: i64,
+        end_ns: i64,
+        named: u64,
+        matched: &Matched,
+    ) -> bool {
         let lows = self.horizon.lows.iter().enumerate();
         lows.into_iter().all(|(index, &low_ns)| {
             low_ns > end_ns
                 || self.horizon.is_in_order(index) && self.queues.is_in(index, begin_ns, end_ns)
+                || !matched.is_expected(index, named)
         })
     }
 
@@ -268,16 +302,21 @@ impl TimeMatcher {
         reason: CloseReason,
         matched: &mut Matched,
     ) {
-        self.queues.begin_event(end_ns);
+        let groups = self.queues.named();
+        self.queues.close(end_ns);
         let key = key_of(anchor_ns).max(self.next_key);
         let (mut first_ns, mut bytes, mut flags) = (u64::MAX, 0, EventFlags::default());
         let (mut complete, mut tag) = (true, None);
         for index in 0..self.required.len() {
-            if !self.queues.is_in(index, begin_ns, end_ns) {
-                complete &= !self.required[index];
+            if !matched.is_expected(index, groups) {
                 continue;
             }
-            let Some(waiting) = self.queues.pop(index, false) else { continue };
+            if !self.queues.is_in(index, begin_ns, end_ns) {
+                complete &= !self.required[index];
+                self.queues.close_without(index, end_ns);
+                continue;
+            }
+            let Some(waiting) = self.queues.pop(index) else { continue };
             let fragment = &waiting.fragment;
             first_ns = first_ns.min(waiting.arrived_ns);
             bytes += u64::from(fragment.bytes);
@@ -290,14 +329,14 @@ impl TimeMatcher {
         }
         let reason = if complete { CloseReason::Complete } else { reason };
         let event =
-            ClosingEvent { key, first_ns, bytes, flags, groups: 0, complete, ..self.event(reason) };
+            ClosingEvent { key, first_ns, bytes, flags, groups, complete, ..self.event(reason) };
         self.release_row(&event, matched);
     }
 
     /// Closes the first fragment of a source, which is in no event.
     #[cold]
     fn close_alone(&mut self, index: usize, matched: &mut Matched) {
-        let Some(waiting) = self.queues.pop(index, true) else { return };
+        let Some(waiting) = self.queues.pop(index) else { return };
         let ns = waiting.ns();
         match self.unmatched {
             Unmatched::Keep => {
@@ -379,16 +418,24 @@ impl Matcher for TimeMatcher {
         for run in fragments.chunk_by(|one, other| one.source == other.source) {
             let Some(index) = matched.usable(run) else { continue };
             for &fragment in run {
-                let waiting = Waiting { fragment, arrived_ns };
-                match self.horizon.take(index, &fragment, arrived_ns) {
-                    Said::Next(ns) => self.put(index, ns, waiting, matched),
-                    Said::Behind(ns) => self.take_behind(index, ns, waiting, matched),
+                let held = Held { fragment, arrived_ns, groups: self.named };
+                match self.horizon.take(index, &held) {
+                    Said::Next(ns) => self.put(index, ns, &held, matched),
+                    Said::Behind(ns) => self.take_behind(index, ns, &held, matched),
                     Said::Held => {}
                     Said::NoRoom => {
                         matched.discard(index, 0, &fragment, Entry::FragmentsOutOfRange);
                     }
                 }
             }
+        }
+    }
+
+    fn note(&mut self, source: usize, note: SourceNote, _matched: &mut Matched) {
+        if let SourceNote::Named(groups) = note
+            && self.reference == Some(source)
+        {
+            self.named = groups;
         }
     }
 

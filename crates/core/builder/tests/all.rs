@@ -6,6 +6,7 @@ mod conformance;
 mod continuing;
 mod cutting;
 mod expected;
+mod groups_by_time;
 mod histories;
 mod jumps;
 mod matcher;

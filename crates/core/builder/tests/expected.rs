@@ -100,6 +100,32 @@ fn what_a_hello_says_of_groups_counts_and_a_second_reference_source_names_nothin
     rig.finish(MS);
 }
 
+#[test]
+fn a_port_names_groups_if_the_settings_say_so() {
+    let sources = vec![Required; 3];
+    let named = BuilderConfig {
+        expected_in: vec![0, 1, 2],
+        reference: Some(0),
+        ..BuilderConfig::new(sources)
+    };
+    let mut rig = Rig::new(named);
+    for key in 0..40 {
+        if key % 4 == 0 {
+            name(&mut rig, 0, 1 + key / 4 % 2);
+        }
+        rig.send(0, 0, [key]);
+        rig.send(0, 1 + (key / 4 % 2) as usize, [key]);
+        if key % 7 == 0 {
+            rig.poll(0);
+        }
+    }
+    // The newest event of the other one is passed by it.
+    rig.finish(MS);
+    assert_eq!((rig.complete(), rig.total(Entry::FragmentsMissing)), (40, 0));
+    let expected = |key: u64| [true, key / 4 % 2 == 0, key / 4 % 2 == 1];
+    assert!(rig.rows.iter().all(|(key, row)| row.expected == expected(*key)));
+}
+
 /// What was sent in a random history, and what the builder was told.
 struct History {
     roles: Vec<SourceRole>,

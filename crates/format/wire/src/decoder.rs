@@ -46,6 +46,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Default for the bytes of its longest fragment.
     fn fragment_bytes_max(&self) -> u64;
 
+    /// The most bytes of a fragment that a message carries; none if it can carry a whole one.
+    fn part_bytes_max(&self) -> Option<u64> {
+        None
+    }
+
     /// The most bytes that a fragment may lack and still be recorded, zeros in its holes. None: a
     /// fragment of which anything is missing is given up.
     fn holes_bytes_max(&self) -> Option<u64> {
@@ -55,6 +60,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// The checksum that each of its fragments has, if any.
     fn checksum(&self) -> Option<FragmentChecksum> {
         None
+    }
+
+    /// Whether its fragments name the groups that took part in their event ([`Part::groups`]).
+    fn names_groups(&self) -> bool {
+        false
     }
 
     /// Whether several senders may deliver the fragments of one source. Otherwise all but one are
@@ -203,7 +213,12 @@ pub struct Part {
     pub tag: u8,
     /// Conditions, see [`PartFlags`].
     pub flags: u8,
+    /// The groups that took part in its event, one in each bit; 0 if it names none.
+    pub groups: u16,
 }
+
+// In what alignment left over.
+const _: () = assert!(size_of::<Part>() == 48);
 
 impl Part {
     /// Whether it is a whole fragment.

@@ -208,6 +208,7 @@ impl Decoder for HadtuDecoder {
                 id: id & !ERROR_BIT,
                 tag: trigger as u8,
                 flags: error | order,
+                groups: 0,
             });
         });
         match parsed {

@@ -160,6 +160,10 @@ impl Protocol for Layouts {
         blocks.map(|block| block.bits_of("source")).max().unwrap_or(0)
     }
 
+    fn names_groups(&self) -> bool {
+        self.layout.has_groups()
+    }
+
     fn transport(&self) -> Transport {
         match self.layout.is_stream {
             true => Transport::Connections,

@@ -295,6 +295,10 @@ impl Protocol for Trains {
         self.settings.train_bytes
     }
 
+    fn part_bytes_max(&self) -> Option<u64> {
+        Some(self.settings.payload_bytes.into())
+    }
+
     fn holes_bytes_max(&self) -> Option<u64> {
         let unset = self.settings.train_bytes / HOLES_SHARE;
         Some(self.settings.holes_bytes_max.unwrap_or(unset)).filter(|&bytes| bytes > 0)

@@ -23,6 +23,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
         expected_in: config.sources.iter().map(|source| source.expected_in).collect(),
+        reference: config.reference().filter(|_| !config.is_by_time()),
         sparse_without_promises: config.is_by_time(),
         pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
         promising: config.sources.iter().map(SourceConfig::is_link).collect(),

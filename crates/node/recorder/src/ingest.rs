@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use catchment_builder::Fragment;
+use catchment_builder::{Fragment, SourceNote};
 use catchment_model::{Entry, SourceId, SourceLedger};
 use catchment_telemetry::FillLevel;
 use catchment_wire::{PARTS_MAX, Reason};
@@ -43,6 +43,10 @@ pub(crate) struct Ingest {
     batch_fragments: usize,
     /// Fragments of a source that waits which may be in no event.
     waiting_max: u32,
+    /// The source of a port whose fragments name groups, by the builder's number, and what the last
+    /// one named.
+    reference: Option<u32>,
+    named: Option<u16>,
     /// None once the last descriptor was passed on.
     ring: Option<Producer<Fragment>>,
     ring_fill: Arc<FillLevel>,
@@ -82,6 +86,8 @@ pub(crate) struct SourceMemory {
     pub(crate) batch_fragments: usize,
     /// Fragments of a source that waits which may be in no event.
     pub(crate) waiting_max: u32,
+    /// The source of a port whose fragments name groups, by the builder's number.
+    pub(crate) reference: Option<u32>,
 }
 
 impl Ingest {
@@ -110,10 +116,12 @@ impl Ingest {
             dirty: Vec::with_capacity(accounts.len()),
             accounts,
             chunks: (0..chunk_count).map(|_| None).collect(),
-            // One message may exceed a full batch.
-            batch: Vec::with_capacity(memory.batch_fragments + PARTS_MAX),
+            // One message may exceed a full batch, with a note before each of its fragments.
+            batch: Vec::with_capacity(memory.batch_fragments + 2 * PARTS_MAX),
             batch_fragments: memory.batch_fragments,
             waiting_max: memory.waiting_max,
+            reference: memory.reference,
+            named: None,
             ring: Some(ring),
             ring_fill,
             pool,
@@ -250,6 +258,16 @@ impl Ingest {
         }
     }
 
+    /// Whether the train of that number, of which a packet brings the whole of an account's source,
+    /// is recorded. So is every fragment that is no train.
+    #[inline]
+    pub(crate) fn has_train(&self, account: usize, number: u64) -> bool {
+        let source = self.accounts[account].source.0;
+        self.trains.as_ref().filter(|trains| trains.has(source)).is_none_or(|trains| {
+            trains.take((number, 0), self.now_ns, || self.pool.free_bytes(), || true)
+        })
+    }
+
     /// Whether a source's share allows a fragment of that length beside so many chunks.
     pub(crate) fn has_share(&self, account: usize, chunks: u64, bytes: u64) -> bool {
         let count = bytes.div_ceil(self.pool.chunk_bytes() as u64);
@@ -284,6 +302,16 @@ impl Ingest {
         self.batch.push(fragment);
         if self.batch.len() == self.batch_fragments {
             self.pass_on();
+        }
+    }
+
+    /// The next fragment that is described, of that source, names these groups. Of the reference
+    /// source a note says so, wherever they change.
+    #[inline(always)]
+    pub(crate) fn name(&mut self, source: u32, groups: u16) {
+        if self.reference == Some(source) && self.named != Some(groups) {
+            self.named = Some(groups);
+            self.describe(Fragment::said(source, SourceNote::Named(groups.into())));
         }
     }
 

@@ -241,6 +241,7 @@ impl Sender {
         if !part.is_whole() || WAITS && bytes.len() > ingest.pool().chunk_bytes() {
             let arrived = Arrived { part, source, bytes, packet_flags, may_wait: WAITS };
             if let Some(fragment) = self.unfinished.take(ingest, account, &arrived)? {
+                ingest.name(source, part.groups);
                 self.describe::<WAITS>(ingest, account, fragment);
             }
             return Ok(());
@@ -248,6 +249,7 @@ impl Sender {
         // An empty fragment is recorded as such, and takes no memory.
         let stored = match bytes {
             [] => Some(0),
+            _ if !ingest.has_train(account, part.number) => None,
             bytes => ingest.store(account, chunk as usize, bytes, align as usize),
         };
         if stored.is_none() && WAITS {
@@ -263,6 +265,7 @@ impl Sender {
         let error = part.flags & PartFlags::SENDER_ERROR != 0;
         let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | packet_flags;
         let fragment = Fragment::new(source, part.number, offset, part.bytes);
+        ingest.name(source, part.groups);
         self.describe::<WAITS>(ingest, account, Fragment { tag: part.tag, flags, ..fragment });
         Ok(())
     }

@@ -201,6 +201,9 @@ impl RecorderConfig {
             patterns => patterns.iter().any(|pattern| pattern.fits(&source.name)),
         };
         let openers: Vec<bool> = self.sources.iter().map(opens).collect();
+        let mut opening =
+            (0..openers.len()).filter(|&one| openers[one] && self.sources[one].role.is_enabled());
+        let reference = opening.next().filter(|&one| opening.next().is_none() && self.names(one));
         let enabled = openers.iter().zip(&self.sources).filter(|(_, one)| one.role.is_enabled());
         let all_open = enabled.clone().all(|(opens, _)| *opens);
         Some(TimeConfig {
@@ -213,8 +216,24 @@ impl RecorderConfig {
             skew_ns: rule.skew_ns.unwrap_or(new.skew_ns),
             jump_ns: rule.jump_ns.unwrap_or(new.jump_ns),
             openers,
+            reference,
             ..new
         })
+    }
+
+    /// The source of a port whose fragments name the groups of their events, if any source is in
+    /// some: the one that opens the events, or by number the first one that has what names them.
+    pub(crate) fn reference(&self) -> Option<usize> {
+        match self.time_config() {
+            Some(time) => time.reference,
+            None => (0..self.sources.len()).find(|&one| self.names(one)),
+        }
+    }
+
+    fn names(&self, index: usize) -> bool {
+        let SourceConfig { role, ref protocol, .. } = self.sources[index];
+        let has_groups = self.sources.iter().any(|source| source.expected_in > 0);
+        has_groups && role.is_enabled() && protocol.names_groups()
     }
 
     /// Checks that all sources can be matched by the rule, and its settings.
@@ -260,8 +279,13 @@ impl RecorderConfig {
             let by_number = protocol.transport() == Transport::Sessions;
             let expected = "a port: front-ends by time are not there yet";
             require(!by_number, &path("via"), expected, "link")?;
-            let expected = "none: groups of events by time are not there yet";
-            require(source.expected_in == 0, &path("expected_in"), expected, "some")?;
+            let reference = self.reference();
+            let expected = "build.time.openers with one source alone, whose layout has groups";
+            let is_named = source.expected_in == 0 || reference.is_some();
+            require(is_named, &path("expected_in"), expected, "another")?;
+            let expected = "none: this source opens the events";
+            let is_own = source.expected_in > 0 && reference == Some(index);
+            require(!is_own, &path("expected_in"), expected, "some")?;
             let expected = "a layout with a time: build.match is \"time\"";
             let got = format_args!("{:?} of {name:?}", protocol.name());
             return require(protocol.clock_hz().is_some(), &path("protocol"), expected, got);

@@ -44,20 +44,22 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
     if config.is_by_time() {
         let sources = || (0..).map(SourceId).zip(&config.sources);
         // A row of one fragment expects none of them.
-        let is_said = |source: &SourceConfig| source.role != SourceRole::Sparse;
-        let said = sources().filter(|(_, source)| config.has_rows_of_one() && is_said(source));
+        let is_said = |source: &SourceConfig| match config.has_rows_of_one() {
+            true => source.role != SourceRole::Sparse,
+            false => config.reference().is_some() && source.may_be_unexpected(),
+        };
+        let said = sources().filter(|(_, source)| is_said(source));
         schema =
             schema.with_times(sources().map(|(id, _)| id)).with_expected(said.map(|(id, _)| id));
     }
     let has_positions = config.has_front_ends();
-    // Behind all other columns. A reference source comes over a session.
-    let with_positions = |schema: Schema| match has_positions {
-        true => {
-            let sources = (0..).map(SourceId).zip(&config.sources);
-            let unexpected = sources.filter(|(_, source)| source.may_be_unexpected());
-            schema.with_positions().with_expected(unexpected.map(|(id, _)| id))
-        }
-        false => schema,
+    // Behind all other columns. A front-end may say what is in groups.
+    let has_groups = has_positions || config.reference().is_some() && !config.is_by_time();
+    let with_positions = |schema: Schema| {
+        let schema = if has_positions { schema.with_positions() } else { schema };
+        let sources = (0..).map(SourceId).zip(&config.sources);
+        let unexpected = sources.filter(|(_, source)| has_groups && source.may_be_unexpected());
+        schema.with_expected(unexpected.map(|(id, _)| id))
     };
     if config.links.is_empty() {
         return Ok(with_positions(schema));

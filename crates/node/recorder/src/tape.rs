@@ -87,6 +87,8 @@ pub(crate) struct Tape {
     logs: Vec<Log>,
     /// The links, if the sources are channels.
     links: Vec<Link>,
+    /// Whether there are notes between the fragments.
+    has_notes: bool,
     frame_time_ns: u64,
     /// When a frame is cut for positions alone, if one has moved.
     due_ns: u64,
@@ -153,12 +155,14 @@ struct Piece {
 }
 
 impl Tape {
-    /// For a builder's sources, of which these are link sources; empty: none are.
-    pub(crate) fn new(links: &[bool], frame_time_ns: u64) -> Self {
+    /// For a builder's sources, of which these are link sources; empty: none are. One of a port may
+    /// have notes, too.
+    pub(crate) fn new(links: &[bool], has_notes: bool, frame_time_ns: u64) -> Self {
         let count = if links.contains(&true) { links.len() } else { 0 };
         let log = |(number, &is_link)| Log { number: SourceId(number), is_link, ..Log::default() };
         let logs = (0..).zip(&links[..count]).map(log);
-        Self { logs: logs.collect(), links: Vec::new(), frame_time_ns, due_ns: 0 }
+        let has_notes = has_notes || count > 0;
+        Self { logs: logs.collect(), links: Vec::new(), has_notes, frame_time_ns, due_ns: 0 }
     }
 
     /// For a builder of channels: whether each is one of a session, and the number in the ledger of
@@ -168,7 +172,7 @@ impl Tape {
         lanes: &[(u32, SourceId)],
         frame_time_ns: u64,
     ) -> Self {
-        let mut tape = Self::new(of_sessions, frame_time_ns);
+        let mut tape = Self::new(of_sessions, false, frame_time_ns);
         for (index, log) in tape.logs.iter_mut().enumerate() {
             log.number = lanes[index].1;
             if !log.is_link {
@@ -197,7 +201,7 @@ impl Tape {
         rest: &mut &'a [Fragment],
         mut tell: impl FnMut(usize, SourceNote),
     ) -> &'a [Fragment] {
-        if self.logs.is_empty() {
+        if !self.has_notes {
             return std::mem::take(rest);
         }
         let notes = rest.iter().take_while(|one| one.is_note()).count();
@@ -621,7 +625,7 @@ mod tests {
 
     #[test]
     fn a_content_fault_is_counted_when_its_position_is_passed_and_not_with_the_next_one() {
-        let mut tape = Tape::new(&[true], 1);
+        let mut tape = Tape::new(&[true], false, 1);
         let fault = || Fragment::passed(0, 1, Some(Entry::FragmentsDiscardedOrder));
         let fragment = |number| Fragment::new(0, number, 0, 0);
         let session = Fragment::note(0, NoteKind::Session, 7, 0);
@@ -647,7 +651,7 @@ mod tests {
 
     #[test]
     fn abandoned_fragments_are_counted_with_their_position_and_were_not_received() {
-        let mut tape = Tape::new(&[true], 1);
+        let mut tape = Tape::new(&[true], false, 1);
         let abandoned = Fragment::passed(0, 5, Some(Entry::FragmentsAbandoned));
         let session = Fragment::note(0, NoteKind::Session, 7, 0);
         let ring = [session, Fragment::new(0, 0, 0, 0), abandoned, Fragment::new(0, 9, 0, 0)];
@@ -667,7 +671,7 @@ mod tests {
 
     #[test]
     fn a_dense_log_is_one_piece_and_notes_are_no_fragments() {
-        let mut tape = Tape::new(&[false, true], 1);
+        let mut tape = Tape::new(&[false, true], false, 1);
         let source = SourceId(1);
         let fragment = |number| Fragment::new(1, number, 0, 0);
         let note = |kind, number, value| Fragment::note(source.0, kind, number, value);

@@ -3,7 +3,8 @@
 //! The first of the sources that begins a train decides for all of them: if the memory that is free
 //! and not yet needed by trains that others have begun holds the train of every source, they may
 //! take it; otherwise the train is dropped in each source (`fragments_discarded_memory`). Sources
-//! ask once per train. A decision is kept for [`KEPT_NS`], of the last [`KEPT_MAX`] trains: then
+//! ask once per train; one whose train fits a packet asks with the packet, which needs no memory of
+//! its own. A decision is kept for [`KEPT_NS`], of the last [`KEPT_MAX`] trains: then
 //! memory for sources that are silent is free again.
 
 use std::collections::VecDeque;
@@ -22,8 +23,10 @@ const KEPT_NS: u64 = 10_000_000_000;
 pub(crate) struct TrainRoom {
     /// By the source's number: whether it sends trains.
     sources: Vec<bool>,
-    /// Of one train in all sources.
+    /// Of one train in all sources where it has several packets.
     bytes: u64,
+    /// What the others may take for theirs, whichever these are.
+    bytes_beside: u64,
     begun: Mutex<VecDeque<Begun>>,
 }
 
@@ -42,10 +45,17 @@ impl TrainRoom {
         let sources: Vec<bool> =
             config.sources.iter().map(|source| source.is_of_trains()).collect();
         let trains = config.sources.iter().filter(|source| source.is_of_trains());
-        let bytes = trains.map(|source| source.protocol.fragment_bytes_max());
+        // A train of one packet is appended to a chunk with others: it never takes one for itself.
+        let is_long = |source: &&SourceConfig| {
+            let part_bytes = source.protocol.part_bytes_max().unwrap_or(u64::MAX);
+            part_bytes < source.protocol.fragment_bytes_max()
+        };
+        let (long, short): (Vec<_>, Vec<_>) = trains.partition(is_long);
+        let bytes = long.iter().map(|source| source.protocol.fragment_bytes_max());
         let bytes = bytes.map(|bytes| bytes.next_multiple_of(chunk_bytes)).sum();
+        let bytes_beside = short.len() as u64 * chunk_bytes;
         let count = sources.iter().filter(|&&sends| sends).count();
-        (count > 1).then(|| Self { sources, bytes, begun: Mutex::default() })
+        (count > 1).then(|| Self { sources, bytes, bytes_beside, begun: Mutex::default() })
     }
 
     /// Whether a source sends trains.
@@ -70,7 +80,8 @@ impl TrainRoom {
             Some(index) => index,
             None => {
                 let needed: u64 = begun.iter().filter_map(|one| one.needs_bytes).sum();
-                let has_room = free() >= needed.saturating_add(self.bytes);
+                let wanted = needed.saturating_add(self.bytes).saturating_add(self.bytes_beside);
+                let has_room = free() >= wanted;
                 if begun.len() == KEPT_MAX {
                     begun.pop_front();
                 }
@@ -107,11 +118,20 @@ impl RecorderConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use catchment_wire::trains::{TrainSettings, Trains};
+
     use super::*;
 
     #[test]
     fn a_train_gets_memory_in_all_sources_or_in_none() {
-        let room = TrainRoom { sources: vec![true; 2], bytes: 20, begun: Mutex::default() };
+        let room = TrainRoom {
+            sources: vec![true; 2],
+            bytes: 20,
+            bytes_beside: 0,
+            begun: Mutex::default(),
+        };
         let mut free = 50;
         let mut take = |number, now_ns| {
             let taken = room.take((number, 10), now_ns, || free, || true);
@@ -126,8 +146,33 @@ mod tests {
     }
 
     #[test]
+    fn a_source_whose_train_fits_a_packet_holds_no_memory_for_it() {
+        const CHUNK: u64 = 64 << 10;
+        let source = |train_bytes| {
+            let settings = TrainSettings { train_bytes, ..TrainSettings::default() };
+            SourceConfig {
+                protocol: Arc::new(Trains::new(settings).unwrap()),
+                ..SourceConfig::new("trains", "127.0.0.1:0".parse().unwrap())
+            }
+        };
+        let config = RecorderConfig::new("".into(), vec![source(9 * CHUNK), source(4_000)]);
+        let room = TrainRoom::of(&config, CHUNK).unwrap();
+        // Each train is given back before the next one.
+        for number in 0..KEPT_MAX as u64 {
+            let mut take = |bytes| room.take((number, bytes), 0, || 10 * CHUNK, || true);
+            assert!(take(0) && take(9 * CHUNK), "train {number}");
+        }
+        assert!(!room.take((1_000, 0), 0, || 10 * CHUNK - 1, || true));
+    }
+
+    #[test]
     fn a_silent_source_holds_no_memory_for_long() {
-        let room = TrainRoom { sources: vec![true; 2], bytes: 20, begun: Mutex::default() };
+        let room = TrainRoom {
+            sources: vec![true; 2],
+            bytes: 20,
+            bytes_beside: 0,
+            begun: Mutex::default(),
+        };
         let take = |number, now_ns| room.take((number, 10), now_ns, || 25, || true);
         assert!(take(0, 0) && !take(1, 1));
         assert!(!take(1, KEPT_NS) && take(2, KEPT_NS));

@@ -129,7 +129,7 @@ impl Wiring {
         let Group { name, ring_name, bytes, longest_bytes, threads, endpoints, senders, .. } =
             &group;
         let chunk_lanes = group.chunk_sources.len();
-        let memory = parts.memory(
+        let mut memory = parts.memory(
             &format!("{name}segments"),
             *bytes,
             chunk_lanes,
@@ -137,6 +137,9 @@ impl Wiring {
             *longest_bytes,
             &group.builder,
         )?;
+        if group.kind == Kind::Events {
+            memory.reference = parts.config.reference().map(|source| source as u32);
+        }
         let waiting = group.builder.pausable.iter().filter(|&&waits| waits).count();
         let (mut rings, mut unread) = (Vec::new(), Unread::new(parts.config.build.timeout_ns));
         let threads = (*threads).min(senders.len());
@@ -339,7 +342,7 @@ impl Parts<'_> {
         let waiting_max = (builder.parked_max / 4 * 3).try_into().unwrap_or(u32::MAX);
         let live = Arc::clone(self.live);
         let trains = TrainRoom::of(self.config, pool.chunk_bytes() as u64).map(Arc::new);
-        Ok(SourceMemory { pool, trains, held, live, batch_fragments, waiting_max })
+        Ok(SourceMemory { pool, trains, held, live, batch_fragments, waiting_max, reference: None })
     }
 
     fn ring(&self, rings: &mut Vec<Ring>, name: &str) -> (Producer<Fragment>, Arc<FillLevel>) {
@@ -363,11 +366,13 @@ impl Parts<'_> {
         let waiting_fill =
             Arc::new(FillLevel::new(format!("{name}frames waiting"), pool.fill().capacity()));
         self.live.add_fill(Arc::clone(&waiting_fill));
+        // Those of a port are between fragments of no log.
+        let has_notes = memory.reference.is_some();
         Ok(Pipeline {
             kind,
             pausable: Pausable::new(&builder, Arc::clone(&memory.held)),
             tape: match kind {
-                Kind::Events => Tape::new(&builder.positions, self.config.frame.time_ns),
+                Kind::Events => Tape::new(&builder.positions, has_notes, self.config.frame.time_ns),
                 Kind::Channels => {
                     Tape::of_channels(&builder.positions, &lanes, self.config.frame.time_ns)
                 }

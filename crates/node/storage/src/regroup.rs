@@ -74,7 +74,17 @@ impl EventsBuffer {
             next_key = key + 1;
             made.push(NewRow { key, flags, fragments });
         };
-        for Group { anchor_ns, sources: of, is_event } in catchment_builder::regroup(time, &times) {
+        // Which groups took part in an event is known by whom it expected.
+        let of_reference: Vec<usize> = match time.reference {
+            Some(one) => waiting[one].iter().copied().filter(|&row| !is_late(row)).collect(),
+            None => Vec::new(),
+        };
+        let expects = |event: usize, source: usize| {
+            let row = of_reference.get(event);
+            row.is_none_or(|&row| self.sources[source].expected[row])
+        };
+        let groups = catchment_builder::regroup(time, &times, expects);
+        for Group { anchor_ns, sources: of, is_event } in groups {
             let mut fragments = Vec::new();
             for source in of {
                 // Late ones before it follow what they followed.

@@ -91,6 +91,7 @@ impl Decoder for TestDecoder {
             id: (number >> NUMBER_BITS) as u32,
             tag: 0,
             flags: 0,
+            groups: 0,
         });
         Ok(Decoded { sequence: Some(sequence), ..Decoded::default() })
     }

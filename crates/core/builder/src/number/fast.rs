@@ -39,9 +39,10 @@ impl NumberMatcher {
         matched: &mut Matched,
     ) -> usize {
         let Self { horizon, events, parked, now_ns, .. } = self;
-        let OpenEvents { window, seen, owned, weights, .. } = events;
+        let OpenEvents { window, seen, owned, weights, named, .. } = events;
         let source = &mut matched.sources[index];
-        if source.full || parked.is_ahead(index) {
+        // What the reference source names is noted fragment by fragment.
+        if source.full || parked.is_ahead(index) || named.is_reference(index) {
             return 0;
         }
         let (voter, weight) = (source.voter(), weights[index]);

@@ -14,20 +14,21 @@ use crate::BuilderConfig;
 /// What the reference source names.
 #[derive(Debug)]
 pub struct Named {
-    /// The first source that named groups; none other names any.
+    /// The source that the settings say, or else the first that named groups; none other names any.
     reference: Option<usize>,
     /// From an ordinal of it on, what its fragments name.
     runs: VecDeque<(u64, u64)>,
     /// What is named for open events, by key modulo their number; 0: nothing. Empty if no source
-    /// promises.
+    /// can name any.
     of_events: Vec<u64>,
 }
 
 impl Named {
     pub fn new(config: &BuilderConfig) -> Self {
-        let promises = config.promising.contains(&true);
-        let count = if promises { config.window_events as usize } else { 0 };
-        Self { reference: None, runs: VecDeque::new(), of_events: vec![0; count] }
+        let reference = config.reference;
+        let can_be_named = reference.is_some() || config.promising.contains(&true);
+        let count = if can_be_named { config.window_events as usize } else { 0 };
+        Self { reference, runs: VecDeque::new(), of_events: vec![0; count] }
     }
 
     /// The fragments of a source from that ordinal on name these groups. None before `first` waits
@@ -43,6 +44,11 @@ impl Named {
         if self.runs.back().is_none_or(|(_, last)| *last != groups) {
             self.runs.push_back((ordinal, groups));
         }
+    }
+
+    /// Whether a source names groups.
+    pub fn is_reference(&self, index: usize) -> bool {
+        self.reference == Some(index)
     }
 
     /// Fragments of a source came into events that are open: those of consecutive ordinals that no

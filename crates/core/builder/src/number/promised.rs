@@ -40,13 +40,16 @@ impl NumberMatcher {
                 }
             }
             SourceNote::ExpectedIn(groups) => matched.expect_in(index, groups),
-            SourceNote::Named(groups) => {
-                let next = matched.first_ordinal(index, &[]);
-                let first = self.parked.first_ordinal(index).unwrap_or(next);
-                self.events.named.name(index, (first, next), groups);
-            }
+            SourceNote::Named(groups) => self.name(index, groups, matched),
             _ => {}
         }
+    }
+
+    /// The fragments of a source that follow name these groups.
+    pub(super) fn name(&mut self, index: usize, groups: u64, matched: &Matched) {
+        let next = matched.first_ordinal(index, &[]);
+        let first = self.parked.first_ordinal(index).unwrap_or(next);
+        self.events.named.name(index, (first, next), groups);
     }
 
     /// Takes fragments of a source that promises.

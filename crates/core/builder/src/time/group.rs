@@ -9,6 +9,9 @@
 //!   other 2     | x   |        |
 //! ```
 //!
+//! Where the anchor names groups, sources of others are not expected and none of theirs is taken:
+//! it waits on, for an event that expects them.
+//!
 //! What it leaves may be the next anchor, so that two close triggers are two events. Whether an
 //! event is final is for the caller to say: then nothing that may still come changes it, and the
 //! outcome depends on the times alone, not on the order in which sources are read.
@@ -59,9 +62,11 @@ pub struct Queues {
     opens: Vec<bool>,
     all_open: bool,
     queues: Vec<VecDeque<Waiting>>,
+    /// The source whose fragments name groups, and what each of those that wait names.
+    reference: Option<usize>,
+    named: VecDeque<u64>,
     taken: Vec<Taken>,
-    /// The number of the last event, and the end of the last ones.
-    event: u64,
+    /// The end of the last events.
     end_ns: i64,
     pub bytes: u64,
     pub count: u64,
@@ -83,14 +88,14 @@ struct Taken {
     /// Its newest times, ascending, to tell what is repeated from what is late.
     times: VecDeque<i64>,
     newest_ns: i64,
-    /// The number of the event that it is in.
-    event: u64,
+    /// The end of the events that are closed without it, though it was expected.
+    closed_ns: i64,
 }
 
 impl Queues {
     pub fn new(time: &TimeConfig, source_count: usize) -> Self {
         let opens: Vec<bool> = (0..source_count).map(|index| time.opens(index)).collect();
-        let taken = Taken { times: VecDeque::new(), newest_ns: i64::MIN, event: 0 };
+        let taken = Taken { times: VecDeque::new(), newest_ns: i64::MIN, closed_ns: i64::MIN };
         Self {
             window: Window {
                 kind: time.kind,
@@ -103,8 +108,9 @@ impl Queues {
             all_open: !opens.contains(&false),
             opens,
             queues: (0..source_count).map(|_| VecDeque::new()).collect(),
+            reference: time.reference,
+            named: VecDeque::new(),
             taken: vec![taken; source_count],
-            event: 0,
             end_ns: i64::MIN,
             bytes: 0,
             count: 0,
@@ -112,14 +118,14 @@ impl Queues {
         }
     }
 
-    /// Puts a fragment into its queue, by its time.
+    /// Puts a fragment into its queue, by its time; it names these groups.
     #[inline]
-    pub fn put(&mut self, index: usize, ns: i64, waiting: Waiting) -> Put {
+    pub fn put(&mut self, index: usize, ns: i64, waiting: Waiting, groups: u64) -> Put {
         let queue = &mut self.queues[index];
         match queue.back() {
             // What is behind a fragment that waits is not closed.
             Some(last) if last.ns() < ns => queue.push_back(waiting.at(ns)),
-            Some(_) => return self.put_behind(index, ns, waiting),
+            Some(_) => return self.put_behind(index, ns, waiting, groups),
             None => {
                 if let Some(put) = self.closed(index, ns) {
                     return put;
@@ -128,13 +134,16 @@ impl Queues {
                 *self.head(index) = ns;
             }
         }
+        if self.reference == Some(index) {
+            self.named.push_back(groups);
+        }
         self.bytes += u64::from(waiting.fragment.bytes);
         self.count += 1;
         Put::Waits
     }
 
     #[cold]
-    fn put_behind(&mut self, index: usize, ns: i64, waiting: Waiting) -> Put {
+    fn put_behind(&mut self, index: usize, ns: i64, waiting: Waiting, groups: u64) -> Put {
         let queue = &mut self.queues[index];
         let place = queue.partition_point(|other| other.ns() < ns);
         if queue.get(place).is_some_and(|other| other.ns() == ns) {
@@ -144,6 +153,9 @@ impl Queues {
             return put;
         }
         self.queues[index].insert(place, waiting.at(ns));
+        if self.reference == Some(index) {
+            self.named.insert(place, groups);
+        }
         if place == 0 {
             *self.head(index) = ns;
         }
@@ -159,8 +171,15 @@ impl Queues {
             let is_repeated = taken.times.binary_search(&ns).is_ok();
             return Some(if is_repeated { Put::Repeated } else { Put::Late });
         }
-        // Of a source that is in the last event, what follows its fragment may be in the next one.
-        (ns <= self.end_ns && taken.event != self.event).then_some(Put::Late)
+        // What follows its fragment in an event may be in the next one, and so may what is in the
+        // window of an event that did not expect it.
+        (ns <= taken.closed_ns).then_some(Put::Late)
+    }
+
+    /// The groups that the first fragment of the reference source names; 0 if there is none.
+    #[inline]
+    pub fn named(&self) -> u64 {
+        self.named.front().copied().unwrap_or(0)
     }
 
     fn head(&mut self, index: usize) -> &mut i64 {
@@ -222,25 +241,30 @@ impl Queues {
         self.anchors.iter().position(|&ns| ns == anchor_ns)
     }
 
-    /// Begins an event that ends there.
-    pub fn begin_event(&mut self, end_ns: i64) {
-        self.event += 1;
+    /// An event closes that ends there.
+    pub fn close(&mut self, end_ns: i64) {
         self.end_ns = self.end_ns.max(end_ns);
     }
 
-    /// Takes a source's first fragment, into the event that was begun or for itself.
+    /// It closes without a source that it expected.
+    pub fn close_without(&mut self, index: usize, end_ns: i64) {
+        let closed_ns = &mut self.taken[index].closed_ns;
+        *closed_ns = end_ns.max(*closed_ns);
+    }
+
+    /// Takes a source's first fragment.
     #[inline]
-    pub fn pop(&mut self, index: usize, is_alone: bool) -> Option<Waiting> {
+    pub fn pop(&mut self, index: usize) -> Option<Waiting> {
         let waiting = self.queues[index].pop_front()?;
+        if self.reference == Some(index) {
+            self.named.pop_front();
+        }
         let next_ns = self.queues[index].front().map_or(i64::MAX, Waiting::ns);
         *self.head(index) = next_ns;
         self.bytes -= u64::from(waiting.fragment.bytes);
         self.count -= 1;
         let taken = &mut self.taken[index];
         taken.newest_ns = waiting.ns();
-        if !is_alone {
-            taken.event = self.event;
-        }
         if taken.times.len() >= REMEMBERED {
             taken.times.pop_front();
         }

@@ -39,6 +39,8 @@ pub enum Said {
 pub struct Held {
     pub fragment: Fragment,
     pub arrived_ns: u64,
+    /// The groups that it names.
+    pub groups: u64,
 }
 
 /// Where the times of a run begin anew.
@@ -167,17 +169,18 @@ impl Horizon {
 
     /// The time of a source's next fragment.
     #[inline]
-    pub fn take(&mut self, index: usize, fragment: &Fragment, now_ns: u64) -> Said {
+    pub fn take(&mut self, index: usize, held: &Held) -> Said {
+        let &Held { ref fragment, arrived_ns: now_ns, .. } = held;
         let voter = &mut self.voters[index];
         voter.heard_ns = Some(self.active_ns);
-        let Some(position) = voter.position else { return self.hold(index, fragment, now_ns) };
+        let Some(position) = voter.position else { return self.hold(index, held) };
         let elapsed_ns = now_ns - position.at_ns;
         let stamp = voter.scale.after(&position.stamp, fragment.number, elapsed_ns);
-        let Some(stamp) = stamp else { return self.hold(index, fragment, now_ns) };
+        let Some(stamp) = stamp else { return self.hold(index, held) };
         let step_ns = stamp.ns - position.stamp.ns;
         if step_ns > 0 {
             if step_ns - self.jump_ns > elapsed_ns.min(TIME_MAX).cast_signed() {
-                return self.hold(index, fragment, now_ns);
+                return self.hold(index, held);
             }
             (voter.taken_ns, voter.fresh, voter.repeats) = (self.active_ns, true, 0);
             voter.position = Some(Position { stamp, at_ns: now_ns });
@@ -185,7 +188,7 @@ impl Horizon {
             return Said::Next(stamp.ns);
         }
         if -step_ns > self.skew_ns.max(voter.reorder_ns) {
-            return self.hold(index, fragment, now_ns);
+            return self.hold(index, held);
         }
         if step_ns == 0 {
             voter.repeats += 1;
@@ -209,7 +212,8 @@ impl Horizon {
     }
 
     #[cold]
-    fn hold(&mut self, index: usize, fragment: &Fragment, now_ns: u64) -> Said {
+    fn hold(&mut self, index: usize, held: &Held) -> Said {
+        let &Held { ref fragment, arrived_ns: now_ns, .. } = held;
         let voter = &mut self.voters[index];
         let follows = |claim: &Claim| {
             let elapsed_ns = now_ns - claim.newest.at_ns;
@@ -243,7 +247,7 @@ impl Horizon {
         if voter.held.len() >= self.held_max {
             return Said::NoRoom;
         }
-        voter.held.push_back(Held { fragment: *fragment, arrived_ns: now_ns });
+        voter.held.push_back(*held);
         self.held += 1;
         Said::Held
     }

@@ -79,6 +79,8 @@ pub struct TimeConfig {
     pub openers: Vec<bool>,
     /// Of how many openers an event has fragments at least.
     pub coincidence: u32,
+    /// The source whose fragments name the groups of their events: the only one that opens any.
+    pub reference: Option<usize>,
     /// What becomes of fragments that are in no event.
     pub unmatched: Unmatched,
     /// What becomes of fragments whose event is closed.
@@ -100,6 +102,7 @@ impl TimeConfig {
             before_ns: 0,
             openers: Vec::new(),
             coincidence: 1,
+            reference: None,
             unmatched: Unmatched::Keep,
             late: Late::Count,
             skew_ns: timeout_ns / 2,
@@ -137,6 +140,9 @@ impl TimeConfig {
         }
         if openers == 0 {
             return wrong("openers", "at least one source that is not disabled", 0);
+        }
+        if self.reference.is_some_and(|one| openers > 1 || !self.opens(one) || !enabled(&one)) {
+            return wrong("openers", "the source alone that names groups", openers);
         }
         if !(1..=openers).contains(&self.coincidence.into()) {
             let expected = "as many sources as may open an event, or less, and at least one";

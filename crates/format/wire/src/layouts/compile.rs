@@ -99,8 +99,9 @@ pub(super) mod slot {
     pub(in super::super) const COUNT: usize = 8;
     pub(in super::super) const POSITION: usize = 9;
     pub(in super::super) const TOTAL: usize = 10;
+    pub(in super::super) const GROUPS: usize = 11;
 }
-const SLOTS: usize = 11;
+const SLOTS: usize = 12;
 
 impl Load {
     /// The load of a field in a block of at least `least` bytes.
@@ -301,6 +302,10 @@ impl Compiled {
 }
 
 impl Blueprint {
+    pub(super) fn has_groups(&self) -> bool {
+        self.loads[0].slots[slot::GROUPS].is_present()
+    }
+
     fn new(block: &Block, by_time: bool) -> Self {
         let least = block.bytes_min() as usize;
         let (unit, plus) = match block.with("length").next().and_then(Field::role) {
@@ -397,6 +402,7 @@ fn slot_of(role: Role) -> Option<usize> {
         Role::Key => slot::KEY,
         Role::Source => slot::SOURCE,
         Role::Broken => slot::BROKEN,
+        Role::Groups => slot::GROUPS,
         Role::Tag => slot::TAG,
         Role::Time { .. } => slot::TIME,
         Role::Seconds => slot::SECONDS,

@@ -133,6 +133,8 @@ pub enum Role {
     Tag,
     /// Whether the source says that its data are broken.
     Broken,
+    /// The groups that took part in the event, one in each bit.
+    Groups,
     /// The event number.
     Key,
     /// Clock ticks.
@@ -193,6 +195,13 @@ impl Layout {
     /// Whether times have seconds beside their ticks.
     pub fn has_seconds(&self) -> bool {
         std::iter::once(&self.packet).chain(&self.records).any(|block| block.has("seconds"))
+    }
+
+    /// Whether every fragment names the groups that took part in its event.
+    pub fn has_groups(&self) -> bool {
+        let mut kinds = self.records.iter().filter(|one| !one.skip);
+        let of_records = !self.records.is_empty() && kinds.all(|one| one.has("groups"));
+        self.packet.has("groups") || of_records
     }
 
     /// Bits of the times, and their ticks in a second, if every fragment has one of them, and all
@@ -279,6 +288,7 @@ impl Role {
             Self::Source => "source",
             Self::Tag => "tag",
             Self::Broken => "broken",
+            Self::Groups => "groups",
             Self::Key => "key",
             Self::Time { .. } => "time",
             Self::Seconds => "seconds",
@@ -296,6 +306,7 @@ impl Role {
             Self::Sequence => (8, 64),
             Self::Tag => (1, 8),
             Self::Broken => (1, 1),
+            Self::Groups => (1, 16),
             Self::Key | Self::Time { .. } | Self::Seconds => (16, 64),
             Self::Position { .. } | Self::Total { .. } => (8, 64),
             Self::Checksum { kind: ChecksumKind::Copy, .. } => (1, 64),

@@ -24,6 +24,8 @@ pub struct Values {
     pub tag: u64,
     /// Whether the data are broken.
     pub broken: bool,
+    /// The groups that took part in the event, one in each bit.
+    pub groups: u64,
     /// Where in its fragment the body belongs.
     pub position: u64,
     /// Bytes of that fragment.
@@ -262,6 +264,7 @@ impl Values {
             Role::Source => self.source,
             Role::Tag => self.tag,
             Role::Broken => self.broken.into(),
+            Role::Groups => self.groups,
             Role::Position { unit } => self.position / unit,
             Role::Total { unit } => self.total / unit,
             Role::Length { .. } | Role::Count | Role::Checksum { .. } => 0,

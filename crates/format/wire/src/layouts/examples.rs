@@ -159,6 +159,7 @@ fn alpha() -> Layout {
             is(18, 1, Role::Tag),
             is(12, 6, Role::Time { rate_hz: Some(125_000_000) }),
             is(-4, 4, crc),
+            is(10, 2, Role::Groups),
         ],
         ..Block::default()
     };

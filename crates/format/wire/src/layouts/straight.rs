@@ -124,6 +124,7 @@ impl Straight {
             () if blocks.any(|block| block.least < 8) => {
                 return Err("a block may have less than 8 bytes");
             }
+            () if records.iter().any(Blueprint::has_groups) => return Err("records name groups"),
             () => {}
         }
         let of_word = match order {
@@ -283,6 +284,7 @@ impl Run<'_> {
                 fragment_bytes: length,
                 offset: offset as u32,
                 bytes: length as u32,
+                groups: self.common.groups as u16,
                 ..Part::default()
             };
             if !record.is_plain {
@@ -301,6 +303,7 @@ impl Run<'_> {
                     }
                     _ => Common::default(),
                 };
+                let values = Common { groups: self.common.groups, ..values };
                 part = self.compiled.part(blueprint, (offset, order), extent, values);
             }
             let mut values = self.common;
@@ -348,14 +351,15 @@ impl OrderWord {
 
 impl Packet {
     fn new(packet: &Blueprint) -> Result<Self, &'static str> {
-        let values = [slot::KEY, slot::SOURCE, slot::BROKEN, slot::TAG, slot::SEQUENCE];
+        let of_fragments = [slot::KEY, slot::SOURCE, slot::BROKEN, slot::TAG, slot::GROUPS];
         let has = |slot: usize| packet.loads[0].slots[slot].is_present();
+        let has_values = of_fragments.into_iter().chain([slot::SEQUENCE]).any(has);
         Ok(Self {
             lengths: packet.least..=usize::try_from(packet.bytes_max).unwrap_or(usize::MAX),
             length: Length::new(packet)?,
             is_open: !packet.has_length && packet.bytes.is_none(),
             is_checked: !packet.loads[0].constants.is_empty() || !packet.checksums.is_empty(),
-            has_values: values.into_iter().any(has),
+            has_values,
             is_counted: has(slot::COUNT),
         })
     }
@@ -397,6 +401,7 @@ impl Record {
             source: common.source & self.absent.source,
             broken: common.broken & self.absent.broken,
             tag: common.tag & self.absent.tag,
+            groups: common.groups,
         }
     }
 
@@ -495,4 +500,5 @@ fn read_in<const WINDOW: usize>(is_big: bool, window: &[u8], at: usize) -> Optio
 /// Windows that are tried, in bytes.
 const WINDOWS: [usize; 2] = [8, 16];
 
-const ALL: Common = Common { key: u64::MAX, source: u64::MAX, broken: u64::MAX, tag: u64::MAX };
+const ALL: Common =
+    Common { key: u64::MAX, source: u64::MAX, broken: u64::MAX, tag: u64::MAX, groups: u64::MAX };

@@ -25,6 +25,11 @@ fn random_layout(random: &mut Random) -> Layout {
     if has_records && random.index(3) == 0 {
         add(random, &mut packet, &[2, 4], FieldKind::Is(Role::Count));
     }
+    // Records that name groups have no straight path.
+    let named = if random.index(10) == 0 { &mut record } else { &mut packet };
+    if random.index(3) == 0 {
+        add(random, named, &[1, 2, 4], FieldKind::Is(Role::Groups));
+    }
     match has_records && random.index(4) > 0 {
         true => key(random, &mut record),
         false => key(random, &mut packet),
@@ -81,6 +86,7 @@ fn add(random: &mut Random, block: &mut Block, widths: &[u32], kind: FieldKind) 
     block.head = at as u32 + width;
     let bits = match kind {
         FieldKind::Is(Role::Tag) => Some([0, 7]),
+        FieldKind::Is(Role::Groups) => Some([0, (8 * width - 1).min(15)]),
         FieldKind::Is(Role::Broken) => {
             let bit = random.index(8 * width as usize) as u32;
             Some([bit, bit])
@@ -101,6 +107,7 @@ fn random_packet(random: &mut Random, layouts: &Layouts) -> Result<Vec<u8>, Enco
         source: random.next_u64(),
         tag: random.next_u64(),
         broken: random.index(2) == 0,
+        groups: random.next_u64(),
         ..Values::default()
     };
     let body = |random: &mut Random, block: &Block| {

@@ -70,6 +70,7 @@ pub(super) struct Common {
     pub(super) source: u64,
     pub(super) broken: u64,
     pub(super) tag: u64,
+    pub(super) groups: u64,
 }
 
 /// What an accepted packet says of itself.
@@ -392,6 +393,7 @@ impl Compiled {
             id: values.source as u32,
             tag: values.tag as u8,
             flags: error | (order as u8 * PartFlags::BIG_ENDIAN),
+            groups: values.groups as u16,
         }
     }
 }
@@ -471,6 +473,7 @@ impl Loads {
             source: value(slot::SOURCE, around.source),
             broken: value(slot::BROKEN, around.broken),
             tag: value(slot::TAG, around.tag),
+            groups: value(slot::GROUPS, around.groups),
         }
     }
 

@@ -85,8 +85,10 @@ fn a_layout_that_cannot_be_is_refused_with_the_place_and_the_key() {
     let expected = "sources[0].layout: expected a layout with a key, or build.match = \"time\" for \
                     times alone, got times of \"a\"";
     assert!(time.contains(expected), "{time}");
+    let error = field("{ at = 0, is = \"mask\" }");
+    assert!(error.contains("unknown value \"mask\""), "{error}");
     let error = field("{ at = 0, is = \"groups\" }");
-    assert!(error.contains("unknown value \"groups\""), "{error}");
+    assert!(error.contains("groups: expected a value of 1 to 16 bits, got 32"), "{error}");
     let text = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\n";
     let of = |more: &str| {
         check(Path::new("run.toml"), &format!("{text}{more}")).unwrap_err().to_string()
