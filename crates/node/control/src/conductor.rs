@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use catchment_model::Utc;
-use catchment_recorder::{Arrivals, State as RecorderState};
+use catchment_recorder::{Arrivals, Forwarding, State as RecorderState};
 use catchment_run::{
     Action, Answer, Command, CommandResult, Control, Order, Purpose, Request, RequestId, State,
     Status,
@@ -76,6 +76,8 @@ pub(crate) struct Conductor {
     pub(crate) actions: Actions,
     pub(crate) watching: Watching,
     pub(crate) configuration: Arc<Configuration>,
+    /// What earlier runs have left in the targets' spills is forwarded, whether a run is on or not.
+    pub(crate) forwarding: Option<Forwarding>,
     pub(crate) signals: Arc<Signals>,
     pub(crate) manager: Manager,
     pub(crate) schemas: shared::Schemas,
@@ -653,8 +655,22 @@ impl Conductor {
             // The check of the configuration has already checked the rules.
             tracing::error!(%error, "the alarms' rules stay as they were");
         }
+        let is_same = self.configuration.recorder.targets == configuration.recorder.targets;
         self.configuration = configuration;
         self.shared.set_present(number, text);
+        if !is_same {
+            self.forward();
+        }
+    }
+
+    /// Forwards what is left in the spills of the present configuration.
+    pub(crate) fn forward(&mut self) {
+        // The threads of the configuration before give up its folders first.
+        drop(self.forwarding.take());
+        match Forwarding::start(&self.configuration.recorder) {
+            Ok(forwarding) => self.forwarding = Some(forwarding),
+            Err(error) => tracing::error!(%error, "what is left in spills is not forwarded"),
+        }
     }
 }
 

@@ -213,10 +213,12 @@ impl Node {
             devices,
             watching,
             configuration: auto,
+            forwarding: None,
             signals: Arc::clone(&signals),
             manager: Manager::from_environment(),
             state: ConductorState::default(),
         };
+        conductor.forward();
         conductor.first_look();
         let thread = std::thread::Builder::new().name("control".into());
         let thread = thread.spawn(move || conductor.run()).map_err(system("a thread".into()))?;

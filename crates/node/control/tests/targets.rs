@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use catchment_recorder::{Place, TargetConfig};
+use catchment_recorder::{NodeConfig, Place, SpillConfig, TargetConfig};
 use serde_json::{Value, json};
 
 use crate::support::{Test, settings};
@@ -13,6 +13,37 @@ fn best_effort(target: TargetConfig) -> TargetConfig {
 
 fn count(target: &Value, entry: &str) -> u64 {
     target["ledger"][entry].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn a_spill_shows_what_waits_in_it_during_a_run_and_afterwards() {
+    // Nobody listens there.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let test = Test::with(settings(), |fixed| {
+        let place = Place::Node(NodeConfig { address: address.to_string() });
+        let spill = SpillConfig { folder: fixed.folder.join("spill"), bytes_max: 1 << 30 };
+        let (folder, spill) = (TargetConfig::folder("node", "".into()), Some(spill));
+        let node = TargetConfig { place, trends: false, spill, ..folder };
+        fixed.targets = vec![TargetConfig::folder("raid", fixed.folder.clone()), node];
+    });
+    let foreign = test.folder.path().join("spill/foreign");
+    std::fs::create_dir_all(&foreign).unwrap();
+    let client = test.client();
+    client.command("1", "start");
+    let waits = |state: &Value| state["spills"][0]["frames_waiting"].as_u64() > Some(0);
+    let state =
+        client.until(|state| waits(state) && count(&state["targets"][1], "fragments_durable") > 0);
+    let spill = &state["spills"][0];
+    assert_eq!((&spill["target"], &spill["node"]), (&json!("node"), &json!(address.to_string())));
+    assert!(spill["frames_spilled"].as_u64() > Some(0), "{spill}");
+    let metrics = client.get("/metrics").text;
+    assert!(metrics.contains("catchment_spill_waiting_frames{target=\"node\"}"), "{metrics}");
+    // It does not wait for the node.
+    client.command("2", "stop");
+    let of_spill = |state: &Value| state["spills"][0]["problems"].to_string();
+    let state = client.until(|state| waits(state) && of_spill(state).contains("foreign"));
+    assert!(state["warnings"].to_string().contains("foreign is left alone"), "{state}");
+    assert!(foreign.is_dir());
 }
 
 #[test]

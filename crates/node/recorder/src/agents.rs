@@ -125,11 +125,11 @@ impl Agents {
                         .map_err(system("the first file"))?;
                     Box::new(Target::new(config, input, files))
                 }
-                Way::Node(node) => {
+                Way::Node(mut node) => {
                     let of_run = OfRun::of(config);
-                    let header = of_run.header(node.run, &of_target, variant.number).encode();
-                    let node = StoreParts { header, ..*node };
-                    Box::new(StoreTarget::new(input, ledger, node, live.beginning.sequence))
+                    let header = of_run.header(node.run, &of_target, variant.number);
+                    node.link.header = header.encode();
+                    Box::new(StoreTarget::new(input, ledger, *node, live.beginning.sequence))
                 }
                 Way::Nowhere => Box::new(Nothing { input, ledger }),
             };

@@ -28,7 +28,9 @@ use crate::frames::FrameHead;
 use crate::live::{Live, Snapshot, State};
 use crate::recorder::{Events, RecorderError, new_run, system};
 use crate::schema::schema;
-use crate::store_target::{StoreParts, StoreTarget};
+use crate::spill::Identity;
+use crate::store_link::StoreLink;
+use crate::store_target::{SpillParts, StoreParts, StoreTarget};
 use crate::target_config::{NodeConfig, Place, TargetConfig, thread_name};
 use crate::target_ledger::TargetLedger;
 use crate::target_queue::{QueueParts, TargetQueue, target_queue};
@@ -71,7 +73,7 @@ impl FrameFeed {
         let ledger = ids.ledger_increment.ok_or_else(|| refused("expected a source"))?;
         let of_target = (0, target, node);
         let (TargetPart { waker, way }, park) = node_part(config, of_target, (run, &name), &live)?;
-        let Way::Node(node) = way else { unreachable!("the target is a node") };
+        let Way::Node(mut node) = way else { unreachable!("the target is a node") };
         let signal = Signal::default();
         let parts = QueueParts {
             live: Arc::clone(&live),
@@ -81,9 +83,8 @@ impl FrameFeed {
             frames: signal.waker(),
         };
         let (queue, input) = target_queue(config, parts);
-        let header = OfRun::of(config).header(run, &schema, 0).encode();
-        let node = StoreParts { header, ..*node };
-        let agent = StoreTarget::new(input, TargetLedger::new(&live, 0), node, 0);
+        node.link.header = OfRun::of(config).header(run, &schema, 0).encode();
+        let agent = StoreTarget::new(input, TargetLedger::new(&live, 0), *node, 0);
         let events = Arc::new(Events(Arc::clone(&live)));
         let mut threads = Threads::new(clock, Arc::clone(&live.threads), events);
         let (priority, idle) = (Some(Priority::Data), Idle::default());
@@ -249,19 +250,29 @@ pub(crate) fn node_part(
         buffer_bytes: target.queue_bytes_max(config),
         first: live.beginning.sequence,
     };
+    let identity = Identity {
+        node: node.address.clone(),
+        name: stream_config.name.clone(),
+        run,
+        stream: config.stream,
+        variant,
+        begins: stream_config.first,
+    };
     let session = StreamSession::new(stream_config, bits()?.max(1), bits()?).map_err(|reason| {
         RecorderError::System { what: "the storage link", source: io::Error::other(reason) }
     })?;
     let peer = Peer { address: node.address.clone(), tls: None };
     let dialer = Dialer::new(peer).map_err(system("the storage link"))?;
     let (waker, readiness) = (dialer.waker(), dialer.readiness());
-    let parts = StoreParts {
-        run,
-        dial: Box::new(dialer),
-        session,
-        address: node.address.clone(),
-        header: Vec::new(),
-    };
+    let spill = target.spill.as_ref().zip(live.targets[number].spill.as_ref());
+    let spill = spill.map(|(config, counts)| SpillParts {
+        config: config.clone(),
+        identity,
+        counts: Arc::clone(counts),
+        entropy: Box::new(SystemEntropy),
+    });
+    let link = StoreLink::new(Box::new(dialer), session, node.address.clone());
+    let parts = StoreParts { run, link, spill };
     let way = Way::Node(Box::new(parts));
     Ok((TargetPart { waker, way }, Box::new(readiness)))
 }

@@ -26,6 +26,7 @@ use crate::live_folder::FolderSnapshot;
 use crate::live_link::{LinkCounts, LiveLink};
 use crate::live_target::LiveTarget;
 use crate::senders::{SenderPair, Stranger};
+use crate::spill_counts::SpillReport;
 use crate::target_config::{Place, TargetConfig, Variant, thread_name};
 
 /// The state of a recorder.
@@ -205,6 +206,8 @@ pub struct TargetSnapshot {
     pub queue: Fill,
     /// Its folders, if it has any.
     pub folders: Vec<FolderSnapshot>,
+    /// What it has spilled in this run, if it has a spill.
+    pub spill: Option<SpillReport>,
 }
 
 /// How the numbers of a source or link fit those of the others.

@@ -16,6 +16,7 @@ use crate::counts::Counters;
 use crate::frame_counts::SourceCounts;
 use crate::live::{State, TargetSnapshot};
 use crate::live_folder::{LiveFolder, ShownFolder};
+use crate::spill_counts::SpillCounts;
 use crate::target_config::{Place, TargetConfig, Variant};
 
 /// The state of a target that its agent writes.
@@ -34,6 +35,8 @@ pub(crate) struct LiveTarget {
     /// Bytes of columns in its queue.
     pub(crate) queue: Arc<FillLevel>,
     pub(crate) folders: Vec<LiveFolder>,
+    /// If it has a spill.
+    pub(crate) spill: Option<Arc<SpillCounts>>,
     /// Whether the run has ended without it.
     pub(crate) is_left: AtomicBool,
     /// Whether a file that states the epoch is durable.
@@ -66,6 +69,7 @@ impl LiveTarget {
             files: Mutex::new(begins.paths.clone()),
             queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
             folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
+            spill: target.spill.as_ref().map(|_| Arc::default()),
             is_left: AtomicBool::new(false),
             has_epoch: AtomicBool::new(begins.files.epoch == 0),
             wants_frame: AtomicBool::new(false),
@@ -145,6 +149,7 @@ impl LiveTarget {
         let folders = self.folders.iter().map(LiveFolder::snapshot).collect();
         let (counts, queue, place) =
             (self.counters.read(), (&*self.queue).into(), self.place.clone());
-        TargetSnapshot { name, required, place, state, ledger, counts, queue, folders }
+        let spill = self.spill.as_ref().map(|counts| counts.read());
+        TargetSnapshot { name, required, place, state, ledger, counts, queue, folders, spill }
     }
 }

@@ -25,9 +25,12 @@ const SLICES_MAX: usize = 60;
 const OWN_BYTES: u64 = 1 << 20;
 const OWN_BYTES_PER_SOURCE: u64 = 2 << 10;
 
-/// A frame that is held until it is durable.
-pub(crate) struct Held {
-    pub(crate) tag: FrameTag,
+/// A frame on its way to the node.
+pub(crate) struct Outgoing {
+    pub(crate) info: FrameInfo,
+    /// No more columns, and no more stored bytes, come.
+    pub(crate) columns_max: u32,
+    pub(crate) bytes_max: u64,
     pub(crate) columns: Vec<HeldColumn>,
     /// What it adds to the ledger; none until it has all its columns.
     pub(crate) ledger: Option<Vec<u8>>,
@@ -39,14 +42,41 @@ pub(crate) struct HeldColumn {
     pub(crate) is_counted: bool,
 }
 
-impl Held {
-    fn info(&self) -> &FrameInfo {
-        &self.tag.head.info
+/// A frame that is held until it is durable.
+pub(crate) struct Held {
+    pub(crate) tag: FrameTag,
+    pub(crate) frame: Outgoing,
+}
+
+/// Frames to be sent, the next ones first or behind others that are sent.
+pub(crate) trait Frames {
+    fn at(&self, index: usize) -> Option<&Outgoing>;
+}
+
+impl Frames for VecDeque<Held> {
+    fn at(&self, index: usize) -> Option<&Outgoing> {
+        self.get(index).map(|held| &held.frame)
+    }
+}
+
+impl Frames for VecDeque<Outgoing> {
+    fn at(&self, index: usize) -> Option<&Outgoing> {
+        self.get(index)
+    }
+}
+
+impl Outgoing {
+    /// One of which the columns come later.
+    pub(crate) fn begin(head: &FrameHead) -> Self {
+        // Each column of the schema is there once at most.
+        let columns_max = head.columns.min(head.schema.columns.len()) as u32;
+        let (columns, ledger) = (Vec::new(), None);
+        Self { info: head.info, columns_max, bytes_max: bytes_max(head), columns, ledger }
     }
 
     /// One above the last number that it takes.
     pub(crate) fn end(&self) -> u64 {
-        self.info().numbers().1.saturating_add(1)
+        self.info.numbers().1.saturating_add(1)
     }
 
     /// Its stored bytes so far.
@@ -54,8 +84,8 @@ impl Held {
         self.columns.iter().map(|one| one.column.done.stored_bytes() as u64).sum()
     }
 
-    fn begin(&self, generation: u64) -> Frame {
-        let FrameHead { info, columns, schema, .. } = &*self.tag.head;
+    fn message(&self, generation: u64) -> Frame {
+        let Self { info, columns_max, bytes_max, .. } = self;
         let (first, last) = info.numbers();
         Frame {
             log: 0,
@@ -71,10 +101,9 @@ impl Held {
             first_slice: info.origin.first_slice,
             slice_count: info.origin.slice_count,
             epoch: info.origin.epoch,
-            // Each column of the schema is there once at most.
-            columns_max: (*columns).min(schema.columns.len()) as u32,
+            columns_max: *columns_max,
             numbers: last - first + 1,
-            bytes_max: bytes_max(&self.tag.head),
+            bytes_max: *bytes_max,
         }
     }
 }
@@ -141,11 +170,18 @@ enum Body {
 /// What is sent, beside the state of the feed.
 pub(crate) struct Stream<'a> {
     pub(crate) header: &'a [u8],
-    pub(crate) held: &'a VecDeque<Held>,
+    pub(crate) frames: &'a dyn Frames,
     /// The number of the stream's end, once all frames are there.
     pub(crate) close: Option<u64>,
     pub(crate) generation: u64,
     pub(crate) alive_ns: u64,
+}
+
+impl Stream<'_> {
+    /// A column that is being sent.
+    fn column(&self, frame: usize, index: usize) -> &SharedColumn {
+        &self.frames.at(frame).expect("frames stay until they are sent").columns[index].column
+    }
 }
 
 impl Feed {
@@ -177,12 +213,22 @@ impl Feed {
         *self = Self::new();
     }
 
+    /// Whether a part of the frame behind those that are sent is under way.
+    pub(crate) fn is_within_frame(&self) -> bool {
+        matches!(self.body, Body::Ledger { .. }) || matches!(self.step, Step::Column { .. })
+    }
+
     /// How many of the oldest frames are sent, or need not be.
     pub(crate) fn sent_frames(&self) -> usize {
         match self.body {
             Body::Ledger { .. } => self.frame - 1,
             _ => self.frame,
         }
+    }
+
+    /// The next frame is the one of that index: none is under way.
+    pub(crate) fn go_to(&mut self, frame: usize) {
+        self.frame = frame;
     }
 
     /// So many of the oldest frames, which are sent, are held no longer.
@@ -236,12 +282,13 @@ impl Feed {
                 count = 2;
             }
             Body::Ledger { at } => {
-                let records = stream.held[self.frame - 1].ledger.as_deref();
+                let frame = stream.frames.at(self.frame - 1);
+                let records = frame.and_then(|frame| frame.ledger.as_deref());
                 slices[1] = &records.unwrap_or_default()[at..];
                 count = 2;
             }
             Body::Column { index, mut piece, mut at, mut left } => {
-                let done = &stream.held[self.frame].columns[index].column.done;
+                let done = &stream.column(self.frame, index).done;
                 while left > 0 && count <= SLICES_MAX {
                     let rest = &done.stored_piece(piece).unwrap_or_default()[at..];
                     slices[count] = &rest[..rest.len().min(left)];
@@ -276,7 +323,9 @@ impl Feed {
                 }
             }
             Body::Ledger { at } => {
-                let bytes = stream.held[self.frame - 1].ledger.as_ref().map_or(0, Vec::len);
+                let frame = stream.frames.at(self.frame - 1);
+                let records = frame.and_then(|frame| frame.ledger.as_ref());
+                let bytes = records.map_or(0, Vec::len);
                 let now = sent.min(bytes - *at);
                 *at += now;
                 sent -= now;
@@ -285,7 +334,7 @@ impl Feed {
                 }
             }
             Body::Column { index, piece, at, left } => {
-                let done = &stream.held[self.frame].columns[*index].column.done;
+                let done = &stream.column(self.frame, *index).done;
                 while sent > 0 && *left > 0 {
                     let rest = done.stored_piece(*piece).unwrap_or_default().len() - *at;
                     let now = sent.min(rest).min(*left);
@@ -307,8 +356,8 @@ impl Feed {
         let made = if self.header < stream.header.len() {
             self.compose_header(stream.header);
             true
-        } else if let Some(held) = stream.held.get(self.frame) {
-            self.compose_frame(held, stream.generation)
+        } else if let Some(frame) = stream.frames.at(self.frame) {
+            self.compose_frame(frame, stream.generation)
         } else if let Some(sequence) = stream.close.filter(|_| !self.is_closed) {
             self.is_closed = true;
             self.put(&Data::Close(Close { log: 0, sequence }), 0);
@@ -334,19 +383,19 @@ impl Feed {
         (self.header, self.body) = (end, Body::Header { begin, end });
     }
 
-    fn compose_frame(&mut self, held: &Held, generation: u64) -> bool {
+    fn compose_frame(&mut self, frame: &Outgoing, generation: u64) -> bool {
         let Step::Column { index, sent } = self.step else {
-            self.put(&Data::Frame(held.begin(generation)), 0);
+            self.put(&Data::Frame(frame.message(generation)), 0);
             self.step = Step::Column { index: 0, sent: 0 };
             return true;
         };
-        if let Some(one) = held.columns.get(index) {
-            self.compose_column(held.info().sequence, index, &one.column, sent);
+        if let Some(one) = frame.columns.get(index) {
+            self.compose_column(frame.info.sequence, index, &one.column, sent);
             return true;
         }
-        let Some(ledger) = &held.ledger else { return false };
-        let columns = held.columns.len() as u32;
-        let end = End { log: 0, columns, sequence: held.info().sequence };
+        let Some(ledger) = &frame.ledger else { return false };
+        let columns = frame.columns.len() as u32;
+        let end = End { log: 0, columns, sequence: frame.info.sequence };
         self.put(&Data::End(end, &[]), ledger.len());
         self.body = if ledger.is_empty() { Body::None } else { Body::Ledger { at: 0 } };
         (self.frame, self.step) = (self.frame + 1, Step::Begin);

@@ -7,19 +7,32 @@
 //! target has frames wait, as a slow disk has. The oldest frame does not count, so that one that
 //! is larger than the bound goes, too.
 //!
-//! A node that is away is ridden out in memory. One that refuses the stream (a token, another run
-//! of that name) is a fault: what is held is discarded and counted, and so is what comes. At the
-//! run's end the node has [`END_NS`] to say that something more is durable, and [`ABSENT_NS`] to
-//! say anything at all.
+//! A required target may have a spill (spill.rs): frames that the node does not take for
+//! [`AWAY_NS`], or that take half of the bound, are written there, oldest first, and count as
+//! recorded and durable once they are synced. They go to the node before those that are held, and
+//! in the order of their numbers. A spill that is full, or whose disk fails, is no spill until it
+//! has room.
+//!
+//! ```text
+//! durable at the node | spilled              | held
+//! ..  40  41          | 42 .. 57   58 .. 63  | 64  65  66 <- the frames agent
+//!                            ^ sent: files that the node has whole are removed
+//! ```
+//!
+//! Without a spill, a node that is away is ridden out in memory. One that refuses the stream (a
+//! token, another run of that name) is a fault: what is held is discarded and counted, and so is
+//! what comes. At the run's end the node has [`END_NS`] to say that something more is durable, and
+//! [`ABSENT_NS`] to say anything at all; with a spill that has room, the run ends at once, and
+//! what is spilled is forwarded later (spill/forward.rs).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_agent::{Agent, Dial, FileId, Work};
+use catchment_agent::{Agent, Entropy, FileId, Work};
 use catchment_frame::encode_ledger_increment;
 use catchment_model::RunId;
-use catchment_sender::{Action, Connection, SenderState, StreamSession};
+use catchment_sender::SenderState;
 use catchment_writer::{FrameEncoder, StoreFile};
 use crossbeam_channel::TryRecvError;
 
@@ -27,14 +40,17 @@ use crate::column_bytes::ColumnBytes;
 use crate::frames::{FrameHead, SharedColumn};
 use crate::live::State;
 use crate::settlement::BegunFrame;
-use crate::store_feed::{DATA, Feed, Held, HeldColumn, Stream, ledger_of};
+use crate::spill::{Backlog, Identity, NotSpilled, Spill, SpillConfig};
+use crate::spill_counts::SpillCounts;
+use crate::store_feed::{Held, HeldColumn, Outgoing, ledger_of};
+use crate::store_link::{Happened, StoreLink};
 use crate::target::encode_own;
 use crate::target_ledger::{FrameTag, TargetLedger};
 use crate::target_queue::{Answer, Item, TargetInput};
 
 /// The longest time to the next cycle while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
-/// Bytes sent in one cycle.
+/// Bytes of spilled frames sent in one cycle.
 const CYCLE_BYTES: usize = 4 << 20;
 /// Items taken from the queue in one cycle.
 const CYCLE_ITEMS: usize = 256;
@@ -42,18 +58,30 @@ const CYCLE_ITEMS: usize = 256;
 const END_NS: u64 = 60_000_000_000;
 /// The same for a node of which nothing is heard.
 const ABSENT_NS: u64 = 10_000_000_000;
-const CONTROL: usize = 0;
+/// How long a node that is away, or still has spilled frames to take, leaves frames in memory.
+const AWAY_NS: u64 = 1_000_000_000;
+/// The same for one that is there.
+const STUCK_NS: u64 = 5_000_000_000;
+/// Bytes that are spilled at once, before they are synced; those of a file if these are fewer.
+const SPILL_BYTES: u64 = 16 << 20;
+/// How long after a spill had no room, or failed, it is tried again.
+const RETRY_NS: u64 = 1_000_000_000;
 /// The node's place in the settlement, which knows files.
 const PLACE: StoreFile = StoreFile { store: 0, id: FileId(0) };
 
-/// How a storage node is reached.
+/// How a storage node is reached, and where frames go that it does not take.
 pub(crate) struct StoreParts {
     pub(crate) run: RunId,
-    pub(crate) dial: Box<dyn Dial>,
-    pub(crate) session: StreamSession,
-    pub(crate) address: String,
-    /// The header of the stream's files.
-    pub(crate) header: Vec<u8>,
+    pub(crate) link: StoreLink,
+    pub(crate) spill: Option<SpillParts>,
+}
+
+/// What a spill is made of when it is needed.
+pub(crate) struct SpillParts {
+    pub(crate) config: SpillConfig,
+    pub(crate) identity: Identity,
+    pub(crate) counts: Arc<SpillCounts>,
+    pub(crate) entropy: Box<dyn Entropy>,
 }
 
 /// A target's state.
@@ -61,10 +89,18 @@ pub(crate) struct StoreTarget {
     now_ns: u64,
     input: TargetInput,
     ledger: TargetLedger,
-    node: StoreParts,
-    feed: Feed,
+    link: StoreLink,
     /// Oldest first. The newest may still get columns.
     held: VecDeque<Held>,
+    spill: Option<SpillParts>,
+    /// What was spilled, once something was.
+    backlog: Option<Backlog>,
+    /// Whether the link sends spilled frames, and held ones afterwards.
+    sends_backlog: bool,
+    /// When the spill is tried again.
+    spill_at_ns: u64,
+    /// Since when the oldest frame that is held waits.
+    waits_ns: u64,
     /// Whether the columns of a frame that was refused are on their way.
     discards: bool,
     last: Option<(Arc<FrameHead>, Vec<SharedColumn>)>,
@@ -75,8 +111,6 @@ pub(crate) struct StoreTarget {
     close: Option<u64>,
     /// When something became durable last, at the run's end.
     durable_ns: u64,
-    /// When the node said something last, or the last frame was there.
-    heard_ns: u64,
     /// Why the node takes nothing more.
     refusal: Option<String>,
     has_ended: bool,
@@ -96,16 +130,19 @@ impl StoreTarget {
             now_ns: 0,
             input,
             ledger,
-            node,
-            feed: Feed::new(),
+            link: node.link,
             held: VecDeque::new(),
+            spill: node.spill,
+            backlog: None,
+            sends_backlog: false,
+            spill_at_ns: 0,
+            waits_ns: 0,
             discards: false,
             last: None,
             encoder: FrameEncoder::new(None),
             end,
             close: None,
             durable_ns: 0,
-            heard_ns: 0,
             refusal: None,
             has_ended: false,
             is_fed: true,
@@ -160,11 +197,14 @@ impl StoreTarget {
     fn hold(&mut self, head: Arc<FrameHead>) {
         let (counts, increment) = (head.counts.clone(), self.ledger.begin(&head));
         let begun = self.ledger.begin_positions(&head);
+        let frame = Outgoing::begin(&head);
         let tag = FrameTag { head, counts, increment, begun };
-        let held = Held { tag, columns: Vec::new(), ledger: None };
-        self.end = held.end();
-        self.node.session.made(self.end);
-        self.held.push_back(held);
+        self.end = frame.end();
+        self.link.session.made(self.end);
+        if self.held.is_empty() {
+            self.waits_ns = self.now_ns;
+        }
+        self.held.push_back(Held { tag, frame });
     }
 
     fn take_column(&mut self, column: SharedColumn) {
@@ -175,7 +215,7 @@ impl StoreTarget {
         if is_oldest {
             self.input.copied(Arc::clone(&column));
         }
-        held.columns.push(HeldColumn { column, is_counted: !is_oldest });
+        held.frame.columns.push(HeldColumn { column, is_counted: !is_oldest });
     }
 
     /// The newest frame has its columns, but for those of the target's own.
@@ -188,8 +228,8 @@ impl StoreTarget {
         }
         let own = encode_own(&mut self.encoder, &held.tag);
         let own = own.into_iter().rev();
-        held.columns.extend(own.map(|column| HeldColumn { column, is_counted: false }));
-        held.ledger = Some(ledger_of(&held.tag));
+        held.frame.columns.extend(own.map(|column| HeldColumn { column, is_counted: false }));
+        held.frame.ledger = Some(ledger_of(&held.tag));
     }
 
     /// All frames are there: the last one follows if the ledger has counts that no frame has.
@@ -205,159 +245,114 @@ impl StoreTarget {
                 self.hold(head);
                 if let Some(held) = self.held.back_mut() {
                     let column = |column| HeldColumn { column, is_counted: false };
-                    held.columns.extend(columns.into_iter().map(column));
+                    held.frame.columns.extend(columns.into_iter().map(column));
                 }
                 self.end_frame(&[]);
             }
         }
         self.close = Some(self.end);
-        self.node.session.made(self.end + 1);
-        (self.durable_ns, self.heard_ns) = (self.now_ns, self.now_ns);
+        self.link.session.made(self.end + 1);
+        (self.durable_ns, self.link.heard_ns) = (self.now_ns, self.now_ns);
     }
 
     /// Does what the session asks for, and moves bytes. Returns how many bytes.
     fn talk(&mut self) -> usize {
-        let mut moved = 0;
-        for number in [CONTROL, DATA] {
-            match self.node.dial.take_outcome(number) {
-                Some(Ok(())) => self.opened(number),
-                Some(Err(error)) => self.closed(number, &error.to_string()),
-                None => {}
-            }
+        let mut moved = self.link.receive(self.now_ns);
+        if let Some(trouble) = self.link.take_trouble() {
+            self.ledger.warn_once(trouble);
         }
-        moved += self.read_control();
+        if let Some(next) = self.link.attached() {
+            self.go_on_at(next);
+        }
         self.release();
-        self.act();
-        moved += self.write_control();
-        if self.node.session.is_open() {
-            let session = &self.node.session;
-            let stream = Stream {
-                header: &self.node.header,
-                held: &self.held,
-                close: self.close,
-                generation: session.generation(),
-                alive_ns: session.alive_ns(),
-            };
-            let (dial, now_ns) = (&mut *self.node.dial, self.now_ns);
-            let mut budget = CYCLE_BYTES;
-            match self.feed.send(dial, &stream, now_ns, &mut budget) {
-                Ok(bytes) => {
-                    self.node.session.data_sent(bytes);
-                    moved += bytes;
-                }
-                Err(error) => self.closed(DATA, &error.to_string()),
+        let (written, happened) = self.link.act();
+        moved += written;
+        match happened {
+            Some(Happened::Away(Some(why))) => {
+                let address = &self.link.address;
+                let text = match self.spill {
+                    None => "frames wait in memory until it is back",
+                    Some(_) => "frames wait in memory and in the spill until it is back",
+                };
+                self.ledger.warn_once(format!("storage node {address}: {why}; {text}"));
             }
+            Some(Happened::Ended(why)) => self.session_ended(why),
+            _ => {}
         }
-        moved
+        moved + self.send()
     }
 
-    fn opened(&mut self, number: usize) {
-        let connection = connection(number);
-        if number == DATA {
-            let mut attach = Vec::new();
-            self.node.session.attach(&mut attach);
-            let next = self.node.session.next();
-            let frame = self.held.partition_point(|held| held.end() <= next);
-            self.feed.open(attach, frame, self.now_ns);
-        }
-        self.node.session.opened(self.now_ns, connection);
-    }
-
-    fn closed(&mut self, number: usize, why: &str) {
-        self.node.dial.close(number);
-        if number == DATA {
-            self.feed.close();
-        }
-        self.node.session.closed(self.now_ns, connection(number), why);
-    }
-
-    fn read_control(&mut self) -> usize {
-        let mut buffer = [0; 4 << 10];
-        let mut all = 0;
-        while self.node.session.is_read() {
-            match self.node.dial.read(CONTROL, &mut buffer) {
-                Ok(0) => break,
-                Ok(bytes) => {
-                    all += bytes;
-                    self.heard_ns = self.now_ns;
-                    let received = self.node.session.received(self.now_ns, &buffer[..bytes]);
-                    if let Err(fault) = received {
-                        self.ledger.warn_once(format!("{}: {fault}", self.node.address));
-                    }
-                }
-                Err(error) => {
-                    self.closed(CONTROL, &error.to_string());
-                    break;
-                }
+    fn send(&mut self) -> usize {
+        let mut moved = 0;
+        while self.sends_backlog
+            && self.link.session.is_open()
+            && let Some(backlog) = &mut self.backlog
+        {
+            let ledger = &self.ledger;
+            let mut said = |text| ledger.warn_once(text);
+            if !backlog.advance(&mut self.link.feed, &mut said) {
+                self.sends_backlog = false;
+                let next = backlog.next();
+                self.link.feed.go_to(self.held.partition_point(|held| held.frame.end() <= next));
+                break;
+            }
+            match self.link.send(&backlog.frames, None) {
+                0 => return moved,
+                sent => moved += sent,
+            }
+            if moved >= CYCLE_BYTES {
+                return moved;
             }
         }
-        all
+        let close = self.close.filter(|_| !self.sends_backlog);
+        moved + self.link.send(&self.held, close)
     }
 
-    fn write_control(&mut self) -> usize {
-        let mut all = 0;
-        loop {
-            let bytes = self.node.session.outgoing(self.now_ns);
-            if bytes.is_empty() {
-                return all;
-            }
-            match self.node.dial.write(CONTROL, &[bytes]) {
-                Ok(0) => return all,
-                Ok(bytes) => {
-                    self.node.session.control_sent(bytes);
-                    all += bytes;
-                }
-                Err(error) => {
-                    self.closed(CONTROL, &error.to_string());
-                    return all;
-                }
-            }
+    /// The node goes on at that number.
+    fn go_on_at(&mut self, next: u64) {
+        let first = self.held.front().map_or(self.end, |held| held.frame.info.sequence);
+        self.sends_backlog = self.backlog.is_some() && next < first;
+        if let Some(backlog) = self.backlog.as_mut().filter(|_| self.sends_backlog) {
+            backlog.go_on_at(next, None);
+            return self.link.go_on(0);
         }
-    }
-
-    fn act(&mut self) {
-        loop {
-            let step = self.node.session.work(self.now_ns);
-            match step.action {
-                None => return,
-                Some(Action::Connect(connection)) => {
-                    let number = if connection == Connection::Control { CONTROL } else { DATA };
-                    self.node.dial.connect(number);
-                }
-                Some(Action::Close) => {
-                    self.node.dial.close(CONTROL);
-                    self.node.dial.close(DATA);
-                    self.feed.close();
-                    if let SenderState::Away(why) = self.node.session.state() {
-                        let address = &self.node.address;
-                        let text = "frames wait in memory until it is back";
-                        self.ledger.warn_once(format!("storage node {address}: {why}; {text}"));
-                    }
-                }
-                Some(Action::End) => self.session_ended(),
-                Some(_) => {}
-            }
-        }
+        self.link.go_on(self.held.partition_point(|held| held.frame.end() <= next));
     }
 
     /// Gives back what the node says is durable.
     fn release(&mut self) {
-        let durable = self.node.session.durable();
-        let mut fragments = Vec::new();
-        let mut released = 0;
-        let sent = match self.node.session.is_open() {
-            true => self.feed.sent_frames(),
+        let durable = self.link.session.durable();
+        if let Some(backlog) = &mut self.backlog {
+            let said = backlog.spill.remove_below(durable);
+            said.into_iter().for_each(|text| self.ledger.warn_once(text));
+        }
+        let sent = match self.link.session.is_open() {
+            true if self.sends_backlog => 0,
+            true => self.link.feed.sent_frames(),
             // What it has durable need not be sent again.
             false => self.held.len(),
         };
-        while released < sent
-            && let Some(oldest) = self.held.front()
-            && oldest.ledger.is_some()
-            && oldest.end() <= durable
-        {
-            let Held { tag, .. } = oldest;
+        let is_durable = |held: &&Held| held.frame.ledger.is_some() && held.frame.end() <= durable;
+        let count = self.held.iter().take(sent).take_while(is_durable).count();
+        if count > 0 {
+            self.settle_oldest(count);
+            for _ in 0..count {
+                self.drop_oldest();
+            }
+            self.link.feed.released(count);
+            (self.durable_ns, self.waits_ns) = (self.now_ns, self.now_ns);
+        }
+        if self.close.is_some_and(|close| durable > close) {
+            self.link.session.finish();
+        }
+    }
+
+    /// The oldest frames are durable, at the node or in the spill.
+    fn settle_oldest(&mut self, count: usize) {
+        let mut fragments = Vec::new();
+        for Held { tag, frame } in self.held.iter().take(count) {
             let info = tag.head.info;
-            self.ledger.recorded(tag, &info, oldest.bytes());
+            self.ledger.recorded(tag, &info, frame.bytes());
             let begun: &BegunFrame = &tag.begun;
             self.ledger.settle(|one| {
                 one.recorded(begun, PLACE, 0);
@@ -367,37 +362,128 @@ impl StoreTarget {
             for (sum, counts) in fragments.iter_mut().zip(&tag.counts) {
                 *sum += counts.fragments;
             }
-            self.drop_oldest();
-            released += 1;
         }
-        if released > 0 {
-            self.feed.released(released);
-            self.ledger.durable(&fragments);
-            self.durable_ns = self.now_ns;
+        self.ledger.durable(&fragments);
+    }
+
+    /// Spills what the node does not take now. Returns how many frames.
+    fn spill_waiting(&mut self) -> usize {
+        if self.spill.is_none() || self.refusal.is_some() || self.now_ns < self.spill_at_ns {
+            return 0;
         }
-        if self.close.is_some_and(|close| durable > close) {
-            self.node.session.finish();
+        let is_open = self.link.session.is_open();
+        let is_behind = !is_open || self.sends_backlog || self.close.is_some();
+        let patience_ns = if is_behind { AWAY_NS } else { STUCK_NS };
+        let is_late = self.now_ns.saturating_sub(self.waits_ns) >= patience_ns;
+        // At the end nothing waits for a node that is not there.
+        let is_at_end = self.close.is_some() && (!is_open || self.sends_backlog);
+        match is_late || is_at_end || self.input.is_half_full() {
+            true => self.spill_oldest(),
+            false => 0,
         }
     }
 
-    /// The oldest frame is held no longer. The next one does not count from now on.
-    fn drop_oldest(&mut self) {
-        let Some(oldest) = self.held.pop_front() else { return };
-        for HeldColumn { column, is_counted } in oldest.columns {
-            if is_counted {
-                self.input.copied(column);
+    /// Spills the oldest frames that are held. Returns how many.
+    fn spill_oldest(&mut self) -> usize {
+        let whole = self.held.iter().take_while(|held| held.frame.ledger.is_some()).count();
+        let Some(spill) = &self.spill else { return 0 };
+        let bytes_max = spill.config.file_bytes().min(SPILL_BYTES);
+        let (mut count, mut bytes) = (0, 0);
+        while count < whole && bytes < bytes_max {
+            match self.put_in_spill(count) {
+                Ok(()) => {
+                    bytes += self.held[count].frame.bytes();
+                    count += 1;
+                }
+                Err(not_spilled) => {
+                    let text = match not_spilled {
+                        NotSpilled::Full => "the spill is full; frames wait in memory".to_owned(),
+                        NotSpilled::Failed(error) => {
+                            // What was not synced is written again.
+                            count = 0;
+                            format!("cannot spill: {error}; frames wait in memory")
+                        }
+                    };
+                    self.ledger.warn_once(text);
+                    self.spill_at_ns = self.now_ns + RETRY_NS;
+                    break;
+                }
             }
         }
-        for one in self.held.front_mut().into_iter().flat_map(|next| &mut next.columns) {
+        let Some(backlog) = self.backlog.as_mut().filter(|_| count > 0) else { return 0 };
+        let frames = self.held.iter().take(count).map(|held| &held.frame);
+        if let Err(error) = backlog.spill.sync(frames) {
+            let text = format!("cannot sync the spill: {error}; frames wait in memory");
+            self.ledger.warn_once(text);
+            self.spill_at_ns = self.now_ns + RETRY_NS;
+            return 0;
+        }
+        self.settle_oldest(count);
+        self.leave_to_spill(count);
+        self.waits_ns = self.now_ns;
+        count
+    }
+
+    fn put_in_spill(&mut self, index: usize) -> Result<(), NotSpilled> {
+        let Some(parts) = &mut self.spill else { return Err(NotSpilled::Full) };
+        let SpillParts { config, identity, counts, entropy } = parts;
+        let backlog = match &mut self.backlog {
+            Some(backlog) => backlog,
+            none => {
+                let spill = Spill::create(config, identity.clone(), &self.link.header, counts)?;
+                none.insert(Backlog::new(spill))
+            }
+        };
+        backlog.spill.put(&self.held[index].frame, config, &mut **entropy)
+    }
+
+    /// The oldest frames that are held are in the spill now, from which those go to the node that
+    /// are not sent yet.
+    fn leave_to_spill(&mut self, count: usize) {
+        let feed = &mut self.link.feed;
+        let is_held_sent = self.link.session.is_open() && !self.sends_backlog;
+        let sent = if is_held_sent { feed.sent_frames() } else { 0 };
+        if !is_held_sent || count <= sent {
+            if is_held_sent {
+                feed.released(count);
+            }
+            for _ in 0..count {
+                self.drop_oldest();
+            }
+            return;
+        }
+        let next = self.held[sent].frame.info.sequence;
+        let is_within = feed.is_within_frame();
+        feed.released(sent);
+        let mut within = None;
+        for index in 0..count {
+            let frame = self.drop_oldest();
+            if index == sent && is_within {
+                within = frame;
+            }
+        }
+        let next = within.as_ref().map_or(next, Outgoing::end);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.go_on_at(next, within);
+        }
+        self.sends_backlog = true;
+    }
+
+    /// The oldest frame is held no longer. The next one does not count from now on.
+    fn drop_oldest(&mut self) -> Option<Outgoing> {
+        let mut frame = self.held.pop_front()?.frame;
+        let next = self.held.front_mut().map(|held| &mut held.frame);
+        for one in [Some(&mut frame), next].into_iter().flatten().flat_map(|one| &mut one.columns) {
             if std::mem::take(&mut one.is_counted) {
                 self.input.copied(Arc::clone(&one.column));
             }
         }
+        Some(frame)
     }
 
-    fn session_ended(&mut self) {
-        match self.node.session.state() {
-            SenderState::Ended(Some(why)) => self.give_up(&why),
+    fn session_ended(&mut self, why: Option<String>) {
+        match why {
+            Some(why) => self.give_up(&why),
             _ if self.held.is_empty() => {}
             _ => self.give_up("the session has ended"),
         }
@@ -409,15 +495,17 @@ impl StoreTarget {
         if self.refusal.is_some() {
             return;
         }
-        let reason = format!("storage node {}: {why}", self.node.address);
+        // What the spill takes is not lost.
+        while self.spill.is_some() && self.spill_oldest() > 0 {}
+        let reason = format!("storage node {}: {why}", self.link.address);
         self.ledger.set_state(State::Fault { reason: reason.clone() });
         // Columns of the newest may still come.
-        self.discards = self.held.back().is_some_and(|newest| newest.ledger.is_none());
+        self.discards = self.held.back().is_some_and(|newest| newest.frame.ledger.is_none());
         while let Some(oldest) = self.held.front() {
             self.ledger.failed(&oldest.tag);
             self.drop_oldest();
         }
-        self.feed.close();
+        self.link.feed.close();
         self.refusal = Some(reason);
     }
 
@@ -429,16 +517,54 @@ impl StoreTarget {
         if self.close.is_none() || self.has_ended {
             return self.has_ended;
         }
+        if self.is_spilled_whole() {
+            return true;
+        }
         let passed_ns = |since_ns| self.now_ns.saturating_sub(since_ns);
-        if passed_ns(self.durable_ns) >= END_NS || passed_ns(self.heard_ns) >= ABSENT_NS {
-            let why = match self.node.session.state() {
+        if passed_ns(self.durable_ns) >= END_NS || passed_ns(self.link.heard_ns) >= ABSENT_NS {
+            let why = match self.link.session.state() {
                 SenderState::Away(why) => format!("it is away at the run's end: {why}"),
                 _ => "nothing more became durable there within 60 s of the run's end".to_owned(),
             };
-            self.node.session.finish();
+            self.link.session.finish();
             self.give_up(&why);
         }
         false
+    }
+}
+
+impl StoreTarget {
+    /// Whether all that the node has not got is in the spill, from which it is forwarded when the
+    /// target has ended.
+    fn is_spilled_whole(&mut self) -> bool {
+        let is_late = self.now_ns.saturating_sub(self.durable_ns) >= AWAY_NS;
+        let is_waiting = self.sends_backlog || !self.link.session.is_open() || is_late;
+        let (Some(end), Some(backlog)) = (self.close, &mut self.backlog) else { return false };
+        if !self.held.is_empty() || backlog.spill.is_empty() || !is_waiting {
+            return false;
+        }
+        match backlog.spill.set_run_end(end) {
+            Ok(()) => true,
+            Err(error) => {
+                // The node ends the run's files as those of a recorder that has died.
+                self.ledger
+                    .warn_once(format!("the spill does not say that the run ended: {error}"));
+                true
+            }
+        }
+    }
+
+    /// Leaves what is spilled to the forwarder, or removes the spill if nothing is.
+    fn end_spill(&mut self) {
+        let Some(Backlog { spill, .. }) = self.backlog.take() else { return };
+        if !spill.is_empty() {
+            return spill.hand_over();
+        }
+        match spill.finish() {
+            Ok(None) => {}
+            Ok(Some(said)) => self.ledger.warn_once(said),
+            Err(error) => self.ledger.warn_once(format!("cannot remove the spill: {error}")),
+        }
     }
 }
 
@@ -450,24 +576,15 @@ impl Agent for StoreTarget {
             self.give_up("it is behind at the run's end");
         }
         let items = self.take_items();
-        let moved = self.talk();
+        let moved = self.talk() + self.spill_waiting();
         if self.is_over() {
             self.ledger.settle(|one| one.end());
+            self.end_spill();
             return Work::ended();
         }
         match items + moved {
-            0 => {
-                let session = &self.node.session;
-                let is_open = session.is_open();
-                let alive_ns = self.feed.wake_at_ns(session.alive_ns());
-                let alive_ns = if is_open { alive_ns } else { u64::MAX };
-                Work::until(0, alive_ns.min(now_ns + IDLE_NS))
-            }
+            0 => Work::until(0, self.link.wake_at_ns().min(now_ns + IDLE_NS)),
             done => Work::again(done as u64),
         }
     }
-}
-
-fn connection(number: usize) -> Connection {
-    if number == CONTROL { Connection::Control } else { Connection::Data(0) }
 }

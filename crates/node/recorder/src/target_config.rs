@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{RecorderConfig, SourceConfig};
+use crate::spill::SpillConfig;
 
 /// A place that gets the run's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct TargetConfig {
     /// Bytes of columns that are held for a required storage node until they are durable there;
     /// none: half of the chunks. Those of one frame always are.
     pub hold_bytes: Option<u64>,
+    /// What takes the frames that a required storage node cannot take now.
+    pub spill: Option<SpillConfig>,
 }
 
 /// Where a target's frames go.
@@ -92,6 +95,7 @@ impl TargetConfig {
             required: true,
             queue_bytes: None,
             hold_bytes: None,
+            spill: None,
         }
     }
 

@@ -354,6 +354,11 @@ impl TargetInput {
         self.kept.extend(items);
     }
 
+    /// Whether columns take half of what may wait.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.fill.content() > self.fill.capacity() / 2
+    }
+
     /// Answers the frame that was offered last, if somebody waits for that.
     pub(crate) fn answer(&self, answer: Answer) {
         if !self.required {

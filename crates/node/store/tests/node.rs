@@ -20,6 +20,8 @@ use catchment_recorder::{
 use catchment_storage::{Run, RunOptions, Verdict, audit, repair, verify};
 use catchment_store::{Node, StoreConfig};
 
+mod spill;
+
 const LONG: Duration = Duration::from_secs(600);
 const SOURCES: u64 = 2;
 

@@ -228,6 +228,81 @@ fn the_files_of_a_recorder_that_is_killed_are_closed_and_read() {
     store.kill();
 }
 
+const SPILL: &str = "spill = \"spill\"\nspill_bytes = \"1 GiB\"";
+
+fn wait_durable(front_end: &Frontend, keys: u64) {
+    wait_while(|| front_end.sources().iter().any(|source| source.status().durable < keys));
+}
+
+/// Whether no file of spilled frames is left. One that was being written when the recorder was
+/// killed may be kept aside.
+fn nothing_waits(spill: &Path) -> bool {
+    let folders = std::fs::read_dir(spill).expect("the spill").map(|entry| entry.unwrap().path());
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten());
+    let mut paths = files.map(|file| file.unwrap().path());
+    !paths.any(|path| path.extension().is_some_and(|extension| extension == "catch"))
+}
+
+#[test]
+fn what_a_killed_recorder_has_spilled_is_forwarded_by_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = free();
+    let url = configure(folder.path(), node, node, SPILL);
+    let mut first = recorder(folder.path());
+    let front_end = front_end(&url);
+    send(&front_end, 1_000, |_| {});
+    wait_durable(&front_end, 1_000);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let spill = folder.path().join("spill");
+    let name = only(&spill).file_name().unwrap().to_owned();
+    let next = recorder(folder.path());
+    let store = Store::start(folder.path(), node);
+    wait_while(|| !nothing_waits(&spill));
+    let stored = folder.path().join("stored").join(name);
+    wait_while(|| !Run::open(&stored).is_ok_and(|run| run.closed()));
+    let run = Run::open(&stored).unwrap();
+    assert!(!run.ended() && verify(&run, |_| {}).is_intact());
+    let events = fragments(&run);
+    assert!(events.keys().copied().eq(0..1_000), "{} events", events.len());
+    for (key, of_sources) in events {
+        for (source, bytes) in of_sources.iter().enumerate() {
+            assert!(bytes.as_ref() == Some(&content(source, key)), "event {key}, {source}");
+        }
+    }
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    assert_eq!(interrupt(next), Some(0));
+    store.end();
+}
+
+#[test]
+fn a_run_ends_in_order_while_its_storage_node_is_dead_and_is_whole_there_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = free();
+    let url = configure(folder.path(), node, node, SPILL);
+    let mut store = Store::start(folder.path(), node);
+    let first = recorder(folder.path());
+    let front_end = front_end(&url);
+    let spill = folder.path().join("spill");
+    send(&front_end, 6_000, |sent| {
+        wait_while(|| sent.load(Relaxed) < 2_000);
+        store.kill();
+        wait_while(|| std::fs::read_dir(&spill).is_err());
+        store = Store::start(folder.path(), node);
+        wait_while(|| sent.load(Relaxed) < 4_000);
+        store.kill();
+    });
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(first), Some(0));
+    let name = only(&spill).file_name().unwrap().to_owned();
+    let next = recorder(folder.path());
+    let store = Store::start(folder.path(), node);
+    wait_while(|| spill.join(&name).exists());
+    check(&folder.path().join("stored").join(&name), 6_000);
+    assert_eq!(interrupt(next), Some(0));
+    store.end();
+}
+
 #[test]
 fn what_a_storage_node_cannot_do_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,6 +334,9 @@ fn what_a_storage_node_cannot_do_is_refused() {
         ("folder = \"f\"\naddress = \"a:1\"", "expected kind = \"store\" beside it"),
         ("folder = \"f\"\nhold_bytes = \"1 MiB\"", "of a required target of kind"),
         ("kind = \"store\"\naddress = \"a:1\"\ntrends = true", "expected false"),
+        ("folder = \"f\"\nspill = \"s\"\nspill_bytes = \"1 GiB\"", "of a required target of kind"),
+        ("kind = \"store\"\naddress = \"a:1\"\nspill = \"s\"", "expected spill_bytes"),
+        ("kind = \"store\"\naddress = \"a:1\"\nspill_bytes = \"1 GiB\"", "expected spill = "),
     ] {
         let text = format!("[[targets]]\nname = \"t\"\n{target}\n{sources}");
         let text = refused("run.toml", &text, "run");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use catchment_frame::Pattern;
 use catchment_model::printable::name_fault;
 use catchment_model::units::Size;
-use catchment_recorder::{LinkConfig, NodeConfig, Place, SourceConfig, TargetConfig};
+use catchment_recorder::{LinkConfig, NodeConfig, Place, SourceConfig, SpillConfig, TargetConfig};
 
 use crate::ConfigFileError;
 use crate::locate::Located;
@@ -26,6 +26,8 @@ pub(crate) struct TargetLow {
     pub(crate) queue_bytes: Option<Size>,
     pub(crate) address: Option<String>,
     pub(crate) hold_bytes: Option<Size>,
+    pub(crate) spill: Option<PathBuf>,
+    pub(crate) spill_bytes: Option<Size>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -70,6 +72,13 @@ pub(crate) fn targets(
         if let Some(before) = targets.iter().position(|before| before.name == target.name) {
             let message = format!("expected another name than that of targets[{before}]");
             return Err(located.error(&format!("targets[{index}].name"), message));
+        }
+        let spills = |target: &TargetConfig| target.spill.as_ref().map(|one| one.folder.clone());
+        let own = spills(&target);
+        let is_spill_of = |before: &TargetConfig| own.is_some() && spills(before) == own;
+        if let Some(before) = targets.iter().position(is_spill_of) {
+            let message = format!("expected another folder than that of targets[{before}]");
+            return Err(located.error(&format!("targets[{index}].spill"), message));
         }
         let folders = target.place.folders();
         let shares = |before: &TargetConfig| {
@@ -118,6 +127,7 @@ fn target(
         let message = "expected it of a required target of kind = \"store\" alone";
         return Err(located.error(&key("hold_bytes"), message));
     }
+    let spill = spill(located, (index, low), is_node && required)?;
     let has_trends = required && place != Place::None && !is_node;
     if low.trends == Some(true) && !has_trends {
         let message = "expected false, or a required folder: trends of all folders are written by \
@@ -135,7 +145,46 @@ fn target(
     let channels = selected(low.channels.as_deref(), names.map(|channel| &channel.name))
         .map_err(|pattern| located.expected(&key("channels"), expected, pattern.as_str()))?;
     let (name, trends) = (low.name.clone(), low.trends.unwrap_or(has_trends));
-    Ok(TargetConfig { name, place, sources, channels, trends, required, queue_bytes, hold_bytes })
+    Ok(TargetConfig {
+        name,
+        place,
+        sources,
+        channels,
+        trends,
+        required,
+        queue_bytes,
+        hold_bytes,
+        spill,
+    })
+}
+
+/// Where a target spills; `may_spill` says whether it can.
+fn spill(
+    located: &Located<'_>,
+    (index, low): (usize, &TargetLow),
+    may_spill: bool,
+) -> Result<Option<SpillConfig>, ConfigFileError> {
+    let error = |name: &str, message: &str| {
+        Err(located.error(&format!("targets[{index}].{name}"), message))
+    };
+    let (folder, bytes_max) = match (&low.spill, low.spill_bytes) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return error("spill_bytes", "expected spill = \"FOLDER\" beside it"),
+        (Some(_), None) => {
+            return error("spill", "expected spill_bytes beside it: the most bytes in the folder");
+        }
+        (Some(folder), Some(bytes)) => (folder.clone(), u64::from(bytes)),
+    };
+    if !may_spill {
+        return error("spill", "expected it of a required target of kind = \"store\" alone");
+    }
+    if folder.as_os_str().is_empty() {
+        return error("spill", NO_FOLDER);
+    }
+    if bytes_max < SPILL_BYTES_MIN {
+        return error("spill_bytes", "expected at least 16 MiB");
+    }
+    Ok(Some(SpillConfig { folder, bytes_max }))
 }
 
 /// The names that match one of the patterns; none if there are no patterns.
@@ -205,5 +254,6 @@ fn place(located: &Located<'_>, index: usize, low: &TargetLow) -> Result<Place, 
 }
 
 const FOLDERS_MAX: usize = 16;
+const SPILL_BYTES_MIN: u64 = 16 << 20;
 const ADDRESS_BYTES_MAX: usize = 255;
 const NO_FOLDER: &str = "expected a folder, such as \".\" for the present one, got \"\"";

@@ -152,12 +152,18 @@ fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
         ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
         ("targets[].folders" | "store.folders", Some(_)) => drop(table.remove("folder")),
         ("targets[].kind", Some("\"store\""))
-        | ("targets[].address" | "targets[].hold_bytes", _) => {
+        | ("targets[].address" | "targets[].hold_bytes" | "targets[].spill", _)
+        | ("targets[].spill_bytes", _) => {
             table.insert("kind", Item::Value("store".into()));
             table.insert("address", Item::Value("node:7100".into()));
             table.remove("folder");
-            if path == "targets[].hold_bytes" {
+            if path != "targets[].address" && path != "targets[].kind" {
                 table.insert("role", Item::Value("required".into()));
+            }
+            match path {
+                "targets[].spill" => drop(table.insert("spill_bytes", Item::Value("1 GiB".into()))),
+                "targets[].spill_bytes" => drop(table.insert("spill", Item::Value("spill".into()))),
+                _ => {}
             }
         }
         ("sources[].via" | "source_groups[].via", Some("\"link\"")) => {

@@ -17,6 +17,6 @@ pub use requests::{
 };
 pub use state::{
     AlarmCounts, CommandOffer, Device, DeviceList, Disk, Flow, LinkState, Loss, NodeInfo,
-    OffsetsState, Queue, Rates, RunNow, SourceCounts, SourceList, SourceState, State, Target,
-    TargetFolder, UnderWay, Verdict,
+    OffsetsState, Queue, Rates, RunNow, SourceCounts, SourceList, SourceState, Spill, State,
+    Target, TargetFolder, UnderWay, Verdict,
 };

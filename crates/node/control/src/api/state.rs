@@ -40,6 +40,8 @@ pub struct State {
     pub flow: Vec<Flow>,
     /// The places that get the run's frames, or had those of the last run; empty before the first.
     pub targets: Vec<Target>,
+    /// The folders that take what a storage node cannot take now; also before the first run.
+    pub spills: Vec<Spill>,
     /// The condition of the sources.
     pub sources: SourceCounts,
     /// The numbers of alarms.
@@ -226,6 +228,38 @@ pub struct TargetFolder {
     pub free_bytes: Option<u64>,
     /// Why its disk was left; it is tried again later.
     pub away: Option<String>,
+}
+
+/// The spill of a target.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Spill {
+    /// The target.
+    pub target: String,
+    /// The folder.
+    pub folder: String,
+    /// The storage node for which it is.
+    pub node: String,
+    /// The most bytes in it.
+    pub bytes_max: u64,
+    /// Frames that this run, or the last one, has written there.
+    pub frames_spilled: u64,
+    /// Their stored bytes.
+    pub bytes_spilled: u64,
+    /// Frames of this run, or the last one, and of earlier ones since the program began, that are
+    /// durable at the node and there no more.
+    pub frames_forwarded: u64,
+    /// Bytes of the files that had them.
+    pub bytes_forwarded: u64,
+    /// Frames of which that is so that could not be read again.
+    pub frames_lost: u64,
+    /// Files that were kept aside because not all in them could be read.
+    pub files_damaged: u64,
+    /// Frames that wait there.
+    pub frames_waiting: u64,
+    /// Bytes of their files.
+    pub bytes_waiting: u64,
+    /// What somebody has to look at; also among the state's warnings.
+    pub problems: Vec<String>,
 }
 
 /// A queue or pool.

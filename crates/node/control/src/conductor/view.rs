@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use catchment_model::Utc;
+use catchment_recorder::Forwarding;
 use catchment_run::Command;
 
 use super::Conductor;
@@ -12,6 +13,7 @@ use crate::front_ends;
 use crate::properties;
 use crate::shared::{Schemas, View};
 use crate::watching::Meaning;
+use crate::watching::targets::spills;
 
 impl Conductor {
     /// All devices, and the schemas of their properties.
@@ -92,6 +94,12 @@ impl Conductor {
         let space = self.shared.disk.space();
         let mut warnings = snapshot.map(|one| one.warnings.clone()).unwrap_or_default();
         warnings.extend(self.shared.catalog.trouble());
+        let left = self.forwarding.as_ref().map(Forwarding::snapshot).unwrap_or_default();
+        let spills = spills(left, snapshot);
+        let problems = spills.iter().flat_map(|spill| {
+            spill.problems.iter().map(|text| format!("spill of {}: {text}", spill.target))
+        });
+        warnings.extend(problems);
         if let Some(age) = self.shared.disk.silent() {
             let folder = self.configuration.recorder.folder.display();
             warnings.push(format!("the disk of {folder} has not answered for {} s", age.as_secs()));
@@ -134,6 +142,7 @@ impl Conductor {
             },
             flow: meaning.flow.clone(),
             targets: meaning.targets.clone(),
+            spills,
             sources: meaning.counts.clone(),
             alarms: alarm_counts(alarms),
             warnings,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{Fill, FolderSnapshot, Snapshot, State, TargetSnapshot};
+use catchment_recorder::{Fill, FolderSnapshot, Snapshot, SpillState, State, TargetSnapshot};
 use catchment_watch::{Rates, Run};
 
 use super::{Moment, fault};
@@ -49,6 +49,32 @@ pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
         }
     };
     moment.snapshot.iter().flat_map(|one| &one.targets).enumerate().map(target).collect()
+}
+
+/// The spills of the configuration: what a run has in them, and what earlier ones have left.
+pub(crate) fn spills(left: Vec<SpillState>, snapshot: Option<&Snapshot>) -> Vec<api::Spill> {
+    let targets = || snapshot.into_iter().flat_map(|one| &one.targets);
+    let spill = |left: SpillState| {
+        let of_run = targets().find(|target| target.name == left.target);
+        let of_run = of_run.and_then(|target| target.spill).unwrap_or_default();
+        let all = left.counts.with(&of_run);
+        api::Spill {
+            target: left.target,
+            folder: left.folder.display().to_string(),
+            node: left.node,
+            bytes_max: left.bytes_max,
+            frames_spilled: all.frames_spilled,
+            bytes_spilled: all.bytes_spilled,
+            frames_forwarded: all.frames_forwarded,
+            bytes_forwarded: all.bytes_forwarded,
+            frames_lost: all.frames_lost,
+            files_damaged: all.files_damaged,
+            frames_waiting: all.frames_waiting,
+            bytes_waiting: all.bytes_waiting,
+            problems: left.problems,
+        }
+    };
+    left.into_iter().map(spill).collect()
 }
 
 /// What became of a source's fragments in each target, where there are several.

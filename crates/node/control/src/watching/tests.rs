@@ -133,6 +133,7 @@ fn target(name: &str, required: bool) -> TargetSnapshot {
         counts: Counts::default(),
         queue: fill(name),
         folders: Vec::new(),
+        spill: None,
     }
 }
 

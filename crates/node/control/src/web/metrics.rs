@@ -256,6 +256,43 @@ const METRICS: &[Metric] = metrics! {
             let labels = [("target", &*target.name), ("folder", &*path)];
             out.put(&labels, f64::from(folder.away.is_some()));
         };
+    "catchment_spill_frames_total", "counter", "target, what",
+        "Frames that were spilled, forwarded, and lost because they could not be read again.",
+        |_, view, out| for spill in &view.state.spills {
+            let all = [
+                ("spilled", spill.frames_spilled),
+                ("forwarded", spill.frames_forwarded),
+                ("lost", spill.frames_lost),
+            ];
+            for (what, count) in all {
+                out.put(&[("target", &*spill.target), ("what", what)], count as f64);
+            }
+        };
+    "catchment_spill_bytes_total", "counter", "target, what",
+        "Stored bytes that were spilled, and bytes of files that were forwarded.",
+        |_, view, out| for spill in &view.state.spills {
+            let all = [("spilled", spill.bytes_spilled), ("forwarded", spill.bytes_forwarded)];
+            for (what, count) in all {
+                out.put(&[("target", &*spill.target), ("what", what)], count as f64);
+            }
+        };
+    "catchment_spill_waiting_frames", "gauge", "target", "Frames that wait in a spill.",
+        |_, view, out| for spill in &view.state.spills {
+            out.put(&[("target", &spill.target)], spill.frames_waiting as f64);
+        };
+    "catchment_spill_waiting_bytes", "gauge", "target", "Bytes of files in a spill.",
+        |_, view, out| for spill in &view.state.spills {
+            out.put(&[("target", &spill.target)], spill.bytes_waiting as f64);
+        };
+    "catchment_spill_capacity_bytes", "gauge", "target", "The most bytes in a spill.",
+        |_, view, out| for spill in &view.state.spills {
+            out.put(&[("target", &spill.target)], spill.bytes_max as f64);
+        };
+    "catchment_spill_damaged_files_total", "counter", "target",
+        "Files of a spill that were kept aside, since not all in them could be read.",
+        |_, view, out| for spill in &view.state.spills {
+            out.put(&[("target", &spill.target)], spill.files_damaged as f64);
+        };
     "catchment_queue_bytes", "gauge", "queue", "Bytes in a queue or pool for which the run waits.",
         |_, view, out| for fill in view.snapshot.iter().flat_map(|one| &one.fills) {
             out.put(&[("queue", &fill.name)], fill.level as f64);

@@ -270,6 +270,9 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
             }
         }
     }
+    for spill in state["spills"].as_array().into_iter().flatten() {
+        out.say(spill_line(spill))?;
+    }
     let some = |what: &str| state[what]["count"].as_u64().unwrap_or_default() > 0;
     let now = ["loss", "heavy_loss", "bad_data", "heavy_bad_data"];
     let is_now = now.iter().any(|level| state["verdict"]["level"] == *level);
@@ -286,6 +289,28 @@ fn folder_line(folder: &Value) -> String {
         None => String::new(),
     };
     format!("  {path}: {free} free{state}")
+}
+
+/// The spill of a target: what waits there, and what was spilled and forwarded.
+fn spill_line(spill: &Value) -> String {
+    let number = |key: &str| spill[key].as_u64().unwrap_or_default();
+    let text = |key: &str| spill[key].as_str().unwrap_or_default();
+    let mut line = format!(
+        "Spill of {} in {}: {} frames wait ({} of {}), {} spilled, {} forwarded",
+        text("target"),
+        text("folder"),
+        grouped(number("frames_waiting")),
+        Bytes(number("bytes_waiting")),
+        Bytes(number("bytes_max")),
+        grouped(number("frames_spilled")),
+        grouped(number("frames_forwarded")),
+    );
+    for (words, key) in [("frames lost", "frames_lost"), ("files damaged", "files_damaged")] {
+        if number(key) > 0 {
+            line += &format!(", {} {words}", grouped(number(key)));
+        }
+    }
+    line
 }
 
 /// A target: its state, its speed, its queue, and what became of fragments in it.
@@ -413,6 +438,20 @@ mod tests {
         assert_eq!(pair("rate_hz=100").unwrap(), ("rate_hz".into(), json!(100)));
         assert_eq!(pair("name=x=y").unwrap(), ("name".into(), json!("x=y")));
         assert!(pair("x").is_err());
+    }
+
+    #[test]
+    fn a_spill_is_one_line_with_what_waits_and_what_is_damaged() {
+        let mut spill = json!({
+            "target": "node", "folder": "/spill", "bytes_max": 1_u64 << 30, "frames_waiting": 12,
+            "bytes_waiting": 1 << 20, "frames_spilled": 40, "frames_forwarded": 28,
+            "frames_lost": 0, "files_damaged": 0,
+        });
+        let line = "Spill of node in /spill: 12 frames wait (1 MiB of 1 GiB), 40 spilled, \
+                    28 forwarded";
+        assert_eq!(spill_line(&spill), line);
+        spill["frames_lost"] = 2.into();
+        assert_eq!(spill_line(&spill), format!("{line}, 2 frames lost"));
     }
 
     #[test]

@@ -1,0 +1,617 @@
+//! The spill of a target: a folder that takes what a required storage node cannot take now.
+//!
+//! Each stream has a folder of its own in it, which `STREAM.lock` makes one (spill/identity.rs):
+//!
+//! ```text
+//! SPILL/run-20261128-0a1b2c3d/STREAM.lock      whose frames these are, locked
+//!                             STREAM.header    the header of the stream's files at the node
+//!                             spill-00000.catch  frame files, as everywhere
+//!                             spill-00001.catch
+//!                             spill-00002.damaged  what could not be sent, for people
+//! ```
+//!
+//! A frame that was synced here counts as durable. A file is removed when the node has said that
+//! all its frames are durable there, and not before. What cannot be read is stood for by a skipped
+//! frame, so that the rest can be sent, and its file is kept aside under another name. Files and
+//! folders of others are left alone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use catchment_agent::Entropy;
+use catchment_encoder::Done;
+use catchment_frame::{EventColumns, FileHeader, FrameInfo, FrameKind, Origin};
+use catchment_model::Ledger;
+use catchment_storage::EXTENSION;
+use catchment_writer::{EncodedColumn, ledger_column};
+
+use crate::column_bytes::ColumnBytes;
+use crate::spill_counts::SpillCounts;
+use crate::store_feed::{Feed, HeldColumn, Outgoing};
+
+pub(crate) mod forward;
+mod identity;
+mod reader;
+mod writer;
+
+pub(crate) use identity::{Found, Identity, LOCK_NAME, StreamLock};
+use reader::SpillReader;
+use writer::SpillWriter;
+
+const HEADER_NAME: &str = "STREAM.header";
+const PREFIX: &str = "spill-";
+const DAMAGED: &str = "damaged";
+/// A file is one of so many parts of the bound, within limits.
+const FILES: u64 = 16;
+const FILE_BYTES_MIN: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 256 << 20;
+/// What a file has beside its frames: its table of contents, about.
+const TOC_BYTES: u64 = 64 << 10;
+/// What a column takes beside its bytes, about: its entries, and padding.
+const COLUMN_BYTES: u64 = 256;
+
+/// Where a target spills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpillConfig {
+    /// The folder, which no other target spills to.
+    pub folder: PathBuf,
+    /// Bytes of all that is in it, at most.
+    pub bytes_max: u64,
+}
+
+impl SpillConfig {
+    /// Bytes of a file before the next is begun.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        (self.bytes_max / FILES).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX)
+    }
+}
+
+/// A stream's folder.
+pub(crate) struct Spill {
+    folder: PathBuf,
+    lock: StreamLock,
+    header: FileHeader,
+    header_bytes: Vec<u8>,
+    counts: Arc<SpillCounts>,
+    writer: SpillWriter,
+    /// By index.
+    files: BTreeMap<u32, SpillFile>,
+    /// The file that is being read.
+    reader: Option<(u32, SpillReader)>,
+    /// By number and file.
+    frames: BTreeMap<(u64, u32), Place>,
+    next_index: u32,
+    /// Bytes of a file before the next is begun.
+    file_bytes: u64,
+    /// Bytes of other streams' folders, when the present file was begun.
+    others_bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    /// One above the last number of the frame there.
+    end: u64,
+    is_unreadable: bool,
+}
+
+struct SpillFile {
+    path: PathBuf,
+    bytes: u64,
+    frames: u64,
+    /// One above the number of its last frame.
+    end: u64,
+    /// Why it is kept.
+    damage: Option<String>,
+}
+
+/// What there is at a number.
+pub(crate) enum Next {
+    Frame(Box<Outgoing>),
+    /// Frames below that number cannot be read.
+    Missing(u64),
+    /// Nothing there or behind it.
+    End,
+}
+
+/// Why a frame was not spilled.
+pub(crate) enum NotSpilled {
+    /// The bound of the spill.
+    Full,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for NotSpilled {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Spill {
+    /// Makes the folder of a stream, which spills its first frame. `header` is that of its files.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn create(
+        config: &SpillConfig,
+        identity: Identity,
+        header_bytes: &[u8],
+        counts: &Arc<SpillCounts>,
+    ) -> io::Result<Self> {
+        let (header, _) = FileHeader::decode(header_bytes).map_err(io::Error::other)?;
+        std::fs::create_dir_all(&config.folder)?;
+        let folder = config.folder.join(&identity.name);
+        match std::fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => std::fs::File::open(&config.folder)?.sync_all()?,
+        }
+        let lock = StreamLock::create(&folder, identity)?;
+        let path = folder.join(HEADER_NAME);
+        std::fs::write(&path, header_bytes)?;
+        std::fs::File::open(&path)?.sync_all()?;
+        Ok(Self::new(folder, lock, header, header_bytes.to_vec(), counts))
+    }
+
+    /// What an earlier run has left in a folder that was taken.
+    ///
+    /// # Errors
+    /// Why it cannot be forwarded.
+    pub(crate) fn left(
+        lock: StreamLock,
+        folder: &Path,
+        counts: &Arc<SpillCounts>,
+    ) -> Result<Self, String> {
+        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
+        let list = catchment_disk::list_folder(folder).map_err(|error| error.to_string())?;
+        let files: Vec<(u32, PathBuf, u64)> = list
+            .into_iter()
+            .filter_map(|entry| Some((index_of(&entry.path, EXTENSION)?, entry.path, entry.bytes)))
+            .collect();
+        let header = std::fs::read(folder.join(HEADER_NAME)).map_err(|error| said(&error));
+        let decoded = header.and_then(|bytes| {
+            let (header, _) = FileHeader::decode(&bytes).map_err(|error| said(&error))?;
+            Ok((header, bytes))
+        });
+        let (header, bytes) = decoded.map_err(|why| format!("{why} ({HEADER_NAME})"))?;
+        let of = (lock.identity.run, lock.identity.stream, lock.identity.variant);
+        if (header.run, header.stream, header.variant) != of {
+            return Err(said(&format_args!("{HEADER_NAME} is that of another stream")));
+        }
+        let mut spill = Self::new(folder.to_owned(), lock, header, bytes, counts);
+        for (index, path, bytes) in files {
+            spill.add_left(index, path, bytes);
+        }
+        Ok(spill)
+    }
+
+    /// Whether a folder that is a stream has nothing in it yet.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn is_blank(folder: &Path) -> io::Result<bool> {
+        let list = catchment_disk::list_folder(folder).map_err(io::Error::other)?;
+        Ok(list.iter().all(|entry| entry.name == LOCK_NAME))
+    }
+
+    fn new(
+        folder: PathBuf,
+        lock: StreamLock,
+        header: FileHeader,
+        header_bytes: Vec<u8>,
+        counts: &Arc<SpillCounts>,
+    ) -> Self {
+        // Spilled files are not read while they grow.
+        let header = FileHeader { locator: false, ..header };
+        Self {
+            folder,
+            lock,
+            writer: SpillWriter::new(&header),
+            header,
+            header_bytes,
+            counts: Arc::clone(counts),
+            files: BTreeMap::new(),
+            reader: None,
+            frames: BTreeMap::new(),
+            next_index: 0,
+            file_bytes: FILE_BYTES_MIN,
+            others_bytes: 0,
+        }
+    }
+
+    fn add_left(&mut self, index: u32, path: PathBuf, bytes: u64) {
+        self.next_index = self.next_index.max(index.saturating_add(1));
+        let (reader, damage) = match SpillReader::open(&path, &self.header) {
+            Ok(reader) => {
+                let damage = reader.damage();
+                (Some(reader), damage)
+            }
+            Err(problem) => (None, Some(problem)),
+        };
+        let (mut count, mut end) = (0, 0);
+        for (first, behind) in reader.iter().flat_map(SpillReader::numbers) {
+            self.frames.insert((first, index), Place { end: behind, is_unreadable: false });
+            count += 1;
+            end = end.max(behind);
+        }
+        self.counts.found(count, bytes);
+        let damage = damage.or((count == 0).then(|| "it has no whole frame".to_owned()));
+        let file = SpillFile { path, bytes, frames: count, end, damage };
+        self.files.insert(index, file);
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.lock.identity
+    }
+
+    /// The header of the stream's files at the node.
+    pub(crate) fn header_bytes(&self) -> &[u8] {
+        &self.header_bytes
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The number behind the last frame of the run, if it has ended.
+    pub(crate) fn run_end(&self) -> Option<u64> {
+        self.lock.end
+    }
+
+    /// The number of its first frame.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.frames.keys().next().map(|(first, ..)| *first)
+    }
+
+    /// The number behind its last frame, or behind the last one of its run.
+    pub(crate) fn end(&self) -> u64 {
+        let last = self.frames.values().map(|place| place.end).max().unwrap_or(0);
+        last.max(self.lock.end.unwrap_or(0))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The run has ended, and no frame has that number or a higher one.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn set_run_end(&mut self, end: u64) -> io::Result<()> {
+        self.lock.set_end(end)
+    }
+
+    /// Writes a frame. It is durable when [`Spill::sync`] has succeeded; if any of the two fails,
+    /// what was written since the last sync must be written again.
+    ///
+    /// # Errors
+    /// There is no room, or the system refuses.
+    pub(crate) fn put(
+        &mut self,
+        frame: &Outgoing,
+        config: &SpillConfig,
+        entropy: &mut dyn Entropy,
+    ) -> Result<(), NotSpilled> {
+        // A file is left when it is synced: frames that are not stand in one file.
+        self.file_bytes = config.file_bytes();
+        let header_bytes = self.header_bytes.len() as u64;
+        let more = frame.bytes()
+            + frame.bytes() / 1024
+            + header_bytes
+            + TOC_BYTES
+            + COLUMN_BYTES * frame.columns.len() as u64;
+        if self.writer.file_bytes().is_none() {
+            self.others_bytes = bytes_beside(&config.folder, &self.folder)?;
+        }
+        if self.counts.waiting_bytes() + self.others_bytes + more > config.bytes_max {
+            return Err(NotSpilled::Full);
+        }
+        if self.writer.file_bytes().is_none() {
+            self.begin(entropy)?;
+        }
+        if let Err(error) = self.writer.write(frame) {
+            self.abandon();
+            return Err(error.into());
+        }
+        self.grown();
+        Ok(())
+    }
+
+    fn begin(&mut self, entropy: &mut dyn Entropy) -> io::Result<()> {
+        let index = self.next_index;
+        let path = self.folder.join(format!("{PREFIX}{index:05}.{EXTENSION}"));
+        let file_id = entropy.random_u64().map_err(io::Error::other)?;
+        let header = FileHeader { file_index: index, file_id, ..self.header.clone() };
+        self.next_index += 1;
+        let file = SpillFile { path: path.clone(), bytes: 0, frames: 0, end: 0, damage: None };
+        if let Err(error) = self.writer.begin(path.clone(), &header) {
+            self.writer.abandon();
+            let _removed = std::fs::remove_file(path);
+            return Err(error);
+        }
+        self.files.insert(index, file);
+        self.grown();
+        Ok(())
+    }
+
+    /// The present file has other bytes now.
+    fn grown(&mut self) {
+        let Some(bytes) = self.writer.file_bytes() else { return };
+        if let Some((_, file)) = self.files.last_key_value() {
+            self.counts.grown(file.bytes, bytes);
+        }
+        if let Some(mut last) = self.files.last_entry() {
+            last.get_mut().bytes = bytes;
+        }
+    }
+
+    /// Makes these frames, which were written since the last sync, durable.
+    ///
+    /// # Errors
+    /// The system refuses: they must be written again.
+    pub(crate) fn sync<'a>(
+        &mut self,
+        frames: impl Iterator<Item = &'a Outgoing>,
+    ) -> io::Result<()> {
+        if let Err(error) = self.writer.sync() {
+            self.abandon();
+            return Err(error);
+        }
+        let Some(mut last) = self.files.last_entry() else { return Ok(()) };
+        let index = *last.key();
+        let file = last.get_mut();
+        for frame in frames {
+            let place = Place { end: frame.end(), is_unreadable: false };
+            self.frames.insert((frame.info.sequence, index), place);
+            (file.frames, file.end) = (file.frames + 1, frame.end());
+            self.counts.spilled(1, frame.bytes());
+        }
+        if self.writer.file_bytes().is_some_and(|bytes| bytes >= self.file_bytes) {
+            // If it cannot be closed, what was synced can be read nevertheless.
+            let _left = self.close();
+        }
+        Ok(())
+    }
+
+    /// Leaves the present file, which has failed. What was synced in it stays.
+    fn abandon(&mut self) {
+        self.writer.abandon();
+        let is_empty = self.files.last_key_value().is_some_and(|(_, file)| file.frames == 0);
+        if is_empty && let Some((_, file)) = self.files.pop_last() {
+            self.counts.removed(0, 0, file.bytes);
+            let _removed = std::fs::remove_file(&file.path);
+        }
+    }
+
+    /// Closes the present file, so that it can be read.
+    ///
+    /// # Errors
+    /// The system refuses: what was synced can be read nevertheless.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        let closed = self.writer.close()?;
+        if closed > 0
+            && let Some(mut last) = self.files.last_entry()
+        {
+            self.counts.grown(last.get().bytes, closed);
+            last.get_mut().bytes = closed;
+        }
+        Ok(())
+    }
+
+    /// What there is at a number: the frame that begins there.
+    pub(crate) fn read(&mut self, number: u64) -> Next {
+        let at = self.frames.range((number, 0)..=(number, u32::MAX));
+        let at: Vec<(u32, Place)> = at.map(|((_, file), place)| (*file, *place)).collect();
+        for &(index, place) in &at {
+            if place.is_unreadable {
+                continue;
+            }
+            let problem = match self.read_at(index, number) {
+                Ok(frame) => return Next::Frame(Box::new(frame)),
+                Err(problem) => problem,
+            };
+            if let Some(place) = self.frames.get_mut(&(number, index)) {
+                place.is_unreadable = true;
+            }
+            if let Some(file) = self.files.get_mut(&index) {
+                file.damage.get_or_insert(problem);
+            }
+        }
+        let behind = at.first().map(|(_, place)| place.end);
+        let next = self.frames.range((number.saturating_add(1), 0)..).next();
+        let next = next.map(|((first, ..), _)| *first);
+        match behind.or(next).or(self.lock.end.filter(|end| *end > number)) {
+            Some(until) => Next::Missing(until),
+            None => Next::End,
+        }
+    }
+
+    fn read_at(&mut self, index: u32, number: u64) -> Result<Outgoing, String> {
+        let is_last = self.files.last_key_value().is_some_and(|(last, _)| *last == index);
+        if is_last && self.writer.file_bytes().is_some() {
+            // If it cannot be closed, it is read as it is.
+            let _left = self.close();
+        }
+        if let Some((_, reader)) = self.reader.as_ref().filter(|(open, _)| *open == index) {
+            return reader.read(number);
+        }
+        let Some(file) = self.files.get(&index) else { return Err("it is gone".to_owned()) };
+        let reader = SpillReader::open(&file.path, &self.header)?;
+        self.reader.insert((index, reader)).1.read(number)
+    }
+
+    /// A frame that stands for those from one number to another, which cannot be read, and says
+    /// nothing of them.
+    pub(crate) fn stand_in(&self, from: u64, until: u64) -> Outgoing {
+        let identity = &self.lock.identity;
+        let info = FrameInfo {
+            kind: FrameKind::SKIPPED,
+            sequence: from,
+            rows: until.saturating_sub(from).max(1),
+            origin: Origin {
+                stream: identity.stream,
+                variant: identity.variant,
+                ..FrameInfo::EMPTY.origin
+            },
+            ..FrameInfo::EMPTY
+        };
+        let none = Ledger::new(self.header.schema.sources.len());
+        let id = EventColumns::of(&self.header.schema).ledger_increment;
+        let column = id.map(|id| {
+            let (form, records) = ledger_column(id, &none, &none);
+            let raw_bytes = records.len() as u64;
+            let done = Done::as_it_is(ColumnBytes::Own(records));
+            HeldColumn {
+                column: Arc::new(EncodedColumn { form, raw_bytes, done }),
+                is_counted: false,
+            }
+        });
+        let columns: Vec<HeldColumn> = column.into_iter().collect();
+        let (columns_max, ledger) = (columns.len() as u32, Some(Vec::new()));
+        Outgoing { info, columns_max, bytes_max: 0, columns, ledger }
+    }
+
+    /// The frames below that number are durable at the node: removes the files that have nothing
+    /// else. Returns what is to be said of files that are kept.
+    pub(crate) fn remove_below(&mut self, durable: u64) -> Vec<String> {
+        let mut said = Vec::new();
+        let done: Vec<u32> =
+            self.files.iter().filter(|(_, file)| file.end <= durable).map(|one| *one.0).collect();
+        for index in done {
+            let is_open = self.writer.file_bytes().is_some()
+                && self.files.last_key_value().is_some_and(|(last, _)| *last == index);
+            let Some(file) = self.files.get_mut(&index) else { continue };
+            // Written, and not synced yet.
+            if is_open && file.frames == 0 {
+                continue;
+            }
+            let path = file.path.clone();
+            let removed = match &file.damage {
+                Some(damage) => {
+                    let aside = path.with_extension(DAMAGED);
+                    said.push(format!("{damage}; the file is kept as {}", aside.display()));
+                    std::fs::rename(&path, aside)
+                }
+                None if is_open => self.writer.remove(&path),
+                None => std::fs::remove_file(&path),
+            };
+            if let Err(error) = removed {
+                said.push(format!("cannot remove {}: {error}", path.display()));
+            }
+            let own = self.frames.iter().filter(|((_, of), _)| *of == index);
+            let lost = own.filter(|(_, place)| place.is_unreadable).count() as u64;
+            if let Some(file) = self.files.remove(&index) {
+                self.counts.removed(file.frames, lost.min(file.frames), file.bytes);
+                self.counts.damaged(u64::from(file.damage.is_some()));
+            }
+            self.frames.retain(|(_, of), _| *of != index);
+            self.reader.take_if(|(open, _)| *open == index);
+        }
+        said
+    }
+
+    /// Another takes over what waits: it counts here no more.
+    pub(crate) fn hand_over(mut self) {
+        // What was synced can be read nevertheless.
+        let _closed = self.close();
+        let frames = self.files.values().map(|file| file.frames).sum();
+        self.counts.left(frames, self.files.values().map(|file| file.bytes).sum());
+    }
+
+    /// Everything was forwarded: removes the folder, unless something is kept in it. Returns what is
+    /// to be said of that.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn finish(mut self) -> io::Result<Option<String>> {
+        let list = catchment_disk::list_folder(&self.folder).map_err(io::Error::other)?;
+        let own = [LOCK_NAME, HEADER_NAME];
+        let others = list.iter().filter(|entry| !own.contains(&entry.name.as_str()));
+        let others: Vec<&str> = others.map(|entry| entry.name.as_str()).collect();
+        if !others.is_empty() {
+            self.lock.set_forwarded()?;
+            let text = format!("{} stays, with {}", self.folder.display(), others.join(", "));
+            return Ok(Some(text));
+        }
+        std::fs::remove_file(self.folder.join(HEADER_NAME))?;
+        remove_folder(self.lock, &self.folder)?;
+        Ok(None)
+    }
+}
+
+fn remove_folder(lock: StreamLock, folder: &Path) -> io::Result<()> {
+    lock.remove()?;
+    std::fs::remove_dir(folder)
+}
+
+/// Bytes of the files in the folders of a spill, but for one.
+fn bytes_beside(spill: &Path, own: &Path) -> io::Result<u64> {
+    let list = |folder: &Path| catchment_disk::list_folder(folder).map_err(io::Error::other);
+    let others = list(spill)?.into_iter().filter(|entry| entry.is_folder && entry.path != own);
+    // One that is gone meanwhile has nothing.
+    let bytes = others.flat_map(|entry| list(&entry.path).unwrap_or_default());
+    Ok(bytes.map(|entry| entry.bytes).sum())
+}
+
+/// The index of a file of spilled frames.
+fn index_of(path: &Path, extension: &str) -> Option<u32> {
+    let is_file = path.extension().is_some_and(|found| found == extension);
+    let stem = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?;
+    stem.parse().ok().filter(|_| is_file)
+}
+
+/// Spilled frames on their way to the node: few of them are in memory.
+pub(crate) struct Backlog {
+    pub(crate) spill: Spill,
+    /// Read, and not sent to their end.
+    pub(crate) frames: VecDeque<Outgoing>,
+    /// The number of the next one to be read.
+    next: u64,
+    /// What cannot be read below that number is counted.
+    counted: u64,
+}
+
+impl Backlog {
+    pub(crate) fn new(spill: Spill) -> Self {
+        Self { spill, frames: VecDeque::new(), next: 0, counted: 0 }
+    }
+
+    /// Goes on at that number; with the frame before it, if some of it is sent already.
+    pub(crate) fn go_on_at(&mut self, next: u64, within: Option<Outgoing>) {
+        self.frames.clear();
+        self.frames.extend(within);
+        self.next = next;
+    }
+
+    /// Drops what is sent, and reads what comes next. False if there is nothing more to send.
+    pub(crate) fn advance(&mut self, feed: &mut Feed, say: &mut dyn FnMut(String)) -> bool {
+        let sent = feed.sent_frames().min(self.frames.len());
+        self.frames.drain(..sent);
+        feed.released(sent);
+        if self.frames.is_empty() && !feed.is_within_frame() {
+            match self.spill.read(self.next) {
+                Next::Frame(frame) => self.frames.push_back(*frame),
+                Next::Missing(until) => {
+                    let stand_in = self.spill.stand_in(self.next, until);
+                    let (lost, folder) = (until - self.next, self.spill.folder().display());
+                    self.spill.counts.lost(until.saturating_sub(self.next.max(self.counted)));
+                    self.counted = self.counted.max(until);
+                    say(format!(
+                        "{lost} spilled frames from number {} on cannot be read in {folder}, and \
+                         are not sent",
+                        self.next
+                    ));
+                    self.frames.push_back(stand_in);
+                }
+                Next::End => return false,
+            }
+            self.next = self.frames.back().map_or(self.next, Outgoing::end);
+        }
+        true
+    }
+
+    /// The number of the frame that is read next.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+}

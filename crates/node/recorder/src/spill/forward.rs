@@ -1,0 +1,405 @@
+//! Forwarding what earlier runs have left in the spills of a configuration's targets, whether a run
+//! is on or not.
+//!
+//! One thread for each spill takes its streams one after the other, the oldest first, and sends the
+//! frames that the node lacks. A stream whose run is on is locked by its target, which forwards it
+//! itself. What belongs to another node, to nobody, or cannot be read, is left where it is and
+//! named.
+//!
+//! The node says where it goes on: behind its last frame. If that is before the first one that was
+//! spilled, frames in between, which it had, are gone there; nothing is sent then, since it would
+//! make a hole.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use catchment_agent::{Agent, Entropy as _, Work};
+use catchment_disk::list_folder;
+use catchment_net::{Dialer, Peer};
+use catchment_runner::{Idle, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
+use catchment_sender::{StreamConfig, StreamSession};
+use catchment_telemetry::{Clock, ThreadTimes};
+use parking_lot::Mutex;
+
+use super::{Backlog, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder};
+use crate::config::RecorderConfig;
+use crate::spill_counts::{SpillCounts, SpillReport};
+use crate::store_link::{Happened, StoreLink};
+use crate::target_config::Place;
+
+/// How often a spill is looked at.
+const LOOK_NS: u64 = 1_000_000_000;
+/// How long a stream that was refused, or cannot be used, is left alone.
+const RETRY_NS: u64 = 30_000_000_000;
+/// The longest time to the next cycle while a stream is forwarded.
+const IDLE_NS: u64 = 5_000_000;
+/// The node may have frames that the recorder sent, and did not spill.
+const MADE_MAX: u64 = 1 << 62;
+const PROBLEMS_MAX: usize = 100;
+
+/// The spills of a configuration, and the threads that forward them.
+pub struct Forwarding {
+    stop: Arc<AtomicBool>,
+    spills: Vec<Arc<Watched>>,
+    threads: Threads,
+}
+
+/// A spill of a target, at one moment.
+#[derive(Clone, Debug)]
+pub struct SpillState {
+    /// The target's name.
+    pub target: String,
+    /// The folder.
+    pub folder: PathBuf,
+    /// The storage node for which it is.
+    pub node: String,
+    /// The most bytes in it.
+    pub bytes_max: u64,
+    /// What was left by earlier runs, and forwarded since the program began.
+    pub counts: SpillReport,
+    /// What somebody has to look at.
+    pub problems: Vec<String>,
+}
+
+/// A spill that is forwarded.
+struct Watched {
+    target: String,
+    config: SpillConfig,
+    node: String,
+    counts: Arc<SpillCounts>,
+    problems: Mutex<Problems>,
+}
+
+#[derive(Default)]
+struct Problems {
+    /// What holds now, found by the last look.
+    present: Vec<String>,
+    /// What has happened.
+    past: Vec<String>,
+}
+
+impl Forwarding {
+    /// Forwards what is left in the spills of that configuration's targets.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn start(config: &RecorderConfig) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads =
+            Threads::new(Clock::start(), Arc::new(ThreadTimes::default()), Arc::new(Events));
+        let mut forwarding = Self { stop, spills: Vec::new(), threads };
+        for target in config.targets() {
+            let (Place::Node(node), Some(spill)) = (&target.place, &target.spill) else { continue };
+            let watched = Arc::new(Watched {
+                target: target.name.clone(),
+                config: spill.clone(),
+                node: node.address.clone(),
+                counts: Arc::default(),
+                problems: Mutex::default(),
+            });
+            let forwarder = Forwarder {
+                watched: Arc::clone(&watched),
+                stop: Arc::clone(&forwarding.stop),
+                look_at_ns: 0,
+                left_alone: Vec::new(),
+                sending: None,
+            };
+            let name = format!("forward-{}", target.name);
+            let (park, idle) = (Box::new(Sleep), Idle::default());
+            let plan = Plan { name, cpu: None, priority: None, idle, park, may_be_left: false };
+            forwarding.threads.spawn(forwarder, plan)?;
+            forwarding.spills.push(watched);
+        }
+        Ok(forwarding)
+    }
+
+    /// The spills now.
+    pub fn snapshot(&self) -> Vec<SpillState> {
+        let state = |watched: &Arc<Watched>| {
+            let problems = watched.problems.lock();
+            SpillState {
+                target: watched.target.clone(),
+                folder: watched.config.folder.clone(),
+                node: watched.node.clone(),
+                bytes_max: watched.config.bytes_max,
+                counts: watched.counts.read(),
+                problems: problems.present.iter().chain(&problems.past).cloned().collect(),
+            }
+        };
+        self.spills.iter().map(state).collect()
+    }
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        // What is not forwarded stays in its files.
+        let _joined = self.threads.join();
+    }
+}
+
+impl fmt::Debug for Forwarding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forwarding").field("spills", &self.snapshot()).finish_non_exhaustive()
+    }
+}
+
+impl Watched {
+    fn say(&self, text: String) {
+        let past = &mut self.problems.lock().past;
+        if past.len() < PROBLEMS_MAX && !past.contains(&text) {
+            past.push(text);
+        }
+    }
+}
+
+struct Events;
+
+impl ThreadEvents for Events {
+    fn unpinned(&self, _name: &str, _error: &dyn fmt::Display) {}
+
+    fn failed(&self, _name: &str) {}
+}
+
+/// The agent of one spill.
+struct Forwarder {
+    watched: Arc<Watched>,
+    stop: Arc<AtomicBool>,
+    look_at_ns: u64,
+    /// Folders that are not tried again before that time.
+    left_alone: Vec<(PathBuf, u64, String)>,
+    sending: Option<Sending>,
+}
+
+/// A stream that is forwarded.
+struct Sending {
+    backlog: Backlog,
+    link: StoreLink,
+    /// Whether the backlog has something to be sent.
+    has_more: bool,
+    /// The number behind all that is to be sent.
+    end: u64,
+}
+
+impl Forwarder {
+    /// Looks at the folders of the spill, and takes the first stream that can be forwarded.
+    fn look(&mut self, now_ns: u64) {
+        self.left_alone.retain(|(_, until_ns, _)| *until_ns > now_ns);
+        let root = &self.watched.config.folder;
+        let mut present = Vec::new();
+        let entries = match list_folder(root) {
+            Ok(entries) => entries,
+            // Nothing was ever spilled.
+            Err(_) if !root.exists() => Vec::new(),
+            Err(error) => {
+                present.push(error.to_string());
+                Vec::new()
+            }
+        };
+        let mut foreign = BTreeSet::new();
+        for entry in entries {
+            if !entry.is_folder {
+                foreign.insert(format!("{} is no folder of a stream", entry.path.display()));
+                continue;
+            }
+            if let Some((_, _, why)) = self.left_alone.iter().find(|one| one.0 == entry.path) {
+                present.push(why.clone());
+                continue;
+            }
+            // A stream, which has to wait for its turn.
+            if self.sending.is_some() && entry.path.join(LOCK_NAME).exists() {
+                continue;
+            }
+            match self.take(&entry.path) {
+                Ok(Taken::Sending(sending)) => self.sending = Some(*sending),
+                Ok(Taken::Nothing) => {}
+                Ok(Taken::Foreign(why)) => {
+                    foreign.insert(format!("{} is left alone: {why}", entry.path.display()));
+                }
+                Err(why) => {
+                    let why = format!("{} is not forwarded: {why}", entry.path.display());
+                    present.push(why.clone());
+                    self.left_alone.push((entry.path, now_ns + RETRY_NS, why));
+                }
+            }
+        }
+        present.extend(foreign);
+        present.truncate(PROBLEMS_MAX);
+        self.watched.problems.lock().present = present;
+    }
+
+    fn take(&self, folder: &std::path::Path) -> Result<Taken, String> {
+        let mut lock = match StreamLock::find(folder).map_err(|error| error.to_string())? {
+            Found::Stream(lock) => *lock,
+            Found::Taken => return Ok(Taken::Nothing),
+            Found::Foreign(why) => return Ok(Taken::Foreign(why)),
+        };
+        if lock.is_forwarded {
+            let why = "all that could be sent is at the node; what is left was damaged";
+            return Ok(Taken::Foreign(why.to_owned()));
+        }
+        let node = &self.watched.node;
+        if lock.identity.node != *node {
+            let other = &lock.identity.node;
+            return Ok(Taken::Foreign(format!("it is for the node {other}, not for {node}")));
+        }
+        if Spill::is_blank(folder).map_err(|error| error.to_string())? {
+            remove_folder(lock, folder).map_err(|error| error.to_string())?;
+            return Ok(Taken::Nothing);
+        }
+        lock.set_taken().map_err(|error| error.to_string())?;
+        let spill = Spill::left(lock, folder, &self.watched.counts)?;
+        match Sending::new(spill) {
+            Ok(sending) => Ok(Taken::Sending(Box::new(sending))),
+            Err((why, spill)) => {
+                spill.hand_over();
+                Err(why)
+            }
+        }
+    }
+
+    /// Sends what there is to send. Returns how much was done, and the outcome at the end.
+    fn forward(&mut self, now_ns: u64) -> (usize, Option<Result<(), String>>) {
+        let Some(sending) = &mut self.sending else { return (0, None) };
+        let watched = &self.watched;
+        let mut moved = sending.link.receive(now_ns);
+        if let Some(trouble) = sending.link.take_trouble() {
+            watched.say(trouble);
+        }
+        if let Some(next) = sending.link.attached() {
+            if let Some(why) = sending.hole(next) {
+                return (moved, Some(Err(why)));
+            }
+            sending.backlog.go_on_at(next, None);
+            sending.has_more = true;
+            sending.link.go_on(0);
+        }
+        let durable = sending.link.session.durable();
+        let said = sending.backlog.spill.remove_below(durable);
+        said.into_iter().for_each(|text| watched.say(text));
+        let run_end = sending.backlog.spill.run_end();
+        let is_done = durable >= sending.end && run_end.is_none_or(|end| durable > end);
+        if is_done {
+            sending.link.session.finish();
+        }
+        let (written, happened) = sending.link.act();
+        moved += written;
+        match happened {
+            Some(Happened::Ended(None)) if is_done => return (moved, Some(Ok(()))),
+            Some(Happened::Ended(why)) => {
+                let why = why.unwrap_or_else(|| "the session has ended".to_owned());
+                return (moved, Some(Err(why)));
+            }
+            _ => {}
+        }
+        if sending.link.session.is_open() && sending.has_more {
+            let mut say = |text| watched.say(text);
+            sending.has_more = sending.backlog.advance(&mut sending.link.feed, &mut say);
+        }
+        let close = run_end.filter(|_| !sending.has_more);
+        moved += sending.link.send(&sending.backlog.frames, close);
+        (moved, None)
+    }
+
+    /// A stream has come to its end here.
+    fn ended(&mut self, now_ns: u64, outcome: Result<(), String>) {
+        let Some(Sending { backlog: Backlog { spill, .. }, .. }) = self.sending.take() else {
+            return;
+        };
+        let folder = spill.folder().to_owned();
+        match outcome {
+            Ok(()) => match spill.finish() {
+                Ok(None) => {}
+                Ok(Some(said)) => self.watched.say(said),
+                Err(error) => {
+                    let why = format!("cannot remove {}: {error}", folder.display());
+                    self.left_alone.push((folder, now_ns + RETRY_NS, why));
+                }
+            },
+            Err(why) => {
+                spill.hand_over();
+                let why = format!("{} is not forwarded: {why}", folder.display());
+                self.left_alone.push((folder, now_ns + RETRY_NS, why));
+            }
+        }
+        self.look_at_ns = now_ns;
+    }
+}
+
+enum Taken {
+    Sending(Box<Sending>),
+    Nothing,
+    Foreign(String),
+}
+
+impl Sending {
+    fn new(spill: Spill) -> Result<Self, (String, Spill)> {
+        let link = match link_of(&spill) {
+            Ok(link) => link,
+            Err(why) => return Err((why, spill)),
+        };
+        let end = spill.end();
+        Ok(Self { backlog: Backlog::new(spill), link, has_more: true, end })
+    }
+
+    /// Why frames must not be sent to a node that goes on at that number, if so.
+    fn hole(&self, next: u64) -> Option<String> {
+        let Identity { node, name, .. } = self.backlog.spill.identity();
+        let first = self.backlog.spill.first()?;
+        (next < first).then(|| {
+            format!(
+                "the node {node} has {name} up to frame {next}, and the spill begins at {first}: \
+                 frames that the node had are missing there"
+            )
+        })
+    }
+}
+
+/// A session for what was spilled of a stream.
+fn link_of(spill: &Spill) -> Result<StoreLink, String> {
+    let bits = || SystemEntropy.random_u64().map_err(|error| error.to_string());
+    let Identity { node, name, run, stream, variant, begins } = spill.identity().clone();
+    let config = StreamConfig {
+        name,
+        program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
+        token: String::new(),
+        run: run.0,
+        stream,
+        variant,
+        buffer_bytes: 0,
+        first: begins,
+    };
+    let mut session = StreamSession::new(config, bits()?.max(1), bits()?)?;
+    session.made(MADE_MAX);
+    let dial = Dialer::new(Peer { address: node.clone(), tls: None });
+    let dial = Box::new(dial.map_err(|error| error.to_string())?);
+    let mut link = StoreLink::new(dial, session, node);
+    link.header = spill.header_bytes().to_vec();
+    Ok(link)
+}
+
+impl Agent for Forwarder {
+    fn work(&mut self, now_ns: u64) -> Work {
+        if self.stop.load(Relaxed) {
+            return Work::ended();
+        }
+        if now_ns >= self.look_at_ns {
+            self.look_at_ns = now_ns + LOOK_NS;
+            self.look(now_ns);
+        }
+        let (moved, outcome) = self.forward(now_ns);
+        if let Some(outcome) = outcome {
+            self.ended(now_ns, outcome);
+            return Work::again(1);
+        }
+        match moved {
+            0 if self.sending.is_some() => Work::until(0, now_ns + IDLE_NS),
+            0 => Work::until(0, self.look_at_ns.min(now_ns + LOOK_NS)),
+            moved => Work::again(moved as u64),
+        }
+    }
+}

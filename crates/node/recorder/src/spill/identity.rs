@@ -1,0 +1,307 @@
+//! What makes a folder a spilled stream: `STREAM.lock` says whose frames are in it, and is locked
+//! by the program that writes or forwards them. A folder without it is somebody else's.
+//!
+//! ```text
+//! catchment spill 1
+//! node 127.0.0.1:7100         where the frames belong, and nowhere else
+//! name run-20261128-0a1b2c3d  the stream's name there
+//! run 0a1b2c3d...             the run's identity
+//! stream 0
+//! variant 0
+//! begins 0                    the number of the stream's first frame
+//! pid 4711                    added by each program that takes the folder
+//! end 1234                    added when the run has ended: the number behind its last frame
+//! forwarded                   added when the node has all that could be sent
+//! ```
+//!
+//! A line counts once its end is there. The file gets its name when its first lines are durable and
+//! it is locked, so that no other program takes it before.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use catchment_disk::open_regular;
+use catchment_model::RunId;
+
+/// The file's name.
+pub(crate) const LOCK_NAME: &str = "STREAM.lock";
+const NEW_NAME: &str = "STREAM.new";
+const FIRST_LINE: &str = "catchment spill 1";
+/// The most bytes of the file that are read: a few lines for each program that took the folder.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Whose frames a folder has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The storage node's address.
+    pub(crate) node: String,
+    /// The stream's name there.
+    pub(crate) name: String,
+    pub(crate) run: RunId,
+    pub(crate) stream: u32,
+    pub(crate) variant: u32,
+    /// The number of its first frame, whether it was spilled or not.
+    pub(crate) begins: u64,
+}
+
+/// The file, locked.
+#[derive(Debug)]
+pub(crate) struct StreamLock {
+    pub(crate) identity: Identity,
+    /// The number behind the last frame of a run that has ended.
+    pub(crate) end: Option<u64>,
+    /// Whether the node has all that could be sent.
+    pub(crate) is_forwarded: bool,
+    file: File,
+    path: PathBuf,
+    /// Of the program that took it last.
+    pid: Option<u32>,
+    /// Where a line begins that has no end.
+    torn_at: Option<u64>,
+}
+
+/// What a folder is.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A stream, which is taken now.
+    Stream(Box<StreamLock>),
+    /// A stream that another program, or another part of this one, has taken.
+    Taken,
+    /// Not a spilled stream, or none that can be used; why.
+    Foreign(String),
+}
+
+impl StreamLock {
+    /// Makes a folder a stream.
+    ///
+    /// # Errors
+    /// It is one already, or the system refuses.
+    pub(crate) fn create(folder: &Path, identity: Identity) -> io::Result<Self> {
+        let (new, path) = (folder.join(NEW_NAME), folder.join(LOCK_NAME));
+        if path.symlink_metadata().is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it has another stream"));
+        }
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).truncate(false).open(&new)?;
+        lock(&file)?;
+        file.set_len(0)?;
+        let Identity { node, name, run, stream, variant, begins } = &identity;
+        let pid = std::process::id();
+        let text = format!(
+            "{FIRST_LINE}\nnode {node}\nname {name}\nrun {run}\nstream {stream}\n\
+             variant {variant}\nbegins {begins}\npid {pid}\n"
+        );
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &path)?;
+        File::open(folder)?.sync_all()?;
+        Ok(Self {
+            identity,
+            end: None,
+            is_forwarded: false,
+            file,
+            path,
+            pid: Some(pid),
+            torn_at: None,
+        })
+    }
+
+    /// Takes a folder, if it is a stream.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn find(folder: &Path) -> io::Result<Found> {
+        let path = folder.join(LOCK_NAME);
+        let mut file = match open_regular(&path, OpenOptions::new().read(true).append(true)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Found::Foreign(format!("it has no {LOCK_NAME}")));
+            }
+            Err(error) => return Err(error),
+        };
+        if lock(&file).is_err() {
+            return Ok(Found::Taken);
+        }
+        let mut text = Vec::new();
+        (&mut file).take(BYTES_MAX).read_to_end(&mut text)?;
+        let Parsed { identity, end, is_forwarded, pid } = match parse(&text) {
+            Ok(parsed) => parsed,
+            Err(problem) => return Ok(Found::Foreign(format!("its {LOCK_NAME} {problem}"))),
+        };
+        let torn_at = whole_lines(&text).len();
+        let torn_at = (torn_at < text.len()).then_some(torn_at as u64);
+        let lock = Self { identity, end, is_forwarded, file, path, pid, torn_at };
+        Ok(Found::Stream(Box::new(lock)))
+    }
+
+    /// Says that this program has it, unless it said so last.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn set_taken(&mut self) -> io::Result<()> {
+        let pid = std::process::id();
+        if self.pid != Some(pid) {
+            self.write(&format!("pid {pid}\n"))?;
+            self.pid = Some(pid);
+        }
+        Ok(())
+    }
+
+    /// The run has ended, and no frame has that number or a higher one.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn set_end(&mut self, end: u64) -> io::Result<()> {
+        self.write(&format!("end {end}\n"))?;
+        self.end = Some(end);
+        Ok(())
+    }
+
+    /// The node has all that could be sent; what is left in the folder is for people.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn set_forwarded(&mut self) -> io::Result<()> {
+        self.write("forwarded\n")?;
+        self.is_forwarded = true;
+        Ok(())
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        if let Some(bytes) = self.torn_at.take() {
+            self.file.set_len(bytes)?;
+        }
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_data()
+    }
+
+    /// Removes the file: the folder is no stream any more.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn remove(self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => io::Error::other("another program has it"),
+        TryLockError::Error(error) => error,
+    })
+}
+
+/// The text without a last line that was being written when its writer died.
+fn whole_lines(text: &[u8]) -> &[u8] {
+    &text[..text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1)]
+}
+
+struct Parsed {
+    identity: Identity,
+    end: Option<u64>,
+    is_forwarded: bool,
+    pid: Option<u32>,
+}
+
+fn parse(text: &[u8]) -> Result<Parsed, String> {
+    let text = std::str::from_utf8(whole_lines(text)).map_err(|_| "is no text".to_owned())?;
+    let mut lines = text.lines();
+    if lines.next() != Some(FIRST_LINE) {
+        return Err(format!("does not begin with {FIRST_LINE:?}"));
+    }
+    let lines: Vec<(&str, &str)> =
+        lines.map(|line| line.split_once(' ').unwrap_or((line, ""))).collect();
+    let find = |key: &str| lines.iter().rev().find(|(found, _)| *found == key).map(|one| one.1);
+    let text_of = |key: &str| find(key).ok_or_else(|| format!("has no {key}"));
+    let number = |key: &str, text: &str| {
+        text.parse::<u64>().map_err(|_| format!("has a {key} that is no number: {text:?}"))
+    };
+    let small = |key: &str| {
+        let value = number(key, text_of(key)?)?;
+        u32::try_from(value).map_err(|_| format!("has a {key} that is too large: {value}"))
+    };
+    let identity = Identity {
+        node: text_of("node")?.to_owned(),
+        name: text_of("name")?.to_owned(),
+        run: text_of("run")?.parse().map_err(|error| format!("has a bad run: {error}"))?,
+        stream: small("stream")?,
+        variant: small("variant")?,
+        begins: number("begins", text_of("begins")?)?,
+    };
+    let end = find("end").map(|text| number("end", text)).transpose()?;
+    let pid = find("pid").and_then(|text| text.parse().ok());
+    Ok(Parsed { identity, end, is_forwarded: find("forwarded").is_some(), pid })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            node: "127.0.0.1:7100".to_owned(),
+            name: "run-1".to_owned(),
+            run: RunId([7; 16]),
+            stream: 1,
+            variant: 2,
+            begins: 3,
+        }
+    }
+
+    #[test]
+    fn a_folder_is_taken_once_and_known_again() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(StreamLock::find(folder.path()).unwrap(), Found::Foreign(_)));
+        let mut lock = StreamLock::create(folder.path(), identity()).unwrap();
+        assert!(StreamLock::create(folder.path(), identity()).is_err());
+        assert!(matches!(StreamLock::find(folder.path()).unwrap(), Found::Taken));
+        lock.set_end(40).unwrap();
+        drop(lock);
+        let Found::Stream(found) = StreamLock::find(folder.path()).unwrap() else {
+            panic!("it is a stream")
+        };
+        assert_eq!(
+            (&found.identity, found.end, found.is_forwarded),
+            (&identity(), Some(40), false)
+        );
+        found.remove().unwrap();
+        assert!(matches!(StreamLock::find(folder.path()).unwrap(), Found::Foreign(_)));
+    }
+
+    #[test]
+    fn a_line_that_was_not_written_to_its_end_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(StreamLock::create(folder.path(), identity()).unwrap());
+        let path = folder.path().join(LOCK_NAME);
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("end 4");
+        std::fs::write(&path, &text).unwrap();
+        for _ in 0..2 {
+            let Found::Stream(mut found) = StreamLock::find(folder.path()).unwrap() else {
+                panic!("it is a stream")
+            };
+            // The next program does not read it, either.
+            assert_eq!(found.end, None);
+            found.set_taken().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_identity_is_refused_with_its_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(LOCK_NAME);
+        for (text, fault) in [
+            ("", "does not begin"),
+            ("catchment spill 2\n", "does not begin"),
+            ("catchment spill 1\nnode a:1\nname n\n", "has no run"),
+            ("catchment spill 1\nnode a:1\nname n\nrun 7\n", "has a bad run"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let Found::Foreign(why) = StreamLock::find(folder.path()).unwrap() else {
+                panic!("{text:?}")
+            };
+            assert!(why.contains(fault), "{why}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What was spilled, what was forwarded, and what waits, of one spill.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::Serialize;
+
+/// Counts of a spill, which its writer and its forwarder share.
+#[derive(Debug, Default)]
+pub(crate) struct SpillCounts {
+    frames_spilled: AtomicU64,
+    bytes_spilled: AtomicU64,
+    frames_forwarded: AtomicU64,
+    bytes_forwarded: AtomicU64,
+    frames_lost: AtomicU64,
+    files_damaged: AtomicU64,
+    frames_waiting: AtomicU64,
+    bytes_waiting: AtomicU64,
+}
+
+/// The same, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SpillReport {
+    /// Frames that were written to the spill and synced.
+    pub frames_spilled: u64,
+    /// Their stored bytes.
+    pub bytes_spilled: u64,
+    /// Spilled frames that are durable at the node, of files that were removed.
+    pub frames_forwarded: u64,
+    /// Bytes of these files.
+    pub bytes_forwarded: u64,
+    /// Spilled frames that could not be read again.
+    pub frames_lost: u64,
+    /// Files that were kept aside, because not all in them could be read.
+    pub files_damaged: u64,
+    /// Frames in the spill's files.
+    pub frames_waiting: u64,
+    /// Bytes of these files.
+    pub bytes_waiting: u64,
+}
+
+impl SpillCounts {
+    pub(crate) fn read(&self) -> SpillReport {
+        SpillReport {
+            frames_spilled: self.frames_spilled.load(Relaxed),
+            bytes_spilled: self.bytes_spilled.load(Relaxed),
+            frames_forwarded: self.frames_forwarded.load(Relaxed),
+            bytes_forwarded: self.bytes_forwarded.load(Relaxed),
+            frames_lost: self.frames_lost.load(Relaxed),
+            files_damaged: self.files_damaged.load(Relaxed),
+            frames_waiting: self.frames_waiting.load(Relaxed),
+            bytes_waiting: self.bytes_waiting.load(Relaxed),
+        }
+    }
+
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.bytes_waiting.load(Relaxed)
+    }
+
+    /// Frames are durable in the spill.
+    pub(crate) fn spilled(&self, frames: u64, bytes: u64) {
+        self.frames_spilled.fetch_add(frames, Relaxed);
+        self.bytes_spilled.fetch_add(bytes, Relaxed);
+        self.frames_waiting.fetch_add(frames, Relaxed);
+    }
+
+    /// A file that an earlier run has left was found.
+    pub(crate) fn found(&self, frames: u64, bytes: u64) {
+        self.frames_waiting.fetch_add(frames, Relaxed);
+        self.bytes_waiting.fetch_add(bytes, Relaxed);
+    }
+
+    /// A file has other bytes now.
+    pub(crate) fn grown(&self, before: u64, now: u64) {
+        self.bytes_waiting.fetch_add(now, Relaxed);
+        less(&self.bytes_waiting, before);
+    }
+
+    /// A file is there no more, so many frames of which could not be read.
+    pub(crate) fn removed(&self, frames: u64, lost: u64, bytes: u64) {
+        self.left(frames, bytes);
+        if frames > 0 {
+            self.frames_forwarded.fetch_add(frames - lost, Relaxed);
+            self.bytes_forwarded.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// What waits here is another's, or nobody's, from now on.
+    pub(crate) fn left(&self, frames: u64, bytes: u64) {
+        less(&self.frames_waiting, frames);
+        less(&self.bytes_waiting, bytes);
+    }
+
+    /// Files are kept aside.
+    pub(crate) fn damaged(&self, files: u64) {
+        self.files_damaged.fetch_add(files, Relaxed);
+    }
+
+    /// Frames cannot be read again.
+    pub(crate) fn lost(&self, frames: u64) {
+        self.frames_lost.fetch_add(frames, Relaxed);
+    }
+}
+
+impl SpillReport {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            frames_spilled: self.frames_spilled + other.frames_spilled,
+            bytes_spilled: self.bytes_spilled + other.bytes_spilled,
+            frames_forwarded: self.frames_forwarded + other.frames_forwarded,
+            bytes_forwarded: self.bytes_forwarded + other.bytes_forwarded,
+            frames_lost: self.frames_lost + other.frames_lost,
+            files_damaged: self.files_damaged + other.files_damaged,
+            frames_waiting: self.frames_waiting + other.frames_waiting,
+            bytes_waiting: self.bytes_waiting + other.bytes_waiting,
+        }
+    }
+}
+
+/// Never below zero, whatever was counted.
+fn less(count: &AtomicU64, by: u64) {
+    let _before = count.fetch_update(Relaxed, Relaxed, |count| Some(count.saturating_sub(by)));
+}
