@@ -34,6 +34,8 @@ pub(crate) struct LiveTarget {
     /// Bytes of columns in its queue.
     pub(crate) queue: Arc<FillLevel>,
     pub(crate) folders: Vec<LiveFolder>,
+    /// Why its storage node takes nothing now.
+    pub(crate) away: Mutex<Option<String>>,
     /// Whether the run has ended without it.
     pub(crate) is_left: AtomicBool,
     /// Whether a file that states the epoch is durable.
@@ -66,6 +68,7 @@ impl LiveTarget {
             files: Mutex::new(begins.paths.clone()),
             queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
             folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
+            away: Mutex::default(),
             is_left: AtomicBool::new(false),
             has_epoch: AtomicBool::new(begins.files.epoch == 0),
             wants_frame: AtomicBool::new(false),
@@ -145,6 +148,7 @@ impl LiveTarget {
         let folders = self.folders.iter().map(LiveFolder::snapshot).collect();
         let (counts, queue, place) =
             (self.counters.read(), (&*self.queue).into(), self.place.clone());
-        TargetSnapshot { name, required, place, state, ledger, counts, queue, folders }
+        let away = self.away.lock().clone();
+        TargetSnapshot { name, required, place, state, away, ledger, counts, queue, folders }
     }
 }

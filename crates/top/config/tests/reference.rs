@@ -152,7 +152,13 @@ fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
         ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
         ("targets[].folders" | "store.folders", Some(_)) => drop(table.remove("folder")),
         ("targets[].kind", Some("\"store\""))
-        | ("targets[].address" | "targets[].hold_bytes", _) => {
+        | (
+            "targets[].address"
+            | "targets[].hold_bytes"
+            | "targets[].certificate"
+            | "targets[].token_file",
+            _,
+        ) => {
             table.insert("kind", Item::Value("store".into()));
             table.insert("address", Item::Value("node:7100".into()));
             table.remove("folder");
