@@ -56,7 +56,7 @@ export function targets(scenario, sources, { rate, written, open }) {
   return kinds(scenario).map((kind) => {
     const { name, required, folder, part, discards = false } = kind;
     return {
-      name, required, folder,
+      name, required, folder, node: null,
       state: discards ? "fault" : open ? "recording" : "ended",
       reason: discards ? GONE : null,
       bytes_written: Math.floor(written * part),

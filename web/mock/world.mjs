@@ -3,6 +3,7 @@
 
 import { randomBytes } from "node:crypto";
 import { Sources, add, generator, whole } from "./sources.mjs";
+import { FAILED, store } from "./store.mjs";
 import { GONE, linesOf, targets } from "./targets.mjs";
 import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 
@@ -11,7 +12,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
   "good", "bad", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
-  "emulated", "emulated-full", "full", "links", "young", "frozen", "targets",
+  "emulated", "emulated-full", "full", "links", "young", "frozen", "targets", "store",
 ];
 
 /** @type {Record<DeviceState, CommandName[]>} */
@@ -108,6 +109,11 @@ export class World {
     }
     if (scenario === "targets") {
       this.raise("target", "warning", "target_fault", "Target copy cannot be written: frames are discarded there, and counted", 1, 0, "copy");
+    }
+    if (scenario === "store") {
+      this.end("configured");
+      this.state = "recording";
+      this.raise("folder", "critical", "folder_fault", "Folder /data/b cannot be written", 1, 0, "/data/b");
     }
     if (scenario === "alarms") {
       this.raise("disk-hours", "critical", "Disk is nearly full", "0.6 h left at this rate", 0.6, 1);
@@ -248,6 +254,9 @@ export class World {
 
   /** @returns {Verdict} */
   verdict() {
+    if (this.scenario === "store") {
+      return { level: "good", loss_share: null, bad_share: null, text: "storing 1 stream", reasons: [`/data/b is not used: ${FAILED}`, "run-000317 broke off: its recorder is gone and has not ended it"] };
+    }
     if (this.state === "paused") {
       return { level: "not_recording", loss_share: null, bad_share: null, text: `paused by anna since ${this.paused_since} UTC`, reasons: [] };
     }
@@ -294,8 +303,9 @@ export class World {
   commands() {
     if (this.under_way) return [];
     const number = this.run?.number;
+    const of_run = this.scenario === "store" ? [] : LEGAL[this.state];
     /** @type {CommandName[]} */
-    const legal = [...LEGAL[this.state].filter((name) => name !== "stop" || this.run), "shutdown"];
+    const legal = [...of_run.filter((name) => name !== "stop" || this.run), "shutdown"];
     return legal.map((name) => ({
       name,
       confirm: name === "stop" ? `Ends run ${number} for everybody.`
@@ -362,6 +372,7 @@ export class World {
       },
       flow: this.flow(),
       targets: targets(this.scenario, sources, { rate: this.rate * 32_700, written: this.run?.bytes_written ?? 0, open: this.run !== null }),
+      store: this.scenario === "store" ? store((Date.now() - this.began) / 1000) : null,
       sources: {
         count: sources.length,
         silent: sources.filter((source) => source.status === "silent" || source.status === "never").length,

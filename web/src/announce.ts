@@ -28,8 +28,8 @@ export function folded(verdict: Verdict): { shown: string[]; details: string[] }
   return { shown: shown.map(short), details };
 }
 
-export function announcement(verdict: Verdict): string {
+export function announcement(verdict: Verdict, stores = false): string {
   const first = verdict.level === "good" ? undefined : why(verdict)[0];
-  const words = verdictWords(verdict);
+  const words = verdictWords(verdict, stores);
   return first === undefined ? words : `${words}: ${first}`;
 }

@@ -6,7 +6,7 @@ export type DeviceState =
   | "idle" | "configured" | "armed" | "recording" | "paused" | "safe" | "fault";
 export type CommandName =
   | "configure" | "arm" | "start" | "pause" | "resume" | "stop" | "disarm" | "reset" | "shutdown";
-export type Role = "viewer" | "operator" | "admin" | "source";
+export type Role = "viewer" | "operator" | "admin" | "source" | "node";
 export type Counts = Record<string, number>;
 
 /** Without a cookie there is nothing to forge: csrf is null. */
@@ -60,15 +60,17 @@ export interface Queue {
   capacity_bytes: number;
 }
 
-export type TargetState = "recording" | "fault" | "ended";
+export type TargetState = "recording" | "away" | "fault" | "ended";
 
 /** A place that gets the run's frames. */
 export interface Target {
   name: string;
   /** Whether the run waits for it; otherwise it is best effort. */
   required: boolean;
-  /** Null: it keeps nothing. */
+  /** Null: it has none here. */
   folder: string | null;
+  /** The address of its storage node; null: it is none. */
+  node: string | null;
   state: TargetState;
   reason: string | null;
   bytes_written: number;
@@ -84,6 +86,52 @@ export interface Stage {
   queues: Queue[];
   bytes_per_second: number | null;
   bottleneck: boolean;
+}
+
+export type StreamState = "open" | "waits" | "broken_off" | "ended";
+
+/** What one recorder sends of one run to a storage node. Positions are numbers of frames. */
+export interface StoreStream {
+  name: string;
+  run: string;
+  stream: number;
+  variant: number;
+  recorder: string | null;
+  state: StreamState;
+  reason: string | null;
+  taken: number;
+  durable: number;
+  bytes_written: number;
+  bytes_written_per_second: number;
+  syncs: { count: number; total_seconds: number; last_seconds: number; longest_seconds: number };
+}
+
+export interface StoreFolder {
+  path: string;
+  free_bytes: number | null;
+  total_bytes: number | null;
+  bytes_written: number;
+  bytes_written_per_second: number;
+  failures: number;
+  /** Null: it works. */
+  fault: string | null;
+}
+
+/** A storage node. */
+export interface Store {
+  address: string;
+  tls: boolean;
+  tokens: boolean;
+  /** The newest last. */
+  streams: StoreStream[];
+  folders: StoreFolder[];
+  frames: { taken: number; taken_bytes: number; repeated: number; corrupt: number; unfit: number; superseded: number };
+  /** Sessions, by reason. */
+  refusals: Counts;
+  connections_unopened: number;
+  faults: number;
+  waiting_bytes: number;
+  memory_bytes: number;
 }
 
 export interface State {
@@ -110,6 +158,8 @@ export interface State {
   flow: Stage[];
   /** Of the run or of the last one; empty before the first. */
   targets: Target[];
+  /** Null: the node is a recorder. */
+  store: Store | null;
   sources: { count: number; silent: number; with_loss: number; with_bad_data: number };
   alarms: { critical: number; warning: number; unacknowledged: number };
   warnings: string[];

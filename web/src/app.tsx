@@ -23,6 +23,8 @@ const TITLES: Record<View, string> = {
   overview: "Overview", sources: "Sources", runs: "Runs", alarms: "Alarms", logs: "Log",
   devices: "Devices",
 };
+/** What a storage node has not. */
+const OF_RECORDERS: View[] = ["sources", "runs"];
 const NEXT_THEME: Record<Theme, Theme> = { system: "dark", dark: "light", light: "system" };
 
 function ThemeSwitch() {
@@ -40,7 +42,7 @@ function Navigation() {
   const waiting = state.value?.alarms.unacknowledged ?? 0;
   return (
     <nav aria-label="Views">
-      {VIEWS.map((view) => (
+      {VIEWS.filter((view) => !state.value?.store || !OF_RECORDERS.includes(view)).map((view) => (
         <a key={view} href={link(view)} aria-current={view === here ? "page" : undefined}>
           {TITLES[view]}
           {view === "alarms" && waiting > 0

@@ -1,6 +1,6 @@
 // Plain words for the names that the API uses.
 import type {
-  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, Target, Verdict,
+  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, StoreStream, Target, Verdict,
 } from "./api";
 import * as format from "./format";
 
@@ -18,13 +18,20 @@ export const VERDICT_WORDS: Record<Level, string> = {
 export const isBeginning = ({ level, text }: Verdict): boolean =>
   level === "not_recording" && text.endsWith("the first data are on their way");
 
-/** The verdict in a few words. */
-export const verdictWords = (verdict: Verdict): string =>
-  isBeginning(verdict) ? "Beginning to record" : VERDICT_WORDS[verdict.level];
+/** The verdict on a storage node, whose levels are no others. */
+const storeWords = (level: Level): string =>
+  level === "good" ? "Storing" : level === "not_recording" ? "Not storing" : "Storing in part";
+
+/** The verdict in a few words; `stores`: it is on a storage node. */
+export const verdictWords = (verdict: Verdict, stores = false): string => {
+  if (stores) return storeWords(verdict.level);
+  return isBeginning(verdict) ? "Beginning to record" : VERDICT_WORDS[verdict.level];
+};
 
 /** The verdict's large words, with the share that is lost now. */
-export function headline(verdict: Verdict): string {
+export function headline(verdict: Verdict, stores = false): string {
   const { level, loss_share, bad_share } = verdict;
+  if (stores) return storeWords(level);
   const lost = format.join(format.share(loss_share));
   const bad = format.join(format.share(bad_share));
   if (level === "heavy_bad_data") return `${bad} of the recorded data are bad`;
@@ -81,24 +88,35 @@ export function lossOf(run: Run): { text: string; title: string | undefined } {
 
 /** A target's state, and whether it is as good as it can be: a badge of a source's status. */
 export function targetWords(
-  { state, folder, required, ledger }: Target,
+  { state, folder, node, required, ledger }: Target,
 ): { text: string; status: SourceStatus } {
   if (state === "fault") return { text: "in fault", status: "loss" };
+  if (state === "away") return { text: "away, frames wait", status: "silent" };
   if (state === "ended") return { text: "ended", status: "off" };
-  if (folder === null) return { text: "keeps nothing", status: "off" };
+  if (folder === null && node === null) return { text: "keeps nothing", status: "off" };
   const lacks = !required && (ledger.fragments_not_taken ?? 0) > 0;
   if (lacks) return { text: "recording in part", status: "off" };
   return { text: "recording", status: "good" };
 }
 
 /** What a best-effort target lacks, which is no loss of the run; empty if it lacks nothing. */
-export function lackWords({ name, required, folder, ledger }: Target): string {
+export function lackWords({ name, required, folder, node, ledger }: Target): string {
   const lacks = ledger.fragments_not_taken ?? 0;
-  if (required || folder === null || lacks === 0) return "";
+  if (required || (folder === null && node === null) || lacks === 0) return "";
   const of = lacks + (ledger.fragments_recorded ?? 0) + (ledger.fragments_discarded_disk ?? 0);
   const share = format.join(format.share(lacks / of));
   return `${name} did not get ${share} of the fragments: it is best effort, and was behind. `
     + "The run has lost nothing by that.";
+}
+
+/** The state of a stream at a storage node: a badge of a source's status. */
+export function streamWords({ state }: StoreStream): { text: string; status: SourceStatus } {
+  switch (state) {
+    case "open": return { text: "storing", status: "good" };
+    case "waits": return { text: "cannot be written", status: "loss" };
+    case "broken_off": return { text: "broke off", status: "silent" };
+    case "ended": return { text: "ended", status: "off" };
+  }
 }
 
 export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {

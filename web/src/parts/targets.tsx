@@ -70,14 +70,15 @@ function Lines({ name }: { name: string }) {
 }
 
 function TargetDrawer({ target }: { target: Target }) {
-  const { name, folder, reason, buffers } = target;
+  const { name, folder, node, reason, buffers } = target;
   return (
     <Drawer title={name} close={() => go("overview")}>
       <dl class="facts">
         <dt>Role</dt><dd>{role(target)}</dd>
         <dt>State</dt><dd><StateBadge target={target} /></dd>
         {reason === null ? null : <><dt>Why</dt><dd class="path">{reason}</dd></>}
-        <dt>Folder</dt><dd class="path">{folder ?? "none"}</dd>
+        {node === null ? <><dt>Folder</dt><dd class="path">{folder ?? "none"}</dd></>
+          : <><dt>Storage node</dt><dd class="path">{node}</dd></>}
         <dt>Written</dt>
         <dd class="figure">
           {format.join(format.bytes(target.bytes_written))}, {format.join(format.bytesPerSecond(target.bytes_written_per_second))} now

@@ -36,12 +36,13 @@ export function watchVerdict(): void {
     const verdict = stale.value ? null : (state.value?.verdict ?? null);
     const level = verdict?.level ?? null;
     const run = state.value?.run?.number;
+    const stores = Boolean(state.value?.store);
     const icon = document.getElementById("icon");
     if (icon instanceof HTMLLinkElement) {
       icon.href = level && !(verdict && isBeginning(verdict)) ? TAB_ICONS[level] : unknownIcon;
     }
     document.title = verdict && level
-      ? `${isBeginning(verdict) ? "…" : TAB_SIGNS[level]} ${verdictWords(verdict)}${
+      ? `${isBeginning(verdict) ? "…" : TAB_SIGNS[level]} ${verdictWords(verdict, stores)}${
         run === undefined ? "" : `, run ${run}`} · Catchment`
       : "? No connection · Catchment";
   });
@@ -60,7 +61,7 @@ export function Verdict() {
         <Icon name={begins ? "never" : LEVEL_ICONS[verdict.level]} />
       </div>
       <div class="verdict-text">
-        <h1>{headline(verdict)}</h1>
+        <h1>{headline(verdict, Boolean(now.store))}</h1>
         {now.emulated ? <Emulated long /> : null}
         <ul>
           {shown.slice(0, REASONS_MAX).map((reason) => <li key={reason}>{reason}</li>)}
@@ -82,7 +83,7 @@ export function Announcer() {
   const verdict = announced.value;
   return (
     <p class="unseen" role="status" aria-live="polite" data-test="announcer">
-      {verdict ? announcement(verdict) : ""}
+      {verdict ? announcement(verdict, Boolean(state.value?.store)) : ""}
     </p>
   );
 }

@@ -5,6 +5,7 @@ import { Flow } from "../parts/flow";
 import { LastRun } from "../parts/last_run";
 import { Plots } from "../parts/plots";
 import { GroupTile, SourceTable } from "../parts/sources";
+import { StoreNode } from "../parts/store";
 import { Targets } from "../parts/targets";
 import { Tiles } from "../parts/tiles";
 import { Icon } from "../parts/icon";
@@ -52,9 +53,10 @@ function SourcePanel() {
 export function Overview({ item }: { item: string | null }) {
   const now = state.value;
   if (!now) return null;
+  const store = now.store ?? null;
   return (
     <>
-      <LastRun />
+      {store ? null : <LastRun />}
       <Tiles now={now} />
       {now.warnings.length === 0 ? null : (
         <ul class="warnings" aria-label="Warnings">
@@ -65,9 +67,9 @@ export function Overview({ item }: { item: string | null }) {
         {now.run ? <Flow stages={now.flow} /> : null}
         <AlarmPanel />
       </div>
-      <Targets targets={now.targets} item={item} />
+      {store ? <StoreNode store={store} /> : <Targets targets={now.targets} item={item} />}
       <Plots />
-      <SourcePanel />
+      {store ? null : <SourcePanel />}
     </>
   );
 }

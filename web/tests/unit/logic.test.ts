@@ -1,9 +1,9 @@
 import { expect, test, vi } from "vitest";
 import { announcement, sameVerdict } from "../../src/announce";
-import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus, Target } from "../../src/api";
+import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus, StoreStream, Target } from "../../src/api";
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
-import { headline, isLoss, lackWords, runWords, targetWords } from "../../src/words";
+import { headline, isLoss, lackWords, runWords, streamWords, targetWords, verdictWords } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
 const { link, parse } = await import("../../src/route");
@@ -87,7 +87,7 @@ test("a run that ended in order says whether that was with loss or bad data", ()
 test("a best-effort target that lacks something is a note, and no other is", () => {
   const queue = { name: "", level_bytes: 0, highest_bytes: 0, capacity_bytes: 1 };
   const mirror: Target = {
-    name: "mirror", required: false, folder: "/mnt", state: "recording", reason: null, bytes_written: 0,
+    name: "mirror", required: false, folder: "/mnt", node: null, state: "recording", reason: null, bytes_written: 0,
     bytes_written_per_second: 0, queue, buffers: null,
     ledger: { fragments_recorded: 70, fragments_not_taken: 20, fragments_discarded_disk: 10 },
   };
@@ -99,6 +99,9 @@ test("a best-effort target that lacks something is a note, and no other is", () 
   expect(words(raid)).toEqual(["recording", ""]);
   expect(words({ ...raid, state: "fault", reason: "disk full" })).toEqual(["in fault", ""]);
   expect(words({ ...raid, state: "ended" })).toEqual(["ended", ""]);
+  const node = { ...raid, folder: null, node: "10.0.0.7:7100" };
+  expect(words(node)).toEqual(["recording", ""]);
+  expect(words({ ...node, state: "away", reason: "it is away" })).toEqual(["away, frames wait", ""]);
 });
 
 test("alarms that wait for somebody stand before those that were seen", () => {
@@ -152,4 +155,18 @@ test("an address leads to its view, and a broken one to the overview", () => {
   expect(parse(link("sources", "L1:FAST/0 %"))).toEqual({ view: "sources", item: "L1:FAST/0 %" });
   expect(parse("#/nowhere/7")).toEqual({ view: "overview", item: "7" });
   expect(parse("#/runs/%E0%A4%A")).toEqual({ view: "runs", item: null });
+});
+
+test("a storage node stores and records nothing", () => {
+  const of = (level: Level) => ({ level, loss_share: null, bad_share: null, text: "", reasons: [] });
+  const levels: Level[] = ["good", "held", "not_recording"];
+  expect(levels.map((level) => headline(of(level), true))).toEqual(["Storing", "Storing in part", "Not storing"]);
+  expect(levels.map((level) => verdictWords(of(level), true))).toEqual(["Storing", "Storing in part", "Not storing"]);
+  expect(announcement({ ...of("not_recording"), text: "no folder can be written" }, true)).toBe("Not storing: no folder can be written");
+  const stream = (state: StoreStream["state"]) => streamWords({
+    name: "run-1", run: "", stream: 0, variant: 0, recorder: null, state, reason: null, taken: 0, durable: 0,
+    bytes_written: 0, bytes_written_per_second: 0,
+    syncs: { count: 0, total_seconds: 0, last_seconds: 0, longest_seconds: 0 },
+  }).text;
+  expect((["open", "waits", "broken_off", "ended"] as const).map(stream)).toEqual(["storing", "cannot be written", "broke off", "ended"]);
 });

@@ -21,6 +21,7 @@ const FLOORS: &[(&str, u32)] = &[
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("control", "recorder", "control starts, stops and watches recorders"),
     ("control", "emulator", "control starts and stops emulated detectors"),
+    ("control", "store", "control starts, stops and watches storage nodes"),
     ("control", "storage", "samples of what was recorded are read from the files"),
     ("control", "catalog", "runs get their numbers from the catalogue"),
     ("emulator", "runner", "the emulators' senders are agents too"),

@@ -26,6 +26,11 @@ pub(crate) enum Incoming<'a> {
 }
 
 impl Inbox {
+    /// Whether nothing has come.
+    pub fn is_empty(&self) -> bool {
+        !self.has_preamble && self.bytes.is_empty()
+    }
+
     /// Takes as many bytes as there is room for, and returns how many.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         self.bytes.drain(..self.used);

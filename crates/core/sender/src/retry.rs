@@ -1,22 +1,28 @@
-//! How long to wait before connecting again: 100 ms, then twice as long each time, up to 1 s, each
-//! wait drawn between half and all of it.
+//! How long to wait before connecting again: 100 ms, then twice as long each time, up to 1 s (a
+//! stream of frames: 5 s), each wait drawn between half and all of it.
 
 /// The waits since the session was open.
 #[derive(Debug)]
 pub(crate) struct Retry {
     wait_ns: u64,
+    longest_ns: u64,
     random: u64,
 }
 
 impl Retry {
     pub fn new(seed: u64) -> Self {
-        Self { wait_ns: FIRST_NS, random: seed }
+        Self { wait_ns: FIRST_NS, longest_ns: LONGEST_NS, random: seed }
+    }
+
+    /// As [`Retry::new`], of a stream of frames.
+    pub fn of_stream(seed: u64) -> Self {
+        Self { longest_ns: STREAM_LONGEST_NS, ..Self::new(seed) }
     }
 
     /// The next wait.
     pub fn next_ns(&mut self) -> u64 {
         let wait_ns = self.wait_ns;
-        self.wait_ns = (2 * wait_ns).min(LONGEST_NS);
+        self.wait_ns = (2 * wait_ns).min(self.longest_ns);
         // SplitMix64.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.random;
@@ -33,3 +39,23 @@ impl Retry {
 
 const FIRST_NS: u64 = 100_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
+const STREAM_LONGEST_NS: u64 = 5_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_their_bound_and_begin_again() {
+        let mut retry = Retry::of_stream(7);
+        let mut longest_ns = FIRST_NS;
+        for _ in 0..12 {
+            let wait_ns = retry.next_ns();
+            assert!((longest_ns / 2..=longest_ns).contains(&wait_ns), "{wait_ns}");
+            longest_ns = (2 * longest_ns).min(STREAM_LONGEST_NS);
+        }
+        assert_eq!(longest_ns, STREAM_LONGEST_NS);
+        retry.reset();
+        assert!(retry.next_ns() <= FIRST_NS);
+    }
+}

@@ -86,6 +86,8 @@ struct LogState {
     /// Where to go on after the last welcome.
     next: u64,
     durable: u64,
+    /// Whether the node says that nothing of it can be written now.
+    waits: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,11 +134,11 @@ impl StreamSession {
             phase: Phase::Away { until_ns: 0 },
             inbox: Inbox::default(),
             outbox: Outbox::default(),
-            retry: Retry::new(seed),
+            retry: Retry::of_stream(seed),
             actions: VecDeque::new(),
             is_welcomed: false,
             agreed: Agreed::default(),
-            log: LogState { first, made: first, next: first, durable: first },
+            log: LogState { first, made: first, next: first, durable: first, waits: false },
             polled_ns: 0,
             silent_ns: 0,
             ping_ns: 0,
@@ -169,6 +171,19 @@ impl StreamSession {
     /// All frames below this number are durable.
     pub fn durable(&self) -> u64 {
         self.log.durable
+    }
+
+    /// Whether the node says that it can write nothing now.
+    pub fn waits(&self) -> bool {
+        self.is_open() && self.log.waits
+    }
+
+    /// Connects at once if it waits for that, since time has become short.
+    pub fn hurry(&mut self, now_ns: u64) {
+        self.retry.reset();
+        if let Phase::Away { until_ns } = &mut self.phase {
+            *until_ns = (*until_ns).min(now_ns);
+        }
     }
 
     /// The number at which to go on since the session was opened last.
@@ -226,7 +241,6 @@ impl StreamSession {
                 self.phase = Phase::Open;
                 (self.sent, self.received, self.stalled_ns) = (0, 0, 0);
                 self.why = None;
-                self.retry.reset();
             }
             _ => {}
         }
@@ -236,6 +250,11 @@ impl StreamSession {
     pub fn closed(&mut self, now_ns: u64, connection: Connection, why: &str) {
         match (self.phase, connection) {
             (Phase::Away { .. } | Phase::Ended, _) => {}
+            (Phase::Opening { .. }, Connection::Control) if self.inbox.is_empty() => {
+                let why = "the storage node has closed the connection before it said anything: is \
+                           it under TLS?";
+                self.break_off(now_ns, why, None);
+            }
             // A `bye` may be under way on control.
             (Phase::Open, Connection::Data(_)) => {
                 self.broken.get_or_insert_with(|| (now_ns + BYE_NS, why.into()));
@@ -440,6 +459,7 @@ impl StreamSession {
             return Ok(());
         }
         within("next", grant.next, self.log.first, self.log.made)?;
+        self.log.waits = false;
         self.agreed.generation = StreamGrant::read(&grant.service)?.generation;
         self.log.next = grant.next;
         self.is_durable(grant.durable)?;
@@ -463,12 +483,17 @@ impl StreamSession {
             exactly("log", log.log.into(), 0)?;
             within("taken", log.taken, 0, self.log.made)?;
             self.is_durable(log.durable)?;
+            self.log.waits = log.flags & LogPositions::WAITS != 0;
         }
         Ok(())
     }
 
     fn is_durable(&mut self, durable: u64) -> Result<(), Fault> {
         within("durable", durable, 0, self.log.made)?;
+        if durable > self.log.durable {
+            // It gets on: a break is met at once again.
+            self.retry.reset();
+        }
         self.log.durable = self.log.durable.max(durable);
         self.log.first = self.log.first.max(self.log.durable);
         Ok(())
@@ -525,7 +550,8 @@ impl StreamSession {
     }
 
     fn leave(&mut self, now_ns: u64, retry_ns: Option<u64>) {
-        let wait_ns = retry_ns.unwrap_or_else(|| self.retry.next_ns());
+        // A node that tells to come again keeps that up for ever, too.
+        let wait_ns = self.retry.next_ns().max(retry_ns.unwrap_or(0));
         self.phase = Phase::Away { until_ns: now_ns + wait_ns };
         self.drop_connections();
         self.actions.push_back(Action::Close);

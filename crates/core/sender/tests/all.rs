@@ -5,4 +5,5 @@ mod commands;
 mod golden;
 mod order;
 mod sessions;
+mod streams;
 mod support;

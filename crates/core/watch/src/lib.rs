@@ -36,12 +36,13 @@ pub use quantity::{QUANTITY_BYTES_MAX, Quantity, QuantityError, ReadingTable};
 pub use rates::{Rates, Stage, bottleneck};
 pub use rule::{
     ACTIONS_MAX, Condition, NAME_BYTES_MAX, RULES_MAX, Rule, RuleError, RuleProblem, Severity,
-    TEXT_BYTES_MAX, TIME_NS_MAX, default_rules,
+    TEXT_BYTES_MAX, TIME_NS_MAX, default_rules, store_rules,
 };
 pub use run_watch::{NodeCounter, RATES_NS, RunCounts, RunSeen, RunWatch, SourceCounter};
 pub use share::{expected, lost};
 pub use standing::{GATHER_NS, RETELL_NS};
 pub use tracker::GONE_NS;
 pub use verdict::{
-    Flow, HEAVY_LOSS_SHARE, Level, Limits, Loss, Run, SourceFlow, Verdict, verdict, words_of_time,
+    Flow, HEAVY_LOSS_SHARE, Level, Limits, Loss, Run, SourceFlow, Untaken, Verdict, verdict,
+    words_of_time,
 };

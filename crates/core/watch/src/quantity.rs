@@ -87,8 +87,7 @@ impl Quantity {
     }
 
     /// What the things that it is read of are: `source`, `queue`, `target`, `device`,
-    /// `front_end`; otherwise
-    /// nothing.
+    /// `front_end`, `folder`, `stream`; otherwise nothing.
     pub fn family(&self) -> &str {
         match &self.of {
             Of::One { family, .. } | Of::Each { family, .. } => family,
@@ -105,7 +104,8 @@ impl Quantity {
             "rows_recorded" => 1,
             "sources_silent" => 2,
             text if text.ends_with("last_packet_seconds") || text.ends_with("out_of_step") => 2,
-            _ if family == "target" => 0,
+            _ if ["target", "folder"].contains(&family) => 0,
+            _ if family == "stream" => 1,
             _ if family == "front_end" => 1,
             _ if family == "queue" => 3,
             text if text.contains("loss") || text.contains("fragments_") => 5,

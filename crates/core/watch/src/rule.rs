@@ -17,6 +17,8 @@ pub const TEXT_BYTES_MAX: usize = 512;
 pub const TIME_NS_MAX: u64 = 86_400 * S;
 
 const S: u64 = 1_000_000_000;
+/// A folder of a storage node with less has little space.
+const FOLDER_BYTES_MIN: f64 = (1_u64 << 30) as f64;
 /// Anything at all is wrong.
 const ANY: Condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
 
@@ -316,23 +318,13 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// The rules that there are without any configuration, for frames that are cut that often. They
 /// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `bad_share`, bad data
 /// and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
-/// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`, and
-/// `alarms`, `refuses` and `absent` of each front-end. Loss and bad data are critical from that
+/// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
+/// `target.*.away`, and `alarms`, `refuses` and `absent` of each front-end. Loss and bad data are critical from that
 /// share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
-        Rule {
-            delay_ns: 10 * S,
-            text_zero: Some("Disk is full: make room, and recording resumes by itself".into()),
-            ..usual(
-                "disk_space",
-                "disk.hours_left",
-                Condition::Below { threshold: 1.0, clear_at: 1.5 },
-                Severity::Critical,
-                "Disk will be full in {time}",
-            )
-        },
+        disk_space(),
         recording(usual(
             "nothing_recorded",
             "rows_recorded",
@@ -373,6 +365,71 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     rules.chain(rules_of_bad_sources()).chain(rules_of_front_ends()).collect()
 }
 
+/// The rules of a storage node without any configuration. They read `disk.hours_left`,
+/// `folder.*.fault`, `folder.*.free_bytes`, `stream.*.waits`, `stream.*.broken_off`,
+/// `frames_refused` and `sessions_refused`.
+pub fn store_rules() -> Vec<Rule> {
+    let of = |rule: Rule, text_many: &str| Rule { text_many: Some(text_many.into()), ..rule };
+    let refused = |name: &str, text: &str| {
+        let condition = Condition::RisesFaster { threshold: 0.0, clear_at: 0.0, window_ns: 10 * S };
+        Rule { latch: true, ..usual(name, name, condition, Severity::Warning, text) }
+    };
+    let little = Condition::Below { threshold: FOLDER_BYTES_MIN, clear_at: 2.0 * FOLDER_BYTES_MIN };
+    vec![
+        disk_space(),
+        of(
+            usual(
+                "folder_fault",
+                "folder.*.fault",
+                ANY,
+                Severity::Critical,
+                "Folder {source} cannot be written",
+            ),
+            "{things} cannot be written: {sources}",
+        ),
+        of(
+            usual(
+                "folder_space",
+                "folder.*.free_bytes",
+                little,
+                Severity::Warning,
+                "Folder {source} has less than 1 GiB left",
+            ),
+            "{things} have less than 1 GiB left: {sources}",
+        ),
+        of(
+            Rule {
+                delay_ns: 2 * S,
+                ..usual(
+                    "stream_waits",
+                    "stream.*.waits",
+                    ANY,
+                    Severity::Critical,
+                    "Stream {source} cannot be written: its recorder holds its frames",
+                )
+            },
+            "{things} cannot be written: {sources} (their recorders hold their frames)",
+        ),
+        of(
+            Rule {
+                // A recorder that resumes is back within that time.
+                delay_ns: 5 * S,
+                latch: true,
+                ..usual(
+                    "stream_broken_off",
+                    "stream.*.broken_off",
+                    ANY,
+                    Severity::Warning,
+                    "Stream {source} broke off: its recorder is gone and has not ended it",
+                )
+            },
+            "{things} broke off: {sources} (their recorders are gone and have not ended them)",
+        ),
+        refused("frames_refused", "Frames are refused: {value} a second"),
+        refused("sessions_refused", "Connections are refused: {value} a second"),
+    ]
+}
+
 /// The usual rules on what front-ends say. What an alarm says stands behind its front-end's name.
 fn rules_of_front_ends() -> [Rule; 3] {
     let of = |name, quantity, severity, text: &str, text_many: &str| Rule {
@@ -405,7 +462,7 @@ fn rules_of_front_ends() -> [Rule; 3] {
 }
 
 /// The usual rules on what a disk refuses while the data are taken.
-fn rules_of_files() -> [Rule; 3] {
+fn rules_of_files() -> [Rule; 4] {
     let refused =
         |name, quantity, text| recording(usual(name, quantity, ANY, Severity::Warning, text));
     let many = "{things} cannot be written: {sources} (frames are discarded there)";
@@ -428,6 +485,18 @@ fn rules_of_files() -> [Rule; 3] {
                 "Target {source} cannot be written: frames are discarded there, and counted",
             )
         },
+        recording(Rule {
+            // A connection that breaks is back within that time.
+            delay_ns: 3 * S,
+            text_many: Some("{things} are away: {sources} (their frames wait in memory)".into()),
+            ..usual(
+                "target_away",
+                "target.*.away",
+                ANY,
+                Severity::Critical,
+                "Target {source} is away: its frames wait in memory",
+            )
+        }),
     ]
 }
 
@@ -512,6 +581,20 @@ fn rules_of_bad_sources() -> [Rule; 5] {
              second are not their own)",
         ),
     ]
+}
+
+fn disk_space() -> Rule {
+    Rule {
+        delay_ns: 10 * S,
+        text_zero: Some("Disk is full: make room, and recording resumes by itself".into()),
+        ..usual(
+            "disk_space",
+            "disk.hours_left",
+            Condition::Below { threshold: 1.0, clear_at: 1.5 },
+            Severity::Critical,
+            "Disk will be full in {time}",
+        )
+    }
 }
 
 fn usual(name: &str, quantity: &str, condition: Condition, severity: Severity, text: &str) -> Rule {

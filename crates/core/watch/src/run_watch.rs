@@ -6,7 +6,7 @@ use catchment_model::{Entry, Ledger};
 use crate::loss::{LossGrowth, LossWatch, is_bad, is_loss};
 use crate::rates::Rates;
 use crate::share::{LossShare, lost};
-use crate::verdict::{Flow, Limits, Loss, Run, SourceFlow, Verdict, verdict};
+use crate::verdict::{Flow, Limits, Loss, Run, SourceFlow, Untaken, Verdict, verdict};
 
 const S: u64 = 1_000_000_000;
 /// The time over which rates are computed.
@@ -56,6 +56,10 @@ pub struct RunSeen<'a> {
     pub cannot_write: bool,
     /// The sources, in the ledger's order.
     pub sources: &'a [SourceFlow<'a>],
+    /// Required targets that take nothing now, and those that do not get what is recorded.
+    pub away: &'a [Untaken<'a>],
+    /// See [`Flow::refused`].
+    pub refused: &'a [Untaken<'a>],
     /// What is to be known and makes nothing worse.
     pub notices: &'a [String],
 }
@@ -213,6 +217,8 @@ impl RunWatch {
             loss_share,
             bad: &bad,
             bad_share,
+            away: seen.away,
+            refused: seen.refused,
             notices: seen.notices,
         };
         verdict(&flow, limits)

@@ -21,8 +21,8 @@ named! {
     Level {
         /// Good data are being recorded.
         Good = "good",
-        /// Data are only held in memory at this moment, since the disk completes no writes, or
-        /// before it, since a thread does not receive.
+        /// Data are only held in memory at this moment, since the disk completes no writes or a
+        /// required target is away, or before it, since a thread does not receive.
         Held = "held",
         /// All data are being recorded, but some are bad: broken, or not of their event.
         BadData = "bad_data",
@@ -84,8 +84,21 @@ pub struct Flow<'a> {
     pub bad: &'a [Loss<'a>],
     /// The share of what was recorded lately that is bad, 0 to 1.
     pub bad_share: f64,
+    /// Required targets that take nothing now, while their frames wait in memory.
+    pub away: &'a [Untaken<'a>],
+    /// Required targets that do not get what is recorded elsewhere.
+    pub refused: &'a [Untaken<'a>],
     /// What is to be known and makes nothing worse, in plain words.
     pub notices: &'a [String],
+}
+
+/// A required target that does not take the run's frames.
+#[derive(Clone, Copy, Debug)]
+pub struct Untaken<'a> {
+    /// Its name.
+    pub target: &'a str,
+    /// Why, in plain words.
+    pub why: &'a str,
 }
 
 /// Whether a run is on.
@@ -192,6 +205,7 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
             }
             _ => text,
         };
+        reasons.extend(flow.away.iter().map(away_words));
         reasons.extend(detail);
         let recording = matches!(flow.run, Run::Recording { .. });
         let [loss_share, bad_share] =
@@ -235,6 +249,7 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
     };
     reasons.extend(worst.into_iter().map(|one| one.text));
     reasons.extend(held);
+    reasons.extend(flow.away.iter().skip(1).map(away_words));
     reasons.extend_from_slice(flow.notices);
     reasons.extend(detail);
     let (loss_share, bad_share) = (Some(flow.loss_share), Some(flow.bad_share));
@@ -360,9 +375,16 @@ fn held(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
         };
         return Some(format!("{first}{more} not read: the receive thread is held up"));
     }
+    if let Some(first) = flow.away.first() {
+        return Some(away_words(first));
+    }
     let age_ns = flow.held_age_ns.filter(|age_ns| *age_ns >= limits.held_ns)?;
     let age = words_of_time(age_ns);
     Some(format!("data are only held in memory: the disk has completed no write for {age}"))
+}
+
+fn away_words(Untaken { target, why }: &Untaken<'_>) -> String {
+    format!("frames for target {target} wait in memory: {why}")
 }
 
 /// Whether the detector is there before the run begins.
@@ -406,6 +428,10 @@ fn worst<'a>(flow: &Flow<'a>, limits: &Limits) -> Vec<Named<'a>> {
     found.extend(silent.iter().map(|&(age, source)| Named {
         source,
         text: format!("{source} silent for {}", words_of_time(age)),
+    }));
+    found.extend(flow.refused.iter().map(|one| Named {
+        source: one.target,
+        text: format!("target {} does not get the data: {}", one.target, one.why),
     }));
     let mut named: Vec<&str> = silent.iter().map(|(_, name)| *name).collect();
     for source in flow.sources.iter().filter(|source| source.out_of_step) {

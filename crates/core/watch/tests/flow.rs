@@ -2,8 +2,8 @@
 
 use catchment_model::{Entry, Ledger};
 use catchment_watch::{
-    Flow, Level, Limits, Loss, LossWatch, Rates, Run, SourceFlow, Stage, bottleneck, is_bad,
-    is_loss, verdict, words_of_entry, words_of_time,
+    Flow, Level, Limits, Loss, LossWatch, Rates, Run, SourceFlow, Stage, Untaken, bottleneck,
+    is_bad, is_loss, verdict, words_of_entry, words_of_time,
 };
 use proptest::prelude::*;
 
@@ -134,6 +134,8 @@ fn good() -> Flow<'static> {
         loss_share: 0.0,
         bad: &[],
         bad_share: 0.0,
+        away: &[],
+        refused: &[],
         notices: &[],
     }
 }
@@ -456,4 +458,24 @@ fn the_slow_stage_limits_and_of_full_queues_the_last() {
     let slow_disk = [stage(0.99, 9.0, 5.0), stage(0.995, 5.0, 5.0), stage(0.99, 5.0, 5.0)];
     assert_eq!(bottleneck(&slow_disk), Some(2));
     assert_eq!(bottleneck(&[stage(f64::NAN, 1.0, 0.0)]), None);
+}
+
+#[test]
+fn a_required_target_that_is_away_or_refuses_is_never_good() {
+    let node = Untaken { target: "node", why: "n:7100: it is away: Connection refused" };
+    let flow = Flow { away: &[node], ..good() };
+    let words = "frames for target node wait in memory: n:7100: it is away: Connection refused";
+    assert_eq!(judge(&flow), (Level::Held, words.to_owned()));
+    // Where it is the only one, nothing reaches a disk soon.
+    let verdict = verdict(&Flow { recorded_age_ns: Some(8 * S), ..flow }, &Limits::of_frames(S));
+    assert_eq!(verdict.level, Level::NotRecording);
+    assert_eq!(verdict.reasons, [words]);
+    let refuses = Untaken { target: "node", why: "no token" };
+    assert_eq!(
+        judge(&Flow { refused: &[refuses], ..good() }),
+        (
+            Level::Loss,
+            "recording with loss: target node does not get the data: no token".to_owned()
+        )
+    );
 }

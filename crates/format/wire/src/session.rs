@@ -380,7 +380,7 @@ fields! {
     LogPositions: 24 check is_taken {
         /// The log's number.
         0 log: u32,
-        /// Bits: [`DISCARDED`](Self::DISCARDED).
+        /// Bits: [`DISCARDED`](Self::DISCARDED), [`WAITS`](Self::WAITS).
         4 flags: u32,
         /// Position: all items below are in the recorder's memory.
         8 taken: u64 = 0..=SEQUENCE_END,
@@ -392,6 +392,8 @@ fields! {
 impl LogPositions {
     /// Flag: its items are discarded, since there is no run, or a paused one.
     pub const DISCARDED: u32 = 1;
+    /// Flag: nothing of it can be written now (storage link).
+    pub const WAITS: u32 = 2;
 }
 
 fn is_taken(log: &LogPositions) -> Result<(), Fault> {

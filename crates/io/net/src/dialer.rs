@@ -25,6 +25,8 @@ pub struct Peer {
     pub address: String,
     /// Connections are under TLS, with what is trusted.
     pub tls: Option<TlsClient>,
+    /// A token is shown: in the clear, to this machine only.
+    pub sends_token: bool,
 }
 
 /// Makes connections to one peer.
@@ -181,6 +183,9 @@ fn connect(peer: &Peer) -> io::Result<Stream> {
 }
 
 fn connect_to(peer: &Peer, address: SocketAddr) -> io::Result<Stream> {
+    if peer.sends_token && peer.tls.is_none() && !address.ip().is_loopback() {
+        return Err(io::Error::other("a token is sent in the clear to this machine only"));
+    }
     let socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
     socket.set_nodelay(true)?;
     let Some(tls) = &peer.tls else {
@@ -190,7 +195,14 @@ fn connect_to(peer: &Peer, address: SocketAddr) -> io::Result<Stream> {
     socket.set_read_timeout(Some(CONNECT_TIMEOUT))?;
     socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
     let host = peer.address.rsplit_once(':').map_or(&*peer.address, |(host, _)| host);
-    Stream::connected(socket, tls, host.trim_matches(['[', ']']))
+    Stream::connected(socket, tls, host.trim_matches(['[', ']'])).map_err(|error| {
+        let text = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the peer has closed the connection: is it under TLS?",
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the peer has not answered",
+            kind => return io::Error::new(kind, format!("TLS: {error}")),
+        };
+        io::Error::new(error.kind(), format!("TLS: {text}"))
+    })
 }
 
 const CLOSED: &str = "the peer has closed the connection";

@@ -28,7 +28,7 @@ use crate::properties::{self, EmulatorPatch};
 use crate::security::guard::Who;
 use crate::shared::{self, Ask, NodeShared, Reply};
 use crate::systemd::Manager;
-use crate::watching::{Moment, Watching};
+use crate::watching::{Meaning, Moment, Watching};
 
 mod alarms;
 mod view;
@@ -171,6 +171,11 @@ impl Conductor {
         who: &Who,
     ) -> Result<shared::Answer<api::CommandResult>, Problem> {
         let request = self.request(asked, who)?;
+        if self.shared.storing.is_some() && request.command != Command::Shutdown {
+            let detail =
+                "a storage node has no runs: it stores what recorders send, until shutdown";
+            return Err(Problem::conflict(detail));
+        }
         let id = request.id.clone();
         if self.control.result(&id).is_none()
             && let Some(named) = named
@@ -238,6 +243,11 @@ impl Conductor {
 
     /// Whether a configuration can be applied without a restart of the program.
     fn fits(&self, other: &Configuration) -> Result<(), Problem> {
+        if other.store.is_some() != self.configuration.store.is_some() {
+            let detail = "a storage node in place of a recorder, or the other way round, needs a \
+                new start of the program";
+            return Err(Problem::conflict(detail));
+        }
         if other.emulates() != self.configuration.emulates() {
             let detail = "a configuration that emulates, where the one before did not, or the other \
                 way round, needs a new start of the program";
@@ -509,6 +519,11 @@ impl Conductor {
     }
 
     fn look(&mut self, now_ns: u64) {
+        if let Some(storing) = self.shared.storing.clone() {
+            let (devices, schemas) = self.device_list();
+            let meaning = self.watching.look_at_store(now_ns, &storing.seen(), &devices);
+            return self.publish(now_ns, (None, None), (meaning, devices, schemas));
+        }
         let active = self.devices.run_status.active();
         let open = active.as_ref().filter(|active| !active.ended);
         let (arrivals, cannot_receive) =
@@ -564,6 +579,16 @@ impl Conductor {
             front_ends: &front_ends,
             interrupted_run: self.interrupted_run(now_ns),
         });
+        self.publish(now_ns, (active, snapshot), (meaning, devices, schemas));
+    }
+
+    /// Does what alarms ask for, and shows the node.
+    fn publish(
+        &mut self,
+        now_ns: u64,
+        (active, snapshot): (Option<Active>, Option<Arc<catchment_recorder::Snapshot>>),
+        (meaning, devices, schemas): (Meaning, Vec<api::Device>, shared::Schemas),
+    ) {
         self.act(&meaning);
         let second = now_ns / 1_000_000_000;
         if second != self.state.second {
@@ -631,6 +656,11 @@ impl Conductor {
             let note = "[control] has changed: it counts when the program is started anew";
             notes.push(note.to_owned());
         }
+        if version.configuration.store.is_some() {
+            let note = "the rules of alarms are read again; the rest of a storage node's file \
+                counts when the program is started anew";
+            notes.push(note.to_owned());
+        }
         if self.devices.run_status.active().is_some_and(|active| !active.ended) {
             let note = "the run that is open goes on as it began; the next one has the new \
                 configuration";
@@ -650,7 +680,7 @@ impl Conductor {
 
     fn adopt(&mut self, version: Version) {
         let Version { configuration, number, text } = version;
-        let changed = self.watching.change(&configuration.recorder, &configuration.rules);
+        let changed = self.watching.change(&configuration);
         if let Err(error) = changed {
             // The check of the configuration has already checked the rules.
             tracing::error!(%error, "the alarms' rules stay as they were");

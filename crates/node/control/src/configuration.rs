@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::RecorderConfig;
+use catchment_store::StoreConfig;
 use catchment_watch::Rule;
 
 /// A checked configuration.
@@ -21,6 +22,8 @@ pub struct Configuration {
     pub emulator: Option<EmulatorConfig>,
     /// The emulator of its links, if requested: links in the recorder's order, from its first on.
     pub link_emulator: Option<LinkEmulatorConfig>,
+    /// The storage node that the program is, in place of a recorder.
+    pub store: Option<StoreConfig>,
     /// Rules of alarms.
     pub rules: Vec<Rule>,
     /// The contents of `[control]` in comparable form: changes require a restart.
@@ -37,6 +40,21 @@ pub(crate) struct Version {
 }
 
 impl Configuration {
+    /// That of a storage node. `control` is the contents of `[control]` in comparable form.
+    pub fn of_store(store: StoreConfig, rules: Vec<Rule>, control: String) -> Self {
+        let folder = store.folders.first().cloned().unwrap_or_default();
+        Self {
+            number: None,
+            resume_ns: 0,
+            recorder: RecorderConfig::new(folder, Vec::new()),
+            emulator: None,
+            link_emulator: None,
+            store: Some(store),
+            rules,
+            control,
+        }
+    }
+
     /// Whether anything is emulated: its runs are marked.
     pub(crate) fn emulates(&self) -> bool {
         self.emulator.is_some() || self.link_emulator.is_some()

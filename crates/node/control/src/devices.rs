@@ -8,6 +8,7 @@
 //!   node/recorder/receive |
 //! node/front_ends         where the configuration has some (`front_ends.rs`)
 //! node/emulator           where the configuration has one
+//! node/store              in place of all but the catalogue, where the program is a storage node
 //! ```
 //!
 //! *Armed* is a recorder that runs but is paused: sockets are open, memory is touched, the first
@@ -31,7 +32,7 @@ use catchment_model::{RunId, Utc};
 use catchment_net::run_of_timer;
 use catchment_recorder::{
     Arrivals, FrontEnd, LinkAccess, Observer, Preflight, Recorder, RecorderConfig, RunSummary,
-    SharedTokens, Stage, Tokens,
+    Stage,
 };
 use catchment_run::{
     Action, DeviceSpec, Failed, Order, Request, State, UnderWay, usual_timeout_ns,
@@ -43,7 +44,8 @@ use parking_lot::Mutex;
 use crate::configuration::Configuration;
 use crate::front_ends::{self, Commanding, FRONT_ENDS};
 use crate::own_folder;
-use crate::security::tls::{TlsError, for_front_ends};
+use crate::security::tls::TlsError;
+use crate::security::{self, roles::Role};
 use crate::settings::Start;
 use crate::shared::NodeShared;
 
@@ -71,6 +73,8 @@ pub(crate) const RECEIVE: &str = "node/recorder/receive";
 pub(crate) const EMULATOR: &str = "node/emulator";
 /// The catalogue's.
 pub(crate) const CATALOG: &str = "node/catalog";
+/// The storage node's, which takes no orders.
+pub(crate) const STORE: &str = "node/store";
 
 /// An order with its data.
 pub(crate) struct Job {
@@ -225,6 +229,9 @@ pub(crate) fn specs(configuration: &Configuration) -> Vec<DeviceSpec> {
         Action::Arm | Action::Stop => 120_000_000_000,
         other => usual_timeout_ns(other),
     };
+    if configuration.store.is_some() {
+        return vec![DeviceSpec::new(CATALOG, "catalogue"), DeviceSpec::new(STORE, "store")];
+    }
     let mut specs = vec![
         DeviceSpec::new(CATALOG, "catalogue"),
         DeviceSpec { stops_run: true, timeout_ns, ..DeviceSpec::new(RECORDER, "recorder") },
@@ -461,7 +468,8 @@ impl Recording {
         let run_id = timed.map(|(id, _)| id).or(config.run_id);
         let started = self.access(config).map_err(|error| error.to_string()).and_then(|access| {
             let known = RecorderConfig { run_number, run_id, ..config.clone() };
-            let config = RecorderConfig { emulated, access, ..known };
+            let end_wait_ns = self.end_wait_ns();
+            let config = RecorderConfig { emulated, access, end_wait_ns, ..known };
             Recorder::start_paused(config).map_err(|error| error.to_string())
         });
         let recorder = match started {
@@ -477,16 +485,19 @@ impl Recording {
         Ok(())
     }
 
+    /// How long the end of a run waits for a storage node that takes nothing.
+    fn end_wait_ns(&self) -> u64 {
+        let drain_ns = self.shared.settings.drain.as_nanos();
+        RecorderConfig::end_wait_of(u64::try_from(drain_ns).unwrap_or(u64::MAX))
+    }
+
     /// What the configuration says of front-ends, with what this node has for it.
     fn access(&self, config: &RecorderConfig) -> Result<LinkAccess, TlsError> {
         let mut access = config.access.clone();
-        access.tokens = Some(SharedTokens(Arc::clone(&self.shared.tokens) as Arc<dyn Tokens>));
-        let address = config.session_addresses().next();
-        if let Some(address) = address.filter(|_| access.needs_tls) {
-            let (settings, folder) = (&self.shared.settings, own_folder(&config.folder));
-            let listen = address.ip();
-            let certificate = for_front_ends(&settings.tls, &folder, &settings.names, listen)?;
-            access.certificate = Some(certificate);
+        if let Some(address) = config.session_addresses().next() {
+            let (shared, senders) = (&self.shared, (Role::Source, address));
+            let (settings, own_folder) = (&shared.settings, own_folder(&config.folder));
+            security::complete(&mut access, settings, &shared.tokens, &own_folder, senders)?;
         }
         Ok(access)
     }

@@ -10,6 +10,8 @@
 //!                      devices.rs: control-record, control-emulate ──► node/recorder, node/emulator
 //! ```
 //!
+//! A storage node (`storing.rs`) takes the place of the devices' threads: it takes no orders.
+//!
 //! The data threads do not depend on this crate: it reads their counters, and starts and stops
 //! them. Nothing here waits for a client, and the control thread never blocks.
 //!
@@ -37,6 +39,7 @@ mod queued;
 mod security;
 mod settings;
 mod shared;
+mod storing;
 mod systemd;
 mod watching;
 mod web;

@@ -33,7 +33,7 @@ impl Seen {
         Some(at.elapsed()).filter(|age| *age > AGE_MAX)
     }
 
-    fn set(&self, space: Option<Space>) {
+    pub(crate) fn set(&self, space: Option<Space>) {
         *self.0.lock() = Some((Instant::now(), space));
     }
 }
@@ -43,11 +43,15 @@ impl Seen {
 /// # Errors
 /// The system refuses a thread.
 pub(crate) fn start(shared: &Arc<NodeShared>, folder: PathBuf) -> std::io::Result<()> {
-    shared.disk.set(machine::space(&folder));
+    let look_at_disks = move |shared: &NodeShared| {
+        shared.disk.set(machine::space(&folder));
+        shared.storing.iter().for_each(|storing| storing.look());
+    };
+    look_at_disks(shared);
     let shared = Arc::downgrade(shared);
     let look = move || {
         while let Some(shared) = shared.upgrade() {
-            shared.disk.set(machine::space(&folder));
+            look_at_disks(&shared);
             shared.tokens.refresh();
             sample::close_unused();
             shared.catalog.close_if_wanted();
@@ -65,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_has_not_answered_for_long_has_no_room_that_is_known() {
-        let space = Space { free_bytes: 1, total_bytes: 2 };
+        let space = Space { free_bytes: 1, total_bytes: 2, file_system: 3 };
         let seen = Seen::default();
         assert_eq!((seen.space(), seen.silent()), (None, None));
         seen.set(Some(space));

@@ -10,6 +10,8 @@ use std::path::Path;
 pub(crate) struct Space {
     pub(crate) free_bytes: u64,
     pub(crate) total_bytes: u64,
+    /// The file system's number: folders of one share its space.
+    pub(crate) file_system: u64,
 }
 
 /// The free space on the disk of a folder, or of the place where it will be made.
@@ -22,8 +24,11 @@ pub(crate) fn space(folder: &Path) -> Option<Space> {
     // SAFETY: the path ends with zero, and the buffer is valid to write to.
     let result = unsafe { libc::statvfs(path.as_ptr(), &raw mut found) };
     let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-    (result == 0)
-        .then(|| Space { free_bytes: bytes(found.f_bavail), total_bytes: bytes(found.f_blocks) })
+    (result == 0).then(|| Space {
+        free_bytes: bytes(found.f_bavail),
+        total_bytes: bytes(found.f_blocks),
+        file_system: found.f_fsid,
+    })
 }
 
 /// The maximum number of open files of this process.

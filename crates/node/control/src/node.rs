@@ -12,6 +12,7 @@ use std::time::Duration;
 use catchment_emulator::{EmulatorObserver, EmulatorReport};
 use catchment_recorder::{Observer, RunSummary};
 use catchment_run::Control;
+use catchment_store::{NodeSnapshot, StoreError};
 use catchment_telemetry::{Clock, ThreadTime, utc_now};
 use catchment_watch::RuleError;
 use crossbeam_channel::{Sender, bounded};
@@ -40,6 +41,7 @@ use crate::security::tls::{self, TlsError, acceptor};
 use crate::security::tokens::{TokenError, TokenFile, Tokens};
 use crate::settings::{Settings, Start, Tls};
 use crate::shared::{Answer, Ask, Counts, NodeShared, View};
+use crate::storing::Storing;
 use crate::systemd::Manager;
 use crate::watching::Watching;
 use crate::web::{Server, bind};
@@ -80,6 +82,9 @@ pub enum NodeError {
         /// The system's error.
         source: io::Error,
     },
+    /// The storage node.
+    #[error("the storage node: {0}")]
+    Store(#[from] StoreError),
     /// The configuration.
     #[error("{}", fault.message)]
     Configuration {
@@ -149,6 +154,8 @@ pub struct Ended {
     pub last: Option<(u64, RunSummary)>,
     /// The data that the emulator of sources sent in the last run.
     pub sent: Option<EmulatorReport>,
+    /// What a storage node has done.
+    pub stored: Option<NodeSnapshot>,
 }
 
 /// The folder of a node's own files: beside the runs.
@@ -182,16 +189,22 @@ impl Node {
         let mut settings = settings;
         let listener = listen(&mut settings, &folder)?;
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;
-        let (recorder, rules) = (&configuration.recorder, &configuration.rules);
-        let watching = Watching::new(recorder, rules, settings.heavy_loss_share)?;
+        let watching = Watching::new(&configuration, settings.heavy_loss_share)?;
+        let tokens = Arc::new(tokens);
+        let storing = configuration.store.clone();
+        let storing = storing.map(|store| Storing::start(store, &settings, &tokens, &folder));
+        let storing = storing.transpose()?.map(Arc::new);
         let (asks_in, asks) = bounded(ASKS_MAX);
         let clock = Clock::start();
         let (start, auto) = (settings.start, Arc::new(configuration));
-        let shared = Arc::new(shared(settings, &runs, (tokens, audit, logs), configure, asks_in));
+        let parts = (tokens, audit, logs, storing);
+        let shared = Arc::new(shared(settings, &runs, parts, configure, asks_in));
         let version = shared.catalog.add_configuration(&text, "file").ok();
         shared.set_present(version, text);
         lookout::start(&shared, runs).map_err(system("a thread".into()))?;
-        past_runs::recall(&shared).map_err(system("a thread".into()))?;
+        if shared.storing.is_none() {
+            past_runs::recall(&shared).map_err(system("a thread".into()))?;
+        }
         let devices = Devices::start(&shared).map_err(system("a thread".into()))?;
         let run_status = Arc::clone(&devices.run_status);
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -229,7 +242,7 @@ impl Node {
             let server = Server::start(&node.shared, listener, tls);
             node.server = Some(server.map_err(system("the server's threads".into()))?);
         }
-        if start == Start::Auto {
+        if start == Start::Auto && node.shared.storing.is_none() {
             node.start_first();
         }
         Manager::from_environment().say("READY=1");
@@ -251,6 +264,11 @@ impl Node {
             address => address,
         };
         Some(format!("{scheme}://{address}/"))
+    }
+
+    /// Where recorders connect to the storage node, if it is one.
+    pub fn store_address(&self) -> Option<SocketAddr> {
+        self.shared.storing.as_ref().map(|storing| storing.address())
     }
 
     /// The present state of the node.
@@ -335,29 +353,38 @@ impl Node {
 
     /// Whether it has ended, since a signal or a command may have ended it.
     pub fn ended(&self) -> bool {
+        let has_failed = |storing: &Arc<Storing>| storing.has_failed();
         // A failed control thread reports nothing any more.
-        self.signals.ended.load(Relaxed) || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.shared.storing.as_ref().is_some_and(has_failed)
+            || self.signals.ended.load(Relaxed)
+            || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits for its end, and returns the result.
     pub fn wait(mut self) -> Ended {
-        self.end();
+        let stored = self.end();
         Ended {
             imperfect: self.run_status.imperfect.load(Relaxed),
             failed: self.run_status.failure.lock().take(),
             catalog_trouble: self.catalog_trouble(),
             last: self.run_status.last.lock().take(),
             sent: self.run_status.sent.lock().take(),
+            stored,
         }
     }
 
-    fn end(&mut self) {
+    /// Ends everything. Returns what a storage node has done.
+    fn end(&mut self) -> Option<NodeSnapshot> {
         self.shutdown();
-        let Some(thread) = self.thread.take() else { return };
+        let thread = self.thread.take()?;
         if thread.join().is_err() {
             tracing::error!("the control thread failed");
             self.run_status.fail("the control thread failed");
         }
+        let stored = self.shared.storing.as_ref().and_then(|storing| storing.stop());
+        let stored = stored.and_then(|stored| {
+            stored.map_err(|error| self.run_status.fail(format_args!("the store: {error}"))).ok()
+        });
         self.server = None;
         if !self.shared.audit.flush(LINES_WAIT) {
             tracing::error!("the last lines of the audit log are not written");
@@ -365,6 +392,7 @@ impl Node {
         self.shared.logs.flush(LINES_WAIT);
         // Last, since it waits for the disk.
         self.shared.catalog.close();
+        stored
     }
 
     fn start_first(&mut self) {
@@ -394,7 +422,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.end();
+        let _stored = self.end();
     }
 }
 
@@ -429,7 +457,7 @@ fn listen(
 fn shared(
     settings: Settings,
     runs: &Path,
-    (tokens, audit, logs): (Tokens, AuditLog, Arc<Logs>),
+    (tokens, audit, logs, storing): (Arc<Tokens>, AuditLog, Arc<Logs>, Option<Arc<Storing>>),
     configure: Arc<dyn Configure>,
     asks: Sender<Ask>,
 ) -> NodeShared {
@@ -439,7 +467,7 @@ fn shared(
         settings,
         started_ns: utc_now().0,
         asks,
-        tokens: Arc::new(tokens),
+        tokens,
         sessions: crate::security::sessions::Sessions::default(),
         requests: Limit::new(per_second, per_second * 5.0),
         // Five wrong tokens at once, then one in ten seconds.
@@ -449,6 +477,7 @@ fn shared(
         catalog: CatalogClient::of(runs),
         disk: Seen::default(),
         past: Past::default(),
+        storing,
         interrupted: AtomicU64::new(0),
         counts: Counts::default(),
         configure,

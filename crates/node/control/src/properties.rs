@@ -10,10 +10,11 @@ use catchment_recorder::FrontEnd;
 use serde_json::{Map, Value, json};
 
 use crate::configuration::{Configuration, Configure, Version};
-use crate::devices::{BUILD, CATALOG, EMULATOR, RECEIVE, RECORDER, RunStatus, WRITE};
+use crate::devices::{BUILD, CATALOG, EMULATOR, RECEIVE, RECORDER, RunStatus, STORE, WRITE};
 use crate::front_ends::FRONT_ENDS;
 use crate::problem::Problem;
 use crate::shared::NodeShared;
+use crate::storing::Storing;
 
 /// The longest text in bytes.
 const TEXT_BYTES_MAX: usize = 4_096;
@@ -58,6 +59,7 @@ pub(crate) fn of(
         RECEIVE => Some(receive(configuration, run_status)),
         EMULATOR => emulator(configuration, run_status),
         FRONT_ENDS => Some(front_ends(run_status)),
+        STORE => shared.storing.as_deref().map(store),
         _ => None,
     }
 }
@@ -172,6 +174,17 @@ fn catalog(shared: &NodeShared) -> Vec<Property> {
     vec![
         Property::new("usable", "", "whether it could be used last", trouble.is_none()),
         Property::new("trouble", "", "what went wrong with it last", trouble.unwrap_or_default()),
+    ]
+}
+
+fn store(storing: &Storing) -> Vec<Property> {
+    let (seen, address) = (storing.seen(), storing.address().to_string());
+    let (folders, streams) = (seen.snapshot.folders.len(), seen.snapshot.streams.len());
+    vec![
+        Property::new("address", "", "where recorders connect", address),
+        Property::new("folder_count", "", "its folders", folders),
+        Property::new("stream_count", "", "streams that it has had since it began", streams),
+        Property::new("memory_bytes", "bytes", "what may be used for frames", seen.memory_bytes),
     ]
 }
 

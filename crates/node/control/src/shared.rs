@@ -25,6 +25,7 @@ use crate::security::limit::Limit;
 use crate::security::sessions::Sessions;
 use crate::security::tokens::Tokens;
 use crate::settings::Settings;
+use crate::storing::Storing;
 
 /// The control thread updates the view twice a second: an older one is no longer valid.
 const VIEW_AGE_MAX: Duration = Duration::from_millis(2_500);
@@ -97,6 +98,8 @@ pub(crate) struct NodeShared {
     pub(crate) catalog: CatalogClient,
     pub(crate) disk: Seen,
     pub(crate) past: Past,
+    /// The storage node that the program is, if it is one.
+    pub(crate) storing: Option<Arc<Storing>>,
     /// The last run before this program began, if it was interrupted; 0: it was not, or that is not
     /// known yet.
     pub(crate) interrupted: AtomicU64,

@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, VecDeque};
 use catchment_builder::Offsets;
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
-    Alignment, Arrived, FrontEnd, LinkCounts, RecorderConfig, Snapshot, State as RecorderState,
+    Alignment, Arrived, FrontEnd, LinkCounts, Snapshot, State as RecorderState,
 };
 use catchment_watch::{
     Alarms, Limits, LossGrowth, NodeCounter, RATES_NS, Rates, ReadingTable, Rule, RuleError, Run,
     RunCounts, RunSeen, RunWatch, SourceCounter, SourceFlow, Stage, Verdict, bottleneck,
-    default_rules, is_bad, is_loss,
+    default_rules, is_bad, is_loss, store_rules,
 };
 
+use crate::configuration::Configuration;
 use crate::machine;
 use crate::{api, front_ends};
 
@@ -21,10 +22,12 @@ pub(crate) mod quantities;
 mod readings;
 mod share;
 mod sources;
+mod store;
 pub(crate) mod targets;
 
 use share::{bad_data, loss, of_strangers};
 use sources::{Source, described, grouped_readings, lost_first, rank};
+use store::StoreFigures;
 
 const S: u64 = 1_000_000_000;
 /// The time from which the remaining time of the disk is computed.
@@ -49,6 +52,8 @@ pub(crate) struct Watching {
     /// When each source was last heard, during a run or before one.
     heard_ns: Vec<Option<u64>>,
     readings: ReadingTable,
+    /// Figures of a storage node.
+    store: Option<StoreFigures>,
     /// What front-ends say of the things that are wrong.
     sentences: BTreeMap<String, String>,
 }
@@ -117,24 +122,27 @@ pub(crate) struct Meaning {
     pub(crate) targets: Vec<api::Target>,
     pub(crate) sources: Vec<api::SourceState>,
     pub(crate) counts: api::SourceCounts,
+    pub(crate) store: Option<api::Store>,
+    /// How a connection to it failed last.
+    pub(crate) store_error: Option<String>,
     pub(crate) changes: Vec<catchment_watch::Change>,
 }
 
 impl Watching {
-    /// Watches the recordings of this configuration, with these rules besides the default ones: a
-    /// rule of the same name replaces the default.
+    /// Watches what this configuration describes, with its rules besides the default ones: a rule
+    /// of the same name replaces the default.
     ///
     /// # Errors
     /// An impossible rule.
     pub(crate) fn new(
-        config: &RecorderConfig,
-        rules: &[Rule],
+        configuration: &Configuration,
         heavy_loss_share: f64,
     ) -> Result<Self, RuleError> {
-        let (sources, limits, frame_ns) = described(config, heavy_loss_share);
-        let rules = all_rules(default_rules(frame_ns, heavy_loss_share), rules);
+        let (sources, limits, frame_ns) = described(&configuration.recorder, heavy_loss_share);
+        let rules = rules_of(configuration, frame_ns, heavy_loss_share);
         Ok(Self {
             readings: grouped_readings(&sources),
+            store: None,
             sentences: BTreeMap::new(),
             heard_ns: vec![None; sources.len()],
             sources,
@@ -153,13 +161,10 @@ impl Watching {
     ///
     /// # Errors
     /// An impossible rule; nothing changes.
-    pub(crate) fn change(
-        &mut self,
-        config: &RecorderConfig,
-        rules: &[Rule],
-    ) -> Result<(), RuleError> {
-        let (sources, limits, frame_ns) = described(config, self.heavy_loss_share);
-        let rules = all_rules(default_rules(frame_ns, self.heavy_loss_share), rules);
+    pub(crate) fn change(&mut self, configuration: &Configuration) -> Result<(), RuleError> {
+        let heavy_loss_share = self.heavy_loss_share;
+        let (sources, limits, frame_ns) = described(&configuration.recorder, heavy_loss_share);
+        let rules = rules_of(configuration, frame_ns, heavy_loss_share);
         if rules != self.rules {
             self.alarms.change(rules.clone())?;
             self.rules = rules;
@@ -248,6 +253,8 @@ impl Watching {
             targets: targets::list(moment, &self.of_run.targets),
             sources,
             counts,
+            store: None,
+            store_error: None,
             changes,
         }
     }
@@ -397,12 +404,15 @@ impl Watching {
         };
         let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
         let notices = [targets::failed(moment), self.strangers(moment)].concat();
+        let (away, refused) = (targets::away(moment), targets::refused(moment));
         let in_fault = |one: &Snapshot| matches!(one.state, RecorderState::Fault { .. });
         let seen = RunSeen {
             run: moment.flow,
             fault: (moment.fault, moment.fault.and_then(fault::advice)),
             cannot_write: moment.snapshot.is_some_and(in_fault),
             sources: &sources,
+            away: &away,
+            refused: &refused,
             notices: &notices,
         };
         self.of_run.watch.verdict(moment.now_ns, &seen, &self.limits)
@@ -541,8 +551,13 @@ struct Lately {
 }
 
 /// The rules of a configuration, and the default ones that it does not name.
-fn all_rules(usual: Vec<Rule>, rules: &[Rule]) -> Vec<Rule> {
-    let mut all = rules.to_vec();
+fn rules_of(configuration: &Configuration, frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
+    let rules = &configuration.rules;
+    let usual = match configuration.store {
+        Some(_) => store_rules(),
+        None => default_rules(frame_ns, heavy_loss_share),
+    };
+    let mut all = rules.clone();
     for usual in usual {
         if rules.iter().all(|rule| rule.name != usual.name) {
             all.push(usual);

@@ -4,6 +4,7 @@ mod commands;
 mod history;
 mod security;
 mod sources;
+mod stores;
 mod stream;
 mod support;
 mod targets;

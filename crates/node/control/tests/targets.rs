@@ -1,11 +1,15 @@
 //! Several targets: what the API, the metrics and the alarms say of each.
 
 use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
+use catchment_disk::{FaultControl, FaultPlan};
+use catchment_net::{SharedTokens, Tokens};
 use catchment_recorder::{NodeConfig, Place, SpillConfig, TargetConfig};
 use serde_json::{Value, json};
 
-use crate::support::{Test, settings};
+use crate::support::{Client, Test, settings};
 
 fn best_effort(target: TargetConfig) -> TargetConfig {
     TargetConfig { required: false, ..target }
@@ -20,7 +24,7 @@ fn a_spill_shows_what_waits_in_it_during_a_run_and_afterwards() {
     // Nobody listens there.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let test = Test::with(settings(), |fixed| {
-        let place = Place::Node(NodeConfig { address: address.to_string() });
+        let place = Place::Node(NodeConfig::at(address.to_string()));
         let spill = SpillConfig { folder: fixed.folder.join("spill"), bytes_max: 1 << 30 };
         let (folder, spill) = (TargetConfig::folder("node", "".into()), Some(spill));
         let node = TargetConfig { place, trends: false, spill, ..folder };
@@ -140,4 +144,104 @@ fn a_best_effort_folder_that_cannot_be_made_is_in_fault_and_costs_the_run_nothin
     client.until(|state| state["verdict"]["level"] == "good");
     let alarms = client.get("/api/v1/alarms").text;
     assert!(!alarms.contains("target_fault"), "{alarms}");
+}
+
+fn node(address: SocketAddr) -> TargetConfig {
+    let place = Place::Node(NodeConfig::at(address.to_string()));
+    TargetConfig { place, trends: false, ..TargetConfig::folder("node", "".into()) }
+}
+
+/// The target `node` is away with that reason, an alarm, and in the verdict.
+fn is_away(client: &Client, why: &str) -> Value {
+    let state = client.until(|state| {
+        let reason = state["targets"][1]["reason"].as_str();
+        let shown =
+            state["targets"][1]["state"] == "away" && reason.is_some_and(|one| one.contains(why));
+        let words = state["verdict"].to_string();
+        shown && words.contains("frames for target node wait in memory") && words.contains(why)
+    });
+    assert_ne!(state["verdict"]["level"], "good", "{state}");
+    client.until_of("/api/v1/alarms", |alarms| {
+        let mut alarms = alarms["alarms"].as_array().into_iter().flatten();
+        alarms.any(|one| one["name"] == "target_away" && one["source"] == "node")
+    });
+    state
+}
+
+/// The run ended; the target `node` lacks everything, and says why.
+fn has_lost_all(client: &Client, why: &str) {
+    assert_eq!(client.command("stop", "stop").json()["status"], "done");
+    let state = client.until(|state| state["targets"][1]["state"] == "fault");
+    let [here, node] = [0, 1].map(|at| &state["targets"][at]);
+    assert!(node["reason"].as_str().unwrap().contains(why), "{node}");
+    let lost = count(node, "fragments_discarded_disk");
+    assert_eq!((lost, count(node, "fragments_recorded")), (count(here, "fragments_recorded"), 0));
+    assert!(lost > 0, "{state}");
+}
+
+#[test]
+fn a_required_node_that_is_gone_is_an_alarm_and_the_verdict_is_not_good() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let test = Test::with(settings(), |fixed| {
+        fixed.targets = vec![TargetConfig::folder("here", fixed.folder.clone()), node(free)];
+    });
+    let client = test.client();
+    client.command("1", "start");
+    let state = is_away(&client, "Connection refused");
+    assert_eq!(state["targets"][1]["node"], free.to_string());
+    client.until(|state| count(&state["targets"][0], "fragments_recorded") > 0);
+    has_lost_all(&client, "at the run's end it is away: Connection refused");
+}
+
+#[test]
+fn a_run_whose_node_is_full_ends_although_frames_wait_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = FaultControl::default();
+    control.set_space(Some(0));
+    let mut config = crate::stores::config(folder.path());
+    let plan = FaultPlan { control: control.clone(), ..FaultPlan::default() };
+    config.disk.faults = Some(plan);
+    let full = catchment_store::Node::start(config).unwrap();
+    let test = Test::with(settings(), |fixed| {
+        // Frames wait as soon as one is held.
+        let node = TargetConfig { hold_bytes: Some(1), ..node(full.address()) };
+        fixed.targets = vec![TargetConfig::folder("here", fixed.folder.clone()), node];
+    });
+    let client = test.client();
+    client.command("1", "start");
+    is_away(&client, "it can write nothing now");
+    has_lost_all(&client, "at the run's end it can write nothing now");
+}
+
+#[test]
+fn a_required_node_that_refuses_the_run_is_an_alarm_and_a_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = crate::stores::config(folder.path());
+    // It knows no tokens, and admits nobody.
+    config.access.needs_token = true;
+    config.access.tokens = Some(SharedTokens(Arc::new(Nobody)));
+    let store = catchment_store::Node::start(config).unwrap();
+    let test = Test::with(settings(), |fixed| {
+        let node = node(store.address());
+        fixed.targets = vec![TargetConfig::folder("here", fixed.folder.clone()), node];
+    });
+    let client = test.client();
+    client.command("1", "start");
+    let state = client.until(|state| {
+        state["verdict"]["text"].to_string().contains("target node does not get the data")
+    });
+    assert_eq!(state["verdict"]["level"], "loss", "{state}");
+    client.until_of("/api/v1/alarms", |alarms| {
+        let mut alarms = alarms["alarms"].as_array().into_iter().flatten();
+        alarms.any(|one| one["name"] == "target_fault" && one["source"] == "node")
+    });
+    has_lost_all(&client, "no token of the role node that admits this stream");
+}
+
+struct Nobody;
+
+impl Tokens for Nobody {
+    fn admits(&self, _token: &str, _sender: &str) -> bool {
+        false
+    }
 }

@@ -13,14 +13,13 @@ use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::RunId;
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
-use catchment_net::Network;
+use catchment_net::{LinkAccess, Network};
 use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu::Hadtu;
 use catchment_wire::{Protocol, Transport, all_reasons, link};
 use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
-use crate::link_access::LinkAccess;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::match_rule::{MatchRule, SourceClock, TimeRule};
 use crate::sizes::Sizes;
@@ -40,6 +39,9 @@ pub struct RecorderConfig {
     pub sources: Vec<SourceConfig>,
     /// How front-ends connect.
     pub access: LinkAccess,
+    /// How long the run's end waits for a storage node that cannot be reached, or that says that it
+    /// can write nothing: of the time that the end may take, by default that of the default.
+    pub end_wait_ns: u64,
     /// The links that bring channels; they are numbered behind the sources.
     pub links: Vec<LinkConfig>,
     /// How datagrams are received.
@@ -344,6 +346,7 @@ impl RecorderConfig {
             run_number: 1,
             sources,
             access: LinkAccess::default(),
+            end_wait_ns: Self::end_wait_of(10_000_000_000),
             links: Vec::new(),
             receive: ReceiveConfig::default(),
             run_id: None,

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use catchment_agent::Entropy as _;
@@ -11,7 +12,7 @@ use catchment_disk::Disk;
 use catchment_encoder::{Coding, Column as _, Level};
 use catchment_frame::{ColumnCoding, EventColumns, FrameInfo, Origin, stored_space};
 use catchment_model::{Entry, Ledger, RunId, SourceId};
-use catchment_net::{Dialer, Peer};
+use catchment_net::Dialer;
 use catchment_runner::{Idle, Park, Plan, Signal, SystemEntropy, Threads};
 use catchment_sender::{StreamConfig, StreamSession};
 use catchment_telemetry::{Clock, Priority};
@@ -221,6 +222,7 @@ impl FrameFeed {
     /// # Errors
     /// The target's thread has failed.
     pub fn finish(mut self) -> Result<Snapshot, RecorderError> {
+        self.live.is_ending.store(true, Relaxed);
         let last = Frame { info: FrameInfo::EMPTY, columns: Vec::new() };
         let head = self.head(&last, SourceCounts::default());
         self.queue[0].end_run(&head, Vec::new());
@@ -238,12 +240,15 @@ pub(crate) fn node_part(
     (run, name): (RunId, &str),
     live: &Live,
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
+    let secret = |error: io::Error| RecorderError::Target { name: target.name.clone(), error };
+    let token = node.token().map_err(secret)?;
+    let peer = node.peer().map_err(secret)?;
     let bits = || SystemEntropy.random_u64().map_err(system("random bits"));
     let variant = live.targets[number].variant.number;
     let stream_config = StreamConfig {
         name: NodeConfig::stream_name(name, variant),
         program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
-        token: String::new(),
+        token,
         run: run.0,
         stream: config.stream,
         variant,
@@ -261,7 +266,6 @@ pub(crate) fn node_part(
     let session = StreamSession::new(stream_config, bits()?.max(1), bits()?).map_err(|reason| {
         RecorderError::System { what: "the storage link", source: io::Error::other(reason) }
     })?;
-    let peer = Peer { address: node.address.clone(), tls: None };
     let dialer = Dialer::new(peer).map_err(system("the storage link"))?;
     let (waker, readiness) = (dialer.waker(), dialer.readiness());
     let spill = target.spill.as_ref().zip(live.targets[number].spill.as_ref());
@@ -272,7 +276,7 @@ pub(crate) fn node_part(
         entropy: Box::new(SystemEntropy),
     });
     let link = StoreLink::new(Box::new(dialer), session, node.address.clone());
-    let parts = StoreParts { run, link, spill };
+    let parts = StoreParts { run, link, spill, end_wait_ns: config.end_wait_ns };
     let way = Way::Node(Box::new(parts));
     Ok((TargetPart { waker, way }, Box::new(readiness)))
 }

@@ -82,6 +82,8 @@ mod trend_agent;
 mod unread;
 mod wiring;
 
+pub use catchment_net::{LinkAccess, SharedTokens, Tokens};
+
 pub use assembly::{Assembly, AssemblyParts, TargetStore};
 pub use budget::SystemMemory;
 pub use config::{
@@ -91,7 +93,6 @@ pub use config::{
 pub use counts::Counts;
 pub use frame_feed::FrameFeed;
 pub use front_ends::{Change, FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
-pub use link_access::{LinkAccess, SharedTokens, Tokens};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{
     Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use catchment_agent::ANSWER_BYTES_MAX;
 use catchment_builder::SourceNote;
 use catchment_model::Entry;
+use catchment_net::LinkAccess;
 use catchment_wire::event_link::Data;
 use catchment_wire::session::{
     Answer, Bye, ByeReason, CONTROL_BYTES_MAX, Encoder, Fault, Grant, Grants, Hello, LogPing,
@@ -14,7 +15,6 @@ use catchment_wire::session::{
 use crate::commander::Commander;
 use crate::front_ends::{FrontEnds, Stage};
 use crate::ingest::Ingest;
-use crate::link_access::LinkAccess;
 use crate::link_log::{Log, Taken};
 use crate::live_link::LiveLink;
 use crate::sessions::POSITIONS_EVERY_NS;

@@ -57,6 +57,8 @@ pub(crate) struct Live {
     pub(crate) front_ends: FrontEnds,
     /// Where the recorder began.
     pub(crate) beginning: Beginning,
+    /// Whether the run is to end.
+    pub(crate) is_ending: AtomicBool,
     // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
     pub(crate) links: Vec<LiveLink>,
@@ -198,6 +200,8 @@ pub struct TargetSnapshot {
     pub place: Place,
     /// Recording, or in fault.
     pub state: State,
+    /// Why its storage node takes nothing now, while frames wait for it in memory.
+    pub away: Option<String>,
     /// The run's ledger, as this target has it.
     pub ledger: Ledger,
     /// Counts of frames, files and writes.
@@ -290,6 +294,7 @@ impl Live {
             link_positions: LinkPositions::new(config, &beginning),
             front_ends: FrontEnds::new(config),
             beginning,
+            is_ending: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
             settled: AtomicBool::new(false),

@@ -37,6 +37,8 @@ pub(crate) struct LiveTarget {
     pub(crate) folders: Vec<LiveFolder>,
     /// If it has a spill.
     pub(crate) spill: Option<Arc<SpillCounts>>,
+    /// Why its storage node takes nothing now.
+    pub(crate) away: Mutex<Option<String>>,
     /// Whether the run has ended without it.
     pub(crate) is_left: AtomicBool,
     /// Whether a file that states the epoch is durable.
@@ -70,6 +72,7 @@ impl LiveTarget {
             queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
             folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
             spill: target.spill.as_ref().map(|_| Arc::default()),
+            away: Mutex::default(),
             is_left: AtomicBool::new(false),
             has_epoch: AtomicBool::new(begins.files.epoch == 0),
             wants_frame: AtomicBool::new(false),
@@ -150,6 +153,7 @@ impl LiveTarget {
         let (counts, queue, place) =
             (self.counters.read(), (&*self.queue).into(), self.place.clone());
         let spill = self.spill.as_ref().map(|counts| counts.read());
-        TargetSnapshot { name, required, place, state, ledger, counts, queue, folders, spill }
+        let away = self.away.lock().clone();
+        TargetSnapshot { name, required, place, state, away, ledger, counts, queue, folders, spill }
     }
 }

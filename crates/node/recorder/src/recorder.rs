@@ -106,6 +106,14 @@ pub enum RecorderError {
         /// The run's name.
         name: String,
     },
+    /// What a target names cannot be used.
+    #[error("target {name}: {error}")]
+    Target {
+        /// The target's name.
+        name: String,
+        /// Why.
+        error: io::Error,
+    },
     /// The trends' files could not be made.
     #[error("trends: {source}")]
     Trends {
@@ -411,6 +419,7 @@ impl Recorder {
     /// [`RecorderError::Thread`] if a thread had failed. Lost data are not an error here: see the
     /// ledger.
     pub fn stop(mut self) -> Result<RunSummary, RecorderError> {
+        self.live.is_ending.store(true, Relaxed);
         self.stop.store(true, Relaxed);
         let Joined { failed, left } = self.threads.join();
         self.live.forget_gauges();
@@ -437,6 +446,7 @@ impl Recorder {
 impl Drop for Recorder {
     /// A recorder dropped without [`Recorder::stop`] ends its threads in the same order.
     fn drop(&mut self) {
+        self.live.is_ending.store(true, Relaxed);
         self.stop.store(true, Relaxed);
         // A panic was printed when it happened, and there is no caller to return it to.
         let _joined = self.threads.join();

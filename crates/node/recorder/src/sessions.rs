@@ -19,6 +19,7 @@ use catchment_agent::{Egress, Entropy, Flow};
 use catchment_builder::{Fragment, SourceNote};
 use catchment_frame::Position;
 use catchment_model::RunId;
+use catchment_net::LinkAccess;
 use catchment_wire::session::{
     CONTROL, Connection as Line, Control, DATA_CONNECTIONS_MAX, Fault, Fields, LOGS_MAX, Preamble,
     Service, VERSION, parse,
@@ -30,7 +31,6 @@ use crate::commander::Commander;
 use crate::destinations::{Destination, SenderConfig};
 use crate::front_ends::{FrontEnd, FrontEnds};
 use crate::ingest::Ingest;
-use crate::link_access::LinkAccess;
 use crate::link_message::LongMessage;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::link_window::Window;

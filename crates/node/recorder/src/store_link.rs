@@ -17,8 +17,6 @@ pub(crate) struct StoreLink {
     pub(crate) address: String,
     /// The header of the stream's files.
     pub(crate) header: Vec<u8>,
-    /// When the node said something last.
-    pub(crate) heard_ns: u64,
     dial: Box<dyn Dial>,
     now_ns: u64,
     /// The data connection is there, and the feed does not know yet where to go on.
@@ -41,7 +39,6 @@ impl StoreLink {
             feed: Feed::new(),
             address,
             header: Vec::new(),
-            heard_ns: 0,
             dial,
             now_ns: 0,
             is_attached: false,
@@ -165,7 +162,6 @@ impl StoreLink {
                 Ok(0) => break,
                 Ok(bytes) => {
                     all += bytes;
-                    self.heard_ns = self.now_ns;
                     if let Err(fault) = self.session.received(self.now_ns, &buffer[..bytes]) {
                         self.trouble = Some(format!("{}: {fault}", self.address));
                     }

@@ -21,9 +21,13 @@
 //!
 //! Without a spill, a node that is away is ridden out in memory. One that refuses the stream (a
 //! token, another run of that name) is a fault: what is held is discarded and counted, and so is
-//! what comes. At the run's end the node has [`END_NS`] to say that something more is durable, and
-//! [`ABSENT_NS`] to say anything at all; with a spill that has room, the run ends at once, and
-//! what is spilled is forwarded later (spill/forward.rs).
+//! what comes.
+//!
+//! Once the run is to end, the target waits as long as the node gets on. It gives up what is held,
+//! and names why, when the node has been *blocked* for `end_wait_ns`: it cannot be reached, or says
+//! that it can write nothing. One that can be reached and says no such thing has [`END_NS`] from
+//! the last frame that became durable. With a spill that has room, the run ends at once, and what
+//! is spilled is forwarded later (spill/forward.rs).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -56,8 +60,6 @@ const CYCLE_BYTES: usize = 4 << 20;
 const CYCLE_ITEMS: usize = 256;
 /// How long the end of a run waits for a node by which nothing becomes durable.
 const END_NS: u64 = 60_000_000_000;
-/// The same for a node of which nothing is heard.
-const ABSENT_NS: u64 = 10_000_000_000;
 /// How long a node that is away, or still has spilled frames to take, leaves frames in memory.
 const AWAY_NS: u64 = 1_000_000_000;
 /// The same for one that is there.
@@ -74,6 +76,15 @@ pub(crate) struct StoreParts {
     pub(crate) run: RunId,
     pub(crate) link: StoreLink,
     pub(crate) spill: Option<SpillParts>,
+    /// How long the run's end waits while the node is blocked.
+    pub(crate) end_wait_ns: u64,
+}
+
+/// That a node takes nothing.
+struct Blocked {
+    since_ns: u64,
+    /// What was durable then.
+    durable: u64,
 }
 
 /// What a spill is made of when it is needed.
@@ -109,8 +120,13 @@ pub(crate) struct StoreTarget {
     end: u64,
     /// The number of the stream's end, once all frames are there.
     close: Option<u64>,
-    /// When something became durable last, at the run's end.
-    durable_ns: u64,
+    /// Since when the run is to end, or when something became durable later.
+    durable_ns: Option<u64>,
+    end_wait_ns: u64,
+    /// Why the node takes nothing now.
+    away: Option<String>,
+    /// Since when that is so, but for moments in which nothing became durable.
+    blocked: Option<Blocked>,
     /// Why the node takes nothing more.
     refusal: Option<String>,
     has_ended: bool,
@@ -142,7 +158,10 @@ impl StoreTarget {
             encoder: FrameEncoder::new(None),
             end,
             close: None,
-            durable_ns: 0,
+            durable_ns: None,
+            end_wait_ns: node.end_wait_ns,
+            away: None,
+            blocked: None,
             refusal: None,
             has_ended: false,
             is_fed: true,
@@ -252,7 +271,6 @@ impl StoreTarget {
         }
         self.close = Some(self.end);
         self.link.session.made(self.end + 1);
-        (self.durable_ns, self.link.heard_ns) = (self.now_ns, self.now_ns);
     }
 
     /// Does what the session asks for, and moves bytes. Returns how many bytes.
@@ -340,7 +358,8 @@ impl StoreTarget {
                 self.drop_oldest();
             }
             self.link.feed.released(count);
-            (self.durable_ns, self.waits_ns) = (self.now_ns, self.now_ns);
+            self.durable_ns = self.durable_ns.map(|_| self.now_ns);
+            self.waits_ns = self.now_ns;
         }
         if self.close.is_some_and(|close| durable > close) {
             self.link.session.finish();
@@ -506,7 +525,30 @@ impl StoreTarget {
             self.drop_oldest();
         }
         self.link.feed.close();
+        self.ledger.set_away(None);
         self.refusal = Some(reason);
+    }
+
+    /// Takes note of whether the node takes nothing, and shows it.
+    fn look_at_node(&mut self) {
+        let (session, now_ns) = (&self.link.session, self.now_ns);
+        let durable = session.durable();
+        self.blocked.take_if(|blocked| blocked.durable < durable);
+        let away = match session.state() {
+            SenderState::Away(why) => Some(format!("it is away: {why}")),
+            SenderState::Open if session.waits() => Some("it can write nothing now".to_owned()),
+            // It may be back, or not.
+            SenderState::Opening => self.away.clone(),
+            _ => None,
+        };
+        if away.is_some() {
+            self.blocked.get_or_insert(Blocked { since_ns: now_ns, durable });
+        }
+        if away != self.away {
+            let shown = away.as_ref().filter(|_| self.refusal.is_none());
+            self.ledger.set_away(shown.map(|why| format!("{}: {why}", self.link.address)));
+            self.away = away;
+        }
     }
 
     /// Whether the run has ended for this target.
@@ -514,21 +556,28 @@ impl StoreTarget {
         if self.refusal.is_some() {
             return !self.is_fed;
         }
-        if self.close.is_none() || self.has_ended {
-            return self.has_ended;
-        }
-        if self.is_spilled_whole() {
+        if self.has_ended || self.is_spilled_whole() {
             return true;
         }
+        let Some(durable_ns) = self.durable_ns else {
+            if self.ledger.is_ending() {
+                self.durable_ns = Some(self.now_ns);
+                self.link.session.hurry(self.now_ns);
+            }
+            return false;
+        };
         let passed_ns = |since_ns| self.now_ns.saturating_sub(since_ns);
-        if passed_ns(self.durable_ns) >= END_NS || passed_ns(self.link.heard_ns) >= ABSENT_NS {
-            let why = match self.link.session.state() {
-                SenderState::Away(why) => format!("it is away at the run's end: {why}"),
-                _ => "nothing more became durable there within 60 s of the run's end".to_owned(),
-            };
-            self.link.session.finish();
-            self.give_up(&why);
-        }
+        let blocked_ns = self.blocked.as_ref().map_or(0, |blocked| passed_ns(blocked.since_ns));
+        let is_blocked = blocked_ns.min(passed_ns(durable_ns)) >= self.end_wait_ns;
+        let why = match &self.away {
+            Some(away) if is_blocked => format!("at the run's end {away}"),
+            _ if passed_ns(durable_ns) >= END_NS => {
+                "nothing more became durable there within 60 s of the run's end".to_owned()
+            }
+            _ => return false,
+        };
+        self.link.session.finish();
+        self.give_up(&why);
         false
     }
 }
@@ -537,7 +586,8 @@ impl StoreTarget {
     /// Whether all that the node has not got is in the spill, from which it is forwarded when the
     /// target has ended.
     fn is_spilled_whole(&mut self) -> bool {
-        let is_late = self.now_ns.saturating_sub(self.durable_ns) >= AWAY_NS;
+        let since_ns = self.durable_ns.unwrap_or(self.now_ns);
+        let is_late = self.now_ns.saturating_sub(since_ns) >= AWAY_NS;
         let is_waiting = self.sends_backlog || !self.link.session.is_open() || is_late;
         let (Some(end), Some(backlog)) = (self.close, &mut self.backlog) else { return false };
         if !self.held.is_empty() || backlog.spill.is_empty() || !is_waiting {
@@ -577,6 +627,7 @@ impl Agent for StoreTarget {
         }
         let items = self.take_items();
         let moved = self.talk() + self.spill_waiting();
+        self.look_at_node();
         if self.is_over() {
             self.ledger.settle(|one| one.end());
             self.end_spill();

@@ -1,8 +1,11 @@
 //! The configuration of a run's targets.
 
 use std::collections::BTreeSet;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use catchment_net::{Peer, TlsClient};
 
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::spill::SpillConfig;
@@ -53,9 +56,58 @@ pub enum Place {
 pub struct NodeConfig {
     /// Host and port.
     pub address: String,
+    /// The file (PEM) of the certificate to trust: then connections are under TLS.
+    pub certificate: Option<PathBuf>,
+    /// The file of the token that the node wants, which is alone in it.
+    pub token_file: Option<PathBuf>,
 }
 
 impl NodeConfig {
+    /// A node that wants no token, in the clear.
+    pub fn at(address: impl Into<String>) -> Self {
+        Self { address: address.into(), certificate: None, token_file: None }
+    }
+
+    /// Where and how connections to it are made.
+    ///
+    /// # Errors
+    /// As [`NodeConfig::trusted`].
+    pub(crate) fn peer(&self) -> Result<Peer, io::Error> {
+        let sends_token = self.token_file.is_some();
+        Ok(Peer { address: self.address.clone(), tls: self.trusted()?, sends_token })
+    }
+
+    /// What is trusted, if connections are under TLS.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has no certificate.
+    pub fn trusted(&self) -> Result<Option<TlsClient>, io::Error> {
+        let trusting = |path: &PathBuf| TlsClient::trusting(path).map_err(io::Error::other);
+        self.certificate.as_ref().map(trusting).transpose()
+    }
+
+    /// The token that is shown; empty: none.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has no token.
+    pub fn token(&self) -> Result<String, io::Error> {
+        let Some(path) = &self.token_file else { return Ok(String::new()) };
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(named)?;
+        file.take(TOKEN_BYTES_MAX + 1).read_to_string(&mut text).map_err(named)?;
+        match text.trim() {
+            token if !token.is_empty() && text.len() as u64 <= TOKEN_BYTES_MAX => {
+                Ok(token.to_owned())
+            }
+            _ => {
+                let expected = format!("expected a token of 1 to {TOKEN_BYTES_MAX} bytes");
+                Err(named(io::Error::new(io::ErrorKind::InvalidData, expected)))
+            }
+        }
+    }
+
     /// The name of a variant of a run at a node: that of its folder and of its files there. The
     /// run's name has the stream.
     pub(crate) fn stream_name(run: &str, variant: u32) -> String {
@@ -121,6 +173,14 @@ impl TargetConfig {
             true => 0,
             false => self.queue_bytes.unwrap_or(config.memory_bytes / BEST_EFFORT_SHARE),
         }
+    }
+}
+
+impl RecorderConfig {
+    /// [`end_wait_ns`](Self::end_wait_ns) of a run that may take that long to end: three quarters,
+    /// so that what is given up is counted and its files are closed in the rest, and at most 10 s.
+    pub fn end_wait_of(drain_ns: u64) -> u64 {
+        (drain_ns / 4 * 3).min(10_000_000_000)
     }
 }
 
@@ -249,5 +309,7 @@ pub(crate) fn thread_name(number: usize, target: &str) -> String {
     suffix(number, target).map_or_else(|| "write".to_owned(), |name| format!("write-{name}"))
 }
 
+/// Bytes of a token's file: a hello has room for so many.
+const TOKEN_BYTES_MAX: u64 = 256;
 /// The share of the budget that may wait for a target that is not required.
 const BEST_EFFORT_SHARE: u64 = 20;

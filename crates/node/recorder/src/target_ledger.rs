@@ -63,6 +63,16 @@ impl TargetLedger {
         self.live.set_target_state(self.target, state);
     }
 
+    /// Whether the run is to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.live.is_ending.load(Relaxed)
+    }
+
+    /// Shows why the target's storage node takes nothing now, or that it does.
+    pub(crate) fn set_away(&self, away: Option<String>) {
+        *self.of_target().away.lock() = away;
+    }
+
     /// Whether another target that the run needs records.
     pub(crate) fn others_record(&self) -> bool {
         self.live.others_record(self.target)

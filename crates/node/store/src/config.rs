@@ -4,12 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use catchment_disk::DiskConfig;
+use catchment_net::LinkAccess;
 
 /// What a storage node is to do.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// Where recorders connect.
     pub address: SocketAddr,
+    /// How they connect.
+    pub access: LinkAccess,
     /// Where the folders of streams are. Of several, each file goes to the one that is best when
     /// it is begun: by free space, and by how fast its disk was lately.
     pub folders: Vec<PathBuf>,

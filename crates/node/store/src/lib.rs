@@ -33,4 +33,4 @@ mod writer;
 
 pub use config::StoreConfig;
 pub use node::{Node, StoreError};
-pub use state::{NodeSnapshot, PhaseSnapshot, StreamSnapshot};
+pub use state::{NodeObserver, NodeSnapshot, PhaseSnapshot, StoreFolder, StreamSnapshot};

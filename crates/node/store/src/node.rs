@@ -24,7 +24,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use crate::config::StoreConfig;
 use crate::items::Item;
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
-use crate::state::{Durable, Fault, NodeSnapshot, NodeState, StreamKey, StreamState};
+use crate::state::{
+    Durable, Fault, FolderState, NodeObserver, NodeSnapshot, NodeState, StreamKey, StreamState,
+};
 use crate::writer::{ROOM_BYTES, Writer, WriterParts};
 
 /// Why a storage node did not start, or did not end in order.
@@ -33,6 +35,9 @@ pub enum StoreError {
     /// The port.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// Recorders need what the program has not got.
+    #[error("recorders need TLS or tokens, and this program has no certificate or no tokens")]
+    Access,
     /// The folder.
     #[error("cannot use {}: {source}", folder.display())]
     Folder {
@@ -77,9 +82,14 @@ impl Node {
             std::fs::create_dir_all(folder)
                 .map_err(|source| StoreError::Folder { folder: folder.clone(), source })?;
         }
-        let receiver = TcpReceiver::bind(&[config.address], TcpConfig::default())?;
+        if !config.access.is_whole() {
+            return Err(StoreError::Access);
+        }
+        let tls = config.access.certificate.clone().filter(|_| config.access.needs_tls);
+        let tcp_config = TcpConfig { tls, ..TcpConfig::default() };
+        let receiver = TcpReceiver::bind(&[config.address], tcp_config)?;
         let (address, readiness) = (receiver.local_addr(0), receiver.readiness());
-        let state = Arc::new(NodeState::new(config.memory_bytes));
+        let state = Arc::new(NodeState::new(config.memory_bytes, &config.folders));
         let stop = Arc::new(AtomicBool::new(false));
         let (orders, ordered) = bounded(ORDERS_MAX);
         let (answers, answers_out) = bounded(ORDERS_MAX);
@@ -91,6 +101,7 @@ impl Node {
             answers: answers_out,
             stop: Arc::clone(&stop),
             close_after_ns: config.close_after_ns,
+            access: config.access.clone(),
         });
         let system = |what| move |source| StoreError::System { what, source };
         let clock = Clock::start();
@@ -125,6 +136,11 @@ impl Node {
     /// What it has done so far.
     pub fn snapshot(&self) -> NodeSnapshot {
         self.state.snapshot()
+    }
+
+    /// Sees it from elsewhere.
+    pub fn observer(&self) -> NodeObserver {
+        NodeObserver(Arc::clone(&self.state))
     }
 
     /// Tells senders that the node ends, and closes all files.
@@ -214,6 +230,16 @@ impl Manager {
         let left_out = self.left_out.get(name).map_or(&[][..], Vec::as_slice);
         let folders = self.config.folders.iter().map(|folder| folder.join(name));
         folders.filter(|one| !left_out.contains(one)).collect()
+    }
+
+    /// The states of the node's folders in which these folders of a stream are.
+    fn states_of(&self, folders: &[PathBuf]) -> Vec<Arc<FolderState>> {
+        let of = |folder: &PathBuf| {
+            let all = self.state.folders.iter();
+            let mut own = all.filter(|state| folder.parent() == Some(&state.path));
+            Arc::clone(own.next().expect("streams have folders in the node's"))
+        };
+        folders.iter().map(of).collect()
     }
 
     fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {
@@ -346,6 +372,7 @@ impl Manager {
             stores,
             disks,
             listed,
+            folders: self.states_of(folders),
             is_spread: self.config.folders.len() > 1,
             input,
             state: Arc::clone(state),

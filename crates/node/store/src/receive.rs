@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Arrival, Entropy, Flow, Ingress, Piece, Waker, Work};
 use catchment_encoder::Buffers;
+use catchment_net::LinkAccess;
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::frames::StreamHeader;
@@ -117,6 +118,7 @@ pub(crate) struct ReceiveParts {
     pub(crate) answers: Receiver<Answer>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) close_after_ns: u64,
+    pub(crate) access: LinkAccess,
 }
 
 /// The agent's state.
@@ -133,9 +135,10 @@ pub(crate) struct Receive {
 
 impl Receive {
     pub(crate) fn new(parts: ReceiveParts) -> Self {
-        let ReceiveParts { ingress, entropy, state, orders, answers, stop, close_after_ns } = parts;
-        let buffers = Buffers::new(state.memory.capacity() as usize / 2);
-        let sessions = Sessions::new(entropy, state, orders, buffers);
+        let buffers = Buffers::new(parts.state.memory.capacity() as usize / 2);
+        let ReceiveParts { ingress, answers, stop, close_after_ns, .. } = parts;
+        let sessions =
+            Sessions::new(parts.entropy, parts.state, parts.orders, buffers, parts.access);
         Self { ingress, sessions, answers, stop, close_after_ns, looked_ns: 0, ends_ns: None }
     }
 
@@ -168,6 +171,7 @@ impl Receive {
         let mut gone = Vec::new();
         for (name, slot) in &mut sessions.streams {
             let Slot::Ready(stream) = slot else { continue };
+            stream.state.taken.store(stream.taken, Relaxed);
             let is_sent = sessions.by_name.contains_key(name);
             stream.idle_ns = if is_sent { 0 } else { stream.idle_ns + passed_ns };
             if stream.state.has_failed() || stream.idle_ns >= close_after_ns {
@@ -176,7 +180,9 @@ impl Receive {
         }
         for name in gone {
             sessions.stream_failed(&name);
-            sessions.streams.remove(&name);
+            if let Some(Slot::Ready(stream)) = sessions.streams.remove(&name) {
+                stream.state.is_attached.store(false, Relaxed);
+            }
         }
     }
 }
@@ -186,10 +192,10 @@ impl Agent for Receive {
         self.look_after_streams(now_ns);
         let sessions = &mut self.sessions;
         sessions.now_ns = now_ns;
-        let received = self.ingress.poll(&mut |Arrival { endpoint, piece, .. }| match piece {
+        let poll = &mut |Arrival { endpoint, sender, piece }: Arrival<'_>| match piece {
             Piece::Datagrams(_) => Flow::Taken,
             Piece::Opened { .. } => {
-                sessions.open(endpoint);
+                sessions.open(endpoint, sender);
                 Flow::Taken
             }
             Piece::Bytes(bytes) => sessions.bytes(endpoint, bytes),
@@ -198,7 +204,11 @@ impl Agent for Receive {
                 sessions.close(endpoint);
                 Flow::Taken
             }
-        });
+        };
+        let received = self.ingress.poll(poll);
+        if let Some((_, error)) = self.ingress.take_error() {
+            sessions.note_error(error);
+        }
         sessions.answer(&mut *self.ingress, now_ns);
         if self.stop.load(Relaxed) {
             sessions.say_bye();

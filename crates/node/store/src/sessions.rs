@@ -9,11 +9,13 @@ mod data;
 mod opening;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{ANSWER_BYTES_MAX, Egress, Entropy, Flow};
 use catchment_encoder::Buffers;
+use catchment_net::LinkAccess;
 use catchment_wire::session::{
     Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection as Line, Control, Encoder, Fault,
     Fields, Grant, Grants, Hello, Log, LogPositions, Positions, Preamble, Service, VERSION,
@@ -23,7 +25,7 @@ use catchment_wire::storage_link::{self, StreamLog};
 use crossbeam_channel::Sender;
 
 use crate::frames::{HeaderParts, Partial};
-use crate::receive::{Order, Slot, Streams};
+use crate::receive::{Order, Slot, Stream, Streams};
 use crate::state::NodeState;
 use data::Body;
 
@@ -37,6 +39,8 @@ const PATIENCE_NS: u64 = 2_000_000_000;
 const LATER_MS: u32 = 200;
 /// How often positions are said, if they have changed.
 const POSITIONS_EVERY_NS: u64 = 10_000_000;
+/// How often it is asked whether the tokens of open sessions still stand.
+const TOKENS_EVERY_NS: u64 = 500_000_000;
 /// Connections that belong to no session yet.
 const STRANGERS_MAX: usize = 64;
 /// Streams that have a writer at a time.
@@ -50,6 +54,9 @@ pub(crate) struct Sessions {
     state: Arc<NodeState>,
     orders: Sender<Order>,
     buffers: Buffers,
+    access: LinkAccess,
+    /// When tokens were asked last.
+    asked_ns: u64,
     pub(crate) streams: Streams,
     /// By the stream's name.
     pub(crate) by_name: BTreeMap<String, Session>,
@@ -63,6 +70,7 @@ pub(crate) struct Sessions {
 pub(crate) struct Session {
     number: u64,
     ticket: [u8; 16],
+    token: Box<str>,
     generation: u64,
     control: usize,
     data: Option<usize>,
@@ -71,7 +79,7 @@ pub(crate) struct Session {
     /// The ping that was not answered; 0: none.
     cookie: u64,
     /// The positions that were said last.
-    said: (u64, u64),
+    said: Said,
     ended: Option<Ended>,
     header: HeaderParts,
     frame: Option<Partial>,
@@ -79,9 +87,26 @@ pub(crate) struct Session {
     repeats: bool,
 }
 
+/// What is said of a stream: its positions, and whether nothing of it can be written now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Said {
+    taken: u64,
+    durable: u64,
+    waits: bool,
+}
+
+impl Said {
+    fn of(stream: &Stream) -> Self {
+        let durable = stream.state.durable.load(Relaxed).min(stream.taken);
+        let waits = stream.state.trouble.lock().is_some();
+        Self { taken: stream.taken, durable, waits }
+    }
+}
+
 #[derive(Default)]
 struct Connection {
     kind: Kind,
+    sender: Option<SocketAddr>,
     /// The stream of its session.
     stream: Option<String>,
     /// Messages that it has brought, and that it was given; bytes that were taken of it.
@@ -111,6 +136,7 @@ enum Kind {
 /// A hello that waits for its log, or for its stream's writer.
 struct Opening {
     hello: Hello,
+    token: Box<str>,
     log: Option<(Log, StreamLog)>,
 }
 
@@ -129,6 +155,11 @@ impl Ended {
 
     fn silently() -> Self {
         Self { bye: None, text: String::new() }
+    }
+
+    fn no_token() -> Self {
+        let text = "no token of the role node that admits this stream";
+        Self::new(ByeReason::TOKEN, 0, 0, text)
     }
 
     fn later(text: impl Into<String>) -> Self {
@@ -150,6 +181,7 @@ impl Sessions {
         state: Arc<NodeState>,
         orders: Sender<Order>,
         buffers: Buffers,
+        access: LinkAccess,
     ) -> Self {
         Self {
             now_ns: 0,
@@ -157,6 +189,8 @@ impl Sessions {
             state,
             orders,
             buffers,
+            access,
+            asked_ns: 0,
             streams: BTreeMap::new(),
             by_name: BTreeMap::new(),
             connections: Vec::new(),
@@ -166,7 +200,7 @@ impl Sessions {
     }
 
     /// A connection was opened.
-    pub(crate) fn open(&mut self, endpoint: usize) {
+    pub(crate) fn open(&mut self, endpoint: usize, sender: Option<SocketAddr>) {
         if self.connections.len() <= endpoint {
             self.connections.resize_with(endpoint + 1, || None);
         }
@@ -180,13 +214,21 @@ impl Sessions {
             let oldest = strangers.max_by_key(|(_, one)| one.silent_ns).map(|(at, _)| at);
             self.closing.extend(oldest);
         }
-        self.connections[endpoint] = Some(Connection::default());
+        self.connections[endpoint] = Some(Connection { sender, ..Connection::default() });
+    }
+
+    /// A connection failed.
+    pub(crate) fn note_error(&mut self, error: String) {
+        self.state.note_error(error);
     }
 
     /// A connection has ended: all of its session end with it.
     pub(crate) fn close(&mut self, endpoint: usize) {
         self.closing.retain(|closing| *closing != endpoint);
         let connection = self.connections.get_mut(endpoint).and_then(Option::take);
+        if connection.as_ref().is_some_and(|one| one.kind == Kind::New) {
+            self.state.count(|counters| &counters.connections_unopened, 1);
+        }
         if let Some(name) = connection.and_then(|one| one.stream) {
             self.detach(&name);
         }
@@ -195,6 +237,9 @@ impl Sessions {
     /// Ends a session's connections. What was taken stays.
     fn detach(&mut self, name: &str) {
         let Some(session) = self.by_name.remove(name) else { return };
+        if let Some(Slot::Ready(stream)) = self.streams.get(name) {
+            stream.state.is_attached.store(false, Relaxed);
+        }
         for endpoint in session.data.into_iter().chain([session.control]) {
             if let Some(Some(connection)) = self.connections.get_mut(endpoint) {
                 (connection.stream, connection.kind) = (None, Kind::Over);
@@ -245,6 +290,7 @@ impl Sessions {
 
     /// Ends the session of a connection, or the connection if it has none.
     fn end_of(&mut self, endpoint: usize, ended: Ended) {
+        self.count_refusal(&ended);
         let Some(connection) = self.connection(endpoint) else { return };
         match connection.stream.clone().and_then(|name| self.by_name.get_mut(&name)) {
             Some(session) => {
@@ -301,7 +347,9 @@ impl Sessions {
                 session.ended.get_or_insert(Ended::new(ByeReason::DONE, 0, 0, ""));
             }
             (Some(Control::Answer(..) | Control::Report(..)), Some(_)) => {}
-            (Some(Control::Hello(hello, _)), None) => self.take_hello(endpoint, hello)?,
+            (Some(Control::Hello(hello, token)), None) => {
+                self.take_hello(endpoint, hello, token)?;
+            }
             (Some(Control::Logs(logs)), None) => {
                 for log in logs.iter() {
                     self.take_log(endpoint, &log)?;
@@ -331,8 +379,29 @@ impl Sessions {
         !self.by_name.is_empty()
     }
 
+    fn count_refusal(&self, ended: &Ended) {
+        if let Some(bye) = &ended.bye {
+            self.state.refused(bye.reason);
+        }
+    }
+
+    /// Ends the sessions whose token was revoked.
+    fn look_at_tokens(&mut self) {
+        let (access, state) = (&self.access, &self.state);
+        for (name, session) in &mut self.by_name {
+            if session.ended.is_none() && !access.admits(&session.token, name) {
+                state.refused(ByeReason::TOKEN);
+                session.ended = Some(Ended::no_token());
+            }
+        }
+    }
+
     /// Closes what has been silent for too long; so much time has passed.
     pub(crate) fn look(&mut self, passed_ns: u64) {
+        if self.access.needs_token && self.now_ns.saturating_sub(self.asked_ns) >= TOKENS_EVERY_NS {
+            self.asked_ns = self.now_ns;
+            self.look_at_tokens();
+        }
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
             if connection.is_held && connection.kind == Kind::Data {
@@ -346,11 +415,16 @@ impl Sessions {
                     if let Some(session) = self.by_name.get_mut(&name) {
                         let ms = silent_ns / 1_000_000;
                         let text = format!("nothing came for {ms} ms");
-                        let ended = Ended::new(ByeReason::SILENT, 1, ms, text);
-                        session.ended.get_or_insert(ended);
+                        if session.ended.is_none() {
+                            self.state.refused(ByeReason::SILENT);
+                            session.ended = Some(Ended::new(ByeReason::SILENT, 1, ms, text));
+                        }
                     }
                 }
                 None if silent_ns >= OPENING_NS => {
+                    if connection.kind == Kind::New {
+                        self.state.count(|counters| &counters.connections_unopened, 1);
+                    }
                     connection.kind = Kind::Over;
                     self.closing.push(endpoint);
                 }
@@ -410,10 +484,12 @@ impl Sessions {
         is_due: bool,
     ) {
         let Some(session) = self.by_name.get_mut(name) else { return };
+        let is_asked = session.cookie != 0 || is_due;
+        if !is_asked && session.welcome.is_none() && session.ended.is_none() {
+            return;
+        }
         let now = match self.streams.get(name) {
-            Some(Slot::Ready(stream)) => {
-                (stream.taken, stream.state.durable.load(Relaxed).min(stream.taken))
-            }
+            Some(Slot::Ready(stream)) => Said::of(stream),
             _ => session.said,
         };
         let is_new = session.cookie != 0 || is_due && now != session.said;
@@ -451,7 +527,7 @@ impl Session {
         &mut self,
         answer: &mut Vec<u8>,
         written: &mut u32,
-        ((taken, durable), is_new): ((u64, u64), bool),
+        (now, is_new): (Said, bool),
         (received, is_held): (u64, bool),
     ) {
         if let Some((welcome, grant)) = self.welcome.take() {
@@ -471,13 +547,15 @@ impl Session {
             let positions = Positions { cookie, epoch: 0, unread, received: of_data };
             append(answer, written, |out, number| {
                 let mut message = Encoder::begin(out, number, &positions);
-                if self.said != (taken, durable) || cookie != 0 {
-                    let log = LogPositions { log: 0, flags: 0, taken, durable };
+                if self.said != now || cookie != 0 {
+                    let Said { taken, durable, waits } = now;
+                    let flags = if waits { LogPositions::WAITS } else { 0 };
+                    let log = LogPositions { log: 0, flags, taken, durable };
                     assert!(message.push(&log), "one record fits");
                 }
                 message.finish("", &[])
             });
-            self.said = (taken, durable);
+            self.said = now;
         }
     }
 }

@@ -1,11 +1,14 @@
 //! What agents of a storage node have in common: the bound of memory, what is durable, and counts.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use catchment_model::Ledger;
+use catchment_model::{Ledger, RunId};
 use catchment_telemetry::FillLevel;
+use catchment_wire::session::ByeReason;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -37,6 +40,50 @@ pub(crate) struct StreamState {
     pub(crate) trouble: Mutex<Option<String>>,
     /// Whether the stream has ended in order, with files that say so.
     pub(crate) has_ended: AtomicBool,
+    /// Frames below this number have come.
+    pub(crate) taken: AtomicU64,
+    /// Who sends it, or did last, and whether its session is open.
+    pub(crate) sender: Mutex<Option<Sender>>,
+    pub(crate) is_attached: AtomicBool,
+}
+
+/// A recorder, as it says itself, and where it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) program: String,
+}
+
+impl Sender {
+    fn words(&self) -> String {
+        match self.address {
+            Some(address) => format!("{} at {address}", self.program),
+            None => self.program.clone(),
+        }
+    }
+}
+
+/// One of the node's folders.
+#[derive(Debug)]
+pub(crate) struct FolderState {
+    pub(crate) path: PathBuf,
+    /// Bytes of frames that were written there.
+    pub(crate) bytes: AtomicU64,
+    /// How often it was left, or a stream's files there had to be ended.
+    failures: AtomicU64,
+    /// Why nothing can be written there, until something is.
+    fault: Mutex<Option<String>>,
+}
+
+impl FolderState {
+    pub(crate) fn failed(&self, reason: &str) {
+        let before = self.fault.lock().replace(reason.to_owned());
+        self.failures.fetch_add(u64::from(before.is_none()), Relaxed);
+    }
+
+    pub(crate) fn works(&self) {
+        *self.fault.lock() = None;
+    }
 }
 
 /// How long a step of a frame, or of a file, took each time.
@@ -45,6 +92,7 @@ pub(crate) struct Phase {
     count: AtomicU64,
     total_ns: AtomicU64,
     max_ns: AtomicU64,
+    last_ns: AtomicU64,
 }
 
 impl Phase {
@@ -52,12 +100,13 @@ impl Phase {
         self.count.fetch_add(1, Relaxed);
         self.total_ns.fetch_add(ns, Relaxed);
         self.max_ns.fetch_max(ns, Relaxed);
+        self.last_ns.store(ns, Relaxed);
     }
 
     fn snapshot(&self) -> PhaseSnapshot {
-        let [count, total_ns, max_ns] =
-            [&self.count, &self.total_ns, &self.max_ns].map(|one| one.load(Relaxed));
-        PhaseSnapshot { count, total_ns, max_ns }
+        let all = [&self.count, &self.total_ns, &self.max_ns, &self.last_ns];
+        let [count, total_ns, max_ns, last_ns] = all.map(|one| one.load(Relaxed));
+        PhaseSnapshot { count, total_ns, max_ns, last_ns }
     }
 }
 
@@ -95,6 +144,9 @@ impl StreamState {
             fault: Mutex::new(None),
             trouble: Mutex::new(None),
             has_ended: AtomicBool::new(false),
+            taken: AtomicU64::new(durable),
+            sender: Mutex::new(None),
+            is_attached: AtomicBool::new(false),
         }
     }
 
@@ -160,6 +212,13 @@ macro_rules! counters {
             $($(#[doc = $doc])* pub $name: u64,)*
             /// Bytes of frames that are not written yet.
             pub waiting_bytes: u64,
+            /// Sessions that were refused or ended for a fault of their sender, by the reason of the
+            /// `bye`.
+            pub refusals: BTreeMap<String, u64>,
+            /// How the last connection failed, if any did.
+            pub last_error: Option<String>,
+            /// Its folders.
+            pub folders: Vec<StoreFolder>,
             /// Its streams.
             pub streams: Vec<StreamSnapshot>,
         }
@@ -175,7 +234,8 @@ macro_rules! counters {
 counters! {
     /// Sessions that were opened, resumed ones included.
     sessions_opened,
-    /// Sessions that were refused: by name, or since a run of another identity has that name.
+    /// Sessions that were refused: by token or name, or since a run of another identity has that
+    /// name.
     sessions_refused,
     /// Frames that came whole, with the checksums that their sender said.
     frames_taken,
@@ -187,8 +247,13 @@ counters! {
     frames_corrupt,
     /// Frames of an earlier writer of their stream.
     frames_superseded,
+    /// Frames, and headers of files, that cannot be taken however often they are sent.
+    frames_unfit,
     /// Connections that were closed for a framing fault.
     faults,
+    /// Connections that ended before they said what they are: without TLS where it is needed, or
+    /// not trusting the certificate, or port scans.
+    connections_unopened,
     /// Faults of a disk, after which a stream was begun again behind what was durable.
     disk_faults,
 }
@@ -202,6 +267,8 @@ pub struct PhaseSnapshot {
     pub total_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// The last one.
+    pub last_ns: u64,
 }
 
 /// What a storage node has of a stream.
@@ -209,6 +276,18 @@ pub struct PhaseSnapshot {
 pub struct StreamSnapshot {
     /// Its name: that of its folder.
     pub name: String,
+    /// The run's identity, the stream within it, and its variant.
+    pub run: String,
+    /// The number of the stream within the run.
+    pub stream: u32,
+    /// The data set of the run that it has.
+    pub variant: u32,
+    /// Who sends it, or did last: program and address.
+    pub recorder: Option<String>,
+    /// Whether its session is open.
+    pub is_attached: bool,
+    /// Frames below this number have come.
+    pub taken: u64,
     /// All frames below this number are durable.
     pub durable: u64,
     /// Frames that this node has written since it began.
@@ -227,20 +306,73 @@ pub struct StreamSnapshot {
     pub trouble: Option<String>,
 }
 
+impl StreamSnapshot {
+    /// Whether its sender is gone and has not ended it, for no reason that the node knows of.
+    pub fn is_broken_off(&self) -> bool {
+        !self.is_attached && !self.has_ended && self.trouble.is_none()
+    }
+}
+
+/// What a storage node has written to one of its folders.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StoreFolder {
+    /// The folder.
+    pub path: PathBuf,
+    /// Bytes of frames that were written there since the node began.
+    pub bytes: u64,
+    /// How often it failed.
+    pub failures: u64,
+    /// Why nothing can be written there, until something is.
+    pub fault: Option<String>,
+}
+
 /// What all agents of a node share.
 #[derive(Debug)]
 pub(crate) struct NodeState {
     pub(crate) memory: Memory,
     pub(crate) counters: Counters,
+    pub(crate) folders: Vec<Arc<FolderState>>,
     pub(crate) streams: Mutex<Vec<Arc<StreamState>>>,
+    refusals: Mutex<BTreeMap<String, u64>>,
+    last_error: Mutex<Option<String>>,
+}
+
+/// Sees what a storage node does, from any thread.
+#[derive(Clone, Debug)]
+pub struct NodeObserver(pub(crate) Arc<NodeState>);
+
+impl NodeObserver {
+    /// What it has done so far.
+    pub fn snapshot(&self) -> NodeSnapshot {
+        self.0.snapshot()
+    }
 }
 
 impl NodeState {
     /// With that budget: two thirds are for frames, and the rest for buffers that wait for the
     /// next ones.
-    pub(crate) fn new(memory_bytes: u64) -> Self {
-        let memory = Memory::new(memory_bytes / 3 * 2);
-        Self { memory, counters: Counters::default(), streams: Mutex::new(Vec::new()) }
+    pub(crate) fn new(memory_bytes: u64, folders: &[PathBuf]) -> Self {
+        let folder = |path: &PathBuf| {
+            let (bytes, failures, fault) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(None));
+            Arc::new(FolderState { path: path.clone(), bytes, failures, fault })
+        };
+        Self {
+            memory: Memory::new(memory_bytes / 3 * 2),
+            counters: Counters::default(),
+            folders: folders.iter().map(folder).collect(),
+            streams: Mutex::new(Vec::new()),
+            refusals: Mutex::default(),
+            last_error: Mutex::default(),
+        }
+    }
+
+    /// Counts a session that is refused or ended by that reason.
+    pub(crate) fn refused(&self, reason: ByeReason) {
+        *self.refusals.lock().entry(reason.to_string()).or_default() += 1;
+    }
+
+    pub(crate) fn note_error(&self, error: String) {
+        *self.last_error.lock() = Some(error);
     }
 
     pub(crate) fn count(&self, counter: fn(&Counters) -> &AtomicU64, count: u64) {
@@ -260,6 +392,12 @@ impl NodeState {
         let streams = self.streams.lock();
         let of_stream = |stream: &Arc<StreamState>| StreamSnapshot {
             name: stream.key.name.clone(),
+            run: RunId(stream.key.run).to_string(),
+            stream: stream.key.stream,
+            variant: stream.key.variant,
+            recorder: stream.sender.lock().as_ref().map(Sender::words),
+            is_attached: stream.is_attached.load(Relaxed),
+            taken: stream.taken.load(Relaxed).max(stream.durable.load(Relaxed)),
             durable: stream.durable.load(Relaxed),
             frames: stream.frames.load(Relaxed),
             bytes: stream.bytes.load(Relaxed),
@@ -270,8 +408,17 @@ impl NodeState {
             trouble: (stream.fault.lock().as_ref().map(|fault| fault.reason.clone()))
                 .or_else(|| stream.trouble.lock().clone()),
         };
+        let of_folder = |folder: &Arc<FolderState>| StoreFolder {
+            path: folder.path.clone(),
+            bytes: folder.bytes.load(Relaxed),
+            failures: folder.failures.load(Relaxed),
+            fault: folder.fault.lock().clone(),
+        };
         NodeSnapshot {
             waiting_bytes: self.memory.0.content(),
+            refusals: self.refusals.lock().clone(),
+            last_error: self.last_error.lock().clone(),
+            folders: self.folders.iter().map(of_folder).collect(),
             streams: streams.iter().map(of_stream).collect(),
             ..self.counters.snapshot()
         }

@@ -26,7 +26,7 @@ use catchment_writer::{
 use crossbeam_channel::{Receiver, TryRecvError};
 
 use crate::items::{Item, StoredFrame};
-use crate::state::{Durable, Fault, StreamState};
+use crate::state::{Durable, Fault, FolderState, StreamState};
 
 /// What a writer is made of.
 pub(crate) struct WriterParts<S> {
@@ -34,6 +34,7 @@ pub(crate) struct WriterParts<S> {
     pub(crate) stores: Vec<S>,
     pub(crate) disks: Disks,
     pub(crate) listed: Vec<u32>,
+    pub(crate) folders: Vec<Arc<FolderState>>,
     /// Whether the stream may have files in several folders.
     pub(crate) is_spread: bool,
     pub(crate) input: Receiver<Item>,
@@ -60,6 +61,7 @@ pub(crate) struct Writer<S: FolderStore> {
     looked_ns: u64,
     /// By folder, one above the index of its last file.
     listed: Vec<u32>,
+    folders: Vec<Arc<FolderState>>,
     file_bytes: u64,
     sync_interval_ns: u64,
     synced_ns: u64,
@@ -153,6 +155,7 @@ impl<S: FolderStore> Writer<S> {
         Self {
             now_ns: 0,
             listed: parts.listed,
+            folders: parts.folders,
             files: FrameFiles::new(parts.stores, parts.buffer_bytes, HeaderOrder::Last),
             input: parts.input,
             state: parts.state,
@@ -271,7 +274,7 @@ impl<S: FolderStore> Writer<S> {
             if is_late && self.disks.leave(disk, &reason, self.now_ns) {
                 self.files.store(disk).discard_opened();
                 self.asked = None;
-                *self.state.trouble.lock() = Some(reason);
+                self.failed(disk, reason);
             }
             return Ok(false);
         };
@@ -281,6 +284,7 @@ impl<S: FolderStore> Writer<S> {
                 self.files.leave();
                 self.begin_file(StoreFile { store: disk, id }, index)?;
                 *self.state.trouble.lock() = None;
+                self.folders[disk].works();
                 Ok(true)
             }
             // Left over from a file that failed and could not be deleted.
@@ -290,15 +294,21 @@ impl<S: FolderStore> Writer<S> {
             }
             Err(error) => {
                 let reason = error.to_string();
-                if self.disks.leave(disk, &reason, self.now_ns) {
-                    *self.state.trouble.lock() = Some(reason);
+                let is_left = self.disks.leave(disk, &reason, self.now_ns);
+                self.failed(disk, reason);
+                if is_left {
                     return self.has_file();
                 }
                 self.retry_at_ns = self.now_ns + RETRY_NS;
-                *self.state.trouble.lock() = Some(reason);
                 Ok(self.files.current.is_some())
             }
         }
+    }
+
+    /// A folder failed, and the stream goes on elsewhere, or waits.
+    fn failed(&self, disk: usize, reason: String) {
+        self.folders[disk].failed(&reason);
+        *self.state.trouble.lock() = Some(reason);
     }
 
     /// Requests the next file, in the folder that is best now.
@@ -378,7 +388,7 @@ impl<S: FolderStore> Writer<S> {
         let folder = self.disks.folder(disk).display();
         let reason = format!("the disk of {folder} has completed nothing for a second");
         self.disks.leave(disk, &reason, self.now_ns);
-        *self.state.trouble.lock() = Some(reason);
+        self.failed(disk, reason);
         if let Some((_, column)) = &mut self.frame
             && column.take().is_some()
         {
@@ -432,6 +442,7 @@ impl<S: FolderStore> Writer<S> {
                 self.state.write.took(self.now_ns.saturating_sub(begun_ns));
                 self.recorded_ns = self.now_ns;
                 self.state.bytes.fetch_add(written.summary.frame_bytes, Relaxed);
+                self.folders[id.store].bytes.fetch_add(written.summary.frame_bytes, Relaxed);
                 if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
                     mark.recorded = tag.end;
                 }
@@ -458,6 +469,7 @@ impl<S: FolderStore> Writer<S> {
             return Err(Failed { disk: id.store, reason });
         }
         self.disks.synced(id.store, 0, 1, self.now_ns);
+        self.folders[id.store].works();
         if let Some(Syncing { durable, bytes, frames, since_ns }) = syncing {
             self.state.sync.took(self.now_ns.saturating_sub(since_ns));
             if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
@@ -616,6 +628,7 @@ impl<S: FolderStore> Writer<S> {
                 next_index = mark.index + u32::from(is_kept);
             }
         }
+        self.folders[disk].failed(&reason);
         let folder = self.disks.folder(disk).to_owned();
         let sequence = self.state.durable.load(Relaxed);
         let before = Some(Durable { folder, sequence, next_index, ledger });

@@ -1,6 +1,8 @@
 //! A recorder and a storage node in one process: what front-ends send is in the node's files, once,
 //! whatever breaks on the way there.
 
+mod access;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +17,8 @@ use catchment_frame::ColumnCoding;
 use catchment_frontend::{Closed, Frontend};
 use catchment_model::{Entry, SourceId};
 use catchment_recorder::{
-    NodeConfig, Place, Recorder, RecorderConfig, RunSummary, SourceConfig, State, TargetConfig,
+    LinkAccess, NodeConfig, Place, Recorder, RecorderConfig, RunSummary, SourceConfig, State,
+    TargetConfig,
 };
 use catchment_storage::{Run, RunOptions, Verdict, audit, repair, verify};
 use catchment_store::{Node, StoreConfig};
@@ -41,6 +44,7 @@ fn store_config(folder: &Path, address: SocketAddr) -> StoreConfig {
     };
     StoreConfig {
         address,
+        access: LinkAccess::default(),
         folders: vec![folder.join("stored")],
         memory_bytes: 32 << 20,
         file_bytes: 2 << 20,
@@ -50,7 +54,7 @@ fn store_config(folder: &Path, address: SocketAddr) -> StoreConfig {
 }
 
 fn node_target(address: SocketAddr) -> TargetConfig {
-    let place = Place::Node(NodeConfig { address: address.to_string() });
+    let place = Place::Node(NodeConfig::at(address.to_string()));
     TargetConfig { place, trends: false, ..TargetConfig::folder("node", "".into()) }
 }
 

@@ -133,6 +133,8 @@ impl Watcher {
             fault: (fault, None),
             cannot_write: fault.is_some(),
             sources: &sources,
+            away: &[],
+            refused: &[],
             notices: &[],
         };
         self.watch.verdict(now_ns, &seen, &self.limits)

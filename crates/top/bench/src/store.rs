@@ -188,7 +188,7 @@ fn record(bench: &mut Bench<'_>, case: Case, payloads: &[Arc<[u8]>]) -> anyhow::
 /// Sends so many frames as one run; its name.
 fn feed(address: &str, frames: u64, payloads: &[Arc<[u8]>]) -> anyhow::Result<String> {
     let source = SourceConfig::new("frames".to_owned(), ([127, 0, 0, 1], 0).into());
-    let place = Place::Node(NodeConfig { address: address.to_owned() });
+    let place = Place::Node(NodeConfig::at(address));
     let target = TargetConfig {
         place,
         trends: false,

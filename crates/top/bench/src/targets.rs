@@ -232,7 +232,7 @@ fn until_durable(bench: &mut Bench<'_>, arrangement: Arrangement) -> anyhow::Res
 }
 
 fn node_target(address: &str) -> TargetConfig {
-    let place = Place::Node(NodeConfig { address: address.to_owned() });
+    let place = Place::Node(NodeConfig::at(address));
     TargetConfig { place, trends: false, ..TargetConfig::folder("node", "node".into()) }
 }
 

@@ -14,7 +14,7 @@ use catchment_storage::{Run, Verdict, audit, verify};
 use serde_json::Value;
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::support::{catchment, interrupt, started, stderr};
+use crate::support::{catchment, interrupt, started, stderr, stdout};
 
 /// An address that is free.
 fn free() -> SocketAddr {
@@ -130,7 +130,8 @@ fn send(front_end: &Frontend, keys: u64, act: impl FnOnce(&AtomicU64)) {
 /// The only folder in that one.
 fn only(folder: &Path) -> PathBuf {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.unwrap().path());
-    let all: Vec<PathBuf> = entries.collect();
+    // The node's own is beside them.
+    let all: Vec<PathBuf> = entries.filter(|path| !path.ends_with(".catchment")).collect();
     let [one] = &all[..] else { panic!("expected one folder, got {all:?}") };
     one.clone()
 }
@@ -304,6 +305,48 @@ fn a_run_ends_in_order_while_its_storage_node_is_dead_and_is_whole_there_later()
 }
 
 #[test]
+fn ctl_says_in_text_what_a_controlled_storage_node_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, api) = (free(), free());
+    let more = "certificate = \"stored/.catchment/tls/certificate.pem\"\ntoken_file = \"token\"";
+    let url = configure(folder.path(), node, node, more);
+    let path = folder.path().join("store.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let guards = format!("tls = true\ntokens = true\n[control]\nlisten = \"{api}\"\n");
+    std::fs::write(&path, text + &guards).unwrap();
+    let add = |role: &str| {
+        let name = ["token", "add", role, "--role", role, "--folder", "stored"];
+        stdout(folder.path(), &name, 0).trim().to_owned()
+    };
+    let (viewer, token) = (add("viewer"), add("node"));
+    std::fs::write(folder.path().join("token"), token).unwrap();
+    let store = Store::start(folder.path(), node);
+    let api = format!("http://{api}");
+    let ask = ["ctl", "state", "--url", &api, "--token", &viewer];
+    let text = stdout(folder.path(), &ask, 0);
+    assert!(text.starts_with("storing nothing: no recorder sends\nState: idle\n"), "{text}");
+    let recorder = recorder(folder.path());
+    let front_end = front_end(&url);
+    send(&front_end, 500, |_| {});
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(recorder), Some(0));
+    let text = stdout(folder.path(), &ask, 0);
+    let stored = only(&folder.path().join("stored"));
+    check(&stored, 500);
+    let name = stored.file_name().unwrap().to_str().unwrap();
+    for part in [
+        format!("Store at {node}, TLS, tokens: "),
+        "Folder stored: ".to_owned(),
+        format!("Stream {name}: ended, durable up to frame "),
+        "from catchment ".to_owned(),
+        "Frames: ".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part:?} in {text}");
+    }
+    store.end();
+}
+
+#[test]
 fn what_a_storage_node_cannot_do_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |name: &str, text: &str, command: &str| {
@@ -313,10 +356,11 @@ fn what_a_storage_node_cannot_do_is_refused() {
     };
     let base = "[store]\nfolder = \"stored\"\n";
     for (more, expected) in [
-        ("[[listen]]\ntls = true", "listen[0].tls: expected none"),
-        ("[[listen]]\ntokens = true", "listen[0].tokens: expected none"),
+        ("[[listen]]\nfrom = [\"10.0.0.0/8\"]", "listen[0].from: expected none"),
         ("[[listen]]\naddress = \"0.0.0.0:7100\"", "expected a loopback address"),
-        ("[run]\nnumber = 1", "run: expected [store], [[listen]], [memory] and [write] alone"),
+        ("[[listen]]\naddress = \"0.0.0.0:7100\"\ntls = true", "expected a loopback address"),
+        ("[run]\nnumber = 1", "run: expected [store], [[listen]], [memory], [write], [control]"),
+        ("[control]\nlisten = \"0.0.0.0:8750\"", "there is neither TLS nor a token"),
         ("[write]\nfile_time = \"1 h\"", "write: expected no file_time"),
     ] {
         let text = refused("store.toml", &format!("{base}{more}\n"), "store");
@@ -332,6 +376,7 @@ fn what_a_storage_node_cannot_do_is_refused() {
         ("kind = \"store\"\naddress = \"node\"", "expected HOST:PORT"),
         ("kind = \"store\"\naddress = \"a:1\"\nfolder = \"f\"", "expected no folder"),
         ("folder = \"f\"\naddress = \"a:1\"", "expected kind = \"store\" beside it"),
+        ("folder = \"f\"\ntoken_file = \"t\"", "expected kind = \"store\" beside it"),
         ("folder = \"f\"\nhold_bytes = \"1 MiB\"", "of a required target of kind"),
         ("kind = \"store\"\naddress = \"a:1\"\ntrends = true", "expected false"),
         ("folder = \"f\"\nspill = \"s\"\nspill_bytes = \"1 GiB\"", "of a required target of kind"),

@@ -45,7 +45,7 @@ pub use locate::ConfigFileError;
 pub use low::{Address, Rate};
 pub use preset::{Alpha72, Hades90};
 pub use sources::counted_up;
-pub use store::{Store, load_store};
+pub use store::{Store, StoreHigh, check_store, load_store};
 
 use locate::Located;
 use low::{ListenLow, Low, OwnLow, RunLow};

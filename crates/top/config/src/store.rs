@@ -1,16 +1,18 @@
-//! A storage node: `[store]`, with `[[listen]]`, `[memory]` and `[write]` beside it.
+//! A storage node: `[store]`, with `[[listen]]`, `[memory]` and `[write]` beside it, and `[control]`
+//! with its alarms as of every node.
 
 use std::path::{Path, PathBuf};
 
+use catchment_control::Rule;
 use catchment_disk::DiskConfig;
 use catchment_model::units::Time;
-use catchment_recorder::{LINK_SYNC_NS, SystemMemory};
+use catchment_recorder::{LINK_SYNC_NS, LinkAccess, RecorderConfig, SystemMemory};
 use catchment_store::StoreConfig;
 
 use crate::locate::{ConfigFileError, Located};
 use crate::low::Low;
 use crate::sources::{LISTEN_DEFAULT, check_reach};
-use crate::{H, MS, within};
+use crate::{Control, H, MS, control, within};
 
 /// A storage node as it is written.
 #[derive(Debug, serde::Deserialize)]
@@ -55,13 +57,31 @@ pub(crate) fn store(located: &Located<'_>, low: &StoreLow) -> Result<Store, Conf
     Ok(Store { folders, close_after_ns })
 }
 
+/// The file of a storage node, checked.
+#[derive(Clone, Debug)]
+pub struct StoreHigh {
+    /// The node.
+    pub store: StoreConfig,
+    /// How it is controlled, if the file says.
+    pub control: Option<Control>,
+    /// Rules of alarms.
+    pub rules: Vec<Rule>,
+}
+
 /// Reads and checks the file of a storage node.
 ///
 /// # Errors
 /// What is wrong with it and where, or that it cannot be read.
-pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
-    let text = crate::read(path)?;
-    let located = Located::parse(path, &text)?;
+pub fn load_store(path: &Path) -> Result<StoreHigh, ConfigFileError> {
+    check_store(path, &crate::read(path)?)
+}
+
+/// Checks the text of such a file; `path` is for messages.
+///
+/// # Errors
+/// What is wrong with it and where.
+pub fn check_store(path: &Path, text: &str) -> Result<StoreHigh, ConfigFileError> {
+    let located = Located::parse(path, text)?;
     let low: Low = located.read()?;
     let Some(of_file) = &low.store else {
         return Err(located.error("store", "expected [store] with a folder, got none"));
@@ -69,25 +89,21 @@ pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
     let Store { folders, close_after_ns } = store(&located, of_file)?;
     let table: toml::Table = text.parse().unwrap_or_default();
     if let Some(other) = table.keys().find(|key| !TABLES.contains(&key.as_str())) {
-        let message = "expected [store], [[listen]], [memory] and [write] alone, of a storage node";
+        let message = "expected [store], [[listen]], [memory], [write], [control], [[alarms]] and \
+                       [[actions]] alone, of a storage node";
         return Err(located.error(other, message));
     }
-    let address = match &low.listen[..] {
-        [] => LISTEN_DEFAULT,
+    let (address, access) = match &low.listen[..] {
+        [] => (LISTEN_DEFAULT, LinkAccess::default()),
         [low] => {
-            let open = [
-                ("tls", low.tls),
-                ("tokens", low.tokens),
-                ("from", low.from.is_some()),
-                ("resume", low.resume.is_some()),
-            ];
+            let open = [("from", low.from.is_some()), ("resume", low.resume.is_some())];
             if let Some((key, _)) = open.iter().find(|(_, is_set)| *is_set) {
                 let message = "expected none: a storage node has no such listener yet";
                 return Err(located.error(&format!("listen[0].{key}"), message));
             }
             let address = low.address.map_or(LISTEN_DEFAULT, |address| address.0);
             check_reach(&located, "listen[0].address", address, &low.access())?;
-            address
+            (address, low.access())
         }
         _ => return Err(located.error("listen[1]", "expected one listener")),
     };
@@ -113,12 +129,17 @@ pub fn load_store(path: &Path) -> Result<StoreConfig, ConfigFileError> {
     let memory_bytes =
         low.memory.budget.map_or_else(|| SystemMemory::now().default_budget_bytes(), u64::from);
     let file_bytes = write.file_bytes;
-    Ok(StoreConfig { address, folders, memory_bytes, file_bytes, disk, close_after_ns })
+    let actions = control::actions(&located, &low)?;
+    let control = control::control(&located, &low, &actions)?;
+    let rules = control::rules(&located, &low, &RecorderConfig::new(PathBuf::new(), Vec::new()))?;
+    let store =
+        StoreConfig { address, access, folders, memory_bytes, file_bytes, disk, close_after_ns };
+    Ok(StoreHigh { store, control, rules })
 }
 
 /// As many as a target has.
 const FOLDERS_MAX: usize = 16;
 /// The tables of such a file.
-const TABLES: [&str; 4] = ["store", "listen", "memory", "write"];
+const TABLES: [&str; 7] = ["store", "listen", "memory", "write", "control", "alarms", "actions"];
 /// How long a sender may be away unless the file says otherwise.
 const CLOSE_AFTER_NS: u64 = 60_000 * MS;

@@ -25,6 +25,8 @@ pub(crate) struct TargetLow {
     pub(crate) trends: Option<bool>,
     pub(crate) queue_bytes: Option<Size>,
     pub(crate) address: Option<String>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
     pub(crate) hold_bytes: Option<Size>,
     pub(crate) spill: Option<PathBuf>,
     pub(crate) spill_bytes: Option<Size>,
@@ -225,7 +227,16 @@ fn place(located: &Located<'_>, index: usize, low: &TargetLow) -> Result<Place, 
             let key = format!("targets[{index}].address");
             return Err(located.expected(&key, "HOST:PORT", address));
         }
-        return Ok(Place::Node(NodeConfig { address: address.clone() }));
+        let node = NodeConfig {
+            address: address.clone(),
+            certificate: low.certificate.clone(),
+            token_file: low.token_file.clone(),
+        };
+        return Ok(Place::Node(node));
+    }
+    let of_node = [("certificate", &low.certificate), ("token_file", &low.token_file)];
+    if let Some((key, _)) = of_node.iter().find(|(_, path)| path.is_some()) {
+        return error(key, "expected kind = \"store\" beside it");
     }
     if low.address.is_some() {
         return error("address", "expected kind = \"store\" beside it");

@@ -152,8 +152,15 @@ fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
         ("targets[].kind", Some("\"none\"")) => drop(table.remove("folder")),
         ("targets[].folders" | "store.folders", Some(_)) => drop(table.remove("folder")),
         ("targets[].kind", Some("\"store\""))
-        | ("targets[].address" | "targets[].hold_bytes" | "targets[].spill", _)
-        | ("targets[].spill_bytes", _) => {
+        | (
+            "targets[].address"
+            | "targets[].hold_bytes"
+            | "targets[].certificate"
+            | "targets[].token_file"
+            | "targets[].spill"
+            | "targets[].spill_bytes",
+            _,
+        ) => {
             table.insert("kind", Item::Value("store".into()));
             table.insert("address", Item::Value("node:7100".into()));
             table.remove("folder");

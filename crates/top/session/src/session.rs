@@ -375,7 +375,8 @@ pub fn configuration(high: High, emulate: bool) -> Configuration {
     let (emulator, link_emulator) =
         (emulator.filter(|_| emulate), link_emulator.filter(|_| emulate));
     let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
-    Configuration { number, resume_ns, recorder, emulator, link_emulator, rules, control }
+    let store = None;
+    Configuration { number, resume_ns, recorder, emulator, link_emulator, store, rules, control }
 }
 
 /// Whether a recorder's last state is one to worry about.

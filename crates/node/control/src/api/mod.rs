@@ -5,6 +5,7 @@
 mod data;
 mod requests;
 mod state;
+mod store;
 
 pub use data::{
     Alarm, AlarmList, Audit, AuditLine, ConfigurationList, ConfigurationVersion, Health, History,
@@ -20,3 +21,4 @@ pub use state::{
     OffsetsState, Queue, Rates, RunNow, SourceCounts, SourceList, SourceState, Spill, State,
     Target, TargetFolder, UnderWay, Verdict,
 };
+pub use store::{Store, StoreFolder, StoreFrames, StoreStream, StoreSyncs};

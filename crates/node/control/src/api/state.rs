@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::store::Store;
+
 /// The node at one moment: the first thing that the page shows.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct State {
@@ -42,6 +44,8 @@ pub struct State {
     pub targets: Vec<Target>,
     /// The folders that take what a storage node cannot take now; also before the first run.
     pub spills: Vec<Spill>,
+    /// The storage node, if it is one: the run and all that belongs to it are empty then.
+    pub store: Option<Store>,
     /// The condition of the sources.
     pub sources: SourceCounts,
     /// The numbers of alarms.
@@ -194,11 +198,14 @@ pub struct Target {
     pub name: String,
     /// Whether the run waits for it; otherwise it is best effort.
     pub required: bool,
-    /// The folder in which its run has a folder; null if it keeps nothing.
+    /// The folder in which its run has a folder; null if it has none here.
     pub folder: Option<String>,
-    /// recording, fault (its files cannot be written) or ended.
+    /// The address of its storage node; null if it is none.
+    pub node: Option<String>,
+    /// recording, away (its storage node takes nothing, and frames wait in memory), fault (its
+    /// files cannot be written, or its node refuses them) or ended.
     pub state: String,
-    /// Why it is in fault.
+    /// Why it is away or in fault.
     pub reason: Option<String>,
     /// Bytes of its files.
     pub bytes_written: u64,

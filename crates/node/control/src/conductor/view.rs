@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use catchment_model::Utc;
 use catchment_recorder::Forwarding;
-use catchment_run::Command;
+use catchment_run::{Command, State};
 
 use super::Conductor;
 use crate::api;
@@ -74,7 +74,10 @@ impl Conductor {
         if self.shared.settings.read_only {
             return Vec::new();
         }
-        self.control.legal().into_iter().map(|one| offer(one, run)).collect()
+        let is_store = self.shared.storing.is_some();
+        let legal = self.control.legal().into_iter();
+        let legal = legal.filter(|one| !is_store || *one == Command::Shutdown);
+        legal.map(|one| offer(one, run)).collect()
     }
 
     fn alarm_list(&self) -> Vec<api::Alarm> {
@@ -100,6 +103,7 @@ impl Conductor {
             spill.problems.iter().map(|text| format!("spill of {}: {text}", spill.target))
         });
         warnings.extend(problems);
+        warnings.extend(meaning.store_error.clone());
         if let Some(age) = self.shared.disk.silent() {
             let folder = self.configuration.recorder.folder.display();
             warnings.push(format!("the disk of {folder} has not answered for {} s", age.as_secs()));
@@ -119,7 +123,10 @@ impl Conductor {
                 text: meaning.verdict.text.clone(),
                 reasons: meaning.verdict.reasons.clone(),
             },
-            state: self.control.state().name().into(),
+            state: match &meaning.store {
+                Some(store) => store_state(store).name().into(),
+                None => self.control.state().name().into(),
+            },
             reason: self.control.reason().map(ToString::to_string),
             under_way: self.control.under_way().map(|one| api::UnderWay {
                 request: one.request.id.to_string(),
@@ -143,10 +150,21 @@ impl Conductor {
             flow: meaning.flow.clone(),
             targets: meaning.targets.clone(),
             spills,
+            store: meaning.store.clone(),
             sources: meaning.counts.clone(),
             alarms: alarm_counts(alarms),
             warnings,
         }
+    }
+}
+
+/// The state of a storage node, which takes no commands: whether anything is being stored.
+fn store_state(store: &api::Store) -> State {
+    let is_sent = |stream: &api::StoreStream| ["open", "waits"].contains(&stream.state.as_str());
+    match store.streams.iter().any(is_sent) {
+        _ if store.folders.iter().all(|folder| folder.fault.is_some()) => State::Fault,
+        true => State::Recording,
+        false => State::Idle,
     }
 }
 

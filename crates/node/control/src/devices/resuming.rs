@@ -87,7 +87,7 @@ impl Recording {
     ) -> Result<Open, (String, bool)> {
         let of_recorder = |error: RecorderError| (error.to_string(), error.may_pass());
         let access = self.access(&config).map_err(|error| (error.to_string(), true))?;
-        let config = RecorderConfig { access, ..config };
+        let config = RecorderConfig { access, end_wait_ns: self.end_wait_ns(), ..config };
         let from = Recorder::interrupted(&config, name).map_err(of_recorder)?;
         if from.run_number != row.number {
             return Err((format!("its files have number {}", from.run_number), false));

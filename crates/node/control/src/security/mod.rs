@@ -5,6 +5,17 @@
 //! (`roles.rs`) and, if the session is a cookie and something is changed, the CSRF token.
 //! `guard.rs` combines them; `tls.rs` is in front.
 
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use catchment_net::{LinkAccess, SharedTokens};
+
+use crate::settings::Settings;
+use roles::Role;
+use tls::{TlsError, for_senders};
+use tokens::{SenderTokens, Tokens};
+
 pub(crate) mod guard;
 pub(crate) mod limit;
 pub(crate) mod origin;
@@ -12,6 +23,27 @@ pub(crate) mod roles;
 pub(crate) mod sessions;
 pub(crate) mod tls;
 pub(crate) mod tokens;
+
+/// Completes what a file says of those who connect as senders in that role, to that address: with
+/// the tokens and the certificate of the node whose own folder that is.
+///
+/// # Errors
+/// There is no certificate to be had.
+pub(crate) fn complete(
+    access: &mut LinkAccess,
+    settings: &Settings,
+    tokens: &Arc<Tokens>,
+    own_folder: &Path,
+    (role, address): (Role, SocketAddr),
+) -> Result<(), TlsError> {
+    let tokens = SenderTokens { tokens: Arc::clone(tokens), role };
+    access.tokens = Some(SharedTokens(Arc::new(tokens)));
+    if access.needs_tls {
+        let Settings { tls, names, .. } = settings;
+        access.certificate = Some(for_senders(tls, own_folder, names, address.ip())?);
+    }
+    Ok(())
+}
 
 /// Random bytes in hexadecimal.
 ///

@@ -7,6 +7,8 @@ catchment_model::named! {
     Role {
         /// Deliver data as a front-end, and nothing else: no page and no request is open to it.
         Source = "source",
+        /// Deliver frames to a storage node as a recorder, and nothing else.
+        Node = "node",
         /// Read only.
         Viewer = "viewer",
         /// Start and stop runs, change properties, acknowledge alarms.
@@ -16,12 +18,20 @@ catchment_model::named! {
     }
 }
 
+impl Role {
+    /// Whether it opens the page and requests: the others are of programs that deliver data.
+    pub(crate) fn is_of_person(self) -> bool {
+        self >= Self::Viewer
+    }
+}
+
 impl std::str::FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::from_name(text)
-            .ok_or_else(|| format!("expected viewer, operator, admin or source, got {text:?}"))
+        Self::from_name(text).ok_or_else(|| {
+            format!("expected viewer, operator, admin, source or node, got {text:?}")
+        })
     }
 }
 

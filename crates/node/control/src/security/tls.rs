@@ -53,11 +53,11 @@ pub(crate) fn acceptor(
     }
 }
 
-/// The certificate for front-ends, who connect at `listen`: that of the page, or the node's own.
+/// The certificate for senders, who connect at `listen`: that of the page, or the node's own.
 ///
 /// # Errors
 /// [`TlsError`]
-pub(crate) fn for_front_ends(
+pub(crate) fn for_senders(
     tls: &Tls,
     folder: &Path,
     names: &[String],

@@ -7,6 +7,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use catchment_frame::Pattern;
 use catchment_telemetry::utc_now;
@@ -32,16 +33,17 @@ pub struct TokenEntry {
     pub created: String,
     /// SHA-256 of it, in hexadecimal.
     pub sha256: String,
-    /// Of the role *source*: a pattern of the front-ends that it admits; none: all.
+    /// Of the roles *source* and *node*: a pattern of the front-ends or of the streams that it
+    /// admits; none: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub senders: Option<String>,
 }
 
 impl TokenEntry {
-    /// Whether it admits a front-end of that name.
-    fn admits(&self, sender: &str) -> bool {
+    /// Whether it admits a sender of that role and name.
+    fn admits(&self, role: Role, sender: &str) -> bool {
         let pattern = |text: &String| text.parse::<Pattern>().is_ok_and(|one| one.fits(sender));
-        self.role == Role::Source && self.senders.as_ref().is_none_or(pattern)
+        self.role == role && self.senders.as_ref().is_none_or(pattern)
     }
 }
 
@@ -134,7 +136,7 @@ impl TokenFile {
         self.add_for(name, role, None)
     }
 
-    /// As [`add`](Self::add), for front-ends whose names fit a pattern.
+    /// As [`add`](Self::add), for senders whose names fit a pattern.
     ///
     /// # Errors
     /// [`TokenError`]
@@ -147,8 +149,11 @@ impl TokenFile {
         let fault = |text: String| TokenError::Senders(text);
         if let Some(senders) = senders {
             senders.parse::<Pattern>().map_err(|error| fault(error.to_string()))?;
-            if role != Role::Source {
-                return Err(fault(format!("expected the role source, got {}", role.name())));
+            if role.is_of_person() {
+                return Err(fault(format!(
+                    "expected the role source or node, got {}",
+                    role.name()
+                )));
             }
         }
         let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
@@ -287,7 +292,7 @@ impl Tokens {
 
     /// The entry of a token that opens the page and the API: a front-end's does not.
     pub(crate) fn find(&self, token: &str) -> Option<TokenEntry> {
-        self.entry(token).filter(|entry| entry.role != Role::Source)
+        self.entry(token).filter(|entry| entry.role.is_of_person())
     }
 
     fn entry(&self, token: &str) -> Option<TokenEntry> {
@@ -326,9 +331,15 @@ impl Tokens {
     }
 }
 
-impl catchment_recorder::Tokens for Tokens {
+/// The tokens of those who deliver data, of one role.
+pub(crate) struct SenderTokens {
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) role: Role,
+}
+
+impl catchment_net::Tokens for SenderTokens {
     fn admits(&self, token: &str, sender: &str) -> bool {
-        self.entry(token).is_some_and(|entry| entry.admits(sender))
+        self.tokens.entry(token).is_some_and(|entry| entry.admits(self.role, sender))
     }
 }
 
@@ -363,17 +374,23 @@ mod tests {
 
     #[test]
     fn a_front_end_is_admitted_by_role_and_name() {
-        use catchment_recorder::Tokens as _;
+        use catchment_net::Tokens as _;
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::in_folder(folder.path());
         let crates = file.add_for("crates", Role::Source, Some("crate-*")).unwrap();
         let any = file.add("any", Role::Source).unwrap();
         let admin = file.add("admin", Role::Admin).unwrap();
-        let tokens = Tokens::open(file.clone()).unwrap();
-        let admitted = [&crates, &any, &admin]
-            .map(|token| ["crate-007", "camera"].map(|sender| tokens.admits(token, sender)));
-        assert_eq!(admitted, [[true, false], [true, true], [false, false]]);
-        assert!(tokens.find(&any).is_none() && tokens.find(&admin).is_some());
+        let recorder = file.add("recorder", Role::Node).unwrap();
+        let tokens = Arc::new(Tokens::open(file.clone()).unwrap());
+        let all = [&crates, &any, &recorder, &admin];
+        let admitted = |role| {
+            let tokens = SenderTokens { tokens: Arc::clone(&tokens), role };
+            all.map(|token| ["crate-007", "camera"].map(|sender| tokens.admits(token, sender)))
+        };
+        let no = [false; 2];
+        assert_eq!(admitted(Role::Source), [[true, false], [true; 2], no, no]);
+        assert_eq!(admitted(Role::Node), [no, no, [true; 2], no]);
+        assert_eq!(all.map(|token| tokens.find(token).is_some()), [false, false, false, true]);
         for (role, senders) in [(Role::Viewer, "crate-*"), (Role::Source, "[")] {
             let refused = file.add_for("x", role, Some(senders));
             assert!(matches!(refused, Err(TokenError::Senders(_))), "{refused:?}");

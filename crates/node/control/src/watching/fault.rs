@@ -26,7 +26,9 @@ pub(crate) fn advice(reason: &str) -> Option<&'static str> {
 
 /// Whether a fault is due to a full disk, or to its owner's quota.
 pub(crate) fn is_full(reason: &str) -> bool {
-    [libc::ENOSPC, libc::EDQUOT].into_iter().any(|number| is_of(reason, number))
+    // What keeps a reserve says so before the system does.
+    reason.contains("disk full: ")
+        || [libc::ENOSPC, libc::EDQUOT].into_iter().any(|number| is_of(reason, number))
 }
 
 /// The reason contains the system's words.

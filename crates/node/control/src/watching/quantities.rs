@@ -13,7 +13,7 @@ pub struct KnownQuantity {
     pub description: String,
 }
 
-const NODE: [(&str, &str); 16] = [
+const NODE: [(&str, &str); 18] = [
     ("events_per_second", "Events that were built, or slices where there are no events."),
     ("packets_per_second", "Packets that came."),
     ("bytes_per_second", "Bytes of packets that came."),
@@ -37,14 +37,34 @@ const NODE: [(&str, &str); 16] = [
     ("clock.offset_seconds", "How far the clock is off; not there where nobody keeps it."),
     ("rows_recorded", "Events and slices in frames that were written."),
     ("fault", "1 while files cannot be written, otherwise 0."),
+    ("frames_refused", "Frames that a storage node refused."),
+    ("sessions_refused", "Recorders and other connections that a storage node refused."),
+];
+
+const FOLDER: [(&str, &str); 2] = [
+    ("fault", "1 while nothing can be written to a folder of a storage node, otherwise 0."),
+    ("free_bytes", "What can still be written to the file system of a storage node's folder."),
+];
+
+const STREAM: [(&str, &str); 2] = [
+    ("broken_off", "1 while a stream of a storage node has no sender and has not ended, or 0."),
+    ("waits", "1 while a stream of a storage node cannot be written, otherwise 0."),
 ];
 
 const QUEUE: [(&str, &str); 1] = [("fill", "How full a queue or pool is, 0 to 1.")];
 
-const TARGET: [(&str, &str); 1] = [(
-    "fault",
-    "1 while a target cannot write its files, otherwise 0; of required ones, if there are several.",
-)];
+const TARGET: [(&str, &str); 2] = [
+    (
+        "fault",
+        "1 while a target cannot write its files, or its storage node refuses them, otherwise 0; of \
+         required ones, if there are several, and of storage nodes.",
+    ),
+    (
+        "away",
+        "1 while a target's storage node takes nothing and frames wait in memory, otherwise 0; of \
+         the same.",
+    ),
+];
 
 const FRONT_END: [(&str, &str); 3] = [
     ("alarms", "1 while a front-end raises an alarm, otherwise 0; of `NAME (ALARM)`."),
@@ -74,10 +94,11 @@ const SOURCE: [(&str, &str); 7] = [
 
 /// Numbers and truth values (0 and 1) among the properties of devices, by the last word of a
 /// device's path.
-const DEVICE: [(&str, &[&str]); 7] = [
+const DEVICE: [(&str, &[&str]); 8] = [
     ("catalog", &["usable"]),
     ("emulator", &["event_count", "link_count", "packet_count", "rate_hz", "seed", "source_count"]),
     ("front_ends", &["connected_count", "refusing_count"]),
+    ("store", &["folder_count", "memory_bytes", "stream_count"]),
     ("recorder", &["link_count", "memory_bytes", "run_number", "source_count"]),
     (
         "receive",
@@ -109,6 +130,8 @@ pub fn known_quantities() -> Vec<KnownQuantity> {
     }
     QUEUE.iter().for_each(|(name, description)| put(format!("queue.*.{name}"), description));
     TARGET.iter().for_each(|(name, description)| put(format!("target.*.{name}"), description));
+    FOLDER.iter().for_each(|(name, description)| put(format!("folder.*.{name}"), description));
+    STREAM.iter().for_each(|(name, description)| put(format!("stream.*.{name}"), description));
     let of_front_ends = FRONT_END.iter();
     of_front_ends.for_each(|(name, text)| put(format!("front_end.*.{name}"), text));
     SOURCE.iter().for_each(|(name, description)| put(format!("source.*.{name}"), description));

@@ -33,19 +33,9 @@ pub(super) fn read(
     if let Some(hours) = lately.hours_left {
         table.set("disk.hours_left", hours);
     }
-    if let Some(offset) = machine::clock_offset_seconds() {
-        table.set("clock.offset_seconds", offset);
-    }
+    read_clock(table);
     let of_node = |device: &&api::Device| !front_ends::is_one(&device.path);
-    for device in moment.devices.iter().filter(of_node) {
-        let name = device.path.rsplit('/').next().unwrap_or_default();
-        for (property, value) in &device.properties {
-            let number = value.as_f64().or_else(|| value.as_bool().map(f64::from));
-            if let Some(number) = number {
-                table.set_of("device", name, property, number);
-            }
-        }
-    }
+    read_devices(table, moment.devices.iter().filter(of_node));
     let Some(snapshot) = moment.snapshot.filter(|_| moment.run.is_some()) else { return };
     let counts = &snapshot.counts;
     table.set("rows_recorded", (counts.events_recorded + counts.slices_recorded) as f64);
@@ -67,13 +57,39 @@ pub(super) fn read(
         table.set_of("queue", &fill.name, "fill", share);
     }
     let several = snapshot.targets.len() > 1;
-    let shown = |one: &&TargetSnapshot| one.required && (several || one.folders.len() > 1);
+    let shown = |one: &&TargetSnapshot| {
+        one.required && (several || one.folders.len() > 1 || targets::is_node(one))
+    };
     for target in snapshot.targets.iter().filter(shown) {
         let fault = targets::is_faulty(target);
         table.set_of("target", &target.name, "fault", f64::from(fault));
+        table.set_of("target", &target.name, "away", f64::from(target.away.is_some()));
     }
     let since_ns = moment.run.map_or(0, |(_, started)| moment.now_ns.saturating_sub(started));
     read_sources(table, snapshot, sources, since_ns);
+}
+
+/// Adds how far the machine's clock is off, where that is known.
+pub(super) fn read_clock(table: &mut ReadingTable) {
+    if let Some(offset) = machine::clock_offset_seconds() {
+        table.set("clock.offset_seconds", offset);
+    }
+}
+
+/// Adds the numbers and truth values among the properties of devices.
+pub(super) fn read_devices<'a>(
+    table: &mut ReadingTable,
+    devices: impl Iterator<Item = &'a api::Device>,
+) {
+    for device in devices {
+        let name = device.path.rsplit('/').next().unwrap_or_default();
+        for (property, value) in &device.properties {
+            let number = value.as_f64().or_else(|| value.as_bool().map(f64::from));
+            if let Some(number) = number {
+                table.set_of("device", name, property, number);
+            }
+        }
+    }
 }
 
 fn read_sources(

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{Fill, FolderSnapshot, Snapshot, SpillState, State, TargetSnapshot};
-use catchment_watch::{Rates, Run};
+use catchment_recorder::{
+    Fill, FolderSnapshot, Place, Snapshot, SpillState, State, TargetSnapshot,
+};
+use catchment_watch::{Rates, Run, Untaken};
 
 use super::{Moment, fault};
 use crate::api;
@@ -30,6 +32,7 @@ pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
     let target = |(index, target): (usize, &TargetSnapshot)| {
         let (state, reason) = match &target.state {
             State::Fault { reason } => ("fault", Some(reason.clone())),
+            State::Recording if is_open && target.away.is_some() => ("away", target.away.clone()),
             State::Recording if is_open => ("recording", None),
             State::Recording | State::Stopped => ("ended", None),
         };
@@ -38,6 +41,10 @@ pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
             name: target.name.clone(),
             required: target.required,
             folder: target.place.folder().map(|folder| folder.display().to_string()),
+            node: match &target.place {
+                Place::Node(node) => Some(node.address.clone()),
+                Place::Folders(_) | Place::None => None,
+            },
             state: state.into(),
             reason,
             bytes_written: target.counts.bytes_written,
@@ -94,7 +101,7 @@ pub(super) fn failed(moment: &Moment<'_>) -> Vec<String> {
     let is_recording = matches!(moment.flow, Run::Recording { .. });
     let snapshot = moment.snapshot.filter(|one| is_recording && one.state == State::Recording);
     let words = |target: &TargetSnapshot| match &target.state {
-        State::Fault { reason } if target.required => {
+        State::Fault { reason } if target.required && !is_node(target) => {
             let words = fault::advice(reason).unwrap_or(reason);
             Some(format!("target {}: {words}", target.name))
         }
@@ -108,6 +115,37 @@ pub(super) fn failed(moment: &Moment<'_>) -> Vec<String> {
     let folders = snapshot.into_iter().flat_map(|one| &one.targets);
     let folders = folders.flat_map(|target| &target.folders).filter_map(of_folder);
     snapshot.into_iter().flat_map(several).filter_map(words).chain(folders).collect()
+}
+
+/// Whether it is a storage node.
+pub(super) fn is_node(target: &TargetSnapshot) -> bool {
+    matches!(target.place, Place::Node(_))
+}
+
+/// Required storage nodes of which something can be said, while the run is recorded.
+fn nodes<'a>(
+    moment: &Moment<'a>,
+    why: fn(&'a TargetSnapshot) -> Option<&'a str>,
+) -> Vec<Untaken<'a>> {
+    let is_recording = matches!(moment.flow, Run::Recording { .. });
+    let targets = moment.snapshot.filter(|_| is_recording).map(|one| &one.targets);
+    let required = targets.into_iter().flatten().filter(|one| one.required && is_node(one));
+    required
+        .filter_map(|target| Some(Untaken { target: &target.name, why: why(target)? }))
+        .collect()
+}
+
+/// Those that take nothing now, while their frames wait in memory.
+pub(super) fn away<'a>(moment: &Moment<'a>) -> Vec<Untaken<'a>> {
+    nodes(moment, |target| target.away.as_deref())
+}
+
+/// Those that do not get the data.
+pub(super) fn refused<'a>(moment: &Moment<'a>) -> Vec<Untaken<'a>> {
+    nodes(moment, |target| match &target.state {
+        State::Fault { reason } => Some(reason.as_str()),
+        _ => None,
+    })
 }
 
 /// The targets, if there are several: what is to be said of a single one is said of the run.

@@ -2,12 +2,28 @@
 
 use catchment_model::Ledger;
 use catchment_recorder::{
-    Alignment, Counts, Fill, FrontEnd, Place, Report, SourceConfig, TargetSnapshot,
+    Alignment, Counts, Fill, FrontEnd, Place, RecorderConfig, Report, SourceConfig, TargetSnapshot,
 };
 use catchment_watch::{Alarm, AlarmState};
 
 use super::quantities::known_quantities;
 use super::*;
+
+mod stores;
+
+/// The configuration of a node that has only a recorder.
+fn of_recorder(recorder: RecorderConfig) -> Configuration {
+    Configuration {
+        number: None,
+        resume_ns: 0,
+        recorder,
+        emulator: None,
+        link_emulator: None,
+        store: None,
+        rules: Vec::new(),
+        control: String::new(),
+    }
+}
 
 struct Rig {
     watching: Watching,
@@ -31,7 +47,7 @@ impl Rig {
     }
 
     fn of(config: &RecorderConfig) -> Self {
-        let watching = Watching::new(config, &[], 0.05).unwrap();
+        let watching = Watching::new(&of_recorder(config.clone()), 0.05).unwrap();
         let snapshot = Snapshot {
             state: RecorderState::Recording,
             faults: 0,
@@ -93,6 +109,7 @@ impl Rig {
                 disk: Some(machine::Space {
                     free_bytes: self.free_bytes,
                     total_bytes: 100_000_000,
+                    file_system: 1,
                 }),
                 devices: &[],
             });
@@ -125,6 +142,7 @@ fn fill(name: &str) -> Fill {
 
 fn target(name: &str, required: bool) -> TargetSnapshot {
     TargetSnapshot {
+        away: None,
         name: name.into(),
         required,
         place: Place::None,
@@ -525,7 +543,7 @@ fn a_reload_in_a_run_is_no_silence_of_its_sources() {
     let mut rig = Rig::new();
     for second in 0..40 {
         if second == 20 {
-            rig.watching.change(&config(), &[]).unwrap();
+            rig.watching.change(&of_recorder(config())).unwrap();
         }
         rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
         rig.look(1, 1_000);
@@ -555,7 +573,8 @@ fn what_rules_can_look_at_is_what_is_read() {
     ] {
         assert!(alarms.iter().any(|alarm| alarm == text), "{alarms:?}");
     }
-    let mut read: Vec<String> = rig.watching.readings.kinds().collect();
+    let (of_store, rules_of_store) = stores::read();
+    let mut read: Vec<String> = rig.watching.readings.kinds().chain(of_store).collect();
     // This machine's clock may not be synchronised.
     if !read.iter().any(|name| name == "clock.offset_seconds") {
         read.push("clock.offset_seconds".into());
@@ -565,8 +584,9 @@ fn what_rules_can_look_at_is_what_is_read() {
     let mut known: Vec<_> = known.filter(|name| !name.starts_with("device.")).collect();
     known.sort();
     read.sort();
+    read.dedup();
     assert_eq!(read, known);
-    for rule in default_rules(S, 0.05) {
+    for rule in default_rules(S, 0.05).into_iter().chain(rules_of_store) {
         assert!(known.contains(&rule.quantity.kind()), "{}", rule.quantity);
     }
     // Zero counts and entries are present, too.

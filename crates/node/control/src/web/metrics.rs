@@ -55,7 +55,14 @@ macro_rules! metrics {
     };
 }
 
-/// All metrics except those of the ledger, which are named after its entries.
+mod store;
+
+/// All metrics.
+fn all() -> impl Iterator<Item = &'static Metric> {
+    METRICS.iter().chain(store::METRICS)
+}
+
+/// All metrics except those of storage nodes and of the ledger, which are named after its entries.
 const METRICS: &[Metric] = metrics! {
     "catchment_build_info", "gauge", "version", "1, with the program's version.",
         |_, view, out| out.put(&[("version", &view.state.node.version)], 1.0);
@@ -393,7 +400,7 @@ pub(super) async fn metrics(State(shared): Shared) -> impl IntoResponse {
 
 fn render(shared: &NodeShared, view: &View) -> String {
     let mut text = String::new();
-    for metric in METRICS {
+    for metric in all() {
         let Metric { name, kind, help, .. } = metric;
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
         (metric.value)(shared, view, &mut Values { name, text: &mut text });
@@ -449,7 +456,7 @@ pub fn document() -> String {
          --test metrics` writes it anew).\n\nCounters of the recorder begin at zero with each run. \
          Ratios are 0 to 1.\n\n| metric | kind | labels | what |\n| --- | --- | --- | --- |\n",
     );
-    for Metric { name, kind, labels, help, .. } in METRICS {
+    for Metric { name, kind, labels, help, .. } in all() {
         writeln!(text, "| `{name}` | {kind} | {labels} | {help} |").ok();
     }
     text += "\n## The ledger\n\nEach entry of the ledger is a counter of all sources together, and one \
@@ -475,7 +482,7 @@ mod tests {
 
     #[test]
     fn names_are_as_prometheus_wants_them_and_used_once() {
-        let mut names: Vec<String> = METRICS.iter().map(|metric| metric.name.to_owned()).collect();
+        let mut names: Vec<String> = all().map(|metric| metric.name.to_owned()).collect();
         for &entry in Entry::ALL {
             names.extend([ledger_name(entry, ""), ledger_name(entry, "source_")]);
         }
@@ -485,7 +492,7 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);
-        for metric in METRICS {
+        for metric in all() {
             assert_eq!(
                 metric.kind == "counter",
                 metric.name.ends_with("_total"),

@@ -138,6 +138,7 @@ impl Configure for Fixed {
             number,
             resume_ns: 0,
             recorder,
+            store: None,
             emulator,
             link_emulator,
             rules,

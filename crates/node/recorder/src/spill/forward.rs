@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Entropy as _, Work};
 use catchment_disk::list_folder;
-use catchment_net::{Dialer, Peer};
+use catchment_net::Dialer;
 use catchment_runner::{Idle, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
 use catchment_sender::{StreamConfig, StreamSession};
 use catchment_telemetry::{Clock, ThreadTimes};
@@ -29,7 +29,7 @@ use super::{Backlog, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock,
 use crate::config::RecorderConfig;
 use crate::spill_counts::{SpillCounts, SpillReport};
 use crate::store_link::{Happened, StoreLink};
-use crate::target_config::Place;
+use crate::target_config::{NodeConfig, Place};
 
 /// How often a spill is looked at.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -69,7 +69,7 @@ pub struct SpillState {
 struct Watched {
     target: String,
     config: SpillConfig,
-    node: String,
+    node: NodeConfig,
     counts: Arc<SpillCounts>,
     problems: Mutex<Problems>,
 }
@@ -97,7 +97,7 @@ impl Forwarding {
             let watched = Arc::new(Watched {
                 target: target.name.clone(),
                 config: spill.clone(),
-                node: node.address.clone(),
+                node: node.clone(),
                 counts: Arc::default(),
                 problems: Mutex::default(),
             });
@@ -124,7 +124,7 @@ impl Forwarding {
             SpillState {
                 target: watched.target.clone(),
                 folder: watched.config.folder.clone(),
-                node: watched.node.clone(),
+                node: watched.node.address.clone(),
                 bytes_max: watched.config.bytes_max,
                 counts: watched.counts.read(),
                 problems: problems.present.iter().chain(&problems.past).cloned().collect(),
@@ -242,7 +242,7 @@ impl Forwarder {
             let why = "all that could be sent is at the node; what is left was damaged";
             return Ok(Taken::Foreign(why.to_owned()));
         }
-        let node = &self.watched.node;
+        let node = &self.watched.node.address;
         if lock.identity.node != *node {
             let other = &lock.identity.node;
             return Ok(Taken::Foreign(format!("it is for the node {other}, not for {node}")));
@@ -253,7 +253,7 @@ impl Forwarder {
         }
         lock.set_taken().map_err(|error| error.to_string())?;
         let spill = Spill::left(lock, folder, &self.watched.counts)?;
-        match Sending::new(spill) {
+        match Sending::new(spill, &self.watched.node) {
             Ok(sending) => Ok(Taken::Sending(Box::new(sending))),
             Err((why, spill)) => {
                 spill.hand_over();
@@ -337,8 +337,8 @@ enum Taken {
 }
 
 impl Sending {
-    fn new(spill: Spill) -> Result<Self, (String, Spill)> {
-        let link = match link_of(&spill) {
+    fn new(spill: Spill, node: &NodeConfig) -> Result<Self, (String, Spill)> {
+        let link = match link_of(&spill, node) {
             Ok(link) => link,
             Err(why) => return Err((why, spill)),
         };
@@ -359,14 +359,14 @@ impl Sending {
     }
 }
 
-/// A session for what was spilled of a stream.
-fn link_of(spill: &Spill) -> Result<StoreLink, String> {
+/// A session for what was spilled of a stream, with the node for which it was.
+fn link_of(spill: &Spill, node: &NodeConfig) -> Result<StoreLink, String> {
     let bits = || SystemEntropy.random_u64().map_err(|error| error.to_string());
-    let Identity { node, name, run, stream, variant, begins } = spill.identity().clone();
+    let Identity { name, run, stream, variant, begins, .. } = spill.identity().clone();
     let config = StreamConfig {
         name,
         program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
-        token: String::new(),
+        token: node.token().map_err(|error| error.to_string())?,
         run: run.0,
         stream,
         variant,
@@ -375,9 +375,8 @@ fn link_of(spill: &Spill) -> Result<StoreLink, String> {
     };
     let mut session = StreamSession::new(config, bits()?.max(1), bits()?)?;
     session.made(MADE_MAX);
-    let dial = Dialer::new(Peer { address: node.clone(), tls: None });
-    let dial = Box::new(dial.map_err(|error| error.to_string())?);
-    let mut link = StoreLink::new(dial, session, node);
+    let dial = node.peer().and_then(Dialer::new).map_err(|error| error.to_string())?;
+    let mut link = StoreLink::new(Box::new(dial), session, node.address.clone());
     link.header = spill.header_bytes().to_vec();
     Ok(link)
 }

@@ -135,7 +135,7 @@ impl Sessions {
                 Ended::new(ByeReason::MALFORMED, 100, 0, text)
             }
             Refusal::Unfit(text) => {
-                self.state.count(|counters| &counters.faults, 1);
+                self.state.count(|counters| &counters.frames_unfit, 1);
                 Ended::new(ByeReason::DOES_NOT_FIT, 0, 0, text)
             }
         };
@@ -434,6 +434,7 @@ mod tests {
 
     use catchment_encoder::Buffers;
     use catchment_fixtures::Random;
+    use catchment_net::LinkAccess;
 
     use super::super::Connection;
     use super::*;
@@ -451,11 +452,12 @@ mod tests {
 
     #[test]
     fn a_column_whose_session_has_ended_is_not_read_on() {
-        let state = Arc::new(NodeState::new(1 << 20));
+        let state = Arc::new(NodeState::new(1 << 20, &[]));
         let (orders, _) = crossbeam_channel::bounded(1);
         let entropy = Box::new(Random::new(1));
-        let mut sessions = Sessions::new(entropy, state, orders, Buffers::new(1 << 20));
-        sessions.open(0);
+        let (buffers, access) = (Buffers::new(1 << 20), LinkAccess::default());
+        let mut sessions = Sessions::new(entropy, state, orders, buffers, access);
+        sessions.open(0, None);
         let body = Body { kind: BodyKind::Column, left: 100_000, padding: 0 };
         sessions.connections[0] =
             Some(Connection { kind: Kind::Over, body: Some(body), ..Connection::default() });

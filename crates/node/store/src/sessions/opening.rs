@@ -9,14 +9,20 @@ use catchment_wire::session::{
 use catchment_wire::storage_link::{StreamGrant, StreamLog};
 
 use super::{
-    Ended, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX, Session, Sessions,
+    Ended, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX, Said, Session, Sessions,
 };
 use crate::frames::HeaderParts;
 use crate::receive::{NotOpened, Order, Slot, Stream};
-use crate::state::StreamKey;
+use crate::state::{Sender, StreamKey};
 
 impl Sessions {
-    pub(super) fn take_hello(&mut self, endpoint: usize, hello: Hello) -> Result<(), Fault> {
+    pub(super) fn take_hello(
+        &mut self,
+        endpoint: usize,
+        hello: Hello,
+        token: &str,
+    ) -> Result<(), Fault> {
+        let is_admitted = self.access.admits(token, hello.name.as_str());
         let is_ours = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         let Some(connection) = self.connection(endpoint) else { return Ok(()) };
         if connection.opening.is_some() {
@@ -25,7 +31,8 @@ impl Sessions {
         let name = hello.name.as_str();
         // It becomes the name of a folder.
         let is_name = name.chars().all(is_ours) && !name.is_empty() && !name.starts_with('.');
-        connection.refusal = match () {
+        let refusal = match () {
+            () if !is_admitted => Some(Ended::no_token()),
             () if !is_name => {
                 let text = "a stream's name has letters, digits and -_. and begins with no dot";
                 Some(Ended::new(ByeReason::NAME, 0, 0, text))
@@ -36,12 +43,19 @@ impl Sessions {
             }
             () => None,
         };
-        if connection.refusal.is_some() {
-            self.state.count(|counters| &counters.sessions_refused, 1);
-            return Ok(());
+        match refusal {
+            Some(refusal) => self.refuse_opening(endpoint, refusal),
+            None => connection.opening = Some(Opening { hello, token: token.into(), log: None }),
         }
-        connection.opening = Some(Opening { hello, log: None });
         Ok(())
+    }
+
+    fn refuse_opening(&mut self, endpoint: usize, refusal: Ended) {
+        self.state.count(|counters| &counters.sessions_refused, 1);
+        self.count_refusal(&refusal);
+        if let Some(connection) = self.connection(endpoint) {
+            connection.refusal = Some(refusal);
+        }
     }
 
     pub(super) fn take_log(&mut self, endpoint: usize, log: &Log) -> Result<(), Fault> {
@@ -68,40 +82,27 @@ impl Sessions {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
             let waits = connection.refusal.is_none() && connection.kind == Kind::Control;
             let is_late = connection.silent_ns >= PATIENCE_NS;
-            let Some(Opening { hello, log: Some((log, of_stream)) }) =
-                connection.opening.take_if(|one| waits && one.log.is_some())
-            else {
+            let Some(opening) = connection.opening.take_if(|one| waits && one.log.is_some()) else {
                 continue;
             };
-            match self.admit(endpoint, &hello, &log, &of_stream) {
+            match self.admit(endpoint, &opening) {
                 Ok(true) => self.state.count(|counters| &counters.sessions_opened, 1),
+                Ok(false) if is_late => {
+                    self.refuse_opening(endpoint, Ended::later("the stream is being opened"));
+                }
                 Ok(false) => {
                     if let Some(connection) = &mut self.connections[endpoint] {
-                        let opening = Opening { hello, log: Some((log, of_stream)) };
                         connection.opening = Some(opening);
-                        if is_late {
-                            connection.refusal = Some(Ended::later("the stream is being opened"));
-                        }
                     }
                 }
-                Err(ended) => {
-                    self.state.count(|counters| &counters.sessions_refused, 1);
-                    if let Some(connection) = &mut self.connections[endpoint] {
-                        connection.refusal = Some(ended);
-                    }
-                }
+                Err(ended) => self.refuse_opening(endpoint, ended),
             }
         }
     }
 
     /// Admits a session; false if its stream has no writer yet.
-    fn admit(
-        &mut self,
-        endpoint: usize,
-        hello: &Hello,
-        log: &Log,
-        of_stream: &StreamLog,
-    ) -> Result<bool, Ended> {
+    fn admit(&mut self, endpoint: usize, opening: &Opening) -> Result<bool, Ended> {
+        let Opening { hello, log: Some((log, of_stream)), .. } = opening else { return Ok(false) };
         let name = hello.name.as_str();
         let StreamLog { stream: number, variant, generation } = *of_stream;
         let key = StreamKey { name: name.to_owned(), run: hello.run, stream: number, variant };
@@ -150,11 +151,12 @@ impl Sessions {
         check_positions(stream, log, of_stream)?;
         stream.generation = generation;
         self.detach(name);
-        self.welcome(endpoint, hello, generation)?;
+        self.welcome(endpoint, opening, generation)?;
         Ok(true)
     }
 
-    fn welcome(&mut self, control: usize, hello: &Hello, generation: u64) -> Result<(), Ended> {
+    fn welcome(&mut self, control: usize, opening: &Opening, generation: u64) -> Result<(), Ended> {
+        let hello = &opening.hello;
         let mut ticket = [0; 16];
         for half in ticket.chunks_exact_mut(8) {
             let bits = self.entropy.random_u64();
@@ -163,15 +165,20 @@ impl Sessions {
         }
         let name = hello.name.as_str().to_owned();
         let Some(Slot::Ready(stream)) = self.streams.get(&name) else { return Ok(()) };
-        let durable = stream.state.durable.load(Relaxed).min(stream.taken);
+        // That it waits is said with the first positions.
+        let said = Said { waits: false, ..Said::of(stream) };
+        let address = self.connections.get(control).and_then(|one| one.as_ref()?.sender);
+        let sender = Sender { address, program: hello.program.as_str().to_owned() };
+        *stream.state.sender.lock() = Some(sender);
+        stream.state.is_attached.store(true, Relaxed);
         let mut service = [0; 32];
         StreamGrant { generation }.write(&mut service);
         let grant = Grant {
             log: 0,
             answer: GrantAnswer::Joins,
             reason: ByeReason::DONE,
-            next: stream.taken,
-            durable,
+            next: said.taken,
+            durable: said.durable,
             source: NONE,
             service,
         };
@@ -194,12 +201,13 @@ impl Sessions {
         let session = Session {
             number: hello.session,
             ticket,
+            token: opening.token.clone(),
             generation,
             control,
             data: None,
             welcome: Some((welcome, grant)),
             cookie: 0,
-            said: (stream.taken, durable),
+            said,
             ended: None,
             header: HeaderParts::default(),
             frame: None,

@@ -6,7 +6,9 @@ use catchment_console::{Client, Exit, Out, Table, Target, UsageError};
 use catchment_model::units::{Bytes, Count, grouped, percent_of};
 use serde_json::{Value, json};
 
-/// Queries and controls a node that `catchment run` serves.
+use crate::commands::ctl_store;
+
+/// Queries and controls a node that `catchment run` or `catchment store` serves.
 ///
 /// Exit codes: 0 done; 1 failed, refused, or no answer; 2 bad usage; 3 the state that was printed
 /// shows that data of the run were lost.
@@ -239,6 +241,9 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
     if state["emulated"] == true {
         out.say("EMULATED: the node sends these data itself, no detector does")?;
     }
+    if state["store"].is_object() {
+        ctl_store::say(state, out)?;
+    }
     let run = &state["run"];
     if run.is_object() {
         let events = grouped(run["events"].as_u64().unwrap_or_default());
@@ -317,7 +322,11 @@ fn spill_line(spill: &Value) -> String {
 fn target_line(target: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let role = if target["required"] == true { "required" } else { "best effort" };
-    let place = target["folder"].as_str().map_or("nowhere".into(), |folder| format!("in {folder}"));
+    let place = match (target["folder"].as_str(), target["node"].as_str()) {
+        (Some(folder), _) => format!("in {folder}"),
+        (None, Some(node)) => format!("at {node}"),
+        (None, None) => "nowhere".to_owned(),
+    };
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let queue = &target["queue"];
     let mut line = format!(

@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod catalog;
 pub(crate) mod convert;
 pub(crate) mod ctl;
+mod ctl_store;
 pub(crate) mod decode;
 pub(crate) mod emulate;
 mod emulate_dummies;

@@ -15,7 +15,7 @@ use catchment_model::units::counted;
 use catchment_session::{Ends, Session, Summary, exit_of, own_settings, seconds};
 use serde::Serialize;
 
-use crate::commands::run_control::{File, serve};
+use crate::commands::run_control::{File, serve, tell};
 use crate::commands::run_offsets::Measured;
 
 /// Records what CONFIG describes until Ctrl-C, --seconds or --events.
@@ -135,7 +135,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
                            page shows the offsets";
             anyhow::bail!(UsageError(message.into()))
         }
-        Some((settings, log)) => serve(file, settings, log, ends, out),
+        Some((settings, log)) => {
+            let ended = serve(Arc::new(file), settings, log, ends, out, |_, _| Ok(()))?;
+            tell(&ended, out)
+        }
         None => record(&arguments, &high, file, ends, out),
     }
 }

@@ -1,4 +1,5 @@
-//! `catchment run` with `[control]` or `--listen`: a node that serves its API and its page.
+//! A node that serves its API and its page: `catchment run` with `[control]` or `--listen`, and
+//! `catchment store`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,22 +64,30 @@ fn checked(path: &Path, text: &str, emulate: bool) -> Result<Configuration, Conf
     Ok(configuration(high, emulate))
 }
 
-/// Serves until a signal, a command or an end of the run.
+/// Serves until a signal, a command or an end of the run. A node that is not served ends when its
+/// terminal does; others read their file again. `begun` says that it has started.
 pub(super) fn serve(
-    file: File,
+    file: Arc<dyn Configure>,
     settings: Settings,
     (log, level): (LogFormat, LogLevel),
     ends: Ends,
     out: &mut Out,
-) -> anyhow::Result<Exit> {
-    let stop = Stop::listen_but_to_hang_up()?;
+    begun: impl FnOnce(&Node, &mut Out) -> anyhow::Result<()>,
+) -> anyhow::Result<Ended> {
     let hang_up = Arc::new(AtomicBool::new(false));
-    let hang_up_id = signal_hook::flag::register(SIGHUP, Arc::clone(&hang_up))?;
+    let (stop, hang_up_id) = match settings.listen {
+        None => (Stop::listen()?, None),
+        Some(_) => {
+            let stop = Stop::listen_but_to_hang_up()?;
+            (stop, Some(signal_hook::flag::register(SIGHUP, Arc::clone(&hang_up))?))
+        }
+    };
     let logs = Logs::start(log, level);
-    let node = match Node::start(settings, Arc::new(file), logs) {
+    let node = match Node::start(settings, file, logs) {
         Err(error @ NodeError::Unprotected { .. }) => anyhow::bail!(UsageError(error.to_string())),
         other => other.context("cannot start the node")?,
     };
+    begun(&node, out)?;
     if let Some(url) = node.url() {
         out.say(format_args!("Serving {url}"))?;
     }
@@ -97,8 +106,8 @@ pub(super) fn serve(
         std::thread::sleep(POLL);
     }
     let ended = node.wait();
-    signal_hook::low_level::unregister(hang_up_id);
-    tell(&ended, out)
+    hang_up_id.map(signal_hook::low_level::unregister);
+    Ok(ended)
 }
 
 /// The events that have been built.
@@ -107,7 +116,7 @@ fn events(node: &Node) -> u64 {
     counts.events_complete + counts.events_incomplete
 }
 
-fn tell(ended: &Ended, out: &mut Out) -> anyhow::Result<Exit> {
+pub(super) fn tell(ended: &Ended, out: &mut Out) -> anyhow::Result<Exit> {
     if let Some((number, summary)) = &ended.last {
         let events = summary.last.counts.events_recorded;
         let folder = summary.folder.display().to_string();

@@ -1,8 +1,9 @@
 //! The real binary, for the tests that run it.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -65,14 +66,18 @@ pub fn printed(mut command: Command, word: &str) -> (Child, BufReader<ChildStdou
     (child, lines, line)
 }
 
-/// The first of so many UDP ports of this machine that are free, each next to the one before.
+/// The first of so many ports of this machine that are free, each next to the one before.
 pub fn free_ports(count: u16) -> u16 {
+    // Below those that the system gives to connections of other tests.
+    const PORTS: std::ops::Range<u16> = 21_000..32_000;
+    let random = || std::hash::RandomState::new().build_hasher().finish();
+    let is_free = |port| {
+        let any = ("0.0.0.0", port);
+        UdpSocket::bind(any).is_ok() && TcpListener::bind(any).is_ok()
+    };
     let neighbours = std::iter::repeat_with(|| {
-        let first = UdpSocket::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-        let end = first.checked_add(count)?;
-        // Held together, so that each is another.
-        let all = (first..end).map(|port| UdpSocket::bind(("127.0.0.1", port)));
-        all.collect::<Result<Vec<_>, _>>().ok().map(|_| first)
+        let first = PORTS.start + (random() % u64::from(PORTS.end - PORTS.start - count)) as u16;
+        (first..first + count).all(is_free).then_some(first)
     });
     neighbours.take(1_000).flatten().next().expect("neighbours")
 }

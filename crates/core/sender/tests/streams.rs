@@ -1,0 +1,99 @@
+//! The session of a stream of frames: when it connects, and what it says of a node that it cannot
+//! reach.
+
+use catchment_sender::{Action, Connection, SenderState, StreamConfig, StreamSession};
+use catchment_wire::session::{Bye, ByeReason, Connection as Line, Encoder, Preamble, Service};
+
+const MS: u64 = 1_000_000;
+
+fn session() -> StreamSession {
+    let config = StreamConfig {
+        name: "run-1".to_owned(),
+        program: "test".to_owned(),
+        token: String::new(),
+        run: [1; 16],
+        stream: 0,
+        variant: 0,
+        buffer_bytes: 1 << 20,
+        first: 0,
+    };
+    StreamSession::new(config, 7, 11).unwrap()
+}
+
+/// Connects, as it must now, and is told so.
+fn connects(session: &mut StreamSession, now_ns: u64) {
+    let action = session.work(now_ns).action;
+    assert!(matches!(action, Some(Action::Connect(Connection::Control))), "{action:?}");
+}
+
+/// Closes as it asks for, and returns when it connects again.
+fn away_until(session: &mut StreamSession, now_ns: u64) -> u64 {
+    assert!(matches!(session.work(now_ns).action, Some(Action::Close)));
+    let step = session.work(now_ns);
+    assert!(step.action.is_none(), "it waits first");
+    step.wake_at_ns
+}
+
+fn why(session: &StreamSession) -> String {
+    match session.state() {
+        SenderState::Away(why) => why.to_string(),
+        state => panic!("{state:?}"),
+    }
+}
+
+#[test]
+fn attempts_grow_apart_to_a_bound_and_a_run_that_ends_waits_for_none() {
+    let (mut session, mut now_ns, mut waits) = (session(), 0, Vec::new());
+    for _ in 0..12 {
+        connects(&mut session, now_ns);
+        session.closed(now_ns, Connection::Control, "Connection refused");
+        let until_ns = away_until(&mut session, now_ns);
+        waits.push(until_ns - now_ns);
+        now_ns = until_ns;
+    }
+    assert!(waits[0] <= 100 * MS && waits.iter().all(|&wait| wait <= 5_000 * MS), "{waits:?}");
+    assert!(waits[8..].iter().all(|&wait| wait >= 2_500 * MS), "{waits:?}");
+    connects(&mut session, now_ns);
+    session.closed(now_ns, Connection::Control, "Connection refused");
+    assert!(away_until(&mut session, now_ns) > now_ns);
+    session.hurry(now_ns);
+    connects(&mut session, now_ns);
+}
+
+#[test]
+fn a_node_that_tells_to_come_again_is_asked_less_and_less_often() {
+    let (mut session, mut now_ns, mut waits) = (session(), 0, Vec::new());
+    for _ in 0..8 {
+        connects(&mut session, now_ns);
+        session.opened(now_ns, Connection::Control);
+        let preamble = Preamble {
+            session_min: 1,
+            session_max: 1,
+            service: Service::Storage,
+            service_min: 1,
+            service_max: 1,
+            connection: Line::Control,
+        };
+        let mut bytes = preamble.encode().to_vec();
+        let mut message = [0; 256];
+        let bye = Bye { reason: ByeReason::LATER, retry_ms: 200, detail: 0 };
+        let end = Encoder::begin(&mut message, 0, &bye).finish("the disk has failed", &[]);
+        bytes.extend_from_slice(&message[..end]);
+        session.received(now_ns, &bytes).unwrap();
+        assert!(why(&session).ends_with("later: the disk has failed"), "{}", why(&session));
+        let until_ns = away_until(&mut session, now_ns);
+        waits.push(until_ns - now_ns);
+        now_ns = until_ns;
+    }
+    assert!(waits.iter().all(|&wait| wait >= 200 * MS), "no sooner than told: {waits:?}");
+    assert!(waits[7] >= 2_500 * MS, "{waits:?}");
+}
+
+#[test]
+fn a_port_that_closes_without_a_word_may_be_under_tls() {
+    let mut session = session();
+    connects(&mut session, 0);
+    session.opened(0, Connection::Control);
+    session.closed(0, Connection::Control, "the peer has closed the connection");
+    assert!(why(&session).ends_with("before it said anything: is it under TLS?"));
+}

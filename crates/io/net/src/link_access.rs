@@ -1,0 +1,67 @@
+//! Who may connect as the sender of a session, and how.
+
+use std::sync::Arc;
+
+use crate::certificates::TlsServer;
+
+/// How the senders of sessions connect: front-ends to a recorder, recorders to a storage node. The
+/// file says what they need; the node has it.
+#[derive(Clone, Debug)]
+pub struct LinkAccess {
+    /// Connections are under TLS.
+    pub needs_tls: bool,
+    /// A hello has to show a token.
+    pub needs_token: bool,
+    /// They may connect from beyond this machine without either.
+    pub without_protection: bool,
+    /// How long events wait for a required front-end that fell silent without a word, from its last
+    /// byte on. Nothing waits at a storage node.
+    pub resume_ns: u64,
+    /// The node's certificate.
+    pub certificate: Option<TlsServer>,
+    /// The node's tokens.
+    pub tokens: Option<SharedTokens>,
+}
+
+/// Who knows which tokens there are. Asked by receive threads, so that it must not wait.
+pub trait Tokens: Send + Sync {
+    /// Whether a sender of that name may deliver data with that token.
+    fn admits(&self, token: &str, sender: &str) -> bool;
+}
+
+/// Tokens that many threads ask.
+#[derive(Clone)]
+pub struct SharedTokens(pub Arc<dyn Tokens>);
+
+impl Default for LinkAccess {
+    fn default() -> Self {
+        let (needs_tls, needs_token, without_protection) = (false, false, false);
+        let (certificate, tokens) = (None, None);
+        let resume_ns = 5_000_000_000;
+        Self { needs_tls, needs_token, without_protection, resume_ns, certificate, tokens }
+    }
+}
+
+impl LinkAccess {
+    /// Whether everything is there that is needed.
+    pub fn is_whole(&self) -> bool {
+        (!self.needs_tls || self.certificate.is_some())
+            && (!self.needs_token || self.tokens.is_some())
+    }
+
+    /// Whether a sender may deliver data.
+    pub fn admits(&self, token: &str, sender: &str) -> bool {
+        !self.needs_token || self.tokens.as_ref().is_some_and(|it| it.0.admits(token, sender))
+    }
+
+    /// Whether nothing keeps others on the network from being a source.
+    pub fn is_open(&self) -> bool {
+        !(self.needs_tls && self.needs_token)
+    }
+}
+
+impl std::fmt::Debug for SharedTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedTokens")
+    }
+}
