@@ -518,8 +518,8 @@ impl Spill {
         self.counts.left(frames, self.files.values().map(|file| file.bytes).sum());
     }
 
-    /// Everything was forwarded: removes the folder, unless something is kept in it. Returns what is
-    /// to be said of that.
+    /// Everything was forwarded: removes the folder, unless something is kept in it. Returns what
+    /// is to be said of that.
     ///
     /// # Errors
     /// The system refuses.
