@@ -31,6 +31,11 @@ impl Inbox {
         !self.has_preamble && self.bytes.is_empty()
     }
 
+    /// Whether its preamble has come.
+    pub fn has_begun(&self) -> bool {
+        self.has_preamble
+    }
+
     /// Takes as many bytes as there is room for, and returns how many.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         self.bytes.drain(..self.used);

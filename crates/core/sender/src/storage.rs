@@ -280,7 +280,8 @@ impl StreamSession {
             if let Err(fault) = handled {
                 let detail = self.inbox.messages.into();
                 let bye = Bye { reason: ByeReason::MALFORMED, retry_ms: 1_000, detail };
-                self.why = Some(format!("the storage node's bytes: {fault}").into());
+                let hint = if self.inbox.has_begun() { "" } else { ": is it under TLS?" };
+                self.why = Some(format!("the storage node's bytes: {fault}{hint}").into());
                 self.outbox.send(&Control::Bye(bye, &fault.to_string()));
                 self.phase = Phase::Closing { until_ns: now_ns + CLOSING_NS };
                 return Err(fault);

@@ -106,6 +106,12 @@ impl Stream {
     }
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.state.is_left.store(true, Relaxed);
+    }
+}
+
 /// The streams, by name.
 pub(crate) type Streams = BTreeMap<String, Slot>;
 
@@ -206,9 +212,7 @@ impl Agent for Receive {
             }
         };
         let received = self.ingress.poll(poll);
-        if let Some((_, error)) = self.ingress.take_error() {
-            sessions.note_error(error);
-        }
+        sessions.note_error(self.ingress.take_error().map(|(_, error)| error));
         sessions.answer(&mut *self.ingress, now_ns);
         if self.stop.load(Relaxed) {
             sessions.say_bye();

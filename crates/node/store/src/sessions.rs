@@ -57,6 +57,8 @@ pub(crate) struct Sessions {
     access: LinkAccess,
     /// When tokens were asked last.
     asked_ns: u64,
+    /// Whether a connection ended in this cycle that had not said what it is.
+    is_unopened: bool,
     pub(crate) streams: Streams,
     /// By the stream's name.
     pub(crate) by_name: BTreeMap<String, Session>,
@@ -191,6 +193,7 @@ impl Sessions {
             buffers,
             access,
             asked_ns: 0,
+            is_unopened: false,
             streams: BTreeMap::new(),
             by_name: BTreeMap::new(),
             connections: Vec::new(),
@@ -217,9 +220,13 @@ impl Sessions {
         self.connections[endpoint] = Some(Connection { sender, ..Connection::default() });
     }
 
-    /// A connection failed.
-    pub(crate) fn note_error(&mut self, error: String) {
-        self.state.note_error(error);
+    /// A connection failed in this cycle, if one did. How a session's connection breaks is no news:
+    /// its sender connects again.
+    pub(crate) fn note_error(&mut self, error: Option<String>) {
+        let is_unopened = std::mem::take(&mut self.is_unopened);
+        if let Some(error) = error.filter(|_| is_unopened) {
+            self.state.note_error(error);
+        }
     }
 
     /// A connection has ended: all of its session end with it.
@@ -227,6 +234,7 @@ impl Sessions {
         self.closing.retain(|closing| *closing != endpoint);
         let connection = self.connections.get_mut(endpoint).and_then(Option::take);
         if connection.as_ref().is_some_and(|one| one.kind == Kind::New) {
+            self.is_unopened = true;
             self.state.count(|counters| &counters.connections_unopened, 1);
         }
         if let Some(name) = connection.and_then(|one| one.stream) {

@@ -45,6 +45,8 @@ pub(crate) struct StreamState {
     /// Who sends it, or did last, and whether its session is open.
     pub(crate) sender: Mutex<Option<Sender>>,
     pub(crate) is_attached: AtomicBool,
+    /// Whether nothing more comes: what cannot be written need not wait.
+    pub(crate) is_left: AtomicBool,
 }
 
 /// A recorder, as it says itself, and where it is.
@@ -147,6 +149,7 @@ impl StreamState {
             taken: AtomicU64::new(durable),
             sender: Mutex::new(None),
             is_attached: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
         }
     }
 
@@ -215,7 +218,7 @@ macro_rules! counters {
             /// Sessions that were refused or ended for a fault of their sender, by the reason of the
             /// `bye`.
             pub refusals: BTreeMap<String, u64>,
-            /// How the last connection failed, if any did.
+            /// How the last connection failed that had not begun, if any did.
             pub last_error: Option<String>,
             /// Its folders.
             pub folders: Vec<StoreFolder>,

@@ -191,6 +191,11 @@ impl<S: FolderStore> Writer<S> {
             }
         }
         if let Some((frame, column)) = self.frame.take() {
+            if column.is_none() && self.gives_up() {
+                while self.input.try_recv().is_ok() {}
+                self.begin_end(None);
+                return Ok(Step::Done);
+            }
             return self.copy(frame, column, budget);
         }
         if self.end != End::No {
@@ -210,6 +215,12 @@ impl<S: FolderStore> Writer<S> {
             Err(TryRecvError::Empty) => return Ok(Step::Wait),
         }
         Ok(Step::Done)
+    }
+
+    /// Whether frames that no folder takes are dropped, since the stream is closed: they are not
+    /// durable, so that their sender has them.
+    fn gives_up(&self) -> bool {
+        self.state.is_left.load(Relaxed) && self.state.trouble.lock().is_some()
     }
 
     /// Goes on with a frame: waits for a file, then copies its columns.

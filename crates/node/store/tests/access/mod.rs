@@ -152,7 +152,7 @@ fn a_recorder_without_tls_is_told_that_the_node_may_want_it() {
     let (node, _, _) = guarded(folder.path(), true);
     let target = shows(folder.path(), &node, "secret", None);
     let said = said(folder.path(), target, warning);
-    assert!(said.contains("before it said anything: is it under TLS?"), "{said}");
+    assert!(said.contains(": is it under TLS?"), "{said}");
     let done = node.stop().unwrap();
     assert!(done.connections_unopened > 0 && done.sessions_opened == 0, "{done:?}");
     assert!(done.last_error.unwrap().starts_with("connection from 127.0.0.1: "));
