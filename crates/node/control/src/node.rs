@@ -25,7 +25,7 @@ use crate::api;
 use crate::audit::AuditLog;
 use crate::catalog_client::CatalogClient;
 use crate::conductor::{Conductor, ConductorState, FIRST, Signals};
-use crate::configuration::{ConfigurationFault, Configure, Version};
+use crate::configuration::{Configuration, ConfigurationFault, Configure, Version};
 use crate::devices::{self, Active, Devices, RunStatus};
 use crate::history::Past;
 use crate::logs::Logs;
@@ -163,6 +163,15 @@ pub fn own_folder(runs: &Path) -> PathBuf {
     runs.join(".catchment")
 }
 
+/// The configuration's text, and what it says.
+fn read(configure: &dyn Configure) -> Result<(String, Configuration), NodeError> {
+    let text = configure.read().map_err(|message| NodeError::Configuration {
+        fault: ConfigurationFault { message, position: None },
+    })?;
+    let checked = configure.check(&text);
+    Ok((text, checked.map_err(|fault| NodeError::Configuration { fault })?))
+}
+
 impl Node {
     /// Starts the control thread, the devices and the server; also the first run, if the settings
     /// require it.
@@ -174,11 +183,7 @@ impl Node {
         configure: Arc<dyn Configure>,
         logs: Arc<Logs>,
     ) -> Result<Self, NodeError> {
-        let text = configure.read().map_err(|message| NodeError::Configuration {
-            fault: ConfigurationFault { message, position: None },
-        })?;
-        let checked = configure.check(&text);
-        let configuration = checked.map_err(|fault| NodeError::Configuration { fault })?;
+        let (text, configuration) = read(&*configure)?;
         let runs = configuration.recorder.folder.clone();
         let folder = own_folder(&runs);
         let system = |resource: String| move |source| NodeError::System { resource, source };

@@ -146,6 +146,21 @@ impl Section {
     }
 }
 
+/// A target that is a storage node, with what that key needs beside it.
+fn to_store(table: &mut dyn toml_edit::TableLike, path: &str) {
+    table.insert("kind", Item::Value("store".into()));
+    table.insert("address", Item::Value("node:7100".into()));
+    table.remove("folder");
+    if path != "targets[].address" && path != "targets[].kind" {
+        table.insert("role", Item::Value("required".into()));
+    }
+    match path {
+        "targets[].spill" => drop(table.insert("spill_bytes", Item::Value("1 GiB".into()))),
+        "targets[].spill_bytes" => drop(table.insert("spill", Item::Value("spill".into()))),
+        _ => {}
+    }
+}
+
 /// Has the other keys of a table fit a value of that path.
 fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
     match (path, value) {
@@ -160,19 +175,7 @@ fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
             | "targets[].spill"
             | "targets[].spill_bytes",
             _,
-        ) => {
-            table.insert("kind", Item::Value("store".into()));
-            table.insert("address", Item::Value("node:7100".into()));
-            table.remove("folder");
-            if path != "targets[].address" && path != "targets[].kind" {
-                table.insert("role", Item::Value("required".into()));
-            }
-            match path {
-                "targets[].spill" => drop(table.insert("spill_bytes", Item::Value("1 GiB".into()))),
-                "targets[].spill_bytes" => drop(table.insert("spill", Item::Value("spill".into()))),
-                _ => {}
-            }
-        }
+        ) => to_store(table, path),
         ("sources[].via" | "source_groups[].via", Some("\"link\"")) => {
             // Such a source has no port, and its packets no ids.
             for key in ["address", "sub_event_id", "first_sub_event_id"] {
