@@ -5,12 +5,13 @@ use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use catchment_fixtures::wait_while;
+use catchment_frame::Pattern;
 use catchment_model::Entry;
-use catchment_recorder::{Recorder, SourceConfig};
+use catchment_recorder::{MatchRule, Recorder, SourceConfig, TimeRule};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::layouts::{
     Block, ChecksumKind, Field, FieldKind, Layout, Layouts, Order, RecordValues, Recorded, Role,
-    Values,
+    Values, alpha_72,
 };
 use catchment_wire::{Protocol as _, Transport, all_reasons};
 
@@ -166,4 +167,59 @@ fn by_number_the_first_source_whose_layout_has_groups_names_them_record_by_recor
     let not_expected =
         report.recomputed.sources.iter().map(|source| source[Entry::FragmentsNotExpected]);
     assert_eq!(not_expected.collect::<Vec<u64>>(), [0, events / 2, events / 2]);
+}
+
+#[test]
+fn by_time_the_source_that_opens_events_names_their_groups_in_its_header() {
+    const EVENTS: u64 = 300;
+    const ABSENT: u64 = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 1);
+    let (layouts, address) = (alpha_72().by_time().unwrap(), config.sources[0].address);
+    let source = |number: u32| SourceConfig {
+        protocol: Arc::new(layouts.clone()),
+        expected_in: u64::from(number),
+        ..SourceConfig::new(format!("s{number}"), address)
+    };
+    // A trigger, and sources of group 0 and of group 1.
+    config.sources = (0..3).map(source).collect();
+    config.build.rule = MatchRule::Time;
+    config.build.timeout_ns = 60_000_000_000;
+    config.build.time = TimeRule { window_ns: Some(200), ..TimeRule::default() };
+    let refused = config.check().unwrap_err();
+    let expected = "build.time.openers with one source alone, whose layout has groups";
+    assert_eq!((&*refused.key, &*refused.expected), ("sources[1].expected_in", expected));
+    config.build.time.openers = vec![Pattern::name("s0")];
+    let recorder = Recorder::start(config).unwrap();
+    let sockets = support::senders(&recorder);
+    let mut sent = [0; 3];
+    let mut send = |source: usize, time: u64, groups: u64| {
+        let sequence = sent[source];
+        sent[source] += 1;
+        let values = Values { time, groups, sequence, ..Values::default() };
+        let packet = layouts.encode(false, &values, b"bytes", &[]).unwrap();
+        sockets[source].send(&packet).unwrap();
+        let received = || recorder.snapshot().ledger.sources[source][Entry::FragmentsReceived];
+        wait_while(|| received() < sequence + 1);
+    };
+    for event in 0..EVENTS {
+        let (time, group) = (1_000_000 + event * 125_000, event % 2);
+        send(0, time, 1 << group);
+        if event != ABSENT {
+            // What others say of groups does not count.
+            send(1 + group as usize, time + 5, 0xff);
+        }
+    }
+    let summary = recorder.stop().unwrap();
+    assert_eq!(summary.last.counts.events_incomplete, 1);
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(run.event_count(), EVENTS);
+    let report = audit(&run).unwrap();
+    assert_eq!(report.verdict, Verdict::DataLost, "one fragment never came: {report:?}");
+    let count = |entry: Entry| -> Vec<u64> {
+        report.recomputed.sources.iter().map(|source| source[entry]).collect()
+    };
+    assert_eq!(count(Entry::FragmentsMissing), [0, 1, 0]);
+    assert_eq!(count(Entry::FragmentsNotExpected), [0, EVENTS / 2, EVENTS / 2]);
+    assert_eq!(count(Entry::FragmentsUnmatched), [0; 3]);
 }

@@ -23,7 +23,7 @@ name = "clock"
 packet = {{ head = 16, tail = 4, fields = [
     {{ equals = 0xA16A, at = 0, width = 2 }}, {{ is = "source", at = 2, width = 2 }},
     {{ is = "sequence", at = 4 }}, {{ is = "time", at = 8, width = 6, rate = "125 MHz" }},
-    {{ is = "tag", at = 14, width = 1 }}, {{ is = "groups", at = 15, width = 1 }}, {{ is = "checksum", at = -4, kind = "crc32c" }}] }}
+    {{ is = "tag", at = 14, width = 1 }}, {{ is = "checksum", at = -4, kind = "crc32c" }}] }}
 [[source_groups]]
 group = "board"
 name = "board-{{}}"
@@ -45,8 +45,6 @@ struct Boards {
     socket: UdpSocket,
     port: u16,
     sequences: Vec<u64>,
-    /// What the next fragments name.
-    groups: u64,
 }
 
 impl Boards {
@@ -54,7 +52,7 @@ impl Boards {
         let high = catchment_config::load(Path::new(config)).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sequences = vec![0; boards.into()];
-        Self { layout: high.layouts[0].clone(), socket, port, sequences, groups: 0 }
+        Self { layout: high.layouts[0].clone(), socket, port, sequences }
     }
 
     /// A board's fragment of so many bytes at that tick.
@@ -64,7 +62,6 @@ impl Boards {
             time: ticks & 0xffff_ffff_ffff,
             source: u64::from(board) + 1,
             sequence: *sequence,
-            groups: self.groups,
             ..Values::default()
         };
         *sequence += 1;
@@ -126,65 +123,6 @@ fn fragments_of_boards_with_clocks_are_events_by_their_times() {
     assert_eq!(keys.len() as u64, events, "{rest}");
     assert!(keys.windows(2).all(|pair| pair[1] - pair[0] == 1_000_000), "1 ms apart");
     assert_eq!(report.recomputed.sources[3][Entry::FragmentsMissing], events / 10);
-}
-
-#[test]
-fn a_trigger_names_the_groups_of_each_event_in_its_header() {
-    let folder = tempfile::tempdir().unwrap();
-    let (port, events, absent) = (free_ports(3), 300_u64, 100);
-    let path = config(folder.path(), port, 1, "");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let text = text.replace("\"200 ns\"", "\"200 ns\", openers = [\"board-0\"]");
-    let board = |board: u16| {
-        format!(
-            "[[sources]]\nname = \"of-group-{board}\"\naddress = \"127.0.0.1:{}\"\n\
-             sub_event_id = {}\nprotocol = \"layout\"\nlayout = \"clock\"\n\
-             expected_in = [{board}]\n",
-            port + board,
-            board + 1
-        )
-    };
-    std::fs::write(&path, text + &board(1) + &board(2)).unwrap();
-    let mut boards = Boards::new(&path, port, 3);
-    let (child, mut lines) = started(folder.path(), &["run", &path], "Recording");
-    for event in 0..events {
-        let ticks = 1_000_000 + event * 125_000;
-        let of_group = 1 + (event % 2) as u16;
-        boards.groups = 1 << of_group;
-        boards.send(0, ticks, 10);
-        // What a board says of groups that is no trigger does not count.
-        boards.groups = 0xff;
-        if event != absent {
-            boards.send(of_group, ticks + 5, 20);
-        }
-    }
-    let code = interrupt(child);
-    let mut rest = String::new();
-    lines.read_to_string(&mut rest).unwrap();
-    assert_eq!(code, Some(3), "one fragment never came: {rest}");
-    let run = Run::open(only_run(folder.path())).unwrap();
-    assert!(verify(&run, |_| ()).is_intact(), "{rest}");
-    let report = audit(&run).unwrap();
-    let counts = |entry: Entry| -> Vec<u64> {
-        report.recomputed.sources.iter().map(|source| source[entry]).collect()
-    };
-    assert_eq!(counts(Entry::FragmentsMissing), [1, 0, 0], "{rest}");
-    assert_eq!(counts(Entry::FragmentsNotExpected), [events / 2, events / 2, 0]);
-    let mut event = 0;
-    for frame in 0..run.frames().len() {
-        let read = run.events(frame).unwrap();
-        let columns = [0, 1].map(|source| run.fragments(frame, SourceId(source)).unwrap());
-        for (row, &flags) in read.flags().iter().enumerate() {
-            let told =
-                columns.each_ref().map(|one| (one.fragment(row).is_some(), one.is_expected(row)));
-            let of_group = |is_its: bool| (is_its && event != absent, is_its);
-            assert_eq!(told, [of_group(event % 2 == 0), of_group(event % 2 == 1)], "{event}");
-            let is_incomplete = EventFlags(flags).contains(EventFlags::INCOMPLETE);
-            assert_eq!(is_incomplete, event == absent, "{event}");
-            event += 1;
-        }
-    }
-    assert_eq!(event, events);
 }
 
 #[test]
