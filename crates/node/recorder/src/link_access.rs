@@ -6,6 +6,7 @@ use std::sync::Arc;
 use catchment_net::{TcpConfig, TlsServer};
 
 use crate::config::RecorderConfig;
+use crate::standby::Standby;
 
 /// How front-ends connect. The file says what they need; the node that records has it.
 #[derive(Clone, Debug)]
@@ -23,6 +24,9 @@ pub struct LinkAccess {
     pub certificate: Option<TlsServer>,
     /// The node's tokens.
     pub tokens: Option<SharedTokens>,
+    /// Where they go on when a run ends, and come from when one begins. Without it, they connect
+    /// for each run.
+    pub standby: Option<Standby>,
 }
 
 /// Who knows which tokens there are. Asked by receive threads, so that it must not wait.
@@ -38,9 +42,9 @@ pub struct SharedTokens(pub Arc<dyn Tokens>);
 impl Default for LinkAccess {
     fn default() -> Self {
         let (needs_tls, needs_token, without_protection) = (false, false, false);
-        let (certificate, tokens) = (None, None);
+        let (certificate, tokens, standby) = (None, None, None);
         let resume_ns = 5_000_000_000;
-        Self { needs_tls, needs_token, without_protection, resume_ns, certificate, tokens }
+        Self { needs_tls, needs_token, without_protection, resume_ns, certificate, tokens, standby }
     }
 }
 

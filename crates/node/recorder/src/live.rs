@@ -53,7 +53,7 @@ pub(crate) struct Live {
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
     pub(crate) link_positions: LinkPositions,
-    pub(crate) front_ends: FrontEnds,
+    pub(crate) front_ends: Arc<FrontEnds>,
     /// Where the recorder began.
     pub(crate) beginning: Beginning,
     // Indexed by the numbers of the ledger.
@@ -285,7 +285,10 @@ impl Live {
             fills: Mutex::default(),
             counters: Counters::default(),
             link_positions: LinkPositions::new(config, &beginning),
-            front_ends: FrontEnds::new(config),
+            front_ends: match &config.access.standby {
+                Some(standby) => Arc::clone(standby.front_ends()),
+                None => Arc::new(FrontEnds::new(config)),
+            },
             beginning,
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
