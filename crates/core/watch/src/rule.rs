@@ -431,7 +431,7 @@ pub fn store_rules() -> Vec<Rule> {
 }
 
 /// The usual rules on what front-ends say. What an alarm says stands behind its front-end's name.
-fn rules_of_front_ends() -> [Rule; 3] {
+fn rules_of_front_ends() -> [Rule; 4] {
     let of = |name, quantity, severity, text: &str, text_many: &str| Rule {
         text_many: Some(text_many.into()),
         ..usual(name, quantity, ANY, severity, text)
@@ -457,6 +457,13 @@ fn rules_of_front_ends() -> [Rule; 3] {
             Severity::Critical,
             "Front-end {source} has gone away",
             "Front-ends have gone away: {sources}",
+        ),
+        of(
+            "front_end_unheard",
+            "front_end.*.unheard",
+            Severity::Warning,
+            "Nobody listens for front-ends at {source}",
+            "Nobody listens for front-ends at {sources}",
         ),
     ]
 }

@@ -130,6 +130,16 @@ impl TcpReceiver {
         self.ports[port].granted_bytes
     }
 
+    /// From now on, connections that open are received in this way.
+    pub fn configure(&mut self, config: TcpConfig) {
+        assert!(
+            config.buffer_bytes >= BUFFER_BYTES_MIN,
+            "a buffer of {} bytes",
+            config.buffer_bytes
+        );
+        self.config = config;
+    }
+
     /// Connections that are open, or whose end was not taken yet.
     pub fn connections(&self) -> usize {
         self.connections.iter().flatten().count()

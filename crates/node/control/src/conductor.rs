@@ -533,7 +533,6 @@ impl Conductor {
                 None => (None, None),
             };
         self.take_reports(now_ns, open);
-        let front_ends = open.map(Active::watched_front_ends).unwrap_or_default();
         let (devices, schemas) = self.device_list();
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
         let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();
@@ -576,7 +575,8 @@ impl Conductor {
             socket_fills: &socket_fills,
             disk: self.shared.disk.space(),
             devices: &devices,
-            front_ends: &front_ends,
+            front_ends: &self.devices.run_status.watched_front_ends(),
+            unheard: &self.devices.run_status.unheard(),
             interrupted_run: self.interrupted_run(now_ns),
         });
         self.publish(now_ns, (active, snapshot), (meaning, devices, schemas));

@@ -31,8 +31,8 @@ use catchment_emulator::{
 use catchment_model::{RunId, Utc};
 use catchment_net::run_of_timer;
 use catchment_recorder::{
-    Arrivals, FrontEnd, LinkAccess, Observer, Preflight, Recorder, RecorderConfig, RunSummary,
-    Stage,
+    Arrivals, FrontEnd, FrontEnds, Observer, Preflight, Recorder, RecorderConfig, RunSummary,
+    Stage, Standby, Standing,
 };
 use catchment_run::{
     Action, DeviceSpec, Failed, Order, Request, State, UnderWay, usual_timeout_ns,
@@ -49,6 +49,7 @@ use crate::security::{self, roles::Role};
 use crate::settings::Start;
 use crate::shared::NodeShared;
 
+mod listening;
 mod resuming;
 
 /// The most orders waiting for one device: control gives one at a time, and *safe* after a
@@ -143,6 +144,9 @@ pub(crate) struct RunStatus {
     pub(crate) active: Mutex<Option<Active>>,
     /// Arrivals while there is no run and one could begin, or why nothing can be received.
     pub(crate) arrivals: Mutex<Option<Result<Arrivals, String>>>,
+    /// Where front-ends are between runs.
+    pub(crate) standby: Standby,
+    unheard: Mutex<Vec<(String, String)>>,
     /// The emulators of sources and of links that send now, or sent in the last run.
     pub(crate) emulators: Mutex<Vec<EmulatorObserver>>,
     /// The data sent by the emulator of sources in the last run, once it has ended.
@@ -178,14 +182,24 @@ impl Active {
     }
 }
 
-impl Active {
-    /// The front-ends of which alarms are raised: none when they are sent away.
-    pub(crate) fn watched_front_ends(&self) -> BTreeMap<String, FrontEnd> {
-        if self.ending { BTreeMap::new() } else { self.observer.front_ends().list() }
-    }
-}
-
 impl RunStatus {
+    /// The front-ends, those between runs, too.
+    pub(crate) fn front_ends(&self) -> &FrontEnds {
+        self.standby.front_ends()
+    }
+
+    /// The front-ends of which alarms are raised: none while a run ends, which may send them away.
+    pub(crate) fn watched_front_ends(&self) -> BTreeMap<String, FrontEnd> {
+        let ends = |active: &Active| active.ending && !active.ended;
+        let is_ending = self.active.lock().as_ref().is_some_and(ends);
+        if is_ending { BTreeMap::new() } else { self.front_ends().list() }
+    }
+
+    /// Where nobody listens for front-ends between runs, and why.
+    pub(crate) fn unheard(&self) -> Vec<(String, String)> {
+        self.unheard.lock().clone()
+    }
+
     pub(crate) fn active(&self) -> Option<Active> {
         self.active.lock().clone()
     }
@@ -264,6 +278,8 @@ impl Devices {
             run_status: Arc::clone(&run_status),
             open: None,
             preflight: None,
+            standing: None,
+            awaits_first: shared.settings.start == Start::Auto,
             may_resume: shared.settings.resume && shared.settings.start == Start::Auto,
             since: Instant::now(),
         };
@@ -277,6 +293,7 @@ impl Devices {
             spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
                 Some(job) => recording.obey(job),
                 None => {
+                    recording.listen_again();
                     recording.shared.catalog.settle();
                     Ok(())
                 }
@@ -375,6 +392,10 @@ struct Recording {
     open: Option<Open>,
     /// Open while there is no run and one could begin.
     preflight: Option<Preflight>,
+    /// Listens for front-ends while there is no run, by that configuration.
+    standing: Option<(Standing, Arc<Configuration>)>,
+    /// Whether the first run, which begins by itself, is still to come: front-ends wait for it.
+    awaits_first: bool,
     /// Whether the next run may be an interrupted one that goes on: the first one alone.
     may_resume: bool,
     /// When the program began.
@@ -394,7 +415,19 @@ impl Recording {
     fn obey(&mut self, job: &Job) -> Result<(), Failed> {
         // The run owns its sockets.
         self.count_arrivals(None);
+        match job.order.action {
+            Action::Arm => self.awaits_first = false,
+            Action::Reset => self.run_status.front_ends().forget_absent(),
+            Action::Shutdown => {
+                self.run_status.standby.end();
+                self.standing = None;
+            }
+            _ => {}
+        }
         let done = self.carry_out(job);
+        if self.open.is_none() && job.order.action != Action::Shutdown {
+            self.listen(&job.configuration);
+        }
         let state =
             done.as_ref().map_or_else(|failed| failed.state, |()| job.order.action.target());
         if state == State::Configured {
@@ -466,10 +499,10 @@ impl Recording {
             tracing::warn!(run = run_number, of_timer, "the timer's number has been used here");
         }
         let run_id = timed.map(|(id, _)| id).or(config.run_id);
-        let started = self.access(config).map_err(|error| error.to_string()).and_then(|access| {
-            let known = RecorderConfig { run_number, run_id, ..config.clone() };
-            let end_wait_ns = self.end_wait_ns();
-            let config = RecorderConfig { emulated, access, end_wait_ns, ..known };
+        let completed = self.completed(config).map_err(|error| error.to_string());
+        self.leave_listeners();
+        let started = completed.and_then(|config| {
+            let config = RecorderConfig { run_number, run_id, emulated, ..config };
             Recorder::start_paused(config).map_err(|error| error.to_string())
         });
         let recorder = match started {
@@ -491,15 +524,17 @@ impl Recording {
         RecorderConfig::end_wait_of(u64::try_from(drain_ns).unwrap_or(u64::MAX))
     }
 
-    /// What the configuration says of front-ends, with what this node has for it.
-    fn access(&self, config: &RecorderConfig) -> Result<LinkAccess, TlsError> {
+    /// The configuration of a recorder, with what this node has for front-ends and for the run's
+    /// end.
+    fn completed(&self, config: &RecorderConfig) -> Result<RecorderConfig, TlsError> {
         let mut access = config.access.clone();
         if let Some(address) = config.session_addresses().next() {
             let (shared, senders) = (&self.shared, (Role::Source, address));
             let (settings, own_folder) = (&shared.settings, own_folder(&config.folder));
             security::complete(&mut access, settings, &shared.tokens, &own_folder, senders)?;
         }
-        Ok(access)
+        let (standby, end_wait_ns) = (Some(self.run_status.standby.clone()), self.end_wait_ns());
+        Ok(RecorderConfig { access, standby, end_wait_ns, ..config.clone() })
     }
 
     fn show(&self, Open { recorder, live, started, .. }: &Open, job: &Job) {
@@ -559,6 +594,9 @@ impl Recording {
         self.run_status.change_active(|active| active.ending = true);
         let stopped = recorder.stop();
         self.run_status.change_active(|active| active.ended = true);
+        if job.order.action != Action::Shutdown {
+            self.listen(&job.configuration);
+        }
         let active = self.run_status.active();
         let summary = match stopped {
             Ok(summary) => summary,

@@ -9,18 +9,18 @@
 //! One that is not there keeps no run from starting: it is brought to where the others are when it
 //! comes. Those that were in the run before are given a moment to connect again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catchment_recorder::{FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
+use catchment_recorder::{Change, FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
 use catchment_run::{Action, DeviceSpec, Failed, State, usual_timeout_ns};
 use catchment_watch::ReadingTable;
 use serde_json::{Map, Value, json};
 
 use crate::api;
 use crate::conductor::Conductor;
-use crate::devices::{Active, Job, RunStatus};
+use crate::devices::{Job, RunStatus};
 use crate::problem::Problem;
 use crate::properties;
 use crate::security::guard::Who;
@@ -39,6 +39,9 @@ const AT_WORK: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(30);
 /// A device that waits answers before it is given up.
 const SPARE: Duration = Duration::from_secs(5);
+/// Changes of settings between two runs that become remarks: others are seen in the settings alone,
+/// which are remarks of each run.
+const CHANGES_BETWEEN_MAX: usize = 64;
 /// The longest remark.
 const REMARK_CHARS_MAX: usize = 4_000;
 /// How often it is asked how far front-ends are.
@@ -67,12 +70,14 @@ pub(crate) struct Commanding {
     run_status: Arc<RunStatus>,
     /// The required ones of the run before.
     known: BTreeSet<String>,
+    /// Changes of settings that were made since, the last ones: remarks of the next run.
+    between: VecDeque<(String, Change)>,
 }
 
 impl Commanding {
     pub(crate) fn new(shared: &Arc<NodeShared>, run_status: &Arc<RunStatus>) -> Self {
         let (shared, run_status) = (Arc::clone(shared), Arc::clone(run_status));
-        Self { shared, run_status, known: BTreeSet::new() }
+        Self { shared, run_status, known: BTreeSet::new(), between: VecDeque::new() }
     }
 
     /// Carries out an order, or what is left to be done without one.
@@ -82,7 +87,8 @@ impl Commanding {
         let Some(active) = self.run_status.active().filter(|active| !active.ended) else {
             return Ok(());
         };
-        let front_ends = active.observer.front_ends();
+        let run_status = Arc::clone(&self.run_status);
+        let front_ends = run_status.front_ends();
         let action = job.order.action;
         match action {
             Action::Arm => {
@@ -173,9 +179,14 @@ fn wait<T>(within: Duration, mut result: impl FnMut() -> Option<T>) -> Option<T>
 
 impl Commanding {
     /// Stores the settings that were changed, as remarks of the run.
-    fn store_changes(&self) {
-        let Some(active) = self.run_status.active() else { return };
-        for (name, change) in active.observer.front_ends().take_made() {
+    fn store_changes(&mut self) {
+        self.between.extend(self.run_status.front_ends().take_made());
+        let Some(active) = self.run_status.active().filter(|active| !active.ended) else {
+            let many = self.between.len().saturating_sub(CHANGES_BETWEEN_MAX);
+            self.between.drain(..many);
+            return;
+        };
+        for (name, change) in std::mem::take(&mut self.between) {
             let value = json_of(&change.value);
             let text = format!("{name}: {} = {value}", change.setting());
             self.remark(active.number, &change.who, &text);
@@ -222,11 +233,10 @@ pub(crate) async fn change(
     values: Map<String, Value>,
     who: &Who,
 ) -> Result<api::Device, Problem> {
-    let of_run = |conductor: &mut Conductor, _| Ok(conductor.devices.run_status.active());
-    let active = shared.ask(of_run).await?.filter(|active| !active.ended);
+    let of_node = |conductor: &mut Conductor, _| Ok(Arc::clone(&conductor.devices.run_status));
+    let run_status = shared.ask(of_node).await?;
     let missing = || Problem::not_found(format_args!("device {FRONT_ENDS}/{name}"));
-    let active = active.ok_or_else(missing)?;
-    let one = active.observer.front_ends().list().remove(name).ok_or_else(missing)?;
+    let one = run_status.front_ends().list().remove(name).ok_or_else(missing)?;
     let checked = values.iter().map(|(setting, value)| {
         let setting = &reported_name(setting).to_owned();
         value_for(&one, setting, value).map(|value| (setting.clone(), value))
@@ -234,7 +244,7 @@ pub(crate) async fn change(
     let checked = checked.collect::<Result<Vec<_>, Problem>>()?;
     let (name, who) = (name.to_owned(), who.name.clone());
     let work = move |_: &NodeShared| {
-        let front_ends = active.observer.front_ends();
+        let front_ends = run_status.front_ends();
         for (setting, value) in checked {
             let done = front_ends.change(&name, &setting, (value, &who)).and_then(|number| {
                 wait(SETTING, || front_ends.outcome(&name, number)).unwrap_or_else(|| {
@@ -251,10 +261,10 @@ pub(crate) async fn change(
     shared.blocking(work).await
 }
 
-/// The front-ends that have connected in the run that is open, as devices with their schemas.
-pub(crate) fn devices(active: Option<&Active>) -> Vec<(api::Device, Value)> {
-    let Some(active) = active.filter(|active| !active.ended) else { return Vec::new() };
-    let list = active.observer.front_ends().list().into_iter();
+/// The front-ends that have connected in the run that is open, or since the last one, as devices
+/// with their schemas.
+pub(crate) fn devices(run_status: &RunStatus) -> Vec<(api::Device, Value)> {
+    let list = run_status.front_ends().list().into_iter();
     list.map(|(name, one)| (device(&name, &one), schema(&name, &one))).collect()
 }
 
@@ -263,7 +273,7 @@ fn device(name: &str, one: &FrontEnd) -> api::Device {
     let refusal = one.refusal.as_ref().map(|(command, why)| format!("it refuses {command}: {why}"));
     let state = match one.stage {
         Stage::Free | Stage::Prepared | Stage::Running | Stage::Paused if !one.is_connected => {
-            if one.is_required {
+            if one.is_missed() {
                 State::Safe
             } else {
                 State::Idle
@@ -271,7 +281,7 @@ fn device(name: &str, one: &FrontEnd) -> api::Device {
         }
         _ if refusal.is_some() => State::Fault,
         // It is in the run from its first byte on.
-        Stage::Free if !one.takes_commands => State::Recording,
+        Stage::Free if one.in_run && !one.takes_commands => State::Recording,
         Stage::Free => State::Idle,
         Stage::Prepared => State::Armed,
         Stage::Running => State::Recording,
@@ -299,14 +309,19 @@ pub(crate) fn is_one(path: &str) -> bool {
 pub(crate) fn read(
     table: &mut ReadingTable,
     front_ends: &BTreeMap<String, FrontEnd>,
+    unheard: &[(String, String)],
 ) -> BTreeMap<String, String> {
     let mut sentences = BTreeMap::new();
+    for (address, why) in unheard {
+        table.set_of("front_end", address, "unheard", 1.0);
+        sentences.insert(address.clone(), why.clone());
+    }
     for (name, one) in front_ends {
         let mut set = |quantity, thing: &str, is: bool| {
             table.set_of("front_end", thing, quantity, f64::from(is));
         };
         if one.is_required {
-            set("absent", name, !one.is_connected && one.stage != Stage::Stopped);
+            set("absent", name, one.is_missed());
         }
         set("refuses", name, one.refusal.is_some());
         if let Some((command, why)) = &one.refusal {
@@ -336,8 +351,19 @@ struct Property {
 }
 
 /// The names of a front-end's properties that it does not report.
-const OWN: [&str; 7] =
-    ["program", "required", "keeps_until", "takes_commands", "doing", "status", "reports_dropped"];
+const OWN: [&str; 9] = [
+    "program",
+    "required",
+    "keeps_until",
+    "takes_commands",
+    "doing",
+    "status",
+    "reports_dropped",
+    OUTSIDE,
+    "fragment_bytes_outside_run",
+];
+/// The property with what came outside runs.
+pub(crate) const OUTSIDE: &str = "fragments_outside_run";
 
 /// The name of the property of what is reported under a name.
 fn shown_name(name: &str) -> String {
@@ -365,6 +391,12 @@ fn shown_properties(one: &FrontEnd) -> Vec<Property> {
         own("doing", "the command that it is at work on", doing.into()),
         own("status", "its line of status", one.status.clone().into()),
         own("reports_dropped", "reports that were too many, or wrong", one.reports_dropped.into()),
+        own(OUTSIDE, "what it sent while there was no run", one.fragments_outside_run.into()),
+        own(
+            "fragment_bytes_outside_run",
+            "bytes of what it sent while there was no run",
+            one.fragment_bytes_outside_run.into(),
+        ),
     ];
     properties.extend(one.reports.iter().map(|(name, report)| {
         let (value, schema) = shown(report);

@@ -250,8 +250,7 @@ fn receive(configuration: &Configuration, run_status: &RunStatus) -> Vec<Propert
 }
 
 fn front_ends(run_status: &RunStatus) -> Vec<Property> {
-    let active = run_status.active().filter(|active| !active.ended);
-    let list = active.map(|active| active.observer.front_ends().list()).unwrap_or_default();
+    let list = run_status.front_ends().list();
     let count = |is: fn(&FrontEnd) -> bool| list.values().filter(|one| is(one)).count();
     let (connected, refusing) = (count(|one| one.is_connected), count(|one| one.refusal.is_some()));
     vec![

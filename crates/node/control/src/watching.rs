@@ -105,6 +105,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) disk: Option<machine::Space>,
     pub(crate) devices: &'a [api::Device],
     pub(crate) front_ends: &'a BTreeMap<String, FrontEnd>,
+    /// Where nobody listens for them, and why.
+    pub(crate) unheard: &'a [(String, String)],
     /// The last run before this program, if it was interrupted and that was found out just now;
     /// otherwise 0.
     pub(crate) interrupted_run: u64,
@@ -190,7 +192,8 @@ impl Watching {
 
     /// Adds what a front-end says to an alarm about it.
     fn complete(&self, alarm: &mut catchment_watch::Alarm) {
-        let is_said = ["front_end_alarm", "front_end_refuses"].contains(&alarm.name.as_str());
+        let said = ["front_end_alarm", "front_end_refuses", "front_end_unheard"];
+        let is_said = said.contains(&alarm.name.as_str());
         let thing = alarm.source.as_ref().filter(|_| is_said);
         if let Some(sentence) = thing.and_then(|thing| self.sentences.get(thing)) {
             alarm.text = format!("{}: {sentence}", alarm.text);
@@ -237,7 +240,7 @@ impl Watching {
         let [loss_share, bad_share] = self.of_run.watch.shares(moment.now_ns);
         let lately = Lately { dead_time, hours_left, loss_share, bad_share, silent };
         readings::read(&mut self.readings, moment, &rates, &lately, &sources, &losses);
-        self.sentences = front_ends::read(&mut self.readings, moment.front_ends);
+        self.sentences = front_ends::read(&mut self.readings, moment.front_ends, moment.unheard);
         let mut changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
         changes.iter_mut().for_each(|change| self.complete(&mut change.alarm));
         let mut sources = sources;

@@ -14,7 +14,6 @@ use catchment_wire::session::{
 use catchment_wire::{Protocol, channel_link, link};
 
 use crate::destinations::{Destination, SenderConfig, SenderSource};
-use crate::front_ends::Stage;
 use crate::ingest::Ingest;
 use crate::link_log::{Log, WHOLE_BITS};
 use crate::link_samples::SampleLog;
@@ -80,6 +79,7 @@ impl Source {
 }
 
 /// A hello, and the logs that it has described.
+#[derive(Clone)]
 pub(crate) struct Opening {
     service: Service,
     hello: Hello,
@@ -131,9 +131,19 @@ impl Opening {
         }
     }
 
-    /// Whether what the sender holds belongs to another run.
-    fn is_of_other_run(&self, run: RunId) -> bool {
-        ![[0; 16], run.0].contains(&self.hello.run)
+    /// Whether what the sender holds belongs to another run than one of these.
+    fn is_of_other_run(&self, runs: [RunId; 2]) -> bool {
+        self.hello.run != [0; 16] && !runs.contains(&RunId(self.hello.run))
+    }
+
+    /// As its sender would say it now, of logs of which all before the next item is durable.
+    pub(crate) fn again(&self, logs: &[Log]) -> Self {
+        let mut again = self.clone();
+        again.hello.run = [0; 16];
+        for ((record, _), log) in again.logs.iter_mut().zip(logs) {
+            (record.first, record.made) = (log.taken, log.taken);
+        }
+        again
     }
 
     fn names(&self) -> impl Iterator<Item = String> {
@@ -152,7 +162,7 @@ impl Sessions {
         opening: &Opening,
     ) -> Result<usize, Ended> {
         let hello = &opening.hello;
-        if !self.of_run.live.has_epoch() {
+        if !self.of_run.is_standby && !self.of_run.live.has_epoch() {
             let text = format!("resuming run {}", self.of_run.number);
             return Err(Ended::new(ByeReason::LATER, LATER_MS, 0, text));
         }
@@ -188,7 +198,7 @@ impl Sessions {
         self.detach(ingest, index);
         let session = &mut self.sessions[index];
         let is_same = session.names.iter().cloned().eq(opening.names());
-        let is_of_other_run = opening.is_of_other_run(self.of_run.run);
+        let is_of_other_run = opening.is_of_other_run([self.of_run.run, session.told]);
         let fits = |(log, (record, _)): (&Log, &(LogRecord, SourceLog))| {
             log.destination.is_err() || (record.first..=record.made).contains(&log.taken)
         };
@@ -196,6 +206,7 @@ impl Sessions {
             return Err(other_logs());
         }
         session.token = opening.token.clone();
+        session.opening = opening.clone();
         session.attach(ingest);
         for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
             (log.connection, log.made) = (record.connection, record.made);
@@ -217,6 +228,34 @@ impl Sessions {
         opening: &Opening,
     ) -> Result<usize, Ended> {
         let index = known.unwrap_or(self.sessions.len());
+        let mut session = self.joined(ingest, index, opening)?;
+        if let Some(former) = known.map(|index| &mut self.sessions[index]) {
+            former.count_lost(ingest);
+            former.mark(ingest);
+            former.set_waited(ingest, false);
+            former.say(ingest, SourceNote::Gone);
+        }
+        let front_ends = &self.of_run.live.front_ends;
+        let is_required = session.names.iter().any(|name| front_ends.is_required(name));
+        front_ends.tell(&session.name, |one| one.begin(is_required, opening.hello.release));
+        session.logs.iter_mut().for_each(|log| log.begin(ingest, opening.hello.session));
+        match self.sessions.get_mut(index) {
+            Some(former) => *former = session,
+            None => self.sessions.push(session),
+        }
+        Ok(index)
+    }
+
+    /// A session of that index, whose sources are its own from now on.
+    ///
+    /// # Errors
+    /// It has no source that may come.
+    pub(super) fn joined(
+        &mut self,
+        ingest: &mut Ingest,
+        index: usize,
+        opening: &Opening,
+    ) -> Result<Session, Ended> {
         let mut logs = Vec::with_capacity(opening.logs.len());
         // By source, the log that delivers it: each has one.
         let mut delivered = BTreeMap::new();
@@ -228,6 +267,7 @@ impl Sessions {
                     let mut log = self.join(ingest, opening, (record, source_log), source)?;
                     let front_ends = &self.of_run.live.front_ends;
                     log.is_required = log.samples.is_some() || front_ends.is_required(&name);
+                    log.outside_until = if self.of_run.is_standby { u64::MAX } else { 0 };
                     if log.is_reference {
                         self.reference = Some(source);
                     }
@@ -248,25 +288,9 @@ impl Sessions {
             self.sources[source].set_held(ingest, false);
             self.sources[source].log = Some((index, number));
         }
-        if let Some(former) = known.map(|index| &mut self.sessions[index]) {
-            former.count_lost(ingest);
-            former.mark(ingest);
-            former.set_waited(ingest, false);
-            former.say(ingest, SourceNote::Gone);
-        }
         let names: Vec<String> = opening.names().collect();
-        let front_ends = &self.of_run.live.front_ends;
-        let is_required = names.iter().any(|name| front_ends.is_required(name));
-        front_ends
-            .tell(opening.hello.name.as_str(), |one| one.begin(is_required, opening.hello.release));
         let of_hello = (&opening.hello, &*opening.token, self.of_run.number);
-        let mut session = Session::new(of_hello, names, logs);
-        session.logs.iter_mut().for_each(|log| log.begin(ingest, opening.hello.session));
-        match self.sessions.get_mut(index) {
-            Some(former) => *former = session,
-            None => self.sessions.push(session),
-        }
-        Ok(index)
+        Ok(Session::new(of_hello, names, logs, opening.clone()))
     }
 
     /// The log of a source that joins the run. What its sender holds of another run is not this
@@ -283,7 +307,7 @@ impl Sessions {
     ) -> Result<Log, Ended> {
         let Source { number, destination, expected_in, ref lanes, .. } = self.sources[source];
         let (hello, positions) = (&opening.hello, &self.of_run.live.beginning.positions);
-        let is_of_other_run = opening.is_of_other_run(self.of_run.run);
+        let is_of_other_run = opening.is_of_other_run([self.of_run.run; 2]);
         let known = |what| {
             let known = positions.of(number.0, what, hello.session);
             known.filter(|_| !is_of_other_run)
@@ -344,12 +368,13 @@ impl Sessions {
         }
         let Self { of_run, sessions, service, .. } = self;
         let (hello, session) = (&opening.hello, &mut sessions[index]);
-        let is_of_other_run = opening.is_of_other_run(of_run.run);
+        let is_of_other_run = opening.is_of_other_run([of_run.run, session.told]);
         let logs = session.logs.iter().zip(&opening.logs).enumerate();
         let grants = logs.map(|(number, (log, (record, _)))| {
             let answer = match log.destination {
                 Err(_) => GrantAnswer::Refused,
                 Ok(_) if is_of_other_run && log.taken == log.made => GrantAnswer::RunEnded,
+                Ok(_) if of_run.is_standby => GrantAnswer::Waits,
                 Ok(_) => GrantAnswer::Joins,
             };
             let mut service = [0; 32];
@@ -381,7 +406,11 @@ impl Sessions {
             run_number: of_run.number,
             stream: of_run.live.beginning.stream,
             epoch: of_run.epoch,
-            state: of_run.live.front_ends.goal().0.map_or(RunState::Recording, Stage::state),
+            state: match of_run.live.front_ends.goal().0 {
+                _ if of_run.is_standby => RunState::None,
+                None => RunState::Recording,
+                Some(goal) => goal.state(),
+            },
             features: 0,
             command: session.commander.number(),
             ping_ms: PING_MS,

@@ -101,6 +101,7 @@ impl Assembly {
         live.paused.store(parts.is_paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let of_run = || OfRun {
+            is_standby: false,
             run,
             number: config.run_number,
             epoch: live.beginning.epoch,

@@ -35,6 +35,8 @@ pub(crate) struct Commander {
     open: Option<Open>,
     has_refused: bool,
     is_drained: bool,
+    /// Whether a ping is to say, before the start, what its sender had made when it was prepared.
+    awaits_ping: bool,
     /// What its sender may still report.
     credit_ns: u64,
 }
@@ -82,8 +84,32 @@ impl Commander {
             open: None,
             has_refused: false,
             is_drained: false,
+            awaits_ping: false,
             credit_ns: CREDIT_NS,
         }
+    }
+
+    /// Its session goes on into a run, or behind it.
+    pub(crate) fn enter(self) -> Self {
+        let open = self.open.filter(|open| matches!(open.step, Step::Set(_)));
+        let (stage, goal, goals, asked) = (Stage::Free, None, 0, 0);
+        let (has_refused, is_drained, awaits_ping) = (false, false, true);
+        Self { stage, goal, goals, asked, has_refused, is_drained, awaits_ping, open, ..self }
+    }
+
+    /// Takes note of a ping. Whether it says what was made before a start that waits for it.
+    pub(crate) fn is_prepared_to_start(&mut self, name: &str, front_ends: &FrontEnds) -> bool {
+        let is_it = self.awaits_ping && self.stage == Stage::Prepared;
+        if is_it {
+            self.awaits_ping = false;
+            self.go_on(name, front_ends);
+        }
+        is_it
+    }
+
+    /// Whether its sender takes commands.
+    pub(crate) fn takes_commands(&self) -> bool {
+        self.takes_commands
     }
 
     /// Its sender is there, or is there again: what it has not answered is said again.
@@ -94,6 +120,7 @@ impl Commander {
         let (takes_commands, stage) = (self.takes_commands, self.stage);
         front_ends.tell(name, |one| {
             (one.is_connected, one.takes_commands, one.stage) = (true, takes_commands, stage);
+            one.has_left = false;
             program.clone_into(&mut one.program);
             // All of it is said again.
             one.reports.clear();
@@ -123,7 +150,10 @@ impl Commander {
             return;
         }
         let step = self.goal.and_then(|goal| self.stage.step_to(goal));
-        let step = step.filter(|_| !self.has_refused).map(|(kind, to)| Step::To(kind, to));
+        let is_early = |kind| kind == CommandKind::START && self.awaits_ping;
+        let step = step
+            .filter(|&(kind, _)| !self.has_refused && !is_early(kind))
+            .map(|(kind, to)| Step::To(kind, to));
         let change = || front_ends.next_change(name, self.changed).map(Step::Set);
         let Some(step) = step.or_else(change) else {
             return front_ends.tell(name, |one| one.doing = None);

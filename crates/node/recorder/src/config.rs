@@ -23,6 +23,7 @@ use crate::budget::SystemMemory;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::match_rule::{MatchRule, SourceClock, TimeRule};
 use crate::sizes::Sizes;
+use crate::standby::Standby;
 use crate::target_config::TargetConfig;
 
 /// A recorder: its sources, how it builds, where it writes.
@@ -39,6 +40,9 @@ pub struct RecorderConfig {
     pub sources: Vec<SourceConfig>,
     /// How front-ends connect.
     pub access: LinkAccess,
+    /// Where they go on when the run ends, and come from when it begins. Without it, they connect
+    /// for each run.
+    pub standby: Option<Standby>,
     /// How long the run's end waits for a storage node that cannot be reached, or that says that it
     /// can write nothing: of the time that the end may take, by default that of the default.
     pub end_wait_ns: u64,
@@ -346,6 +350,7 @@ impl RecorderConfig {
             run_number: 1,
             sources,
             access: LinkAccess::default(),
+            standby: None,
             end_wait_ns: Self::end_wait_of(10_000_000_000),
             links: Vec::new(),
             receive: ReceiveConfig::default(),

@@ -14,6 +14,7 @@ use catchment_wire::session::{Release, RunState, Text};
 use parking_lot::Mutex;
 
 use crate::config::RecorderConfig;
+use crate::link_log::Outside;
 
 /// How far a front-end is with a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +59,7 @@ impl Stage {
     }
 }
 
-/// A front-end that has connected in this run.
+/// A front-end that has connected in this run, or since the last one.
 #[derive(Clone, Debug, Default)]
 pub struct FrontEnd {
     /// The program's name and version, as it says.
@@ -67,6 +68,10 @@ pub struct FrontEnd {
     pub is_required: bool,
     /// Whether it is connected.
     pub is_connected: bool,
+    /// Whether its last session ended in order.
+    pub(crate) has_left: bool,
+    /// Whether there is a run, armed or begun.
+    pub in_run: bool,
     /// Whether it answers commands.
     pub takes_commands: bool,
     /// Until when it keeps what it has sent: until that is *durable*, or *taken*.
@@ -85,6 +90,10 @@ pub struct FrontEnd {
     pub status: String,
     /// Records of reports that were dropped: too many, or of a kind that is not known.
     pub reports_dropped: u64,
+    /// What it has sent while there was no run, or packets of a link: in no file, and no loss.
+    pub fragments_outside_run: u64,
+    /// Bytes of these.
+    pub fragment_bytes_outside_run: u64,
     settings: VecDeque<Change>,
     /// The last change that it was asked for.
     pub(crate) change_sent: u64,
@@ -150,16 +159,19 @@ impl Change {
     }
 }
 
-/// Where control and the sessions of a run meet.
+/// Where control and sessions meet.
+#[derive(Default)]
 pub struct FrontEnds {
     /// Rises with everything that control asks for.
     asked: AtomicU64,
-    required: BTreeSet<String>,
     shared: Mutex<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
+    /// The sources that are required.
+    required: BTreeSet<String>,
+    in_run: bool,
     /// Where all are to be. Nobody commands them without it.
     goal: Option<Stage>,
     /// How often that was said.
@@ -170,15 +182,31 @@ struct Shared {
 
 impl FrontEnds {
     pub(crate) fn new(config: &RecorderConfig) -> Self {
+        let front_ends = Self::default();
+        front_ends.enter(config, true);
+        front_ends
+    }
+
+    /// A run of that configuration begins, or there is none from now on. Who is there stays, and so
+    /// does the name of one that is required and has gone without a word.
+    pub(crate) fn enter(&self, config: &RecorderConfig, in_run: bool) {
         let required = config.sources.iter().filter(|one| one.role == SourceRole::Required);
-        Self {
-            asked: AtomicU64::new(0),
-            required: required.map(|source| source.name.clone()).collect(),
-            shared: Mutex::default(),
+        let mut shared = self.shared.lock();
+        shared.required = required.map(|source| source.name.clone()).collect();
+        (shared.in_run, shared.goal) = (in_run, None);
+        shared.by_name.retain(|_, one| one.is_connected || one.is_required && !one.has_left);
+        for one in shared.by_name.values_mut() {
+            (one.in_run, one.stage, one.is_drained) = (in_run, Stage::Free, false);
+            (one.doing, one.refusal) = (None, None);
         }
     }
 
-    /// All that have connected in this run, by name.
+    /// Forgets those that are not connected: nobody misses them.
+    pub fn forget_absent(&self) {
+        self.shared.lock().by_name.retain(|_, one| one.is_connected);
+    }
+
+    /// All that have connected in this run, or since the last one, by name.
     pub fn list(&self) -> BTreeMap<String, FrontEnd> {
         self.shared.lock().by_name.clone()
     }
@@ -289,7 +317,7 @@ impl FrontEnds {
 
     /// Whether a source of that name is required.
     pub(crate) fn is_required(&self, source: &str) -> bool {
-        self.required.contains(source)
+        self.shared.lock().required.contains(source)
     }
 
     /// The next change that a front-end has not been asked for; those up to `done` were.
@@ -299,17 +327,38 @@ impl FrontEnds {
         open.find(|change| change.result.is_none() && change.number > done).cloned()
     }
 
+    /// Counts what a front-end has sent outside a run.
+    pub(crate) fn came_outside(&self, name: &str, outside: Outside) {
+        if outside.count > 0 {
+            self.tell(name, |one| {
+                one.fragments_outside_run += outside.count;
+                one.fragment_bytes_outside_run += outside.bytes;
+            });
+        }
+    }
+
     /// Says something new of a front-end.
     pub(crate) fn tell(&self, name: &str, tell: impl FnOnce(&mut FrontEnd)) {
-        let mut shared = self.shared.lock();
-        match shared.by_name.get_mut(name) {
+        let Shared { by_name, in_run, .. } = &mut *self.shared.lock();
+        match by_name.get_mut(name) {
             Some(one) => tell(one),
-            None => tell(shared.by_name.entry(name.to_owned()).or_default()),
+            None => {
+                let one = by_name.entry(name.to_owned()).or_default();
+                one.in_run = *in_run;
+                tell(one);
+            }
         }
     }
 }
 
 impl FrontEnd {
+    /// Whether it is required, and has gone: in a run before it had stopped, between runs without a
+    /// word.
+    pub fn is_missed(&self) -> bool {
+        let may_go = self.stage == Stage::Stopped || !self.in_run && self.has_left;
+        self.is_required && !self.is_connected && !may_go
+    }
+
     /// What became of the change of that number.
     pub(crate) fn settle(&mut self, number: u64, result: Result<(), String>) {
         if let Some(change) = self.settings.iter_mut().find(|change| change.number == number) {

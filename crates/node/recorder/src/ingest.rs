@@ -18,7 +18,7 @@ use catchment_builder::{Fragment, SourceNote};
 use catchment_model::{Entry, SourceId, SourceLedger};
 use catchment_telemetry::FillLevel;
 use catchment_wire::{PARTS_MAX, Reason};
-use rtrb::Producer;
+use rtrb::{Producer, RingBuffer};
 
 use crate::live::{Live, MalformedPacket};
 use crate::live_link::LiveLink;
@@ -47,9 +47,11 @@ pub(crate) struct Ingest {
     /// one named.
     reference: Option<u32>,
     named: Option<u16>,
-    /// None once the last descriptor was passed on.
+    /// None once the last descriptor was passed on, and outside a run.
     ring: Option<Producer<Fragment>>,
     ring_fill: Arc<FillLevel>,
+    /// Whether the last descriptor was passed on.
+    is_over: bool,
     pool: Arc<ChunkPool>,
     trains: Option<Arc<TrainRoom>>,
     held: Arc<Held>,
@@ -124,11 +126,23 @@ impl Ingest {
             named: None,
             ring: Some(ring),
             ring_fill,
+            is_over: false,
             pool,
             trains,
             held,
             live,
         }
+    }
+
+    /// With accounts only: nobody takes a descriptor.
+    pub(crate) fn outside(
+        sources: impl Iterator<Item = (SourceId, u32)>,
+        chunk_count: usize,
+        memory: &SourceMemory,
+    ) -> Self {
+        let (ring, _) = RingBuffer::new(1);
+        let ring = (ring, Arc::new(FillLevel::new("", 0)), Look::default());
+        Self { ring: None, ..Self::new(sources, chunk_count, ring, memory) }
     }
 
     /// The counts of an account, which will be added to the ledger with the next batch.
@@ -334,7 +348,7 @@ impl Ingest {
     /// descriptor was passed on, since all of them end then.
     pub(crate) fn link(&self, account: usize) -> Option<&LiveLink> {
         let source = self.accounts[account].source;
-        self.ring.as_ref().map(|_| &self.live.links[source.index()])
+        (!self.is_over).then(|| &self.live.links[source.index()])
     }
 
     /// Adds a descriptor of an account's source, which waits, to the batch.
@@ -375,7 +389,7 @@ impl Ingest {
 
     /// Tells the build agent that all descriptors were passed on.
     pub(crate) fn end(&mut self) {
-        self.ring = None;
+        (self.ring, self.is_over) = (None, true);
     }
 
     /// Adds the counts to the ledger; but what comes behind the last descriptor is of no run, and
@@ -384,7 +398,7 @@ impl Ingest {
         for account in self.dirty.drain(..) {
             let account = &mut self.accounts[account];
             account.dirty = false;
-            if self.ring.is_none() {
+            if self.is_over {
                 account.counts = SourceLedger::default();
                 continue;
             }

@@ -8,6 +8,8 @@
 //! Without memory the fragment of a datagram is dropped and counted; a connection is held, and the
 //! rest of its message is taken when there is memory.
 
+mod home;
+
 use std::net::SocketAddr;
 
 use catchment_agent::{Datagrams, Egress, Flow, Incoming};
@@ -23,6 +25,7 @@ use crate::ingest::{Ingest, Refused};
 use crate::parts::{Arrived, NoRoom, Parts};
 use crate::senders::Senders;
 use crate::sessions::{OfRun, Sessions};
+use crate::standby::Home;
 
 /// How often unfinished fragments are checked, as a fraction of the time-out.
 const LOOKS_PER_TIMEOUT: u64 = 8;
@@ -37,6 +40,8 @@ pub(crate) struct Intake {
     senders: Vec<Option<Sender>>,
     /// The ports that take sessions.
     listeners: Vec<(usize, Sessions)>,
+    /// Where these go on when the run ends.
+    home: Option<Home>,
     /// The contents of the current message.
     parts: Vec<Part>,
     timeout_ns: u64,
@@ -507,6 +512,7 @@ impl Intake {
             ingest,
             senders: ports.iter().map(sender).collect(),
             listeners,
+            home: None,
             ports,
             parts: Vec::with_capacity(PARTS_MAX),
             timeout_ns,
@@ -668,8 +674,9 @@ impl Intake {
 
     /// No further message will arrive.
     pub(crate) fn end(&mut self) {
-        let Self { ingest, senders, listeners, parts, .. } = self;
-        listeners.iter_mut().for_each(|(_, sessions)| sessions.end(ingest));
+        let Self { ingest, senders, listeners, home, parts, .. } = self;
+        let stays = home.is_some();
+        listeners.iter_mut().for_each(|(_, sessions)| sessions.end(ingest, stays));
         for sender in senders.iter_mut().flatten() {
             sender.discard(ingest, parts, &[]);
             sender.end(ingest);

@@ -49,6 +49,10 @@ pub(crate) struct Log {
     pub(crate) made: u64,
     /// Bytes of the longest fragment that was granted.
     pub(crate) fragment_bytes_max: u64,
+    /// Items below are of no run: they are counted, and durable.
+    pub(crate) outside_until: u64,
+    /// What was counted as outside the run, and its bytes, since that was told last.
+    pub(crate) outside: Outside,
     /// Whether others wait for its source where its connection ends without a word.
     pub(crate) is_required: bool,
     /// Whether its fragments name the groups of their events, and what the last one named.
@@ -67,6 +71,13 @@ pub(crate) struct Log {
     pub(crate) samples: Option<Box<SampleLog>>,
 }
 
+/// Items that came outside a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outside {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+}
+
 /// A fragment that comes in parts, or whose message is not all there.
 struct Open {
     /// Its first part, or all of it as one.
@@ -76,8 +87,9 @@ struct Open {
     key: Option<u64>,
     /// Where the next bytes belong.
     position: u64,
-    /// None if the fragment is a content fault: its bytes are dropped as they come.
+    /// None if the fragment is a content fault, or of no run: its bytes are dropped as they come.
     space: Option<Space>,
+    is_outside: bool,
 }
 
 /// The keys of a source, which rise.
@@ -167,6 +179,8 @@ impl Log {
             durable: next,
             made: next,
             fragment_bytes_max,
+            outside_until: 0,
+            outside: Outside::default(),
             is_required: false,
             is_reference: false,
             named: 0,
@@ -237,6 +251,33 @@ impl Log {
         }
     }
 
+    /// Whether its next item is of no run.
+    #[inline]
+    pub(crate) fn is_outside(&self) -> bool {
+        self.taken < self.outside_until
+    }
+
+    /// The run ends, and the connection stays: a fragment of which parts are missing is of no run.
+    pub(crate) fn leave_run(&mut self, ingest: &mut Ingest) {
+        let Some(open) = &mut self.open else { return };
+        (open.is_outside, open.key) = (true, None);
+        if let (Some(space), Ok(destination)) = (open.space.take(), self.destination) {
+            let Destination { account, chunk, .. } = destination;
+            ingest.give_back_space(account as usize, chunk as usize, space);
+        }
+    }
+
+    /// Whether its sender may send it as the log of the same session before.
+    pub(crate) fn grants_as(&self, former: &Self) -> bool {
+        let grant = |log: &Self| (log.destination.map(|to| to.source).ok(), log.fragment_bytes_max);
+        grant(self) == grant(former)
+    }
+
+    /// Goes on where the log of the same session has ended, at whose next item it begins.
+    pub(crate) fn follow(&mut self, former: Self) {
+        (self.made, self.open, self.outside) = (former.made, former.open, former.outside);
+    }
+
     /// How many of `count` items from `sequence` on were taken before.
     pub(crate) fn repeats(&self, sequence: u64, count: u64) -> Result<u64, Fault> {
         match self.taken.checked_sub(sequence) {
@@ -286,6 +327,10 @@ impl Log {
         flags: u8,
     ) -> Taken {
         let account = destination.account as usize;
+        if self.is_outside() {
+            self.pass_outside(ingest, bytes.len() as u64);
+            return TAKEN;
+        }
         let Some(key) = self.keys.rise(record.key) else {
             self.drop_item(ingest, Entry::FragmentsDiscardedOrder);
             return TAKEN;
@@ -362,8 +407,8 @@ impl Log {
         if self.open.is_some() {
             return TAKEN;
         }
-        let bytes = part.fragment_bytes;
-        let key = self.keys.rise(part.key);
+        let (bytes, is_outside) = (part.fragment_bytes, self.is_outside());
+        let key = self.keys.rise(part.key).filter(|_| !is_outside);
         let is_fault = key.is_none() || bytes > self.fragment_bytes_max;
         let Destination { account, chunk, align, .. } = destination;
         let (account, chunk, align) = (account as usize, chunk as usize, align as usize);
@@ -375,7 +420,7 @@ impl Log {
                 space => space,
             },
         };
-        self.open = Some(Open { part: *part, key, position: 0, space });
+        self.open = Some(Open { part: *part, key, position: 0, space, is_outside });
         if std::mem::take(&mut self.is_idle) {
             self.say(ingest, SourceNote::Idle(false));
         }
@@ -422,7 +467,11 @@ impl Log {
     /// Takes the open fragment, if all of it is there.
     pub(crate) fn finish_fragment(&mut self, ingest: &mut Ingest, destination: Destination) {
         let is_all = |open: &mut Open| open.position == open.part.fragment_bytes;
-        let Some(Open { part, key, space, .. }) = self.open.take_if(is_all) else { return };
+        let Some(open) = self.open.take_if(is_all) else { return };
+        let Open { part, key, space, is_outside, .. } = open;
+        if is_outside {
+            return self.pass_outside(ingest, part.fragment_bytes);
+        }
         match (key, space) {
             (Some(key), Some(space)) => {
                 let offset = ingest.pool().publish(space);
@@ -548,6 +597,13 @@ impl Log {
     #[cold]
     fn drop_item(&mut self, ingest: &mut Ingest, reason: Entry) {
         self.pass(ingest, 1, Some(reason));
+    }
+
+    /// Counts an item of no run.
+    pub(crate) fn pass_outside(&mut self, ingest: &mut Ingest, bytes: u64) {
+        self.outside.count += 1;
+        self.outside.bytes += bytes;
+        self.pass(ingest, 1, None);
     }
 
     /// Passes items that are none for the builder.

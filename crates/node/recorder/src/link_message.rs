@@ -227,7 +227,8 @@ impl LongMessage {
         self.open.is_none()
     }
 
-    /// Reads bytes of the open item to their place. Returns how many; none if they have no place.
+    /// Reads bytes of the open item to their place, or drops them if it is of no run any more.
+    /// Returns how many; none if no item is open.
     fn fill(
         &mut self,
         ingest: &mut Ingest,
@@ -235,13 +236,25 @@ impl LongMessage {
         source: &mut dyn Incoming,
     ) -> Option<usize> {
         let left = self.open?;
-        let room = log.room(ingest)?;
-        let most = room.len().min(left);
-        let bytes = source.read(&mut room[..most]);
+        let bytes = match log.room(ingest) {
+            Some(room) => {
+                let most = room.len().min(left);
+                source.read(&mut room[..most])
+            }
+            None => drop_bytes(source, left),
+        };
         log.filled(ingest, bytes);
         self.came(ingest, log, destination, bytes);
         Some(bytes)
     }
+}
+
+/// Reads bytes that nobody wants, at most so many.
+#[cold]
+fn drop_bytes(source: &mut dyn Incoming, most: usize) -> usize {
+    let mut bytes = [0; 4_096];
+    let most = most.min(bytes.len());
+    source.read(&mut bytes[..most])
 }
 
 impl Session {

@@ -109,6 +109,13 @@ impl Log {
     ) -> Result<Taken, Fault> {
         let is_item = Samples::is_item(packet);
         let is_repeat = self.repeats(fixed.sequence, is_item.into())? > 0;
+        if self.is_outside() && !is_repeat {
+            if is_item {
+                self.pass_outside(ingest, packet.len() as u64);
+            }
+            ingest.count(account, Entry::PacketsAccepted, 1);
+            return Ok(TAKEN);
+        }
         let Some(samples) = &mut self.samples else { return Ok(TAKEN) };
         if is_repeat || fixed.sequence < self.taken {
             ingest.count(account, Entry::FragmentsRepeated, is_item.into());

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::ANSWER_BYTES_MAX;
 use catchment_builder::SourceNote;
-use catchment_model::Entry;
+use catchment_model::{Entry, RunId};
 use catchment_net::LinkAccess;
 use catchment_wire::event_link::Data;
 use catchment_wire::session::{
@@ -12,10 +12,11 @@ use catchment_wire::session::{
     LogPositions, Ping, Positions, Records, Welcome,
 };
 
+use crate::admission::Opening;
 use crate::commander::Commander;
 use crate::front_ends::{FrontEnds, Stage};
 use crate::ingest::Ingest;
-use crate::link_log::{Log, Taken};
+use crate::link_log::{Log, Outside, Taken};
 use crate::live_link::LiveLink;
 use crate::sessions::POSITIONS_EVERY_NS;
 
@@ -32,7 +33,8 @@ const POSITIONS_MAX: usize = 675;
 /// A session. It outlives its connections.
 pub(crate) struct Session {
     pub(crate) name: String,
-    /// The token that its sender showed.
+    /// Its hello, and the token in it.
+    pub(crate) opening: Opening,
     pub(crate) token: Box<str>,
     /// The number that its sender drew.
     pub(crate) number: u64,
@@ -55,6 +57,8 @@ pub(crate) struct Session {
     /// Where its logs were when its sender had stopped for the run.
     stop_at: Option<Vec<u64>>,
     run_number: u64,
+    /// The run before, if it went on from there: its sender may not know of another one.
+    pub(crate) told: RunId,
     /// How long events wait for its sources.
     pub(crate) wait: Wait,
     /// Whether the channels of others wait for its own, as for those of a connection that is held.
@@ -101,6 +105,11 @@ impl Ended {
         Self::new(ByeReason::ENDING, 1_000, 0, "the run has ended".to_owned())
     }
 
+    /// What a session that goes on has to know is in a welcome only.
+    pub(crate) fn next_run() -> Self {
+        Self::new(ByeReason::ENDING, 1, 0, "another run begins".to_owned())
+    }
+
     pub(crate) fn no_token() -> Self {
         let text = "no token of the role source that admits this name".to_owned();
         Self::new(ByeReason::TOKEN, 0, 0, text)
@@ -145,12 +154,15 @@ impl Session {
         (hello, token, run_number): (&Hello, &str, u64),
         names: Vec<String>,
         logs: Vec<Log>,
+        opening: Opening,
     ) -> Self {
         let destinations = logs.iter().filter_map(|log| log.destination.ok());
         let account = destinations.map(|one| one.account as usize).min().unwrap_or(0);
         Self {
             name: hello.name.as_str().to_owned(),
+            opening,
             token: token.into(),
+            told: RunId([0; 16]),
             number: hello.session,
             ticket: [0; 16],
             logs,
@@ -259,6 +271,34 @@ impl Session {
         }
     }
 
+    /// Goes on as the session that it was before the run, or in it. None of its connections has to
+    /// be made again.
+    pub(crate) fn follow(&mut self, ingest: &mut Ingest, former: Self) {
+        let Self { logs, sent, commander, .. } = former;
+        (self.ticket, self.cookie) = (former.ticket, former.cookie);
+        (self.control, self.data) = (former.control, former.data);
+        (self.sent, self.commander) = (sent, commander.enter());
+        for (log, former) in self.logs.iter_mut().zip(logs) {
+            log.follow(former);
+            // Which are of the run says the first ping of a sender that is prepared.
+            log.outside_until = u64::MAX;
+        }
+        self.logs.iter_mut().for_each(|log| log.begin(ingest, self.number));
+        if self.control.is_none() {
+            self.wait = Wait::Over;
+            self.say(ingest, SourceNote::Gone);
+        }
+    }
+
+    /// What came outside a run since it was asked last.
+    pub(crate) fn take_outside(&mut self) -> Outside {
+        let taken = self.logs.iter_mut().map(|log| std::mem::take(&mut log.outside));
+        taken.fold(Outside::default(), |all, one| Outside {
+            count: all.count + one.count,
+            bytes: all.bytes + one.bytes,
+        })
+    }
+
     /// Takes all its connections from it.
     pub(crate) fn take_endpoints(&mut self) -> Vec<usize> {
         (self.welcome, self.ended, self.cookie) = (None, None, 0);
@@ -358,13 +398,21 @@ impl Session {
     }
 
     /// Takes a ping.
-    pub(crate) fn pinged(&mut self, ping: &Ping, logs: Records<'_, LogPing>) -> Result<(), Fault> {
+    pub(crate) fn pinged(
+        &mut self,
+        front_ends: &FrontEnds,
+        ping: &Ping,
+        logs: Records<'_, LogPing>,
+    ) -> Result<(), Fault> {
         for LogPing { log, made, .. } in logs.iter() {
             let fault = Fault::UnknownLog { got: log };
             let log = self.logs.get_mut(log as usize).ok_or(fault)?;
             log.made = log.made.max(made);
         }
         self.cookie = ping.cookie;
+        if self.commander.is_prepared_to_start(&self.name, front_ends) {
+            self.logs.iter_mut().for_each(|log| log.outside_until = log.made);
+        }
         if self.commander.stage() == Stage::Stopped && self.stop_at.is_none() {
             self.stop_at = Some(self.logs.iter().map(|log| log.made).collect());
         }
@@ -391,6 +439,11 @@ impl Session {
         if let Some(log) = self.logs.get_mut(log).filter(|_| is_own) {
             log.durable = durable.min(log.taken).max(log.durable);
         }
+    }
+
+    /// What was taken outside a run is counted, and so it is durable.
+    pub(crate) fn settle(&mut self) {
+        self.logs.iter_mut().for_each(|log| log.durable = log.taken);
     }
 
     /// Whether its sender knows that all is durable, or cannot be told.

@@ -54,7 +54,7 @@ pub(crate) struct Live {
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
     pub(crate) link_positions: LinkPositions,
-    pub(crate) front_ends: FrontEnds,
+    pub(crate) front_ends: Arc<FrontEnds>,
     /// Where the recorder began.
     pub(crate) beginning: Beginning,
     /// Whether the run is to end.
@@ -292,7 +292,10 @@ impl Live {
             fills: Mutex::default(),
             counters: Counters::default(),
             link_positions: LinkPositions::new(config, &beginning),
-            front_ends: FrontEnds::new(config),
+            front_ends: match &config.standby {
+                Some(standby) => Arc::clone(standby.front_ends()),
+                None => Arc::new(FrontEnds::new(config)),
+            },
             beginning,
             is_ending: AtomicBool::new(false),
             paused: AtomicBool::new(false),

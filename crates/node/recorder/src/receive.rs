@@ -54,6 +54,8 @@ pub(crate) struct Receive {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Receiving,
+    /// There is no run.
+    Outside,
     /// The stop was requested: since when, since when nothing has arrived, and how much of what had
     /// arrived by then is not taken yet.
     Draining {
@@ -91,6 +93,11 @@ impl Receive {
         let (stop, stage) = (Arc::clone(stop), Stage::Receiving);
         let senders = vec![None; allowed.len()];
         Self { ingress, intake, allowed, senders, stop, timeout_ns, drops_asked_ns: 0, stage }
+    }
+
+    /// The same, for the time between runs: sessions alone.
+    pub(crate) fn outside(self) -> Self {
+        Self { stage: Stage::Outside, ..self }
     }
 
     /// Takes what has arrived, as far as there is room for its descriptors. Also returns how many
@@ -191,10 +198,28 @@ impl Receive {
         if now_ns < until_ns && !is_settled {
             return Work::until(received.arrivals, now_ns + STOPPING_NS);
         }
+        // In fault, they begin again.
+        if is_settled && self.intake.leave() { Work::ended() } else { self.say_bye(now_ns) }
+    }
+
+    fn say_bye(&mut self, now_ns: u64) -> Work {
         self.intake.sessions().for_each(Sessions::say_bye);
         self.intake.answer(&mut *self.ingress);
         self.stage = Stage::Lingering { until_ns: now_ns + LINGER_NS };
         Work::again(1)
+    }
+
+    /// Takes what comes between runs, until the next one.
+    fn stand_by(&mut self, now_ns: u64) -> Work {
+        let (Received { arrivals, more, .. }, _) = self.take();
+        self.intake.answer(&mut *self.ingress);
+        self.intake.ingest().pass_on();
+        match self.stop.load(Relaxed) {
+            true if self.intake.leave() => Work::ended(),
+            true => self.say_bye(now_ns),
+            false if more => Work::again(arrivals),
+            false => Work::until(arrivals, now_ns + IDLE_NS),
+        }
     }
 
     /// Lets the senders of sessions read their last answers.
@@ -232,6 +257,7 @@ impl Agent for Receive {
             }
             Stage::Answering { until_ns } => return self.answer(now_ns, until_ns),
             Stage::Lingering { until_ns } => return self.linger(now_ns, until_ns),
+            Stage::Outside => return self.stand_by(now_ns),
             _ => {}
         }
         // No later datagram reports the last drops of an endpoint.

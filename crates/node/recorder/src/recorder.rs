@@ -30,6 +30,7 @@ use crate::schema::schema;
 use crate::selection::Selection;
 use crate::sessions::OfRun;
 use crate::sockets::Sockets;
+use crate::standby::Standby;
 use crate::target_config::{Place, TargetConfig, Variant, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
@@ -253,6 +254,9 @@ impl Recorder {
             None => new_run(&config, &clock)?,
         };
         let folder = config.folder.join(&name);
+        if let Some(standby) = &config.standby {
+            standby.front_ends().enter(&config, true);
+        }
         let live = Arc::new(Live::begin(&config, Beginning::of(&config, from)));
         let warnings = config.lowered().into_iter().chain(config.warnings());
         warnings.for_each(|warning| live.warn_once(warning));
@@ -263,6 +267,7 @@ impl Recorder {
             return Err(RecorderError::Access);
         }
         let of_run = || OfRun {
+            is_standby: false,
             run,
             number: config.run_number,
             epoch: live.beginning.epoch,
@@ -271,6 +276,7 @@ impl Recorder {
             live: Arc::clone(&live),
         };
         let wired = Wiring::of(&config, &live, &stop, &of_run, &mut sockets)?;
+        config.standby.iter().for_each(Standby::clear);
         std::fs::create_dir_all(&folder)
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
         let (folders, of_run) = (vec![folder.clone()], "local".to_owned());

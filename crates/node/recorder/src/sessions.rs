@@ -5,11 +5,13 @@
 //! data connection is held while there is no memory for its next item. Answers on control are made
 //! when the system can take them: nothing queues.
 //!
-//! What data connections bring is in `data.rs`.
+//! What data connections bring is in `data.rs`, and how a session goes on into a run in
+//! `border.rs`.
 //!
 //! Limits: those of section 10 of the specification. A name has one session at a time, which is
 //! kept if one of its logs is a source: there are no more sessions than sources.
 
+mod border;
 mod data;
 
 use std::collections::BTreeMap;
@@ -74,6 +76,8 @@ pub(crate) struct Sessions {
 
 /// What sessions know of their run.
 pub(crate) struct OfRun {
+    /// Whether there is none: what comes is counted.
+    pub(crate) is_standby: bool,
     pub(crate) run: RunId,
     pub(crate) number: u64,
     pub(crate) epoch: u32,
@@ -210,7 +214,10 @@ impl Sessions {
 
     /// A cycle begins.
     pub(crate) fn begin_cycle(&mut self, now_ns: u64, is_stopping: bool) {
-        self.window.look(now_ns, is_stopping, &self.of_run.live);
+        match self.of_run.is_standby {
+            true => self.window.is_open = true,
+            false => self.window.look(now_ns, is_stopping, &self.of_run.live),
+        }
     }
 
     /// Whether data wait for the run, or for the next one.
@@ -376,7 +383,8 @@ impl Sessions {
                 }
             }
             (Some(Control::Ping(ping, logs)), Some(session)) => {
-                self.sessions[session].pinged(&ping, logs)?;
+                let front_ends = &self.of_run.live.front_ends;
+                self.sessions[session].pinged(front_ends, &ping, logs)?;
             }
             (Some(Control::Answer(answer, text)), Some(session)) => {
                 self.sessions[session].answered(&self.of_run.live.front_ends, answer, text);
@@ -385,6 +393,8 @@ impl Sessions {
                 self.commander(session, |it, name, all| it.reported(name, all, records, text));
             }
             (Some(Control::Bye(..)), Some(session)) => {
+                let Session { name, .. } = &self.sessions[session];
+                self.of_run.live.front_ends.tell(name, |one| one.has_left = true);
                 self.sessions[session].leave();
             }
             (Some(_), _) => return Err(Fault::Connection { got: message.kind }),
@@ -456,6 +466,9 @@ impl Sessions {
                     sessions[index].decided(log, session, durable);
                 }
             });
+            if of_run.is_standby {
+                sessions.iter_mut().for_each(Session::settle);
+            }
         }
         if now_ns.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
             self.look(ingest);
@@ -562,6 +575,8 @@ impl Sessions {
         let front_ends = &self.of_run.live.front_ends;
         for session in &mut self.sessions {
             session.pass_time(ingest, passed_ns);
+            let outside = session.take_outside();
+            front_ends.came_outside(&session.name, outside);
             if session.control.is_some() {
                 session.commander.pass_time(&session.name, front_ends, passed_ns);
                 if session.is_drained() {
@@ -619,11 +634,14 @@ impl Sessions {
         }
     }
 
-    /// The run has ended, and nothing more is taken of it.
-    pub(crate) fn end(&mut self, ingest: &mut Ingest) {
+    /// The run has ended, and nothing more is taken of it. Its connections may stay.
+    pub(crate) fn end(&mut self, ingest: &mut Ingest, stays: bool) {
         (self.window.has_ended, self.window.is_open) = (true, false);
         for session in &mut self.sessions {
-            session.interrupt(ingest);
+            match stays {
+                true => session.logs.iter_mut().for_each(|log| log.leave_run(ingest)),
+                false => session.interrupt(ingest),
+            }
             session.mark(ingest);
         }
     }

@@ -10,6 +10,7 @@ use catchment_wire::Transport;
 use crate::config::RecorderConfig;
 use crate::live::Live;
 use crate::recorder::RecorderError;
+use crate::standby::{Lent, Place, Standby};
 use crate::wiring::{Bind, Endpoint};
 
 /// Binds the ports of sources and links, and keeps their properties.
@@ -17,6 +18,8 @@ pub(crate) struct Sockets {
     live: Arc<Live>,
     buffer_bytes: usize,
     tcp: TcpConfig,
+    needs_tls: bool,
+    standby: Option<Standby>,
     /// The target addresses of sources and links, in the ledger's order.
     pub(crate) addresses: Vec<SocketAddr>,
     /// Bytes of their buffers; 0 of sources on connections.
@@ -34,10 +37,28 @@ impl Sockets {
             live: Arc::clone(live),
             buffer_bytes: config.receive.socket_buffer_bytes,
             tcp: config.tcp_config(),
+            needs_tls: config.access.needs_tls,
+            standby: config.standby.clone(),
             addresses: vec![SocketAddr::from(([0, 0, 0, 0], 0)); count],
             granted_bytes: vec![0; count],
             readiness: Vec::new(),
         }
+    }
+
+    /// The listeners at a place, taken over if they are there.
+    pub(crate) fn listeners(
+        &self,
+        standby: &Standby,
+        place: &Place,
+    ) -> Result<Lent, RecorderError> {
+        let tcp = match standby.take(place) {
+            Some(mut tcp) => {
+                tcp.configure(self.tcp.clone());
+                tcp
+            }
+            None => TcpReceiver::bind(place.addresses(), self.tcp.clone())?,
+        };
+        Ok(Lent::new(tcp, Some(standby.home(place.clone()))))
     }
 
     /// Binds the datagram ports among these.
@@ -66,14 +87,21 @@ impl Sockets {
         Ok(receiver)
     }
 
-    /// Binds the ports of connections among these.
+    /// Binds the ports of connections among these, or takes them over.
     fn bind_connections(
         &mut self,
         ports: &[Endpoint<'_>],
         own: &[usize],
-    ) -> Result<TcpReceiver, RecorderError> {
-        let addresses: Vec<_> = own.iter().map(|&port| ports[port].address).collect();
-        let receiver = TcpReceiver::bind(&addresses, self.tcp.clone())?;
+    ) -> Result<Lent, RecorderError> {
+        let place = Place::of(self.readiness.len(), ports, self.needs_tls);
+        let receiver = match (&self.standby, place) {
+            (Some(standby), Some(place)) => self.listeners(standby, &place)?,
+            (standby, _) => {
+                let addresses: Vec<_> = own.iter().map(|&port| ports[port].address).collect();
+                standby.iter().for_each(|standby| standby.free(&addresses));
+                Lent::new(TcpReceiver::bind(&addresses, self.tcp.clone())?, None)
+            }
+        };
         for (index, &port) in own.iter().enumerate() {
             for &number in &ports[port].numbers {
                 self.addresses[number] = receiver.local_addr(index);
@@ -112,7 +140,7 @@ struct MixedIngress {
     udp: UdpReceiver,
     /// The numbers of its ports.
     datagram_ports: Vec<usize>,
-    tcp: TcpReceiver,
+    tcp: Lent,
     /// The numbers of its ports; those of its connections follow all ports.
     connection_ports: Vec<usize>,
     /// Whether `tcp` has paused, and must go first.

@@ -31,6 +31,7 @@ use crate::receive::Receive;
 use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
 use crate::sizes::Sizes;
+use crate::standby::{Home, Lent, Place};
 use crate::tape::Tape;
 use crate::train_room::TrainRoom;
 use crate::unread::Unread;
@@ -147,6 +148,9 @@ impl Wiring {
             let own = || (thread..senders.len()).step_by(threads);
             let endpoints: Vec<Endpoint<'_>> =
                 own().map(|index| endpoints[index].clone()).collect();
+            let RecorderConfig { access, standby, .. } = parts.config;
+            let place = Place::of(self.receives.len(), &endpoints, access.needs_tls);
+            let home = standby.as_ref().zip(place).map(|(standby, place)| standby.home(place));
             let (producer, fill) =
                 parts.ring(&mut rings, &format!("{ring_name}descriptors {thread}"));
             // A frame of channels holds what all links bring for its time, whatever each brings.
@@ -166,14 +170,94 @@ impl Wiring {
             let ingest = Ingest::new(accounts, chunk_lanes, (producer, fill, look), &memory);
             let timeout_ns = parts.config.build.timeout_ns;
             let senders = own().map(|index| senders[index].clone()).collect();
-            let intake = Intake::new(ingest, senders, timeout_ns, parts.of_run);
+            let mut intake = Intake::new(ingest, senders, timeout_ns, parts.of_run);
             let ingress = bind.bind(&endpoints)?;
+            if let Some(home) = home {
+                intake.settle_in(home);
+            }
             let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
             let receive = Receive::new(ingress, intake, allowed, parts.stop, timeout_ns);
             self.receives.push(Box::new(receive));
         }
         self.pipelines.push(parts.pipeline(group, (rings, unread), &memory)?);
         Ok(memory.pool)
+    }
+}
+
+/// The listeners of one receive agent, for the time between runs.
+pub(crate) struct Outside<'a> {
+    /// The agent's number.
+    pub(crate) agent: usize,
+    pub(crate) endpoints: Vec<Endpoint<'a>>,
+    senders: Vec<SenderConfig>,
+    ingest: Ingest,
+    timeout_ns: u64,
+}
+
+/// The listeners of all receive agents that take sessions. They have no memory for what comes.
+pub(crate) fn outside<'a>(
+    config: &'a RecorderConfig,
+    live: &Arc<Live>,
+) -> Result<Vec<Outside<'a>>, RecorderError> {
+    let (lanes, chunk_lanes) = config.lanes();
+    let mut groups = Vec::new();
+    if !config.sources.is_empty() {
+        groups.push((event_sources(config, &live.beginning), config.receive.threads));
+    }
+    if !config.links.is_empty() {
+        let links = channel_links(config, &live.beginning, &lanes, &chunk_lanes);
+        groups.push((links, config.receive.link_threads));
+    }
+    let (mut all, mut agent) = (Vec::new(), 0);
+    for (group, threads) in groups {
+        let Group { endpoints, senders, chunk_sources, .. } = group;
+        let threads = threads.min(senders.len());
+        for thread in 0..threads {
+            let own = (thread..senders.len()).step_by(threads);
+            let own = own.filter(|&index| endpoints[index].transport == Transport::Sessions);
+            let (endpoints, senders): (Vec<_>, Vec<_>) =
+                own.map(|index| (endpoints[index].clone(), senders[index].clone())).unzip();
+            agent += 1;
+            if senders.is_empty() {
+                continue;
+            }
+            let least = config.sizes.chunk_bytes_min;
+            let pool = ChunkPool::new("", least as u64, least..=least, 1, 1, 0);
+            let what = "memory between runs";
+            let pool = pool.map_err(|source| RecorderError::System { what, source })?;
+            let memory = SourceMemory {
+                pool: Arc::new(pool),
+                trains: None,
+                held: Arc::new(Held::new(config.ledger_count())),
+                live: Arc::clone(live),
+                batch_fragments: config.sizes.batch_fragments,
+                waiting_max: 0,
+                reference: None,
+            };
+            let sources = senders.iter().flat_map(|sender| &sender.sources);
+            let accounts = sources.map(|source| (source.number, 0));
+            let ingest = Ingest::outside(accounts, chunk_sources.len(), &memory);
+            let timeout_ns = config.build.timeout_ns;
+            all.push(Outside { agent: agent - 1, endpoints, senders, ingest, timeout_ns });
+        }
+    }
+    Ok(all)
+}
+
+impl Outside<'_> {
+    /// The agent that works with them.
+    pub(crate) fn receive(
+        self,
+        ingress: Lent,
+        of_run: &dyn Fn() -> OfRun,
+        home: Home,
+        stop: &Arc<AtomicBool>,
+    ) -> Receive {
+        let Self { endpoints, senders, ingest, timeout_ns, .. } = self;
+        let mut intake = Intake::new(ingest, senders, timeout_ns, of_run);
+        intake.settle_in(home);
+        let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
+        Receive::new(Box::new(ingress), intake, allowed, stop, timeout_ns).outside()
     }
 }
 

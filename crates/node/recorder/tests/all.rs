@@ -22,6 +22,7 @@ mod resume;
 mod samples;
 mod sessions;
 mod slow_parts;
+mod standby;
 mod stepped;
 mod stop;
 mod strangers;

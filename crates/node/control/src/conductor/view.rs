@@ -35,7 +35,7 @@ impl Conductor {
         };
         let mut devices: Vec<_> = self.control.devices().iter().map(device).collect();
         let mut schemas = Arc::clone(&self.schemas);
-        for (device, schema) in front_ends::devices(run_status.active().as_ref()) {
+        for (device, schema) in front_ends::devices(run_status) {
             Arc::make_mut(&mut schemas).insert(device.path.clone(), schema);
             devices.push(device);
         }

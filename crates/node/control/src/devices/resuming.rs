@@ -86,8 +86,7 @@ impl Recording {
         config: RecorderConfig,
     ) -> Result<Open, (String, bool)> {
         let of_recorder = |error: RecorderError| (error.to_string(), error.may_pass());
-        let access = self.access(&config).map_err(|error| (error.to_string(), true))?;
-        let config = RecorderConfig { access, end_wait_ns: self.end_wait_ns(), ..config };
+        let config = self.completed(&config).map_err(|error| (error.to_string(), true))?;
         let from = Recorder::interrupted(&config, name).map_err(of_recorder)?;
         if from.run_number != row.number {
             return Err((format!("its files have number {}", from.run_number), false));

@@ -66,10 +66,15 @@ const TARGET: [(&str, &str); 2] = [
     ),
 ];
 
-const FRONT_END: [(&str, &str); 3] = [
+const FRONT_END: [(&str, &str); 4] = [
     ("alarms", "1 while a front-end raises an alarm, otherwise 0; of `NAME (ALARM)`."),
     ("refuses", "1 while a front-end refuses a command, otherwise 0."),
-    ("absent", "1 while a required front-end that was connected in this run is not, otherwise 0."),
+    (
+        "absent",
+        "1 while a required front-end is not connected, though it was in this run or since the last \
+         one, otherwise 0.",
+    ),
+    ("unheard", "1 while nobody listens for front-ends between runs, of an address."),
 ];
 
 const SOURCE: [(&str, &str); 7] = [

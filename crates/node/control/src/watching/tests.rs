@@ -29,6 +29,7 @@ struct Rig {
     watching: Watching,
     snapshot: Snapshot,
     front_ends: BTreeMap<String, FrontEnd>,
+    unheard: Vec<(String, String)>,
     paused: bool,
     free_bytes: u64,
     now_ns: u64,
@@ -73,6 +74,7 @@ impl Rig {
             watching,
             snapshot,
             front_ends: BTreeMap::new(),
+            unheard: Vec::new(),
             paused: false,
             free_bytes,
             now_ns: S,
@@ -105,6 +107,7 @@ impl Rig {
                 arrivals: None,
                 interrupted_run: 0,
                 front_ends: &self.front_ends,
+                unheard: &self.unheard,
                 socket_fills: &[Some(0.5)],
                 disk: Some(machine::Space {
                     free_bytes: self.free_bytes,
@@ -373,6 +376,7 @@ fn sources_that_sent_to_a_run_are_sending_when_it_has_just_ended() {
             arrivals: Some(vec![Arrived { packets, bytes: packets }]),
             interrupted_run: 0,
             front_ends: &BTreeMap::new(),
+            unheard: &[],
             socket_fills: &[None],
             disk: None,
             devices: &[],
@@ -563,6 +567,7 @@ fn what_rules_can_look_at_is_what_is_read() {
     camera.refusal = Some(("prepare", "the cooling is off".to_owned()));
     camera.reports = [alarm].into();
     rig.front_ends.insert("camera".to_owned(), camera);
+    rig.unheard.push(("[::1]:7100".to_owned(), "it is in use".to_owned()));
     rig.look(20, 2_000_000);
     let alarms: Vec<String> =
         rig.watching.alarms_seen().into_iter().map(|alarm| alarm.text).collect();
@@ -570,6 +575,7 @@ fn what_rules_can_look_at_is_what_is_read() {
         "Front-end camera (hot) raises an alarm: 31 degrees",
         "Front-end camera refuses a command: prepare: the cooling is off",
         "Front-end camera has gone away",
+        "Nobody listens for front-ends at [::1]:7100: it is in use",
     ] {
         assert!(alarms.iter().any(|alarm| alarm == text), "{alarms:?}");
     }

@@ -14,6 +14,7 @@ use catchment_telemetry::utc_now;
 use catchment_watch::{Level, is_loss, lost};
 
 use crate::api;
+use crate::front_ends::{FRONT_ENDS, OUTSIDE};
 use crate::shared::{NodeShared, Shared, View};
 use crate::watching::quantities::known_quantities;
 use crate::watching::targets::{OF_TARGET, buffers};
@@ -163,6 +164,9 @@ const METRICS: &[Metric] = metrics! {
         "Rows without a source that events did not wait for any more while its connection was \
          held; not 0.",
         |_, view, out| of_links(view, out, |link| link.fragments_skew as f64);
+    "catchment_front_end_fragments_outside_run_total", "counter", "front_end",
+        "Fragments, or packets of a link, that a front-end sent while there was no run; not 0.",
+        |_, view, out| outside_runs(view, out);
     "catchment_events_complete_total", "counter", "", "Events built with all required sources.",
         |_, view, out| count(view, out, |counts| counts.events_complete);
     "catchment_events_incomplete_total", "counter", "",
@@ -386,6 +390,16 @@ fn of_links(view: &View, out: &mut Values<'_>, of: fn(&api::LinkState) -> f64) {
         let value = of(&source.link);
         if value > 0.0 {
             out.put(&[("source", &source.name)], value);
+        }
+    }
+}
+
+fn outside_runs(view: &View, out: &mut Values<'_>) {
+    for device in &view.devices {
+        let count = device.properties.get(OUTSIDE).and_then(serde_json::Value::as_f64);
+        let name = device.path.strip_prefix(FRONT_ENDS).and_then(|rest| rest.strip_prefix('/'));
+        if let (Some(name), Some(count)) = (name, count.filter(|count| *count > 0.0)) {
+            out.put(&[("front_end", name)], count);
         }
     }
 }

@@ -102,6 +102,7 @@ impl Rig {
         let stop = Arc::new(AtomicBool::new(false));
         let mut bind = NoSockets(Queues::default());
         let of_run = || OfRun {
+            is_standby: false,
             run: RunId([1; 16]),
             number: 1,
             epoch: 0,

@@ -274,6 +274,11 @@ impl FrontEnd {
         (command.number, CommandKind(command.kind))
     }
 
+    /// So many messages were sent as bytes.
+    pub fn passed_messages(&mut self, count: u32) {
+        self.items += count;
+    }
+
     /// Answers a command.
     pub fn answer(&mut self, number: u64, answer: AnswerKind, text: &str) {
         self.say(&Control::Answer(Answer { number, answer }, text));

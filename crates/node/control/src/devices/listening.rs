@@ -1,0 +1,53 @@
+//! Who listens for front-ends while there is no run.
+
+use std::sync::Arc;
+
+use catchment_recorder::Standing;
+
+use super::Recording;
+use crate::configuration::Configuration;
+
+impl Recording {
+    /// Listens for front-ends while there is no run.
+    pub(super) fn listen(&mut self, configuration: &Arc<Configuration>) {
+        let is_same = |(_, by): &(Standing, Arc<Configuration>)| Arc::ptr_eq(by, configuration);
+        if self.awaits_first || self.standing.as_ref().is_some_and(is_same) {
+            return;
+        }
+        let config = &configuration.recorder;
+        if config.check().is_err() {
+            return;
+        }
+        // What stands leaves its listeners to the next.
+        self.standing = None;
+        let completed = self.completed(config).map_err(|error| error.to_string());
+        let stood = completed.and_then(|config| {
+            self.run_status.standby.stand(&config).map_err(|error| error.to_string())
+        });
+        let unheard = match &stood {
+            Ok(standing) => standing.unheard().to_vec(),
+            Err(error) => vec![("any address".to_owned(), error.clone())],
+        };
+        let mut unheard_before = self.run_status.unheard.lock();
+        for (address, error) in unheard.iter().filter(|one| !unheard_before.contains(one)) {
+            tracing::warn!(address, error, "nobody listens for front-ends between runs");
+        }
+        *unheard_before = unheard;
+        self.standing = stood.ok().map(|standing| (standing, Arc::clone(configuration)));
+    }
+
+    /// Tries again to listen where that has failed.
+    pub(super) fn listen_again(&mut self) {
+        let is_deaf = |(standing, _): &mut (Standing, _)| !standing.unheard().is_empty();
+        if let Some((standing, configuration)) = self.standing.take_if(is_deaf) {
+            drop(standing);
+            self.listen(&configuration);
+        }
+    }
+
+    /// The run that begins takes the listeners over.
+    pub(super) fn leave_listeners(&mut self) {
+        self.standing = None;
+        self.run_status.unheard.lock().clear();
+    }
+}

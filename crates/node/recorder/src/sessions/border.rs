@@ -1,0 +1,127 @@
+//! How sessions go on into a run, and behind it: with their connections, and with the sequences of
+//! their logs.
+//!
+//! A session is admitted anew, by what its sender said at its opening, since another run may have
+//! other sources. It goes on unnoticed if the same is granted. Otherwise its sender opens it again,
+//! and so does one that takes no commands when a run begins: a welcome is all that tells it of one.
+//!
+//! What is not taken of a connection when the run ends is taken behind it, and counted there. A
+//! fragment of which a part was taken is of no run.
+
+use super::{Kind, OfRun, Sessions};
+use crate::front_ends::FrontEnd;
+use crate::ingest::Ingest;
+use crate::link_session::{Ended, Session};
+
+impl Sessions {
+    /// Ends the part of the sessions in a run. From now on their connections have the numbers that
+    /// they have without the run's `others`, its ports of datagrams.
+    pub(crate) fn leave(&mut self, ingest: &mut Ingest, others: usize) {
+        for connection in self.connections.iter_mut().flatten() {
+            if let Some(session) = connection.session {
+                connection.release(ingest, &self.sessions[session]);
+            }
+        }
+        for session in &mut self.sessions {
+            session.set_waited(ingest, false);
+            if self.of_run.is_standby {
+                session.settle();
+            }
+            let outside = session.take_outside();
+            self.of_run.live.front_ends.came_outside(&session.name, outside);
+        }
+        self.connections.drain(..others.min(self.connections.len()));
+        self.renumber(|endpoint| endpoint - others);
+    }
+
+    /// Goes on with the sessions of the same port, beside so many ports of datagrams.
+    pub(crate) fn adopt(&mut self, ingest: &mut Ingest, mut former: Self, others: usize) {
+        former.renumber(|endpoint| endpoint + others);
+        self.connections.resize_with(others, || None);
+        self.connections.append(&mut former.connections);
+        let sessions = std::mem::take(&mut former.sessions);
+        let mut indices = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            let (name, endpoints) = (session.name.clone(), (session.control, session.data.clone()));
+            let carried = self.carry(ingest, session, &former.of_run);
+            indices.push(carried.as_ref().ok().copied());
+            if let Err(ended) = carried {
+                self.send_away(&name, endpoints, ended);
+            }
+        }
+        for connection in self.connections.iter_mut().flatten() {
+            connection.session = connection.session.and_then(|session| indices[session]);
+        }
+    }
+
+    /// Goes on with a session. Returns its index.
+    ///
+    /// # Errors
+    /// Its sender must open it again, and why.
+    fn carry(
+        &mut self,
+        ingest: &mut Ingest,
+        mut former: Session,
+        before: &OfRun,
+    ) -> Result<usize, Ended> {
+        if let Some(ended) = former.ended.take() {
+            return Err(ended);
+        }
+        let is_told = self.of_run.is_standby || former.commander.takes_commands();
+        let is_open = former.welcome.is_none() && former.grants.is_empty();
+        let is_settled = former.logs.iter().all(|log| log.durable == log.taken);
+        let has_epoch = self.of_run.epoch >= before.epoch;
+        if !(is_told && is_open && is_settled && has_epoch) {
+            return Err(Ended::next_run());
+        }
+        let index = self.sessions.len();
+        let opening = former.opening.again(&former.logs);
+        let mut session = self.joined(ingest, index, &opening)?;
+        let mut logs = session.logs.iter().zip(&former.logs);
+        if !logs.all(|(log, former)| log.grants_as(former)) {
+            session.ended = Some(Ended::next_run());
+        }
+        session.told = if before.is_standby { former.told } else { before.run };
+        session.follow(ingest, former);
+        self.sessions.push(session);
+        Ok(index)
+    }
+
+    /// Tells the sender of a session that does not go on, on its connections.
+    fn send_away(
+        &mut self,
+        name: &str,
+        (control, data): (Option<usize>, Vec<Option<usize>>),
+        ended: Ended,
+    ) {
+        if let Some(control) = control
+            && let Some(connection) = &mut self.connections[control]
+        {
+            connection.refusal = Some(ended);
+            self.of_run.live.front_ends.tell(name, FrontEnd::leave);
+        }
+        for data in data.into_iter().flatten() {
+            if let Some(connection) = &mut self.connections[data] {
+                connection.kind = Kind::Lingering;
+            }
+        }
+    }
+
+    /// Gives their connections other numbers.
+    fn renumber(&mut self, number: impl Fn(usize) -> usize) {
+        for session in &mut self.sessions {
+            let data = session.data.iter_mut().flatten();
+            session.control.iter_mut().chain(data).for_each(|one| *one = number(*one));
+        }
+        self.closing.iter_mut().for_each(|one| *one = number(*one));
+    }
+}
+
+impl Drop for Sessions {
+    /// Whose connections end with the thread, not in order, is connected no more.
+    fn drop(&mut self) {
+        for session in self.sessions.iter().filter(|session| session.control.is_some()) {
+            self.of_run.live.front_ends.tell(&session.name, FrontEnd::leave);
+        }
+    }
+}

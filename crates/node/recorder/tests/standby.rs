@@ -1,0 +1,321 @@
+//! Front-ends between runs: their sessions go on into a run and behind it, and what they send while
+//! there is none is counted.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use catchment_fixtures::{sender_to, wait_while};
+use catchment_frontend::{Frontend, Reading, Setting};
+use catchment_recorder::{
+    Recorder, RecorderConfig, Report, RunSummary, Scalar, SourceConfig, Stage, Standby, Standing,
+};
+use catchment_storage::{Run, Verdict, audit};
+use catchment_wire::event_link::{CommandKind, Heartbeat};
+use catchment_wire::hadtu::ByteOrder;
+use catchment_wire::session::{AnswerKind, ByeReason, GrantAnswer, Hello, RunState};
+use tempfile::TempDir;
+
+use crate::support::front_end::{FrontEnd, Opening, parts};
+use crate::support::{self, packet};
+
+const LONG: Duration = Duration::from_secs(600);
+const LOGS: [(&str, u64, u64); 1] = [("", 0, 0)];
+
+struct Rig {
+    _folder: TempDir,
+    config: RecorderConfig,
+    standby: Standby,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        let mut config = support::config(folder.path(), 1);
+        // Beside a port of datagrams, so that connections have other numbers in a run.
+        config.sources.push(SourceConfig::over_session("camera".to_owned(), address));
+        config.sources[0].role = catchment_builder::SourceRole::Optional;
+        config.write.sync_interval_ns = 20_000_000;
+        config.frame.time_ns = 20_000_000;
+        let standby = Standby::default();
+        config.standby = Some(standby.clone());
+        Self { _folder: folder, config, standby }
+    }
+
+    /// Ends a run, and listens from then on: in between, nobody answers.
+    fn end(&self, recorder: Recorder) -> (RunSummary, Standing) {
+        (recorder.stop().unwrap(), self.standby.stand(&self.config).unwrap())
+    }
+
+    fn outside(&self) -> u64 {
+        self.standby.front_ends().list()["camera"].fragments_outside_run
+    }
+
+    fn is_connected(&self) -> bool {
+        self.standby.front_ends().list()["camera"].is_connected
+    }
+}
+
+fn connect(address: SocketAddr, flags: u8) -> FrontEnd {
+    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &LOGS, key_bits: 64 };
+    let mut front_end = FrontEnd::connect_as(address, &opening, (flags, 0));
+    front_end.attach(address);
+    front_end
+}
+
+/// Sends fragments whose keys are their sequences, and waits until they are durable. In a run, the
+/// board sends the same keys.
+fn send(front_end: &mut FrontEnd, keys: std::ops::Range<u64>, board: Option<&UdpSocket>) {
+    for key in keys.clone() {
+        front_end.send(0, key, &[(key, &key.to_le_bytes())]);
+        if let Some(board) = board {
+            board.send(&packet(0, ByteOrder::Little, &[(key as u32, b"board")])).unwrap();
+        }
+    }
+    while front_end.durable(0) < keys.end {
+        front_end.promise(&[(0, Heartbeat::LOW_WATER, keys.end, keys.end)]);
+        front_end.ping();
+    }
+}
+
+/// The board's socket.
+fn board(recorder: &Recorder) -> UdpSocket {
+    sender_to(recorder.addresses()[0])
+}
+
+/// Answers the command of that number, which is of that kind.
+fn obey(front_end: &mut FrontEnd, (number, kind): (u64, CommandKind)) {
+    front_end.read_until(|one| one.commands.len() as u64 >= number);
+    let (command, ..) = front_end.commands[number as usize - 1];
+    assert_eq!((command.number, CommandKind(command.kind)), (number, kind));
+    let is_prepare = kind == CommandKind::PREPARE;
+    let answer = if is_prepare { AnswerKind::Agreed } else { AnswerKind::Done };
+    front_end.answer(number, answer, "");
+    if is_prepare {
+        front_end.ping_made(&[front_end.taken(0)]);
+    }
+}
+
+/// Does something long beside a front-end that is alive.
+fn beside<T: Send>(front_end: &mut FrontEnd, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(work);
+        while !thread.is_finished() {
+            front_end.promise(&[]);
+            front_end.ping();
+        }
+        thread.join().unwrap()
+    })
+}
+
+fn keys(summary: &RunSummary) -> Vec<u64> {
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    support::fragments(&run).keys().copied().collect()
+}
+
+#[test]
+fn a_session_goes_on_over_three_runs_and_what_comes_between_is_in_none() {
+    let rig = Rig::new();
+    let mut standing = rig.standby.stand(&rig.config).unwrap();
+    assert!(standing.unheard().is_empty());
+    let address = standing.addresses()[0];
+    let mut front_end = connect(address, Hello::ANSWERS);
+    let welcome = front_end.welcome.unwrap();
+    assert_eq!((welcome.run, welcome.state), ([0; 16], RunState::None));
+    assert_eq!(front_end.grants[0].answer, GrantAnswer::Waits);
+    let front_ends = rig.standby.front_ends();
+    for run in 0..3 {
+        let key = run * 100;
+        send(&mut front_end, key..key + 10, None);
+        wait_while(|| rig.outside() < (run + 1) * 10);
+        drop(standing);
+        let recorder =
+            beside(&mut front_end, || Recorder::start_paused(rig.config.clone()).unwrap());
+        assert_eq!(recorder.addresses()[1], address, "the listener is the same");
+        front_ends.go_to(Stage::Prepared);
+        obey(&mut front_end, (run * 3 + 1, CommandKind::PREPARE));
+        front_ends.go_to(Stage::Running);
+        obey(&mut front_end, (run * 3 + 2, CommandKind::START));
+        beside(&mut front_end, || recorder.begin_between_events());
+        send(&mut front_end, key + 10..key + 100, Some(&board(&recorder)));
+        front_ends.go_to(Stage::Stopped);
+        obey(&mut front_end, (run * 3 + 3, CommandKind::STOP));
+        let summary;
+        (summary, standing) = beside(&mut front_end, || rig.end(recorder));
+        assert_eq!(keys(&summary), (key + 10..key + 100).collect::<Vec<_>>());
+        assert!(!summary.last.ledger.balance().lost_data());
+        assert_eq!(standing.addresses(), [address]);
+    }
+    front_end.ping();
+    assert!(rig.is_connected() && front_end.bye.is_none());
+    assert_eq!(rig.outside(), 30);
+    drop(front_end);
+    // Nobody has heard a word: it is missed.
+    wait_while(|| rig.is_connected());
+    assert!(front_ends.list()["camera"].is_missed());
+    rig.standby.end();
+}
+
+/// The bytes of a long fragment that are still to be sent.
+struct Rest(Vec<u8>);
+
+impl Rest {
+    /// Sends the first bytes of a fragment in two parts, up to the middle of the second one.
+    fn begin(front_end: &mut FrontEnd, key: u64) -> Self {
+        let messages = parts(front_end.next_message(), 0, key, key, &[7; 300_000], 150_000);
+        front_end.passed_messages(2);
+        let read = front_end.data_read;
+        front_end.send_bytes(&messages[..200_000]);
+        front_end.ping_until(|one| one.data_read >= read + 200_000);
+        Self(messages[200_000..].to_vec())
+    }
+
+    /// Does something long, while bytes trickle: a connection on which nothing comes is closed.
+    fn beside<T: Send>(&mut self, front_end: &mut FrontEnd, work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(work);
+            while !thread.is_finished() {
+                if self.0.len() > 1 {
+                    front_end.send_bytes(&[self.0.remove(0)]);
+                }
+                front_end.ping();
+            }
+            thread.join().unwrap()
+        })
+    }
+}
+
+#[test]
+fn a_fragment_of_which_a_part_came_outside_the_run_is_not_of_the_run() {
+    let rig = Rig::new();
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let mut front_end = connect(standing.addresses()[0], Hello::ANSWERS);
+    let front_ends = rig.standby.front_ends();
+    let mut rest = Rest::begin(&mut front_end, 0);
+    drop(standing);
+    let recorder = rest.beside(&mut front_end, || {
+        let recorder = Recorder::start_paused(rig.config.clone()).unwrap();
+        recorder.begin_between_events();
+        recorder
+    });
+    front_end.send_bytes(&rest.0);
+    front_end.ping_until(|one| one.taken(0) == 1);
+    front_ends.go_to(Stage::Running);
+    obey(&mut front_end, (1, CommandKind::PREPARE));
+    obey(&mut front_end, (2, CommandKind::START));
+    send(&mut front_end, 1..20, Some(&board(&recorder)));
+    let mut rest = Rest::begin(&mut front_end, 20);
+    let (summary, _standing) = rest.beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (1..20).collect::<Vec<_>>());
+    assert!(summary.last.ledger.balance().holds());
+    front_end.send_bytes(&rest.0);
+    send(&mut front_end, 21..22, None);
+    wait_while(|| rig.outside() < 3);
+    assert_eq!(rig.outside(), 3);
+    assert!(front_end.bye.is_none());
+    rig.standby.end();
+}
+
+#[test]
+fn who_takes_no_commands_opens_its_session_again_in_the_run() {
+    let rig = Rig::new();
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let address = standing.addresses()[0];
+    let mut front_end = connect(address, 0);
+    send(&mut front_end, 0..10, None);
+    wait_while(|| rig.outside() < 10);
+    drop(standing);
+    let recorder = Recorder::start(rig.config.clone()).unwrap();
+    assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+    let logs = [("", 10, 10)];
+    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let mut front_end = FrontEnd::connect(address, &opening);
+    assert_eq!(front_end.welcome.unwrap().run, recorder.run().0);
+    front_end.attach(address);
+    send(&mut front_end, 10..30, Some(&board(&recorder)));
+    let (summary, standing) = beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (10..30).collect::<Vec<_>>());
+    send(&mut front_end, 30..40, None);
+    assert!(front_end.bye.is_none(), "behind the run it goes on");
+    rig.standby.end();
+    drop(standing);
+    assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+}
+
+#[test]
+fn the_rust_client_stays_over_three_runs_and_is_set_between_them() {
+    let rig = Rig::new();
+    let mut standing = rig.standby.stand(&rig.config).unwrap();
+    let url = format!("catchment+tcp://{}", standing.addresses()[0]);
+    let camera = Frontend::builder(&url, "camera").wait(LONG).connect().unwrap();
+    let status = || camera.sources()[0].status();
+    let gain = Setting {
+        value: Reading::F64(0.0),
+        unit: "dB".to_owned(),
+        bounds: None,
+        is_writable: true,
+    };
+    camera.reports().setting("gain", gain).unwrap();
+    let front_ends = rig.standby.front_ends();
+    let go_to = |stage| {
+        front_ends.go_to(stage);
+        wait_while(|| front_ends.arrived().is_none());
+        assert_eq!(front_ends.arrived(), Some(Ok(())));
+    };
+    // All that it has sent is durable.
+    let send = |keys: std::ops::Range<u64>, board: Option<&UdpSocket>| {
+        for key in keys {
+            camera.send(key, &key.to_le_bytes()).unwrap();
+            if let Some(board) = board {
+                let packet = packet(0, ByteOrder::Little, &[(key as u32, b"board")]);
+                board.send(&packet).unwrap();
+            }
+        }
+        wait_while(|| status().released < status().made);
+    };
+    for run in 0..3_u64 {
+        let first = run * 1_000;
+        send(first..first + 10, None);
+        let value = Scalar::F64(run as f64 + 0.5);
+        let change = front_ends.change("camera", "gain", (value.clone(), "shifter")).unwrap();
+        wait_while(|| front_ends.outcome("camera", change).is_none());
+        assert_eq!(front_ends.outcome("camera", change), Some(Ok(())));
+        let set = || match front_ends.list()["camera"].reports.get("gain") {
+            Some(Report::Setting { value, .. }) => Some(value.clone()),
+            _ => None,
+        };
+        wait_while(|| set().as_ref() != Some(&value));
+        drop(standing);
+        let recorder = Recorder::start_paused(rig.config.clone()).unwrap();
+        go_to(Stage::Prepared);
+        recorder.begin_between_events();
+        go_to(Stage::Running);
+        assert_eq!(set(), Some(value), "what it has reported is known in the run");
+        send(first + 10..first + 100, Some(&board(&recorder)));
+        go_to(Stage::Stopped);
+        let summary;
+        (summary, standing) = rig.end(recorder);
+        assert_eq!(keys(&summary), (first + 10..first + 100).collect::<Vec<_>>());
+        assert!(!summary.last.ledger.balance().lost_data());
+    }
+    wait_while(|| rig.outside() < 30);
+    assert_eq!((rig.outside(), status().sent_again), (30, 0));
+    assert!(camera.close(LONG).is_confirmed());
+    wait_while(|| rig.is_connected());
+    assert!(!front_ends.list()["camera"].is_missed(), "it said that it goes");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let mut rig = Rig::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    rig.config.sources[1].address = address;
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let [(unheard, why)] = standing.unheard() else { panic!("{:?}", standing.unheard()) };
+    assert_eq!(*unheard, address.to_string());
+    assert!(why.contains(unheard), "{why}");
+    drop((standing, taken));
+    assert!(rig.standby.stand(&rig.config).unwrap().unheard().is_empty());
+}
