@@ -55,6 +55,7 @@ macro_rules! metrics {
     };
 }
 
+#[path = "metrics_store.rs"]
 mod store;
 
 /// All metrics.
