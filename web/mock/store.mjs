@@ -1,5 +1,5 @@
-// The mock's storage node: one stream that is sent, one that broke off, one that has ended; a folder
-// that works and one that failed.
+// The mock's storage node: one stream that is sent, one that broke off, one that has ended; a
+// folder that works and one that failed.
 
 /** @import {Store, StoreStream} from "../src/api.ts" */
 

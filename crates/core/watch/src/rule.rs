@@ -319,8 +319,8 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `bad_share`, bad data
 /// and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
-/// `target.*.away`, and `alarms`, `refuses` and `absent` of each front-end. Loss and bad data are critical from that
-/// share on.
+/// `target.*.away`, and `alarms`, `refuses` and `absent` of each front-end. Loss and bad data are
+/// critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [

@@ -28,7 +28,7 @@ pub use dialer::{Dialer, Peer};
 pub use epoll::Readiness;
 pub use error::NetError;
 pub use gauge::SocketGauge;
-pub use link_access::{LinkAccess, SharedTokens, Tokens};
+pub use link_access::{LinkAccess, SharedTokens, Tokens, read_token};
 pub use network::Network;
 pub use options::{check_cpu, cpus, pin_to_cpu, raise_open_files};
 pub use receiver::{ReceiverConfig, UdpReceiver};

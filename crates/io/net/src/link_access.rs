@@ -1,5 +1,7 @@
 //! Who may connect as the sender of a session, and how.
 
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::certificates::TlsServer;
@@ -60,8 +62,30 @@ impl LinkAccess {
     }
 }
 
+/// Reads the token of a sender from a file that has nothing else.
+///
+/// # Errors
+/// A file that cannot be read, or has no token.
+pub fn read_token(path: &Path) -> io::Result<String> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(named)?;
+    file.take(TOKEN_BYTES_MAX + 1).read_to_string(&mut text).map_err(named)?;
+    match text.trim() {
+        token if !token.is_empty() && text.len() as u64 <= TOKEN_BYTES_MAX => Ok(token.to_owned()),
+        _ => {
+            let expected = format!("expected a token of 1 to {TOKEN_BYTES_MAX} bytes");
+            Err(named(io::Error::new(io::ErrorKind::InvalidData, expected)))
+        }
+    }
+}
+
 impl std::fmt::Debug for SharedTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SharedTokens")
     }
 }
+
+/// Bytes of a token's file: a hello has room for so many.
+const TOKEN_BYTES_MAX: u64 = 256;

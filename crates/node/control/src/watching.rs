@@ -607,4 +607,6 @@ fn stage_of(queue: &str) -> &'static str {
 }
 
 #[cfg(test)]
+mod store_tests;
+#[cfg(test)]
 mod tests;

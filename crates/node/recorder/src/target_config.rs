@@ -1,11 +1,11 @@
 //! The configuration of a run's targets.
 
 use std::collections::BTreeSet;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catchment_net::{Peer, TlsClient};
+use catchment_net::{Peer, TlsClient, read_token};
 
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::spill::SpillConfig;
@@ -91,21 +91,7 @@ impl NodeConfig {
     /// # Errors
     /// A file that cannot be read, or has no token.
     pub fn token(&self) -> Result<String, io::Error> {
-        let Some(path) = &self.token_file else { return Ok(String::new()) };
-        let named =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(named)?;
-        file.take(TOKEN_BYTES_MAX + 1).read_to_string(&mut text).map_err(named)?;
-        match text.trim() {
-            token if !token.is_empty() && text.len() as u64 <= TOKEN_BYTES_MAX => {
-                Ok(token.to_owned())
-            }
-            _ => {
-                let expected = format!("expected a token of 1 to {TOKEN_BYTES_MAX} bytes");
-                Err(named(io::Error::new(io::ErrorKind::InvalidData, expected)))
-            }
-        }
+        self.token_file.as_ref().map_or(Ok(String::new()), |path| read_token(path))
     }
 
     /// The name of a variant of a run at a node: that of its folder and of its files there. The
@@ -309,7 +295,5 @@ pub(crate) fn thread_name(number: usize, target: &str) -> String {
     suffix(number, target).map_or_else(|| "write".to_owned(), |name| format!("write-{name}"))
 }
 
-/// Bytes of a token's file: a hello has room for so many.
-const TOKEN_BYTES_MAX: u64 = 256;
 /// The share of the budget that may wait for a target that is not required.
 const BEST_EFFORT_SHARE: u64 = 20;

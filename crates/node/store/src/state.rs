@@ -215,8 +215,8 @@ macro_rules! counters {
             $($(#[doc = $doc])* pub $name: u64,)*
             /// Bytes of frames that are not written yet.
             pub waiting_bytes: u64,
-            /// Sessions that were refused or ended for a fault of their sender, by the reason of the
-            /// `bye`.
+            /// Sessions that were refused or ended for a fault of their sender, by the reason of
+            /// the `bye`.
             pub refusals: BTreeMap<String, u64>,
             /// How the last connection failed that had not begun, if any did.
             pub last_error: Option<String>,

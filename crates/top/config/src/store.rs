@@ -1,5 +1,5 @@
-//! A storage node: `[store]`, with `[[listen]]`, `[memory]` and `[write]` beside it, and `[control]`
-//! with its alarms as of every node.
+//! A storage node: `[store]`, with `[[listen]]`, `[memory]` and `[write]` beside it, and
+//! `[control]` with its alarms as of every node.
 
 use std::path::{Path, PathBuf};
 

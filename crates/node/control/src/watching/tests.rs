@@ -9,8 +9,6 @@ use catchment_watch::{Alarm, AlarmState};
 use super::quantities::known_quantities;
 use super::*;
 
-mod stores;
-
 /// The configuration of a node that has only a recorder.
 fn of_recorder(recorder: RecorderConfig) -> Configuration {
     Configuration {
@@ -579,7 +577,7 @@ fn what_rules_can_look_at_is_what_is_read() {
     ] {
         assert!(alarms.iter().any(|alarm| alarm == text), "{alarms:?}");
     }
-    let (of_store, rules_of_store) = stores::read();
+    let (of_store, rules_of_store) = super::store_tests::read();
     let mut read: Vec<String> = rig.watching.readings.kinds().chain(of_store).collect();
     // This machine's clock may not be synchronised.
     if !read.iter().any(|name| name == "clock.offset_seconds") {

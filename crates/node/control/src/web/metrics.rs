@@ -56,6 +56,7 @@ macro_rules! metrics {
     };
 }
 
+#[path = "metrics_store.rs"]
 mod store;
 
 /// All metrics.
