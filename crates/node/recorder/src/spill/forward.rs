@@ -253,9 +253,9 @@ impl Forwarder {
         }
         lock.set_taken().map_err(|error| error.to_string())?;
         let spill = Spill::left(lock, folder, &self.watched.counts)?;
-        match Sending::new(spill) {
-            Ok(sending) => Ok(Taken::Sending(Box::new(sending))),
-            Err((why, spill)) => {
+        match link_of(&spill) {
+            Ok(link) => Ok(Taken::Sending(Box::new(Sending::new(spill, link)))),
+            Err(why) => {
                 spill.hand_over();
                 Err(why)
             }
@@ -337,13 +337,9 @@ enum Taken {
 }
 
 impl Sending {
-    fn new(spill: Spill) -> Result<Self, (String, Spill)> {
-        let link = match link_of(&spill) {
-            Ok(link) => link,
-            Err(why) => return Err((why, spill)),
-        };
+    fn new(spill: Spill, link: StoreLink) -> Self {
         let end = spill.end();
-        Ok(Self { backlog: Backlog::new(spill), link, has_more: true, end })
+        Self { backlog: Backlog::new(spill), link, has_more: true, end }
     }
 
     /// Why frames must not be sent to a node that goes on at that number, if so.
