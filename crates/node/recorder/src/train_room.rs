@@ -159,7 +159,7 @@ mod tests {
         let room = TrainRoom::of(&config, CHUNK).unwrap();
         // Each train is given back before the next one.
         for number in 0..KEPT_MAX as u64 {
-            let mut take = |bytes| room.take((number, bytes), 0, || 10 * CHUNK, || true);
+            let take = |bytes| room.take((number, bytes), 0, || 10 * CHUNK, || true);
             assert!(take(0) && take(9 * CHUNK), "train {number}");
         }
         assert!(!room.take((1_000, 0), 0, || 10 * CHUNK - 1, || true));
