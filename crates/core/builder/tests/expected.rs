@@ -122,7 +122,10 @@ fn a_port_names_groups_if_the_settings_say_so() {
     // The newest event of the other one is passed by it.
     rig.finish(MS);
     assert_eq!((rig.complete(), rig.total(Entry::FragmentsMissing)), (40, 0));
-    let expected = |key: u64| [true, (key / 4).is_multiple_of(2), !(key / 4).is_multiple_of(2)];
+    let expected = |key: u64| {
+        let is_first = (key / 4).is_multiple_of(2);
+        [true, is_first, !is_first]
+    };
     assert!(rig.rows.iter().all(|(key, row)| row.expected == expected(*key)));
 }
 
