@@ -22,6 +22,7 @@ mod read;
 mod refs;
 mod resume;
 mod rewrite;
+mod standby;
 mod store;
 mod support;
 mod targets;

@@ -1,0 +1,185 @@
+//! A node and its front-ends between runs.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use catchment_fixtures::wait_while;
+use catchment_frontend::{Frontend, Reading, Setting};
+use catchment_model::SourceId;
+use catchment_storage::{Run, Verdict, audit};
+use serde_json::{Value, json};
+
+use crate::front_ends::LONG;
+use crate::life::Node;
+use crate::support::catchment;
+
+/// A node that begins nothing by itself, with one source of front-ends.
+fn configuration(source: &str, address: SocketAddr) -> String {
+    format!(
+        r#"
+[control]
+start = "manual"
+requests_per_second = 1000000
+drain = "1 h"
+[memory]
+budget = "256 MiB"
+[build]
+timeout = "1 h"
+[frame]
+time = "50 ms"
+[write]
+buffer_bytes = "1 MiB"
+preallocate_bytes = "1 MiB"
+[[listen]]
+address = "{address}"
+[[sources]]
+name = "{source}"
+via = "link"
+"#
+    )
+}
+
+/// An address that is free, for the moment.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn device(node: &Node, name: &str) -> Value {
+    let devices = node.ctl(&["devices"]);
+    let path = format!("node/front_ends/{name}");
+    let mut devices = devices["devices"].as_array().unwrap().iter();
+    devices.find(|one| one["path"] == path.as_str()).cloned().unwrap_or_default()
+}
+
+/// Waits until a device of a front-end is so.
+fn until_device(node: &Node, name: &str, reached: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let device = device(node, name);
+        if reached(&device) {
+            return device;
+        }
+    }
+}
+
+fn until_alarm(node: &Node, text: &str, is_raised: bool) {
+    loop {
+        let alarms = node.ctl(&["alarms"]);
+        let mut alarms = alarms["alarms"].as_array().unwrap().iter();
+        let is_this = |alarm: &&Value| alarm["text"].as_str().unwrap().starts_with(text);
+        if alarms.any(|alarm| is_this(&alarm) && alarm["ended"].is_null()) == is_raised {
+            return;
+        }
+    }
+}
+
+fn keys(folder: &str) -> Vec<u64> {
+    let run = Run::open(Path::new(folder)).unwrap();
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    let keys = |frame| run.fragments(frame, SourceId(0)).unwrap().events().keys().to_vec();
+    (0..run.frames().len()).flat_map(keys).collect()
+}
+
+#[test]
+fn a_front_end_stays_over_three_runs_and_is_set_between_them() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free());
+    let node = Node::start(folder.path(), &configuration("camera", address), &[]);
+    node.ctl(&["configure"]);
+    let url = format!("catchment+tcp://{address}");
+    let camera = Frontend::builder(&url, "camera").wait(LONG).connect().unwrap();
+    let gain = |value: f64| Setting {
+        value: Reading::F64(value),
+        unit: "dB".to_owned(),
+        bounds: None,
+        is_writable: true,
+    };
+    camera.reports().setting("gain", gain(0.0)).unwrap();
+    // All that it has sent is durable.
+    let send = |keys: std::ops::Range<u64>| {
+        keys.clone().for_each(|key| camera.send(key, &key.to_le_bytes()).unwrap());
+        wait_while(|| camera.sources()[0].status().released < camera.sources()[0].status().made);
+    };
+    for run in 1..=3_u64 {
+        let first = run * 1_000;
+        send(first..first + 10);
+        until_device(&node, "camera", |one| {
+            one["state"] == "idle" && one["properties"].get("gain").is_some()
+        });
+        node.ctl(&["set", "node/front_ends/camera", &format!("gain={run}.5")]);
+        assert_eq!(camera.reports().reading("gain"), Some(Reading::F64(run as f64 + 0.5)));
+        let started = node.ctl(&["start"]);
+        assert_eq!((&started["status"], &started["run"]), (&json!("done"), &json!(run)));
+        send(first + 10..first + 100);
+        assert_eq!(node.ctl(&["stop"])["status"], "done");
+        let shown = node.ctl(&["run", &run.to_string()]);
+        assert_eq!((&shown["state"], &shown["loss_count"]), (&json!("complete"), &json!(0)));
+        let recorded = keys(shown["folder"].as_str().unwrap());
+        assert!(recorded.iter().copied().eq(first + 10..first + 100), "{recorded:?}");
+        let remarks = shown["remarks"].to_string();
+        for remark in [format!("camera: gain = {run}.5"), format!("gain = {run}.5 dB")] {
+            assert!(remarks.contains(&remark), "{remarks}");
+        }
+    }
+    send(9_000..9_010);
+    // Marks of the three runs are among its items, and no fragments.
+    let is_counted = |one: &Value| one["properties"]["fragments_outside_run"] == 40;
+    let bytes = until_device(&node, "camera", is_counted);
+    assert_eq!(bytes["properties"]["fragment_bytes_outside_run"], 320, "{bytes}");
+    let metric = "catchment_front_end_fragments_outside_run_total{front_end=\"camera\"}";
+    wait_while(|| node.metric(metric) < 40.0);
+    assert_eq!(camera.sources()[0].status().sent_again, 0, "nothing broke");
+    assert!(camera.close(LONG).is_confirmed());
+    // It said so: nobody misses it.
+    until_device(&node, "camera", |one| one["reason"] == "it is not connected");
+    assert_eq!(device(&node, "camera")["state"], "idle");
+}
+
+/// A front-end in a process of its own.
+fn dummy(folder: &Path, address: SocketAddr) -> Child {
+    let arguments = [
+        "emulate",
+        "midas-dummy",
+        "--to",
+        &address.to_string(),
+        "--rate",
+        "10",
+        "--events",
+        "9999",
+    ];
+    catchment(folder, &arguments).stdout(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn a_front_end_that_dies_between_runs_is_an_alarm_by_name() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free());
+    let node = Node::start(folder.path(), &configuration("dummy-0", address), &[]);
+    node.ctl(&["configure"]);
+    let mut child = dummy(folder.path(), address);
+    until_device(&node, "dummy-0", |one| one["reason"].is_null() && !one.is_null());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let text = "Front-end dummy-0 has gone away";
+    until_alarm(&node, text, true);
+    assert_eq!(device(&node, "dummy-0")["state"], "safe");
+    let mut child = dummy(folder.path(), address);
+    until_alarm(&node, text, false);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_port_that_another_program_has_is_an_alarm_and_is_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let node = Node::start(folder.path(), &configuration("dummy-0", address), &[]);
+    node.ctl(&["configure"]);
+    let text = format!("Nobody listens for front-ends at {address}: ");
+    until_alarm(&node, &text, true);
+    drop(taken);
+    until_alarm(&node, &text, false);
+    let mut child = dummy(folder.path(), address);
+    until_device(&node, "dummy-0", |one| one["reason"].is_null() && !one.is_null());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
