@@ -31,6 +31,7 @@ use crate::systemd::Manager;
 use crate::watching::{Meaning, Moment, Watching};
 
 mod alarms;
+mod forwarding;
 mod view;
 
 /// How long the thread waits for work.
@@ -496,12 +497,6 @@ impl Conductor {
         self.state.reported = fault;
     }
 
-    /// The recorder's own state: a fault of another device does not end a run.
-    fn recorder_state(&self) -> State {
-        let recorder = self.control.devices().iter().find(|one| one.spec.path == RECORDER);
-        recorder.map_or(self.control.state(), |device| device.state)
-    }
-
     /// Updates the view twice a second, and before the answer to a change, so that a client that
     /// reads it afterwards sees the change.
     pub(crate) fn look_when_due(&mut self) {
@@ -690,16 +685,6 @@ impl Conductor {
         self.shared.set_present(number, text);
         if !is_same {
             self.forward();
-        }
-    }
-
-    /// Forwards what is left in the spills of the present configuration.
-    pub(crate) fn forward(&mut self) {
-        // The threads of the configuration before give up its folders first.
-        drop(self.forwarding.take());
-        match Forwarding::start(&self.configuration.recorder) {
-            Ok(forwarding) => self.forwarding = Some(forwarding),
-            Err(error) => tracing::error!(%error, "what is left in spills is not forwarded"),
         }
     }
 }

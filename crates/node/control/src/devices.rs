@@ -43,9 +43,6 @@ use parking_lot::Mutex;
 
 use crate::configuration::Configuration;
 use crate::front_ends::{self, Commanding, FRONT_ENDS};
-use crate::own_folder;
-use crate::security::tls::TlsError;
-use crate::security::{self, roles::Role};
 use crate::settings::Start;
 use crate::shared::NodeShared;
 
@@ -522,19 +519,6 @@ impl Recording {
     fn end_wait_ns(&self) -> u64 {
         let drain_ns = self.shared.settings.drain.as_nanos();
         RecorderConfig::end_wait_of(u64::try_from(drain_ns).unwrap_or(u64::MAX))
-    }
-
-    /// The configuration of a recorder, with what this node has for front-ends and for the run's
-    /// end.
-    fn completed(&self, config: &RecorderConfig) -> Result<RecorderConfig, TlsError> {
-        let mut access = config.access.clone();
-        if let Some(address) = config.session_addresses().next() {
-            let (shared, senders) = (&self.shared, (Role::Source, address));
-            let (settings, own_folder) = (&shared.settings, own_folder(&config.folder));
-            security::complete(&mut access, settings, &shared.tokens, &own_folder, senders)?;
-        }
-        let (standby, end_wait_ns) = (Some(self.run_status.standby.clone()), self.end_wait_ns());
-        Ok(RecorderConfig { access, standby, end_wait_ns, ..config.clone() })
     }
 
     fn show(&self, Open { recorder, live, started, .. }: &Open, job: &Job) {

@@ -15,7 +15,8 @@ use catchment_wire::Transport;
 
 use crate::budget::SystemMemory;
 use crate::builder_config::builder_config;
-use crate::config::{ConfigError, RecorderConfig, SourceConfig, disk_config};
+use crate::config::{ConfigError, RecorderConfig, SourceConfig};
+use crate::disk_config::disk_config;
 use crate::links::check_links;
 use crate::target_config::{Place, Variant};
 

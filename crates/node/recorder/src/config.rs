@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catchment_builder::{IncompletePolicy, OwnedKeys, SourceRole};
-use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
+use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::RunId;
 use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
@@ -625,23 +625,6 @@ const CHANNEL_FRAMES: u64 = 4;
 /// The number of frames of events that their memory holds: with half of them waiting, nothing is
 /// compressed.
 const EVENT_FRAMES: u64 = 8;
-/// The disk's part of the configuration.
-pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
-    DiskConfig {
-        name: None,
-        beside: None,
-        buffer_bytes: write.buffer_bytes,
-        buffer_count: write.buffer_count,
-        preallocate_bytes: write.preallocate_bytes,
-        file_bytes: write.file_bytes,
-        keeps_reserve: true,
-        engine: write.engine,
-        sync_interval_ns: write.sync_interval_ns,
-        threads: None,
-        faults: write.faults.clone(),
-    }
-}
-
 /// One coding for all columns, if a file names one; its rules are added.
 fn one_coding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Codings, D::Error> {
     ColumnCoding::deserialize(deserializer).map(Codings::new)

@@ -23,6 +23,7 @@ mod commander;
 mod config;
 mod counts;
 mod destinations;
+mod disk_config;
 mod file;
 mod file_limits;
 mod file_list;

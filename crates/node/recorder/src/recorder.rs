@@ -21,8 +21,9 @@ use crossbeam_channel::SendError;
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers, Way};
 use crate::beginning::{Beginning, FileBeginning, TargetBeginning};
-use crate::config::{ConfigError, RecorderConfig, disk_config};
+use crate::config::{ConfigError, RecorderConfig};
 use crate::counts::Counts;
+use crate::disk_config::disk_config;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::frame_feed::node_part;
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};

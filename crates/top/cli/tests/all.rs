@@ -23,6 +23,7 @@ mod refs;
 mod resume;
 mod rewrite;
 mod soak;
+mod standby;
 mod store;
 mod support;
 mod targets;

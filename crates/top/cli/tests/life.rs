@@ -73,7 +73,7 @@ impl Node {
     }
 
     /// With a pause: others have work to do, too.
-    fn ctl(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> Value {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let printed =
             output(&self.folder, &[&["ctl", "--url", &self.url, "--json"], arguments].concat());
@@ -93,7 +93,7 @@ impl Node {
     }
 
     /// The value of a metric.
-    fn metric(&self, name: &str) -> f64 {
+    pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = get(&format!("{}/metrics", self.url)).1;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()

@@ -16,9 +16,10 @@ pub struct Group {
     pub is_event: bool,
 }
 
-/// The groups of fragments, by the times of each source in ns. `expects` says whether the event of a
-/// fragment of the reference source, by its index, expects another source. The order of a source's
-/// fragments is kept: a time that is not above the one before it counts as 1 ns above that.
+/// The groups of fragments, by the times of each source in ns. `expects` says whether the event of
+/// a fragment of the reference source, by its index, expects another source. The order of a
+/// source's fragments is kept: a time that is not above the one before it counts as 1 ns above
+/// that.
 pub fn regroup(
     time: &TimeConfig,
     times: &[Vec<u64>],

@@ -8,7 +8,7 @@ use catchment_run::{Command, State};
 
 use super::Conductor;
 use crate::api;
-use crate::devices::Active;
+use crate::devices::{Active, RECORDER};
 use crate::front_ends;
 use crate::properties;
 use crate::shared::{Schemas, View};
@@ -16,6 +16,12 @@ use crate::watching::Meaning;
 use crate::watching::targets::spills;
 
 impl Conductor {
+    /// The recorder's own state: a fault of another device does not end a run.
+    pub(super) fn recorder_state(&self) -> State {
+        let recorder = self.control.devices().iter().find(|one| one.spec.path == RECORDER);
+        recorder.map_or(self.control.state(), |device| device.state)
+    }
+
     /// All devices, and the schemas of their properties.
     pub(super) fn device_list(&self) -> (Vec<api::Device>, Schemas) {
         let run_status = &self.devices.run_status;

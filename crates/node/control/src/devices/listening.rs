@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use catchment_recorder::Standing;
+use catchment_recorder::{RecorderConfig, Standing};
 
 use super::Recording;
 use crate::configuration::Configuration;
+use crate::own_folder;
+use crate::security::{self, roles::Role, tls::TlsError};
 
 impl Recording {
     /// Listens for front-ends while there is no run.
@@ -49,5 +51,18 @@ impl Recording {
     pub(super) fn leave_listeners(&mut self) {
         self.standing = None;
         self.run_status.unheard.lock().clear();
+    }
+
+    /// The configuration of a recorder, with what this node has for front-ends and for the run's
+    /// end.
+    pub(super) fn completed(&self, config: &RecorderConfig) -> Result<RecorderConfig, TlsError> {
+        let mut access = config.access.clone();
+        if let Some(address) = config.session_addresses().next() {
+            let (shared, senders) = (&self.shared, (Role::Source, address));
+            let (settings, own_folder) = (&shared.settings, own_folder(&config.folder));
+            security::complete(&mut access, settings, &shared.tokens, &own_folder, senders)?;
+        }
+        let (standby, end_wait_ns) = (Some(self.run_status.standby.clone()), self.end_wait_ns());
+        Ok(RecorderConfig { access, standby, end_wait_ns, ..config.clone() })
     }
 }

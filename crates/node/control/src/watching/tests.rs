@@ -676,10 +676,8 @@ fn a_required_target_that_fails_is_told_and_one_that_is_behind_is_not() {
     let speeds: Vec<_> =
         rig.targets.iter().map(|target| target.bytes_written_per_second as u64).collect();
     assert_eq!(speeds, [3_000, 3_000, 1_000]);
-    let line = BTreeMap::from([
-        ("fragments_recorded".to_owned(), 20_000),
-        ("fragments_not_taken".to_owned(), 40_000),
-    ]);
+    let line = [("fragments_recorded", 20_000), ("fragments_not_taken", 40_000)];
+    let line = BTreeMap::from(line.map(|(name, count)| (name.to_owned(), count)));
     assert_eq!((&rig.targets[2].ledger, &rig.sources[0].targets["mirror"]), (&line, &line));
     let alarm = |rig: &Rig| {
         let alarms = rig.watching.alarms_seen().into_iter();
