@@ -186,7 +186,8 @@ packet = { head = 24, tail = 4, bytes_max = 8928, fields = [
     { is = "length", at = 8, width = 2, plus = 24 },
     { is = "tag", at = 18, width = 1 },
     { is = "time", at = 12, width = 6, rate = "125 MHz" },
-    { is = "checksum", at = -4, kind = "crc32c" } ] }
+    { is = "checksum", at = -4, kind = "crc32c" },
+    { is = "groups", at = 10, width = 2 } ] }
 "#;
 /// Bytes of its head and tail.
 const ALPHA_FRAME_BYTES: u32 = 28;

@@ -456,7 +456,7 @@ mod tests {
             "bytes_waiting": 1 << 20, "frames_spilled": 40, "frames_forwarded": 28,
             "frames_lost": 0, "files_damaged": 0,
         });
-        let line = "Spill of node in /spill: 12 frames wait (1 MiB of 1 GiB), 40 spilled, \
+        let line = "Spill of node in /spill: 12 frames wait (1.05 MB of 1.07 GB), 40 spilled, \
                     28 forwarded";
         assert_eq!(spill_line(&spill), line);
         spill["frames_lost"] = 2.into();
