@@ -201,13 +201,16 @@ impl TimeMatcher {
         while matched.row_count() < self.rows_max {
             let is_forced = self.forced(forced);
             match self.queues.next() {
-                Some(Next::Lone { index, until_ns }) => {
+                Some(Next::Lone { index, ns, until_ns }) => {
                     // No other source opens events, and those that are expected in none that come
                     // do not delay them.
                     let reference_ns =
                         self.reference.map_or(i64::MAX, |one| self.horizon.lows[one]);
                     let passed_ns = if reference_ns < i64::MAX { reference_ns } else { passed_ns };
-                    if until_ns >= passed_ns && is_forced == Forced::No {
+                    // What its own source may still deliver before it would be late.
+                    let is_first = self.horizon.is_in_order(index) || self.horizon.lows[index] > ns;
+                    let is_final = until_ns < passed_ns && is_first;
+                    if !is_final && is_forced == Forced::No {
                         break;
                     }
                     self.close_alone(index, matched);

@@ -315,3 +315,29 @@ fn random_histories_come_to_what_a_simple_model_says_in_whatever_order_sources_a
         }
     }
 }
+
+/// The reference is ahead, and so is nothing of the source's own that may still come before it.
+#[test]
+fn a_fragment_that_is_in_no_event_is_not_late_within_its_sources_reorder() {
+    let mut rig = rig(&[Required; 3], &[0, 0b01, 0b10], |_, time| {
+        time.clocks[1].reorder_ns = 50_000;
+    });
+    for event in 1..=20 {
+        let now = event * MS;
+        open(&mut rig, now, now, 0b11);
+        (1..3).for_each(|source| send(&mut rig, now, source, now));
+        rig.poll(now);
+        let (now, event_ns) = (now + MS / 2, now);
+        // Between two events, in the wrong order, and the reference is ahead.
+        open(&mut rig, now, now, 0b10);
+        send(&mut rig, now, 2, now);
+        send(&mut rig, now, 1, event_ns + 120_000);
+        rig.poll(now);
+        send(&mut rig, now, 1, event_ns + 100_000);
+        rig.poll(now);
+    }
+    rig.finish(S);
+    assert_eq!(rig.count(1, Entry::FragmentsLate), 0);
+    assert_eq!(rig.count(1, Entry::FragmentsUnmatched), 2 * 20);
+    rig.check_ledger();
+}

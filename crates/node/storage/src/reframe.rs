@@ -224,7 +224,7 @@ impl<'a> Reframer<'a> {
         }
         if let Some(Rebuilt { time, .. }) = &self.options.rebuilt {
             let rows = self.events.regroup(time, self.run.sources())?;
-            self.events.settle(rows);
+            self.events.settle(rows, self.run.sources());
             return self.events.write_first(&mut self.writer, rows);
         }
         match self.options.frame_bytes {
@@ -413,15 +413,23 @@ impl<'a> Reframer<'a> {
             self.write_until(u64::MAX, length)?;
         }
         if self.options.rebuilt.is_some() {
-            self.events.settle(self.events.keys.len());
+            self.events.settle(self.events.keys.len(), self.run.sources());
         }
         self.events.write_all(&mut self.writer)?;
         self.writer.write_increments(FrameKind::Channels, &self.counted)?;
         self.writer.write_increments(FrameKind::Events, self.events.counted())?;
-        // What was missing in an event may be in one that was built again.
-        let was_lost = match self.options.rebuilt {
-            None => self.run.lost_data(),
-            Some(_) => self.writer.ledger().balance().lost_data() || !self.run.damage().is_empty(),
+        // What was missing in an event may be in one that was built again; what is lost otherwise
+        // is not.
+        let by_ledger = |run: &Run| {
+            let ledger = run.recorded_ledger()?;
+            Ok::<_, StorageError>(ledger.is_some_and(|ledger| ledger.balance().lost_data()))
+        };
+        let was_lost = match self.options.rebuilt.is_some() && by_ledger(self.run)? {
+            false => self.run.lost_data(),
+            true => {
+                let is_damaged = !self.run.damage().is_empty() || self.run.frames_missing() > 0;
+                is_damaged || self.writer.ledger().balance().lost_data()
+            }
         };
         let data_lost = was_lost || !self.left_out.is_empty();
         let run_ended = self.run.ended();

@@ -104,7 +104,7 @@ impl EventsBuffer {
                 put(self.sources[source].times_ns[row], EventFlags::LATE, vec![(source, row)]);
             }
         }
-        self.replace(&made, sources);
+        self.replace(&made, time.reference, sources);
         let span_ns = match time.kind {
             WindowKind::First => time.window_ns,
             WindowKind::Gap => time.span_ns_max,
@@ -114,26 +114,33 @@ impl EventsBuffer {
     }
 
     /// Takes note that so many events are written next: of each source, how many of its fragments
-    /// are in none.
-    pub(crate) fn settle(&mut self, rows: usize) {
+    /// are in none, and how many events did not expect it.
+    pub(crate) fn settle(&mut self, rows: usize, sources: &[SourceInfo]) {
         self.next_key = self.keys[..rows].last().map_or(self.next_key, |last| last + 1);
-        for (source, counts) in self.sources.iter().zip(&mut self.counted.sources) {
+        let counted = self.sources.iter().zip(&mut self.counted.sources);
+        for ((source, counts), info) in counted.zip(sources) {
             let alone = (0..rows).filter(|&row| source.valid[row] && is_alone(self.flags[row]));
             counts[Entry::FragmentsUnmatched] = alone.count() as u64;
+            let not_expected = (0..rows)
+                .filter(|&row| !source.valid[row] && (info.sparse || !source.expected[row]));
+            counts[Entry::FragmentsNotExpected] = not_expected.count() as u64;
         }
     }
 
-    fn replace(&mut self, made: &[NewRow], sources: &[SourceInfo]) {
+    fn replace(&mut self, made: &[NewRow], reference: Option<usize>, sources: &[SourceInfo]) {
         self.keys.clear();
         let old_flags = std::mem::take(&mut self.flags);
         let old_times = std::mem::take(&mut self.times_ns);
         let old: Vec<_> = self.sources.iter_mut().map(Fragments::take_rows).collect();
         for row in made {
             let mut flags = row.flags;
-            // Of a row that is part of an event it is known whether the others were expected.
-            let known = |&(_, at): &(usize, usize)| !is_alone(old_flags[at]);
-            let known: Vec<usize> =
-                row.fragments.iter().filter(|one| known(one)).map(|&(_, at)| at).collect();
+            // Of a row that is part of an event it is known whether the others were expected: the
+            // reference source alone says so, if there is one.
+            let known = |&(source, at): &(usize, usize)| {
+                let says = reference.is_none_or(|one| one == source);
+                (says && !is_alone(old_flags[at])).then_some(at)
+            };
+            let known: Vec<usize> = row.fragments.iter().filter_map(known).collect();
             let mut is_complete = true;
             for (index, source) in self.sources.iter_mut().enumerate() {
                 let mine = row.fragments.iter().find(|(source, _)| *source == index);

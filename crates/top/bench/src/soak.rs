@@ -24,7 +24,7 @@ use crate::report::{Report, Section, bytes, percent, table};
 pub struct SoakArguments {
     /// The configuration file of the node. Runs that its folders had before are left alone
     config: PathBuf,
-    /// Verify every so-manieth file
+    /// Verify one file in COUNT
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..))]
     verify_every: u64,
@@ -83,6 +83,8 @@ struct Files {
     bytes: u64,
     verified: u64,
     problems: Vec<String>,
+    /// Files with problems.
+    kept: BTreeSet<PathBuf>,
     first: Option<First>,
 }
 
@@ -95,19 +97,7 @@ pub fn run(arguments: &SoakArguments, out: &mut Out) -> anyhow::Result<Exit> {
     let mut files = Files::new(folders(&high.recorder), arguments.verify_every)?;
     let stop = Stop::listen()?;
     fs::create_dir_all(&arguments.out)?;
-    let here = Path::new(".");
-    let log = |name: &str| arguments.out.join(name);
-    let mut words: Vec<OsString> =
-        vec!["run".into(), "--no-resume".into(), arguments.config.clone().into()];
-    let mut node = Process::start(&words, here, log("soak-node.log"))?;
-    node.line("Recording")?;
-    words = vec!["emulate".into(), "--json".into()];
-    if arguments.emulate.first().is_none_or(|first| first.to_string_lossy().starts_with('-')) {
-        words.push(arguments.config.clone().into());
-    }
-    words.extend(arguments.emulate.iter().cloned());
-    let mut emulator = Process::start(&words, here, log("soak-emulator.log"))?;
-
+    let (mut node, mut emulator) = start(arguments, &files)?;
     let (begin, mut looks) = (Instant::now(), Vec::new());
     let mut next = Duration::ZERO;
     while !emulator.has_ended()? {
@@ -125,7 +115,10 @@ pub fn run(arguments: &SoakArguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     let sent = emulator.wait()?;
     let sent: Value = serde_json::from_str(&sent).context("what the emulator says at its end")?;
-    looks.push(look(begin, (&node, &node), &files)?);
+    let mut last = look(begin, (&node, &node), &files)?;
+    // The emulator has ended.
+    last.emulator_cpu_percent = 0.0;
+    looks.push(last);
     node.interrupt();
     node.wait()?;
     let seconds = begin.elapsed().as_secs_f64();
@@ -162,6 +155,24 @@ pub fn run(arguments: &SoakArguments, out: &mut Out) -> anyhow::Result<Exit> {
         (true, true) => Exit::Loss,
         (true, false) => Exit::Done,
     })
+}
+
+/// Starts the node, and the emulator once that records.
+fn start(arguments: &SoakArguments, files: &Files) -> anyhow::Result<(Process, Process)> {
+    let here = Path::new(".");
+    let log = |name: &str| arguments.out.join(name);
+    // With text it would say a line each second, which nobody reads here.
+    let mut words: Vec<OsString> =
+        vec!["run".into(), "--no-resume".into(), "--json".into(), arguments.config.clone().into()];
+    let mut node = Process::start(&words, here, log("soak-node.log"))?;
+    files.wait_for_run(&mut node)?;
+    words = vec!["emulate".into(), "--json".into()];
+    if arguments.emulate.first().is_none_or(|first| first.to_string_lossy().starts_with('-')) {
+        words.push(arguments.config.clone().into());
+    }
+    words.extend(arguments.emulate.iter().cloned());
+    let emulator = Process::start(&words, here, log("soak-emulator.log"))?;
+    Ok((node, emulator))
 }
 
 /// Where a node's runs are.
@@ -208,6 +219,7 @@ impl Files {
             bytes: 0,
             verified: 0,
             problems: Vec::new(),
+            kept: BTreeSet::new(),
             first: None,
         };
         files.earlier = files.runs()?.into_iter().collect();
@@ -231,26 +243,45 @@ impl Files {
         Ok(self.runs()?.pop())
     }
 
+    /// Waits until the node has begun a run.
+    fn wait_for_run(&self, node: &mut Process) -> anyhow::Result<()> {
+        while self.runs()?.is_empty() {
+            anyhow::ensure!(!node.has_ended()?, "the node does not start: {}", node.logged());
+            std::thread::sleep(REST);
+        }
+        Ok(())
+    }
+
     /// Verifies and deletes the next file that is closed; the last one of a run only when all have
-    /// ended. Whether there was one.
+    /// ended. Files with problems stay. Whether there was one.
     fn take(&mut self, all: bool) -> anyhow::Result<bool> {
         for run in self.runs()? {
-            let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "catch");
-            let files: Vec<PathBuf> = sorted(&run)?.into_iter().filter(is_file).collect();
-            let Some(path) = files.first().filter(|_| all || files.len() > 1) else { continue };
-            // One that is being made cannot be read yet.
-            let Ok(file) = Run::open(path) else { continue };
-            if file.files().any(|file| !file.closed || file.locked) {
-                if all {
-                    self.problems.push(format!("{}: was not closed", path.display()));
-                } else {
-                    continue;
-                }
+            let is_new = |path: &PathBuf| {
+                path.extension().is_some_and(|end| end == "catch") && !self.kept.contains(path)
+            };
+            let mut files: Vec<PathBuf> = sorted(&run)?.into_iter().filter(is_new).collect();
+            if !all {
+                files.pop();
             }
-            self.check(path, &file)?;
-            drop(file);
-            fs::remove_file(path).with_context(|| format!("cannot delete {}", path.display()))?;
-            return Ok(true);
+            for path in files {
+                let problems = self.problems.len();
+                match Run::open(&path) {
+                    Ok(file) if file.files().all(|file| file.closed && !file.locked) => {
+                        self.check(&path, &file)?;
+                    }
+                    // One that is being made cannot be read yet.
+                    _ if !all => continue,
+                    Ok(_) => self.problems.push(format!("{}: was not closed", path.display())),
+                    Err(error) => self.problems.push(error.to_string()),
+                }
+                if self.problems.len() > problems {
+                    self.kept.insert(path);
+                } else {
+                    fs::remove_file(&path)
+                        .with_context(|| format!("cannot delete {}", path.display()))?;
+                }
+                return Ok(true);
+            }
         }
         Ok(false)
     }
@@ -272,9 +303,10 @@ impl Files {
         Ok(())
     }
 
-    /// Deletes the folders of the runs, whose files are gone.
+    /// Deletes the folders of the runs whose files are gone.
     fn remove(&self) -> anyhow::Result<()> {
-        for run in self.runs()? {
+        let is_kept = |run: &PathBuf| self.kept.iter().any(|path| path.starts_with(run));
+        for run in self.runs()?.into_iter().filter(|run| !is_kept(run)) {
             fs::remove_dir_all(&run).with_context(|| format!("cannot delete {}", run.display()))?;
         }
         Ok(())
@@ -339,7 +371,7 @@ fn report(figures: &Figures) -> anyhow::Result<Report> {
     }
     section = section.note(format!("The emulator says: `{}`.", figures.emulator));
     let looks = Section::new("What the node used", looks)
-        .note("CPU: of one, since the start; the emulator's in a process of its own.");
+        .note("CPU: percent of one core since the start; the emulator is a separate process.");
     let figures = serde_json::to_value(figures)?;
     let sections = vec![section, looks];
     Ok(Report { name: "soak", command: "soak".into(), quick: false, sections, figures })

@@ -46,9 +46,9 @@ pub enum Put {
 pub enum Next {
     /// An event of fragments from `begin_ns` on; of openers, from its anchor on.
     Event { begin_ns: i64, anchor_ns: i64, end_ns: i64, openers: u32 },
-    /// A fragment of a source that opens none, and that is in no event unless an anchor comes up to
-    /// that time.
-    Lone { index: usize, until_ns: i64 },
+    /// A fragment of a source that opens none, at `ns`, and that is in no event unless an anchor
+    /// comes up to `until_ns`.
+    Lone { index: usize, ns: i64, until_ns: i64 },
 }
 
 /// The fragments that wait.
@@ -196,7 +196,7 @@ impl Queues {
             let until_ns = lone_ns.saturating_add(self.window.before_ns);
             if lone_ns < i64::MAX && until_ns < anchor_ns {
                 let index = self.others.iter().position(|&ns| ns == lone_ns)?;
-                return Some(Next::Lone { index, until_ns });
+                return Some(Next::Lone { index, ns: lone_ns, until_ns });
             }
         }
         if anchor_ns == i64::MAX {
