@@ -264,6 +264,7 @@ impl StoreTarget {
             let mut records = Vec::new();
             encode_ledger_increment(self.ledger.carried(), &mut records);
             if !records.is_empty() || self.ledger.has_positions() {
+                self.hold_skipped(&head);
                 self.hold(head);
                 if let Some(held) = self.held.back_mut() {
                     let column = |column| HeldColumn { column, is_counted: false };

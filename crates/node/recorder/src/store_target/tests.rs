@@ -6,7 +6,7 @@ use std::path::Path;
 use catchment_agent::{Dial, Waker};
 use catchment_encoder::{Coding, Element, Level};
 use catchment_fixtures::Random;
-use catchment_frame::{EventColumns, FrameInfo};
+use catchment_frame::{EventColumns, FrameInfo, FrameKind};
 use catchment_model::{Entry, Ledger};
 use catchment_sender::{StreamConfig, StreamSession};
 use catchment_writer::{FrameColumn, FrameUnderWay, Next, ledger_column};
@@ -180,4 +180,20 @@ fn a_run_that_takes_long_to_end_is_spilled_whole_while_its_node_is_away() {
         panic!("it is left to the forwarder")
     };
     assert!(lock.end.is_some());
+}
+
+#[test]
+fn frames_that_were_not_taken_at_the_end_are_stood_for_before_the_last_one() {
+    let best_effort = TargetConfig { required: false, ..TargetConfig::folder("node", "".into()) };
+    let mut run = Both::new(best_effort, SECOND_NS);
+    assert!(run.offer(0, SECOND_NS));
+    let fill = Arc::clone(&run.live.targets[0].queue);
+    fill.put(1 << 40);
+    assert!(!run.offer(1, SECOND_NS) && !run.offer(2, SECOND_NS));
+    run.end(3);
+    run.target.work(SECOND_NS);
+    let held = run.target.held.iter().map(|held| held.frame.info);
+    let held: Vec<_> = held.map(|info| (info.sequence, info.kind == FrameKind::SKIPPED)).collect();
+    assert_eq!(held, [(0, false), (1, true), (3, false)]);
+    assert_eq!(run.target.close, Some(4));
 }
