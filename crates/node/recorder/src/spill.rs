@@ -12,8 +12,8 @@
 //!
 //! A frame that was synced here counts as durable. A file is removed when the node has said that
 //! all its frames are durable there, and not before. What cannot be read is stood for by a skipped
-//! frame, so that the rest can be sent, and its file is kept aside under another name. Files and
-//! folders of others are left alone.
+//! frame, so that the rest can be sent, and its file is kept aside under another name; what the
+//! system does not read now is tried again. Files and folders of others are left alone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -37,7 +37,7 @@ mod reader;
 mod writer;
 
 pub(crate) use identity::{Found, Identity, LOCK_NAME, StreamLock};
-use reader::SpillReader;
+use reader::{SpillReader, Unread};
 use writer::SpillWriter;
 
 const HEADER_NAME: &str = "STREAM.header";
@@ -111,6 +111,8 @@ pub(crate) enum Next {
     Frame(Box<Outgoing>),
     /// Frames below that number cannot be read.
     Missing(u64),
+    /// It cannot be read now, and may be later; why.
+    Later(String),
     /// Nothing there or behind it.
     End,
 }
@@ -180,7 +182,10 @@ impl Spill {
         }
         let mut spill = Self::new(folder.to_owned(), lock, header, bytes, counts);
         for (index, path, bytes) in files {
-            spill.add_left(index, path, bytes);
+            if let Err(why) = spill.add_left(index, path, bytes) {
+                spill.hand_over();
+                return Err(why);
+            }
         }
         Ok(spill)
     }
@@ -219,14 +224,17 @@ impl Spill {
         }
     }
 
-    fn add_left(&mut self, index: u32, path: PathBuf, bytes: u64) {
+    /// # Errors
+    /// The system does not read the file, which may be whole.
+    fn add_left(&mut self, index: u32, path: PathBuf, bytes: u64) -> Result<(), String> {
         self.next_index = self.next_index.max(index.saturating_add(1));
         let (reader, damage) = match SpillReader::open(&path, &self.header) {
             Ok(reader) => {
                 let damage = reader.damage();
                 (Some(reader), damage)
             }
-            Err(problem) => (None, Some(problem)),
+            Err(Unread::Damaged(problem)) => (None, Some(problem)),
+            Err(Unread::Unavailable(why)) => return Err(why),
         };
         let (mut count, mut end) = (0, 0);
         for (first, behind) in reader.iter().flat_map(SpillReader::numbers) {
@@ -238,6 +246,7 @@ impl Spill {
         let damage = damage.or((count == 0).then(|| "it has no whole frame".to_owned()));
         let file = SpillFile { path, bytes, frames: count, end, damage };
         self.files.insert(index, file);
+        Ok(())
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -408,7 +417,12 @@ impl Spill {
             }
             let problem = match self.read_at(index, number) {
                 Ok(frame) => return Next::Frame(Box::new(frame)),
-                Err(problem) => problem,
+                Err(Unread::Damaged(problem)) => problem,
+                Err(Unread::Unavailable(why)) => {
+                    // It is opened again.
+                    self.reader = None;
+                    return Next::Later(why);
+                }
             };
             if let Some(place) = self.frames.get_mut(&(number, index)) {
                 place.is_unreadable = true;
@@ -426,7 +440,7 @@ impl Spill {
         }
     }
 
-    fn read_at(&mut self, index: u32, number: u64) -> Result<Outgoing, String> {
+    fn read_at(&mut self, index: u32, number: u64) -> Result<Outgoing, Unread> {
         let is_last = self.files.last_key_value().is_some_and(|(last, _)| *last == index);
         if is_last && self.writer.file_bytes().is_some() {
             // If it cannot be closed, it is read as it is.
@@ -435,7 +449,9 @@ impl Spill {
         if let Some((_, reader)) = self.reader.as_ref().filter(|(open, _)| *open == index) {
             return reader.read(number);
         }
-        let Some(file) = self.files.get(&index) else { return Err("it is gone".to_owned()) };
+        let Some(file) = self.files.get(&index) else {
+            return Err(Unread::Damaged("it is gone".to_owned()));
+        };
         let reader = SpillReader::open(&file.path, &self.header)?;
         self.reader.insert((index, reader)).1.read(number)
     }
@@ -602,6 +618,10 @@ impl Backlog {
                         self.next
                     ));
                     self.frames.push_back(stand_in);
+                }
+                Next::Later(why) => {
+                    say(format!("a spilled frame cannot be read now: {why}"));
+                    return true;
                 }
                 Next::End => return false,
             }

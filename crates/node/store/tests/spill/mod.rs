@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 
 use catchment_frame::FileReader;
-use catchment_recorder::{Forwarding, SpillConfig, SpillState};
+use catchment_recorder::{Forwarding, SpillConfig, SpillReport, SpillState};
 
 use super::*;
 
@@ -370,5 +370,30 @@ fn frames_torn_at_the_end_stop_nothing_before_or_behind_them() {
     let lost = 4_000 - keys_at_node(folder.path()).len() as u64;
     assert_eq!(lost, one.info.rows + two.info.rows);
     assert!(path.with_extension("damaged").exists());
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_file_that_the_system_does_not_read_is_no_damage_and_is_sent_once_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free();
+    let target = spilling(address, folder.path(), 32 << 20);
+    spilled_run(folder.path(), &target, 4_000);
+    let files = spilled_files(folder.path());
+    let aside = folder.path().join("aside");
+    std::fs::rename(&files[1], &aside).unwrap();
+    // What is no file cannot be opened as one.
+    std::fs::create_dir(&files[1]).unwrap();
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    let before = forwarding(&target);
+    wait_while(|| !state(&before).problems.iter().any(|text| text.contains("is not forwarded")));
+    assert_eq!(state(&before).counts, SpillReport::default());
+    drop(before);
+    assert_eq!((spilled_files(folder.path()), node.snapshot().frames_taken), (files.clone(), 0));
+    std::fs::remove_dir(&files[1]).unwrap();
+    std::fs::rename(&aside, &files[1]).unwrap();
+    let _forwarding = forwarding(&target);
+    wait_while(|| !is_empty(folder.path()));
+    check(&only(&folder.path().join("stored")), 4_000);
     node.stop().unwrap();
 }
