@@ -5,10 +5,12 @@
 //! ```text
 //! SPILL/run-20261128-0a1b2c3d/STREAM.lock      whose frames these are, locked
 //!                             STREAM.header    the header of the stream's files at the node
-//!                             spill-00000.catch  frame files, as everywhere
-//!                             spill-00001.catch
-//!                             spill-00002.damaged  what could not be sent, for people
+//!                             spill-00000-40.catch    frame files, as everywhere: which they
+//!                             spill-00001-58.catch    are, and the first number in them
+//!                             spill-00002-71.damaged  what could not be sent, for people
 //! ```
+//!
+//! The first number in a name says where a file's frames belong that cannot be read.
 //!
 //! A frame that was synced here counts as durable. A file is removed when the node has said that
 //! all its frames are durable there, and not before. What cannot be read is stood for by a skipped
@@ -98,6 +100,8 @@ struct Place {
 
 struct SpillFile {
     path: PathBuf,
+    /// The number of its first frame.
+    first: u64,
     bytes: u64,
     frames: u64,
     /// One above the number of its last frame.
@@ -166,9 +170,9 @@ impl Spill {
     ) -> Result<Self, String> {
         let said = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
         let list = catchment_disk::list_folder(folder).map_err(|error| error.to_string())?;
-        let files: Vec<(u32, PathBuf, u64)> = list
+        let files: Vec<(FileName, PathBuf, u64)> = list
             .into_iter()
-            .filter_map(|entry| Some((index_of(&entry.path, EXTENSION)?, entry.path, entry.bytes)))
+            .filter_map(|entry| Some((FileName::of(&entry.path)?, entry.path, entry.bytes)))
             .collect();
         let header = std::fs::read(folder.join(HEADER_NAME)).map_err(|error| said(&error));
         let decoded = header.and_then(|bytes| {
@@ -181,12 +185,13 @@ impl Spill {
             return Err(said(&format_args!("{HEADER_NAME} is that of another stream")));
         }
         let mut spill = Self::new(folder.to_owned(), lock, header, bytes, counts);
-        for (index, path, bytes) in files {
-            if let Err(why) = spill.add_left(index, path, bytes) {
+        for (name, path, bytes) in files {
+            if let Err(why) = spill.add_left(name, path, bytes) {
                 spill.hand_over();
                 return Err(why);
             }
         }
+        spill.extend_damaged();
         Ok(spill)
     }
 
@@ -226,7 +231,8 @@ impl Spill {
 
     /// # Errors
     /// The system does not read the file, which may be whole.
-    fn add_left(&mut self, index: u32, path: PathBuf, bytes: u64) -> Result<(), String> {
+    fn add_left(&mut self, name: FileName, path: PathBuf, bytes: u64) -> Result<(), String> {
+        let FileName { index, first: begins } = name;
         self.next_index = self.next_index.max(index.saturating_add(1));
         let (reader, damage) = match SpillReader::open(&path, &self.header) {
             Ok(reader) => {
@@ -244,9 +250,21 @@ impl Spill {
         }
         self.counts.found(count, bytes);
         let damage = damage.or((count == 0).then(|| "it has no whole frame".to_owned()));
-        let file = SpillFile { path, bytes, frames: count, end, damage };
+        let file = SpillFile { path, first: begins, bytes, frames: count, end, damage };
         self.files.insert(index, file);
         Ok(())
+    }
+
+    /// A damaged file may have had frames up to the first one of the next file: it is not set aside
+    /// before their turn.
+    fn extend_damaged(&mut self) {
+        let mut behind = self.lock.end;
+        for file in self.files.values_mut().rev() {
+            if file.damage.is_some() {
+                file.end = file.end.max(behind.unwrap_or(file.first));
+            }
+            behind = Some(file.first);
+        }
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -269,7 +287,7 @@ impl Spill {
 
     /// The number of its first frame.
     pub(crate) fn first(&self) -> Option<u64> {
-        self.frames.keys().next().map(|(first, ..)| *first)
+        self.files.values().next().map(|file| file.first)
     }
 
     /// The number behind its last frame, or behind the last one of its run.
@@ -316,7 +334,7 @@ impl Spill {
             return Err(NotSpilled::Full);
         }
         if self.writer.file_bytes().is_none() {
-            self.begin(entropy)?;
+            self.begin(frame.info.sequence, entropy)?;
         }
         if let Err(error) = self.writer.write(frame) {
             self.abandon();
@@ -326,13 +344,14 @@ impl Spill {
         Ok(())
     }
 
-    fn begin(&mut self, entropy: &mut dyn Entropy) -> io::Result<()> {
+    fn begin(&mut self, first: u64, entropy: &mut dyn Entropy) -> io::Result<()> {
         let index = self.next_index;
-        let path = self.folder.join(format!("{PREFIX}{index:05}.{EXTENSION}"));
+        let path = self.folder.join(format!("{PREFIX}{index:05}-{first}.{EXTENSION}"));
         let file_id = entropy.random_u64().map_err(io::Error::other)?;
         let header = FileHeader { file_index: index, file_id, ..self.header.clone() };
         self.next_index += 1;
-        let file = SpillFile { path: path.clone(), bytes: 0, frames: 0, end: 0, damage: None };
+        let file =
+            SpillFile { path: path.clone(), first, bytes: 0, frames: 0, end: 0, damage: None };
         if let Err(error) = self.writer.begin(path.clone(), &header) {
             self.writer.abandon();
             let _removed = std::fs::remove_file(path);
@@ -569,11 +588,20 @@ fn bytes_beside(spill: &Path, own: &Path) -> io::Result<u64> {
     Ok(bytes.map(|entry| entry.bytes).sum())
 }
 
-/// The index of a file of spilled frames.
-fn index_of(path: &Path, extension: &str) -> Option<u32> {
-    let is_file = path.extension().is_some_and(|found| found == extension);
-    let stem = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?;
-    stem.parse().ok().filter(|_| is_file)
+/// What the name of a file of spilled frames says.
+struct FileName {
+    index: u32,
+    /// The number of its first frame.
+    first: u64,
+}
+
+impl FileName {
+    fn of(path: &Path) -> Option<Self> {
+        path.extension().filter(|found| *found == EXTENSION)?;
+        let stem = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?;
+        let (index, first) = stem.split_once('-')?;
+        Some(Self { index: index.parse().ok()?, first: first.parse().ok()? })
+    }
 }
 
 /// Spilled frames on their way to the node: few of them are in memory.

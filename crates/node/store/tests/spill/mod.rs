@@ -397,3 +397,27 @@ fn a_file_that_the_system_does_not_read_is_no_damage_and_is_sent_once_it_does() 
     check(&only(&folder.path().join("stored")), 4_000);
     node.stop().unwrap();
 }
+
+#[test]
+fn a_first_file_of_which_nothing_can_be_read_holds_up_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free();
+    let target = spilling(address, folder.path(), 32 << 20);
+    spilled_run(folder.path(), &target, 4_000);
+    let files = spilled_files(folder.path());
+    let frames = {
+        let reader = FileReader::open(catchment_disk::ReadFile::open(&files[0]).unwrap()).unwrap();
+        reader.frames().to_vec()
+    };
+    let bytes = std::fs::metadata(&files[0]).unwrap().len();
+    std::fs::write(&files[0], vec![0; bytes as usize]).unwrap();
+    let forwarding = forwarding(&target);
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    wait_while(|| !state(&forwarding).problems.iter().any(|text| text.contains("stays, with")));
+    let after = state(&forwarding).counts;
+    assert_eq!((after.frames_lost, after.files_damaged), (frames.len() as u64, 1));
+    let lost = 4_000 - keys_at_node(folder.path()).len() as u64;
+    assert_eq!(lost, frames.iter().map(|frame| frame.info.rows).sum::<u64>());
+    assert!(files[0].with_extension("damaged").exists());
+    node.stop().unwrap();
+}
