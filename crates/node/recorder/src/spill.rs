@@ -152,10 +152,14 @@ impl Spill {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => std::fs::File::open(&config.folder)?.sync_all()?,
         }
-        let lock = StreamLock::create(&folder, identity)?;
+        if folder.join(LOCK_NAME).symlink_metadata().is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it has another stream"));
+        }
+        // Before the lock, with which the folder is a stream: if it fails, this is tried again.
         let path = folder.join(HEADER_NAME);
         std::fs::write(&path, header_bytes)?;
         std::fs::File::open(&path)?.sync_all()?;
+        let lock = StreamLock::create(&folder, identity)?;
         Ok(Self::new(folder, lock, header, header_bytes.to_vec(), counts))
     }
 

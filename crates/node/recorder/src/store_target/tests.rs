@@ -197,3 +197,25 @@ fn frames_that_were_not_taken_at_the_end_are_stood_for_before_the_last_one() {
     assert_eq!(held, [(0, false), (1, true), (3, false)]);
     assert_eq!(run.target.close, Some(4));
 }
+
+/// Offers a frame a second. Returns how many were spilled so far.
+fn spilled(run: &mut Both) -> u64 {
+    let spill = Arc::clone(run.live.targets[0].spill.as_ref().unwrap());
+    for _ in 0..20 {
+        let now_ns = run.target.now_ns + SECOND_NS;
+        assert!(run.offer(run.target.end, now_ns));
+    }
+    spill.read().frames_spilled
+}
+
+#[test]
+fn a_spill_whose_header_cannot_be_written_is_made_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Both::new(spilling(folder.path()), SECOND_NS);
+    // In the way of the file.
+    let header = folder.path().join("run/STREAM.header");
+    std::fs::create_dir_all(&header).unwrap();
+    assert_eq!(spilled(&mut run), 0);
+    std::fs::remove_dir(&header).unwrap();
+    assert!(spilled(&mut run) > 0);
+}
