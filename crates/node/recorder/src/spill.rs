@@ -103,6 +103,8 @@ struct SpillFile {
     /// The number of its first frame.
     first: u64,
     bytes: u64,
+    /// Those that were there at the last sync.
+    synced_bytes: u64,
     frames: u64,
     /// One above the number of its last frame.
     end: u64,
@@ -254,7 +256,9 @@ impl Spill {
         }
         self.counts.found(count, bytes);
         let damage = damage.or((count == 0).then(|| "it has no whole frame".to_owned()));
-        let file = SpillFile { path, first: begins, bytes, frames: count, end, damage };
+        let synced_bytes = bytes;
+        let first = begins;
+        let file = SpillFile { path, first, bytes, synced_bytes, frames: count, end, damage };
         self.files.insert(index, file);
         Ok(())
     }
@@ -354,8 +358,13 @@ impl Spill {
         let file_id = entropy.random_u64().map_err(io::Error::other)?;
         let header = FileHeader { file_index: index, file_id, ..self.header.clone() };
         self.next_index += 1;
+        if path.symlink_metadata().is_ok() {
+            let text = format!("{} is there", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        let (bytes, synced_bytes, frames, end, damage) = (0, 0, 0, 0, None);
         let file =
-            SpillFile { path: path.clone(), first, bytes: 0, frames: 0, end: 0, damage: None };
+            SpillFile { path: path.clone(), first, bytes, synced_bytes, frames, end, damage };
         if let Err(error) = self.writer.begin(path.clone(), &header) {
             self.writer.abandon();
             let _removed = std::fs::remove_file(path);
@@ -392,6 +401,7 @@ impl Spill {
         let Some(mut last) = self.files.last_entry() else { return Ok(()) };
         let index = *last.key();
         let file = last.get_mut();
+        file.synced_bytes = file.bytes;
         for frame in frames {
             let place = Place { end: frame.end(), is_unreadable: false };
             self.frames.insert((frame.info.sequence, index), place);
@@ -412,6 +422,18 @@ impl Spill {
         if is_empty && let Some((_, file)) = self.files.pop_last() {
             self.counts.removed(0, 0, file.bytes);
             let _removed = std::fs::remove_file(&file.path);
+            return;
+        }
+        // What was not synced is written again, in another file: it must not be found in both.
+        if let Some(mut last) = self.files.last_entry()
+            && last.get().synced_bytes < last.get().bytes
+        {
+            let file = last.get_mut();
+            let open = std::fs::OpenOptions::new().write(true).open(&file.path);
+            if open.and_then(|open| open.set_len(file.synced_bytes)).is_ok() {
+                self.counts.grown(file.bytes, file.synced_bytes);
+                file.bytes = file.synced_bytes;
+            }
         }
     }
 

@@ -219,3 +219,14 @@ fn a_spill_whose_header_cannot_be_written_is_made_later() {
     std::fs::remove_dir(&header).unwrap();
     assert!(spilled(&mut run) > 0);
 }
+
+#[test]
+fn a_file_of_another_with_the_name_of_the_next_one_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Both::new(spilling(folder.path()), SECOND_NS);
+    let other = folder.path().join("run/spill-00000-0.catch");
+    std::fs::create_dir_all(other.parent().unwrap()).unwrap();
+    std::fs::write(&other, "somebody's").unwrap();
+    assert!(spilled(&mut run) > 0);
+    assert_eq!(std::fs::read_to_string(other).unwrap(), "somebody's");
+}
