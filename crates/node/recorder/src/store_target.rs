@@ -293,8 +293,8 @@ impl StoreTarget {
             Some(Happened::Away(Some(why))) => {
                 let address = &self.link.address;
                 let text = match self.spill {
-                    None => "frames wait in memory until it is back",
-                    Some(_) => "frames wait in memory and in the spill until it is back",
+                    None => "frames are held in memory until it is back",
+                    Some(_) => "frames are held in memory and in the spill until it is back",
                 };
                 self.ledger.warn_once(format!("storage node {address}: {why}; {text}"));
             }
