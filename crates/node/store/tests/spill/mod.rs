@@ -92,6 +92,8 @@ fn a_run_ends_without_its_node_and_is_forwarded_later_as_one_that_has_ended() {
     let forwarding = forwarding(&target);
     wait_while(|| state(&forwarding).counts.frames_waiting == 0);
     let waiting = state(&forwarding).counts;
+    let why = format!("storage node {address}: ");
+    wait_while(|| !state(&forwarding).problems.iter().any(|text| text.starts_with(&why)));
     let node = Node::start(store_config(folder.path(), address)).unwrap();
     wait_while(|| !is_empty(folder.path()));
     check(&only(&folder.path().join("stored")), 2_000);
