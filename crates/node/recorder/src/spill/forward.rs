@@ -114,7 +114,8 @@ impl Forwarding {
             };
             let name = format!("forward-{}", target.name);
             let (park, idle) = (Box::new(Sleep), Idle::default());
-            let plan = Plan { name, cpu: None, priority: None, idle, park, may_be_left: false };
+            // A disk that does not answer holds up no end. What is left has its stream's lock.
+            let plan = Plan { name, cpu: None, priority: None, idle, park, may_be_left: true };
             forwarding.threads.spawn(forwarder, plan)?;
             forwarding.spills.push(watched);
         }
