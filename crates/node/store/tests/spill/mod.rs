@@ -1,6 +1,7 @@
 //! A recorder that spills what its storage node cannot take: what front-ends send is in the node's
 //! files, once, whatever happens between.
 
+use std::hash::{BuildHasher, Hasher};
 use std::os::unix::fs::FileExt;
 
 use catchment_frame::FileReader;
@@ -8,8 +9,16 @@ use catchment_recorder::{Forwarding, SpillConfig, SpillReport, SpillState};
 
 use super::*;
 
+/// An address that is free, of those that the system gives to no connection.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    const PORTS: std::ops::Range<u16> = 21_000..32_000;
+    let random = || std::hash::RandomState::new().build_hasher().finish();
+    let address = || {
+        let port = PORTS.start + (random() % PORTS.len() as u64) as u16;
+        let listener = TcpListener::bind(("127.0.0.1", port)).ok()?;
+        listener.local_addr().ok()
+    };
+    std::iter::repeat_with(address).take(1_000).flatten().next().expect("a port")
 }
 
 fn spilling(address: SocketAddr, folder: &Path, bytes_max: u64) -> TargetConfig {
