@@ -5,15 +5,17 @@
 //! ```text
 //! SPILL/run-20261128-0a1b2c3d/STREAM.lock      whose frames these are, locked
 //!                             STREAM.header    the header of the stream's files at the node
-//!                             spill-00000.catch  frame files, as everywhere
-//!                             spill-00001.catch
-//!                             spill-00002.damaged  what could not be sent, for people
+//!                             spill-00000-40.catch    frame files, as everywhere: which they
+//!                             spill-00001-58.catch    are, and the first number in them
+//!                             spill-00002-71.damaged  what could not be sent, for people
 //! ```
+//!
+//! The first number in a name says where a file's frames belong that cannot be read.
 //!
 //! A frame that was synced here counts as durable. A file is removed when the node has said that
 //! all its frames are durable there, and not before. What cannot be read is stood for by a skipped
-//! frame, so that the rest can be sent, and its file is kept aside under another name. Files and
-//! folders of others are left alone.
+//! frame, so that the rest can be sent, and its file is kept aside under another name; what the
+//! system does not read now is tried again. Files and folders of others are left alone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -37,7 +39,7 @@ mod reader;
 mod writer;
 
 pub(crate) use identity::{Found, Identity, LOCK_NAME, StreamLock};
-use reader::SpillReader;
+use reader::{SpillReader, Unread};
 use writer::SpillWriter;
 
 const HEADER_NAME: &str = "STREAM.header";
@@ -98,7 +100,11 @@ struct Place {
 
 struct SpillFile {
     path: PathBuf,
+    /// The number of its first frame.
+    first: u64,
     bytes: u64,
+    /// Those that were there at the last sync.
+    synced_bytes: u64,
     frames: u64,
     /// One above the number of its last frame.
     end: u64,
@@ -111,6 +117,8 @@ pub(crate) enum Next {
     Frame(Box<Outgoing>),
     /// Frames below that number cannot be read.
     Missing(u64),
+    /// It cannot be read now, and may be later; why.
+    Later(String),
     /// Nothing there or behind it.
     End,
 }
@@ -146,10 +154,14 @@ impl Spill {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => std::fs::File::open(&config.folder)?.sync_all()?,
         }
-        let lock = StreamLock::create(&folder, identity)?;
+        if folder.join(LOCK_NAME).symlink_metadata().is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it has another stream"));
+        }
+        // Before the lock, with which the folder is a stream: if it fails, this is tried again.
         let path = folder.join(HEADER_NAME);
         std::fs::write(&path, header_bytes)?;
         std::fs::File::open(&path)?.sync_all()?;
+        let lock = StreamLock::create(&folder, identity)?;
         Ok(Self::new(folder, lock, header, header_bytes.to_vec(), counts))
     }
 
@@ -164,9 +176,9 @@ impl Spill {
     ) -> Result<Self, String> {
         let said = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
         let list = catchment_disk::list_folder(folder).map_err(|error| error.to_string())?;
-        let files: Vec<(u32, PathBuf, u64)> = list
+        let files: Vec<(FileName, PathBuf, u64)> = list
             .into_iter()
-            .filter_map(|entry| Some((index_of(&entry.path, EXTENSION)?, entry.path, entry.bytes)))
+            .filter_map(|entry| Some((FileName::of(&entry.path)?, entry.path, entry.bytes)))
             .collect();
         let header = std::fs::read(folder.join(HEADER_NAME)).map_err(|error| said(&error));
         let decoded = header.and_then(|bytes| {
@@ -179,9 +191,13 @@ impl Spill {
             return Err(said(&format_args!("{HEADER_NAME} is that of another stream")));
         }
         let mut spill = Self::new(folder.to_owned(), lock, header, bytes, counts);
-        for (index, path, bytes) in files {
-            spill.add_left(index, path, bytes);
+        for (name, path, bytes) in files {
+            if let Err(why) = spill.add_left(name, path, bytes) {
+                spill.hand_over();
+                return Err(why);
+            }
         }
+        spill.extend_damaged();
         Ok(spill)
     }
 
@@ -219,14 +235,18 @@ impl Spill {
         }
     }
 
-    fn add_left(&mut self, index: u32, path: PathBuf, bytes: u64) {
+    /// # Errors
+    /// The system does not read the file, which may be whole.
+    fn add_left(&mut self, name: FileName, path: PathBuf, bytes: u64) -> Result<(), String> {
+        let FileName { index, first: begins } = name;
         self.next_index = self.next_index.max(index.saturating_add(1));
         let (reader, damage) = match SpillReader::open(&path, &self.header) {
             Ok(reader) => {
                 let damage = reader.damage();
                 (Some(reader), damage)
             }
-            Err(problem) => (None, Some(problem)),
+            Err(Unread::Damaged(problem)) => (None, Some(problem)),
+            Err(Unread::Unavailable(why)) => return Err(why),
         };
         let (mut count, mut end) = (0, 0);
         for (first, behind) in reader.iter().flat_map(SpillReader::numbers) {
@@ -236,8 +256,23 @@ impl Spill {
         }
         self.counts.found(count, bytes);
         let damage = damage.or((count == 0).then(|| "it has no whole frame".to_owned()));
-        let file = SpillFile { path, bytes, frames: count, end, damage };
+        let synced_bytes = bytes;
+        let first = begins;
+        let file = SpillFile { path, first, bytes, synced_bytes, frames: count, end, damage };
         self.files.insert(index, file);
+        Ok(())
+    }
+
+    /// A damaged file may have had frames up to the first one of the next file: it is not set aside
+    /// before their turn.
+    fn extend_damaged(&mut self) {
+        let mut behind = self.lock.end;
+        for file in self.files.values_mut().rev() {
+            if file.damage.is_some() {
+                file.end = file.end.max(behind.unwrap_or(file.first));
+            }
+            behind = Some(file.first);
+        }
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -260,7 +295,7 @@ impl Spill {
 
     /// The number of its first frame.
     pub(crate) fn first(&self) -> Option<u64> {
-        self.frames.keys().next().map(|(first, ..)| *first)
+        self.files.values().next().map(|file| file.first)
     }
 
     /// The number behind its last frame, or behind the last one of its run.
@@ -307,7 +342,7 @@ impl Spill {
             return Err(NotSpilled::Full);
         }
         if self.writer.file_bytes().is_none() {
-            self.begin(entropy)?;
+            self.begin(frame.info.sequence, entropy)?;
         }
         if let Err(error) = self.writer.write(frame) {
             self.abandon();
@@ -317,13 +352,19 @@ impl Spill {
         Ok(())
     }
 
-    fn begin(&mut self, entropy: &mut dyn Entropy) -> io::Result<()> {
+    fn begin(&mut self, first: u64, entropy: &mut dyn Entropy) -> io::Result<()> {
         let index = self.next_index;
-        let path = self.folder.join(format!("{PREFIX}{index:05}.{EXTENSION}"));
+        let path = self.folder.join(format!("{PREFIX}{index:05}-{first}.{EXTENSION}"));
         let file_id = entropy.random_u64().map_err(io::Error::other)?;
         let header = FileHeader { file_index: index, file_id, ..self.header.clone() };
         self.next_index += 1;
-        let file = SpillFile { path: path.clone(), bytes: 0, frames: 0, end: 0, damage: None };
+        if path.symlink_metadata().is_ok() {
+            let text = format!("{} is there", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        let (bytes, synced_bytes, frames, end, damage) = (0, 0, 0, 0, None);
+        let file =
+            SpillFile { path: path.clone(), first, bytes, synced_bytes, frames, end, damage };
         if let Err(error) = self.writer.begin(path.clone(), &header) {
             self.writer.abandon();
             let _removed = std::fs::remove_file(path);
@@ -360,6 +401,7 @@ impl Spill {
         let Some(mut last) = self.files.last_entry() else { return Ok(()) };
         let index = *last.key();
         let file = last.get_mut();
+        file.synced_bytes = file.bytes;
         for frame in frames {
             let place = Place { end: frame.end(), is_unreadable: false };
             self.frames.insert((frame.info.sequence, index), place);
@@ -380,6 +422,18 @@ impl Spill {
         if is_empty && let Some((_, file)) = self.files.pop_last() {
             self.counts.removed(0, 0, file.bytes);
             let _removed = std::fs::remove_file(&file.path);
+            return;
+        }
+        // What was not synced is written again, in another file: it must not be found in both.
+        if let Some(mut last) = self.files.last_entry()
+            && last.get().synced_bytes < last.get().bytes
+        {
+            let file = last.get_mut();
+            let open = std::fs::OpenOptions::new().write(true).open(&file.path);
+            if open.and_then(|open| open.set_len(file.synced_bytes)).is_ok() {
+                self.counts.grown(file.bytes, file.synced_bytes);
+                file.bytes = file.synced_bytes;
+            }
         }
     }
 
@@ -408,7 +462,12 @@ impl Spill {
             }
             let problem = match self.read_at(index, number) {
                 Ok(frame) => return Next::Frame(Box::new(frame)),
-                Err(problem) => problem,
+                Err(Unread::Damaged(problem)) => problem,
+                Err(Unread::Unavailable(why)) => {
+                    // It is opened again.
+                    self.reader = None;
+                    return Next::Later(why);
+                }
             };
             if let Some(place) = self.frames.get_mut(&(number, index)) {
                 place.is_unreadable = true;
@@ -426,7 +485,7 @@ impl Spill {
         }
     }
 
-    fn read_at(&mut self, index: u32, number: u64) -> Result<Outgoing, String> {
+    fn read_at(&mut self, index: u32, number: u64) -> Result<Outgoing, Unread> {
         let is_last = self.files.last_key_value().is_some_and(|(last, _)| *last == index);
         if is_last && self.writer.file_bytes().is_some() {
             // If it cannot be closed, it is read as it is.
@@ -435,7 +494,9 @@ impl Spill {
         if let Some((_, reader)) = self.reader.as_ref().filter(|(open, _)| *open == index) {
             return reader.read(number);
         }
-        let Some(file) = self.files.get(&index) else { return Err("it is gone".to_owned()) };
+        let Some(file) = self.files.get(&index) else {
+            return Err(Unread::Damaged("it is gone".to_owned()));
+        };
         let reader = SpillReader::open(&file.path, &self.header)?;
         self.reader.insert((index, reader)).1.read(number)
     }
@@ -553,11 +614,20 @@ fn bytes_beside(spill: &Path, own: &Path) -> io::Result<u64> {
     Ok(bytes.map(|entry| entry.bytes).sum())
 }
 
-/// The index of a file of spilled frames.
-fn index_of(path: &Path, extension: &str) -> Option<u32> {
-    let is_file = path.extension().is_some_and(|found| found == extension);
-    let stem = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?;
-    stem.parse().ok().filter(|_| is_file)
+/// What the name of a file of spilled frames says.
+struct FileName {
+    index: u32,
+    /// The number of its first frame.
+    first: u64,
+}
+
+impl FileName {
+    fn of(path: &Path) -> Option<Self> {
+        path.extension().filter(|found| *found == EXTENSION)?;
+        let stem = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?;
+        let (index, first) = stem.split_once('-')?;
+        Some(Self { index: index.parse().ok()?, first: first.parse().ok()? })
+    }
 }
 
 /// Spilled frames on their way to the node: few of them are in memory.
@@ -602,6 +672,10 @@ impl Backlog {
                         self.next
                     ));
                     self.frames.push_back(stand_in);
+                }
+                Next::Later(why) => {
+                    say(format!("a spilled frame cannot be read now: {why}"));
+                    return true;
                 }
                 Next::End => return false,
             }

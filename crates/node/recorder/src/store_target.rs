@@ -122,6 +122,8 @@ pub(crate) struct StoreTarget {
     close: Option<u64>,
     /// Since when the run is to end, or when something became durable later.
     durable_ns: Option<u64>,
+    /// What was durable at the node when it was last asked.
+    durable: u64,
     end_wait_ns: u64,
     /// Why the node takes nothing now.
     away: Option<String>,
@@ -159,6 +161,7 @@ impl StoreTarget {
             end,
             close: None,
             durable_ns: None,
+            durable: 0,
             end_wait_ns: node.end_wait_ns,
             away: None,
             blocked: None,
@@ -261,6 +264,7 @@ impl StoreTarget {
             let mut records = Vec::new();
             encode_ledger_increment(self.ledger.carried(), &mut records);
             if !records.is_empty() || self.ledger.has_positions() {
+                self.hold_skipped(&head);
                 self.hold(head);
                 if let Some(held) = self.held.back_mut() {
                     let column = |column| HeldColumn { column, is_counted: false };
@@ -289,8 +293,8 @@ impl StoreTarget {
             Some(Happened::Away(Some(why))) => {
                 let address = &self.link.address;
                 let text = match self.spill {
-                    None => "frames wait in memory until it is back",
-                    Some(_) => "frames wait in memory and in the spill until it is back",
+                    None => "frames are held in memory until it is back",
+                    Some(_) => "frames are held in memory and in the spill until it is back",
                 };
                 self.ledger.warn_once(format!("storage node {address}: {why}; {text}"));
             }
@@ -340,6 +344,11 @@ impl StoreTarget {
     /// Gives back what the node says is durable.
     fn release(&mut self) {
         let durable = self.link.session.durable();
+        if self.durable < durable {
+            // Spilled frames, too, say that the node gets on.
+            self.durable = durable;
+            self.durable_ns = self.durable_ns.map(|_| self.now_ns);
+        }
         if let Some(backlog) = &mut self.backlog {
             let said = backlog.spill.remove_below(durable);
             said.into_iter().for_each(|text| self.ledger.warn_once(text));
@@ -358,7 +367,6 @@ impl StoreTarget {
                 self.drop_oldest();
             }
             self.link.feed.released(count);
-            self.durable_ns = self.durable_ns.map(|_| self.now_ns);
             self.waits_ns = self.now_ns;
         }
         if self.close.is_some_and(|close| durable > close) {
@@ -395,7 +403,8 @@ impl StoreTarget {
         let patience_ns = if is_behind { AWAY_NS } else { STUCK_NS };
         let is_late = self.now_ns.saturating_sub(self.waits_ns) >= patience_ns;
         // At the end nothing waits for a node that is not there.
-        let is_at_end = self.close.is_some() && (!is_open || self.sends_backlog);
+        let is_ending = self.close.is_some() || self.durable_ns.is_some();
+        let is_at_end = is_ending && (!is_open || self.sends_backlog);
         match is_late || is_at_end || self.input.is_half_full() {
             true => self.spill_oldest(),
             false => 0,
@@ -438,6 +447,7 @@ impl StoreTarget {
             return 0;
         }
         self.settle_oldest(count);
+        self.durable_ns = self.durable_ns.map(|_| self.now_ns);
         self.leave_to_spill(count);
         self.waits_ns = self.now_ns;
         count
@@ -566,6 +576,11 @@ impl StoreTarget {
             }
             return false;
         };
+        // Nothing waits for the node: the spill has what was there, and more is to come.
+        let is_waiting = self.held.front().is_some_and(|oldest| oldest.frame.ledger.is_some());
+        if !is_waiting && self.close.is_none() {
+            return false;
+        }
         let passed_ns = |since_ns| self.now_ns.saturating_sub(since_ns);
         let blocked_ns = self.blocked.as_ref().map_or(0, |blocked| passed_ns(blocked.since_ns));
         let is_blocked = blocked_ns.min(passed_ns(durable_ns)) >= self.end_wait_ns;
@@ -639,3 +654,6 @@ impl Agent for StoreTarget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

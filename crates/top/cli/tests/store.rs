@@ -2,7 +2,7 @@
 //! whatever breaks between the two.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,11 +14,11 @@ use catchment_storage::{Run, Verdict, audit, verify};
 use serde_json::Value;
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::support::{catchment, interrupt, started, stderr, stdout};
+use crate::support::{catchment, free_ports, interrupt, started, stderr, stdout};
 
 /// An address that is free.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    ([127, 0, 0, 1], free_ports(1)).into()
 }
 
 /// Writes the files of a recorder whose frames go to `node`, and of a node that is at `listens`.

@@ -35,6 +35,8 @@ use crate::target_config::{NodeConfig, Place};
 const LOOK_NS: u64 = 1_000_000_000;
 /// How long a stream that was refused, or cannot be used, is left alone.
 const RETRY_NS: u64 = 30_000_000_000;
+/// How long a stream is tried of which nothing becomes durable, before the next has its turn.
+const STUCK_NS: u64 = 30_000_000_000;
 /// The longest time to the next cycle while a stream is forwarded.
 const IDLE_NS: u64 = 5_000_000;
 /// The node may have frames that the recorder sent, and did not spill.
@@ -78,6 +80,8 @@ struct Watched {
 struct Problems {
     /// What holds now, found by the last look.
     present: Vec<String>,
+    /// Why the node takes nothing now.
+    away: Option<String>,
     /// What has happened.
     past: Vec<String>,
 }
@@ -110,7 +114,8 @@ impl Forwarding {
             };
             let name = format!("forward-{}", target.name);
             let (park, idle) = (Box::new(Sleep), Idle::default());
-            let plan = Plan { name, cpu: None, priority: None, idle, park, may_be_left: false };
+            // A disk that does not answer holds up no end. What is left has its stream's lock.
+            let plan = Plan { name, cpu: None, priority: None, idle, park, may_be_left: true };
             forwarding.threads.spawn(forwarder, plan)?;
             forwarding.spills.push(watched);
         }
@@ -127,7 +132,7 @@ impl Forwarding {
                 node: watched.node.address.clone(),
                 bytes_max: watched.config.bytes_max,
                 counts: watched.counts.read(),
-                problems: problems.present.iter().chain(&problems.past).cloned().collect(),
+                problems: problems.all().cloned().collect(),
             }
         };
         self.spills.iter().map(state).collect()
@@ -145,6 +150,12 @@ impl Drop for Forwarding {
 impl fmt::Debug for Forwarding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Forwarding").field("spills", &self.snapshot()).finish_non_exhaustive()
+    }
+}
+
+impl Problems {
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.present.iter().chain(&self.away).chain(&self.past)
     }
 }
 
@@ -183,6 +194,9 @@ struct Sending {
     has_more: bool,
     /// The number behind all that is to be sent.
     end: u64,
+    /// What is durable at the node, and since when.
+    durable: u64,
+    since_ns: Option<u64>,
 }
 
 impl Forwarder {
@@ -271,6 +285,7 @@ impl Forwarder {
             watched.say(trouble);
         }
         if let Some(next) = sending.link.attached() {
+            watched.problems.lock().away = None;
             if let Some(why) = sending.hole(next) {
                 return (moved, Some(Err(why)));
             }
@@ -294,7 +309,16 @@ impl Forwarder {
                 let why = why.unwrap_or_else(|| "the session has ended".to_owned());
                 return (moved, Some(Err(why)));
             }
+            Some(Happened::Away(Some(why))) => {
+                let address = &sending.link.address;
+                watched.problems.lock().away = Some(format!("storage node {address}: {why}"));
+            }
             _ => {}
+        }
+        if sending.is_stuck(now_ns, durable) {
+            let why = watched.problems.lock().away.take();
+            let why = why.unwrap_or_else(|| "nothing became durable there for 30 s".to_owned());
+            return (moved, Some(Err(why)));
         }
         if sending.link.session.is_open() && sending.has_more {
             let mut say = |text| watched.say(text);
@@ -307,6 +331,7 @@ impl Forwarder {
 
     /// A stream has come to its end here.
     fn ended(&mut self, now_ns: u64, outcome: Result<(), String>) {
+        self.watched.problems.lock().away = None;
         let Some(Sending { backlog: Backlog { spill, .. }, .. }) = self.sending.take() else {
             return;
         };
@@ -339,7 +364,16 @@ enum Taken {
 impl Sending {
     fn new(spill: Spill, link: StoreLink) -> Self {
         let end = spill.end();
-        Self { backlog: Backlog::new(spill), link, has_more: true, end }
+        let (durable, since_ns) = (0, None);
+        Self { backlog: Backlog::new(spill), link, has_more: true, end, durable, since_ns }
+    }
+
+    /// Whether nothing has become durable for so long that the next stream has its turn.
+    fn is_stuck(&mut self, now_ns: u64, durable: u64) -> bool {
+        if self.durable < durable {
+            (self.durable, self.since_ns) = (durable, None);
+        }
+        now_ns.saturating_sub(*self.since_ns.get_or_insert(now_ns)) >= STUCK_NS
     }
 
     /// Why frames must not be sent to a node that goes on at that number, if so.

@@ -42,6 +42,25 @@ impl ReadAt for WithHeader {
     }
 }
 
+/// Why a file, or a frame in it, cannot be read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// The system, or this version of the program, cannot read what may be whole.
+    Unavailable(String),
+    Damaged(String),
+}
+
+impl Unread {
+    fn of(error: &FrameError, text: String) -> Self {
+        match error {
+            FrameError::Read { .. } | FrameError::Length(_) | FrameError::Version { .. } => {
+                Self::Unavailable(text)
+            }
+            _ => Self::Damaged(text),
+        }
+    }
+}
+
 /// A file of spilled frames.
 #[derive(Debug)]
 pub(crate) struct SpillReader {
@@ -55,21 +74,21 @@ impl SpillReader {
     ///
     /// # Errors
     /// Why nothing in it can be read.
-    pub(crate) fn open(path: &Path, of_stream: &FileHeader) -> Result<Self, String> {
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    pub(crate) fn open(path: &Path, of_stream: &FileHeader) -> Result<Self, Unread> {
+        let said = |error: &FrameError| Unread::of(error, format!("{}: {error}", path.display()));
+        let damaged = |text: &str| Unread::Damaged(format!("{}: {text}", path.display()));
+        let file = || ReadFile::open(path).map_err(|error| Unread::Unavailable(error.to_string()));
         let options = OpenOptions { search_bytes_max: u64::MAX, ..OpenOptions::default() };
-        let open = |header| -> Result<_, String> {
-            let file = ReadFile::open(path).map_err(|error| error.to_string())?;
-            Ok(FileReader::open_with(WithHeader { file, header }, &options))
+        let open = |header| -> Result<_, Unread> {
+            Ok(FileReader::open_with(WithHeader { file: file()?, header }, &options))
         };
         let (reader, has_own_header) = match open(Vec::new())? {
             Ok(reader) => (reader, true),
-            Err(problem @ (FrameError::Version { .. } | FrameError::Read { .. })) => {
-                return Err(said(&problem));
-            }
             Err(problem) => {
-                let file = ReadFile::open(path).map_err(|error| error.to_string())?;
-                let found = find_headless(&file, u64::MAX).map_err(|error| said(&error))?;
+                if let unavailable @ Unread::Unavailable(_) = said(&problem) {
+                    return Err(unavailable);
+                }
+                let found = find_headless(&file()?, u64::MAX).map_err(|error| said(&error))?;
                 let Some(found) = found else { return Err(said(&problem)) };
                 let header = FileHeader { file_id: found.file_id, ..of_stream.clone() }.encode();
                 let first = found.frames.first().map_or(0, |frame| frame.offset);
@@ -84,7 +103,7 @@ impl SpillReader {
             (header.run, header.stream, header.variant)
         };
         if key(header) != key(of_stream) || header.schema != of_stream.schema {
-            return Err(said(&"it has frames of another stream"));
+            return Err(damaged("it has frames of another stream"));
         }
         Ok(Self { reader, has_own_header })
     }
@@ -107,12 +126,13 @@ impl SpillReader {
     /// The frame that begins with that number, as a whole.
     ///
     /// # Errors
-    /// What is damaged in it.
-    pub(crate) fn read(&self, number: u64) -> Result<Outgoing, String> {
+    /// What is damaged in it, or that the system does not read it.
+    pub(crate) fn read(&self, number: u64) -> Result<Outgoing, Unread> {
         let mut frames = self.reader.frames().iter();
         let frame = frames.position(|frame| frame.info.sequence == number);
-        let frame = frame.ok_or_else(|| format!("frame {number} is not where it was"))?;
-        self.read_at(frame).map_err(|error| format!("frame {number}: {error}"))
+        let gone = || Unread::Damaged(format!("frame {number} is not where it was"));
+        self.read_at(frame.ok_or_else(gone)?)
+            .map_err(|error| Unread::of(&error, format!("frame {number}: {error}")))
     }
 
     fn read_at(&self, frame: usize) -> Result<Outgoing, FrameError> {

@@ -1,15 +1,24 @@
 //! A recorder that spills what its storage node cannot take: what front-ends send is in the node's
 //! files, once, whatever happens between.
 
+use std::hash::{BuildHasher, Hasher};
 use std::os::unix::fs::FileExt;
 
 use catchment_frame::FileReader;
-use catchment_recorder::{Forwarding, SpillConfig, SpillState};
+use catchment_recorder::{Forwarding, SpillConfig, SpillReport, SpillState};
 
 use super::*;
 
+/// An address that is free, of those that the system gives to no connection.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    const PORTS: std::ops::Range<u16> = 21_000..32_000;
+    let random = || std::hash::RandomState::new().build_hasher().finish();
+    let address = || {
+        let port = PORTS.start + (random() % PORTS.len() as u64) as u16;
+        let listener = TcpListener::bind(("127.0.0.1", port)).ok()?;
+        listener.local_addr().ok()
+    };
+    std::iter::repeat_with(address).take(1_000).flatten().next().expect("a port")
 }
 
 fn spilling(address: SocketAddr, folder: &Path, bytes_max: u64) -> TargetConfig {
@@ -92,6 +101,8 @@ fn a_run_ends_without_its_node_and_is_forwarded_later_as_one_that_has_ended() {
     let forwarding = forwarding(&target);
     wait_while(|| state(&forwarding).counts.frames_waiting == 0);
     let waiting = state(&forwarding).counts;
+    let why = format!("storage node {address}: ");
+    wait_while(|| !state(&forwarding).problems.iter().any(|text| text.starts_with(&why)));
     let node = Node::start(store_config(folder.path(), address)).unwrap();
     wait_while(|| !is_empty(folder.path()));
     check(&only(&folder.path().join("stored")), 2_000);
@@ -370,5 +381,54 @@ fn frames_torn_at_the_end_stop_nothing_before_or_behind_them() {
     let lost = 4_000 - keys_at_node(folder.path()).len() as u64;
     assert_eq!(lost, one.info.rows + two.info.rows);
     assert!(path.with_extension("damaged").exists());
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_file_that_the_system_does_not_read_is_no_damage_and_is_sent_once_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free();
+    let target = spilling(address, folder.path(), 32 << 20);
+    spilled_run(folder.path(), &target, 4_000);
+    let files = spilled_files(folder.path());
+    let aside = folder.path().join("aside");
+    std::fs::rename(&files[1], &aside).unwrap();
+    // What is no file cannot be opened as one.
+    std::fs::create_dir(&files[1]).unwrap();
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    let before = forwarding(&target);
+    wait_while(|| !state(&before).problems.iter().any(|text| text.contains("is not forwarded")));
+    assert_eq!(state(&before).counts, SpillReport::default());
+    drop(before);
+    assert_eq!((spilled_files(folder.path()), node.snapshot().frames_taken), (files.clone(), 0));
+    std::fs::remove_dir(&files[1]).unwrap();
+    std::fs::rename(&aside, &files[1]).unwrap();
+    let _forwarding = forwarding(&target);
+    wait_while(|| !is_empty(folder.path()));
+    check(&only(&folder.path().join("stored")), 4_000);
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_first_file_of_which_nothing_can_be_read_holds_up_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free();
+    let target = spilling(address, folder.path(), 32 << 20);
+    spilled_run(folder.path(), &target, 4_000);
+    let files = spilled_files(folder.path());
+    let frames = {
+        let reader = FileReader::open(catchment_disk::ReadFile::open(&files[0]).unwrap()).unwrap();
+        reader.frames().to_vec()
+    };
+    let bytes = std::fs::metadata(&files[0]).unwrap().len();
+    std::fs::write(&files[0], vec![0; bytes as usize]).unwrap();
+    let forwarding = forwarding(&target);
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    wait_while(|| !state(&forwarding).problems.iter().any(|text| text.contains("stays, with")));
+    let after = state(&forwarding).counts;
+    assert_eq!((after.frames_lost, after.files_damaged), (frames.len() as u64, 1));
+    let lost = 4_000 - keys_at_node(folder.path()).len() as u64;
+    assert_eq!(lost, frames.iter().map(|frame| frame.info.rows).sum::<u64>());
+    assert!(files[0].with_extension("damaged").exists());
     node.stop().unwrap();
 }
