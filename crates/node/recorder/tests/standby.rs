@@ -7,7 +7,8 @@ use std::time::Duration;
 use catchment_fixtures::{sender_to, wait_while};
 use catchment_frontend::{Frontend, Reading, Setting};
 use catchment_recorder::{
-    Recorder, RecorderConfig, Report, RunSummary, Scalar, SourceConfig, Stage, Standby, Standing,
+    Recorder, RecorderConfig, RecorderError, Report, RunSummary, Scalar, SourceConfig, Stage,
+    Standby, Standing,
 };
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::event_link::{CommandKind, Heartbeat, MarkKind};
@@ -332,6 +333,35 @@ fn whether_a_front_end_is_required_is_asked_in_each_run() {
     let _recorder = beside(&mut front_end, || Recorder::start_paused(config).unwrap());
     front_end.ping();
     assert!(!is_required());
+    rig.standby.end();
+}
+
+#[test]
+fn a_run_that_cannot_be_armed_leaves_sessions_where_they_were() {
+    let rig = Rig::new();
+    let (mut front_end, _, standing) = connected(&rig);
+    drop(standing);
+    let mut config = rig.config.clone();
+    config.folder.push("file");
+    std::fs::write(&config.folder, "not a folder").unwrap();
+    let (failed, _standing) = beside(&mut front_end, || {
+        (Recorder::start_paused(config).err(), rig.standby.stand(&rig.config).unwrap())
+    });
+    assert!(matches!(failed, Some(RecorderError::Folder { .. })), "{failed:?}");
+    send(&mut front_end, 0..10, None);
+    assert!(rig.is_connected() && front_end.bye.is_none());
+    rig.standby.end();
+}
+
+#[test]
+fn who_may_not_connect_any_more_does_not_stay_connected() {
+    let rig = Rig::new();
+    let (_front_end, _, standing) = connected(&rig);
+    drop(standing);
+    let mut config = rig.config.clone();
+    config.sources[1].from = vec!["192.0.2.0/24".parse().unwrap()];
+    let _standing = rig.standby.stand(&config).unwrap();
+    assert!(!rig.is_connected());
     rig.standby.end();
 }
 
