@@ -156,7 +156,12 @@ impl Commands {
         }
         match CommandKind(command.kind) {
             CommandKind::START => self.mark_run(MarkKind::Begin, command.run_number, logs),
-            CommandKind::STOP => self.mark_run(MarkKind::End, command.run_number, logs),
+            CommandKind::STOP => {
+                self.mark_run(MarkKind::End, command.run_number, logs);
+                // What it makes from now on is of no run, whatever becomes of its connection.
+                logs.iter_mut().for_each(Log::run_ends);
+            }
+            CommandKind::PREPARE => logs.iter_mut().for_each(Log::run_begins),
             CommandKind::SET => {
                 for log in logs.iter() {
                     for (name, value) in &command.settings {

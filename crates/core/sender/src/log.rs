@@ -107,6 +107,11 @@ impl Log {
         self.run_end = self.source.state().made();
     }
 
+    /// Another run is prepared: what it holds is its own.
+    pub fn run_begins(&mut self) {
+        self.run_end = u64::MAX;
+    }
+
     /// Whether it holds items of the run that it was in.
     pub fn holds_run(&self) -> bool {
         let (first, made) = self.held();
@@ -115,7 +120,7 @@ impl Log {
 
     /// Takes over the longest fragment that is granted.
     pub fn grant(&mut self, fragment_bytes_max: u64) {
-        self.run_end = u64::MAX;
+        self.run_begins();
         let asked = self.source.config().fragment_bytes_max;
         let granted = if fragment_bytes_max == 0 { asked } else { fragment_bytes_max };
         self.source.state().fragment_bytes_max = asked.min(granted);

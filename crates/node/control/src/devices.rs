@@ -390,7 +390,8 @@ struct Recording {
     /// Open while there is no run and one could begin.
     preflight: Option<Preflight>,
     /// Listens for front-ends while there is no run, by that configuration.
-    standing: Option<(Standing, Arc<Configuration>)>,
+    /// Without one, that has failed, and is tried again.
+    standing: Option<(Option<Standing>, Arc<Configuration>)>,
     /// Whether the first run, which begins by itself, is still to come: front-ends wait for it.
     awaits_first: bool,
     /// Whether the next run may be an interrupted one that goes on: the first one alone.

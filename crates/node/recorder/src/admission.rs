@@ -208,10 +208,17 @@ impl Sessions {
         session.token = opening.token.clone();
         session.opening = opening.clone();
         session.attach(ingest);
+        // Its welcome says that the run records: what it makes from now on is of the run.
+        let goal = self.of_run.live.front_ends.goal().0;
+        let is_armed = goal.is_some_and(|goal| goal.state() == RunState::Prepared);
+        let joins = !self.of_run.is_standby && !is_armed && session.commander.begin_at_hello();
         for (log, (record, _)) in session.logs.iter_mut().zip(&opening.logs) {
             (log.connection, log.made) = (record.connection, record.made);
             if is_of_other_run {
                 log.pass_over(ingest, opening.hello.session);
+            }
+            if joins && log.outside_until == u64::MAX {
+                log.outside_until = record.made;
             }
             if let Ok(destination) = log.destination {
                 ingest.count(destination.account as usize, Entry::LinkResumes, 1);

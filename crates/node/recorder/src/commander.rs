@@ -107,6 +107,12 @@ impl Commander {
         is_it
     }
 
+    /// Its hello has said what was made before the run: no ping is to say it. Returns whether one
+    /// was.
+    pub(crate) fn begin_at_hello(&mut self) -> bool {
+        std::mem::take(&mut self.awaits_ping)
+    }
+
     /// Whether its sender takes commands.
     pub(crate) fn takes_commands(&self) -> bool {
         self.takes_commands

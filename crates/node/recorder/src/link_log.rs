@@ -511,9 +511,17 @@ impl Log {
             return Err(self.not_continued());
         }
         let has_keys = mark.flags & Mark::KEYS != 0;
-        let mut reason = None;
+        let (mut now, mut reason) = (new, None);
         match mark.kind {
             MarkKind::Abandoned => {
+                // Those of no run are no loss of this one, and their keys are none of its own.
+                let outside = new.min(self.outside_until.saturating_sub(self.taken));
+                if outside > 0 {
+                    self.outside.count += outside;
+                    self.pass(ingest, outside, None);
+                    now -= outside;
+                }
+                let has_keys = has_keys && outside == 0;
                 reason = Some(Entry::FragmentsAbandoned);
                 if let Some(last) = self.keys.rise(mark.key_last).filter(|_| has_keys) {
                     let first = self.keys.rise(mark.key).filter(|first| *first <= last);
@@ -532,7 +540,9 @@ impl Log {
             }
             MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
         }
-        self.pass(ingest, new, reason);
+        if now > 0 {
+            self.pass(ingest, now, reason);
+        }
         Ok(())
     }
 

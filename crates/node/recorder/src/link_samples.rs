@@ -113,6 +113,8 @@ impl Log {
             if is_item {
                 self.pass_outside(ingest, packet.len() as u64);
             }
+            // It is durable when the build agent has come here, though no slice begins.
+            self.mark(ingest);
             ingest.count(account, Entry::PacketsAccepted, 1);
             return Ok(TAKEN);
         }

@@ -105,6 +105,11 @@ impl Ended {
         Self::new(ByeReason::ENDING, 1_000, 0, "the run has ended".to_owned())
     }
 
+    /// Its sender has to report what it holds of the run, and opens it again.
+    pub(crate) fn run_ended() -> Self {
+        Self::new(ByeReason::ENDING, 1, 0, "the run has ended".to_owned())
+    }
+
     /// What a session that goes on has to know is in a welcome only.
     pub(crate) fn next_run() -> Self {
         Self::new(ByeReason::ENDING, 1, 0, "another run begins".to_owned())
@@ -431,6 +436,15 @@ impl Session {
     pub(crate) fn is_drained(&self) -> bool {
         let is_taken = |(log, &made): (&Log, &u64)| log.destination.is_err() || log.taken >= made;
         self.stop_at.as_ref().is_some_and(|made| self.logs.iter().zip(made).all(is_taken))
+    }
+
+    /// Whether its sender holds nothing of the run that ends, as far as it has said. One that
+    /// nobody has commanded has no end of the run to report, unless it is away.
+    pub(crate) fn has_ended_run(&self) -> bool {
+        let is_commanded = self.commander.takes_commands() && self.commander.stage() != Stage::Free;
+        self.is_drained()
+            || self.logs.iter().all(|log| log.outside_until == u64::MAX)
+            || !is_commanded && self.control.is_some()
     }
 
     /// All items of a log below `durable` are.

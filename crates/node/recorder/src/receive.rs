@@ -49,6 +49,8 @@ pub(crate) struct Receive {
     timeout_ns: u64,
     drops_asked_ns: u64,
     stage: Stage,
+    /// Whether it has worked.
+    has_begun: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,12 +94,24 @@ impl Receive {
     ) -> Self {
         let (stop, stage) = (Arc::clone(stop), Stage::Receiving);
         let senders = vec![None; allowed.len()];
-        Self { ingress, intake, allowed, senders, stop, timeout_ns, drops_asked_ns: 0, stage }
+        let (drops_asked_ns, has_begun) = (0, false);
+        Self {
+            ingress,
+            intake,
+            allowed,
+            senders,
+            stop,
+            timeout_ns,
+            drops_asked_ns,
+            stage,
+            has_begun,
+        }
     }
 
     /// The same, for the time between runs: sessions alone.
-    pub(crate) fn outside(self) -> Self {
-        Self { stage: Stage::Outside, ..self }
+    pub(crate) fn outside(mut self) -> Self {
+        self.stage = Stage::Outside;
+        self
     }
 
     /// Takes what has arrived, as far as there is room for its descriptors. Also returns how many
@@ -244,6 +258,7 @@ impl Agent for Receive {
     /// Receives until a stop is requested and the endpoints are empty, or have not become empty in
     /// time. The end of the ring tells the build agent.
     fn work(&mut self, now_ns: u64) -> Work {
+        self.has_begun = true;
         self.intake.begin_cycle(now_ns, self.stop.load(Relaxed));
         match self.stage {
             Stage::PassingOn if !self.intake.ingest().pass_on() => {
@@ -305,6 +320,15 @@ impl Agent for Receive {
             Stage::Receiving => Work::until(arrivals, now_ns + IDLE_NS),
             Stage::Draining { .. } => Work::until(arrivals, now_ns + STOPPING_NS),
             _ => Work::again(1),
+        }
+    }
+}
+
+impl Drop for Receive {
+    /// If the run did not come about, its sessions go on where they were.
+    fn drop(&mut self) {
+        if !self.has_begun {
+            self.intake.leave();
         }
     }
 }

@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Arrival, Egress, Flow, Ingress, Received};
 use catchment_model::RunId;
-use catchment_net::{Readiness, TcpReceiver};
+use catchment_net::{Network, Readiness, TcpReceiver};
 use catchment_runner::{Idle, Plan, SystemEntropy, ThreadEvents, Threads};
 use catchment_telemetry::Clock;
 use catchment_wire::Transport;
+use catchment_wire::session::Service;
 use parking_lot::Mutex;
 
 use crate::config::RecorderConfig;
@@ -54,12 +55,22 @@ struct Parcel {
     sessions: Vec<Sessions>,
 }
 
-/// Which listeners: those of a recorder's receive agent, by its number, at these addresses.
+/// Which listeners: those of a recorder's receive agent, by its number, at these addresses, for
+/// whom they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     agent: usize,
     addresses: Vec<SocketAddr>,
+    /// By address.
+    ports: Vec<Port>,
     is_tls: bool,
+}
+
+/// What a connection was accepted for: another one would be refused, or misread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Port {
+    service: Service,
+    from: Vec<Network>,
 }
 
 /// A thread's place in a [`Standby`].
@@ -90,9 +101,11 @@ impl Standby {
         let live = Arc::new(Live::new(config));
         let (clock, stop) = (Clock::start(), Arc::new(AtomicBool::new(false)));
         let events = Arc::new(Unheard);
-        let mut threads = Threads::new(clock, Arc::clone(&live.threads), events);
+        let threads = Threads::new(clock, Arc::clone(&live.threads), events);
         let sockets = Sockets::new(config, &live);
-        let (mut unheard, mut addresses) = (Vec::new(), Vec::new());
+        // Dropping it at an error ends the threads that were started.
+        let (unheard, addresses) = (Vec::new(), Vec::new());
+        let mut standing = Standing { unheard, addresses, stop, threads };
         for outside in wiring::outside(config, &live)? {
             let of_run = || OfRun {
                 is_standby: true,
@@ -111,21 +124,22 @@ impl Standby {
                 Ok(tcp) => tcp,
                 Err(error) => {
                     let of = outside.endpoints.iter().map(|port| port.address.to_string());
-                    unheard.push((of.collect::<Vec<_>>().join(", "), error.to_string()));
+                    standing.unheard.push((of.collect::<Vec<_>>().join(", "), error.to_string()));
                     continue;
                 }
             };
-            addresses.extend((0..outside.endpoints.len()).map(|port| tcp.local_addr(port)));
+            let ports = 0..outside.endpoints.len();
+            standing.addresses.extend(ports.map(|port| tcp.local_addr(port)));
             let (agent, readiness) = (outside.agent, tcp.readiness());
-            let receive = outside.receive(tcp, &of_run, self.home(place), &stop);
+            let receive = outside.receive(tcp, &of_run, self.home(place), &standing.stop);
             let plan = plan(format!("standby-{agent}"), readiness);
             let what = "a thread that listens between runs";
             let system = |source| RecorderError::System { what, source };
-            threads.spawn(receive, plan).map_err(system)?;
+            standing.threads.spawn(receive, plan).map_err(system)?;
         }
         // What is left is nobody's by this configuration.
         self.clear();
-        Ok(Standing { unheard, addresses, stop, threads })
+        Ok(standing)
     }
 
     /// The node ends: from now on, sessions end with what works with them.
@@ -153,7 +167,7 @@ impl Standby {
     }
 
     /// Closes the listeners that nobody works with.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         let parcels = std::mem::take(&mut *self.0.parcels.lock());
         drop(parcels);
     }
@@ -166,7 +180,9 @@ impl Place {
         let is_session = |port: &Endpoint<'_>| port.transport == Transport::Sessions;
         let is_one = connections().count() > 0 && connections().all(is_session);
         let addresses = connections().map(|port| port.address).collect();
-        is_one.then_some(Self { agent, addresses, is_tls })
+        let port = |port: &Endpoint<'_>| Port { service: port.service, from: port.from.to_vec() };
+        let ports = connections().map(port).collect();
+        is_one.then_some(Self { agent, addresses, ports, is_tls })
     }
 
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
@@ -271,7 +287,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// The addresses at which nobody listens, and why.
+    /// The addresses without a listener, and why.
     pub fn unheard(&self) -> &[(String, String)] {
         &self.unheard
     }

@@ -12,6 +12,7 @@ use catchment_model::SourceId;
 use catchment_net::Network;
 use catchment_telemetry::FillLevel;
 use catchment_wire::link::{Channel, Link};
+use catchment_wire::session::Service;
 use catchment_wire::{Protocol as _, Transport};
 use rtrb::{Producer, RingBuffer};
 
@@ -66,6 +67,8 @@ pub struct Endpoint<'a> {
     pub transport: Transport,
     /// Where they arrive.
     pub address: SocketAddr,
+    /// What its sessions are for, if it takes sessions.
+    pub service: Service,
     /// The networks from which it may send; empty: any.
     pub from: &'a [Network],
     /// Whether the sender of each datagram is read.
@@ -296,6 +299,7 @@ fn event_sources<'a>(config: &'a RecorderConfig, beginning: &Beginning) -> Group
                 numbers: Vec::new(),
                 transport,
                 address: source.address,
+                service: Service::Events,
                 from: &source.from,
                 // Strangers are distinguished from the source by their addresses.
                 names_senders: true,
@@ -384,6 +388,7 @@ fn channel_links<'a>(
         numbers: vec![first + index],
         transport: link.transport,
         address: link.address,
+        service: Service::Channels,
         from: &link.from,
         names_senders: !link.from.is_empty(),
     };

@@ -7,10 +7,11 @@ use std::time::Duration;
 use catchment_fixtures::{sender_to, wait_while};
 use catchment_frontend::{Frontend, Reading, Setting};
 use catchment_recorder::{
-    Recorder, RecorderConfig, Report, RunSummary, Scalar, SourceConfig, Stage, Standby, Standing,
+    Recorder, RecorderConfig, RecorderError, Report, RunSummary, Scalar, SourceConfig, Stage,
+    Standby, Standing,
 };
 use catchment_storage::{Run, Verdict, audit};
-use catchment_wire::event_link::{CommandKind, Heartbeat};
+use catchment_wire::event_link::{CommandKind, Heartbeat, MarkKind};
 use catchment_wire::hadtu::ByteOrder;
 use catchment_wire::session::{AnswerKind, ByeReason, GrantAnswer, Hello, RunState};
 use tempfile::TempDir;
@@ -93,6 +94,9 @@ fn obey(front_end: &mut FrontEnd, (number, kind): (u64, CommandKind)) {
     front_end.answer(number, answer, "");
     if is_prepare {
         front_end.ping_made(&[front_end.taken(0)]);
+    } else {
+        // Behind a stop, a ping says what was made for the run.
+        front_end.ping();
     }
 }
 
@@ -205,6 +209,8 @@ fn a_fragment_of_which_a_part_came_outside_the_run_is_not_of_the_run() {
     obey(&mut front_end, (1, CommandKind::PREPARE));
     obey(&mut front_end, (2, CommandKind::START));
     send(&mut front_end, 1..20, Some(&board(&recorder)));
+    front_ends.go_to(Stage::Stopped);
+    obey(&mut front_end, (3, CommandKind::STOP));
     let mut rest = Rest::begin(&mut front_end, 20);
     let (summary, _standing) = rest.beside(&mut front_end, || rig.end(recorder));
     assert_eq!(keys(&summary), (1..20).collect::<Vec<_>>());
@@ -214,6 +220,148 @@ fn a_fragment_of_which_a_part_came_outside_the_run_is_not_of_the_run() {
     wait_while(|| rig.outside() < 3);
     assert_eq!(rig.outside(), 3);
     assert!(front_end.bye.is_none());
+    rig.standby.end();
+}
+
+/// A front-end that is connected between runs.
+fn connected(rig: &Rig) -> (FrontEnd, SocketAddr, Standing) {
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let address = standing.addresses()[0];
+    (connect(address, Hello::ANSWERS), address, standing)
+}
+
+/// Has a front-end prepare and start in a run that is armed.
+fn begin(rig: &Rig, front_end: &mut FrontEnd, recorder: &Recorder) {
+    rig.standby.front_ends().go_to(Stage::Running);
+    obey(front_end, (1, CommandKind::PREPARE));
+    obey(front_end, (2, CommandKind::START));
+    beside(front_end, || recorder.begin_between_events());
+}
+
+#[test]
+fn what_a_front_end_that_is_away_holds_at_the_end_of_the_run_is_not_outside_of_it() {
+    let rig = Rig::new();
+    let (mut front_end, address, standing) = connected(&rig);
+    drop(standing);
+    let recorder = beside(&mut front_end, || Recorder::start_paused(rig.config.clone()).unwrap());
+    begin(&rig, &mut front_end, &recorder);
+    send(&mut front_end, 0..20, Some(&board(&recorder)));
+    let run = recorder.run().0;
+    drop(front_end);
+    wait_while(|| rig.is_connected());
+    let (_summary, _standing) = rig.end(recorder);
+    let logs = [("", 20, 50)];
+    let opening = Opening { name: "camera", session: 7, run, logs: &logs, key_bits: 64 };
+    let front_end = FrontEnd::connect_as(address, &opening, (Hello::ANSWERS, 2));
+    let [grant] = front_end.grants[..] else { panic!("{:?}", front_end.bye) };
+    // It counts what it holds as held at the end of the run: none of it is confirmed.
+    assert_eq!((grant.answer, grant.next, grant.durable), (GrantAnswer::RunEnded, 50, 20));
+    assert_eq!(rig.outside(), 0);
+    rig.standby.end();
+}
+
+#[test]
+fn a_front_end_that_has_not_stopped_is_told_that_the_run_has_ended() {
+    let rig = Rig::new();
+    let (mut front_end, _, standing) = connected(&rig);
+    drop(standing);
+    let recorder = beside(&mut front_end, || Recorder::start_paused(rig.config.clone()).unwrap());
+    begin(&rig, &mut front_end, &recorder);
+    send(&mut front_end, 0..20, Some(&board(&recorder)));
+    let (_summary, _standing) = rig.end(recorder);
+    assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+    rig.standby.end();
+}
+
+#[test]
+fn who_comes_back_in_a_run_that_began_meanwhile_sends_for_it_at_once() {
+    let rig = Rig::new();
+    let (mut front_end, address, standing) = connected(&rig);
+    send(&mut front_end, 0..10, None);
+    wait_while(|| rig.outside() < 10);
+    drop(front_end);
+    wait_while(|| rig.is_connected());
+    drop(standing);
+    let recorder = Recorder::start(rig.config.clone()).unwrap();
+    let logs = [("", 10, 15)];
+    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let mut front_end = FrontEnd::connect_as(address, &opening, (Hello::ANSWERS, 0));
+    let welcome = front_end.welcome.unwrap();
+    assert_eq!((welcome.run, welcome.state), (recorder.run().0, RunState::Recording));
+    front_end.attach(address);
+    for key in 10..15_u64 {
+        front_end.send(0, key, &[(key, &key.to_le_bytes())]);
+    }
+    send(&mut front_end, 15..30, Some(&board(&recorder)));
+    let (summary, _standing) = beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (15..30).collect::<Vec<_>>());
+    wait_while(|| rig.outside() < 15);
+    assert_eq!(rig.outside(), 15, "made before it came back");
+    rig.standby.end();
+}
+
+#[test]
+fn what_was_abandoned_outside_a_run_is_no_loss_of_it() {
+    let rig = Rig::new();
+    let (mut front_end, _, standing) = connected(&rig);
+    front_end.mark(0, 0, (MarkKind::Abandoned, 0));
+    front_end.ping_until(|one| one.taken(0) == 1);
+    drop(standing);
+    let recorder = beside(&mut front_end, || Recorder::start_paused(rig.config.clone()).unwrap());
+    front_end.mark(0, 1, (MarkKind::Abandoned, 0));
+    front_end.ping_until(|one| one.taken(0) == 2);
+    begin(&rig, &mut front_end, &recorder);
+    send(&mut front_end, 2..20, Some(&board(&recorder)));
+    rig.standby.front_ends().go_to(Stage::Stopped);
+    obey(&mut front_end, (3, CommandKind::STOP));
+    let (summary, _standing) = beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (2..20).collect::<Vec<_>>());
+    assert!(!summary.last.ledger.balance().lost_data());
+    assert_eq!(rig.outside(), 2);
+    rig.standby.end();
+}
+
+#[test]
+fn whether_a_front_end_is_required_is_asked_in_each_run() {
+    let rig = Rig::new();
+    let (mut front_end, _, standing) = connected(&rig);
+    let is_required = || rig.standby.front_ends().list()["camera"].is_required;
+    assert!(is_required());
+    drop(standing);
+    let mut config = rig.config.clone();
+    config.sources[1].role = catchment_builder::SourceRole::Optional;
+    let _recorder = beside(&mut front_end, || Recorder::start_paused(config).unwrap());
+    front_end.ping();
+    assert!(!is_required());
+    rig.standby.end();
+}
+
+#[test]
+fn a_run_that_cannot_be_armed_leaves_sessions_where_they_were() {
+    let rig = Rig::new();
+    let (mut front_end, _, standing) = connected(&rig);
+    drop(standing);
+    let mut config = rig.config.clone();
+    config.folder.push("file");
+    std::fs::write(&config.folder, "not a folder").unwrap();
+    let (failed, _standing) = beside(&mut front_end, || {
+        (Recorder::start_paused(config).err(), rig.standby.stand(&rig.config).unwrap())
+    });
+    assert!(matches!(failed, Some(RecorderError::Folder { .. })), "{failed:?}");
+    send(&mut front_end, 0..10, None);
+    assert!(rig.is_connected() && front_end.bye.is_none());
+    rig.standby.end();
+}
+
+#[test]
+fn who_may_not_connect_any_more_does_not_stay_connected() {
+    let rig = Rig::new();
+    let (_front_end, _, standing) = connected(&rig);
+    drop(standing);
+    let mut config = rig.config.clone();
+    config.sources[1].from = vec!["192.0.2.0/24".parse().unwrap()];
+    let _standing = rig.standby.stand(&config).unwrap();
+    assert!(!rig.is_connected());
     rig.standby.end();
 }
 

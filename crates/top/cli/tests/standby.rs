@@ -73,8 +73,8 @@ fn until_alarm(node: &Node, text: &str, is_raised: bool) {
     }
 }
 
-fn keys(folder: &str) -> Vec<u64> {
-    let run = Run::open(Path::new(folder)).unwrap();
+fn keys(folder: &Path) -> Vec<u64> {
+    let run = Run::open(folder).unwrap();
     assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
     let keys = |frame| run.fragments(frame, SourceId(0)).unwrap().events().keys().to_vec();
     (0..run.frames().len()).flat_map(keys).collect()
@@ -113,7 +113,8 @@ fn a_front_end_stays_over_three_runs_and_is_set_between_them() {
         assert_eq!(node.ctl(&["stop"])["status"], "done");
         let shown = node.ctl(&["run", &run.to_string()]);
         assert_eq!((&shown["state"], &shown["loss_count"]), (&json!("complete"), &json!(0)));
-        let recorded = keys(shown["folder"].as_str().unwrap());
+        let run_folder = folder.path().join("runs").join(shown["folder"].as_str().unwrap());
+        let recorded = keys(&run_folder);
         assert!(recorded.iter().copied().eq(first + 10..first + 100), "{recorded:?}");
         let remarks = shown["remarks"].to_string();
         for remark in [format!("camera: gain = {run}.5"), format!("gain = {run}.5 dB")] {
@@ -174,7 +175,7 @@ fn a_port_that_another_program_has_is_an_alarm_and_is_tried_again() {
     let address = taken.local_addr().unwrap();
     let node = Node::start(folder.path(), &configuration("dummy-0", address), &[]);
     node.ctl(&["configure"]);
-    let text = format!("Nobody listens for front-ends at {address}: ");
+    let text = format!("No listener for front-ends at {address}: ");
     until_alarm(&node, &text, true);
     drop(taken);
     until_alarm(&node, &text, false);

@@ -12,7 +12,8 @@ use crate::security::{self, roles::Role, tls::TlsError};
 impl Recording {
     /// Listens for front-ends while there is no run.
     pub(super) fn listen(&mut self, configuration: &Arc<Configuration>) {
-        let is_same = |(_, by): &(Standing, Arc<Configuration>)| Arc::ptr_eq(by, configuration);
+        let is_same =
+            |(_, by): &(Option<Standing>, Arc<Configuration>)| Arc::ptr_eq(by, configuration);
         if self.awaits_first || self.standing.as_ref().is_some_and(is_same) {
             return;
         }
@@ -28,19 +29,25 @@ impl Recording {
         });
         let unheard = match &stood {
             Ok(standing) => standing.unheard().to_vec(),
-            Err(error) => vec![("any address".to_owned(), error.clone())],
+            Err(error) => {
+                // Front-ends at a listener that nothing serves would wait for nothing.
+                self.run_status.standby.clear();
+                vec![("any address".to_owned(), error.clone())]
+            }
         };
         let mut unheard_before = self.run_status.unheard.lock();
         for (address, error) in unheard.iter().filter(|one| !unheard_before.contains(one)) {
-            tracing::warn!(address, error, "nobody listens for front-ends between runs");
+            tracing::warn!(address, error, "no listener for front-ends between runs");
         }
         *unheard_before = unheard;
-        self.standing = stood.ok().map(|standing| (standing, Arc::clone(configuration)));
+        self.standing = Some((stood.ok(), Arc::clone(configuration)));
     }
 
     /// Tries again to listen where that has failed.
     pub(super) fn listen_again(&mut self) {
-        let is_deaf = |(standing, _): &mut (Standing, _)| !standing.unheard().is_empty();
+        let is_deaf = |(standing, _): &mut (Option<Standing>, _)| {
+            standing.as_ref().is_none_or(|standing| !standing.unheard().is_empty())
+        };
         if let Some((standing, configuration)) = self.standing.take_if(is_deaf) {
             drop(standing);
             self.listen(&configuration);

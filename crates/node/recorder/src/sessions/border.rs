@@ -4,6 +4,8 @@
 //! A session is admitted anew, by what its sender said at its opening, since another run may have
 //! other sources. It goes on unnoticed if the same is granted. Otherwise its sender opens it again,
 //! and so does one that takes no commands when a run begins: a welcome is all that tells it of one.
+//! Behind a run, it goes on only if its sender has nothing of the run left: otherwise that would
+//! count as what came outside a run, though it is lost to it.
 //!
 //! What is not taken of a connection when the run ends is taken behind it, and counted there. A
 //! fragment of which a part was taken is of no run.
@@ -74,6 +76,9 @@ impl Sessions {
         if !(is_told && is_open && is_settled && has_epoch) {
             return Err(Ended::next_run());
         }
+        if !before.is_standby && !former.has_ended_run() {
+            return Err(Ended::run_ended());
+        }
         let index = self.sessions.len();
         let opening = former.opening.again(&former.logs);
         let mut session = self.joined(ingest, index, &opening)?;
@@ -81,6 +86,9 @@ impl Sessions {
         if !logs.all(|(log, former)| log.grants_as(former)) {
             session.ended = Some(Ended::next_run());
         }
+        let front_ends = &self.of_run.live.front_ends;
+        let is_required = session.names.iter().any(|name| front_ends.is_required(name));
+        front_ends.tell(&session.name, |one| one.is_required = is_required);
         session.told = if before.is_standby { former.told } else { before.run };
         session.follow(ingest, former);
         self.sessions.push(session);
