@@ -254,8 +254,8 @@ counters! {
     frames_unfit,
     /// Connections that were closed for a framing fault.
     faults,
-    /// Connections that ended before they said what they are: without TLS where it is needed, or
-    /// not trusting the certificate, or port scans.
+    /// Connections that ended before they said what they are, or that opened no session in time:
+    /// without TLS where it is needed, or not trusting the certificate, or port scans.
     connections_unopened,
     /// Faults of a disk, after which a stream was begun again behind what was durable.
     disk_faults,

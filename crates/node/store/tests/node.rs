@@ -425,3 +425,16 @@ fn a_best_effort_node_that_is_not_there_costs_the_others_nothing() {
     assert_eq!(total[Entry::FragmentsRecorded], 0);
     assert!(of_node.ledger.balance().holds(), "{total:?}");
 }
+
+#[test]
+fn a_recorder_gets_in_although_strangers_hold_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let connect = |_| TcpStream::connect(node.address()).unwrap();
+    let _strangers: Vec<TcpStream> = (0..70).map(connect).collect();
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    send(&front_end, 500);
+    end(recorder, front_end, 500);
+    check(&only(&folder.path().join("stored")), 500);
+    assert_eq!(node.stop().unwrap().last_error, None);
+}

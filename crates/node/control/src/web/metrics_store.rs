@@ -73,8 +73,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
             }
         };
     "catchment_store_connections_unopened_total", "counter", "",
-        "Connections that ended before they said what they are: without TLS where it is needed, \
-         not trusting the certificate, or port scans.",
+        "Connections that ended before they said what they are, or that opened no session in \
+         time: without TLS where it is needed, not trusting the certificate, or port scans.",
         |_, view, out| of_store(view, out, |store| store.connections_unopened as f64);
     "catchment_store_faults_total", "counter", "",
         "Connections that were closed for a framing fault.",
