@@ -98,6 +98,23 @@ fn folders_of_one_disk_share_its_room() {
 }
 
 #[test]
+fn how_long_the_disks_last_is_not_known_without_a_folder_that_works() {
+    let mut rig = Rig::new();
+    for _ in 0..60 {
+        rig.seen.snapshot.folders[0].bytes += 500_000;
+        rig.look(1);
+    }
+    assert!(rig.look(1).hours_left.is_some());
+    for folder in &mut rig.seen.snapshot.folders {
+        folder.fault = Some("cannot write: an error".into());
+    }
+    let meaning = rig.look(10);
+    assert_eq!(meaning.hours_left, None);
+    let alarms = rig.alarms();
+    assert!(alarms.iter().all(|alarm| !alarm.contains("full")), "{alarms:?}");
+}
+
+#[test]
 fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
     let mut rig = Rig::new();
     rig.look(1);
