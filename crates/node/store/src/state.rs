@@ -74,17 +74,44 @@ pub(crate) struct FolderState {
     /// How often it was left, or a stream's files there had to be ended.
     failures: AtomicU64,
     /// Why nothing can be written there, until something is.
-    fault: Mutex<Option<String>>,
+    fault: Mutex<Option<FolderFault>>,
+}
+
+/// Why nothing can be written to a folder.
+#[derive(Debug)]
+struct FolderFault {
+    reason: String,
+    /// Whether no file could be made: files that are open there may go on.
+    is_of_making: bool,
 }
 
 impl FolderState {
+    /// A write, a sync or a close failed there, or came to no end.
     pub(crate) fn failed(&self, reason: &str) {
-        let before = self.fault.lock().replace(reason.to_owned());
-        self.failures.fetch_add(u64::from(before.is_none()), Relaxed);
+        self.set_fault(reason, false);
     }
 
-    pub(crate) fn works(&self) {
+    /// No file can be made there.
+    pub(crate) fn makes_none(&self, reason: &str) {
+        self.set_fault(reason, true);
+    }
+
+    fn set_fault(&self, reason: &str, is_of_making: bool) {
+        let mut fault = self.fault.lock();
+        self.failures.fetch_add(u64::from(fault.is_none()), Relaxed);
+        // A fault of another kind ends no fault of making files.
+        let is_of_making = is_of_making || fault.as_ref().is_some_and(|one| one.is_of_making);
+        *fault = Some(FolderFault { reason: reason.to_owned(), is_of_making });
+    }
+
+    /// A file was made there.
+    pub(crate) fn makes_files(&self) {
         *self.fault.lock() = None;
+    }
+
+    /// A file that is open there was synced.
+    pub(crate) fn syncs(&self) {
+        self.fault.lock().take_if(|fault| !fault.is_of_making);
     }
 }
 
@@ -415,7 +442,7 @@ impl NodeState {
             path: folder.path.clone(),
             bytes: folder.bytes.load(Relaxed),
             failures: folder.failures.load(Relaxed),
-            fault: folder.fault.lock().clone(),
+            fault: folder.fault.lock().as_ref().map(|fault| fault.reason.clone()),
         };
         NodeSnapshot {
             waiting_bytes: self.memory.0.content(),
