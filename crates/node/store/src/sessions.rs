@@ -26,7 +26,7 @@ use crossbeam_channel::Sender;
 
 use crate::frames::{HeaderParts, Partial};
 use crate::receive::{Order, Slot, Stream, Streams};
-use crate::state::NodeState;
+use crate::state::{NodeState, StreamState};
 use data::Body;
 
 const PING_MS: u32 = 500;
@@ -64,6 +64,9 @@ pub(crate) struct Sessions {
     /// Whether one ended that had said it.
     is_break: bool,
     pub(crate) streams: Streams,
+    /// Streams whose writer has failed and that have none again, and for how long nobody has asked
+    /// for one.
+    pub(crate) failed: BTreeMap<String, (Arc<StreamState>, u64)>,
     /// By the stream's name.
     pub(crate) by_name: BTreeMap<String, Session>,
     /// By endpoint.
@@ -201,6 +204,7 @@ impl Sessions {
             is_unopened: false,
             is_break: false,
             streams: BTreeMap::new(),
+            failed: BTreeMap::new(),
             by_name: BTreeMap::new(),
             connections: Vec::new(),
             closing: Vec::new(),

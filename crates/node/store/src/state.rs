@@ -47,6 +47,8 @@ pub(crate) struct StreamState {
     pub(crate) is_attached: AtomicBool,
     /// Whether nothing more comes: what cannot be written need not wait.
     pub(crate) is_left: AtomicBool,
+    /// Whether its sender has been away for so long that the stream is closed.
+    pub(crate) is_given_up: AtomicBool,
 }
 
 /// A recorder, as it says itself, and where it is.
@@ -177,6 +179,7 @@ impl StreamState {
             sender: Mutex::new(None),
             is_attached: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
         }
     }
 
@@ -332,14 +335,17 @@ pub struct StreamSnapshot {
     pub sync: PhaseSnapshot,
     /// Whether it has ended in order.
     pub has_ended: bool,
+    /// Whether it was closed, since its sender had been away for long.
+    pub is_left: bool,
     /// Why it waits, or is begun again.
     pub trouble: Option<String>,
 }
 
 impl StreamSnapshot {
-    /// Whether its sender is gone and has not ended it, for no reason that the node knows of.
+    /// Whether its sender is gone and has not ended it, for no reason that the node knows of, and
+    /// may still come again before the stream is closed.
     pub fn is_broken_off(&self) -> bool {
-        !self.is_attached && !self.has_ended && self.trouble.is_none()
+        !self.is_attached && !self.has_ended && !self.is_left && self.trouble.is_none()
     }
 }
 
@@ -435,6 +441,7 @@ impl NodeState {
             write: stream.write.snapshot(),
             sync: stream.sync.snapshot(),
             has_ended: stream.has_ended.load(Relaxed),
+            is_left: stream.is_given_up.load(Relaxed),
             trouble: (stream.fault.lock().as_ref().map(|fault| fault.reason.clone()))
                 .or_else(|| stream.trouble.lock().clone()),
         };

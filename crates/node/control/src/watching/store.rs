@@ -99,6 +99,7 @@ fn state_of(figures: &StoreFigures, seen: &StoreSeen) -> api::Store {
         let rate = figures.streams.get(&stream.name).and_then(|rates| rates.per_second(0));
         let state = match stream {
             _ if stream.has_ended => "ended",
+            _ if stream.is_left => "cut_off",
             _ if stream.is_broken_off() => "broken_off",
             _ if stream.trouble.is_some() => "waits",
             _ => "open",

@@ -145,6 +145,14 @@ fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
     let verdict = (meaning.verdict.level, &*meaning.verdict.text);
     assert_eq!(verdict, (Level::NotRecording, "storing nothing: streams broke off"));
     assert_eq!(rig.alarms(), ["Stream run-1 broke off: its recorder is gone and has not ended it"]);
+    // It is closed: nothing of it is left to be done, whether or not it could be written.
+    rig.stream().is_left = true;
+    for trouble in [None, Some("it waits".to_owned())] {
+        rig.stream().trouble = trouble;
+        let meaning = rig.look(20);
+        assert_eq!(meaning.store.unwrap().streams[0].state, "cut_off");
+        assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());
+    }
     rig.stream().has_ended = true;
     assert_eq!(rig.look(20).verdict.text, "storing nothing: no recorder sends");
     assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());

@@ -4,11 +4,12 @@ use super::{Metric, Values};
 use crate::api::{Store, StoreFolder, StoreStream};
 use crate::shared::View;
 
-const STATES: [&str; 4] = ["open", "waits", "broken_off", "ended"];
+const STATES: [&str; 5] = ["open", "waits", "broken_off", "cut_off", "ended"];
 
 pub(super) const METRICS: &[Metric] = metrics! {
     "catchment_store_streams", "gauge", "state",
-        "Streams that a storage node has had since it began: open, waits, broken_off, ended.",
+        "Streams that a storage node has had since it began: open, waits, broken_off, cut_off, \
+         ended.",
         |_, view, out| for store in view.state.store.iter() {
             for state in STATES {
                 let count = store.streams.iter().filter(|stream| stream.state == state).count();
