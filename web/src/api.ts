@@ -88,7 +88,7 @@ export interface Stage {
   bottleneck: boolean;
 }
 
-export type StreamState = "open" | "waits" | "broken_off" | "ended";
+export type StreamState = "open" | "waits" | "broken_off" | "cut_off" | "ended";
 
 /** What one recorder sends of one run to a storage node. Positions are numbers of frames. */
 export interface StoreStream {

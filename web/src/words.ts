@@ -115,6 +115,7 @@ export function streamWords({ state }: StoreStream): { text: string; status: Sou
     case "open": return { text: "storing", status: "good" };
     case "waits": return { text: "cannot be written", status: "loss" };
     case "broken_off": return { text: "broke off", status: "silent" };
+    case "cut_off": return { text: "cut off", status: "off" };
     case "ended": return { text: "ended", status: "off" };
   }
 }

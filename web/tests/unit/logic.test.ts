@@ -168,5 +168,5 @@ test("a storage node stores and records nothing", () => {
     bytes_written: 0, bytes_written_per_second: 0,
     syncs: { count: 0, total_seconds: 0, last_seconds: 0, longest_seconds: 0 },
   }).text;
-  expect((["open", "waits", "broken_off", "ended"] as const).map(stream)).toEqual(["storing", "cannot be written", "broke off", "ended"]);
+  expect((["open", "waits", "broken_off", "cut_off", "ended"] as const).map(stream)).toEqual(["storing", "cannot be written", "broke off", "cut off", "ended"]);
 });

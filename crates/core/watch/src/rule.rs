@@ -462,8 +462,8 @@ fn rules_of_front_ends() -> [Rule; 4] {
             "front_end_unheard",
             "front_end.*.unheard",
             Severity::Warning,
-            "No listener for front-ends at {source}",
-            "No listener for front-ends at {sources}",
+            "The node does not listen for front-ends at {source}",
+            "The node does not listen for front-ends at {sources}",
         ),
     ]
 }

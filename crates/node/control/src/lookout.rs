@@ -1,5 +1,6 @@
-//! Periodic queries of the disk, on their own thread: a hanging network file system delays neither
-//! the control thread nor the server.
+//! Periodic queries of disks, each folder on its own thread: a hanging network file system delays
+//! neither the control thread nor the server, nor the queries of other folders, nor the revocation
+//! of tokens.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,28 +39,44 @@ impl Seen {
     }
 }
 
-/// Queries once, and then on a thread that ends with the node.
+/// Queries once, and then on threads that end with the node.
 ///
 /// # Errors
 /// The system refuses a thread.
 pub(crate) fn start(shared: &Arc<NodeShared>, folder: PathBuf) -> std::io::Result<()> {
-    let look_at_disks = move |shared: &NodeShared| {
-        shared.disk.set(machine::space(&folder));
-        shared.storing.iter().for_each(|storing| storing.look());
-    };
-    look_at_disks(shared);
+    let look_at_own = move |shared: &NodeShared| shared.disk.set(machine::space(&folder));
+    look_at_own(shared);
+    repeat("control-disk", shared, look_at_own)?;
+    let folders = shared.storing.as_ref().map_or(0, |storing| storing.folder_count());
+    for folder in 0..folders {
+        let look_at = move |shared: &NodeShared| {
+            shared.storing.iter().for_each(|storing| storing.look_at(folder));
+        };
+        look_at(shared);
+        repeat("control-disk", shared, look_at)?;
+    }
+    repeat("control-lookout", shared, |shared| {
+        shared.tokens.refresh();
+        sample::close_unused();
+        shared.catalog.close_if_wanted();
+    })
+}
+
+/// Does it again and again, on a thread that ends with the node.
+fn repeat(
+    name: &str,
+    shared: &Arc<NodeShared>,
+    act: impl Fn(&NodeShared) + Send + 'static,
+) -> std::io::Result<()> {
     let shared = Arc::downgrade(shared);
-    let look = move || {
+    let repeat = move || {
         while let Some(shared) = shared.upgrade() {
-            look_at_disks(&shared);
-            shared.tokens.refresh();
-            sample::close_unused();
-            shared.catalog.close_if_wanted();
+            act(&shared);
             drop(shared);
             std::thread::sleep(LOOK_EVERY);
         }
     };
-    std::thread::Builder::new().name("control-lookout".into()).spawn(look)?;
+    std::thread::Builder::new().name(name.into()).spawn(repeat)?;
     Ok(())
 }
 

@@ -65,9 +65,13 @@ impl Storing {
         self.address
     }
 
-    /// Looks at the disks of its folders, which may hang.
-    pub(crate) fn look(&self) {
-        for (folder, seen) in &self.folders {
+    pub(crate) fn folder_count(&self) -> usize {
+        self.folders.len()
+    }
+
+    /// Looks at the disk of one of its folders, which may hang.
+    pub(crate) fn look_at(&self, folder: usize) {
+        if let Some((folder, seen)) = self.folders.get(folder) {
             seen.set(machine::space(folder));
         }
     }

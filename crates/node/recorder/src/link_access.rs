@@ -19,11 +19,12 @@ impl RecorderConfig {
         sources.map(|source| source.address).chain(links.map(|link| link.address))
     }
 
-    /// How connections are received: those of sessions, two for each source, beside others.
+    /// How connections are received: those of sessions, two for each source, beside others. One
+    /// more is taken before the oldest of these is closed.
     pub(crate) fn tcp_config(&self) -> TcpConfig {
         let default = TcpConfig::default();
         let sessions = self.session_addresses().count();
-        let connections_max = default.connections_max + 2 * sessions;
+        let connections_max = default.connections_max + 2 * sessions + 1;
         let tls = self.access.certificate.clone().filter(|_| self.access.needs_tls);
         TcpConfig { connections_max, tls, ..default }
     }

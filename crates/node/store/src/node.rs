@@ -24,6 +24,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use crate::config::StoreConfig;
 use crate::items::Item;
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
+use crate::sessions::CONNECTIONS_MAX;
 use crate::state::{
     Durable, Fault, FolderState, NodeObserver, NodeSnapshot, NodeState, StreamKey, StreamState,
 };
@@ -86,7 +87,8 @@ impl Node {
             return Err(StoreError::Access);
         }
         let tls = config.access.certificate.clone().filter(|_| config.access.needs_tls);
-        let tcp_config = TcpConfig { tls, ..TcpConfig::default() };
+        let tcp_config =
+            TcpConfig { connections_max: CONNECTIONS_MAX, tls, ..TcpConfig::default() };
         let receiver = TcpReceiver::bind(&[config.address], tcp_config)?;
         let (address, readiness) = (receiver.local_addr(0), receiver.readiness());
         let state = Arc::new(NodeState::new(config.memory_bytes, &config.folders));

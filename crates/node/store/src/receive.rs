@@ -152,9 +152,10 @@ impl Receive {
     /// that nobody sends any more.
     fn look_after_streams(&mut self, now_ns: u64) {
         for answer in self.answers.try_iter() {
-            let streams = &mut self.sessions.streams;
+            let Sessions { streams, failed, .. } = &mut self.sessions;
             match answer {
                 Answer::Opened(name, Ok(opened)) => {
+                    failed.remove(&name);
                     streams.insert(name, Slot::Ready(Box::new(Stream::new(opened))));
                 }
                 Answer::Opened(name, Err(error)) => {
@@ -174,6 +175,12 @@ impl Receive {
         self.looked_ns = now_ns;
         self.sessions.look(passed_ns);
         let (sessions, close_after_ns) = (&mut self.sessions, self.close_after_ns);
+        sessions.failed.retain(|_, (state, idle_ns)| {
+            *idle_ns += passed_ns;
+            let is_over = *idle_ns >= close_after_ns;
+            state.is_given_up.store(is_over, Relaxed);
+            !is_over
+        });
         let mut gone = Vec::new();
         for (name, slot) in &mut sessions.streams {
             let Slot::Ready(stream) = slot else { continue };
@@ -188,6 +195,11 @@ impl Receive {
             sessions.stream_failed(&name);
             if let Some(Slot::Ready(stream)) = sessions.streams.remove(&name) {
                 stream.state.is_attached.store(false, Relaxed);
+                if stream.state.has_failed() {
+                    sessions.failed.insert(name, (Arc::clone(&stream.state), 0));
+                } else {
+                    stream.state.is_given_up.store(true, Relaxed);
+                }
             }
         }
     }

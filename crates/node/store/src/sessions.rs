@@ -26,7 +26,7 @@ use crossbeam_channel::Sender;
 
 use crate::frames::{HeaderParts, Partial};
 use crate::receive::{Order, Slot, Stream, Streams};
-use crate::state::NodeState;
+use crate::state::{NodeState, StreamState};
 use data::Body;
 
 const PING_MS: u32 = 500;
@@ -45,6 +45,8 @@ const TOKENS_EVERY_NS: u64 = 500_000_000;
 const STRANGERS_MAX: usize = 64;
 /// Streams that have a writer at a time.
 const STREAMS_MAX: usize = 64;
+/// Two connections of each stream, and strangers; one more is taken before the oldest is closed.
+pub(crate) const CONNECTIONS_MAX: usize = 2 * STREAMS_MAX + STRANGERS_MAX + 1;
 
 /// All connections and sessions of a node.
 pub(crate) struct Sessions {
@@ -59,7 +61,12 @@ pub(crate) struct Sessions {
     asked_ns: u64,
     /// Whether a connection ended in this cycle that had not said what it is.
     is_unopened: bool,
+    /// Whether one ended that had said it.
+    is_break: bool,
     pub(crate) streams: Streams,
+    /// Streams whose writer has failed and that have none again, and for how long nobody has asked
+    /// for one.
+    pub(crate) failed: BTreeMap<String, (Arc<StreamState>, u64)>,
     /// By the stream's name.
     pub(crate) by_name: BTreeMap<String, Session>,
     /// By endpoint.
@@ -115,6 +122,7 @@ struct Connection {
     read: u32,
     written: u32,
     bytes: u64,
+    /// For how long nothing has come; of one without a session, for how long it has been open.
     silent_ns: u64,
     is_held: bool,
     preamble: Option<Preamble>,
@@ -194,7 +202,9 @@ impl Sessions {
             access,
             asked_ns: 0,
             is_unopened: false,
+            is_break: false,
             streams: BTreeMap::new(),
+            failed: BTreeMap::new(),
             by_name: BTreeMap::new(),
             connections: Vec::new(),
             closing: Vec::new(),
@@ -220,11 +230,12 @@ impl Sessions {
         self.connections[endpoint] = Some(Connection { sender, ..Connection::default() });
     }
 
-    /// A connection failed in this cycle, if one did. How a session's connection breaks is no news:
-    /// its sender connects again.
+    /// A connection failed in this cycle, or could not be taken, if one did. How a session's
+    /// connection breaks is no news: its sender connects again.
     pub(crate) fn note_error(&mut self, error: Option<String>) {
-        let is_unopened = std::mem::take(&mut self.is_unopened);
-        if let Some(error) = error.filter(|_| is_unopened) {
+        let is_news = !std::mem::take(&mut self.is_break) || self.is_unopened;
+        self.is_unopened = false;
+        if let Some(error) = error.filter(|_| is_news) {
             self.state.note_error(error);
         }
     }
@@ -233,9 +244,13 @@ impl Sessions {
     pub(crate) fn close(&mut self, endpoint: usize) {
         self.closing.retain(|closing| *closing != endpoint);
         let connection = self.connections.get_mut(endpoint).and_then(Option::take);
-        if connection.as_ref().is_some_and(|one| one.kind == Kind::New) {
-            self.is_unopened = true;
-            self.state.count(|counters| &counters.connections_unopened, 1);
+        match connection.as_ref().map(|one| one.kind) {
+            None => {}
+            Some(Kind::New) => {
+                self.is_unopened = true;
+                self.state.count(|counters| &counters.connections_unopened, 1);
+            }
+            Some(_) => self.is_break = true,
         }
         if let Some(name) = connection.and_then(|one| one.stream) {
             self.detach(&name);
@@ -284,7 +299,8 @@ impl Sessions {
                 _ => 0,
             };
             connection.bytes += used as u64;
-            if used > 0 || flow == Flow::Held {
+            // Opening has one time for all its messages.
+            if connection.stream.is_some() && (used > 0 || flow == Flow::Held) {
                 connection.silent_ns = 0;
             }
             connection.is_held = flow == Flow::Held;
@@ -430,7 +446,7 @@ impl Sessions {
                     }
                 }
                 None if silent_ns >= OPENING_NS => {
-                    if connection.kind == Kind::New {
+                    if !matches!(connection.kind, Kind::Lingering | Kind::Over) {
                         self.state.count(|counters| &counters.connections_unopened, 1);
                     }
                     connection.kind = Kind::Over;
@@ -588,3 +604,6 @@ fn append(answer: &mut Vec<u8>, written: &mut u32, encode: impl FnOnce(&mut [u8]
     *written = written.wrapping_add(1);
     debug_assert!(answer.len() <= ANSWER_BYTES_MAX, "a few messages of control");
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,6 +47,8 @@ pub(crate) struct StreamState {
     pub(crate) is_attached: AtomicBool,
     /// Whether nothing more comes: what cannot be written need not wait.
     pub(crate) is_left: AtomicBool,
+    /// Whether its sender has been away for so long that the stream is closed.
+    pub(crate) is_given_up: AtomicBool,
 }
 
 /// A recorder, as it says itself, and where it is.
@@ -74,17 +76,44 @@ pub(crate) struct FolderState {
     /// How often it was left, or a stream's files there had to be ended.
     failures: AtomicU64,
     /// Why nothing can be written there, until something is.
-    fault: Mutex<Option<String>>,
+    fault: Mutex<Option<FolderFault>>,
+}
+
+/// Why nothing can be written to a folder.
+#[derive(Debug)]
+struct FolderFault {
+    reason: String,
+    /// Whether no file could be made: files that are open there may go on.
+    is_of_making: bool,
 }
 
 impl FolderState {
+    /// A write, a sync or a close failed there, or came to no end.
     pub(crate) fn failed(&self, reason: &str) {
-        let before = self.fault.lock().replace(reason.to_owned());
-        self.failures.fetch_add(u64::from(before.is_none()), Relaxed);
+        self.set_fault(reason, false);
     }
 
-    pub(crate) fn works(&self) {
+    /// No file can be made there.
+    pub(crate) fn makes_none(&self, reason: &str) {
+        self.set_fault(reason, true);
+    }
+
+    fn set_fault(&self, reason: &str, is_of_making: bool) {
+        let mut fault = self.fault.lock();
+        self.failures.fetch_add(u64::from(fault.is_none()), Relaxed);
+        // A fault of another kind ends no fault of making files.
+        let is_of_making = is_of_making || fault.as_ref().is_some_and(|one| one.is_of_making);
+        *fault = Some(FolderFault { reason: reason.to_owned(), is_of_making });
+    }
+
+    /// A file was made there.
+    pub(crate) fn makes_files(&self) {
         *self.fault.lock() = None;
+    }
+
+    /// A file that is open there was synced.
+    pub(crate) fn syncs(&self) {
+        self.fault.lock().take_if(|fault| !fault.is_of_making);
     }
 }
 
@@ -150,6 +179,7 @@ impl StreamState {
             sender: Mutex::new(None),
             is_attached: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
         }
     }
 
@@ -254,8 +284,8 @@ counters! {
     frames_unfit,
     /// Connections that were closed for a framing fault.
     faults,
-    /// Connections that ended before they said what they are: without TLS where it is needed, or
-    /// not trusting the certificate, or port scans.
+    /// Connections that ended before they said what they are, or that opened no session in time:
+    /// without TLS where it is needed, or not trusting the certificate, or port scans.
     connections_unopened,
     /// Faults of a disk, after which a stream was begun again behind what was durable.
     disk_faults,
@@ -305,14 +335,17 @@ pub struct StreamSnapshot {
     pub sync: PhaseSnapshot,
     /// Whether it has ended in order.
     pub has_ended: bool,
+    /// Whether it was closed, since its sender had been away for long.
+    pub is_left: bool,
     /// Why it waits, or is begun again.
     pub trouble: Option<String>,
 }
 
 impl StreamSnapshot {
-    /// Whether its sender is gone and has not ended it, for no reason that the node knows of.
+    /// Whether its sender is gone and has not ended it, for no reason that the node knows of, and
+    /// may still come again before the stream is closed.
     pub fn is_broken_off(&self) -> bool {
-        !self.is_attached && !self.has_ended && self.trouble.is_none()
+        !self.is_attached && !self.has_ended && !self.is_left && self.trouble.is_none()
     }
 }
 
@@ -408,6 +441,7 @@ impl NodeState {
             write: stream.write.snapshot(),
             sync: stream.sync.snapshot(),
             has_ended: stream.has_ended.load(Relaxed),
+            is_left: stream.is_given_up.load(Relaxed),
             trouble: (stream.fault.lock().as_ref().map(|fault| fault.reason.clone()))
                 .or_else(|| stream.trouble.lock().clone()),
         };
@@ -415,7 +449,7 @@ impl NodeState {
             path: folder.path.clone(),
             bytes: folder.bytes.load(Relaxed),
             failures: folder.failures.load(Relaxed),
-            fault: folder.fault.lock().clone(),
+            fault: folder.fault.lock().as_ref().map(|fault| fault.reason.clone()),
         };
         NodeSnapshot {
             waiting_bytes: self.memory.0.content(),

@@ -285,7 +285,7 @@ impl<S: FolderStore> Writer<S> {
             if is_late && self.disks.leave(disk, &reason, self.now_ns) {
                 self.files.store(disk).discard_opened();
                 self.asked = None;
-                self.failed(disk, reason);
+                self.makes_none(disk, reason);
             }
             return Ok(false);
         };
@@ -295,7 +295,7 @@ impl<S: FolderStore> Writer<S> {
                 self.files.leave();
                 self.begin_file(StoreFile { store: disk, id }, index)?;
                 *self.state.trouble.lock() = None;
-                self.folders[disk].works();
+                self.folders[disk].makes_files();
                 Ok(true)
             }
             // Left over from a file that failed and could not be deleted.
@@ -306,7 +306,7 @@ impl<S: FolderStore> Writer<S> {
             Err(error) => {
                 let reason = error.to_string();
                 let is_left = self.disks.leave(disk, &reason, self.now_ns);
-                self.failed(disk, reason);
+                self.makes_none(disk, reason);
                 if is_left {
                     return self.has_file();
                 }
@@ -316,10 +316,12 @@ impl<S: FolderStore> Writer<S> {
         }
     }
 
-    /// A folder failed, and the stream goes on elsewhere, or waits.
-    fn failed(&self, disk: usize, reason: String) {
-        self.folders[disk].failed(&reason);
-        *self.state.trouble.lock() = Some(reason);
+    /// No file can be made in a folder. The stream goes on in the file that it has, or waits.
+    fn makes_none(&self, disk: usize, reason: String) {
+        self.folders[disk].makes_none(&reason);
+        if self.files.current.is_none() {
+            *self.state.trouble.lock() = Some(reason);
+        }
     }
 
     /// Requests the next file, in the folder that is best now.
@@ -399,7 +401,8 @@ impl<S: FolderStore> Writer<S> {
         let folder = self.disks.folder(disk).display();
         let reason = format!("the disk of {folder} has completed nothing for a second");
         self.disks.leave(disk, &reason, self.now_ns);
-        self.failed(disk, reason);
+        self.folders[disk].failed(&reason);
+        *self.state.trouble.lock() = Some(reason);
         if let Some((_, column)) = &mut self.frame
             && column.take().is_some()
         {
@@ -480,7 +483,7 @@ impl<S: FolderStore> Writer<S> {
             return Err(Failed { disk: id.store, reason });
         }
         self.disks.synced(id.store, 0, 1, self.now_ns);
-        self.folders[id.store].works();
+        self.folders[id.store].syncs();
         if let Some(Syncing { durable, bytes, frames, since_ns }) = syncing {
             self.state.sync.took(self.now_ns.saturating_sub(since_ns));
             if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {

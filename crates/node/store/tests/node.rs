@@ -332,6 +332,41 @@ fn after_each_fault_of_its_disk_a_stream_goes_on_behind_what_was_durable() {
     assert!(node.stop().unwrap().disk_faults >= 4);
 }
 
+#[test]
+fn a_stream_that_goes_on_in_its_file_does_not_wait_though_no_other_can_be_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = FaultControl::default();
+    let mut config = store_config(folder.path(), any());
+    config.disk.faults = Some(FaultPlan { control: control.clone(), ..FaultPlan::default() });
+    let node = Node::start(config).unwrap();
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    let all_durable = |keys: u64| {
+        wait_while(|| {
+            let now = node.snapshot();
+            assert!(now.streams.iter().all(|stream| stream.trouble.is_none()), "{now:?}");
+            front_end.sources().iter().any(|source| source.status().durable < keys)
+        });
+    };
+    send_to(&front_end, 10_000, |allowed| {
+        allowed.store(100, Relaxed);
+        all_durable(100);
+        control.refuse_opens(Some(libc::EACCES));
+        allowed.store(2_000, Relaxed);
+        all_durable(2_000);
+        let folders = node.snapshot().folders;
+        assert!(folders[0].fault.is_some() && folders[0].failures == 1, "{folders:?}");
+        control.refuse_opens(None);
+        // It is tried again for the next frame.
+        wait_while(|| {
+            allowed.fetch_add(1, Relaxed);
+            node.snapshot().folders[0].fault.is_some()
+        });
+    });
+    end(recorder, front_end, 10_000);
+    check(&only(&folder.path().join("stored")), 10_000);
+    node.stop().unwrap();
+}
+
 /// A node with two folders, the first of which has faults.
 fn two_folders(folder: &Path, file_bytes: u64) -> (Node, FaultControl) {
     let control = FaultControl::default();
@@ -424,4 +459,17 @@ fn a_best_effort_node_that_is_not_there_costs_the_others_nothing() {
     let total = of_node.ledger.total();
     assert_eq!(total[Entry::FragmentsRecorded], 0);
     assert!(of_node.ledger.balance().holds(), "{total:?}");
+}
+
+#[test]
+fn a_recorder_gets_in_although_strangers_hold_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let connect = |_| TcpStream::connect(node.address()).unwrap();
+    let _strangers: Vec<TcpStream> = (0..70).map(connect).collect();
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    send(&front_end, 500);
+    end(recorder, front_end, 500);
+    check(&only(&folder.path().join("stored")), 500);
+    assert_eq!(node.stop().unwrap().last_error, None);
 }

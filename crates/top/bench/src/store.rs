@@ -217,7 +217,7 @@ fn check(
     counts: &Counts,
     (names, frames): (&[String], u64),
 ) -> anyhow::Result<()> {
-    let bad = counts.frames_repeated + counts.frames_corrupt + counts.faults + counts.disk_faults;
+    let bad = counts.frames_repeated + counts.bad();
     let all = names.len() as u64 * frames;
     // Each stream may have a last one, for counts that no other has.
     let is_all = (all..=all + names.len() as u64).contains(&counts.frames_taken);

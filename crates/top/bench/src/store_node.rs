@@ -20,9 +20,19 @@ pub(crate) struct Counts {
     pub(crate) frames_taken: u64,
     pub(crate) frames_repeated: u64,
     pub(crate) frames_corrupt: u64,
+    pub(crate) frames_unfit: u64,
+    pub(crate) frames_superseded: u64,
     pub(crate) faults: u64,
     pub(crate) disk_faults: u64,
     pub(crate) streams: Vec<OfStream>,
+}
+
+impl Counts {
+    /// Frames that it refused, and faults.
+    pub(crate) fn bad(&self) -> u64 {
+        let frames = self.frames_corrupt + self.frames_unfit + self.frames_superseded;
+        frames + self.faults + self.disk_faults
+    }
 }
 
 /// A stream of it.

@@ -167,7 +167,7 @@ fn rounds(bench: &mut Bench<'_>, arrangement: Arrangement) -> anyhow::Result<Vec
         let Some(node) = &mut node else { return Ok((point, None)) };
         let percent = own_seconds(node.process())? * 100.0 / begin.elapsed().as_secs_f64();
         let counts = node.end()?;
-        if counts.faults + counts.disk_faults + counts.frames_corrupt > 0 {
+        if counts.bad() > 0 {
             bench.broken.push(format!("{}: {counts:?}", arrangement.name));
         }
         anyhow::Ok((point, Some(percent)))

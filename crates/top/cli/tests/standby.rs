@@ -175,7 +175,7 @@ fn a_port_that_another_program_has_is_an_alarm_and_is_tried_again() {
     let address = taken.local_addr().unwrap();
     let node = Node::start(folder.path(), &configuration("dummy-0", address), &[]);
     node.ctl(&["configure"]);
-    let text = format!("No listener for front-ends at {address}: ");
+    let text = format!("The node does not listen for front-ends at {address}: ");
     until_alarm(&node, &text, true);
     drop(taken);
     until_alarm(&node, &text, false);

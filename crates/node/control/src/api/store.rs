@@ -64,7 +64,7 @@ pub struct StoreStream {
     /// Who sends it, or did last.
     pub recorder: Option<String>,
     /// open, waits (its frames cannot be written now), broken_off (its sender is gone and has not
-    /// ended it) or ended.
+    /// ended it), cut_off (the same, and it was closed since) or ended.
     pub state: String,
     /// Why it waits.
     pub reason: Option<String>,

@@ -74,7 +74,7 @@ const FRONT_END: [(&str, &str); 4] = [
         "1 while a required front-end is not connected, though it was in this run or since the last \
          one, otherwise 0.",
     ),
-    ("unheard", "1 while there is no listener for front-ends between runs, of an address."),
+    ("unheard", "1 while nothing listens for front-ends at this address between runs."),
 ];
 
 const SOURCE: [(&str, &str); 7] = [

@@ -99,6 +99,7 @@ fn state_of(figures: &StoreFigures, seen: &StoreSeen) -> api::Store {
         let rate = figures.streams.get(&stream.name).and_then(|rates| rates.per_second(0));
         let state = match stream {
             _ if stream.has_ended => "ended",
+            _ if stream.is_left => "cut_off",
             _ if stream.is_broken_off() => "broken_off",
             _ if stream.trouble.is_some() => "waits",
             _ => "open",
@@ -164,7 +165,7 @@ fn syncs(phase: &PhaseSnapshot) -> api::StoreSyncs {
 }
 
 /// How long the folders that work last at the rate at which they were last written to; not at all
-/// while a stream waits since all are full.
+/// while a stream waits since all are full. None if no folder works, or no room is known.
 fn hours_left(rate: Option<f64>, store: &api::Store, seen: &StoreSeen) -> Option<f64> {
     let is_full = |stream: &&api::StoreStream| {
         stream.state == "waits" && stream.reason.as_deref().is_some_and(fault::is_full)
@@ -178,6 +179,9 @@ fn hours_left(rate: Option<f64>, store: &api::Store, seen: &StoreSeen) -> Option
     let spaces = spaces.filter_map(|(_, (space, _))| *space);
     let spaces: BTreeMap<u64, u64> =
         spaces.map(|space| (space.file_system, space.free_bytes)).collect();
+    if spaces.is_empty() {
+        return None;
+    }
     let free_bytes: u64 = spaces.values().sum();
     Some(free_bytes as f64 / rate? / 3_600.0)
 }

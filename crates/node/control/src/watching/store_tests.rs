@@ -98,6 +98,23 @@ fn folders_of_one_disk_share_its_room() {
 }
 
 #[test]
+fn how_long_the_disks_last_is_not_known_without_a_folder_that_works() {
+    let mut rig = Rig::new();
+    for _ in 0..60 {
+        rig.seen.snapshot.folders[0].bytes += 500_000;
+        rig.look(1);
+    }
+    assert!(rig.look(1).hours_left.is_some());
+    for folder in &mut rig.seen.snapshot.folders {
+        folder.fault = Some("cannot write: an error".into());
+    }
+    let meaning = rig.look(10);
+    assert_eq!(meaning.hours_left, None);
+    let alarms = rig.alarms();
+    assert!(alarms.iter().all(|alarm| !alarm.contains("full")), "{alarms:?}");
+}
+
+#[test]
 fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
     let mut rig = Rig::new();
     rig.look(1);
@@ -128,6 +145,14 @@ fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
     let verdict = (meaning.verdict.level, &*meaning.verdict.text);
     assert_eq!(verdict, (Level::NotRecording, "storing nothing: streams broke off"));
     assert_eq!(rig.alarms(), ["Stream run-1 broke off: its recorder is gone and has not ended it"]);
+    // It is closed: nothing of it is left to be done, whether or not it could be written.
+    rig.stream().is_left = true;
+    for trouble in [None, Some("it waits".to_owned())] {
+        rig.stream().trouble = trouble;
+        let meaning = rig.look(20);
+        assert_eq!(meaning.store.unwrap().streams[0].state, "cut_off");
+        assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());
+    }
     rig.stream().has_ended = true;
     assert_eq!(rig.look(20).verdict.text, "storing nothing: no recorder sends");
     assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());

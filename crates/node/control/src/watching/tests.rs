@@ -573,7 +573,7 @@ fn what_rules_can_look_at_is_what_is_read() {
         "Front-end camera (hot) raises an alarm: 31 degrees",
         "Front-end camera refuses a command: prepare: the cooling is off",
         "Front-end camera has gone away",
-        "No listener for front-ends at [::1]:7100: it is in use",
+        "The node does not listen for front-ends at [::1]:7100: it is in use",
     ] {
         assert!(alarms.iter().any(|alarm| alarm == text), "{alarms:?}");
     }

@@ -4,11 +4,12 @@ use super::{Metric, Values};
 use crate::api::{Store, StoreFolder, StoreStream};
 use crate::shared::View;
 
-const STATES: [&str; 4] = ["open", "waits", "broken_off", "ended"];
+const STATES: [&str; 5] = ["open", "waits", "broken_off", "cut_off", "ended"];
 
 pub(super) const METRICS: &[Metric] = metrics! {
     "catchment_store_streams", "gauge", "state",
-        "Streams that a storage node has had since it began: open, waits, broken_off, ended.",
+        "Streams that a storage node has had since it began: open, waits, broken_off, cut_off, \
+         ended.",
         |_, view, out| for store in view.state.store.iter() {
             for state in STATES {
                 let count = store.streams.iter().filter(|stream| stream.state == state).count();
@@ -73,8 +74,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
             }
         };
     "catchment_store_connections_unopened_total", "counter", "",
-        "Connections that ended before they said what they are: without TLS where it is needed, \
-         not trusting the certificate, or port scans.",
+        "Connections that ended before they said what they are, or that opened no session in \
+         time: without TLS where it is needed, not trusting the certificate, or port scans.",
         |_, view, out| of_store(view, out, |store| store.connections_unopened as f64);
     "catchment_store_faults_total", "counter", "",
         "Connections that were closed for a framing fault.",

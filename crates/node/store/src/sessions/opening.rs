@@ -124,6 +124,9 @@ impl Sessions {
                 return Err(Ended::new(ByeReason::TOO_MANY, 1_000, STREAMS_MAX as u64, text));
             }
             None => {
+                if let Some((_, idle_ns)) = self.failed.get_mut(name) {
+                    *idle_ns = 0;
+                }
                 // The node is there as long as this agent.
                 let _asked = self.orders.send(Order::Open(key));
                 self.streams.insert(name.to_owned(), Slot::Opening);
