@@ -184,7 +184,11 @@ def test_a_front_end_stays_over_three_runs_and_is_set_between_them(node: Node) -
             camera.link.send(key, np.arange(4, dtype="u1"))
         control.stop()
         recorded = control.run(run)
-        assert (recorded["state"], recorded["events"], recorded["loss_count"]) == ("complete", 90, 0)
+        assert (recorded["state"], recorded["events"], recorded["loss_count"]) == (
+            "complete",
+            90,
+            0,
+        )
         remarks = "\n".join(remark["text"] for remark in recorded["remarks"])
         assert f"camera: gain = {float(run)}" in remarks
         assert f"gain = {float(run)} dB" in remarks
