@@ -330,6 +330,8 @@ fn ctl_says_in_text_what_a_controlled_storage_node_does() {
     send(&front_end, 500, |_| {});
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(recorder), Some(0));
+    // The node looks at itself twice a second.
+    wait_while(|| !stdout(folder.path(), &ask, 0).contains(": ended, durable up to frame "));
     let text = stdout(folder.path(), &ask, 0);
     let stored = only(&folder.path().join("stored"));
     check(&stored, 500);
