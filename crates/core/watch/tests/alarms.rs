@@ -520,6 +520,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             "front_end_alarm",
             "front_end_refuses",
             "front_end_absent",
+            "front_end_unheard",
         ]
     );
     let mut rig = Rig::new(rules);
