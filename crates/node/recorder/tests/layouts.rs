@@ -140,6 +140,7 @@ fn by_number_the_first_source_whose_layout_has_groups_names_them_record_by_recor
     let sockets: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     // As many records as a datagram may have, and each names other groups than the one before.
     let (records, packets) = (4_096, 3);
+    let count = |source: usize, entry: Entry| recorder.snapshot().ledger.sources[source][entry];
     let record = |key: u64| {
         let values = Values { key, groups: 1 + key % 2, ..Values::default() };
         RecordValues { kind: 0, values, body: &[] }
@@ -152,12 +153,11 @@ fn by_number_the_first_source_whose_layout_has_groups_names_them_record_by_recor
             let values = Values { sequence: packet, ..Values::default() };
             let bytes = layouts.encode(false, &values, &[], &records).unwrap();
             socket.send_to(&bytes, recorder.addresses()[source]).unwrap();
+            // The trigger comes first.
+            wait_while(|| source == 0 && count(0, Entry::FragmentsReceived) < keys.end);
         }
     }
-    let (events, count) = (records * packets, |source: usize, entry: Entry| {
-        recorder.snapshot().ledger.sources[source][entry]
-    });
-    wait_while(|| count(0, Entry::FragmentsReceived) < events);
+    let events = records * packets;
     wait_while(|| (1..3).any(|source| count(source, Entry::FragmentsReceived) < events / 2));
     let summary = recorder.stop().unwrap();
     assert_eq!(summary.last.counts.events_incomplete, 0);

@@ -167,35 +167,3 @@ def test_a_run_begins_only_when_the_front_end_agrees(node: Node) -> None:
     assert control.state()["state"] == "recording"
     control.stop()
     camera.link.close()
-
-
-def test_a_front_end_stays_over_three_runs_and_is_set_between_them(node: Node) -> None:
-    control = node.control
-    control.configure()
-    camera = Camera(node.url)
-    for run in range(1, 4):
-        first = run * 1000
-        for key in range(first, first + 10):
-            camera.link.send(key, np.arange(4, dtype="u1"))
-        until_state(control, "idle")
-        control.set("node/front_ends/camera", gain=float(run))
-        assert control.start()["run"] == run
-        for key in range(first + 10, first + 100):
-            camera.link.send(key, np.arange(4, dtype="u1"))
-        control.stop()
-        recorded = control.run(run)
-        assert (recorded["state"], recorded["events"], recorded["loss_count"]) == (
-            "complete",
-            90,
-            0,
-        )
-        remarks = "\n".join(remark["text"] for remark in recorded["remarks"])
-        assert f"camera: gain = {float(run)}" in remarks
-        assert f"gain = {float(run)} dB" in remarks
-    assert camera.told == ["set", "prepare", "start", "stop"] * 3
-    for _name, _value in control.stream():
-        properties = device(control, "node/front_ends/camera")["properties"]
-        if properties["fragments_outside_run"] == 30:
-            break
-    assert properties["fragment_bytes_outside_run"] == 120
-    camera.link.close()
