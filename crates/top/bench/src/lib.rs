@@ -15,6 +15,7 @@ mod control_node;
 mod decoders;
 mod discard;
 mod follower;
+mod frozen;
 mod hades;
 mod ligo_cold;
 mod ligo_data;

@@ -6,7 +6,7 @@ use catchment_config::{Alpha72, ConfigFileError, Hades90, High, Rate};
 use catchment_console::need_space;
 use catchment_model::Entry;
 use catchment_model::units::percent_of;
-use catchment_recorder::{Fill, RecorderConfig};
+use catchment_recorder::{Fill, RecorderConfig, TargetSnapshot};
 use catchment_storage::ColumnCoding;
 use serde::Serialize;
 
@@ -123,6 +123,7 @@ pub(crate) struct Point {
     /// Seconds of a core for each GB on disk, of all threads but the emulator's.
     pub(crate) core_seconds_per_gb: f64,
     pub(crate) fills: Vec<Fill>,
+    pub(crate) targets: Vec<Share>,
     /// The memory that payload waits in, at its fullest.
     pub(crate) segments_percent: u64,
     pub(crate) segments_bytes: u64,
@@ -132,6 +133,14 @@ pub(crate) struct Point {
     pub(crate) rate_kept: bool,
     /// Nothing lost, every event complete, the ledger balanced.
     pub(crate) whole: bool,
+}
+
+/// What one target has of a run, in bytes of fragments.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Share {
+    pub(crate) name: String,
+    pub(crate) recorded_bytes: u64,
+    pub(crate) not_taken_bytes: u64,
 }
 
 /// Records under a load and deletes the run.
@@ -168,7 +177,8 @@ pub(crate) fn measure_with(
     let made = !bench.scratch.exists();
     let recording = record(high.recorder, emulator, &bench.stop)?;
     let name = recording.summary.folder.file_name().unwrap_or_default();
-    for folder in folders.iter().map(|folder| folder.join(name)).filter(|folder| folder.exists()) {
+    let parts = folders.iter().map(|folder| folder.join(name));
+    for folder in parts.chain([recording.summary.folder.clone()]).filter(|part| part.exists()) {
         std::fs::remove_dir_all(folder)?;
     }
     // Those of further targets are the bench's own.
@@ -223,6 +233,14 @@ fn point(recording: &Recording, rate: Rate) -> Point {
     let wire = sent.total();
     let packets_sent = wire.packets_sent;
     let segments = last.fills.iter().find(|fill| fill.name == "segments");
+    let share = |target: &TargetSnapshot| {
+        let total = target.ledger.total();
+        Share {
+            name: target.name.clone(),
+            recorded_bytes: total[Entry::FragmentBytesRecorded],
+            not_taken_bytes: total[Entry::FragmentBytesNotTaken],
+        }
+    };
     Point {
         rate_hz: rate.0,
         sent_hz,
@@ -245,6 +263,7 @@ fn point(recording: &Recording, rate: Rate) -> Point {
         segments_bytes: segments.map_or(0, |fill| fill.highest),
         descriptors_percent: highest_fill(&last.fills, "descriptors"),
         fills: last.fills.clone(),
+        targets: last.targets.iter().map(share).collect(),
         rate_kept: rate.0.is_none_or(|hz| sent_hz >= hz * 0.99) && wire.packets_unsent == 0,
         whole: !recording.lost() && recording.balance().holds() && missed == 0,
     }

@@ -1,5 +1,6 @@
 //! hades-90 to one folder, to two required ones on one disk, to a storage node on this machine, to
-//! a folder and a node, and to none; and how long a fragment takes until it is durable there.
+//! a folder and a node, and to none; how long a fragment takes until it is durable there; and what
+//! is lost while targets are frozen (`frozen.rs`).
 //!
 //! A disk that others share changes its rate within seconds, and one that was idle is faster for a
 //! while. So each recording stands beside a limit of its own, measured right before and behind it.
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::Bench;
 use crate::control_node::own_seconds;
 use crate::discard;
+use crate::frozen;
 use crate::limits::direct_write_once;
 use crate::midas_dummy::{Delay, delay, tcp};
 use crate::point::{Load, Point, measure_with};
@@ -46,6 +48,8 @@ const PREALLOCATED_BYTES: u64 = 256 << 20;
 /// The rate at which delays are measured, in bytes per second.
 const DELAYED_BYTES: f64 = 50e6;
 
+const TWO_FOLDERS: &str = "two required folders on one disk";
+
 const ARRANGEMENTS: [Arrangement; 5] = [
     Arrangement {
         name: "one folder",
@@ -54,7 +58,7 @@ const ARRANGEMENTS: [Arrangement; 5] = [
         limit: Limit::DirectWrite(1.0),
     },
     Arrangement {
-        name: "two required folders on one disk",
+        name: TWO_FOLDERS,
         arrange: two,
         has_node: false,
         limit: Limit::DirectWrite(2.0),
@@ -73,6 +77,13 @@ const ARRANGEMENTS: [Arrangement; 5] = [
     },
     Arrangement { name: "none", arrange: none, has_node: false, limit: Limit::ReceiveAndDiscard },
 ];
+
+/// All that is measured.
+#[derive(Debug, Serialize)]
+struct All {
+    found: Vec<Found>,
+    frozen: Vec<frozen::Frozen>,
+}
 
 /// Recordings at the highest rate without loss.
 #[derive(Debug, Serialize)]
@@ -95,6 +106,12 @@ struct Round {
 impl Round {
     fn share(&self) -> f64 {
         self.point.durable_bytes_per_second / self.limit_bytes_per_second
+    }
+
+    /// The rate of events that could go on.
+    fn durable_hz(&self) -> f64 {
+        let Point { sent_hz, bytes_per_second, durable_bytes_per_second, .. } = self.point;
+        sent_hz * durable_bytes_per_second / bytes_per_second
     }
 }
 
@@ -152,7 +169,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     );
     let delays = Section::new("From send until durable", delays)
         .note("Fragments of 10 kB of one front-end, in all targets.");
-    Report::new("targets", bench, vec![section, delays], &found)
+    let two = found.iter().find(|one| one.name == TWO_FOLDERS);
+    let rounds = two.map_or(&[][..], |two| &two.rounds);
+    let durable = (!rounds.is_empty()).then(|| median(rounds.iter().map(Round::durable_hz)));
+    let (frozen, weathers) = frozen::run(bench, durable.unwrap_or(2_000.0))?;
+    let all = All { found, frozen: weathers };
+    Report::new("targets", bench, vec![section, delays, frozen], &all)
 }
 
 /// Recordings at the highest rate without loss, each between two measurements of its limit.

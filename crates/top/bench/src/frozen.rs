@@ -1,0 +1,209 @@
+//! hades-90 to two folders while one of them, or both, are frozen for a while: a best-effort one
+//! for a minute, the required one for five seconds of it.
+//!
+//! Each folder is a file system of its own in a file on the scratch disk (a loop mount), so that
+//! `fsfreeze` stops it and nothing else. That needs root; without it, the rows say so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::Context;
+use catchment_config::Rate;
+use catchment_console::ConsoleError;
+use catchment_recorder::{RecorderConfig, TargetConfig};
+use serde::Serialize;
+
+use crate::Bench;
+use crate::point::{Load, Point, measure_with};
+use crate::report::{Section, bytes, table};
+
+/// Who is frozen, and when, in seconds after the recorder begins to start.
+#[derive(Clone, Copy, Debug)]
+struct Weather {
+    name: &'static str,
+    best_effort: Option<[f64; 2]>,
+    required: Option<[f64; 2]>,
+}
+
+/// In shares of the time that the bench takes for it.
+const WEATHERS: [Weather; 2] = [
+    Weather {
+        name: "the best-effort one is frozen",
+        best_effort: Some([0.1, 0.9]),
+        required: None,
+    },
+    Weather {
+        name: "it is frozen, and the required one stalls meanwhile",
+        best_effort: Some([0.1, 0.9]),
+        required: Some([0.3, 0.3 + 1.0 / 15.0]),
+    },
+];
+/// A minute of it is frozen.
+const SECONDS: f64 = 75.0;
+const MEMORY_BYTES: u64 = 8 << 30;
+/// What the best-effort folder may hold: it gets what is not frozen out, and what is caught up.
+const BEST_EFFORT_BYTES: u64 = 12 << 30;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Frozen {
+    name: &'static str,
+    #[serde(flatten)]
+    point: Point,
+}
+
+/// Records at half of `hz`, at which two folders can go on.
+pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Vec<Frozen>)> {
+    let seconds = if bench.quick { 3.0 } else { SECONDS };
+    let mut found = Vec::new();
+    let mut refused = None;
+    for weather in WEATHERS {
+        bench.now(weather.name)?;
+        match record(bench, weather, hz / 2.0, seconds) {
+            Ok(point) => found.push(Frozen { name: weather.name, point }),
+            Err(error) if error.is::<NotMounted>() || is_no_space(&error) => {
+                refused = Some(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let of = |one: &Frozen, name: &str, figure: fn(&crate::point::Share) -> u64| {
+        let share = one.point.targets.iter().find(|target| target.name == name);
+        bytes(share.map_or(0, figure) as f64)
+    };
+    let rows = table(
+        &found,
+        &[
+            ("while", &|one| one.name.to_owned()),
+            ("bytes/s", &|one| bytes(one.point.bytes_per_second)),
+            ("required", &|one| of(one, "required", |share| share.recorded_bytes)),
+            ("best effort", &|one| of(one, "best-effort", |share| share.recorded_bytes)),
+            ("not taken", &|one| of(one, "best-effort", |share| share.not_taken_bytes)),
+            ("memory", &|one| bytes(one.point.segments_bytes as f64)),
+            ("lost", &|one| if one.point.whole { "nothing" } else { "**data**" }.to_owned()),
+        ],
+    );
+    let mut section = Section::new("While targets are frozen", rows).note(
+        "Half of the rate that two required folders take, with a memory budget of 8 GiB. The \
+         best-effort folder is frozen (fsfreeze on a loop mount) for 60 of 75 s, the required one \
+         for 5 s; not taken: by the best-effort one, countedly. Memory: chunks at their fullest.",
+    );
+    if let Some(refused) = refused {
+        section = section.note(format!("Not run: {refused}."));
+    }
+    Ok((section, found))
+}
+
+fn record(bench: &mut Bench<'_>, weather: Weather, hz: f64, seconds: f64) -> anyhow::Result<Point> {
+    let made = !bench.scratch.exists();
+    std::fs::create_dir_all(&bench.scratch)?;
+    let required_bytes = Load::FULL.high(bench, Rate(Some(hz)), seconds)?.1;
+    let result = (|| {
+        let required = Mount::make(&bench.scratch, "required", required_bytes * 5 / 4 + (1 << 30))?;
+        let best_effort = Mount::make(&bench.scratch, "best-effort", BEST_EFFORT_BYTES)?;
+        let (started, start) = channel();
+        let (ended, end) = channel::<()>();
+        let times = |window: Option<[f64; 2]>| window.map(|at| at.map(|share| share * seconds));
+        let windows = [
+            (times(weather.best_effort), best_effort.0.clone()),
+            (times(weather.required), required.0.clone()),
+        ];
+        let folders = [required.0.clone(), best_effort.0.clone()];
+        std::thread::scope(|scope| {
+            scope.spawn(move || start.recv().is_ok().then(|| freeze(windows, &end)));
+            let change = |config: &mut RecorderConfig| {
+                config.memory_bytes = MEMORY_BYTES;
+                let [required, best_effort] = folders;
+                let required = TargetConfig::folder("required", required);
+                let best_effort = TargetConfig::folder("best-effort", best_effort);
+                let best_effort = TargetConfig { required: false, trends: false, ..best_effort };
+                config.targets = vec![required, best_effort];
+                started.send(()).ok();
+            };
+            let point = measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, change);
+            drop(ended);
+            point
+        })
+    })();
+    if made {
+        std::fs::remove_dir(&bench.scratch).ok();
+    }
+    result
+}
+
+/// Others' results are worth more than an error.
+fn is_no_space(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ConsoleError::NoSpace { .. }))
+}
+
+/// Freezes folders at their times, until all is over or the recording has ended.
+fn freeze(windows: [(Option<[f64; 2]>, PathBuf); 2], end: &Receiver<()>) {
+    let mut steps: Vec<(f64, &str, &Path)> = Vec::new();
+    for (window, folder) in &windows {
+        let Some([from, to]) = *window else { continue };
+        steps.extend([(from, "-f", folder.as_path()), (to, "-u", folder.as_path())]);
+    }
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut now = 0.0;
+    let mut over = false;
+    for (at, what, folder) in steps {
+        let wait = Duration::from_secs_f64(at - now);
+        over = over || end.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected);
+        now = at;
+        // What is frozen is thawed also when the recording has ended early.
+        if !over || what == "-u" {
+            succeeds(Command::new("fsfreeze").arg(what).arg(folder)).ok();
+        }
+    }
+}
+
+/// A file system in a file, unmounted and deleted at the end.
+struct Mount(PathBuf);
+
+#[derive(Debug)]
+struct NotMounted(String);
+
+impl std::fmt::Display for NotMounted {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "a loop mount could not be made: {}", self.0)
+    }
+}
+
+impl std::error::Error for NotMounted {}
+
+impl Mount {
+    fn make(scratch: &Path, name: &str, size: u64) -> anyhow::Result<Self> {
+        let folder = scratch.join(name);
+        std::fs::create_dir(&folder).with_context(|| format!("{}", folder.display()))?;
+        let mount = Self(folder);
+        let image = mount.image();
+        std::fs::File::create_new(&image)?.set_len(size)?;
+        let not = |why: String| anyhow::Error::new(NotMounted(why));
+        // Without a journal's lazy work behind the recorder's back.
+        let lazy = "lazy_itable_init=0,lazy_journal_init=0";
+        let mut make = Command::new("mkfs.ext4");
+        succeeds(make.args(["-q", "-F", "-E", lazy]).arg(&image)).map_err(not)?;
+        let mut command = Command::new("mount");
+        succeeds(command.args(["-o", "loop"]).arg(&image).arg(&mount.0)).map_err(not)?;
+        Ok(mount)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.0.with_extension("image")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        succeeds(Command::new("umount").arg(&self.0)).ok();
+        std::fs::remove_file(self.image()).ok();
+        std::fs::remove_dir(&self.0).ok();
+    }
+}
+
+fn succeeds(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let said = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    output.status.success().then_some(()).ok_or_else(said)
+}
