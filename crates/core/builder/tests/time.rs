@@ -207,6 +207,47 @@ fn a_source_whose_clock_is_off_or_stuck_is_named_and_costs_the_others_nothing() 
     }
 }
 
+/// Before all clocks are known, packets are held; one that comes twice says nothing new of a clock.
+#[test]
+fn a_packet_that_comes_twice_before_clocks_are_known_costs_nothing() {
+    let mut rig = rig(3, 100, |_| {});
+    for ns in (1..=1_500).map(|event| event * MS) {
+        // The third is not heard before the others have waited for a time-out.
+        if ns > 1_200 * MS {
+            send(&mut rig, ns, 2, &[ns]);
+        }
+        events(&mut rig, &[0, 1], [ns]);
+        if ns % (5 * MS) == 0 {
+            send(&mut rig, ns, 0, &[ns - 2 * MS]);
+        }
+    }
+    rig.finish(1_501 * MS);
+    assert_eq!((rig.complete(), rig.rows.len(), rig.lost()), (300, 1_500, 0));
+    assert_eq!(rig.count(0, Entry::FragmentsDuplicate), 300);
+}
+
+/// A source that repeats its time is not silent, but has nothing more for the events that wait.
+#[test]
+fn a_slow_source_whose_clock_is_stuck_costs_one_time_out() {
+    let mut rig = rig(3, 100, |_| {});
+    for ns in (1..=3_000).map(|event| event * MS) {
+        events(&mut rig, &[0, 1], [ns]);
+        if ns % (100 * MS) == 0 {
+            // Its clock stops after half a second.
+            send(&mut rig, ns, 2, &[ns.min(500 * MS)]);
+        }
+        rig.poll(ns);
+        let open = rig.builder.status().open_events;
+        assert!(open <= 1_000 + 1_000 / 64 + 100, "{open} events wait at {} ms", ns / MS);
+    }
+    let status = rig.builder.status();
+    assert_eq!((status.open_events, status.sources[2].out_of_step), (0, true));
+    rig.finish(3_001 * MS);
+    // It was in five events; what it said from then on is one time.
+    assert_eq!((rig.complete(), rig.rows.len()), (5, 3_000));
+    assert_eq!(rig.count(2, Entry::FragmentsDuplicate), 25);
+}
+
 #[test]
 fn when_most_clocks_are_set_the_others_follow_and_keys_rise() {
     for to in [5, 3_600 * S, 50 * S] {

@@ -81,9 +81,11 @@ struct Voter {
     enabled: bool,
     sparse: bool,
     position: Option<Position>,
-    /// When it last delivered a fragment that was taken, in active time, and any at all.
+    /// When it last delivered a fragment that was taken, in active time, and any at all; and when
+    /// that last was beyond all others of it, or it waited for room.
     taken_ns: u64,
     heard_ns: Option<u64>,
+    advanced_ns: u64,
     /// Whether it delivered since its step was last looked at, and when that was right.
     fresh: bool,
     in_step_ns: u64,
@@ -121,6 +123,7 @@ impl Horizon {
                 position: None,
                 taken_ns: 0,
                 heard_ns: None,
+                advanced_ns: 0,
                 fresh: false,
                 in_step_ns: 0,
                 out_of_step: false,
@@ -182,7 +185,8 @@ impl Horizon {
             if step_ns - self.jump_ns > elapsed_ns.min(TIME_MAX).cast_signed() {
                 return self.hold(index, held);
             }
-            (voter.taken_ns, voter.fresh, voter.repeats) = (self.active_ns, true, 0);
+            (voter.taken_ns, voter.advanced_ns) = (self.active_ns, self.active_ns);
+            (voter.fresh, voter.repeats) = (true, 0);
             voter.position = Some(Position { stamp, at_ns: now_ns });
             self.lows[index] = stamp.ns - voter.reorder_ns;
             return Said::Next(stamp.ns);
@@ -209,23 +213,26 @@ impl Horizon {
         self.count_time(now_ns);
         let voter = &mut self.voters[index];
         (voter.taken_ns, voter.heard_ns) = (self.active_ns, Some(self.active_ns));
+        voter.advanced_ns = self.active_ns;
     }
 
     #[cold]
     fn hold(&mut self, index: usize, held: &Held) -> Said {
         let &Held { ref fragment, arrived_ns: now_ns, .. } = held;
         let voter = &mut self.voters[index];
+        // As of a clock that stands: what is behind may be a packet that came twice.
+        let least_ns = -self.skew_ns.max(voter.reorder_ns);
         let follows = |claim: &Claim| {
             let elapsed_ns = now_ns - claim.newest.at_ns;
             let stamp = voter.scale.after(&claim.newest.stamp, fragment.number, elapsed_ns)?;
             let step_ns = stamp.ns - claim.newest.stamp.ns;
             let most_ns = self.jump_ns.saturating_add(elapsed_ns.min(TIME_MAX).cast_signed());
-            (-voter.reorder_ns..=most_ns).contains(&step_ns).then_some((stamp, step_ns))
+            (least_ns..=most_ns).contains(&step_ns).then_some((stamp, step_ns))
         };
         match voter.claim.as_ref().and_then(follows) {
             Some((stamp, step_ns)) => {
                 let Some(claim) = &mut voter.claim else { return Said::NoRoom };
-                claim.values = claim.values.saturating_add(u32::from(step_ns != 0));
+                claim.values = claim.values.saturating_add(u32::from(step_ns > 0));
                 claim.lowest_ns = claim.lowest_ns.min(stamp.ns);
                 if step_ns > 0 {
                     claim.newest = Position { stamp, at_ns: now_ns };
@@ -504,8 +511,9 @@ impl Voter {
         self.position.is_none() || active_ns - self.taken_ns >= timeout_ns
     }
 
+    /// Whether events wait for it: not where it delivers, but nothing beyond what it has said.
     fn is_awaited(&self, active_ns: u64, timeout_ns: u64) -> bool {
-        let stuck = self.repeats >= STUCK_REPEATS;
+        let stuck = self.repeats >= STUCK_REPEATS || active_ns - self.advanced_ns >= timeout_ns;
         self.enabled && !stuck && !self.is_silent(active_ns, timeout_ns)
     }
 
@@ -518,7 +526,7 @@ impl Voter {
 
     fn place(&mut self, position: Position, active_ns: u64) {
         (self.position, self.claim) = (Some(position), None);
-        (self.taken_ns, self.in_step_ns) = (active_ns, active_ns);
+        (self.taken_ns, self.advanced_ns, self.in_step_ns) = (active_ns, active_ns, active_ns);
         (self.fresh, self.out_of_step, self.repeats) = (true, false, 0);
     }
 }
