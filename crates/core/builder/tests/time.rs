@@ -249,6 +249,21 @@ fn a_slow_source_whose_clock_is_stuck_costs_one_time_out() {
 }
 
 #[test]
+fn a_clock_that_is_stuck_from_the_start_costs_one_time_out() {
+    let mut rig = rig(3, 100, |_| {});
+    for ns in (1..=1_500).map(|event| event * MS) {
+        events(&mut rig, &[0, 1], [ns]);
+        send(&mut rig, ns, 2, &[MS]);
+        rig.poll(ns);
+        let status = rig.builder.status();
+        let built = status.events_complete + status.events_incomplete;
+        assert!(ns < 1_050 * MS || built >= ns / MS - 1, "{built} events at {} ms", ns / MS);
+    }
+    rig.finish(1_501 * MS);
+    assert_eq!((rig.complete(), rig.rows.len()), (1, 1_500));
+}
+
+#[test]
 fn when_most_clocks_are_set_the_others_follow_and_keys_rise() {
     for to in [5, 3_600 * S, 50 * S] {
         let mut rig = rig(3, 100, |_| {});

@@ -107,8 +107,9 @@ struct Claim {
     /// The lowest of its times.
     lowest_ns: i64,
     values: u32,
-    /// In active time.
+    /// In active time: when it began, and when its newest time came.
     since_ns: u64,
+    advanced_ns: u64,
 }
 
 impl Horizon {
@@ -236,6 +237,7 @@ impl Horizon {
                 claim.lowest_ns = claim.lowest_ns.min(stamp.ns);
                 if step_ns > 0 {
                     claim.newest = Position { stamp, at_ns: now_ns };
+                    claim.advanced_ns = self.active_ns;
                 }
             }
             None => {
@@ -247,6 +249,7 @@ impl Horizon {
                     lowest_ns: stamp.ns,
                     values: 1,
                     since_ns: self.active_ns,
+                    advanced_ns: self.active_ns,
                 });
             }
         }
@@ -362,6 +365,8 @@ impl Horizon {
             let Some(aligned) = voter.aligned(&claim.newest, lead_ns) else { continue };
             if aligned.lead_ns().abs_diff(lead_ns) <= self.skew_ns.cast_unsigned() {
                 voter.place(aligned, self.active_ns);
+                // One that has stuck since is not waited for once more.
+                voter.advanced_ns = claim.advanced_ns;
                 self.lows[index] = aligned.stamp.ns - voter.reorder_ns;
                 placed.push(index);
             }
@@ -526,7 +531,7 @@ impl Voter {
 
     fn place(&mut self, position: Position, active_ns: u64) {
         (self.position, self.claim) = (Some(position), None);
-        (self.taken_ns, self.advanced_ns, self.in_step_ns) = (active_ns, active_ns, active_ns);
+        (self.taken_ns, self.in_step_ns) = (active_ns, active_ns);
         (self.fresh, self.out_of_step, self.repeats) = (true, false, 0);
     }
 }

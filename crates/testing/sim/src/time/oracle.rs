@@ -102,7 +102,6 @@ fn read(outcome: &Outcome<'_>) -> Result<Vec<Row>, String> {
     }
     files.sort_by_key(|file| file.index);
     let mut rows: Vec<Row> = Vec::new();
-    let mut found = BTreeSet::new();
     for file in &files {
         for frame in &file.frames {
             if let Some(why) = file.damage(frame).first() {
@@ -128,11 +127,7 @@ fn read(outcome: &Outcome<'_>) -> Result<Vec<Row>, String> {
                 let sent = index.and_then(|index| Some((index, of?.get(index)?)));
                 match sent.filter(|(_, sent)| sent.recorded == bytes) {
                     Some((index, _)) => {
-                        let id = (fragment.source, index);
-                        if !found.insert(id) {
-                            wrong.get_or_insert(format!("{id:?} is recorded twice"));
-                        }
-                        rows[first + fragment.row].members.push(id);
+                        rows[first + fragment.row].members.push((fragment.source, index));
                     }
                     None => {
                         let (source, key) = (fragment.source, fragment.key);
@@ -191,6 +186,11 @@ impl<'a> Check<'a> {
     /// Everything that arrived is somewhere, once.
     fn ledger(&self) -> Result<(), String> {
         let life = &self.outcome.life;
+        let mut found = BTreeSet::new();
+        let mut all = self.rows.iter().flat_map(|row| &row.members);
+        if let Some(id) = all.find(|id| !found.insert(**id)) {
+            return Err(format!("{id:?} is recorded twice"));
+        }
         for (source, ledger) in life.last.ledger.sources.iter().enumerate() {
             let balance = ledger.balance();
             if !balance.holds() {
@@ -451,10 +451,12 @@ impl<'a> Check<'a> {
         Ok(required)
     }
 
-    /// No event was open for longer than a time-out after all of it, and all before it, had come.
+    /// No event was open for longer than a time-out after all of it, and all before it, had come, and
+    /// what may still come out of order.
     fn goes_on(&self) -> Result<(), String> {
         let timeout_ns = self.outcome.plan.timeout_ns();
-        let allowed_ns = timeout_ns + timeout_ns / 8 + SLACK_NS;
+        let clocks = self.rule.clocks.iter().map(|clock| clock.reorder_ns);
+        let allowed_ns = timeout_ns + timeout_ns / 8 + clocks.max().unwrap_or(0) + SLACK_NS;
         let (mut came_ns, mut events) = (0, 0);
         // By which time how many events are built. What a wrong clock alone is in has no time.
         let mut due: Vec<(u64, u64)> = Vec::new();
