@@ -365,12 +365,14 @@ fn late_fragments_are_counted_or_rows_of_their_own() {
         events(&mut rig, &[0, 1, 2], (1..=100).map(|event| event * MS));
         // The third falls silent, and comes again with what it had.
         events(&mut rig, &[0, 1], (101..=1_500).map(|event| event * MS));
-        send(&mut rig, 1_500 * MS, 2, &[1_200 * MS]);
+        // Its packet comes twice.
+        send(&mut rig, 1_500 * MS, 2, &[1_200 * MS, 1_200 * MS]);
         events(&mut rig, &[0, 1, 2], (1_501..=1_510).map(|event| event * MS));
         rig.finish(1_511 * MS);
         let rows = rig.rows.values().filter(|row| row.flags.contains(EventFlags::LATE)).count();
         let counted = rig.count(2, Entry::FragmentsLate);
         assert_eq!((rows, counted), if late == Late::Keep { (1, 0) } else { (0, 1) });
+        assert_eq!(rig.count(2, Entry::FragmentsDuplicate), 1);
     }
 }
 
@@ -409,6 +411,28 @@ fn events_do_not_wait_longer_than_its_lag_for_a_sparse_source() {
     rig.finish(1_001 * MS);
     let with_it = rig.rows.values().filter(|row| row.present() == 3).count();
     assert_eq!((with_it, rig.complete(), rig.lost()), (10, 1_000, 0));
+}
+
+#[test]
+fn a_sparse_source_out_of_order_is_waited_for_as_its_clock_says() {
+    let roles = vec![SourceRole::Required, SourceRole::Sparse];
+    let mut rig = rig_of(roles, 100, |time| {
+        (time.clocks[1].lag_ns, time.clocks[1].reorder_ns) = (20 * MS, 20 * MS);
+    });
+    for ns in (1..=1_000).map(|event| event * MS) {
+        send(&mut rig, ns, 0, &[ns]);
+        // Two at a time, 10 ms later, and the second one first.
+        if ns % (100 * MS) == 50 * MS {
+            send(&mut rig, ns, 1, &[ns - 10 * MS]);
+        }
+        rig.poll(ns);
+        if ns % (100 * MS) == 52 * MS {
+            send(&mut rig, ns, 1, &[ns - 13 * MS]);
+        }
+    }
+    rig.finish(1_001 * MS);
+    assert_eq!((rig.complete(), rig.lost()), (1_000, 0));
+    assert_eq!(rig.rows.values().filter(|row| row.present() == 2).count(), 20);
 }
 
 #[test]

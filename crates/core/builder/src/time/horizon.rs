@@ -492,6 +492,12 @@ impl Horizon {
         (voter.position.map(|it| it.stamp.ns), is_silent, voter.out_of_step || stuck)
     }
 
+    /// By source: what it has passed, whether it is awaited or not.
+    pub fn passed_ns(&self, index: usize) -> Option<i64> {
+        let voter = &self.voters[index];
+        voter.position.map(|it| it.stamp.ns - voter.reorder_ns)
+    }
+
     /// Whether its fragments never come behind later ones.
     pub fn is_in_order(&self, index: usize) -> bool {
         self.voters[index].reorder_ns == 0
