@@ -260,7 +260,7 @@ impl TimeMatcher {
         }
         let others_ns = self.lowest(named, matched);
         for &(index, lag_ns) in &self.sparse {
-            let own_ns = self.horizon.state(index).0.unwrap_or(i64::MIN);
+            let own_ns = self.horizon.passed_ns(index).unwrap_or(i64::MIN);
             let behind_ns = match others_ns {
                 i64::MAX => i64::MAX,
                 others_ns => others_ns - lag_ns,

@@ -207,6 +207,62 @@ fn a_source_whose_clock_is_off_or_stuck_is_named_and_costs_the_others_nothing() 
     }
 }
 
+/// Before all clocks are known, packets are held; one that comes twice says nothing new of a clock.
+#[test]
+fn a_packet_that_comes_twice_before_clocks_are_known_costs_nothing() {
+    let mut rig = rig(3, 100, |_| {});
+    for ns in (1..=1_500).map(|event| event * MS) {
+        // The third is not heard before the others have waited for a time-out.
+        if ns > 1_200 * MS {
+            send(&mut rig, ns, 2, &[ns]);
+        }
+        events(&mut rig, &[0, 1], [ns]);
+        if ns % (5 * MS) == 0 {
+            send(&mut rig, ns, 0, &[ns - 2 * MS]);
+        }
+    }
+    rig.finish(1_501 * MS);
+    assert_eq!((rig.complete(), rig.rows.len(), rig.lost()), (300, 1_500, 0));
+    assert_eq!(rig.count(0, Entry::FragmentsDuplicate), 300);
+}
+
+/// A source that repeats its time is not silent, but has nothing more for the events that wait.
+#[test]
+fn a_slow_source_whose_clock_is_stuck_costs_one_time_out() {
+    let mut rig = rig(3, 100, |_| {});
+    for ns in (1..=3_000).map(|event| event * MS) {
+        events(&mut rig, &[0, 1], [ns]);
+        if ns % (100 * MS) == 0 {
+            // Its clock stops after half a second.
+            send(&mut rig, ns, 2, &[ns.min(500 * MS)]);
+        }
+        rig.poll(ns);
+        let open = rig.builder.status().open_events;
+        assert!(open <= 1_000 + 1_000 / 64 + 100, "{open} events wait at {} ms", ns / MS);
+    }
+    let status = rig.builder.status();
+    assert_eq!((status.open_events, status.sources[2].out_of_step), (0, true));
+    rig.finish(3_001 * MS);
+    // It was in five events; what it said from then on is one time.
+    assert_eq!((rig.complete(), rig.rows.len()), (5, 3_000));
+    assert_eq!(rig.count(2, Entry::FragmentsDuplicate), 25);
+}
+
+#[test]
+fn a_clock_that_is_stuck_from_the_start_costs_one_time_out() {
+    let mut rig = rig(3, 100, |_| {});
+    for ns in (1..=1_500).map(|event| event * MS) {
+        events(&mut rig, &[0, 1], [ns]);
+        send(&mut rig, ns, 2, &[MS]);
+        rig.poll(ns);
+        let status = rig.builder.status();
+        let built = status.events_complete + status.events_incomplete;
+        assert!(ns < 1_050 * MS || built >= ns / MS - 1, "{built} events at {} ms", ns / MS);
+    }
+    rig.finish(1_501 * MS);
+    assert_eq!((rig.complete(), rig.rows.len()), (1, 1_500));
+}
+
 #[test]
 fn when_most_clocks_are_set_the_others_follow_and_keys_rise() {
     for to in [5, 3_600 * S, 50 * S] {
@@ -309,12 +365,14 @@ fn late_fragments_are_counted_or_rows_of_their_own() {
         events(&mut rig, &[0, 1, 2], (1..=100).map(|event| event * MS));
         // The third falls silent, and comes again with what it had.
         events(&mut rig, &[0, 1], (101..=1_500).map(|event| event * MS));
-        send(&mut rig, 1_500 * MS, 2, &[1_200 * MS]);
+        // Its packet comes twice.
+        send(&mut rig, 1_500 * MS, 2, &[1_200 * MS, 1_200 * MS]);
         events(&mut rig, &[0, 1, 2], (1_501..=1_510).map(|event| event * MS));
         rig.finish(1_511 * MS);
         let rows = rig.rows.values().filter(|row| row.flags.contains(EventFlags::LATE)).count();
         let counted = rig.count(2, Entry::FragmentsLate);
         assert_eq!((rows, counted), if late == Late::Keep { (1, 0) } else { (0, 1) });
+        assert_eq!(rig.count(2, Entry::FragmentsDuplicate), 1);
     }
 }
 
@@ -353,6 +411,28 @@ fn events_do_not_wait_longer_than_its_lag_for_a_sparse_source() {
     rig.finish(1_001 * MS);
     let with_it = rig.rows.values().filter(|row| row.present() == 3).count();
     assert_eq!((with_it, rig.complete(), rig.lost()), (10, 1_000, 0));
+}
+
+#[test]
+fn a_sparse_source_out_of_order_is_waited_for_as_its_clock_says() {
+    let roles = vec![SourceRole::Required, SourceRole::Sparse];
+    let mut rig = rig_of(roles, 100, |time| {
+        (time.clocks[1].lag_ns, time.clocks[1].reorder_ns) = (20 * MS, 20 * MS);
+    });
+    for ns in (1..=1_000).map(|event| event * MS) {
+        send(&mut rig, ns, 0, &[ns]);
+        // Two at a time, 10 ms later, and the second one first.
+        if ns % (100 * MS) == 50 * MS {
+            send(&mut rig, ns, 1, &[ns - 10 * MS]);
+        }
+        rig.poll(ns);
+        if ns % (100 * MS) == 52 * MS {
+            send(&mut rig, ns, 1, &[ns - 13 * MS]);
+        }
+    }
+    rig.finish(1_001 * MS);
+    assert_eq!((rig.complete(), rig.lost()), (1_000, 0));
+    assert_eq!(rig.rows.values().filter(|row| row.present() == 2).count(), 20);
 }
 
 #[test]

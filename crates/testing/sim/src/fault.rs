@@ -96,6 +96,18 @@ named! {
         Refuse = "refuse",
         /// Operators ask for commands at any moment, also two at once.
         Commands = "commands",
+        /// A clock runs faster or slower than the others.
+        Drift = "drift",
+        /// A clock jumps ahead.
+        JumpAhead = "jump-ahead",
+        /// A clock is set back.
+        SetBack = "set-back",
+        /// A clock says one time for ever, or for a while.
+        Stuck = "stuck",
+        /// A clock is one second ahead.
+        SecondAhead = "second-ahead",
+        /// Clocks have so few bits that they wrap in the run.
+        Wrap = "wrap",
     }
 }
 
@@ -134,6 +146,10 @@ pub const HARMLESS: [Fault; 13] = [
     Fault::Flip,
 ];
 
+/// Faults that happen only where events are built by time.
+pub const BY_TIME: [Fault; 6] =
+    [Fault::Drift, Fault::JumpAhead, Fault::SetBack, Fault::Stuck, Fault::SecondAhead, Fault::Wrap];
+
 /// A set of kinds of faults.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults(u64);
@@ -148,7 +164,8 @@ impl Faults {
         let mut chance = Random::new(seed ^ 0xfa17);
         let share = [0, 30, 50, 50, 100, 100, 150, 150, 150, 200, 200, 250, 300, 400, 500, 600];
         let share = share[chance.index(share.len())];
-        let drawn = Fault::ALL.iter().copied().filter(|_| chance.chance(share));
+        let by_number = Fault::ALL.iter().copied().filter(|fault| !BY_TIME.contains(fault));
+        let drawn = by_number.filter(|_| chance.chance(share));
         let drawn = drawn.fold(Self::NONE, Self::with);
         // How often numbers restart is known only where all sources are heard.
         let is_harmless = |fault: &Fault| *fault == Fault::Misnumber || HARMLESS.contains(fault);

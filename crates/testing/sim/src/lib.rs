@@ -30,6 +30,7 @@
 //! | `resume` | what a recorder that died leaves to one that goes on |
 //! | [`oracle`] | the rules that every run must obey |
 //! | [`readers`] | the results of repair, audit and verify |
+//! | [`time`] | runs whose events are built by time: senders, clocks that lie, and their own oracle |
 //! | [`shrink`] | reduces a failing run |
 //! | [`trace`] | the recorded history of a run |
 //!
@@ -60,6 +61,7 @@ pub mod schedule;
 pub mod sessions;
 pub mod shrink;
 mod streams;
+pub mod time;
 pub mod trace;
 pub mod verdict;
 pub mod walk;
@@ -123,6 +125,9 @@ impl std::fmt::Display for Fragments {
 
 /// Runs a case and checks it.
 pub fn simulate(case: Case, is_traced: bool) -> Report {
+    if case.is_by_time {
+        return time::simulate(case, is_traced);
+    }
     let plan = Plan::of(case);
     match world::run(&plan, is_traced) {
         Ok(outcome) => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use catchment_model::SourceLedger;
 use catchment_sim::fault::Fault;
-use catchment_sim::plan::{Case, Plan};
+use catchment_sim::plan::Case;
 use catchment_sim::{Fragments, Options, Report, shrink, simulate};
 
 const USAGE: &str = "\
@@ -20,6 +20,7 @@ catchment-sim [SEED] [OPTIONS]
   --sources N      no more sources
   --events N       no more events
   --two-targets    two targets in each run
+  --time           events are built by time, and clocks lie
   --trace          tell the story of the run, and write it to sim-SEED.json for Perfetto
   --hash           show the hash of the run's trace
   --first          stop at the first seed that fails
@@ -66,8 +67,7 @@ fn one(options: &Options, case: Case) -> ExitCode {
             Err(error) => eprintln!("{path}: {error}"),
         }
     }
-    let plan = Plan::of(case);
-    let (sources, events) = (plan.sources.len(), plan.events);
+    let (sources, events) = case.size();
     println!("{sources} sources, {events} events; faults: {}", case.faults);
     println!("{}; {} steps", report.fragments, report.trace.count());
     if options.shows_hash {

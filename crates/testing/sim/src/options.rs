@@ -18,6 +18,8 @@ pub struct Options {
     pub events_max: Option<u64>,
     /// Whether there are two targets in all runs.
     pub has_two_targets: bool,
+    /// Whether events are built by time in all runs.
+    pub is_by_time: bool,
     /// Whether the history of the run is printed.
     pub is_traced: bool,
     /// Whether the trace's hash is printed.
@@ -43,6 +45,7 @@ impl Options {
             sources_max: None,
             events_max: None,
             has_two_targets: false,
+            is_by_time: false,
             is_traced: false,
             shows_hash: false,
             ends_at_first: false,
@@ -61,6 +64,7 @@ impl Options {
                 "--sources" => options.sources_max = Some(number(value()?)?.max(1) as u32),
                 "--events" => options.events_max = Some(number(value()?)?),
                 "--two-targets" => options.has_two_targets = true,
+                "--time" => options.is_by_time = true,
                 "--threads" => options.threads = number(value()?)?.max(1) as usize,
                 "--trace" => options.is_traced = true,
                 "--first" => options.ends_at_first = true,
@@ -74,13 +78,14 @@ impl Options {
 
     /// The case of a seed.
     pub fn case(&self, seed: u64) -> Case {
-        let whole = Case::of(seed);
+        let whole = if self.is_by_time { Case::by_time(seed) } else { Case::of(seed) };
         Case {
             seed,
             faults: self.faults.unwrap_or(whole.faults),
             sources_max: self.sources_max.unwrap_or(whole.sources_max),
             events_max: self.events_max.unwrap_or(whole.events_max),
             has_two_targets: self.has_two_targets,
+            is_by_time: self.is_by_time,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::conductor::{self, Requests};
 use crate::fault::{Fault, Faults};
 use crate::links::{ChannelPlan, LinkPlan};
 use crate::sessions::{self, LogPlan, SenderPlan};
+use crate::time::{self, TimePlan};
 
 /// A millisecond in nanoseconds.
 pub const MS: u64 = 1_000_000;
@@ -41,6 +42,8 @@ pub struct Case {
     pub events_max: u64,
     /// Whether there are two targets, whatever the seed says.
     pub has_two_targets: bool,
+    /// Whether events are built by time.
+    pub is_by_time: bool,
 }
 
 impl Case {
@@ -48,7 +51,23 @@ impl Case {
     pub fn of(seed: u64) -> Self {
         let (sources_max, events_max) = (u32::MAX, u64::MAX);
         let faults = Faults::of_seed(seed);
-        Self { seed, faults, sources_max, events_max, has_two_targets: false }
+        let (has_two_targets, is_by_time) = (false, false);
+        Self { seed, faults, sources_max, events_max, has_two_targets, is_by_time }
+    }
+
+    /// The unrestricted case of a seed whose events are built by time.
+    pub fn by_time(seed: u64) -> Self {
+        Self { faults: time::faults_of(seed), is_by_time: true, ..Self::of(seed) }
+    }
+
+    /// How many sources and events it has.
+    pub fn size(&self) -> (usize, u64) {
+        if self.is_by_time {
+            let plan = TimePlan::of(*self);
+            return (plan.sources.len(), plan.events);
+        }
+        let plan = Plan::of(*self);
+        (plan.sources.len(), plan.events)
     }
 
     /// Random numbers for one purpose, independent of restrictions elsewhere.
@@ -62,8 +81,11 @@ impl Case {
 
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let whole = Self::of(self.seed);
+        let whole = if self.is_by_time { Self::by_time(self.seed) } else { Self::of(self.seed) };
         write!(f, "{}", self.seed)?;
+        if self.is_by_time {
+            write!(f, " --time")?;
+        }
         if self.faults != whole.faults {
             write!(f, " --faults {}", self.faults)?;
         }
@@ -318,7 +340,7 @@ fn goes_on(case: &Case, senders: &[SenderPlan], config: &RecorderConfig) -> bool
         && case.chance("goes on").chance(500)
 }
 
-fn queue_packets(case: &Case) -> usize {
+pub(crate) fn queue_packets(case: &Case) -> usize {
     match case.faults.has(Fault::SmallBuffer) {
         true => 2 + case.chance("queue").below(60) as usize,
         false => 1 << 20,
@@ -432,7 +454,7 @@ fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
     };
 }
 
-fn network(case: &Case) -> NetworkPlan {
+pub(crate) fn network(case: &Case) -> NetworkPlan {
     let mut chance = case.chance("network");
     let mut rate = |fault, most: u64| {
         let drawn = 1 + chance.below(most);
@@ -473,7 +495,11 @@ fn second_disk(case: &Case) -> Option<StoreTimes> {
 
 /// The targets of a run: so many, and so many disks of the first. The run does not wait for every
 /// second one of the second ones.
-fn add_targets(case: &Case, (count, disks): (usize, usize), config: &mut RecorderConfig) {
+pub(crate) fn add_targets(
+    case: &Case,
+    (count, disks): (usize, usize),
+    config: &mut RecorderConfig,
+) {
     let mut chance = case.chance("second target");
     let required = chance.below(2) == 0;
     let queue_bytes = [64 << 10, 512 << 10][chance.index(2)];
@@ -539,7 +565,7 @@ fn select(case: &Case, config: &mut RecorderConfig) {
     }
 }
 
-fn store(case: &Case, purpose: &str) -> StoreTimes {
+pub(crate) fn store(case: &Case, purpose: &str) -> StoreTimes {
     let mut chance = case.chance(purpose);
     let mut rate = |fault, most: u64| {
         let drawn = 1 + chance.below(most);
@@ -581,7 +607,7 @@ fn mixed_ns(case: &Case) -> u64 {
 }
 
 /// Sizes of queues, batches and chunks: in most runs so small that they fill.
-fn sizes(case: &Case) -> Sizes {
+pub(crate) fn sizes(case: &Case) -> Sizes {
     let mut chance = case.chance("sizes");
     if chance.below(8) == 0 {
         return Sizes::default();

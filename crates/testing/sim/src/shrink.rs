@@ -1,6 +1,6 @@
 //! Reduces a failing run: fewer kinds of faults, fewer sources, fewer events, while it still fails.
 
-use crate::plan::{Case, Plan};
+use crate::plan::Case;
 use crate::simulate;
 
 /// The smallest case found that fails in the same way, and its failure.
@@ -11,13 +11,13 @@ pub fn shrink(case: Case, failure: String) -> (Case, String) {
         for fault in best.faults.iter() {
             take(&mut best, &mut why, |best| Case { faults: best.faults.without(fault), ..best });
         }
-        for sources_max in 1..Plan::of(best).sources.len() as u32 {
+        for sources_max in 1..best.size().0 as u32 {
             if take(&mut best, &mut why, |best| Case { sources_max, ..best }) {
                 break;
             }
         }
         for divisor in [16, 4, 2] {
-            let events = Plan::of(best).events;
+            let events = best.size().1;
             take(&mut best, &mut why, |best| Case {
                 events_max: (events / divisor).max(1),
                 ..best

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use catchment_sim::fault::{Fault, Faults};
+use catchment_sim::fault::{BY_TIME, Fault, Faults};
 use catchment_sim::plan::{Case, MS, Plan};
 use catchment_sim::schedule::Schedule;
-use catchment_sim::{Fragments, Options, oracle, simulate, world};
+use catchment_sim::{Fragments, Options, oracle, simulate, time, world};
 
 /// A number of seeds, not a time, so that a slow machine tests the same as a fast one.
 const SEEDS: u64 = 500;
+/// The same of events by time.
+const SEEDS_BY_TIME: u64 = 150;
 
 /// Runs all of these on as many threads as there are CPUs, and names those that fail.
 fn all_hold(cases: &[Case]) {
@@ -33,6 +35,12 @@ fn all_hold(cases: &[Case]) {
 #[test]
 fn every_rule_holds_for_the_first_seeds() {
     let cases: Vec<_> = (0..SEEDS).map(Case::of).collect();
+    all_hold(&cases);
+}
+
+#[test]
+fn every_rule_holds_for_the_first_seeds_whose_events_are_built_by_time() {
+    let cases: Vec<_> = (0..SEEDS_BY_TIME).map(Case::by_time).collect();
     all_hold(&cases);
 }
 
@@ -109,10 +117,33 @@ fn every_kind_of_fault_happens_in_some_run_and_none_in_a_run_without() {
     }
     // The lower bound covers most of what was sent.
     assert!(2 * held > all, "{held} of {all}");
-    let mut missing: Vec<Fault> = Fault::ALL.to_vec();
+    let by_number = Fault::ALL.iter().filter(|fault| !BY_TIME.contains(fault));
+    let mut missing: Vec<Fault> = by_number.copied().collect();
     // Only some runs have connections, to which some faults happen.
     for seed in 0..500 {
         let happened = simulate(Case::of(seed), false).happened;
+        missing.retain(|fault| !happened.contains_key(fault));
+        if missing.is_empty() {
+            break;
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn by_time_every_lie_and_every_other_fault_happens_in_some_run_and_none_in_a_run_without() {
+    let mut held = 0;
+    for seed in 0..12 {
+        let case = Case { faults: Faults::NONE, ..Case::by_time(seed) };
+        let report = simulate(case, false);
+        assert_eq!(report.failure, None, "seed {seed}");
+        assert!(report.happened.is_empty() && report.fragments.recorded > 0, "seed {seed}");
+        held += report.fragments.required;
+    }
+    assert!(held > 0, "the model says what rows are");
+    let mut missing: Vec<Fault> = time::FAULTS.to_vec();
+    for seed in 0..300 {
+        let happened = simulate(Case::by_time(seed), false).happened;
         missing.retain(|fault| !happened.contains_key(fault));
         if missing.is_empty() {
             break;

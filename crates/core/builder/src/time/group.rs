@@ -127,7 +127,7 @@ impl Queues {
             Some(last) if last.ns() < ns => queue.push_back(waiting.at(ns)),
             Some(_) => return self.put_behind(index, ns, waiting, groups),
             None => {
-                if let Some(put) = self.closed(index, ns) {
+                if let Some(put) = self.put_closed(index, ns) {
                     return put;
                 }
                 self.queues[index].push_back(waiting.at(ns));
@@ -149,7 +149,7 @@ impl Queues {
         if queue.get(place).is_some_and(|other| other.ns() == ns) {
             return Put::Repeated;
         }
-        if let Some(put) = self.closed(index, ns) {
+        if let Some(put) = self.put_closed(index, ns) {
             return put;
         }
         self.queues[index].insert(place, waiting.at(ns));
@@ -164,16 +164,21 @@ impl Queues {
         Put::Waits
     }
 
-    /// What a fragment of that time is, if it can be in no event any more.
-    fn closed(&self, index: usize, ns: i64) -> Option<Put> {
-        let taken = &self.taken[index];
-        if ns <= taken.newest_ns {
-            let is_repeated = taken.times.binary_search(&ns).is_ok();
-            return Some(if is_repeated { Put::Repeated } else { Put::Late });
-        }
+    /// What a fragment of that time is, if it can be in no event any more. A late one that comes
+    /// again is repeated.
+    fn put_closed(&mut self, index: usize, ns: i64) -> Option<Put> {
+        let taken = &mut self.taken[index];
         // What follows its fragment in an event may be in the next one, and so may what is in the
         // window of an event that did not expect it.
-        (ns <= taken.closed_ns).then_some(Put::Late)
+        if ns > taken.newest_ns && ns > taken.closed_ns {
+            return None;
+        }
+        let Err(place) = taken.times.binary_search(&ns) else { return Some(Put::Repeated) };
+        taken.times.insert(place, ns);
+        if taken.times.len() > REMEMBERED {
+            taken.times.pop_front();
+        }
+        Some(Put::Late)
     }
 
     /// The groups that the first fragment of the reference source names; 0 if there is none.

@@ -81,9 +81,11 @@ struct Voter {
     enabled: bool,
     sparse: bool,
     position: Option<Position>,
-    /// When it last delivered a fragment that was taken, in active time, and any at all.
+    /// When it last delivered a fragment that was taken, in active time, and any at all; and when
+    /// that last was beyond all others of it, or it waited for room.
     taken_ns: u64,
     heard_ns: Option<u64>,
+    advanced_ns: u64,
     /// Whether it delivered since its step was last looked at, and when that was right.
     fresh: bool,
     in_step_ns: u64,
@@ -105,8 +107,9 @@ struct Claim {
     /// The lowest of its times.
     lowest_ns: i64,
     values: u32,
-    /// In active time.
+    /// In active time: when it began, and when its newest time came.
     since_ns: u64,
+    advanced_ns: u64,
 }
 
 impl Horizon {
@@ -121,6 +124,7 @@ impl Horizon {
                 position: None,
                 taken_ns: 0,
                 heard_ns: None,
+                advanced_ns: 0,
                 fresh: false,
                 in_step_ns: 0,
                 out_of_step: false,
@@ -182,7 +186,8 @@ impl Horizon {
             if step_ns - self.jump_ns > elapsed_ns.min(TIME_MAX).cast_signed() {
                 return self.hold(index, held);
             }
-            (voter.taken_ns, voter.fresh, voter.repeats) = (self.active_ns, true, 0);
+            (voter.taken_ns, voter.advanced_ns) = (self.active_ns, self.active_ns);
+            (voter.fresh, voter.repeats) = (true, 0);
             voter.position = Some(Position { stamp, at_ns: now_ns });
             self.lows[index] = stamp.ns - voter.reorder_ns;
             return Said::Next(stamp.ns);
@@ -209,26 +214,30 @@ impl Horizon {
         self.count_time(now_ns);
         let voter = &mut self.voters[index];
         (voter.taken_ns, voter.heard_ns) = (self.active_ns, Some(self.active_ns));
+        voter.advanced_ns = self.active_ns;
     }
 
     #[cold]
     fn hold(&mut self, index: usize, held: &Held) -> Said {
         let &Held { ref fragment, arrived_ns: now_ns, .. } = held;
         let voter = &mut self.voters[index];
+        // As of a clock that stands: what is behind may be a packet that came twice.
+        let least_ns = -self.skew_ns.max(voter.reorder_ns);
         let follows = |claim: &Claim| {
             let elapsed_ns = now_ns - claim.newest.at_ns;
             let stamp = voter.scale.after(&claim.newest.stamp, fragment.number, elapsed_ns)?;
             let step_ns = stamp.ns - claim.newest.stamp.ns;
             let most_ns = self.jump_ns.saturating_add(elapsed_ns.min(TIME_MAX).cast_signed());
-            (-voter.reorder_ns..=most_ns).contains(&step_ns).then_some((stamp, step_ns))
+            (least_ns..=most_ns).contains(&step_ns).then_some((stamp, step_ns))
         };
         match voter.claim.as_ref().and_then(follows) {
             Some((stamp, step_ns)) => {
                 let Some(claim) = &mut voter.claim else { return Said::NoRoom };
-                claim.values = claim.values.saturating_add(u32::from(step_ns != 0));
+                claim.values = claim.values.saturating_add(u32::from(step_ns > 0));
                 claim.lowest_ns = claim.lowest_ns.min(stamp.ns);
                 if step_ns > 0 {
                     claim.newest = Position { stamp, at_ns: now_ns };
+                    claim.advanced_ns = self.active_ns;
                 }
             }
             None => {
@@ -240,6 +249,7 @@ impl Horizon {
                     lowest_ns: stamp.ns,
                     values: 1,
                     since_ns: self.active_ns,
+                    advanced_ns: self.active_ns,
                 });
             }
         }
@@ -355,6 +365,8 @@ impl Horizon {
             let Some(aligned) = voter.aligned(&claim.newest, lead_ns) else { continue };
             if aligned.lead_ns().abs_diff(lead_ns) <= self.skew_ns.cast_unsigned() {
                 voter.place(aligned, self.active_ns);
+                // One that has stuck since is not waited for once more.
+                voter.advanced_ns = claim.advanced_ns;
                 self.lows[index] = aligned.stamp.ns - voter.reorder_ns;
                 placed.push(index);
             }
@@ -480,6 +492,12 @@ impl Horizon {
         (voter.position.map(|it| it.stamp.ns), is_silent, voter.out_of_step || stuck)
     }
 
+    /// By source: what it has passed, whether it is awaited or not.
+    pub fn passed_ns(&self, index: usize) -> Option<i64> {
+        let voter = &self.voters[index];
+        voter.position.map(|it| it.stamp.ns - voter.reorder_ns)
+    }
+
     /// Whether its fragments never come behind later ones.
     pub fn is_in_order(&self, index: usize) -> bool {
         self.voters[index].reorder_ns == 0
@@ -504,8 +522,9 @@ impl Voter {
         self.position.is_none() || active_ns - self.taken_ns >= timeout_ns
     }
 
+    /// Whether events wait for it: not where it delivers, but nothing beyond what it has said.
     fn is_awaited(&self, active_ns: u64, timeout_ns: u64) -> bool {
-        let stuck = self.repeats >= STUCK_REPEATS;
+        let stuck = self.repeats >= STUCK_REPEATS || active_ns - self.advanced_ns >= timeout_ns;
         self.enabled && !stuck && !self.is_silent(active_ns, timeout_ns)
     }
 

@@ -1,0 +1,95 @@
+//! Events built by time: senders of declared layouts, whose clocks may lie.
+//!
+//! The recorder is the same as for events by number, and so are its queues, its disk and its agents;
+//! the detector, the network and the oracle are other ones: a fragment has a time in place of a
+//! number, and what belongs together follows from the times alone.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `plan` | sources, clocks, lies, the window and the rates that a seed makes |
+//! | `sender` | fragments, their stamps and their datagrams, and when these arrive |
+//! | `world` | the run: clock, deliveries, agents |
+//! | `model` | the rule once more, on sorted times |
+//! | `oracle` | the rules that every run must obey |
+
+mod model;
+mod oracle;
+mod plan;
+mod sender;
+mod world;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use catchment_fixtures::Random;
+use catchment_model::{Entry, SourceLedger};
+
+use crate::fault::{Fault, Faults};
+use crate::plan::Case;
+use crate::{Fragments, Report, caught};
+
+pub(crate) use self::plan::TimePlan;
+
+/// What happens where events are built by time: what the network and narrow clocks do, which keeps
+/// no fragment that arrives from its event; the lies of clocks; and what befalls a source, or the
+/// process.
+pub const FAULTS: [Fault; 15] = [
+    Fault::Loss,
+    Fault::Duplicate,
+    Fault::Reorder,
+    Fault::Wrap,
+    Fault::Drift,
+    Fault::JumpAhead,
+    Fault::SetBack,
+    Fault::Stuck,
+    Fault::SecondAhead,
+    Fault::Delay,
+    Fault::Die,
+    Fault::SmallBuffer,
+    Fault::SmallMemory,
+    Fault::Starve,
+    Fault::Freeze,
+];
+const HARMLESS: Range<usize> = 0..4;
+const LIES: Range<usize> = 4..9;
+
+/// The faults of a seed: in one run of four none but those that must change nothing, in two of four
+/// one lie beside them, and in one of four any.
+pub(crate) fn faults_of(seed: u64) -> Faults {
+    let mut chance = Random::new(seed ^ 0x71_3e);
+    let kind = chance.below(4);
+    let mut drawn = |range: Range<usize>, per_thousand| {
+        let drawn = FAULTS[range].iter().filter(|_| chance.chance(per_thousand));
+        drawn.fold(Faults::NONE, |faults, &fault| faults.with(fault))
+    };
+    match kind {
+        0 => drawn(HARMLESS, 400),
+        1 | 2 => drawn(HARMLESS, 400).with(FAULTS[LIES][chance.index(LIES.len())]),
+        _ => drawn(0..FAULTS.len(), 250),
+    }
+}
+
+/// Runs a case and checks it.
+pub(crate) fn simulate(case: Case, is_traced: bool) -> Report {
+    let plan = TimePlan::of(case);
+    let outcome = match world::run(&plan, is_traced) {
+        Ok(outcome) => outcome,
+        Err((why, trace)) => {
+            let (happened, fragments) = (BTreeMap::new(), Fragments::default());
+            let (ledger, files) = (SourceLedger::default(), String::new());
+            return Report { failure: Some(why), happened, fragments, ledger, trace, files };
+        }
+    };
+    let checked = caught(|| oracle::check(&outcome));
+    let checked = checked.unwrap_or_else(|what| Err(format!("a reader panicked: {what}")));
+    let (required, failure) = match checked {
+        Ok(required) => (required, None),
+        Err(why) => (0, Some(why)),
+    };
+    let ledger = outcome.life.last.ledger.total();
+    let sent = outcome.sent.iter().map(|fragments| fragments.len() as u64).sum();
+    let fragments = Fragments { sent, required, recorded: ledger[Entry::FragmentsRecorded] };
+    let files = if is_traced { oracle::rows(&outcome) } else { String::new() };
+    let world::Outcome { happened, trace, .. } = outcome;
+    Report { failure, happened, fragments, ledger, trace, files }
+}

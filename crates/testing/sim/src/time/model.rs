@@ -1,0 +1,88 @@
+//! The rule once more, as docs/decisions/building-by-time.md has it: all times sorted, and taken in
+//! that order. It knows nothing of queues, clocks, leads and time-outs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use catchment_builder::{TimeConfig, WindowKind};
+
+/// A fragment: its source, and its number among those that the source sent.
+pub type Id = (usize, usize);
+
+/// What is one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The time from which it is counted.
+    pub ns: i128,
+    pub members: Vec<Id>,
+    /// Whether it is one fragment that is in no event.
+    pub is_alone: bool,
+}
+
+/// A fragment whose time is known, and the groups that it names.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed {
+    pub ns: i128,
+    pub id: Id,
+    pub groups: u64,
+}
+
+/// What these fragments come to, in the order of time.
+pub fn groups(fragments: &[Timed], rule: &TimeConfig, expected_in: &[u64]) -> Vec<Group> {
+    let named: BTreeMap<Id, u64> = fragments.iter().map(|one| (one.id, one.groups)).collect();
+    let mut left: BTreeSet<(i128, Id)> = fragments.iter().map(|one| (one.ns, one.id)).collect();
+    let (window_ns, before_ns) = (i128::from(rule.window_ns), i128::from(rule.before_ns));
+    let mut groups = Vec::new();
+    loop {
+        let opens = |one: &&(i128, Id)| rule.opens(one.1.0);
+        let anchor = left.iter().find(opens).copied();
+        let other = left.iter().find(|one| !opens(one)).copied();
+        let is_lone = |ns: i128| anchor.is_none_or(|(anchor_ns, _)| ns + before_ns < anchor_ns);
+        if let Some((ns, id)) = other.filter(|(ns, _)| is_lone(*ns)) {
+            left.remove(&(ns, id));
+            groups.push(Group { ns, members: vec![id], is_alone: true });
+            continue;
+        }
+        let Some((anchor_ns, anchor)) = anchor else { return groups };
+        let last_ns = anchor_ns + i128::from(rule.span_ns_max).max(window_ns);
+        let in_reach = left.range((anchor_ns - before_ns, (0, 0))..=(last_ns, MOST));
+        // The first of each source.
+        let mut firsts = BTreeMap::new();
+        for &(ns, id) in in_reach {
+            firsts.entry(id.0).or_insert((ns, id));
+        }
+        let mut end_ns = anchor_ns + window_ns;
+        if rule.kind == WindowKind::Gap {
+            let mut opening: Vec<i128> = firsts.values().filter(opens).map(|(ns, _)| *ns).collect();
+            opening.sort_unstable();
+            for ns in opening.into_iter().filter(|&ns| ns >= anchor_ns) {
+                if ns <= end_ns {
+                    end_ns = end_ns.max(ns + window_ns);
+                }
+            }
+            end_ns = end_ns.min(last_ns);
+        }
+        let in_window: Vec<(i128, Id)> =
+            firsts.into_values().filter(|(ns, _)| *ns <= end_ns).collect();
+        let openers = in_window.iter().filter(opens).count();
+        if (openers as u64) < u64::from(rule.coincidence) {
+            left.remove(&(anchor_ns, anchor));
+            groups.push(Group { ns: anchor_ns, members: vec![anchor], is_alone: true });
+            continue;
+        }
+        let took_part = rule.reference.map_or(0, |_| named[&anchor]);
+        let members = in_window
+            .into_iter()
+            .filter(|(_, (source, _))| is_expected(expected_in[*source], took_part));
+        let members: Vec<(i128, Id)> = members.collect();
+        members.iter().for_each(|one| assert!(left.remove(one)));
+        let members = members.into_iter().map(|(_, id)| id).collect();
+        groups.push(Group { ns: anchor_ns, members, is_alone: false });
+    }
+}
+
+/// Whether an event in which these took part expects a source.
+pub fn is_expected(expected_in: u64, took_part: u64) -> bool {
+    expected_in == 0 || took_part == 0 || expected_in & took_part > 0
+}
+
+const MOST: Id = (usize::MAX, usize::MAX);

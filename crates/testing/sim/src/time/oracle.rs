@@ -1,0 +1,553 @@
+//! What must be true of a run whose events are built by time, whatever was sent, lost and lied.
+//!
+//! 1. Each fragment in a file is one that its source sent, byte for byte, and none is there twice.
+//!    The ledger balances for each source, and its counts are those of the files.
+//! 2. No event has fragments whose times, as their clocks said them, are farther apart than the
+//!    window allows, and each has an anchor and as many openers as the rule asks for.
+//! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`), with
+//!    their keys and in their order.
+//! 4. Where most sources are honest, their events among themselves are those of the model without
+//!    the others, but near an opener's fragment that is not honest: that opens events as well.
+//! 5. Then output goes on within one time-out.
+//! 6. Then a clock that lies is named: by its counts, or as out of step. Not that of the only source
+//!    that opens events, as long as it is in step.
+//!
+//! Rules 3 to 6 say nothing of runs whose agents were not called or whose memory was short. A source
+//! is *honest* here if its clock says the time, and it is heard often enough not to count as silent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use catchment_builder::{SourceRole, TimeConfig, Unmatched, WindowKind};
+use catchment_model::{Entry, EventFlags};
+
+use super::model::{Group, Id, Timed, groups, is_expected};
+use super::sender::identity;
+use super::world::Outcome;
+use crate::fault::Fault;
+use crate::plan::{MS, S};
+use crate::walk::walk;
+
+/// Checks all of a run. Returns how many fragments had to be recorded.
+///
+/// # Errors
+/// The first rule that was broken, and where.
+pub fn check(outcome: &Outcome<'_>) -> Result<u64, String> {
+    let check = Check::new(outcome)?;
+    check.ledger()?;
+    check.windows()?;
+    if check.is_held_up() || outcome.plan.base.case.faults.has(Fault::SmallMemory) {
+        return Ok(0);
+    }
+    let required = match check.honest.contains(&false) {
+        false => check.exact()?,
+        true if check.has_majority() => check.others()?,
+        true => return Ok(0),
+    };
+    check.goes_on()?;
+    check.names()?;
+    Ok(required)
+}
+
+/// A run's rows, for a reader.
+pub fn rows(outcome: &Outcome<'_>) -> String {
+    let mut text = String::new();
+    match read(outcome) {
+        Ok(rows) => {
+            for Row { key, flags, members } in rows {
+                let of = |&(source, index): &Id| {
+                    let sent = &outcome.sent[source][index];
+                    format!(" s{source}/{index} at {} ({})", sent.ns, sent.lie_ns)
+                };
+                let members: String = members.iter().map(of).collect();
+                writeln!(text, "row {key} flags {:#x}:{members}", flags.0).expect("a string");
+            }
+        }
+        Err(why) => text = format!("{why}\n"),
+    }
+    let plan = outcome.plan;
+    writeln!(text, "{:?}\n{:?}", plan.base.config.build, plan.lies).expect("a string takes all");
+    for (index, source) in plan.sources.iter().enumerate() {
+        writeln!(text, "s{index}: {source:?}").expect("a string takes all");
+        let ledger = &outcome.life.last.ledger.sources[index];
+        let counts = ledger.iter().filter(|(_, count)| *count > 0);
+        let counts: String = counts.map(|(entry, count)| format!(" {entry} {count}")).collect();
+        writeln!(text, "   {counts}").expect("a string takes all");
+    }
+    text
+}
+
+/// A row of the files.
+#[derive(Clone, Debug)]
+struct Row {
+    key: u64,
+    flags: EventFlags,
+    members: Vec<Id>,
+}
+
+impl Row {
+    fn is_alone(&self) -> bool {
+        self.flags.contains(EventFlags::UNMATCHED) || self.flags.contains(EventFlags::LATE)
+    }
+}
+
+/// All rows, in the order of the files.
+fn read(outcome: &Outcome<'_>) -> Result<Vec<Row>, String> {
+    let is_frames = |path: &std::path::Path| path.extension().is_some_and(|one| one == "catch");
+    let mut files = Vec::new();
+    for (path, bytes) in outcome.files.all() {
+        if path.starts_with(&outcome.life.folder) && is_frames(&path) {
+            files.extend(walk(&bytes).map_err(|why| format!("{}: {why}", path.display()))?);
+        }
+    }
+    files.sort_by_key(|file| file.index);
+    let mut rows: Vec<Row> = Vec::new();
+    for file in &files {
+        for frame in &file.frames {
+            if let Some(why) = file.damage(frame).first() {
+                return Err(format!("frame {}: {why}", frame.sequence));
+            }
+            if frame.rows == 0 {
+                continue;
+            }
+            let first = rows.len();
+            let of_frame = file.rows(frame)?.ok_or("rows that cannot be read")?;
+            let row = |row: crate::walk::WalkedRow| Row {
+                key: row.key,
+                flags: EventFlags(row.flags),
+                members: Vec::new(),
+            };
+            rows.extend(of_frame.into_iter().map(row));
+            let mut wrong = None;
+            file.fragments(frame, |fragment| {
+                let Some(bytes) = fragment.bytes else { return };
+                let of = outcome.sent.get(fragment.source);
+                let is_whole = outcome.plan.sources[fragment.source].layout.is_whole;
+                let index = identity(bytes, is_whole).map(|(_, number)| number as usize);
+                let sent = index.and_then(|index| Some((index, of?.get(index)?)));
+                match sent.filter(|(_, sent)| sent.recorded == bytes) {
+                    Some((index, _)) => {
+                        rows[first + fragment.row].members.push((fragment.source, index));
+                    }
+                    None => {
+                        let (source, key) = (fragment.source, fragment.key);
+                        wrong.get_or_insert(format!("source {source}, key {key}: not as sent"));
+                    }
+                }
+            })?;
+            if let Some(wrong) = wrong {
+                return Err(wrong);
+            }
+        }
+    }
+    match rows.windows(2).find(|pair| pair[0].key >= pair[1].key) {
+        Some(pair) => Err(format!("key {} comes after {}", pair[1].key, pair[0].key)),
+        None => Ok(rows),
+    }
+}
+
+struct Check<'a> {
+    outcome: &'a Outcome<'a>,
+    rule: TimeConfig,
+    rows: Vec<Row>,
+    expected_in: Vec<u64>,
+    /// By source.
+    honest: Vec<bool>,
+}
+
+impl<'a> Check<'a> {
+    fn new(outcome: &'a Outcome<'a>) -> Result<Self, String> {
+        let plan = outcome.plan;
+        let rule = plan.base.config.time_config().ok_or("events are not built by time")?;
+        Ok(Self {
+            outcome,
+            rule,
+            rows: read(outcome)?,
+            expected_in: plan.sources.iter().map(|source| source.expected_in).collect(),
+            honest: (0..plan.sources.len()).map(|index| is_honest(outcome, index)).collect(),
+        })
+    }
+
+    fn role(&self, source: usize) -> SourceRole {
+        self.outcome.plan.sources[source].role
+    }
+
+    fn ns(&self, (source, index): Id) -> i128 {
+        self.outcome.sent[source][index].ns
+    }
+
+    /// The groups that took part in an event.
+    fn named(&self, row: &Row) -> u64 {
+        let of_reference =
+            row.members.iter().find(|(source, _)| Some(*source) == self.rule.reference);
+        of_reference.map_or(0, |&(source, index)| self.outcome.sent[source][index].groups)
+    }
+
+    /// Everything that arrived is somewhere, once.
+    fn ledger(&self) -> Result<(), String> {
+        let life = &self.outcome.life;
+        let mut found = BTreeSet::new();
+        let mut all = self.rows.iter().flat_map(|row| &row.members);
+        // What came before all clocks were set, and once more behind that, has another time.
+        let restarts = life.last.ledger.total()[Entry::NumberingRestarts];
+        if let Some(id) = all.find(|id| !found.insert(**id) && restarts == 0) {
+            return Err(format!("{id:?} is recorded twice"));
+        }
+        for (source, ledger) in life.last.ledger.sources.iter().enumerate() {
+            let balance = ledger.balance();
+            if !balance.holds() {
+                return Err(format!("source {source}: the ledger does not balance: {balance:?}"));
+            }
+            let members =
+                self.rows.iter().flat_map(|row| row.members.iter().map(move |id| (row, id)));
+            let own = || members.clone().filter(|(_, id)| id.0 == source);
+            let bytes = own()
+                .map(|(_, &(_, index))| self.outcome.sent[source][index].recorded.len() as u64);
+            let is_required = self.role(source) == SourceRole::Required;
+            let lacks = |row: &&Row| {
+                let is_there = row.members.iter().any(|id| id.0 == source);
+                let is_expected = is_expected(self.expected_in[source], self.named(row));
+                is_required && !row.is_alone() && !is_there && is_expected
+            };
+            let (arrived, dropped) = life.arrived[source];
+            let counts = [
+                (Entry::PacketsReceived, arrived),
+                (Entry::PacketsAccepted, arrived),
+                (Entry::FragmentsReceived, self.outcome.delivered[source]),
+                (Entry::PacketsDroppedByKernel, dropped),
+                (Entry::FragmentsRecorded, own().count() as u64),
+                (Entry::FragmentBytesRecorded, bytes.sum()),
+                (Entry::FragmentsMissing, self.rows.iter().filter(lacks).count() as u64),
+                (Entry::FragmentsUnmatched, own().filter(|(row, _)| row.is_alone()).count() as u64),
+            ];
+            // What came while its receive agent was not called, to the end of the run, is counted by
+            // nobody.
+            let first = if self.is_held_up() { UNREAD } else { 0 };
+            let differs = |&(entry, is): &(Entry, u64)| ledger[entry] != is;
+            if let Some((entry, is)) = counts.into_iter().skip(first).find(differs) {
+                return Err(format!("source {source}: {entry}: {}, is {is}", ledger[entry]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether agents were not called for a while.
+    fn is_held_up(&self) -> bool {
+        let faults = self.outcome.plan.base.case.faults;
+        faults.has(Fault::Starve) || faults.has(Fault::Freeze)
+    }
+
+    /// Events are no longer than the rule says.
+    fn windows(&self) -> Result<(), String> {
+        for row in &self.rows {
+            self.window(row).map_err(|why| format!("row {}: {why}", row.key))?;
+        }
+        Ok(())
+    }
+
+    fn window(&self, row: &Row) -> Result<(), String> {
+        let &TimeConfig { window_ns, span_ns_max, before_ns, coincidence, .. } = &self.rule;
+        let is_incomplete = row.flags.contains(EventFlags::INCOMPLETE);
+        if row.is_alone() {
+            let is_right = row.members.len() == 1 && !is_incomplete;
+            return if is_right { Ok(()) } else { Err("more than one, or incomplete".to_owned()) };
+        }
+        let named = self.named(row);
+        let is_there = |source: usize| row.members.iter().any(|id| id.0 == source);
+        let is_missing = |source: usize| {
+            self.role(source) == SourceRole::Required
+                && is_expected(self.expected_in[source], named)
+                && !is_there(source)
+        };
+        if (0..self.honest.len()).any(is_missing) != is_incomplete {
+            return Err(format!("incomplete is {is_incomplete}"));
+        }
+        let not_expected = |id: &&Id| !is_expected(self.expected_in[id.0], named);
+        if let Some(id) = row.members.iter().find(not_expected) {
+            return Err(format!("{id:?} was not expected"));
+        }
+        let Some(times) = self.times(row) else { return Ok(()) };
+        let opening = || times.iter().filter(|(id, _)| self.rule.opens(id.0));
+        let mut openers: Vec<i128> = opening().map(|(_, ns)| *ns).collect();
+        openers.sort_unstable();
+        let Some(&anchor_ns) = openers.first() else { return Err("without an anchor".to_owned()) };
+        if openers.len() < coincidence as usize {
+            return Err(format!("{} openers", openers.len()));
+        }
+        let [window_ns, span_ns, before_ns] = [window_ns, span_ns_max, before_ns].map(i128::from);
+        let mut end_ns = anchor_ns + window_ns;
+        if self.rule.kind == WindowKind::Gap {
+            for &ns in openers.iter().filter(|&&ns| ns <= anchor_ns + span_ns) {
+                if ns <= end_ns {
+                    end_ns = end_ns.max(ns + window_ns);
+                }
+            }
+            end_ns = end_ns.min(anchor_ns + span_ns);
+        }
+        // Where a clock went on in another cycle, a rounding.
+        let in_window = anchor_ns - before_ns - 1..=end_ns + 1;
+        match times.iter().find(|(_, ns)| !in_window.contains(ns)) {
+            Some((id, ns)) => Err(format!("{id:?} is {} ns from the anchor", ns - anchor_ns)),
+            None => Ok(()),
+        }
+    }
+
+    /// The times of a row's fragments, each in the cycle of its clock that is nearest to that of the
+    /// longest cycle. None where several clocks with other cycles lied: nobody knows theirs then.
+    fn times(&self, row: &Row) -> Option<Vec<(Id, i128)>> {
+        let cycle_ns = |id: &Id| self.outcome.plan.sources[id.0].cycle_ns();
+        let base = *row.members.iter().max_by_key(|id| cycle_ns(id))?;
+        let (base_ns, base_cycle_ns) = (self.ns(base), cycle_ns(&base) as i128);
+        let is_short = base_cycle_ns < i128::from(CYCLE_NS_LONG);
+        let has_others = row.members.iter().any(|id| cycle_ns(id) as i128 != base_cycle_ns);
+        if is_short && has_others && !self.liars().is_empty() {
+            return None;
+        }
+        let near = |&id: &Id| {
+            let source = &self.outcome.plan.sources[id.0];
+            let apart_ns = self.ns(id) - base_ns;
+            let cycle = 1_i128 << source.bits;
+            let cycles = |count: i128| {
+                (count * cycle * 1_000_000_000).div_euclid(i128::from(source.rate_hz))
+            };
+            let whole_ns = cycles(1);
+            let count = (apart_ns + whole_ns / 2).div_euclid(whole_ns);
+            (id, base_ns + apart_ns - cycles(count))
+        };
+        Some(row.members.iter().map(near).collect())
+    }
+
+    /// What arrived of honest sources, or of all.
+    fn arrived(&self) -> Vec<Timed> {
+        let mut arrived = Vec::new();
+        for source in (0..self.honest.len()).filter(|&source| self.honest[source]) {
+            for (index, _) in self.outcome.life.arrivals[source].all() {
+                let groups = self.outcome.sent[source][index].groups;
+                let id = (source, index);
+                arrived.push(Timed { ns: self.ns(id), id, groups });
+            }
+        }
+        arrived
+    }
+
+    /// All are honest: rows are those of the model.
+    fn exact(&self) -> Result<u64, String> {
+        let model = groups(&self.arrived(), &self.rule, &self.expected_in);
+        let keeps = self.rule.unmatched == Unmatched::Keep;
+        let (alone, events): (Vec<&Group>, Vec<&Group>) =
+            model.iter().partition(|group| group.is_alone);
+        for source in 0..self.honest.len() {
+            let of_source = alone.iter().filter(|group| group.members[0].0 == source).count();
+            let ledger = &self.outcome.life.last.ledger.sources[source];
+            let [kept, discarded] = match keeps {
+                true => [of_source as u64, 0],
+                false => [0, of_source as u64],
+            };
+            let counts = [
+                (Entry::FragmentsUnmatched, kept),
+                (Entry::FragmentsDiscardedUnmatched, discarded),
+                (Entry::FragmentsLate, 0),
+                (Entry::FragmentsOutOfRange, 0),
+                (Entry::FragmentsDiscardedMemory, 0),
+            ];
+            if let Some((entry, is)) = counts.into_iter().find(|&(entry, is)| ledger[entry] != is) {
+                return Err(format!(
+                    "honest source {source}: {entry}: {}, the model says {is}",
+                    ledger[entry]
+                ));
+            }
+        }
+        let mut next_key = 0;
+        let mut expected: Vec<(u64, Vec<Id>, bool)> = Vec::new();
+        for group in if keeps { model.iter().collect() } else { events } {
+            let key = u64::try_from(group.ns).unwrap_or(0).max(next_key);
+            next_key = key + 1;
+            expected.push((key, group.members.clone(), group.is_alone));
+        }
+        let row = |row: &Row| {
+            let mut members = row.members.clone();
+            members.sort_unstable();
+            (row.key, members, row.is_alone())
+        };
+        let mut rows: Vec<(u64, Vec<Id>, bool)> = self.rows.iter().map(row).collect();
+        expected.iter_mut().for_each(|row| row.1.sort_unstable());
+        if self.rule.reference.is_some() {
+            // Rows of one fragment wait for nobody, and come in another order.
+            for row in rows.iter_mut().chain(&mut expected) {
+                row.0 = 0;
+            }
+            rows.sort_unstable();
+            expected.sort_unstable();
+        }
+        if let Some((row, wanted)) = rows.iter().zip(&expected).find(|(row, is)| row != is) {
+            return Err(format!("a row is {row:?}, the model says {wanted:?}"));
+        }
+        if rows.len() != expected.len() {
+            return Err(format!("{} rows, the model says {}", rows.len(), expected.len()));
+        }
+        Ok(expected.iter().map(|(_, members, _)| members.len() as u64).sum())
+    }
+
+    /// Whether more than half of those that say what the time is do so rightly, and at least two if
+    /// one of the others lies.
+    fn has_majority(&self) -> bool {
+        let voters = || {
+            let count = 0..self.honest.len();
+            count.filter(|&source| self.role(source) != SourceRole::Sparse)
+        };
+        let honest = voters().filter(|&source| self.honest[source]).count();
+        honest >= 1 + usize::from(!self.liars().is_empty()) && 2 * honest > voters().count()
+    }
+
+    /// Sources whose clocks lied at any time.
+    fn liars(&self) -> Vec<usize> {
+        let lied = |&source: &usize| self.outcome.sent[source].iter().any(|one| one.lie_ns != 0);
+        (0..self.honest.len()).filter(lied).collect()
+    }
+
+    /// Most are honest: their events among themselves are whole.
+    fn others(&self) -> Result<u64, String> {
+        let mut model = groups(&self.arrived(), &self.rule, &self.expected_in);
+        model.sort_by_key(|group| group.ns);
+        let mut disturbing: Vec<i128> = Vec::new();
+        for source in (0..self.honest.len()).filter(|&source| !self.honest[source]) {
+            if self.rule.opens(source) {
+                let sent = self.outcome.sent[source].iter();
+                disturbing.extend(sent.map(|one| one.ns));
+            }
+        }
+        disturbing.sort_unstable();
+        let reach_ns = i128::from(self.rule.span_ns_max.max(self.rule.window_ns))
+            + i128::from(self.rule.before_ns);
+        let mut row_of = BTreeMap::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            row_of.extend(row.members.iter().map(|&id| (id, number)));
+        }
+        let mut disturbed_ns = i128::MIN / 2;
+        let mut required = 0;
+        for group in &model {
+            let times = || group.members.iter().map(|&id| self.ns(id));
+            let (low_ns, high_ns) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+            let near = disturbing.partition_point(|&ns| ns < low_ns - reach_ns);
+            let is_near = disturbing.get(near).is_some_and(|&ns| ns <= high_ns + reach_ns);
+            if is_near || low_ns - disturbed_ns <= reach_ns {
+                disturbed_ns = disturbed_ns.max(high_ns);
+                continue;
+            }
+            if group.is_alone {
+                continue;
+            }
+            let row = row_of.get(&group.members[0]).map(|&number| &self.rows[number]);
+            let honest = row.map(|row| {
+                let members = row.members.iter().filter(|id| self.honest[id.0]);
+                members.copied().collect::<BTreeSet<Id>>()
+            });
+            let wanted: BTreeSet<Id> = group.members.iter().copied().collect();
+            if honest.as_ref() != Some(&wanted) {
+                return Err(format!(
+                    "an event of honest sources is {honest:?}, the model says {wanted:?}"
+                ));
+            }
+            required += group.members.len() as u64;
+        }
+        Ok(required)
+    }
+
+    /// No event was open for longer than a time-out after all of it, and all before it, had come, and
+    /// what may still come out of order.
+    fn goes_on(&self) -> Result<(), String> {
+        let timeout_ns = self.outcome.plan.timeout_ns();
+        let clocks = self.rule.clocks.iter().map(|clock| clock.reorder_ns);
+        let allowed_ns = timeout_ns + timeout_ns / 8 + clocks.max().unwrap_or(0) + SLACK_NS;
+        let (mut came_ns, mut events) = (0, 0);
+        // By which time how many events are built. What a wrong clock alone is in has no time.
+        let mut due: Vec<(u64, u64)> = Vec::new();
+        for row in &self.rows {
+            for &(source, index) in &row.members {
+                let arrival = self.outcome.life.arrivals[source].of(index);
+                let arrival = arrival.and_then(|one| one.whole_ns);
+                came_ns = came_ns.max(arrival.unwrap_or(u64::MAX));
+            }
+            events += u64::from(!row.is_alone());
+            if !row.is_alone() && row.members.iter().any(|id| self.honest[id.0]) {
+                due.push((came_ns.saturating_add(allowed_ns), events));
+            }
+        }
+        for seen in &self.outcome.seen {
+            let over = due.partition_point(|&(due_ns, _)| due_ns < seen.at_ns);
+            let late = due[..over].iter().find(|&&(_, events)| events > seen.events);
+            if let Some(&(due_ns, events)) = late {
+                let since_ms = (seen.at_ns - due_ns + allowed_ns) / MS;
+                return Err(format!(
+                    "at {} event {events} has waited for {since_ms} ms: {} are built",
+                    seen.at_ns, seen.events
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A clock that lies is seen to.
+    fn names(&self) -> Result<(), String> {
+        let reach_ns = 2 * self.rule.span_ns_max.max(self.rule.window_ns) + self.rule.before_ns;
+        let [liar] = self.liars()[..] else { return Ok(()) };
+        let opening = (0..self.honest.len()).filter(|&source| self.rule.opens(source));
+        if opening.eq([liar]) {
+            // Its times say what an event is: the others are named.
+            return Ok(());
+        }
+        let reach_ns = reach_ns + self.outcome.plan.sources[liar].jitter_ns;
+        let arrivals = self.outcome.life.arrivals[liar].all();
+        let wrong = arrivals
+            .filter(|(index, _)| self.outcome.sent[liar][*index].lie_ns.unsigned_abs() > reach_ns);
+        let ledger = &self.outcome.life.last.ledger.sources[liar];
+        let is_counted = NAMED.iter().any(|&entry| ledger[entry] > 0);
+        let is_seen = self.outcome.seen.iter().any(|seen| seen.out_of_step[liar]);
+        match wrong.count() {
+            count if count >= LIES_MIN && !is_counted && !is_seen => {
+                Err(format!("source {liar} lied {count} times, and nothing says so"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a source says the time, and is heard often enough not to count as silent.
+fn is_honest(outcome: &Outcome<'_>, index: usize) -> bool {
+    let plan = outcome.plan;
+    let lies = plan.lies.iter().any(|lie| lie.source == index);
+    if lies || plan.late.is_some_and(|(late, ..)| late == index) {
+        return false;
+    }
+    if plan.sources[index].role == SourceRole::Sparse {
+        return true;
+    }
+    let mut last_ns = outcome.life.began_ns;
+    let mut is_heard = true;
+    let mut whole: Vec<u64> =
+        outcome.life.arrivals[index].whole.iter().map(|&(at_ns, _)| at_ns).collect();
+    whole.push(outcome.life.last_arrival_ns);
+    for at_ns in whole {
+        is_heard &= at_ns - last_ns <= plan.timeout_ns() / 2;
+        last_ns = at_ns;
+    }
+    is_heard
+}
+
+/// What says that a source's times do not fit.
+const NAMED: [Entry; 6] = [
+    Entry::FragmentsOutOfRange,
+    Entry::FragmentsLate,
+    Entry::FragmentsDuplicate,
+    Entry::FragmentsUnmatched,
+    Entry::FragmentsDiscardedUnmatched,
+    Entry::FragmentsMissing,
+];
+/// The cycle of a clock whose lies are all shorter than half of it.
+const CYCLE_NS_LONG: u64 = 8_000 * S;
+/// Wrong times of a clock, from which on it must be named.
+const LIES_MIN: usize = 40;
+/// The first counts above, which are of what was read.
+const UNREAD: usize = 3;
+/// Counts are shown ten times a second; agents take their time.
+const SLACK_NS: u64 = 150 * MS;

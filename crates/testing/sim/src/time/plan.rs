@@ -1,0 +1,391 @@
+//! What follows from a seed where events are built by time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use catchment_builder::{Late, SourceRole, Unmatched, WindowKind};
+use catchment_fixtures::Random;
+use catchment_frame::{Codings, ColumnCoding, Pattern};
+use catchment_recorder::{MatchRule, RecorderConfig, SourceClock, SourceConfig, TimeRule};
+use catchment_wire::layouts::{Block, Field, FieldKind, Layout, Layouts, Order, Recorded, Role};
+
+use super::{FAULTS, LIES};
+use crate::fault::Fault;
+use crate::plan::{self, BEGIN_NS, Case, MS, NetworkPlan, Plan, S, SourcePlan};
+
+/// A source of the detector.
+#[derive(Clone, Debug)]
+pub struct TimeSource {
+    pub role: SourceRole,
+    pub rate_hz: u64,
+    pub bits: u32,
+    /// How far its clock is off for as long as it is installed, which its configuration says, too.
+    pub error_ns: i64,
+    /// How much its fragments of one event differ.
+    pub jitter_ns: u64,
+    /// How far its packets are behind the others'.
+    pub lag_ns: u64,
+    /// How often it sends: for which of a thousand triggers, and, if it sends on its own, after what
+    /// time.
+    pub share: u64,
+    pub period_ns: Option<u64>,
+    /// Fragments near no trigger, per thousand.
+    pub noise: u64,
+    /// Its groups; 0: none.
+    pub expected_in: u64,
+    pub layout: LayoutPlan,
+    pub payload_bytes_max: u64,
+}
+
+/// What its packets are like.
+#[derive(Clone, Copy, Debug)]
+pub struct LayoutPlan {
+    pub is_big: bool,
+    /// Records in a packet at most; none: the packet is the fragment.
+    pub records: Option<u64>,
+    pub align: u32,
+    pub is_whole: bool,
+}
+
+/// What a clock says beside the time, from when to when.
+#[derive(Clone, Copy, Debug)]
+pub struct Lie {
+    pub fault: Fault,
+    pub source: usize,
+    /// Since the run's begin.
+    pub from_ns: u64,
+    pub until_ns: u64,
+    /// A step, or, of a drift, billionths.
+    pub amount: i64,
+}
+
+/// Everything that follows from a case.
+#[derive(Clone, Debug)]
+pub struct TimePlan {
+    /// What the recorder and its disk are made from.
+    pub base: Plan,
+    pub sources: Vec<TimeSource>,
+    pub events: u64,
+    /// The mean time between two triggers.
+    pub interval_ns: u64,
+    /// The detector's time when the run begins.
+    pub zero_ns: u64,
+    pub has_groups: bool,
+    pub lies: Vec<Lie>,
+    /// A source that is dead, and one whose packets are late, from when to when, and how late.
+    pub dead: Option<(usize, u64, u64)>,
+    pub late: Option<(usize, u64, u64, u64)>,
+    /// Whether what is sent in order arrives in order.
+    pub in_order: bool,
+}
+
+impl TimePlan {
+    /// What follows from a case.
+    pub fn of(case: Case) -> Self {
+        let mut chance = case.chance("by time");
+        let timeout_ns = [200 * MS, 500 * MS, S][chance.index(3)];
+        let interval_ns = [MS, 5 * MS, 5 * MS, 10 * MS, 20 * MS][chance.index(5)];
+        let duration_ns = 2 * S + chance.below(2 * S) + 2 * timeout_ns;
+        let events = (duration_ns / interval_ns).min(case.events_max);
+        let count = 1 + chance.index(6);
+        let has_groups = count >= 3 && chance.below(3) == 0;
+        let window_ns = [300, 5_000, 40_000, interval_ns / 16][chance.index(4)];
+        let network = network(&case, timeout_ns);
+        let times = Times { timeout_ns, interval_ns, window_ns };
+        let mut sources: Vec<TimeSource> =
+            (0..count).map(|index| source(&case, &times, index, has_groups)).collect();
+        sources.truncate(case.sources_max as usize);
+        let has_groups = has_groups && sources.len() >= 2;
+        let zero_ns = zero_ns(&sources, &mut chance);
+        let dead = case.faults.has(Fault::Die).then(|| {
+            let mut chance = case.chance("die");
+            let from_ns = chance.below(events * interval_ns);
+            (chance.index(sources.len()), from_ns, from_ns + chance.below(3 * S))
+        });
+        let late = case.faults.has(Fault::Delay).then(|| {
+            let mut chance = case.chance("late");
+            let from_ns = chance.below(events * interval_ns);
+            let until_ns = from_ns + chance.below(2 * S);
+            (chance.index(sources.len()), from_ns, until_ns, MS + chance.below(900 * MS))
+        });
+        let lies = lies(&case, &times, sources.len(), zero_ns);
+        let config = config(&case, &times, &sources, (&network, has_groups));
+        let mut base = Plan {
+            case,
+            sources: sources.iter().map(|one| of_base(one, timeout_ns)).collect(),
+            senders: Vec::new(),
+            links: Vec::new(),
+            events,
+            interval_ns,
+            first_number: 0,
+            network,
+            stores: vec![plan::store(&case, "store")],
+            second_disk: None,
+            queue_packets: plan::queue_packets(&case),
+            control: None,
+            begins_paused: false,
+            goes_on: false,
+            config,
+        };
+        plan::add_targets(&case, (1, 1), &mut base.config);
+        let in_order = !case.faults.has(Fault::Reorder);
+        Self { base, sources, events, interval_ns, zero_ns, has_groups, lies, dead, late, in_order }
+    }
+
+    /// How long the detector sends.
+    pub fn duration_ns(&self) -> u64 {
+        self.events * self.interval_ns
+    }
+
+    pub fn timeout_ns(&self) -> u64 {
+        self.base.config.build.timeout_ns
+    }
+}
+
+/// The times from which others follow.
+struct Times {
+    timeout_ns: u64,
+    interval_ns: u64,
+    window_ns: u64,
+}
+
+impl TimeSource {
+    /// Nanoseconds after which its clock wraps.
+    pub fn cycle_ns(&self) -> u128 {
+        (1_u128 << self.bits) * 1_000_000_000 / u128::from(self.rate_hz)
+    }
+}
+
+impl LayoutPlan {
+    /// As a configuration declares it: docs/spec/layouts.md. What stands where is also written in
+    /// `sender.rs`, which does not read this.
+    pub fn declared(&self, bits: u32, rate_hz: u64) -> Layouts {
+        let is = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };
+        let constant = FieldKind::Equals(u64::from(MAGIC));
+        let constant = Field { at: 0, width: 4, bits: None, kind: constant };
+        let time = is(8, 8, Role::Time { rate_hz: Some(rate_hz) });
+        let time = Field { bits: Some([0, bits - 1]), ..time };
+        let length = is(6, 2, Role::Length { unit: 1, plus: 0 });
+        let block = Block {
+            head: HEAD_BYTES,
+            fields: vec![constant, is(4, 2, Role::Groups), length, time],
+            ..Block::default()
+        };
+        let order = if self.is_big { Order::Big } else { Order::Little };
+        let recorded = if self.is_whole { Recorded::Whole } else { Recorded::Body };
+        let (packet, records) = match self.records {
+            None => (block, Vec::new()),
+            Some(_) => {
+                let fields = vec![constant, is(4, 2, Role::Count)];
+                let packet = Block { head: PACKET_BYTES, fields, ..Block::default() };
+                (packet, vec![Block { align: self.align, ..block }])
+            }
+        };
+        let name = "board".to_owned();
+        let layout = Layout { name, is_stream: false, order, packet, records, recorded };
+        Layouts::new(layout).expect("a layout that can be")
+    }
+}
+
+/// The first word of packets and records, and the bytes of their heads.
+pub const MAGIC: u32 = 0x7132_5e01;
+pub const HEAD_BYTES: u32 = 16;
+pub const PACKET_BYTES: u32 = 8;
+
+fn source(case: &Case, times: &Times, index: usize, has_groups: bool) -> TimeSource {
+    let mut chance = case.chance(&format!("source {index}"));
+    let &Times { timeout_ns, interval_ns, window_ns } = times;
+    let is_first = index == 0;
+    let kind = if is_first { 0 } else { chance.below(8) };
+    // The last two: a camera beside a trigger, and one that sends when it likes.
+    let role = match kind {
+        0..=4 => SourceRole::Required,
+        5 => SourceRole::Optional,
+        6 => [SourceRole::Optional, SourceRole::Sparse][chance.index(2)],
+        _ => SourceRole::Sparse,
+    };
+    let period_ns = (kind == 6).then(|| [100 * MS, 40 * MS, 250 * MS][chance.index(3)]);
+    let share = match kind {
+        0..=5 if chance.below(3) > 0 => 1_000,
+        0..=5 => 500 + chance.below(500),
+        _ => 1 + chance.below(100),
+    };
+    let rates = [1_000_000_000, 1_000_000_000, 125_000_000, 62_500_001, 333_333_333, 10_000_000];
+    let rate_hz = rates[chance.index(6)];
+    let wide = [64, 64, 48, 44][chance.index(4)];
+    // A clock that wraps several times in the run, and at the earliest after four time-outs.
+    let narrow = (16..=64).find(|&bits| {
+        let cycle_ns = (1_u128 << bits) * 1_000_000_000 / u128::from(rate_hz);
+        cycle_ns / 4 > u128::from(timeout_ns)
+    });
+    let is_narrow = chance.below(3) > 0;
+    let bits = match narrow.filter(|_| is_narrow && case.faults.has(Fault::Wrap)) {
+        Some(bits) => bits,
+        None => wide,
+    };
+    let expected_in = match has_groups && !is_first && role != SourceRole::Sparse {
+        true => [0, 1, 2, 4][chance.index(4)],
+        false => 0,
+    };
+    let records = chance.below(2) == 0;
+    // What stands in a packet waits for the last of it.
+    let most = timeout_ns / 16 / interval_ns;
+    let most = if role == SourceRole::Sparse || period_ns.is_some() { 1 } else { most.min(5) };
+    TimeSource {
+        role,
+        rate_hz,
+        bits,
+        error_ns: [0, 0, 1, -1][chance.index(4)] * chance.below(MS).cast_signed(),
+        jitter_ns: [0, window_ns / 4, window_ns, window_ns + window_ns / 2][chance.index(4)],
+        lag_ns: chance.below(2) * chance.below(timeout_ns / 16),
+        share,
+        period_ns,
+        noise: [0, 0, 20, 100][chance.index(4)],
+        expected_in,
+        layout: LayoutPlan {
+            is_big: chance.below(2) == 0,
+            records: records.then(|| 1 + chance.below(most.max(1))),
+            align: [1, 8][chance.index(2)],
+            is_whole: chance.below(2) == 0,
+        },
+        payload_bytes_max: [0, 100, 100, 4_000][chance.index(4)],
+    }
+}
+
+/// Where the clocks stand when the run begins: no more than one cycle of the longest one, which is
+/// as far back as anybody can tell, or of the next one, since the longest may lie; now and then it
+/// wraps in the run.
+fn zero_ns(sources: &[TimeSource], chance: &mut Random) -> u64 {
+    let voters = sources.iter().filter(|one| one.role != SourceRole::Sparse);
+    let mut cycles: Vec<u128> = voters.map(TimeSource::cycle_ns).collect();
+    cycles.sort_unstable();
+    let longest = cycles[cycles.len().saturating_sub(2)];
+    let most = u64::try_from(longest).unwrap_or(u64::MAX).min(1_800_000_000 * S);
+    match chance.below(3) {
+        0 => most - (3 * S).min(most / 2),
+        1 => MS + chance.below(S),
+        _ => MS + chance.below(most - 2 * MS),
+    }
+}
+
+fn network(case: &Case, timeout_ns: u64) -> NetworkPlan {
+    let network = plan::network(case);
+    // As far as the configuration says that packets may overtake each other.
+    NetworkPlan { reorder_ns: network.reorder_ns.min(timeout_ns / 16), ..network }
+}
+
+fn lies(case: &Case, times: &Times, count: usize, zero_ns: u64) -> Vec<Lie> {
+    let mut chance = case.chance("lies");
+    let one = chance.index(count);
+    let are_of_one = chance.below(4) > 0;
+    let lie = |fault| {
+        let mut chance = case.chance(&format!("lie {fault}"));
+        let from_ns = [0, chance.below(3 * S), 2 * times.timeout_ns][chance.index(3)];
+        let until_ns = match chance.below(2) {
+            0 => u64::MAX,
+            _ => from_ns + chance.below(3 * S),
+        };
+        let step = [
+            3 * times.window_ns + chance.below(20 * MS),
+            times.timeout_ns / 4 + chance.below(times.timeout_ns / 4),
+            times.timeout_ns / 2 + chance.below(2 * times.timeout_ns),
+            3_600 * S + chance.below(S),
+        ];
+        let step = step[chance.index(4)].cast_signed();
+        let sign = [1, -1][chance.index(2)];
+        let amount = match fault {
+            Fault::Drift => sign * [1_000, 1_000_000, 10_000_000, 200_000_000][chance.index(4)],
+            Fault::JumpAhead => step,
+            Fault::SetBack => -step.min((zero_ns / 2).cast_signed()),
+            Fault::SecondAhead => S.cast_signed(),
+            _ => 0,
+        };
+        let source = if are_of_one { one } else { chance.index(count) };
+        Lie { fault, source, from_ns, until_ns, amount }
+    };
+    FAULTS[LIES].iter().filter(|&&fault| case.faults.has(fault)).map(|&one| lie(one)).collect()
+}
+
+fn of_base(source: &TimeSource, timeout_ns: u64) -> SourcePlan {
+    SourcePlan {
+        in_parts: false,
+        in_stream: false,
+        log: None,
+        big_endian: source.layout.is_big,
+        payload_bytes_max: source.payload_bytes_max,
+        batch: source.layout.records.unwrap_or(1),
+        lag_ns: source.lag_ns.min(timeout_ns),
+        role: source.role,
+    }
+}
+
+fn config(
+    case: &Case,
+    times: &Times,
+    sources: &[TimeSource],
+    (network, has_groups): (&NetworkPlan, bool),
+) -> RecorderConfig {
+    let mut chance = case.chance("configuration by time");
+    let &Times { timeout_ns, interval_ns, window_ns } = times;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let of = |(index, plan): (usize, &TimeSource)| {
+        let batch = plan.layout.records.unwrap_or(1);
+        let mixed_ns = network.delay_ns + network.reorder_ns + 2 * batch * interval_ns;
+        let reorder_ns = match case.faults.has(Fault::Reorder) {
+            true => (mixed_ns + 2 * plan.jitter_ns).min(timeout_ns / 4),
+            false => 0,
+        };
+        SourceConfig {
+            role: plan.role,
+            protocol: Arc::new(plan.layout.declared(plan.bits, plan.rate_hz)),
+            fragment_bytes_max: plan.payload_bytes_max + 100,
+            expected_in: plan.expected_in,
+            clock: SourceClock { offset_ns: -plan.error_ns, reorder_ns, lag_ns: None },
+            ..SourceConfig::new(format!("s{index}"), address)
+        }
+    };
+    let mut config = RecorderConfig::new("".into(), sources.iter().enumerate().map(of).collect());
+    config.receive.threads = 1 + chance.index(3);
+    config.sizes = plan::sizes(case);
+    config.build.timeout_ns = timeout_ns;
+    config.build.window_events = [256, 1_024, 4_096][chance.index(3)];
+    config.build.reorder_events = 64;
+    let required = sources.iter().filter(|one| one.role == SourceRole::Required).count() as u64;
+    let opens_alone = has_groups || chance.below(3) == 0;
+    config.build.rule = MatchRule::Time;
+    config.build.time = TimeRule {
+        window_ns: Some(window_ns),
+        kind: [WindowKind::First, WindowKind::Gap][chance.index(2)],
+        span_ns_max: [None, Some(2 * window_ns)][chance.index(2)],
+        openers: if opens_alone { vec![Pattern::name("s0")] } else { Vec::new() },
+        before_ns: [None, Some(0), Some(window_ns / 2)][chance.index(3)],
+        coincidence: match opens_alone {
+            true => None,
+            false => Some(1 + chance.below(required) as u32),
+        },
+        unmatched: [Unmatched::Keep, Unmatched::Count][chance.index(2)],
+        late: [Late::Count, Late::Keep][chance.index(2)],
+        ..TimeRule::default()
+    };
+    config.frame.bytes = [4 << 10, 32 << 10, 256 << 10][chance.index(3)];
+    config.frame.time_ns = [20 * MS, 200 * MS, S][chance.index(3)];
+    let coding = ["none", "none", "lz4", "auto"][chance.index(4)];
+    config.frame.codings = Codings::new(coding.parse::<ColumnCoding>().expect("a coding"));
+    config.encode.threads = 1 + chance.index(2);
+    config.encode.bytes = config.sizes.encode_bytes_min;
+    config.write.buffer_bytes = 64 << 10;
+    config.write.buffer_count = 3 + chance.index(4);
+    config.write.file_bytes = [512 << 10, 1 << 30][chance.index(2)];
+    let event_bytes: u64 = sources.iter().map(|source| source.payload_bytes_max + 32).sum();
+    let events = 4 * timeout_ns / interval_ns + 1_000;
+    let least = config.memory_bytes_min();
+    config.memory_bytes = match case.faults.has(Fault::SmallMemory) {
+        true => least + chance.below(1 << 20),
+        // Room for all that waits for a source that is silent, and the same for the liar's.
+        false => least.max(64 << 20) + 4 * event_bytes * events,
+    };
+    config
+}
+
+/// When the run begins on the recorder's clock.
+pub const RUN_NS: u64 = BEGIN_NS;

@@ -1,0 +1,304 @@
+//! What sources send: fragments, what their clocks say of them, and datagrams as their layouts
+//! declare them, encoded here; and when the network delivers these.
+
+use std::collections::BTreeMap;
+
+use catchment_fixtures::Random;
+
+use super::plan::{HEAD_BYTES, Lie, MAGIC, PACKET_BYTES, RUN_NS, TimePlan, TimeSource};
+use crate::detector::Packet;
+use crate::fault::Fault;
+
+/// A fragment that a source has sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// What its clock said, on the common clock, as if it had never wrapped.
+    pub ns: i128,
+    /// The groups that it names.
+    pub groups: u64,
+    /// How far that is from the time.
+    pub lie_ns: i64,
+    /// Its bytes in files.
+    pub recorded: Vec<u8>,
+    /// Since the run's begin.
+    at_ns: u64,
+    record: Vec<u8>,
+}
+
+/// A packet's arrival.
+#[derive(Debug)]
+pub struct Delivery {
+    pub at_ns: u64,
+    pub source: usize,
+    pub packet: Packet,
+}
+
+/// What is sent in a run, what of it arrives, and what befell it.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// By source, in the order in which it is sent.
+    pub sent: Vec<Vec<Sent>>,
+    /// In the order of time.
+    pub deliveries: Vec<Delivery>,
+    pub happened: BTreeMap<Fault, u64>,
+}
+
+/// A trigger: when, and the groups that take part.
+#[derive(Clone, Copy)]
+struct Trigger {
+    at_ns: u64,
+    groups: u64,
+}
+
+impl Traffic {
+    pub fn of(plan: &TimePlan) -> Self {
+        let mut traffic = Self::default();
+        let triggers = triggers(plan);
+        for (index, source) in plan.sources.iter().enumerate() {
+            let moments = moments(plan, (index, source), &triggers);
+            let sent = traffic.fragments(plan, index, &moments);
+            traffic.deliver(plan, index, &sent);
+            traffic.sent.push(sent);
+        }
+        if plan.base.case.faults.has(Fault::SmallMemory) {
+            traffic.note(Fault::SmallMemory);
+        }
+        traffic.deliveries.sort_by_key(|one| one.at_ns);
+        traffic
+    }
+
+    fn note(&mut self, fault: Fault) {
+        *self.happened.entry(fault).or_default() += 1;
+    }
+
+    /// The fragments of a source, as its clock has them.
+    fn fragments(&mut self, plan: &TimePlan, index: usize, moments: &[Trigger]) -> Vec<Sent> {
+        let source = &plan.sources[index];
+        let mut chance = plan.base.case.chance(&format!("payload {index}"));
+        let mut sent: Vec<Sent> = Vec::new();
+        let (mut last, mut cycles) = (None, 0);
+        for &Trigger { at_ns, groups } in moments {
+            if plan
+                .dead
+                .is_some_and(|(dead, from, until)| dead == index && (from..until).contains(&at_ns))
+            {
+                self.note(Fault::Die);
+                continue;
+            }
+            let (lie_ns, fault) = lie(&plan.lies, index, at_ns);
+            let shown = i128::from(plan.zero_ns) + i128::from(at_ns) + i128::from(lie_ns);
+            let shown = shown + i128::from(source.error_ns);
+            let ticks = (shown * i128::from(source.rate_hz)).div_euclid(NS_PER_S).max(0);
+            if fault.is_none() && last.is_some_and(|last| last == ticks) {
+                // It is one moment for this clock.
+                continue;
+            }
+            if let Some(fault) = fault {
+                self.note(fault);
+            }
+            if plan.base.case.faults.has(Fault::Wrap) && ticks >> source.bits != cycles {
+                if last.is_some() {
+                    self.note(Fault::Wrap);
+                }
+                cycles = ticks >> source.bits;
+            }
+            last = Some(ticks);
+            let ns = (ticks * NS_PER_S).div_euclid(i128::from(source.rate_hz));
+            let ns = ns - i128::from(source.error_ns);
+            let body = body(index, sent.len(), source, &mut chance);
+            let record = record(source, (ticks as u64, groups), &body, &mut chance);
+            let recorded = if source.layout.is_whole { record.clone() } else { body };
+            sent.push(Sent { ns, groups, lie_ns, recorded, at_ns, record });
+        }
+        sent
+    }
+
+    /// Gives a source's packets to the network.
+    fn deliver(&mut self, plan: &TimePlan, index: usize, sent: &[Sent]) {
+        let source = &plan.sources[index];
+        let mut chance = plan.base.case.chance(&format!("packets {index}"));
+        let network = &plan.base.network;
+        let steady_ns = chance.below(network.delay_ns);
+        let batch = source.layout.records.unwrap_or(1);
+        let wait_ns = 2 * batch * plan.interval_ns;
+        let mut first = 0;
+        while first < sent.len() {
+            let until_ns = sent[first].at_ns + wait_ns;
+            let rest = &sent[first..sent.len().min(first + batch as usize)];
+            let count = rest.partition_point(|one| one.at_ns <= until_ns);
+            let is_full = count as u64 == batch;
+            let sent_ns = if is_full { rest[count - 1].at_ns } else { until_ns };
+            let bytes = packet(source, &rest[..count]);
+            let fragments = first..first + count;
+            first += count;
+            let mut late_ns = source.lag_ns;
+            if let Some((late, from, until, by_ns)) = plan.late
+                && late == index
+                && (from..until).contains(&sent_ns)
+            {
+                self.note(Fault::Delay);
+                late_ns += by_ns;
+            }
+            if chance.chance(network.lost) {
+                self.note(Fault::Loss);
+                continue;
+            }
+            let is_doubled = chance.chance(network.doubled);
+            for copy in 0..1 + u64::from(is_doubled) {
+                let mut delay_ns = late_ns + steady_ns;
+                if copy > 0 {
+                    self.note(Fault::Duplicate);
+                    delay_ns += chance.below(network.reorder_ns);
+                }
+                if !plan.in_order {
+                    delay_ns = late_ns + chance.below(network.delay_ns);
+                    if chance.chance(network.reordered) {
+                        self.note(Fault::Reorder);
+                        delay_ns += chance.below(network.reorder_ns);
+                    }
+                }
+                let packet =
+                    Packet { bytes: bytes.clone(), fragments: fragments.clone(), part: (0, 1) };
+                let at_ns = RUN_NS + sent_ns + delay_ns;
+                self.deliveries.push(Delivery { at_ns, source: index, packet });
+            }
+        }
+    }
+}
+
+/// What a clock adds to the time, and the newest of what makes it do so.
+fn lie(lies: &[Lie], source: usize, at_ns: u64) -> (i64, Option<Fault>) {
+    let mut total_ns = 0_i64;
+    let mut newest = None;
+    for lie in lies.iter().filter(|lie| lie.source == source) {
+        if !(lie.from_ns..lie.until_ns).contains(&at_ns) {
+            continue;
+        }
+        newest = Some(lie.fault);
+        let since_ns = (at_ns - lie.from_ns).cast_signed();
+        total_ns += match lie.fault {
+            Fault::Drift => (i128::from(since_ns) * i128::from(lie.amount) / 1_000_000_000) as i64,
+            Fault::Stuck => -since_ns,
+            _ => lie.amount,
+        };
+    }
+    (total_ns, newest)
+}
+
+fn triggers(plan: &TimePlan) -> Vec<Trigger> {
+    let mut chance = plan.base.case.chance("triggers");
+    let mut at_ns = 0;
+    let trigger = |_| {
+        at_ns += plan.interval_ns / 2 + chance.below(plan.interval_ns);
+        let groups = if plan.has_groups { chance.below(8) } else { 0 };
+        Trigger { at_ns, groups }
+    };
+    (0..plan.events).map(trigger).collect()
+}
+
+/// When a source sends, in order, and what groups it names then.
+fn moments(plan: &TimePlan, (index, one): (usize, &TimeSource), all: &[Trigger]) -> Vec<Trigger> {
+    let mut chance = plan.base.case.chance(&format!("moments {index}"));
+    let mut moments = Vec::new();
+    let takes_part = |trigger: &Trigger, chance: &mut Random| {
+        let is_named =
+            trigger.groups == 0 || one.expected_in == 0 || trigger.groups & one.expected_in > 0;
+        // A few send whether they took part or not.
+        is_named || chance.chance(100)
+    };
+    let mut due_ns = chance.below(one.period_ns.unwrap_or(0));
+    let is_own = one.period_ns.is_some() && chance.below(2) == 0;
+    for trigger in all {
+        if !takes_part(trigger, &mut chance) {
+            continue;
+        }
+        match one.period_ns {
+            Some(_) if trigger.at_ns < due_ns => continue,
+            Some(period_ns) => {
+                // With the trigger, or when its own clock says so.
+                let at_ns = if is_own { due_ns } else { trigger.at_ns };
+                moments.push(Trigger { at_ns, ..*trigger });
+                due_ns += period_ns;
+                continue;
+            }
+            None if !chance.chance(one.share) => continue,
+            None => {}
+        }
+        let at_ns = trigger.at_ns + chance.below(one.jitter_ns + 1);
+        moments.push(Trigger { at_ns, ..*trigger });
+    }
+    let duration_ns = plan.duration_ns();
+    let noise = moments.len() as u64 * one.noise / 1_000;
+    let groups = if plan.has_groups { chance.below(8) } else { 0 };
+    moments.extend((0..noise).map(|_| Trigger { at_ns: chance.below(duration_ns), groups }));
+    moments.sort_by_key(|moment| moment.at_ns);
+    moments
+}
+
+/// A fragment's payload: it says whose it is.
+fn body(index: usize, number: usize, source: &TimeSource, chance: &mut Random) -> Vec<u8> {
+    let mut body = (number as u64).to_le_bytes().to_vec();
+    body.extend((index as u64).to_le_bytes());
+    let count = chance.below(source.payload_bytes_max + 1);
+    body.extend(chance.noise(count as usize));
+    body
+}
+
+/// The source and the number in recorded bytes, if there are any.
+pub fn identity(recorded: &[u8], is_whole: bool) -> Option<(u64, u64)> {
+    let body = recorded.get(if is_whole { HEAD_BYTES as usize } else { 0 }..)?;
+    let (number, body) = body.split_first_chunk::<8>()?;
+    let (source, _) = body.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*source), u64::from_le_bytes(*number)))
+}
+
+/// A record, or a packet that is one: word, groups, length, time, body.
+fn record(
+    source: &TimeSource,
+    (ticks, groups): (u64, u64),
+    body: &[u8],
+    chance: &mut Random,
+) -> Vec<u8> {
+    let is_big = source.layout.is_big;
+    let mut bytes = word(u64::from(MAGIC), 4, is_big);
+    bytes.extend(word(groups, 2, is_big));
+    bytes.extend(word(u64::from(HEAD_BYTES) + body.len() as u64, 2, is_big));
+    // What stands beside the time's bits is no part of it.
+    let beside = match source.bits {
+        64 => 0,
+        bits => chance.next_u64() << bits,
+    };
+    let mask = u64::MAX >> (64 - source.bits);
+    bytes.extend(word(ticks & mask | beside, 8, is_big));
+    bytes.extend(body);
+    bytes
+}
+
+/// A packet with these fragments.
+fn packet(source: &TimeSource, sent: &[Sent]) -> Vec<u8> {
+    if source.layout.records.is_none() {
+        return sent[0].record.clone();
+    }
+    let is_big = source.layout.is_big;
+    let mut bytes = word(u64::from(MAGIC), 4, is_big);
+    bytes.extend(word(sent.len() as u64, 2, is_big));
+    bytes.resize(PACKET_BYTES as usize, 0);
+    let align = source.layout.align as usize;
+    for one in sent {
+        let begin = bytes.len();
+        bytes.extend(&one.record);
+        bytes.resize(begin + one.record.len().next_multiple_of(align), 0);
+    }
+    bytes
+}
+
+fn word(value: u64, width: usize, is_big: bool) -> Vec<u8> {
+    let bytes = value.to_le_bytes();
+    let mut bytes = bytes[..width].to_vec();
+    if is_big {
+        bytes.reverse();
+    }
+    bytes
+}
+
+const NS_PER_S: i128 = 1_000_000_000;
