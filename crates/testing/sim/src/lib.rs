@@ -31,6 +31,7 @@
 //! | [`oracle`] | the rules that every run must obey |
 //! | [`readers`] | the results of repair, audit and verify |
 //! | [`shrink`] | reduces a failing run |
+//! | `trains` | fragments of many packets, in a run of their own, and what is recorded of them |
 //! | [`trace`] | the recorded history of a run |
 //!
 //! Everything follows from the [`plan::Case`]: one case, one trace, byte for byte.
@@ -61,6 +62,7 @@ pub mod sessions;
 pub mod shrink;
 mod streams;
 pub mod trace;
+mod trains;
 pub mod verdict;
 pub mod walk;
 pub mod wires;
@@ -131,6 +133,14 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
                 catalogue::check(&outcome).map(|()| required)
             });
             let checked = checked.unwrap_or_else(|what| Err(format!("a reader panicked: {what}")));
+            let of_trains = match (&checked, case.has_trains) {
+                (Ok(_), true) => trains::simulate(&case),
+                _ => Ok(Fragments::default()),
+            };
+            let (checked, of_trains) = match of_trains {
+                Ok(of_trains) => (checked, of_trains),
+                Err(why) => (Err(why), Fragments::default()),
+            };
             let (required, failure) = match checked {
                 Ok(required) => (required, None),
                 Err(why) => (0, Some(why)),
@@ -144,7 +154,8 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
             let mut ledger = SourceLedger::default();
             outcome.lives.iter().for_each(|life| ledger.add(&life.last.ledger.total()));
             let (sent, recorded) = (sent.sum(), ledger[Entry::FragmentsRecorded]);
-            let fragments = Fragments { sent, required, recorded };
+            let mut fragments = Fragments { sent, required, recorded };
+            fragments.add(&of_trains);
             let files = if is_traced { recorded::files(&outcome) } else { String::new() };
             let world::Outcome { happened, trace, .. } = outcome;
             Report { failure, happened, fragments, ledger, trace, files }

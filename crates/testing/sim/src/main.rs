@@ -20,6 +20,7 @@ catchment-sim [SEED] [OPTIONS]
   --sources N      no more sources
   --events N       no more events
   --two-targets    two targets in each run
+  --trains         trains of feeders, too, in each run
   --trace          tell the story of the run, and write it to sim-SEED.json for Perfetto
   --hash           show the hash of the run's trace
   --first          stop at the first seed that fails

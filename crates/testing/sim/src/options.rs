@@ -18,6 +18,8 @@ pub struct Options {
     pub events_max: Option<u64>,
     /// Whether there are two targets in all runs.
     pub has_two_targets: bool,
+    /// Whether trains are sent in all cases.
+    pub has_trains: bool,
     /// Whether the history of the run is printed.
     pub is_traced: bool,
     /// Whether the trace's hash is printed.
@@ -43,6 +45,7 @@ impl Options {
             sources_max: None,
             events_max: None,
             has_two_targets: false,
+            has_trains: false,
             is_traced: false,
             shows_hash: false,
             ends_at_first: false,
@@ -62,6 +65,7 @@ impl Options {
                 "--events" => options.events_max = Some(number(value()?)?),
                 "--two-targets" => options.has_two_targets = true,
                 "--threads" => options.threads = number(value()?)?.max(1) as usize,
+                "--trains" => options.has_trains = true,
                 "--trace" => options.is_traced = true,
                 "--first" => options.ends_at_first = true,
                 "--hash" => options.shows_hash = true,
@@ -81,6 +85,7 @@ impl Options {
             sources_max: self.sources_max.unwrap_or(whole.sources_max),
             events_max: self.events_max.unwrap_or(whole.events_max),
             has_two_targets: self.has_two_targets,
+            has_trains: self.has_trains || whole.has_trains,
         }
     }
 }

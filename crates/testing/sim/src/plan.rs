@@ -41,6 +41,8 @@ pub struct Case {
     pub events_max: u64,
     /// Whether there are two targets, whatever the seed says.
     pub has_two_targets: bool,
+    /// Whether trains are sent, too, in a run of their own.
+    pub has_trains: bool,
 }
 
 impl Case {
@@ -48,7 +50,8 @@ impl Case {
     pub fn of(seed: u64) -> Self {
         let (sources_max, events_max) = (u32::MAX, u64::MAX);
         let faults = Faults::of_seed(seed);
-        Self { seed, faults, sources_max, events_max, has_two_targets: false }
+        let has_trains = seed % 8 == 5;
+        Self { seed, faults, sources_max, events_max, has_two_targets: false, has_trains }
     }
 
     /// Random numbers for one purpose, independent of restrictions elsewhere.
@@ -75,6 +78,9 @@ impl std::fmt::Display for Case {
         }
         if self.has_two_targets {
             write!(f, " --two-targets")?;
+        }
+        if self.has_trains != whole.has_trains {
+            write!(f, " --trains")?;
         }
         Ok(())
     }
@@ -581,7 +587,7 @@ fn mixed_ns(case: &Case) -> u64 {
 }
 
 /// Sizes of queues, batches and chunks: in most runs so small that they fill.
-fn sizes(case: &Case) -> Sizes {
+pub(crate) fn sizes(case: &Case) -> Sizes {
     let mut chance = case.chance("sizes");
     if chance.below(8) == 0 {
         return Sizes::default();
