@@ -100,6 +100,10 @@ pub struct BuilderConfig {
     /// sources. Beyond it the oldest events that the quorum has passed close, even incomplete ones.
     /// Half of it is for fragments that the quorum has not passed.
     pub waiting_bytes_max: u64,
+    /// Whether memory is admitted event by event before fragments come here, for all sources of an
+    /// event or for none: then what a source has that the others have not reached takes nothing
+    /// that they need, and has no bound of its own.
+    pub is_admitted: bool,
     /// Number of fragments of one source that may be parked.
     pub parked_max: usize,
     /// Whether a source waits where it has no room, by number; empty: none does. Its fragments are
@@ -151,6 +155,7 @@ impl BuilderConfig {
             frame_time_ns: 1_000_000_000,
             frame_keys_multiple: None,
             waiting_bytes_max: 1 << 30,
+            is_admitted: false,
             parked_max: 262_144,
             pausable: Vec::new(),
             positions: Vec::new(),

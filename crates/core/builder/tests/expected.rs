@@ -129,6 +129,35 @@ fn a_port_names_groups_if_the_settings_say_so() {
     assert!(rig.rows.iter().all(|(key, row)| row.expected == expected(*key)));
 }
 
+#[test]
+fn who_is_expected_does_not_depend_on_whether_the_reference_source_comes_first() {
+    for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
+        let named = BuilderConfig {
+            expected_in: vec![0, 1, 2],
+            reference: Some(0),
+            ..BuilderConfig::new(vec![Required; 3])
+        };
+        let mut rig = Rig::new(named);
+        // Those of the groups are further than fragments may be reordered.
+        let keys = 0..12_288;
+        for source in order {
+            for key in keys.clone().filter(|key| source == 0 || key % 2 == source as u64 - 1) {
+                if source == 0 {
+                    name(&mut rig, 0, 1 + key % 2);
+                }
+                rig.send(0, source, [key]);
+                if key % 1_024 < 2 {
+                    rig.poll(0);
+                }
+            }
+            rig.poll(0);
+        }
+        rig.finish(MS);
+        assert_eq!((rig.complete(), rig.total(Entry::FragmentsMissing)), (12_288, 0), "{order:?}");
+        assert_eq!(rig.lost(), 0, "{order:?}");
+    }
+}
+
 /// What was sent in a random history, and what the builder was told.
 struct History {
     roles: Vec<SourceRole>,

@@ -43,6 +43,11 @@ pub enum FileListLine {
         /// Its length.
         bytes: u64,
     },
+    /// Nothing of a file is kept: its writer deletes it, and another one may get its index.
+    Removed {
+        /// The file's index.
+        index: u32,
+    },
     /// The writer has ended, and no more files will follow.
     Ended {
         /// The number of files: the highest index plus one.
@@ -67,6 +72,7 @@ impl FileListLine {
             Self::Closed { index, bytes } => {
                 Line { closed: Some(index), bytes: Some(bytes), ..Line::default() }
             }
+            Self::Removed { index } => Line { removed: Some(index), ..Line::default() },
             Self::Ended { files } => Line { ended: Some(files), ..Line::default() },
         };
         serde_json::to_string(&line).expect("strings and numbers are valid JSON") + "\n"
@@ -154,6 +160,8 @@ impl FileList {
             let file = self.files.entry(index).or_default();
             file.closed_bytes = Some(bytes);
             file.longest_bytes = file.longest_bytes.max(Some(bytes));
+        } else if let Some(index) = line.removed {
+            self.files.remove(&index);
         } else if line.ended.is_some() {
             self.ended = line.ended;
         }
@@ -170,7 +178,7 @@ fn header(line: &[u8]) -> Option<Result<RunId, FileListError>> {
     }
 }
 
-/// A line's keys. One of `begun`, `closed` and `ended` is present; in later versions there may be
+/// A line's keys. One of `begun`, `closed`, `removed` and `ended` is present; in later versions there may be
 /// none.
 #[derive(Default, Serialize, Deserialize)]
 struct Line {
@@ -186,6 +194,8 @@ struct Line {
     closed: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<u32>,
 }
@@ -239,6 +249,18 @@ mod tests {
             assert_eq!((list.files.len(), list.ended), (named.count(), None), "cut at {cut}");
             assert!(list.unread_lines.is_empty());
         }
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_not_expected_unless_it_is_begun_again() {
+        let mut lines = lines()[..3].to_vec();
+        lines.push(FileListLine::Removed { index: 1 });
+        let list = FileList::decode(text(&lines).as_bytes()).expect("decodes");
+        assert_eq!((list.files_expected(), list.files.contains_key(&1)), (1, false));
+        lines.push(FileListLine::Begun { index: 1, file_id: 5 });
+        let list = FileList::decode(text(&lines).as_bytes()).expect("decodes");
+        assert_eq!((list.files_expected(), list.files[&1].file_id), (2, Some(5)));
+        assert!(list.unread_lines.is_empty());
     }
 
     #[test]

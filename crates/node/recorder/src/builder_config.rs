@@ -19,6 +19,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         incomplete: config.build.incomplete,
         event_bytes_max: config.event_bytes_max(),
         waiting_bytes_max: (segment_bytes / 4).max(config.two_events_bytes(segment_bytes)),
+        is_admitted: config.sources.iter().all(SourceConfig::is_of_trains),
         parked_max: parked_max(segment_bytes, config.sources.len()),
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,

@@ -29,6 +29,8 @@ const END_SHARE: u64 = 8;
 const END_STOPPING_NS: u64 = 50_000_000;
 /// Closed fragments that are remembered, since parts of them may arrive again.
 const CLOSED_MAX: usize = 64;
+/// Of those that are kept with holes, as trains are: a hundred a second, for [`CLOSED_NS`].
+const CLOSED_KEPT_MAX: usize = 1_024;
 /// And for how long, of packets without a number of their own: what comes later with the number of
 /// a closed fragment is of a sender that began again.
 const CLOSED_NS: u64 = 10_000_000_000;
@@ -313,7 +315,8 @@ impl Parts {
     }
 
     fn remember(&mut self, closed_ns: u64, source: u32, number: u64, dropped: bool) {
-        if self.closed.len() == CLOSED_MAX {
+        let most = if self.holes_bytes_max.is_some() { CLOSED_KEPT_MAX } else { CLOSED_MAX };
+        if self.closed.len() == most {
             self.closed.pop_front();
         }
         self.closed.push_back(Closed { source, number, dropped, closed_ns });

@@ -1,7 +1,7 @@
 //! A declared layout on connections: fragments in parts, of sources that share a port.
 
 use std::io::Write;
-use std::net::{TcpStream, UdpSocket};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use catchment_fixtures::wait_while;
@@ -125,48 +125,51 @@ fn naming() -> Layouts {
 
 #[test]
 fn by_number_the_first_source_whose_layout_has_groups_names_them_record_by_record() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = support::config(folder.path(), 1);
-    let (layouts, address) = (naming(), config.sources[0].address);
-    let source = |number: u32| SourceConfig {
-        protocol: Arc::new(layouts.clone()),
-        expected_in: u64::from(number),
-        ..SourceConfig::new(format!("s{number}"), address)
-    };
-    // A trigger, and sources of group 0 and of group 1.
-    config.sources = (0..3).map(source).collect();
-    config.build.timeout_ns = 3_600_000_000_000;
-    let recorder = Recorder::start(config).unwrap();
-    let sockets: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
-    // As many records as a datagram may have, and each names other groups than the one before.
-    let (records, packets) = (4_096, 3);
-    let count = |source: usize, entry: Entry| recorder.snapshot().ledger.sources[source][entry];
-    let record = |key: u64| {
-        let values = Values { key, groups: 1 + key % 2, ..Values::default() };
-        RecordValues { kind: 0, values, body: &[] }
-    };
-    for packet in 0..packets {
-        let keys = packet * records..(packet + 1) * records;
-        for (source, socket) in sockets.iter().enumerate() {
-            let of_source = |key: &u64| source == 0 || key % 2 == source as u64 - 1;
-            let records: Vec<_> = keys.clone().filter(of_source).map(record).collect();
-            let values = Values { sequence: packet, ..Values::default() };
-            let bytes = layouts.encode(false, &values, &[], &records).unwrap();
-            socket.send_to(&bytes, recorder.addresses()[source]).unwrap();
-            // The trigger comes first.
-            wait_while(|| source == 0 && count(0, Entry::FragmentsReceived) < keys.end);
+    // The trigger comes first or last.
+    for order in [[0, 1, 2], [1, 2, 0]] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = support::config(folder.path(), 1);
+        let (layouts, address) = (naming(), config.sources[0].address);
+        let source = |number: u32| SourceConfig {
+            protocol: Arc::new(layouts.clone()),
+            expected_in: u64::from(number),
+            ..SourceConfig::new(format!("s{number}"), address)
+        };
+        // A trigger, and sources of group 0 and of group 1.
+        config.sources = (0..3).map(source).collect();
+        config.build.timeout_ns = 3_600_000_000_000;
+        let recorder = Recorder::start(config).unwrap();
+        let sockets = support::senders(&recorder);
+        // As many records as a datagram may have, and each names other groups than the one before.
+        let (records, packets) = (4_096, 3);
+        let record = |key: u64| {
+            let values = Values { key, groups: 1 + key % 2, ..Values::default() };
+            RecordValues { kind: 0, values, body: &[] }
+        };
+        for source in order {
+            let mut sent = 0;
+            for packet in 0..packets {
+                let keys = packet * records..(packet + 1) * records;
+                let of_source = |key: &u64| source == 0 || key % 2 == source as u64 - 1;
+                let records: Vec<_> = keys.filter(of_source).map(record).collect();
+                let values = Values { sequence: packet, ..Values::default() };
+                let bytes = layouts.encode(false, &values, &[], &records).unwrap();
+                sockets[source].send(&bytes).unwrap();
+                sent += records.len() as u64;
+                let ledger = || recorder.snapshot().ledger;
+                wait_while(|| ledger().sources[source][Entry::FragmentsReceived] < sent);
+            }
         }
+        let events = records * packets;
+        let summary = recorder.stop().unwrap();
+        assert_eq!(summary.last.counts.events_incomplete, 0, "{order:?}");
+        let run = Run::open(&summary.folder).unwrap();
+        let report = audit(&run).unwrap();
+        assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+        let not_expected =
+            report.recomputed.sources.iter().map(|source| source[Entry::FragmentsNotExpected]);
+        assert_eq!(not_expected.collect::<Vec<u64>>(), [0, events / 2, events / 2]);
     }
-    let events = records * packets;
-    wait_while(|| (1..3).any(|source| count(source, Entry::FragmentsReceived) < events / 2));
-    let summary = recorder.stop().unwrap();
-    assert_eq!(summary.last.counts.events_incomplete, 0);
-    let run = Run::open(&summary.folder).unwrap();
-    let report = audit(&run).unwrap();
-    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
-    let not_expected =
-        report.recomputed.sources.iter().map(|source| source[Entry::FragmentsNotExpected]);
-    assert_eq!(not_expected.collect::<Vec<u64>>(), [0, events / 2, events / 2]);
 }
 
 #[test]

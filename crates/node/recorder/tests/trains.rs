@@ -272,44 +272,49 @@ fn with_holes_dropped_a_train_that_lacks_a_packet_is_given_up() {
 #[test]
 fn with_little_memory_a_train_is_recorded_of_all_sources_or_of_none() {
     const TRAINS: u64 = 12;
-    let folder = tempfile::tempdir().unwrap();
     let trains = protocol(|_| {});
-    let mut config = config(folder.path(), &trains);
-    config.sources.push(SourceConfig { name: "more".into(), ..config.sources[0].clone() });
-    config.frame.bytes = 64 << 10;
-    config.frame.codings = ColumnCoding::NONE.into();
-    config.build.event_bytes_max = Some(2 * TRAIN_BYTES);
-    // Of four to six trains.
-    config.memory_bytes = config.memory_bytes_min() + (4 << 20);
-    let recorder = Recorder::start(config).unwrap();
-    let sockets = [0, 1].map(|source| sender_to(recorder.addresses()[source]));
-    let send = |source: usize, packet: &[u8]| {
-        let received = || recorder.snapshot().ledger.sources[source][Entry::PacketsReceived];
-        let before = received();
-        sockets[source].send(packet).unwrap();
-        wait_while(|| received() == before);
-    };
     let all: Vec<_> = (0..TRAINS).map(|number| packets(&trains, number, &train(number))).collect();
-    // The first source begins more trains than there is memory for, and the other one after it.
-    for source in [0, 1] {
-        all.iter().for_each(|packets| send(source, &packets[0]));
-    }
-    for packets in &all {
-        for packet in &packets[1..] {
+    // Their packets come in turn, or most trains of the first source before those of the other one.
+    for is_ahead in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path(), &trains);
+        config.sources.push(SourceConfig { name: "more".into(), ..config.sources[0].clone() });
+        config.frame.bytes = 64 << 10;
+        config.frame.codings = ColumnCoding::NONE.into();
+        config.build.event_bytes_max = Some(2 * TRAIN_BYTES);
+        // Of six to eight trains, one and a bit of which are a source's share.
+        config.memory_bytes = config.memory_bytes_min() + (8 << 20);
+        let recorder = Recorder::start(config).unwrap();
+        let sockets = [0, 1].map(|source| sender_to(recorder.addresses()[source]));
+        let send = |source: usize, packet: &[u8]| {
+            let received = || recorder.snapshot().ledger.sources[source][Entry::PacketsReceived];
+            let before = received();
+            sockets[source].send(packet).unwrap();
+            wait_while(|| received() == before);
+        };
+        // The first source begins more trains than there is memory for, and the other one after it.
+        for source in [0, 1] {
+            all.iter().for_each(|packets| send(source, &packets[0]));
+        }
+        let (in_turn, ahead) = all.split_at(if is_ahead { 2 } else { all.len() });
+        for packet in in_turn.iter().flat_map(|packets| &packets[1..]) {
             [0, 1].iter().for_each(|&source| send(source, packet));
         }
+        for source in [0, 1] {
+            ahead.iter().flat_map(|packets| &packets[1..]).for_each(|packet| send(source, packet));
+        }
+        let summary = recorder.stop().unwrap();
+        assert!(summary.last.ledger.balance().holds());
+        let count =
+            |entry| summary.last.ledger.sources.iter().map(|one| one[entry]).collect::<Vec<_>>();
+        let (recorded, dropped) =
+            (count(Entry::FragmentsRecorded), count(Entry::FragmentsDiscardedMemory));
+        assert!(recorded[0] >= 2 && dropped[0] >= 2, "{recorded:?} {dropped:?}");
+        assert_eq!((recorded[0] + dropped[0], recorded[0]), (TRAINS, recorded[1]));
+        assert_eq!(dropped[0], dropped[1]);
+        let run = Run::open(&summary.folder).unwrap();
+        assert_eq!((run.event_count(), run.event_counts().unwrap().incomplete), (recorded[0], 0));
     }
-    let summary = recorder.stop().unwrap();
-    assert!(summary.last.ledger.balance().holds());
-    let count =
-        |entry| summary.last.ledger.sources.iter().map(|one| one[entry]).collect::<Vec<_>>();
-    let (recorded, dropped) =
-        (count(Entry::FragmentsRecorded), count(Entry::FragmentsDiscardedMemory));
-    assert!(recorded[0] >= 2 && dropped[0] >= 2, "{recorded:?} {dropped:?}");
-    assert_eq!((recorded[0] + dropped[0], recorded[0]), (TRAINS, recorded[1]));
-    assert_eq!(dropped[0], dropped[1]);
-    let run = Run::open(&summary.folder).unwrap();
-    assert_eq!((run.event_count(), run.event_counts().unwrap().incomplete), (recorded[0], 0));
 }
 
 #[test]

@@ -286,4 +286,17 @@ pub(crate) fn list_cut(path: &Path, header: &FileHeader, bytes: u64) -> Result<(
     Ok(append_lines(&folder.join(FILE_LIST_NAME), &header, &lines)?)
 }
 
+/// Records in the run's list, if it has one, that nothing of a file is kept, which is about to be
+/// deleted.
+///
+/// # Errors
+/// The disk refuses the line.
+pub fn list_removed(folder: &Path, run: RunId, index: u32) -> Result<(), StorageError> {
+    if !list_of(folder, run).is_ok_and(|list| list.is_some()) {
+        return Ok(());
+    }
+    let (header, line) = (FileListLine::Run(run), FileListLine::Removed { index });
+    Ok(append_lines(&folder.join(FILE_LIST_NAME), &header.encode(), &line.encode())?)
+}
+
 const MISSING_NAMED_MAX: usize = 1_000;

@@ -16,7 +16,7 @@ use catchment_frame::{FILE_LIST_NAME, FileList};
 use catchment_model::{Ledger, RunId};
 use catchment_net::{NetError, TcpConfig, TcpReceiver};
 use catchment_runner::{Idle, Park, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
-use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError};
+use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError, list_removed};
 use catchment_telemetry::{Clock, Priority, ThreadTimes};
 use catchment_writer::{Disks, WriteCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -303,7 +303,7 @@ impl Manager {
         let is_gone = before.is_some_and(|before| !before.folder.is_dir());
         let mut is_left_out = is_left_out || is_gone;
         for (path, bytes) in &fault.cuts {
-            let Err(error) = cut(path, *bytes) else { continue };
+            let Err(error) = cut_listed(path, *bytes, key) else { continue };
             let is_there = before.is_some_and(|before| path.starts_with(&before.folder));
             is_left_out |= is_there;
             if !is_there {
@@ -492,6 +492,16 @@ fn remove_blank(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Cuts a file behind what is durable of it. One of which nothing is leaves the list of its folder
+/// first: what it had comes again, and may go to another folder, under its index or another.
+fn cut_listed(path: &Path, bytes: u64, key: &StreamKey) -> Result<(), String> {
+    let index = index_of(path, &key.name).filter(|_| bytes == 0);
+    if let (Some(index), Some(folder)) = (index, path.parent()) {
+        list_removed(folder, RunId(key.run), index).map_err(|error| error.to_string())?;
+    }
+    cut(path, bytes).map_err(|error| error.to_string())
 }
 
 /// Cuts a file behind what is durable of it.

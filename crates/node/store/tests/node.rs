@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use catchment_disk::{DiskConfig, FaultControl, FaultPlan};
 use catchment_fixtures::{Random, wait_while};
-use catchment_frame::ColumnCoding;
+use catchment_frame::{ColumnCoding, FILE_LIST_NAME, FileListLine};
 use catchment_frontend::{Closed, Frontend};
 use catchment_model::{Entry, SourceId};
 use catchment_recorder::{
@@ -392,8 +392,7 @@ fn in_both(folder: &Path) -> (Run, usize) {
 #[test]
 fn a_disk_that_fails_is_left_and_its_streams_go_on_in_another_folder() {
     let folder = tempfile::tempdir().unwrap();
-    // One file: the list of a disk that fails may name the next, of which nothing is kept.
-    let (node, control) = two_folders(folder.path(), 1 << 30);
+    let (node, control) = two_folders(folder.path(), 2 << 20);
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
     send_to(&front_end, 4_000, |allowed| {
         allowed.store(1_000, Relaxed);
@@ -408,6 +407,24 @@ fn a_disk_that_fails_is_left_and_its_streams_go_on_in_another_folder() {
     check_run(run, 4_000);
     assert!(in_second > 0);
     node.stop().unwrap();
+}
+
+#[test]
+fn a_file_of_which_nothing_is_kept_is_no_file_that_a_reader_of_both_folders_misses() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, control) = two_folders(folder.path(), 2 << 20);
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    // The first file cannot be closed, and the next one is begun by then.
+    control.fail_finishes(Some(libc::EIO));
+    send(&front_end, 4_000);
+    end(recorder, front_end, 4_000);
+    assert!(node.stop().unwrap().disk_faults >= 1);
+    let list = std::fs::read(only(&folder.path().join("first")).join(FILE_LIST_NAME)).unwrap();
+    let removed = FileListLine::Removed { index: 1 }.encode();
+    assert!(String::from_utf8(list).unwrap().contains(&removed), "it was begun");
+    let (run, in_second) = in_both(folder.path());
+    check_run(run, 4_000);
+    assert!(in_second > 0);
 }
 
 #[test]

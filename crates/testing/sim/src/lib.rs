@@ -32,6 +32,7 @@
 //! | [`readers`] | the results of repair, audit and verify |
 //! | [`time`] | runs whose events are built by time: senders, clocks that lie, and their own oracle |
 //! | [`shrink`] | reduces a failing run |
+//! | `trains` | fragments of many packets, in a run of their own, and what is recorded of them |
 //! | [`trace`] | the recorded history of a run |
 //!
 //! Everything follows from the [`plan::Case`]: one case, one trace, byte for byte.
@@ -63,6 +64,7 @@ pub mod shrink;
 mod streams;
 pub mod time;
 pub mod trace;
+mod trains;
 pub mod verdict;
 pub mod walk;
 pub mod wires;
@@ -136,6 +138,14 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
                 catalogue::check(&outcome).map(|()| required)
             });
             let checked = checked.unwrap_or_else(|what| Err(format!("a reader panicked: {what}")));
+            let of_trains = match (&checked, case.has_trains) {
+                (Ok(_), true) => trains::simulate(&case),
+                _ => Ok(Fragments::default()),
+            };
+            let (checked, of_trains) = match of_trains {
+                Ok(of_trains) => (checked, of_trains),
+                Err(why) => (Err(why), Fragments::default()),
+            };
             let (required, failure) = match checked {
                 Ok(required) => (required, None),
                 Err(why) => (0, Some(why)),
@@ -149,7 +159,8 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
             let mut ledger = SourceLedger::default();
             outcome.lives.iter().for_each(|life| ledger.add(&life.last.ledger.total()));
             let (sent, recorded) = (sent.sum(), ledger[Entry::FragmentsRecorded]);
-            let fragments = Fragments { sent, required, recorded };
+            let mut fragments = Fragments { sent, required, recorded };
+            fragments.add(&of_trains);
             let files = if is_traced { recorded::files(&outcome) } else { String::new() };
             let world::Outcome { happened, trace, .. } = outcome;
             Report { failure, happened, fragments, ledger, trace, files }

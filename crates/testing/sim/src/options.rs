@@ -20,6 +20,8 @@ pub struct Options {
     pub has_two_targets: bool,
     /// Whether events are built by time in all runs.
     pub is_by_time: bool,
+    /// Whether trains are sent in all cases.
+    pub has_trains: bool,
     /// Whether the history of the run is printed.
     pub is_traced: bool,
     /// Whether the trace's hash is printed.
@@ -46,6 +48,7 @@ impl Options {
             events_max: None,
             has_two_targets: false,
             is_by_time: false,
+            has_trains: false,
             is_traced: false,
             shows_hash: false,
             ends_at_first: false,
@@ -66,6 +69,7 @@ impl Options {
                 "--two-targets" => options.has_two_targets = true,
                 "--time" => options.is_by_time = true,
                 "--threads" => options.threads = number(value()?)?.max(1) as usize,
+                "--trains" => options.has_trains = true,
                 "--trace" => options.is_traced = true,
                 "--first" => options.ends_at_first = true,
                 "--hash" => options.shows_hash = true,
@@ -86,6 +90,7 @@ impl Options {
             events_max: self.events_max.unwrap_or(whole.events_max),
             has_two_targets: self.has_two_targets,
             is_by_time: self.is_by_time,
+            has_trains: self.has_trains || whole.has_trains,
         }
     }
 }

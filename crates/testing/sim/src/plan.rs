@@ -44,6 +44,8 @@ pub struct Case {
     pub has_two_targets: bool,
     /// Whether events are built by time.
     pub is_by_time: bool,
+    /// Whether trains are sent, too, in a run of their own.
+    pub has_trains: bool,
 }
 
 impl Case {
@@ -51,8 +53,15 @@ impl Case {
     pub fn of(seed: u64) -> Self {
         let (sources_max, events_max) = (u32::MAX, u64::MAX);
         let faults = Faults::of_seed(seed);
-        let (has_two_targets, is_by_time) = (false, false);
-        Self { seed, faults, sources_max, events_max, has_two_targets, is_by_time }
+        Self {
+            seed,
+            faults,
+            sources_max,
+            events_max,
+            has_two_targets: false,
+            is_by_time: false,
+            has_trains: seed % 8 == 5,
+        }
     }
 
     /// The unrestricted case of a seed whose events are built by time.
@@ -97,6 +106,9 @@ impl std::fmt::Display for Case {
         }
         if self.has_two_targets {
             write!(f, " --two-targets")?;
+        }
+        if self.has_trains != whole.has_trains {
+            write!(f, " --trains")?;
         }
         Ok(())
     }

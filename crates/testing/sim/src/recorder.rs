@@ -1,6 +1,7 @@
 //! A simulated recorder: its agents, their calls and their wake-ups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -359,13 +360,24 @@ impl Recorder {
     /// Puts a packet into a source's buffer; returns whether it had room, or none if nothing
     /// receives.
     pub(crate) fn deliver(&mut self, source: usize, packet: Packet, now_ns: u64) -> Option<bool> {
+        self.deliver_from(None, source, packet, now_ns)
+    }
+
+    /// The same, from that sender.
+    pub(crate) fn deliver_from(
+        &mut self,
+        sender: Option<SocketAddr>,
+        source: usize,
+        packet: Packet,
+        now_ns: u64,
+    ) -> Option<bool> {
         let agent = self.receiver[&source];
         let slot = self.slots.iter_mut().find(|slot| slot.index == agent)?;
         if !slot.is_blocked {
             slot.wake(now_ns);
         }
         let Packet { bytes, fragments, part } = packet;
-        let has_room = self.queues.send(self.of_source[&source], bytes);
+        let has_room = self.queues.send_from(sender, self.of_source[&source], bytes);
         let (arrived, dropped) = &mut self.life.arrived[source];
         if has_room {
             *arrived += 1;

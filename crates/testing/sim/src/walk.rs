@@ -354,6 +354,16 @@ impl WalkedFile {
         Ok(())
     }
 
+    /// Of a source: the row and the range of each hole in its fragments.
+    pub fn holes(&self, frame: &WalkedFrame, source: usize) -> Vec<(u64, Range<u64>)> {
+        let raw = self.raw(frame, "fragment_holes", Some(source)).unwrap_or_default();
+        let hole = |hole: &[u8; 24]| {
+            let [row, offset, bytes] = [0, 8, 16].map(|at| u64_at(hole, at));
+            (row, offset..offset.saturating_add(bytes))
+        };
+        raw.as_chunks().0.iter().map(hole).collect()
+    }
+
     /// Calls `f` for each row and source of a frame; unreadable columns are left out.
     ///
     /// # Errors
@@ -521,7 +531,7 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
             }
             Some(stored) => {
                 let mut raw = Vec::new();
-                let codec = Codec::from_number(u16_at(entry, 4));
+                let codec = Codec::from_number(u16_at(entry, 4) & !QUALIFIED);
                 decode_column(codec, stored, u64_at(entry, 32), &mut raw)
                     .map(|()| raw)
                     .map_err(|error| error.to_string())
@@ -660,6 +670,8 @@ const BLOCK_BYTES: usize = 4_096;
 const CHECKED_BYTES: usize = 65_536;
 const LOCATOR_BYTES: usize = 2 * BLOCK_BYTES;
 const FIXED_BYTES: usize = 128;
+/// Of a codec: the column has holes beside it.
+const QUALIFIED: u16 = 1 << 15;
 const KIND_CHANNELS: u16 = 2;
 const KIND_TOC: u16 = 3;
 const KIND_CHECKPOINT: u16 = 4;

@@ -3,7 +3,8 @@
 //! The open event with the lowest key closes when
 //!
 //! - all senders that vote have delivered it, and no owned key before it may still come;
-//! - every sender that has a position is past it by more than `reorder_events`: *overtaken*;
+//! - every sender that has a position is past it by more than `reorder_events`: *overtaken* (in the
+//!   first time-out of a run, which any sender may begin late: every sender that votes);
 //! - its time-out has passed, and the quorum was past it a time-out ago: *timed out*;
 //! - waiting fragments hold too much (`shares.rs`), and the quorum is past it: *overtaken* too;
 //! - the run ends.

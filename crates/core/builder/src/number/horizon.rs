@@ -342,9 +342,20 @@ impl Horizon {
         }
     }
 
-    /// The key below which every voter that has a position has passed all keys.
+    /// The key below which every voter that has a position has passed all keys. In the first
+    /// time-out any that has none may still come, and has passed nothing.
     pub fn passed_by_all(&self) -> u64 {
-        self.progress.slowest().unwrap_or(self.passed_by_none())
+        match self.awaits_first() {
+            true => 0,
+            false => self.progress.slowest().unwrap_or(self.passed_by_none()),
+        }
+    }
+
+    /// Whether a voter may still come for the first time: it votes, but by the end of the first
+    /// time-out it is silent or out of step.
+    fn awaits_first(&self) -> bool {
+        let is_awaited = |voter: &Voter| voter.votes() && !voter.known;
+        self.active_ns < self.rules.timeout_ns && self.voters.iter().any(is_awaited)
     }
 
     /// The key below which all keys had been passed one time-out ago, and are passed still: a

@@ -14,11 +14,16 @@ const SHARES_PER_TIMEOUT: u64 = 64;
 /// the other half is reserved for the sources that the quorum waits for. A run's only source has
 /// all of it: nobody else could need the rest.
 ///
+/// Where memory was *admitted* for whole events, as it is for trains, no source is full: a train is
+/// large beside a share, and one that has memory in all sources would be lost in the one that is
+/// ahead.
+///
 /// What *pausable* sources hold does not count: it takes no memory of the others', since their
 /// receive agents bound it.
 #[derive(Debug)]
 pub struct Shares {
     pub waiting_bytes_max: u64,
+    is_admitted: bool,
     /// By source, whether it waits; empty if none does.
     pausable: Vec<bool>,
     interval_ns: u64,
@@ -33,6 +38,7 @@ impl Shares {
     pub fn new(config: &BuilderConfig) -> Self {
         Self {
             waiting_bytes_max: config.waiting_bytes_max,
+            is_admitted: config.is_admitted,
             pausable: match config.pausable.contains(&true) {
                 true => config.pausable.clone(),
                 false => Vec::new(),
@@ -82,6 +88,9 @@ impl Shares {
         horizon: &mut Horizon,
         matched: &mut Matched,
     ) {
+        if self.is_admitted {
+            return;
+        }
         let sources = &mut matched.sources;
         let shared_bytes = match sources.len() {
             0 | 1 => self.waiting_bytes_max,
