@@ -18,7 +18,7 @@ fn recipe() -> Recipe {
 }
 
 fn place(folder: &Path, is_required: bool) -> RunPlace {
-    RunPlace { folders: vec![folder.to_owned()], is_required, trusts_lists: false }
+    RunPlace { folders: vec![folder.to_owned()], is_required, trusts_lists: false, is_dealt: false }
 }
 
 /// The required run, and another place of it.

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use catchment_agent::{
     Agent, Completion, CompletionKind, Entropy, FileEnd, FolderStore, NewFile, OpenError, Work,
 };
-use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine, TocFlags};
+use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine, Part, TocFlags};
 use catchment_model::{Entry, Ledger};
 use catchment_writer::{
     Disks, Ended, FileParts, FrameFile, FrameFiles, HeaderOrder, JobKind, STALL_NS, StoreFile,
@@ -68,6 +68,8 @@ pub(crate) struct Writer<S: FolderStore> {
     /// When the last frame was written.
     recorded_ns: u64,
     header: Option<Box<FileHeader>>,
+    /// The number of the last frame in the file that is being written.
+    last_number: Option<u64>,
     next_index: u32,
     /// The file that was requested.
     asked: Option<Asked>,
@@ -168,6 +170,7 @@ impl<S: FolderStore> Writer<S> {
             synced_ns: 0,
             recorded_ns: 0,
             header: None,
+            last_number: None,
             next_index: parts.next_index,
             asked: None,
             retry_at_ns: 0,
@@ -231,8 +234,9 @@ impl<S: FolderStore> Writer<S> {
         budget: &mut usize,
     ) -> Result<Step, Failed> {
         let Some(index) = column else {
-            let is_ready = self.has_file()? && !self.files.has_pages();
+            let is_ready = self.has_file(&frame)? && !self.files.has_pages();
             if is_ready {
+                self.last_number = Some(frame.info.sequence);
                 self.files.begin(frame.info, frame.columns.len());
             }
             self.frame = Some((frame, is_ready.then_some(0)));
@@ -265,16 +269,19 @@ impl<S: FolderStore> Writer<S> {
     }
 
     /// Whether there is a file for the next frame. If none is, one is requested, and taken once
-    /// it is made. A file that is large enough is left for the next.
-    fn has_file(&mut self) -> Result<bool, Failed> {
+    /// it is made. A file that is large enough is left for the next, as is one whose last frame has
+    /// a higher number: in a file they rise.
+    fn has_file(&mut self, next: &StoredFrame) -> Result<bool, Failed> {
         let is_full = |file: &FrameFile<Attached>| file.end >= self.file_bytes;
-        if self.files.current.as_ref().is_some_and(|file| !is_full(file)) {
+        let falls = self.last_number.is_some_and(|last| next.info.sequence < last);
+        if self.files.current.as_ref().is_some_and(|file| !is_full(file)) && !falls {
             return Ok(true);
         }
+        // Until the next one can be made, frames go on in this one.
+        let goes_on = self.files.current.is_some() && !falls;
         let asked = match self.asked {
             Some(asked) => asked,
-            // Until the next one can be made, frames go on in this one.
-            None if self.now_ns < self.retry_at_ns => return Ok(self.files.current.is_some()),
+            None if self.now_ns < self.retry_at_ns => return Ok(goes_on),
             None => self.ask(),
         };
         let Asked { index, disk, since_ns } = asked;
@@ -293,7 +300,7 @@ impl<S: FolderStore> Writer<S> {
         match opened {
             Ok(id) => {
                 self.files.leave();
-                self.begin_file(StoreFile { store: disk, id }, index)?;
+                self.begin_file(StoreFile { store: disk, id }, index, next)?;
                 *self.state.trouble.lock() = None;
                 self.folders[disk].makes_files();
                 Ok(true)
@@ -301,17 +308,17 @@ impl<S: FolderStore> Writer<S> {
             // Left over from a file that failed and could not be deleted.
             Err(OpenError::Exists { .. }) if index < u32::MAX => {
                 self.next_index = index + 1;
-                self.has_file()
+                self.has_file(next)
             }
             Err(error) => {
                 let reason = error.to_string();
                 let is_left = self.disks.leave(disk, &reason, self.now_ns);
                 self.makes_none(disk, reason);
                 if is_left {
-                    return self.has_file();
+                    return self.has_file(next);
                 }
                 self.retry_at_ns = self.now_ns + RETRY_NS;
-                Ok(self.files.current.is_some())
+                Ok(goes_on)
             }
         }
     }
@@ -334,17 +341,25 @@ impl<S: FolderStore> Writer<S> {
         asked
     }
 
-    fn begin_file(&mut self, id: StoreFile, index: u32) -> Result<(), Failed> {
+    fn begin_file(
+        &mut self,
+        id: StoreFile,
+        index: u32,
+        first: &StoredFrame,
+    ) -> Result<(), Failed> {
         let failed = |reason| Failed { disk: id.store, reason };
         let no_header = || failed("a frame came before the header of its file".to_owned());
         let header = self.header.as_ref().ok_or_else(no_header)?;
         let no_bits = |error| failed(format!("cannot get random bits: {error}"));
         let file_id = self.entropy.random_u64().map_err(no_bits)?;
-        // What stands in several folders is of one place.
-        let target = self.is_spread.then(|| TARGET.to_owned());
+        // What stands in several folders is of one place, as are the parts of a target.
+        let of_node = || self.is_spread.then(|| TARGET.to_owned());
+        let target = header.target.clone().or_else(of_node);
         let created_ns = self.now_ns;
+        let first_item = first.end.saturating_sub(1);
+        let part = header.part.map(|part| Part { first_item, ..part });
         let header =
-            FileHeader { file_index: index, file_id, created_ns, target, ..*header.clone() };
+            FileHeader { file_index: index, file_id, created_ns, target, part, ..*header.clone() };
         let frames = Ledger::new(header.schema.sources.len());
         let attached = Attached { frames: frames.clone(), syncing: None, finishing_ns: 0 };
         let path = self.path(id.store, index);
@@ -363,6 +378,7 @@ impl<S: FolderStore> Writer<S> {
             is_closed: false,
         });
         self.next_index = index + 1;
+        self.last_number = None;
         self.files.begin_file(file, bytes);
         Ok(())
     }

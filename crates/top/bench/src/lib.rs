@@ -36,6 +36,7 @@ mod report;
 mod search;
 mod soak;
 mod stalls;
+mod shared_nodes;
 mod store;
 mod store_node;
 mod store_plain;

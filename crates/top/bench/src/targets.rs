@@ -18,6 +18,7 @@ use crate::midas_dummy::{Delay, delay, tcp};
 use crate::point::{Load, Point, measure_with};
 use crate::report::{Report, Section, bytes, percent, table};
 use crate::search::{Plan, Try, median};
+use crate::shared_nodes::{self, Shared};
 use crate::store_node::Node;
 
 /// A set of targets.
@@ -152,7 +153,15 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     );
     let delays = Section::new("From send until durable", delays)
         .note("Fragments of 10 kB of one front-end, in all targets.");
-    Report::new("targets", bench, vec![section, delays], &found)
+    let (nodes, shared) = shared_nodes::measure(bench)?;
+    Report::new("targets", bench, vec![section, delays, nodes], &Figures { found, shared })
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Figures {
+    found: Vec<Found>,
+    shared: Shared,
 }
 
 /// Recordings at the highest rate without loss, each between two measurements of its limit.

@@ -82,6 +82,7 @@ impl Both {
             variant: 0,
             buffer_bytes: 1 << 20,
             first: 0,
+            is_dealt: false,
         };
         let session = StreamSession::new(of_session, 1, 2).unwrap();
         let mut link = StoreLink::new(Box::new(Nobody::default()), session, "nobody:1".to_owned());
@@ -115,7 +116,7 @@ impl Both {
             small: Coding::None,
             is_last: false,
         };
-        let parts = StoreParts { run, link, spill, end_wait_ns };
+        let parts = StoreParts { run, links: vec![link], hold_bytes: 1 << 20, spill, end_wait_ns };
         let target = StoreTarget::new(input, TargetLedger::new(&live, 0), parts, 0);
         Self { live, queue: [queue], target, head }
     }
@@ -192,7 +193,7 @@ fn frames_that_were_not_taken_at_the_end_are_stood_for_before_the_last_one() {
     assert!(!run.offer(1, SECOND_NS) && !run.offer(2, SECOND_NS));
     run.end(3);
     run.target.work(SECOND_NS);
-    let held = run.target.held.iter().map(|held| held.frame.info);
+    let held = run.target.nodes.held().map(|held| held.frame.info);
     let held: Vec<_> = held.map(|info| (info.sequence, info.kind == FrameKind::SKIPPED)).collect();
     assert_eq!(held, [(0, false), (1, true), (3, false)]);
     assert_eq!(run.target.close, Some(4));
