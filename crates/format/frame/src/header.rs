@@ -58,7 +58,7 @@ pub struct FileHeader {
     pub target: Option<String>,
     /// Which part of the target's frames the file has, if they are dealt to several storage nodes
     /// (1.3). `target` ends in `:` and the number of the part then.
-    pub part: Option<Part>,
+    pub part: Option<DealtPart>,
     /// The writer's stream: its number among those that write the run together (1.3). Each frame
     /// has its own.
     pub stream: u32,
@@ -70,7 +70,7 @@ pub struct FileHeader {
 
 /// A part of a target whose frames are dealt to several storage nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct DealtPart {
     /// Its number, from 0.
     pub number: u32,
     /// How many the target has.
@@ -266,7 +266,7 @@ struct Metadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    part: Option<Part>,
+    part: Option<DealtPart>,
     #[serde(default, skip_serializing_if = "is_zero")]
     stream: u32,
     #[serde(default, skip_serializing_if = "is_zero")]

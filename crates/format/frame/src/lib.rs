@@ -156,7 +156,7 @@ pub use file_list::{
 };
 pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, Origin, write_frame};
 pub use fuzz::fuzz_file;
-pub use header::{FileHeader, HeaderRest, Numbering, Part, Superseded};
+pub use header::{DealtPart, FileHeader, HeaderRest, Numbering, Superseded};
 pub use headless::{Headless, find_headless};
 pub use holes::{HOLE_BYTES, Hole, decode_holes, encode_holes, qualified, unqualified};
 pub use kinds::{ColumnKind, Dtype, FrameKind};

@@ -73,7 +73,14 @@ impl Outgoing {
         // Each column of the schema is there once at most.
         let columns_max = head.columns.min(head.schema.columns.len()) as u32;
         let (columns, ledger) = (Vec::new(), None);
-        Self { info: head.info, item: None, columns_max, bytes_max: bytes_max(head), columns, ledger }
+        Self {
+            info: head.info,
+            item: None,
+            columns_max,
+            bytes_max: bytes_max(head),
+            columns,
+            ledger,
+        }
     }
 
     /// One above the last number that it takes.

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use catchment_frame::{FileHeader, Part};
+use catchment_frame::{DealtPart, FileHeader};
 use catchment_model::RunId;
 use catchment_sender::SenderState;
 use parking_lot::Mutex;
@@ -56,7 +56,7 @@ impl StoreParts {
         for (link, number) in self.links.iter_mut().zip(0..) {
             let of_part = || FileHeader {
                 target: Some(format!("{target}:{number}")),
-                part: Some(Part { number, count, first_item: 0 }),
+                part: Some(DealtPart { number, count, first_item: 0 }),
                 ..header.clone()
             };
             link.header = if count > 1 { of_part().encode() } else { header.encode() };

@@ -45,7 +45,7 @@ use crate::settlement::BegunFrame;
 use crate::spill::{Backlog, Identity, NotSpilled, Spill, SpillConfig};
 use crate::spill_counts::SpillCounts;
 use crate::store_feed::{Held, HeldColumn, Outgoing, ledger_of};
-use crate::store_link::{Happened, StoreLink};
+use crate::store_link::Happened;
 use crate::store_nodes::{AWAY_NS, StoreNodes, StoreParts};
 use crate::target::encode_own;
 use crate::target_ledger::{FrameTag, TargetLedger};
@@ -490,7 +490,8 @@ impl StoreTarget {
     /// are not sent yet.
     fn leave_to_spill(&mut self, count: usize) {
         let is_held_sent = self.is_open() && !self.sends_backlog;
-        let feed = &mut self.nodes.all[0].link.feed;
+        let node = &mut self.nodes.all[0];
+        let feed = &mut node.link.feed;
         let sent = if is_held_sent { feed.sent_frames() } else { 0 };
         if !is_held_sent || count <= sent {
             if is_held_sent {
@@ -501,7 +502,7 @@ impl StoreTarget {
             }
             return;
         }
-        let next = self.nodes.all[0].held[sent].frame.info.sequence;
+        let next = node.held[sent].frame.info.sequence;
         let is_within = feed.is_within_frame();
         feed.released(sent);
         let mut within = None;

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use catchment_agent::{
     Agent, Completion, CompletionKind, Entropy, FileEnd, FolderStore, NewFile, OpenError, Work,
 };
-use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine, Part, TocFlags};
+use catchment_frame::{DealtPart, FILE_LIST_NAME, FileHeader, FileListLine, TocFlags};
 use catchment_model::{Entry, Ledger};
 use catchment_writer::{
     Disks, Ended, FileParts, FrameFile, FrameFiles, HeaderOrder, JobKind, STALL_NS, StoreFile,
@@ -341,12 +341,7 @@ impl<S: FolderStore> Writer<S> {
         asked
     }
 
-    fn begin_file(
-        &mut self,
-        id: StoreFile,
-        index: u32,
-        first: &StoredFrame,
-    ) -> Result<(), Failed> {
+    fn begin_file(&mut self, id: StoreFile, index: u32, first: &StoredFrame) -> Result<(), Failed> {
         let failed = |reason| Failed { disk: id.store, reason };
         let no_header = || failed("a frame came before the header of its file".to_owned());
         let header = self.header.as_ref().ok_or_else(no_header)?;
@@ -357,7 +352,7 @@ impl<S: FolderStore> Writer<S> {
         let target = header.target.clone().or_else(of_node);
         let created_ns = self.now_ns;
         let first_item = first.end.saturating_sub(1);
-        let part = header.part.map(|part| Part { first_item, ..part });
+        let part = header.part.map(|part| DealtPart { first_item, ..part });
         let header =
             FileHeader { file_index: index, file_id, created_ns, target, part, ..*header.clone() };
         let frames = Ledger::new(header.schema.sources.len());

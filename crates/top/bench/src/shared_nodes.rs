@@ -145,11 +145,7 @@ fn taken(scale: &Scale, addresses: &[String], payload: &Arc<[u8]>) -> anyhow::Re
 }
 
 /// Sends so many frames as one run, at a builder's rate; what each node has of it.
-fn feed(
-    addresses: &[String],
-    frames: u32,
-    payload: &Arc<[u8]>,
-) -> anyhow::Result<Vec<NodeShare>> {
+fn feed(addresses: &[String], frames: u32, payload: &Arc<[u8]>) -> anyhow::Result<Vec<NodeShare>> {
     let source = SourceConfig::new("frames".to_owned(), ([127, 0, 0, 1], 0).into());
     let node = NodeConfig { addresses: addresses.to_vec(), ..NodeConfig::at("") };
     let target = TargetConfig {

@@ -259,9 +259,8 @@ fn a_target_has_one_folder_or_several_different_ones() {
 
 #[test]
 fn a_store_has_one_node_or_several_different_ones_without_a_spill() {
-    let with = |keys: &str| {
-        format!("{TWO}\n[[targets]]\nname = \"far\"\nkind = \"store\"\n{keys}\n")
-    };
+    let with =
+        |keys: &str| format!("{TWO}\n[[targets]]\nname = \"far\"\nkind = \"store\"\n{keys}\n");
     let high = check(Path::new("run.toml"), &with("nodes = [\"a:1\", \"b:1\"]")).unwrap();
     let node = high.recorder.targets[0].place.node().unwrap();
     assert_eq!(node.addresses, ["a:1", "b:1"]);

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
-    Fill, FolderSnapshot, NodeConfig, NodeShare, Place, Snapshot, SpillState, State,
-    TargetSnapshot,
+    Fill, FolderSnapshot, NodeConfig, NodeShare, Place, Snapshot, SpillState, State, TargetSnapshot,
 };
 use catchment_watch::{Rates, Run, Untaken};
 

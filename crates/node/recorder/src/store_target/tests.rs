@@ -7,7 +7,7 @@ use catchment_agent::{Dial, Waker};
 use catchment_encoder::{Coding, Element, Level};
 use catchment_fixtures::Random;
 use catchment_frame::{EventColumns, FrameInfo, FrameKind};
-use catchment_model::{Entry, Ledger};
+use catchment_model::{Entry, Ledger, RunId};
 use catchment_sender::{StreamConfig, StreamSession};
 use catchment_writer::{FrameColumn, FrameUnderWay, Next, ledger_column};
 
@@ -18,6 +18,7 @@ use crate::frame_counts::SourceCounts;
 use crate::live::Live;
 use crate::schema::schema;
 use crate::spill::{Found, StreamLock};
+use crate::store_link::StoreLink;
 use crate::target_config::{NodeConfig, Place, TargetConfig};
 use crate::target_queue::{QueueParts, TargetQueue, target_queue};
 

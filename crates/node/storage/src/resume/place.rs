@@ -226,8 +226,8 @@ impl Place {
             if place.ledger.sources.is_empty() {
                 place.ledger = Ledger::new(header.schema.sources.len());
             }
-            let kept = || file.kept(&of_run.superseded, end);
-            let frames = if is_dealt { kept_max } else { kept() };
+            let before_end = file.kept(&of_run.superseded, end);
+            let frames = if is_dealt { kept_max } else { before_end };
             let file = Kept::new(file, frames, &mut place.ledger);
             let frames = &file.found.reader.frames()[..file.frames];
             place.frames += frames.len() as u64;

@@ -135,9 +135,8 @@ fn a_node_that_refuses_the_run_leaves_it_to_the_others() {
         // What it has acknowledged is gone there: it is never taken back.
         std::fs::rename(folder.path().join("two"), folder.path().join("before")).unwrap();
         two = Some(start(folder.path(), NODES[1], addresses[1]));
-        let refused = |node: &NodeShare| {
-            node.away.as_ref().is_some_and(|(_, why)| why.contains("left out"))
-        };
+        let refused =
+            |node: &NodeShare| node.away.as_ref().is_some_and(|(_, why)| why.contains("left out"));
         wait_while(|| !refused(&shares(&recorder)[1]));
     });
     end(recorder, front_end, 4_000);
