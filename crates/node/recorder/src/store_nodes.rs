@@ -25,7 +25,8 @@ use catchment_model::RunId;
 use catchment_sender::SenderState;
 use parking_lot::Mutex;
 
-use crate::store_feed::{Held, Outgoing};
+use crate::frames::SharedColumn;
+use crate::store_feed::{Held, HeldColumn, Outgoing};
 use crate::store_link::StoreLink;
 use crate::store_target::SpillParts;
 
@@ -50,7 +51,7 @@ pub(crate) struct StoreParts {
 }
 
 impl StoreParts {
-    /// Sets the header of the stream's files; those of one of several nodes say which part they are.
+    /// Sets the header of the stream's files. Those of one of several nodes are a part, and say so.
     pub(crate) fn set_header(&mut self, header: &FileHeader, target: &str) {
         let count = self.links.len() as u32;
         for (link, number) in self.links.iter_mut().zip(0..) {
@@ -236,15 +237,16 @@ pub(crate) struct StoreNodes {
 }
 
 impl StoreNodes {
-    /// `hold_bytes` is the most that is held for all of them; `first` says which one is the first,
-    /// so that targets of several recorders begin with different ones.
+    /// `hold_bytes` is the most that is held for all of them. Targets of other runs and streams
+    /// begin with other nodes.
     pub(crate) fn new(
         links: Vec<StoreLink>,
         live: &[Arc<LiveNode>],
         hold_bytes: u64,
-        first: u64,
+        (run, stream): (RunId, u32),
     ) -> Self {
         let count = links.len() as u64;
+        let first = run.0.iter().fold(u64::from(stream), |sum, &byte| sum + u64::from(byte));
         let node = |(index, (link, live)): (u64, (StoreLink, &Arc<LiveNode>))| StoreNode {
             link,
             held: VecDeque::new(),
@@ -293,6 +295,23 @@ impl StoreNodes {
         node.bytes_held += bytes;
         self.turn_bytes = self.turn_bytes.saturating_add(bytes);
         node.held.iter_mut().rev().find(|held| held.frame.ledger.is_none())
+    }
+
+    /// The frame that still gets columns gets these, which count nowhere.
+    pub(crate) fn add(&mut self, columns: impl Iterator<Item = SharedColumn>) {
+        for column in columns {
+            let bytes = column.done.stored_bytes() as u64;
+            if let Some(held) = self.unfinished(bytes) {
+                held.frame.columns.push(HeldColumn { column, is_counted: false });
+            }
+        }
+    }
+
+    /// It has all of them, and adds that to the ledger.
+    pub(crate) fn finish(&mut self, ledger: Vec<u8>) {
+        if let Some(held) = self.unfinished(0) {
+            held.frame.ledger = Some(ledger);
+        }
     }
 
     /// The node that gets the next frame.

@@ -132,10 +132,7 @@ impl StoreTarget {
         end: u64,
     ) -> Self {
         let live = &ledger.of_target().nodes;
-        let [a, b, c, d, e, f, g, h, ..] = node.run.0;
-        let bits = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        let first = bits.wrapping_add(ledger.stream().into());
-        let nodes = StoreNodes::new(node.links, live, node.hold_bytes, first);
+        let nodes = StoreNodes::new(node.links, live, node.hold_bytes, (node.run, ledger.stream()));
         Self {
             now_ns: 0,
             input,
@@ -238,13 +235,9 @@ impl StoreTarget {
             counts.lowered += bytes;
         }
         let own = encode_own(&mut self.encoder, &held.tag);
-        let own = own.into_iter().rev();
-        let before = held.frame.bytes();
-        held.frame.columns.extend(own.map(|column| HeldColumn { column, is_counted: false }));
-        let bytes = held.frame.bytes() - before;
-        if let Some(held) = self.nodes.unfinished(bytes) {
-            held.frame.ledger = Some(ledger_of(&held.tag));
-        }
+        let ledger = ledger_of(&held.tag);
+        self.nodes.add(own.into_iter().rev());
+        self.nodes.finish(ledger);
     }
 
     /// All frames are there: the last one follows if the ledger has counts that no frame has.
@@ -259,11 +252,7 @@ impl StoreTarget {
             if !records.is_empty() || self.ledger.has_positions() {
                 self.hold_skipped(&head);
                 self.hold(head);
-                let bytes = columns.iter().map(|column| column.done.stored_bytes() as u64).sum();
-                if let Some(held) = self.nodes.unfinished(bytes) {
-                    let column = |column| HeldColumn { column, is_counted: false };
-                    held.frame.columns.extend(columns.into_iter().map(column));
-                }
+                self.nodes.add(columns.into_iter());
                 self.end_frame(&[]);
             }
         }

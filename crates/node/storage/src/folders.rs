@@ -9,8 +9,8 @@
 //!
 //! A target with several folders has one sequence of files, spread over them: these folders are one
 //! *place*, whose files are read as those of one folder. Its name, in the files' headers, tells.
-//! What is said of folders here holds of places. So are the folders at the storage nodes among which
-//! a target's frames are dealt: each is a *part* of one place, with files and a ledger of its own.
+//! What is said of folders here holds of places. So are the folders at the storage nodes to which a
+//! target's frames are dealt: each is a *part* of one place, with files and a ledger of its own.
 //! Parts have some frames twice, where a node was left out and came back: one copy is read, and
 //! counted.
 //!
@@ -148,9 +148,12 @@ pub(crate) fn are_parts(files: &[RunFile]) -> bool {
     files.iter().any(|file| part_of(file).is_some())
 }
 
-/// The parts of targets of which no file is there.
-pub(crate) fn missing_parts(files: &[RunFile]) -> Vec<FileProblem> {
+/// The parts of targets of which no file is in the folders that were opened. A folder without files
+/// may be that of a node that got no frame.
+pub(crate) fn missing_parts(paths: &[PathBuf], files: &[RunFile]) -> Vec<FileProblem> {
     let mut missing = Vec::new();
+    let there: BTreeSet<usize> = files.iter().map(|file| file.folder).collect();
+    let empty = paths.len() - there.len();
     for files in files.chunk_by(|file, next| file.place == next.place) {
         let header = files[0].header();
         let (Some(part), Some(target)) = (header.part, &header.target) else { continue };
@@ -164,12 +167,12 @@ pub(crate) fn missing_parts(files: &[RunFile]) -> Vec<FileProblem> {
             count: part.count,
         }));
     }
-    missing
+    if missing.len() > empty { missing } else { Vec::new() }
 }
 
 /// Frames of a target that are in another of its parts, too, by rising file and index; of any kind,
 /// since all have increments.
-pub(crate) fn copies_in_parts(files: &[RunFile]) -> Vec<Location> {
+fn copies_in_parts(files: &[RunFile]) -> Vec<Location> {
     let (mut seen, mut copies) = (HashMap::new(), Vec::new());
     for (file, run_file) in files.iter().enumerate() {
         let Some(part) = part_of(run_file) else { continue };
@@ -184,7 +187,7 @@ pub(crate) fn copies_in_parts(files: &[RunFile]) -> Vec<Location> {
 }
 
 /// Takes what copies count out of the sum of the ledgers of parts. What cannot be read stays.
-pub(crate) fn without_copies(files: &[RunFile], ledger: &mut Ledger) {
+fn without_copies(files: &[RunFile], ledger: &mut Ledger) {
     let mut sum = Ledger::new(ledger.sources.len());
     for (file, index) in copies_in_parts(files) {
         sum.add(&frame_ledger(&files[file].reader, index).0);
@@ -310,10 +313,13 @@ pub(crate) fn differing(run: &Run) -> Vec<(Location, Location)> {
     differing
 }
 
-/// Counts the frames that the folder of the ledger lacks and another one has as recorded. Returns
-/// what cannot be read of them, which is not counted.
+/// Counts the frames that the folder of the ledger lacks and another one has as recorded, and those
+/// that its parts have twice once. Returns what cannot be read of them, which is not counted.
 pub(crate) fn lend(run: &Run, ledger: &mut Ledger, kind: LedgerKind) -> Vec<Problem> {
     let mut problems = Vec::new();
+    if kind == LedgerKind::Total {
+        without_copies(run.run_files(), ledger);
+    }
     for (file, index) in lent(run) {
         let (of_frame, errors) = frame_ledger(&file.reader, index);
         problems.extend(errors.into_iter().map(|error| problem_in(file, Some(index), error)));

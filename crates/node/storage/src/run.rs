@@ -323,7 +323,6 @@ impl Run {
             }
         }
         if let Some(ledger) = ledger.as_mut().filter(|_| self.paths().len() > 1) {
-            folders::without_copies(self.run_files(), ledger);
             // Counts that cannot be read stay those of the folder.
             let _unread = folders::lend(self, ledger, LedgerKind::Total);
         }

@@ -62,7 +62,7 @@ impl RunFiles {
             folders::join(&mut files, &mut problems)?;
         }
         if paths.iter().all(|path| path.is_dir()) {
-            problems.extend(folders::missing_parts(&files));
+            problems.extend(folders::missing_parts(&paths, &files));
         }
         let ledger_places = folders::fullest(&files);
         Ok(Self { paths, files, problems, bytes_read, ledger_places })
@@ -121,7 +121,7 @@ impl RunFiles {
         };
         if let Some(found) = refreshed {
             *problems = found;
-            problems.extend(folders::missing_parts(files));
+            problems.extend(folders::missing_parts(paths, files));
         }
         self.ledger_places = folders::fullest(&self.files);
         Ok(())

@@ -68,7 +68,7 @@ pub(crate) struct Writer<S: FolderStore> {
     /// When the last frame was written.
     recorded_ns: u64,
     header: Option<Box<FileHeader>>,
-    /// The number of the last frame in the file that is being written.
+    /// The number of the last frame.
     last_number: Option<u64>,
     next_index: u32,
     /// The file that was requested.
@@ -269,22 +269,21 @@ impl<S: FolderStore> Writer<S> {
     }
 
     /// Whether there is a file for the next frame. If none is, one is requested, and taken once
-    /// it is made. A file that is large enough is left for the next, as is one whose last frame has
-    /// a higher number: in a file they rise.
+    /// it is made. A file that is large enough is left for the next, as is one with higher numbers.
     fn has_file(&mut self, next: &StoredFrame) -> Result<bool, Failed> {
         let is_full = |file: &FrameFile<Attached>| file.end >= self.file_bytes;
-        let falls = self.last_number.is_some_and(|last| next.info.sequence < last);
-        if self.files.current.as_ref().is_some_and(|file| !is_full(file)) && !falls {
+        if self.last_number.take_if(|last| next.info.sequence < *last).is_some() {
+            self.files.leave();
+        }
+        if self.files.current.as_ref().is_some_and(|file| !is_full(file)) {
             return Ok(true);
         }
-        // Until the next one can be made, frames go on in this one.
-        let goes_on = self.files.current.is_some() && !falls;
-        let asked = match self.asked {
+        let Asked { index, disk, since_ns } = match self.asked {
             Some(asked) => asked,
-            None if self.now_ns < self.retry_at_ns => return Ok(goes_on),
+            // Until the next one can be made, frames go on in this one.
+            None if self.now_ns < self.retry_at_ns => return Ok(self.files.current.is_some()),
             None => self.ask(),
         };
-        let Asked { index, disk, since_ns } = asked;
         let Some(opened) = self.files.store(disk).take_opened() else {
             let is_late = self.now_ns.saturating_sub(since_ns) >= STALL_NS;
             let folder = self.disks.folder(disk).display();
@@ -300,7 +299,7 @@ impl<S: FolderStore> Writer<S> {
         match opened {
             Ok(id) => {
                 self.files.leave();
-                self.begin_file(StoreFile { store: disk, id }, index, next)?;
+                self.begin_file(StoreFile { store: disk, id }, index, next.end.saturating_sub(1))?;
                 *self.state.trouble.lock() = None;
                 self.folders[disk].makes_files();
                 Ok(true)
@@ -318,7 +317,7 @@ impl<S: FolderStore> Writer<S> {
                     return self.has_file(next);
                 }
                 self.retry_at_ns = self.now_ns + RETRY_NS;
-                Ok(goes_on)
+                Ok(self.files.current.is_some())
             }
         }
     }
@@ -341,18 +340,17 @@ impl<S: FolderStore> Writer<S> {
         asked
     }
 
-    fn begin_file(&mut self, id: StoreFile, index: u32, first: &StoredFrame) -> Result<(), Failed> {
+    fn begin_file(&mut self, id: StoreFile, index: u32, item: u64) -> Result<(), Failed> {
         let failed = |reason| Failed { disk: id.store, reason };
         let no_header = || failed("a frame came before the header of its file".to_owned());
         let header = self.header.as_ref().ok_or_else(no_header)?;
         let no_bits = |error| failed(format!("cannot get random bits: {error}"));
         let file_id = self.entropy.random_u64().map_err(no_bits)?;
         // What stands in several folders is of one place, as are the parts of a target.
-        let of_node = || self.is_spread.then(|| TARGET.to_owned());
-        let target = header.target.clone().or_else(of_node);
+        let target = header.target.clone();
+        let target = target.or_else(|| self.is_spread.then(|| TARGET.to_owned()));
         let created_ns = self.now_ns;
-        let first_item = first.end.saturating_sub(1);
-        let part = header.part.map(|part| DealtPart { first_item, ..part });
+        let part = header.part.map(|part| DealtPart { first_item: item, ..part });
         let header =
             FileHeader { file_index: index, file_id, created_ns, target, part, ..*header.clone() };
         let frames = Ledger::new(header.schema.sources.len());
@@ -373,7 +371,6 @@ impl<S: FolderStore> Writer<S> {
             is_closed: false,
         });
         self.next_index = index + 1;
-        self.last_number = None;
         self.files.begin_file(file, bytes);
         Ok(())
     }
@@ -550,8 +547,7 @@ impl<S: FolderStore> Writer<S> {
         if let Some(recorded) = mark.filter(|_| is_due).map(|mark| mark.recorded)
             && file.attached.syncing.is_none()
         {
-            let id = file.id;
-            let (bytes, since_ns) = (file.recorded_end, self.now_ns);
+            let (id, bytes, since_ns) = (file.id, file.recorded_end, self.now_ns);
             let frames = file.attached.frames.clone();
             let syncing = Syncing { durable: recorded, bytes, frames, since_ns };
             self.synced_ns = self.now_ns;
@@ -561,7 +557,7 @@ impl<S: FolderStore> Writer<S> {
                 self.disks.synced(id.store, 1, 0, self.now_ns);
             }
         }
-        let is_copying = self.is_copying();
+        let is_copying = self.frame.as_ref().is_some_and(|(_, column)| column.is_some());
         let Some(file) = &mut self.files.current else { return };
         let at_rest = file.end == file.recorded_end && !is_copying;
         if at_rest && file.header_recorded && file.checkpoint_due(self.now_ns, false) {
@@ -570,10 +566,6 @@ impl<S: FolderStore> Writer<S> {
             let total = self.total();
             self.files.begin_checkpoint(&total, self.now_ns);
         }
-    }
-
-    fn is_copying(&self) -> bool {
-        self.frame.as_ref().is_some_and(|(_, column)| column.is_some())
     }
 
     /// The sum of the stream's frames, as it is once what states it is durable.
@@ -656,8 +648,7 @@ impl<S: FolderStore> Writer<S> {
         self.folders[disk].failed(&reason);
         let folder = self.disks.folder(disk).to_owned();
         let sequence = self.state.durable.load(Relaxed);
-        let before = Some(Durable { folder, sequence, next_index, ledger });
-        Fault { reason, cuts, before }
+        Fault { reason, cuts, before: Some(Durable { folder, sequence, next_index, ledger }) }
     }
 }
 

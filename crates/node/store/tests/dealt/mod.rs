@@ -156,6 +156,8 @@ fn several_recorders_share_several_nodes() {
             let folder = folder.path().join(number.to_string());
             move || {
                 let (recorder, front_end) = recorder(&folder, vec![shared(&addresses)]);
+                // Then each has a folder of the run, with files or without.
+                wait_while(|| !shares(&recorder).iter().all(|node| node.is_connected));
                 send(&front_end, 2_000);
                 let summary = end(recorder, front_end, 2_000);
                 PathBuf::from(summary.folder.file_name().unwrap())
@@ -170,7 +172,6 @@ fn several_recorders_share_several_nodes() {
     }
     for name in names {
         let folders = NODES.map(|node| folder.path().join(node).join("stored").join(&name));
-        let folders: Vec<_> = folders.into_iter().filter(|folder| folder.is_dir()).collect();
         let run = Run::open_folders(&folders, RunOptions::default()).unwrap();
         check_run(run, 2_000);
     }
