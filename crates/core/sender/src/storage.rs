@@ -38,6 +38,9 @@ pub struct StreamConfig {
     pub buffer_bytes: u64,
     /// The number of its first frame.
     pub first: u64,
+    /// Whether the node gets some of the run's frames: items are counted, and have numbers of
+    /// their own.
+    pub is_dealt: bool,
 }
 
 /// A sender's end of the session of a stream.
@@ -209,6 +212,19 @@ impl StreamSession {
     /// The numbers up to this one are made: frames below it are held until they are durable.
     pub fn made(&mut self, made: u64) {
         self.log.made = self.log.made.max(made);
+    }
+
+    /// What was made and not taken goes elsewhere: the next item is the one at which the session
+    /// goes on.
+    pub fn rewind(&mut self) {
+        self.log.made = self.log.next;
+    }
+
+    /// The session breaks, for that reason, and connects again later.
+    pub fn interrupt(&mut self, now_ns: u64, why: &str) {
+        if !matches!(self.phase, Phase::Away { .. } | Phase::Ended) {
+            self.break_off(now_ns, why, None);
+        }
     }
 
     /// Everything is durable, or given up: says `bye`.
@@ -523,8 +539,9 @@ impl StreamSession {
             name,
             program,
         };
-        let of_stream =
-            StreamLog { stream: *stream, variant: *variant, generation: self.agreed.generation };
+        let flags = if self.config.is_dealt { StreamLog::DEALT } else { 0 };
+        let generation = self.agreed.generation;
+        let of_stream = StreamLog { stream: *stream, variant: *variant, generation, flags };
         let mut service = [0; 40];
         of_stream.write(&mut service);
         let LogState { first, made, .. } = self.log;

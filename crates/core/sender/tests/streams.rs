@@ -16,6 +16,7 @@ fn session() -> StreamSession {
         variant: 0,
         buffer_bytes: 1 << 20,
         first: 0,
+        is_dealt: false,
     };
     StreamSession::new(config, 7, 11).unwrap()
 }

@@ -56,6 +56,9 @@ pub struct FileHeader {
     pub variant: u32,
     /// The target whose folders hold the run's files together, if there are several (1.3).
     pub target: Option<String>,
+    /// Which part of the target's frames the file has, if they are dealt to several storage nodes
+    /// (1.3). `target` ends in `:` and the number of the part then.
+    pub part: Option<DealtPart>,
     /// The writer's stream: its number among those that write the run together (1.3). Each frame
     /// has its own.
     pub stream: u32,
@@ -63,6 +66,18 @@ pub struct FileHeader {
     pub epoch: u32,
     /// Frames that no longer belong to the run, in this file or others (1.3).
     pub superseded: Vec<Superseded>,
+}
+
+/// A part of a target whose frames are dealt to several storage nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DealtPart {
+    /// Its number, from 0.
+    pub number: u32,
+    /// How many the target has.
+    pub count: u32,
+    /// How many frames the node had taken before the first of the file.
+    #[serde(default)]
+    pub first_item: u64,
 }
 
 /// The scope of the numbers of a file's frames.
@@ -186,6 +201,7 @@ impl FileHeader {
             numbering: metadata.numbering.as_deref().map_or(Numbering::Run, Numbering::of_name),
             variant: metadata.variant,
             target: metadata.target,
+            part: metadata.part,
             stream: metadata.stream,
             epoch: metadata.epoch,
             superseded: metadata.superseded,
@@ -249,6 +265,8 @@ struct Metadata {
     variant: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    part: Option<DealtPart>,
     #[serde(default, skip_serializing_if = "is_zero")]
     stream: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -275,6 +293,7 @@ impl Metadata {
             numbering: header.numbering.name().map(str::to_owned),
             variant: header.variant,
             target: header.target.clone(),
+            part: header.part,
             stream: header.stream,
             epoch: header.epoch,
             superseded: header.superseded.clone(),
@@ -461,6 +480,7 @@ mod tests {
             numbering: Numbering::Run,
             variant: 0,
             target: None,
+            part: None,
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),

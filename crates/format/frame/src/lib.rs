@@ -46,6 +46,7 @@
 //!     numbering: Numbering::Run,
 //!     variant: 0,
 //!     target: None,
+//!     part: None,
 //!     stream: 0,
 //!     epoch: 0,
 //!     superseded: Vec::new(),
@@ -155,7 +156,7 @@ pub use file_list::{
 };
 pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, Origin, write_frame};
 pub use fuzz::fuzz_file;
-pub use header::{FileHeader, HeaderRest, Numbering, Superseded};
+pub use header::{DealtPart, FileHeader, HeaderRest, Numbering, Superseded};
 pub use headless::{Headless, find_headless};
 pub use holes::{HOLE_BYTES, Hole, decode_holes, encode_holes, qualified, unqualified};
 pub use kinds::{ColumnKind, Dtype, FrameKind};

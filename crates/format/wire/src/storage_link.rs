@@ -46,7 +46,15 @@ fields! {
         4 variant: u32,
         /// The writer generation that was granted to this session before; 0: none.
         8 generation: u64,
+        /// [`StreamLog::DEALT`], or 0.
+        16 flags: u32 = 0..=1,
     }
+}
+
+impl StreamLog {
+    /// The node is one of several that share the run's frames: the sequence of an item is its
+    /// count in this log, and frames have gaps in their numbers, which may fall.
+    pub const DEALT: u32 = 1;
 }
 
 fields! {
@@ -82,7 +90,7 @@ fields! {
         12 kind: u16,
         /// Its flags there.
         14 flags: u16,
-        /// Its number in the run, which is the item's.
+        /// Its number in the run, which is the item's, unless the stream is dealt.
         16 sequence: u64,
         /// The writer generation.
         24 generation: u64,
@@ -104,6 +112,8 @@ fields! {
         84 epoch: u32,
         /// No more columns than this follow.
         88 columns_max: u32 = 0..=COLUMNS_MAX as u64,
+        /// Of a stream that is dealt: the low 32 bits of the item's sequence; else 0.
+        92 item: u32,
         /// Numbers that it takes in the log, 1 but for a skipped frame.
         96 numbers: u64 = 1..=1 << 62,
         /// Their stored bytes are no more than this.

@@ -33,7 +33,7 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct Dialer {
     peer: Peer,
-    epoll: Epoll,
+    epoll: Arc<Epoll>,
     event: Arc<OwnedFd>,
     lines: Vec<Line>,
 }
@@ -61,7 +61,13 @@ impl Dialer {
         // SAFETY: a new descriptor that nothing else owns.
         let event = Arc::new(unsafe { OwnedFd::from_raw_fd(event) });
         epoll.add_edges(event.as_fd())?;
-        Ok(Self { peer, epoll, event, lines: Vec::new() })
+        Ok(Self { peer, epoll: Arc::new(epoll), event, lines: Vec::new() })
+    }
+
+    /// One to another peer, for the same thread: what wakes the one wakes both.
+    pub fn beside(&self, peer: Peer) -> Self {
+        let (epoll, event) = (Arc::clone(&self.epoll), Arc::clone(&self.event));
+        Self { peer, epoll, event, lines: Vec::new() }
     }
 
     /// What its thread waits on.

@@ -20,7 +20,8 @@ use crate::run_files::RunFiles;
 use crate::run_gate::RunGate;
 use crate::schema::schema;
 use crate::selection::Selection;
-use crate::store_target::{StoreParts, StoreTarget};
+use crate::store_nodes::StoreParts;
+use crate::store_target::StoreTarget;
 use crate::target::Target;
 use crate::target_config::thread_name;
 use crate::target_ledger::TargetLedger;
@@ -128,7 +129,7 @@ impl Agents {
                 Way::Node(mut node) => {
                     let of_run = OfRun::of(config);
                     let header = of_run.header(node.run, &of_target, variant.number);
-                    node.link.header = header.encode();
+                    node.set_header(&header, &target.name);
                     Box::new(StoreTarget::new(input, ledger, *node, live.beginning.sequence))
                 }
                 Way::Nowhere => Box::new(Nothing { input, ledger }),

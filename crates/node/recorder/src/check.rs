@@ -18,7 +18,7 @@ use crate::builder_config::builder_config;
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::disk_config::disk_config;
 use crate::links::check_links;
-use crate::target_config::{Place, Variant};
+use crate::target_config::{NodeConfig, Place, Variant};
 
 impl RecorderConfig {
     /// Checks every value against its bounds, against the others, and against the machine.
@@ -108,6 +108,13 @@ impl RecorderConfig {
             let key = format!("targets[{index}].hold_bytes");
             let bytes = target.hold_bytes.unwrap_or(1);
             require((1..=half).contains(&bytes), &key, "1 B to half of the memory", Bytes(bytes))?;
+            if let Some(NodeConfig { addresses, .. }) = target.place.node() {
+                let key = format!("targets[{index}].nodes");
+                require(!addresses.is_empty(), &key, "at least one storage node", "none")?;
+                let is_alone = addresses.len() == 1 || target.spill.is_none();
+                let key = format!("targets[{index}].spill");
+                require(is_alone, &key, "no spill of a target with several nodes", "a spill")?;
+            }
             let key = format!("targets[{index}].queue_bytes");
             all = all.saturating_add(target.best_effort_bytes(self));
             let expected = format_args!("{} or less for all targets", Bytes(half));

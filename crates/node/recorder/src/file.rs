@@ -181,6 +181,7 @@ impl OfRun {
             numbering: catchment_frame::Numbering::Run,
             variant,
             target: None,
+            part: None,
             stream: self.stream,
             epoch: 0,
             superseded: Vec::new(),

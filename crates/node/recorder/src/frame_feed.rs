@@ -31,7 +31,8 @@ use crate::recorder::{Events, RecorderError, new_run, system};
 use crate::schema::schema;
 use crate::spill::Identity;
 use crate::store_link::StoreLink;
-use crate::store_target::{SpillParts, StoreParts, StoreTarget};
+use crate::store_nodes::StoreParts;
+use crate::store_target::{SpillParts, StoreTarget};
 use crate::target_config::{NodeConfig, Place, TargetConfig, thread_name};
 use crate::target_ledger::TargetLedger;
 use crate::target_queue::{QueueParts, TargetQueue, target_queue};
@@ -84,7 +85,7 @@ impl FrameFeed {
             frames: signal.waker(),
         };
         let (queue, input) = target_queue(config, parts);
-        node.link.header = OfRun::of(config).header(run, &schema, 0).encode();
+        node.set_header(&OfRun::of(config).header(run, &schema, 0), &target.name);
         let agent = StoreTarget::new(input, TargetLedger::new(&live, 0), *node, 0);
         let events = Arc::new(Events(Arc::clone(&live)));
         let mut threads = Threads::new(clock, Arc::clone(&live.threads), events);
@@ -242,9 +243,11 @@ pub(crate) fn node_part(
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let secret = |error: io::Error| RecorderError::Target { name: target.name.clone(), error };
     let token = node.token().map_err(secret)?;
-    let peer = node.peer().map_err(secret)?;
+    let peers = node.peers().map_err(secret)?;
     let bits = || SystemEntropy.random_u64().map_err(system("random bits"));
     let variant = live.targets[number].variant.number;
+    let hold_bytes = target.queue_bytes_max(config);
+    let is_dealt = peers.len() > 1;
     let stream_config = StreamConfig {
         name: NodeConfig::stream_name(name, variant),
         program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -252,22 +255,33 @@ pub(crate) fn node_part(
         run: run.0,
         stream: config.stream,
         variant,
-        buffer_bytes: target.queue_bytes_max(config),
-        first: live.beginning.sequence,
+        buffer_bytes: hold_bytes,
+        first: if is_dealt { 0 } else { live.beginning.sequence },
+        is_dealt,
     };
     let identity = Identity {
-        node: node.address.clone(),
+        node: node.shown(),
         name: stream_config.name.clone(),
         run,
         stream: config.stream,
         variant,
         begins: stream_config.first,
     };
-    let session = StreamSession::new(stream_config, bits()?.max(1), bits()?).map_err(|reason| {
-        RecorderError::System { what: "the storage link", source: io::Error::other(reason) }
-    })?;
-    let dialer = Dialer::new(peer).map_err(system("the storage link"))?;
-    let (waker, readiness) = (dialer.waker(), dialer.readiness());
+    let link = |dialer: Dialer, address: &str| {
+        let config = stream_config.clone();
+        let session = StreamSession::new(config, bits()?.max(1), bits()?).map_err(|reason| {
+            RecorderError::System { what: "the storage link", source: io::Error::other(reason) }
+        })?;
+        Ok::<_, RecorderError>(StoreLink::new(Box::new(dialer), session, address.to_owned()))
+    };
+    let mut peers = peers.into_iter();
+    let first = peers.next().expect("a storage node has an address");
+    let first = Dialer::new(first).map_err(system("the storage link"))?;
+    let (waker, readiness) = (first.waker(), first.readiness());
+    let others: Vec<Dialer> = peers.map(|peer| first.beside(peer)).collect();
+    let dialers = std::iter::once(first).chain(others).zip(&node.addresses);
+    let links = dialers.map(|(dialer, address)| link(dialer, address));
+    let links = links.collect::<Result<Vec<_>, _>>()?;
     let spill = target.spill.as_ref().zip(live.targets[number].spill.as_ref());
     let spill = spill.map(|(config, counts)| SpillParts {
         config: config.clone(),
@@ -275,8 +289,7 @@ pub(crate) fn node_part(
         counts: Arc::clone(counts),
         entropy: Box::new(SystemEntropy),
     });
-    let link = StoreLink::new(Box::new(dialer), session, node.address.clone());
-    let parts = StoreParts { run, link, spill, end_wait_ns: config.end_wait_ns };
+    let parts = StoreParts { run, links, hold_bytes, spill, end_wait_ns: config.end_wait_ns };
     let way = Way::Node(Box::new(parts));
     Ok((TargetPart { waker, way }, Box::new(readiness)))
 }

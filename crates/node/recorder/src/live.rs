@@ -27,6 +27,7 @@ use crate::live_link::{LinkCounts, LiveLink};
 use crate::live_target::LiveTarget;
 use crate::senders::{SenderPair, Stranger};
 use crate::spill_counts::SpillReport;
+use crate::store_nodes::NodeShare;
 use crate::target_config::{Place, TargetConfig, Variant, thread_name};
 
 /// The state of a recorder.
@@ -210,6 +211,8 @@ pub struct TargetSnapshot {
     pub queue: Fill,
     /// Its folders, if it has any.
     pub folders: Vec<FolderSnapshot>,
+    /// Its storage nodes, if it has any.
+    pub nodes: Vec<NodeShare>,
     /// What it has spilled in this run, if it has a spill.
     pub spill: Option<SpillReport>,
 }

@@ -17,6 +17,7 @@ use crate::frame_counts::SourceCounts;
 use crate::live::{State, TargetSnapshot};
 use crate::live_folder::{LiveFolder, ShownFolder};
 use crate::spill_counts::SpillCounts;
+use crate::store_nodes::LiveNode;
 use crate::target_config::{Place, TargetConfig, Variant};
 
 /// The state of a target that its agent writes.
@@ -35,6 +36,8 @@ pub(crate) struct LiveTarget {
     /// Bytes of columns in its queue.
     pub(crate) queue: Arc<FillLevel>,
     pub(crate) folders: Vec<LiveFolder>,
+    /// Its storage nodes, if it has any.
+    pub(crate) nodes: Vec<Arc<LiveNode>>,
     /// If it has a spill.
     pub(crate) spill: Option<Arc<SpillCounts>>,
     /// Why its storage node takes nothing now.
@@ -60,6 +63,8 @@ impl LiveTarget {
         counters.bytes_written.store(begins.bytes, Relaxed);
         let ledger = LiveLedger::new(begins.ledger.sources.len());
         ledger.add_all(&begins.ledger);
+        let addresses = target.place.node().into_iter().flat_map(|node| &node.addresses);
+        let nodes = addresses.map(|address| Arc::new(LiveNode::new(address))).collect();
         Self {
             name: target.name.clone(),
             required: target.required,
@@ -71,6 +76,7 @@ impl LiveTarget {
             files: Mutex::new(begins.paths.clone()),
             queue: Arc::new(FillLevel::new(&target.name, target.queue_bytes_max(config))),
             folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
+            nodes,
             spill: target.spill.as_ref().map(|_| Arc::default()),
             away: Mutex::default(),
             is_left: AtomicBool::new(false),
@@ -154,6 +160,19 @@ impl LiveTarget {
             (self.counters.read(), (&*self.queue).into(), self.place.clone());
         let spill = self.spill.as_ref().map(|counts| counts.read());
         let away = self.away.lock().clone();
-        TargetSnapshot { name, required, place, state, away, ledger, counts, queue, folders, spill }
+        let nodes = self.nodes.iter().map(|node| node.read()).collect();
+        TargetSnapshot {
+            name,
+            required,
+            place,
+            state,
+            away,
+            ledger,
+            counts,
+            queue,
+            folders,
+            nodes,
+            spill,
+        }
     }
 }

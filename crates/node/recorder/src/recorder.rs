@@ -211,6 +211,7 @@ impl Recorder {
             folders: target.place.folders().iter().map(|folder| folder.join(name)).collect(),
             is_required: target.required && !target.place.folders().is_empty(),
             trusts_lists: false,
+            is_dealt: false,
         };
         let other = |what| Err(RecorderError::OtherRun { name: name.to_owned(), what });
         let targets = config.targets();

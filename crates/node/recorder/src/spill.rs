@@ -529,7 +529,7 @@ impl Spill {
         });
         let columns: Vec<HeldColumn> = column.into_iter().collect();
         let (columns_max, ledger) = (columns.len() as u32, Some(Vec::new()));
-        Outgoing { info, columns_max, bytes_max: 0, columns, ledger }
+        Outgoing { info, item: None, columns_max, bytes_max: 0, columns, ledger }
     }
 
     /// The frames below that number are durable at the node: removes the files that have nothing

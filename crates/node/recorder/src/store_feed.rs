@@ -28,6 +28,8 @@ const OWN_BYTES_PER_SOURCE: u64 = 2 << 10;
 /// A frame on its way to the node.
 pub(crate) struct Outgoing {
     pub(crate) info: FrameInfo,
+    /// Its sequence at one of several nodes, where that is not its number.
+    pub(crate) item: Option<u64>,
     /// No more columns, and no more stored bytes, come.
     pub(crate) columns_max: u32,
     pub(crate) bytes_max: u64,
@@ -71,12 +73,24 @@ impl Outgoing {
         // Each column of the schema is there once at most.
         let columns_max = head.columns.min(head.schema.columns.len()) as u32;
         let (columns, ledger) = (Vec::new(), None);
-        Self { info: head.info, columns_max, bytes_max: bytes_max(head), columns, ledger }
+        Self {
+            info: head.info,
+            item: None,
+            columns_max,
+            bytes_max: bytes_max(head),
+            columns,
+            ledger,
+        }
     }
 
     /// One above the last number that it takes.
     pub(crate) fn end(&self) -> u64 {
         self.info.numbers().1.saturating_add(1)
+    }
+
+    /// One above the last sequence that it takes in the stream's log.
+    pub(crate) fn item_end(&self) -> u64 {
+        self.item.map_or_else(|| self.end(), |item| item.saturating_add(1))
     }
 
     /// Its stored bytes so far.
@@ -85,7 +99,7 @@ impl Outgoing {
     }
 
     fn message(&self, generation: u64) -> Frame {
-        let Self { info, columns_max, bytes_max, .. } = self;
+        let Self { info, item, columns_max, bytes_max, .. } = self;
         let (first, last) = info.numbers();
         Frame {
             log: 0,
@@ -102,6 +116,8 @@ impl Outgoing {
             slice_count: info.origin.slice_count,
             epoch: info.origin.epoch,
             columns_max: *columns_max,
+            // The low bits tell whether both sides count alike.
+            item: item.unwrap_or(0) as u32,
             numbers: last - first + 1,
             bytes_max: *bytes_max,
         }

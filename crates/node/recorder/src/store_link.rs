@@ -128,6 +128,13 @@ impl StoreLink {
         }
     }
 
+    /// Breaks the session off, for that reason. It connects again.
+    pub(crate) fn interrupt(&mut self, now_ns: u64, why: &str) {
+        self.session.interrupt(now_ns, why);
+        self.feed.close();
+        self.is_attached = false;
+    }
+
     /// What was wrong with what the node said, once.
     pub(crate) fn take_trouble(&mut self) -> Option<String> {
         self.trouble.take()

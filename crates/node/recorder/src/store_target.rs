@@ -1,5 +1,6 @@
-//! A target that is a storage node: frames go there over the network, and count as recorded and
-//! durable when the node says that they are durable.
+//! A target that is a storage node, or several that share its frames (store_nodes.rs): frames go
+//! there over the network, and count as recorded and durable when the node says that they are
+//! durable.
 //!
 //! Each frame is held, with its encoded columns, until then: a connection that breaks, or a node
 //! that is restarted, gets the rest again. What is held counts in the target's queue, whose bound
@@ -19,9 +20,9 @@
 //!                            ^ sent: files that the node has whole are removed
 //! ```
 //!
-//! Without a spill, a node that is away is ridden out in memory. One that refuses the stream (a
-//! token, another run of that name) is a fault: what is held is discarded and counted, and so is
-//! what comes.
+//! Without a spill, a node that is away is ridden out in memory; if others share the frames, they
+//! get what is held for it. One that refuses the stream (a token, another run of that name) is a
+//! fault, if none is left: what is held is discarded and counted, and so is what comes.
 //!
 //! Once the run is to end, the target waits as long as the node gets on. It gives up what is held,
 //! and names why, when the node has been *blocked* for `end_wait_ns`: it cannot be reached, or says
@@ -29,14 +30,11 @@
 //! the last frame that became durable. With a spill that has room, the run ends at once, and what
 //! is spilled is forwarded later (spill/forward.rs).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Entropy, FileId, Work};
 use catchment_frame::encode_ledger_increment;
-use catchment_model::RunId;
-use catchment_sender::SenderState;
 use catchment_writer::{FrameEncoder, StoreFile};
 use crossbeam_channel::TryRecvError;
 
@@ -47,7 +45,8 @@ use crate::settlement::BegunFrame;
 use crate::spill::{Backlog, Identity, NotSpilled, Spill, SpillConfig};
 use crate::spill_counts::SpillCounts;
 use crate::store_feed::{Held, HeldColumn, Outgoing, ledger_of};
-use crate::store_link::{Happened, StoreLink};
+use crate::store_link::Happened;
+use crate::store_nodes::{AWAY_NS, StoreNodes, StoreParts};
 use crate::target::encode_own;
 use crate::target_ledger::{FrameTag, TargetLedger};
 use crate::target_queue::{Answer, Item, TargetInput};
@@ -60,9 +59,7 @@ const CYCLE_BYTES: usize = 4 << 20;
 const CYCLE_ITEMS: usize = 256;
 /// How long the end of a run waits for a node by which nothing becomes durable.
 const END_NS: u64 = 60_000_000_000;
-/// How long a node that is away, or still has spilled frames to take, leaves frames in memory.
-const AWAY_NS: u64 = 1_000_000_000;
-/// The same for one that is there.
+/// How long a node that is there leaves frames in memory that can be spilled.
 const STUCK_NS: u64 = 5_000_000_000;
 /// Bytes that are spilled at once, before they are synced; those of a file if these are fewer.
 const SPILL_BYTES: u64 = 16 << 20;
@@ -70,15 +67,6 @@ const SPILL_BYTES: u64 = 16 << 20;
 const RETRY_NS: u64 = 1_000_000_000;
 /// The node's place in the settlement, which knows files.
 const PLACE: StoreFile = StoreFile { store: 0, id: FileId(0) };
-
-/// How a storage node is reached, and where frames go that it does not take.
-pub(crate) struct StoreParts {
-    pub(crate) run: RunId,
-    pub(crate) link: StoreLink,
-    pub(crate) spill: Option<SpillParts>,
-    /// How long the run's end waits while the node is blocked.
-    pub(crate) end_wait_ns: u64,
-}
 
 /// That a node takes nothing.
 struct Blocked {
@@ -100,9 +88,9 @@ pub(crate) struct StoreTarget {
     now_ns: u64,
     input: TargetInput,
     ledger: TargetLedger,
-    link: StoreLink,
-    /// Oldest first. The newest may still get columns.
-    held: VecDeque<Held>,
+    /// With what is held. The newest frame may still get columns.
+    nodes: StoreNodes,
+    /// Only where there is one node.
     spill: Option<SpillParts>,
     /// What was spilled, once something was.
     backlog: Option<Backlog>,
@@ -131,7 +119,6 @@ pub(crate) struct StoreTarget {
     blocked: Option<Blocked>,
     /// Why the node takes nothing more.
     refusal: Option<String>,
-    has_ended: bool,
     /// Whether more may come from the frames agent.
     is_fed: bool,
 }
@@ -144,12 +131,13 @@ impl StoreTarget {
         node: StoreParts,
         end: u64,
     ) -> Self {
+        let live = &ledger.of_target().nodes;
+        let nodes = StoreNodes::new(node.links, live, node.hold_bytes, (node.run, ledger.stream()));
         Self {
             now_ns: 0,
             input,
             ledger,
-            link: node.link,
-            held: VecDeque::new(),
+            nodes,
             spill: node.spill,
             backlog: None,
             sends_backlog: false,
@@ -166,7 +154,6 @@ impl StoreTarget {
             away: None,
             blocked: None,
             refusal: None,
-            has_ended: false,
             is_fed: true,
         }
     }
@@ -222,16 +209,15 @@ impl StoreTarget {
         let frame = Outgoing::begin(&head);
         let tag = FrameTag { head, counts, increment, begun };
         self.end = frame.end();
-        self.link.session.made(self.end);
-        if self.held.is_empty() {
+        if self.nodes.held().next().is_none() {
             self.waits_ns = self.now_ns;
         }
-        self.held.push_back(Held { tag, frame });
+        self.nodes.begin(Held { tag, frame });
     }
 
     fn take_column(&mut self, column: SharedColumn) {
-        let is_oldest = self.held.len() == 1;
-        let Some(held) = self.held.back_mut() else {
+        let is_oldest = self.nodes.held().nth(1).is_none();
+        let Some(held) = self.nodes.unfinished(column.done.stored_bytes() as u64) else {
             unreachable!("columns follow a frame's beginning")
         };
         if is_oldest {
@@ -242,16 +228,16 @@ impl StoreTarget {
 
     /// The newest frame has its columns, but for those of the target's own.
     fn end_frame(&mut self, lowered: &[u64]) {
-        let Some(held) = self.held.back_mut() else {
+        let Some(held) = self.nodes.unfinished(0) else {
             unreachable!("a frame's end follows its beginning")
         };
         for (counts, &bytes) in held.tag.counts.iter_mut().zip(lowered) {
             counts.lowered += bytes;
         }
         let own = encode_own(&mut self.encoder, &held.tag);
-        let own = own.into_iter().rev();
-        held.frame.columns.extend(own.map(|column| HeldColumn { column, is_counted: false }));
-        held.frame.ledger = Some(ledger_of(&held.tag));
+        let ledger = ledger_of(&held.tag);
+        self.nodes.add(own.into_iter().rev());
+        self.nodes.finish(ledger);
     }
 
     /// All frames are there: the last one follows if the ledger has counts that no frame has.
@@ -266,40 +252,44 @@ impl StoreTarget {
             if !records.is_empty() || self.ledger.has_positions() {
                 self.hold_skipped(&head);
                 self.hold(head);
-                if let Some(held) = self.held.back_mut() {
-                    let column = |column| HeldColumn { column, is_counted: false };
-                    held.frame.columns.extend(columns.into_iter().map(column));
-                }
+                self.nodes.add(columns.into_iter());
                 self.end_frame(&[]);
             }
         }
         self.close = Some(self.end);
-        self.link.session.made(self.end + 1);
     }
 
-    /// Does what the session asks for, and moves bytes. Returns how many bytes.
+    /// Does what the sessions ask for, and moves bytes. Returns how many bytes.
     fn talk(&mut self) -> usize {
-        let mut moved = self.link.receive(self.now_ns);
-        if let Some(trouble) = self.link.take_trouble() {
-            self.ledger.warn_once(trouble);
-        }
-        if let Some(next) = self.link.attached() {
-            self.go_on_at(next);
-        }
-        self.release();
-        let (written, happened) = self.link.act();
-        moved += written;
-        match happened {
-            Some(Happened::Away(Some(why))) => {
-                let address = &self.link.address;
-                let text = match self.spill {
-                    None => "frames are held in memory until it is back",
-                    Some(_) => "frames are held in memory and in the spill until it is back",
-                };
-                self.ledger.warn_once(format!("storage node {address}: {why}; {text}"));
+        let mut moved = 0;
+        for index in 0..self.nodes.all.len() {
+            let link = &mut self.nodes.all[index].link;
+            moved += link.receive(self.now_ns);
+            if let Some(trouble) = link.take_trouble() {
+                self.ledger.warn_once(trouble);
             }
-            Some(Happened::Ended(why)) => self.session_ended(why),
-            _ => {}
+            if let Some(next) = link.attached() {
+                self.go_on_at(index, next);
+            }
+            self.release(index);
+            let (written, happened) = self.nodes.all[index].link.act();
+            moved += written;
+            match happened {
+                Some(Happened::Away(Some(why))) => {
+                    let address = &self.nodes.all[index].link.address;
+                    let text = match self.spill {
+                        _ if self.nodes.are_several() => "others get what it does not take",
+                        None => "frames are held in memory until it is back",
+                        Some(_) => "frames are held in memory and in the spill until it is back",
+                    };
+                    self.ledger.warn_once(format!("storage node {address}: {why}; {text}"));
+                }
+                Some(Happened::Ended(why)) => self.session_ended(index, why),
+                _ => {}
+            }
+        }
+        for text in self.nodes.look(self.now_ns) {
+            self.ledger.warn_once(text);
         }
         moved + self.send()
     }
@@ -307,18 +297,18 @@ impl StoreTarget {
     fn send(&mut self) -> usize {
         let mut moved = 0;
         while self.sends_backlog
-            && self.link.session.is_open()
+            && let Some(node) = self.nodes.only().filter(|node| node.link.session.is_open())
             && let Some(backlog) = &mut self.backlog
         {
             let ledger = &self.ledger;
             let mut said = |text| ledger.warn_once(text);
-            if !backlog.advance(&mut self.link.feed, &mut said) {
+            if !backlog.advance(&mut node.link.feed, &mut said) {
                 self.sends_backlog = false;
                 let next = backlog.next();
-                self.link.feed.go_to(self.held.partition_point(|held| held.frame.end() <= next));
+                node.link.feed.go_to(node.held.partition_point(|held| held.frame.end() <= next));
                 break;
             }
-            match self.link.send(&backlog.frames, None) {
+            match node.link.send(&backlog.frames, None) {
                 0 => return moved,
                 sent => moved += sent,
             }
@@ -326,24 +316,38 @@ impl StoreTarget {
                 return moved;
             }
         }
-        let close = self.close.filter(|_| !self.sends_backlog);
-        moved + self.link.send(&self.held, close)
+        let close = self.close.filter(|_| !self.sends_backlog && self.may_close());
+        for node in &mut self.nodes.all {
+            let close = close.map(|end| node.end_item(end));
+            if let Some(close) = close {
+                node.link.session.made(close + 1);
+            }
+            moved += node.link.send(&node.held, close);
+        }
+        moved
     }
 
-    /// The node goes on at that number.
-    fn go_on_at(&mut self, next: u64) {
-        let first = self.held.front().map_or(self.end, |held| held.frame.info.sequence);
+    /// Whether the end of the stream can be said once the frames there are: no node that has ended
+    /// it gets frames of others.
+    fn may_close(&self) -> bool {
+        !self.nodes.are_several() || self.nodes.held().next().is_none()
+    }
+
+    /// A node goes on at that sequence.
+    fn go_on_at(&mut self, index: usize, next: u64) {
+        let node = &mut self.nodes.all[index];
+        let first = node.held.front().map_or(self.end, |held| held.frame.info.sequence);
         self.sends_backlog = self.backlog.is_some() && next < first;
         if let Some(backlog) = self.backlog.as_mut().filter(|_| self.sends_backlog) {
             backlog.go_on_at(next, None);
-            return self.link.go_on(0);
+            return node.link.go_on(0);
         }
-        self.link.go_on(self.held.partition_point(|held| held.frame.end() <= next));
+        node.go_on_at(next);
     }
 
-    /// Gives back what the node says is durable.
-    fn release(&mut self) {
-        let durable = self.link.session.durable();
+    /// Gives back what a node says is durable.
+    fn release(&mut self, index: usize) {
+        let durable = self.nodes.durable();
         if self.durable < durable {
             // Spilled frames, too, say that the node gets on.
             self.durable = durable;
@@ -353,31 +357,34 @@ impl StoreTarget {
             let said = backlog.spill.remove_below(durable);
             said.into_iter().for_each(|text| self.ledger.warn_once(text));
         }
-        let sent = match self.link.session.is_open() {
+        let node = &self.nodes.all[index];
+        let sent = match node.link.session.is_open() {
             true if self.sends_backlog => 0,
-            true => self.link.feed.sent_frames(),
+            true => node.link.feed.sent_frames(),
             // What it has durable need not be sent again.
-            false => self.held.len(),
+            false => node.held.len(),
         };
-        let is_durable = |held: &&Held| held.frame.ledger.is_some() && held.frame.end() <= durable;
-        let count = self.held.iter().take(sent).take_while(is_durable).count();
+        let count = node.durable_frames(sent);
         if count > 0 {
-            self.settle_oldest(count);
+            self.settle_oldest(index, count);
             for _ in 0..count {
-                self.drop_oldest();
+                self.drop_oldest(index, true);
             }
-            self.link.feed.released(count);
+            self.nodes.all[index].link.feed.released(count);
             self.waits_ns = self.now_ns;
         }
-        if self.close.is_some_and(|close| durable > close) {
-            self.link.session.finish();
+        let may_close = self.may_close();
+        let node = &mut self.nodes.all[index];
+        let close = self.close.filter(|_| may_close).map(|end| node.end_item(end));
+        if close.is_some_and(|close| node.link.session.durable() > close) {
+            node.link.session.finish();
         }
     }
 
-    /// The oldest frames are durable, at the node or in the spill.
-    fn settle_oldest(&mut self, count: usize) {
+    /// The oldest frames of a node are durable, there or in the spill.
+    fn settle_oldest(&mut self, index: usize, count: usize) {
         let mut fragments = Vec::new();
-        for Held { tag, frame } in self.held.iter().take(count) {
+        for Held { tag, frame } in self.nodes.all[index].held.iter().take(count) {
             let info = tag.head.info;
             self.ledger.recorded(tag, &info, frame.bytes());
             let begun: &BegunFrame = &tag.begun;
@@ -398,7 +405,7 @@ impl StoreTarget {
         if self.spill.is_none() || self.refusal.is_some() || self.now_ns < self.spill_at_ns {
             return 0;
         }
-        let is_open = self.link.session.is_open();
+        let is_open = self.is_open();
         let is_behind = !is_open || self.sends_backlog || self.close.is_some();
         let patience_ns = if is_behind { AWAY_NS } else { STUCK_NS };
         let is_late = self.now_ns.saturating_sub(self.waits_ns) >= patience_ns;
@@ -413,14 +420,15 @@ impl StoreTarget {
 
     /// Spills the oldest frames that are held. Returns how many.
     fn spill_oldest(&mut self) -> usize {
-        let whole = self.held.iter().take_while(|held| held.frame.ledger.is_some()).count();
         let Some(spill) = &self.spill else { return 0 };
+        let held = &self.nodes.all[0].held;
+        let whole = held.iter().take_while(|held| held.frame.ledger.is_some()).count();
         let bytes_max = spill.config.file_bytes().min(SPILL_BYTES);
         let (mut count, mut bytes) = (0, 0);
         while count < whole && bytes < bytes_max {
             match self.put_in_spill(count) {
                 Ok(()) => {
-                    bytes += self.held[count].frame.bytes();
+                    bytes += self.nodes.all[0].held[count].frame.bytes();
                     count += 1;
                 }
                 Err(not_spilled) => {
@@ -439,14 +447,14 @@ impl StoreTarget {
             }
         }
         let Some(backlog) = self.backlog.as_mut().filter(|_| count > 0) else { return 0 };
-        let frames = self.held.iter().take(count).map(|held| &held.frame);
+        let frames = self.nodes.all[0].held.iter().take(count).map(|held| &held.frame);
         if let Err(error) = backlog.spill.sync(frames) {
             let text = format!("cannot sync the spill: {error}; frames wait in memory");
             self.ledger.warn_once(text);
             self.spill_at_ns = self.now_ns + RETRY_NS;
             return 0;
         }
-        self.settle_oldest(count);
+        self.settle_oldest(0, count);
         self.durable_ns = self.durable_ns.map(|_| self.now_ns);
         self.leave_to_spill(count);
         self.waits_ns = self.now_ns;
@@ -456,37 +464,39 @@ impl StoreTarget {
     fn put_in_spill(&mut self, index: usize) -> Result<(), NotSpilled> {
         let Some(parts) = &mut self.spill else { return Err(NotSpilled::Full) };
         let SpillParts { config, identity, counts, entropy } = parts;
+        let node = &self.nodes.all[0];
         let backlog = match &mut self.backlog {
             Some(backlog) => backlog,
             none => {
-                let spill = Spill::create(config, identity.clone(), &self.link.header, counts)?;
+                let spill = Spill::create(config, identity.clone(), &node.link.header, counts)?;
                 none.insert(Backlog::new(spill))
             }
         };
-        backlog.spill.put(&self.held[index].frame, config, &mut **entropy)
+        backlog.spill.put(&node.held[index].frame, config, &mut **entropy)
     }
 
     /// The oldest frames that are held are in the spill now, from which those go to the node that
     /// are not sent yet.
     fn leave_to_spill(&mut self, count: usize) {
-        let feed = &mut self.link.feed;
-        let is_held_sent = self.link.session.is_open() && !self.sends_backlog;
+        let is_held_sent = self.is_open() && !self.sends_backlog;
+        let node = &mut self.nodes.all[0];
+        let feed = &mut node.link.feed;
         let sent = if is_held_sent { feed.sent_frames() } else { 0 };
         if !is_held_sent || count <= sent {
             if is_held_sent {
                 feed.released(count);
             }
             for _ in 0..count {
-                self.drop_oldest();
+                self.drop_oldest(0, false);
             }
             return;
         }
-        let next = self.held[sent].frame.info.sequence;
+        let next = node.held[sent].frame.info.sequence;
         let is_within = feed.is_within_frame();
         feed.released(sent);
         let mut within = None;
         for index in 0..count {
-            let frame = self.drop_oldest();
+            let frame = self.drop_oldest(0, false);
             if index == sent && is_within {
                 within = frame;
             }
@@ -498,11 +508,13 @@ impl StoreTarget {
         self.sends_backlog = true;
     }
 
-    /// The oldest frame is held no longer. The next one does not count from now on.
-    fn drop_oldest(&mut self) -> Option<Outgoing> {
-        let mut frame = self.held.pop_front()?.frame;
-        let next = self.held.front_mut().map(|held| &mut held.frame);
-        for one in [Some(&mut frame), next].into_iter().flatten().flat_map(|one| &mut one.columns) {
+    /// The oldest frame of a node is held no longer; `is_durable`: it is durable there. The oldest
+    /// of all does not count from now on.
+    fn drop_oldest(&mut self, index: usize, is_durable: bool) -> Option<Outgoing> {
+        let mut frame = self.nodes.drop_oldest(index, is_durable)?.frame;
+        let oldest = self.nodes.oldest();
+        let frames = [Some(&mut frame), oldest].into_iter().flatten();
+        for one in frames.flat_map(|one| &mut one.columns) {
             if std::mem::take(&mut one.is_counted) {
                 self.input.copied(Arc::clone(&one.column));
             }
@@ -510,53 +522,68 @@ impl StoreTarget {
         Some(frame)
     }
 
-    fn session_ended(&mut self, why: Option<String>) {
-        match why {
-            Some(why) => self.give_up(&why),
-            _ if self.held.is_empty() => {}
-            _ => self.give_up("the session has ended"),
-        }
-        self.has_ended = true;
+    fn wake_at_ns(&self) -> u64 {
+        let all = self.nodes.all.iter().map(|node| node.link.wake_at_ns());
+        all.min().unwrap_or(u64::MAX)
     }
 
-    /// The node takes nothing more: what is held, and what comes, is discarded and counted.
+    /// Whether the only node takes frames.
+    fn is_open(&self) -> bool {
+        self.nodes.all[0].link.session.is_open()
+    }
+
+    fn session_ended(&mut self, index: usize, why: Option<String>) {
+        self.nodes.all[index].has_ended = true;
+        let others_go_on = self.nodes.all.iter().any(|node| !node.has_ended);
+        match why {
+            Some(why) if others_go_on => {
+                let address = &self.nodes.all[index].link.address;
+                let text = format!("storage node {address}: {why}; others get its frames");
+                self.ledger.warn_once(text);
+            }
+            _ if others_go_on => {}
+            Some(why) => self.give_up(&why),
+            _ if self.nodes.held().next().is_none() => {}
+            _ => self.give_up("the session has ended"),
+        }
+    }
+
+    /// No node takes anything more: what is held, and what comes, is discarded and counted.
     fn give_up(&mut self, why: &str) {
         if self.refusal.is_some() {
             return;
         }
         // What the spill takes is not lost.
         while self.spill.is_some() && self.spill_oldest() > 0 {}
-        let reason = format!("storage node {}: {why}", self.link.address);
+        let reason = format!("storage node {}: {why}", self.nodes.addresses());
         self.ledger.set_state(State::Fault { reason: reason.clone() });
         // Columns of the newest may still come.
-        self.discards = self.held.back().is_some_and(|newest| newest.frame.ledger.is_none());
-        while let Some(oldest) = self.held.front() {
-            self.ledger.failed(&oldest.tag);
-            self.drop_oldest();
+        self.discards = self.nodes.held().any(|held| held.frame.ledger.is_none());
+        while let Some(index) = self.nodes.of_oldest() {
+            if let Some(oldest) = self.nodes.all[index].held.front() {
+                self.ledger.failed(&oldest.tag);
+            }
+            self.drop_oldest(index, false);
         }
-        self.link.feed.close();
+        self.nodes.all.iter_mut().for_each(|node| node.link.feed.close());
         self.ledger.set_away(None);
         self.refusal = Some(reason);
     }
 
-    /// Takes note of whether the node takes nothing, and shows it.
-    fn look_at_node(&mut self) {
-        let (session, now_ns) = (&self.link.session, self.now_ns);
-        let durable = session.durable();
+    /// Takes note of whether all nodes take nothing, and shows it.
+    fn look_at_nodes(&mut self) {
+        let (now_ns, durable) = (self.now_ns, self.nodes.durable());
         self.blocked.take_if(|blocked| blocked.durable < durable);
-        let away = match session.state() {
-            SenderState::Away(why) => Some(format!("it is away: {why}")),
-            SenderState::Open if session.waits() => Some("it can write nothing now".to_owned()),
-            // It may be back, or not.
-            SenderState::Opening => self.away.clone(),
-            _ => None,
-        };
+        let away = self.nodes.away();
         if away.is_some() {
             self.blocked.get_or_insert(Blocked { since_ns: now_ns, durable });
         }
         if away != self.away {
-            let shown = away.as_ref().filter(|_| self.refusal.is_none());
-            self.ledger.set_away(shown.map(|why| format!("{}: {why}", self.link.address)));
+            let shown = away.clone().filter(|_| self.refusal.is_none());
+            self.ledger.set_away(shown.map(|why| match self.nodes.are_several() {
+                true => why,
+                false => format!("{}: {why}", self.nodes.addresses()),
+            }));
             self.away = away;
         }
     }
@@ -566,18 +593,19 @@ impl StoreTarget {
         if self.refusal.is_some() {
             return !self.is_fed;
         }
-        if self.has_ended || self.is_spilled_whole() {
+        if self.have_ended() || self.is_spilled_whole() {
             return true;
         }
         let Some(durable_ns) = self.durable_ns else {
             if self.ledger.is_ending() {
                 self.durable_ns = Some(self.now_ns);
-                self.link.session.hurry(self.now_ns);
+                let nodes = self.nodes.all.iter_mut();
+                nodes.for_each(|node| node.link.session.hurry(self.now_ns));
             }
             return false;
         };
         // Nothing waits for the node: the spill has what was there, and more is to come.
-        let is_waiting = self.held.front().is_some_and(|oldest| oldest.frame.ledger.is_some());
+        let is_waiting = self.nodes.held().any(|held| held.frame.ledger.is_some());
         if !is_waiting && self.close.is_none() {
             return false;
         }
@@ -591,9 +619,18 @@ impl StoreTarget {
             }
             _ => return false,
         };
-        self.link.session.finish();
+        self.nodes.all.iter_mut().for_each(|node| node.link.session.finish());
         self.give_up(&why);
         false
+    }
+
+    /// Whether the sessions have ended. One of several nodes that is left out when all frames are
+    /// durable is not waited for: it closes its files as those of a recorder that is gone.
+    fn have_ended(&self) -> bool {
+        let is_whole = self.close.is_some() && self.nodes.held().next().is_none();
+        let is_left_out = self.nodes.are_several() && is_whole;
+        let mut all = self.nodes.all.iter();
+        all.all(|one| one.has_ended || is_left_out && one.is_left_out(self.now_ns))
     }
 }
 
@@ -603,9 +640,10 @@ impl StoreTarget {
     fn is_spilled_whole(&mut self) -> bool {
         let since_ns = self.durable_ns.unwrap_or(self.now_ns);
         let is_late = self.now_ns.saturating_sub(since_ns) >= AWAY_NS;
-        let is_waiting = self.sends_backlog || !self.link.session.is_open() || is_late;
+        let is_waiting = self.sends_backlog || !self.is_open() || is_late;
         let (Some(end), Some(backlog)) = (self.close, &mut self.backlog) else { return false };
-        if !self.held.is_empty() || backlog.spill.is_empty() || !is_waiting {
+        let is_held = self.nodes.held().next().is_some();
+        if is_held || backlog.spill.is_empty() || !is_waiting {
             return false;
         }
         match backlog.spill.set_run_end(end) {
@@ -642,14 +680,14 @@ impl Agent for StoreTarget {
         }
         let items = self.take_items();
         let moved = self.talk() + self.spill_waiting();
-        self.look_at_node();
+        self.look_at_nodes();
         if self.is_over() {
             self.ledger.settle(|one| one.end());
             self.end_spill();
             return Work::ended();
         }
         match items + moved {
-            0 => Work::until(0, self.link.wake_at_ns().min(now_ns + IDLE_NS)),
+            0 => Work::until(0, self.wake_at_ns().min(now_ns + IDLE_NS)),
             done => Work::again(done as u64),
         }
     }

@@ -45,17 +45,17 @@ pub enum Place {
     /// To files in a folder of the run, in these folders: one file after the other, each in the
     /// folder that is best when it is begun (`disks.rs`).
     Folders(Vec<PathBuf>),
-    /// To a storage node.
+    /// To a storage node, or to several that share them.
     Node(NodeConfig),
     /// Nowhere: they are counted as not taken.
     None,
 }
 
-/// A storage node, `catchment store`.
+/// A storage node, `catchment store`, or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// Host and port.
-    pub address: String,
+    /// Host and port; of several nodes, those of each: they share the frames.
+    pub addresses: Vec<String>,
     /// The file (PEM) of the certificate to trust: then connections are under TLS.
     pub certificate: Option<PathBuf>,
     /// The file of the token that the node wants, which is alone in it.
@@ -65,16 +65,23 @@ pub struct NodeConfig {
 impl NodeConfig {
     /// A node that wants no token, in the clear.
     pub fn at(address: impl Into<String>) -> Self {
-        Self { address: address.into(), certificate: None, token_file: None }
+        Self { addresses: vec![address.into()], certificate: None, token_file: None }
     }
 
-    /// Where and how connections to it are made.
+    /// Where it is, or where they are.
+    pub fn shown(&self) -> String {
+        self.addresses.join(", ")
+    }
+
+    /// Where and how connections to each are made.
     ///
     /// # Errors
     /// As [`NodeConfig::trusted`].
-    pub(crate) fn peer(&self) -> Result<Peer, io::Error> {
-        let sends_token = self.token_file.is_some();
-        Ok(Peer { address: self.address.clone(), tls: self.trusted()?, sends_token })
+    pub(crate) fn peers(&self) -> Result<Vec<Peer>, io::Error> {
+        let (tls, sends_token) = (self.trusted()?, self.token_file.is_some());
+        let peer =
+            |address: &String| Peer { address: address.clone(), tls: tls.clone(), sends_token };
+        Ok(self.addresses.iter().map(peer).collect())
     }
 
     /// What is trusted, if connections are under TLS.
@@ -107,6 +114,14 @@ impl Place {
         match self {
             Self::Folders(folders) => folders,
             Self::Node(_) | Self::None => &[],
+        }
+    }
+
+    /// Its storage node, or several, if it has one.
+    pub fn node(&self) -> Option<&NodeConfig> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Folders(_) | Self::None => None,
         }
     }
 

@@ -58,6 +58,11 @@ impl TargetLedger {
         &self.live.targets[self.target]
     }
 
+    /// The recorder's stream within the run.
+    pub(crate) fn stream(&self) -> u32 {
+        self.live.beginning.stream
+    }
+
     /// Sets the target's state.
     pub(crate) fn set_state(&self, state: State) {
         self.live.set_target_state(self.target, state);

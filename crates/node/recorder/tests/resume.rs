@@ -256,6 +256,7 @@ impl Rig {
             folders: vec![root.path().join(folder)],
             is_required: true,
             trusts_lists: false,
+            is_dealt: false,
         };
         let places: Vec<RunPlace> = self.folders().iter().map(place).collect();
         let found = Interrupted::find(&places).and_then(Interrupted::take);

@@ -9,7 +9,10 @@
 //!
 //! A target with several folders has one sequence of files, spread over them: these folders are one
 //! *place*, whose files are read as those of one folder. Its name, in the files' headers, tells.
-//! What is said of folders here holds of places.
+//! What is said of folders here holds of places. So are the folders at the storage nodes to which a
+//! target's frames are dealt: each is a *part* of one place, with files and a ledger of its own.
+//! Parts have some frames twice, where a node was left out and came back: one copy is read, and
+//! counted.
 //!
 //! Frames are identified by stream and number, as in files since version 1.3. In other files, only
 //! copies of whole files are recognised.
@@ -99,15 +102,19 @@ pub(crate) fn join_places(
     for file in files.iter_mut() {
         file.place = match file.header().target.clone() {
             Some(target) => {
+                let target = match target.rsplit_once(':') {
+                    Some((target, _)) if file.header().part.is_some() => target.to_owned(),
+                    _ => target,
+                };
                 *of_targets.entry((file.header().stream, target)).or_insert(file.folder)
             }
             None => file.folder,
         };
     }
-    files.sort_by_key(|file| (file.place, file.folder));
+    files.sort_by_key(|file| (file.place, part_of(file), file.folder));
     let (mut rest, mut result) = (std::mem::take(files), Ok(()));
-    while let Some(place) = rest.first().map(|file| file.place) {
-        let end = rest.partition_point(|file| file.place == place);
+    while let Some(place) = rest.first().map(|file| (file.place, part_of(file))) {
+        let end = rest.partition_point(|file| (file.place, part_of(file)) <= place);
         let mut of_place: Vec<RunFile> = rest.drain(..end).collect();
         if of_place.first().map(|file| file.folder) != of_place.last().map(|file| file.folder) {
             // What one folder lacks may be in another.
@@ -124,6 +131,68 @@ pub(crate) fn join_places(
         files.append(&mut of_place);
     }
     result
+}
+
+/// The part of its target's frames that a file has, if they are dealt to several nodes.
+fn part_of(file: &RunFile) -> Option<u32> {
+    file.header().part.map(|part| part.number)
+}
+
+/// The files of a place, by part: all of them where its frames are not dealt.
+pub(crate) fn parts(files: &[RunFile]) -> impl Iterator<Item = &[RunFile]> {
+    files.chunk_by(|file, next| part_of(file) == part_of(next))
+}
+
+/// Whether files are parts of a target's frames: these are not in order in each of them.
+pub(crate) fn are_parts(files: &[RunFile]) -> bool {
+    files.iter().any(|file| part_of(file).is_some())
+}
+
+/// The parts of targets of which no file is in the folders that were opened. A folder without files
+/// may be that of a node that got no frame.
+pub(crate) fn missing_parts(paths: &[PathBuf], files: &[RunFile]) -> Vec<FileProblem> {
+    let mut missing = Vec::new();
+    let there: BTreeSet<usize> = files.iter().map(|file| file.folder).collect();
+    let empty = paths.len() - there.len();
+    for files in files.chunk_by(|file, next| file.place == next.place) {
+        let header = files[0].header();
+        let (Some(part), Some(target)) = (header.part, &header.target) else { continue };
+        let there: BTreeSet<u32> = files.iter().filter_map(part_of).collect();
+        let target = target.rsplit_once(':').map_or(&**target, |(target, _)| target);
+        // Bounded, because anyone can write a count of 32 bits.
+        let numbers = (0..part.count.min(PARTS_MAX)).filter(|number| !there.contains(number));
+        missing.extend(numbers.map(|number| FileProblem::MissingPart {
+            target: target.to_owned(),
+            number,
+            count: part.count,
+        }));
+    }
+    if missing.len() > empty { missing } else { Vec::new() }
+}
+
+/// Frames of a target that are in another of its parts, too, by rising file and index; of any kind,
+/// since all have increments.
+fn copies_in_parts(files: &[RunFile]) -> Vec<Location> {
+    let (mut seen, mut copies) = (HashMap::new(), Vec::new());
+    for (file, run_file) in files.iter().enumerate() {
+        let Some(part) = part_of(run_file) else { continue };
+        for (index, frame) in run_file.reader.frames().iter().enumerate() {
+            let key = (run_file.place, number(&frame.info), frame.info.kind.number());
+            if *seen.entry(key).or_insert(part) != part {
+                copies.push((file, index));
+            }
+        }
+    }
+    copies
+}
+
+/// Takes what copies count out of the sum of the ledgers of parts. What cannot be read stays.
+fn without_copies(files: &[RunFile], ledger: &mut Ledger) {
+    let mut sum = Ledger::new(ledger.sources.len());
+    for (file, index) in copies_in_parts(files) {
+        sum.add(&frame_ledger(&files[file].reader, index).0);
+    }
+    *ledger = ledger.since(&sum);
 }
 
 /// Checks that frames of one number have as many rows, and keys that overlap, in all folders: a run
@@ -200,7 +269,13 @@ pub(crate) fn locations(files: &mut [RunFile]) -> Vec<Location> {
             files[file].repeated.push(index);
         }
     }
-    files.iter_mut().for_each(|file| file.repeated.sort_unstable());
+    for (file, index) in copies_in_parts(files) {
+        files[file].repeated.push(index);
+    }
+    for file in files.iter_mut() {
+        file.repeated.sort_unstable();
+        file.repeated.dedup();
+    }
     all.dedup_by_key(|(number, _)| *number);
     all.into_iter().map(|(_, location)| location).collect()
 }
@@ -238,10 +313,13 @@ pub(crate) fn differing(run: &Run) -> Vec<(Location, Location)> {
     differing
 }
 
-/// Counts the frames that the folder of the ledger lacks and another one has as recorded. Returns
-/// what cannot be read of them, which is not counted.
+/// Counts the frames that the folder of the ledger lacks and another one has as recorded, and those
+/// that its parts have twice once. Returns what cannot be read of them, which is not counted.
 pub(crate) fn lend(run: &Run, ledger: &mut Ledger, kind: LedgerKind) -> Vec<Problem> {
     let mut problems = Vec::new();
+    if kind == LedgerKind::Total {
+        without_copies(run.run_files(), ledger);
+    }
     for (file, index) in lent(run) {
         let (of_frame, errors) = frame_ledger(&file.reader, index);
         problems.extend(errors.into_iter().map(|error| problem_in(file, Some(index), error)));
@@ -350,3 +428,6 @@ const OF_FRAME: [Entry; 10] = [
     Entry::FragmentsBadChecksum,
     Entry::BytesCompressionLowered,
 ];
+
+/// Parts of a target that are named as missing at most.
+const PARTS_MAX: u32 = 1_000;

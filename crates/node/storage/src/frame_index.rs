@@ -19,7 +19,8 @@ pub(crate) struct FrameIndex {
     pub events: Vec<Frame>,
     pub channels: Vec<Frame>,
     pub copies: Copies,
-    /// Whether frames are in the order of their numbers, because they are of several folders.
+    /// Whether frames are in the order of their numbers, because they are of several folders, or
+    /// dealt.
     numbered: bool,
     /// `events` are of several streams, and in the order of their first keys.
     keyed: bool,
@@ -32,7 +33,7 @@ pub(crate) struct FrameIndex {
 impl FrameIndex {
     /// Marks the repeated frames of the files, and lists the others.
     pub(crate) fn of(files: &mut [RunFile]) -> Self {
-        let numbered = folders::are_several(files);
+        let numbered = folders::are_several(files) || folders::are_parts(files);
         let (copies, locations) = if numbered {
             (Copies::default(), folders::locations(files))
         } else {

@@ -157,6 +157,16 @@ pub enum FileProblem {
         /// The target that has several folders, in one of which it may be.
         target: Option<String>,
     },
+    /// A part of a target whose frames were dealt to several storage nodes: none of its files is
+    /// in the folders that were opened.
+    MissingPart {
+        /// The target.
+        target: String,
+        /// The node's number among those of the target.
+        number: u32,
+        /// How many the target has.
+        count: u32,
+    },
     /// A file that was made ahead and never begun: empty, or all zeros.
     Blank {
         /// The file.
@@ -206,6 +216,10 @@ impl std::fmt::Display for FileProblem {
                     Some(target) => write!(f, "; the target {target} has several folders"),
                     None => Ok(()),
                 }
+            }
+            Self::MissingPart { target, number, count } => {
+                write!(f, "part {number} of the {count} of the target {target} is missing: ")?;
+                write!(f, "its storage node has it")
             }
             Self::Blank { path, .. } => {
                 write!(f, "{}: made ahead and never begun", path.display())

@@ -45,6 +45,9 @@ pub struct RunPlace {
     /// Whether files that its lists name as closed are not read again: their writer named them
     /// once they were synced.
     pub trusts_lists: bool,
+    /// Whether it is a part of a target, which has some of the run's frames, in any order: what
+    /// follows each other is said by their count, not by their numbers.
+    pub is_dealt: bool,
 }
 
 /// What a recorder needs to go on with a run.
@@ -81,6 +84,8 @@ pub struct ResumedPlace {
     pub end: u64,
     /// The sum of its frames; empty if it has none.
     pub ledger: Ledger,
+    /// Of a part of a target: how many frames it has taken, and has without a gap.
+    pub items: u64,
     /// Its files.
     pub files: Vec<PathBuf>,
     /// Its frames.

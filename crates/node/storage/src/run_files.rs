@@ -61,6 +61,9 @@ impl RunFiles {
             folders::take_whole(&mut paths, &mut files, &mut problems);
             folders::join(&mut files, &mut problems)?;
         }
+        if paths.iter().all(|path| path.is_dir()) {
+            problems.extend(folders::missing_parts(&paths, &files));
+        }
         let ledger_places = folders::fullest(&files);
         Ok(Self { paths, files, problems, bytes_read, ledger_places })
     }
@@ -82,19 +85,26 @@ impl RunFiles {
         self.of_ledgers().next().expect("a run has a place")
     }
 
-    /// The last file of the place whose ledger is the run's.
+    /// The last file of the place whose ledger is the run's; of several parts, that of one that
+    /// marks an orderly end.
     pub(crate) fn last(&self) -> &RunFile {
-        self.of_ledger().1.last().expect("a place has a file")
+        let files = self.of_ledger().1;
+        let lasts = || folders::parts(files).filter_map(<[RunFile]>::last);
+        let ended = lasts().find(|last| marks_end(last));
+        ended.or_else(|| files.last()).expect("a place has a file")
     }
 
-    /// The last file of each place whose ledger is part of the run's.
+    /// The last file of each place, and of each part of one, whose ledger is part of the run's.
     pub(crate) fn lasts(&self) -> impl Iterator<Item = &RunFile> {
-        self.of_ledgers().filter_map(|(_, files)| files.last())
+        let parts = self.of_ledgers().flat_map(|(_, files)| folders::parts(files));
+        parts.filter_map(<[RunFile]>::last)
     }
 
-    /// Whether the last files mark an orderly end of the run.
+    /// Whether the last files mark an orderly end of the run. Of several parts one does: a node
+    /// that was left out when the run ended is not told.
     pub(crate) fn ended(&self) -> bool {
-        self.lasts().all(|last| last.reader.flags().is_some_and(|flags| flags.run_ended))
+        let has_end = |files| folders::parts(files).filter_map(<[RunFile]>::last).any(marks_end);
+        self.of_ledgers().all(|(_, files)| has_end(files))
     }
 
     /// Adds new frames and files to `came`, including those found before an error.
@@ -109,7 +119,10 @@ impl RunFiles {
             }
             paths => Some(refresh_folders(paths, files, bytes_read, came)?),
         };
-        *problems = refreshed.unwrap_or_else(|| std::mem::take(problems));
+        if let Some(found) = refreshed {
+            *problems = found;
+            problems.extend(folders::missing_parts(paths, files));
+        }
         self.ledger_places = folders::fullest(&self.files);
         Ok(())
     }
@@ -131,6 +144,11 @@ impl RunFiles {
         }
         Ok(true)
     }
+}
+
+/// Whether a file marks an orderly end of the run.
+fn marks_end(file: &RunFile) -> bool {
+    file.reader.flags().is_some_and(|flags| flags.run_ended)
 }
 
 /// Refreshes the files of several folders, each as one; the new files of a folder whose files no

@@ -344,6 +344,7 @@ impl RunWriter {
             numbering: self.run.numbering,
             variant: self.run.variant,
             target: None,
+            part: None,
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),

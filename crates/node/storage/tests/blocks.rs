@@ -50,6 +50,7 @@ impl Bytes {
             numbering: catchment_frame::Numbering::Run,
             variant: 0,
             target: None,
+            part: None,
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),

@@ -7,7 +7,7 @@ use catchment_frame::FrameInfo;
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{Interrupted, Resumable, ResumedPlace, Run, RunPlace, audit};
 
-use super::common::{Made, Recipe};
+use super::common::{Made, Recipe, change_header};
 
 /// A number that no frame counts.
 const ODD: u64 = 0x1122_3344_5566_7788;
@@ -18,7 +18,7 @@ fn recipe() -> Recipe {
 }
 
 fn place(folder: &Path, is_required: bool) -> RunPlace {
-    RunPlace { folders: vec![folder.to_owned()], is_required, trusts_lists: false }
+    RunPlace { folders: vec![folder.to_owned()], is_required, trusts_lists: false, is_dealt: false }
 }
 
 /// The required run, and another place of it.
@@ -141,4 +141,39 @@ fn a_place_that_cannot_take_part_is_left_out_and_costs_the_others_nothing() {
     let (from, place) = taken(&made, other.path());
     check_required(&made, &from);
     assert!(place.left_out.is_some());
+}
+
+#[test]
+fn a_part_of_a_target_goes_on_behind_its_items_whatever_their_numbers() {
+    // Numbers fall behind the first file.
+    let info = |info: FrameInfo| FrameInfo { sequence: (info.sequence + 3) % 6, ..info };
+    let torn = |made: &Made| {
+        let second = made.frames[1][1].0.offset;
+        let file = File::options().write(true).open(&made.files[1]).expect("opens");
+        file.set_len(second + 100).expect("cuts");
+    };
+    // How many items were before the second file, whether it is torn, and what is kept.
+    let cases: [(u64, bool, u64, u64); 4] = [
+        (3, false, 6, 6),
+        // Frames of the first file were sent again.
+        (2, false, 5, 6),
+        // What was between them is gone.
+        (4, false, 3, 3),
+        (3, true, 4, 4),
+    ];
+    for (before, is_torn, items, frames) in cases {
+        let made = Recipe { info, ..recipe() }.make();
+        for (path, first_item) in made.files.iter().zip([0, before]) {
+            let part = serde_json::json!({ "number": 0, "count": 2, "first_item": first_item });
+            change_header(path, 3, |metadata| metadata["part"] = part);
+        }
+        if is_torn {
+            torn(&made);
+        }
+        let places = [RunPlace { is_dealt: true, ..place(made.path(), true) }];
+        let from = Interrupted::find(&places).and_then(Interrupted::take).expect("it goes on");
+        let place = &from.places[0];
+        assert_eq!((place.items, place.frames, place.next_index), (items, frames, 2));
+        assert!(Run::open(made.path()).expect("opens").closed());
+    }
 }

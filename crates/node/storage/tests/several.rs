@@ -415,3 +415,49 @@ fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths
 }
+
+/// Makes a run's folder that of one of two storage nodes to which a target's frames were dealt.
+fn deal(made: &Made, number: u32) {
+    for path in &made.files {
+        change_header(path, 3, |metadata| {
+            metadata["target"] = json!(format!("far:{number}"));
+            metadata["part"] = json!({ "number": number, "count": 2 });
+        });
+    }
+}
+
+#[test]
+fn parts_of_a_target_are_one_place_in_which_copies_count_once() {
+    let (one, two) = (whole(), whole());
+    let expected = open(&[&one]).recorded_ledger().expect("reads");
+    deal(&one, 0);
+    deal(&two, 1);
+    // Both have all frames, but each alone says that the other's may be missing.
+    for (made, other) in [(&one, 1), (&two, 0)] {
+        let run = open(&[made]);
+        let [FileProblem::MissingPart { target, number, count: 2 }] = run.problems() else {
+            panic!("{:?}", run.problems())
+        };
+        assert_eq!((&**target, *number, run.lost_data()), ("far", other, true));
+    }
+    // A folder without files may be that of a node that got none.
+    let empty = tempfile::tempdir().expect("a folder");
+    let with_empty = Run::open_folders(&[one.path(), empty.path()], RunOptions::default());
+    assert!(with_empty.expect("opens").problems().is_empty());
+    for folders in [[&one, &two], [&two, &one]] {
+        let run = open(&folders);
+        check_events(&run, 0..24);
+        assert!(run.problems().is_empty() && !run.lost_data() && run.ended() && run.closed());
+        assert_eq!(run.recorded_ledger().expect("reads"), expected);
+        assert_eq!(recompute(&run).0, expected.clone().expect("is whole"));
+        assert!(verify(&run, |_| {}).is_intact());
+    }
+    // One that was left out at the end was not told of it, and is not closed.
+    let cut = std::fs::OpenOptions::new().write(true).open(&two.files[1]).expect("opens");
+    let keep = two.frames[1].last().expect("a frame").0.offset;
+    cut.set_len(keep).expect("cuts");
+    let run = open(&[&one, &two]);
+    check_events(&run, 0..24);
+    assert!(run.ended() && !run.closed() && run.frames_missing() == 0);
+    assert_eq!(recompute(&run).0, expected.expect("is whole"));
+}

@@ -101,6 +101,8 @@ impl HeaderParts {
 pub(crate) struct Partial {
     frame: Frame,
     info: FrameInfo,
+    /// One above the last sequence that it takes in the log.
+    end: u64,
     begun_ns: u64,
     memory: Reserved,
     used: u64,
@@ -119,8 +121,13 @@ struct PartialColumn {
 }
 
 impl Partial {
-    pub(crate) fn new(frame: Frame, origin: (u32, u32), memory: Reserved, begun_ns: u64) -> Self {
-        let (stream, variant) = origin;
+    pub(crate) fn new(
+        frame: Frame,
+        (stream, variant): (u32, u32),
+        end: u64,
+        memory: Reserved,
+        begun_ns: u64,
+    ) -> Self {
         let Frame { epoch, first_slice, slice_count, .. } = frame;
         let info = FrameInfo {
             kind: FrameKind::from_number(frame.kind),
@@ -135,7 +142,7 @@ impl Partial {
             origin: Origin { stream, epoch, first_slice, slice_count, variant },
         };
         let (columns, ids) = (Vec::new(), BTreeSet::new());
-        Self { frame, info, begun_ns, memory, used: 0, columns, ids, column: None }
+        Self { frame, info, end, begun_ns, memory, used: 0, columns, ids, column: None }
     }
 
     /// The most that a frame's buffers take: their sizes are powers of two.
@@ -267,7 +274,7 @@ impl Partial {
             info: self.info,
             columns: self.columns,
             ledger,
-            end: self.frame.sequence + self.frame.numbers,
+            end: self.end,
             taken_ns: 0,
             _memory: self.memory,
         })

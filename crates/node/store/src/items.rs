@@ -26,7 +26,7 @@ pub(crate) struct StoredFrame {
     pub(crate) columns: Vec<ColumnBytes>,
     /// What it adds to the ledger.
     pub(crate) ledger: Ledger,
-    /// One above the last number that it takes.
+    /// One above the last sequence that it takes in the stream's log.
     pub(crate) end: u64,
     /// When it was there as a whole.
     pub(crate) taken_ns: u64,

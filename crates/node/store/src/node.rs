@@ -412,7 +412,12 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
         }
         remove_blank(folder).map_err(later)?;
     }
-    let place = RunPlace { folders: folders.to_vec(), is_required: true, trusts_lists: true };
+    let place = RunPlace {
+        folders: folders.to_vec(),
+        is_required: true,
+        trusts_lists: true,
+        is_dealt: key.is_dealt,
+    };
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
@@ -434,7 +439,7 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
     let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
     let place = resumed.places.swap_remove(0);
     Ok(Left {
-        sequence: resumed.sequence,
+        sequence: if key.is_dealt { place.items } else { resumed.sequence },
         next_index: place.next_index,
         ledger: place.ledger,
         has_ended,

@@ -20,6 +20,8 @@ pub(crate) struct StreamKey {
     pub(crate) run: [u8; 16],
     pub(crate) stream: u32,
     pub(crate) variant: u32,
+    /// Whether it has some of the run's frames: positions count items.
+    pub(crate) is_dealt: bool,
 }
 
 /// A stream, as its writer shows it.

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use catchment_agent::{
     Agent, Completion, CompletionKind, Entropy, FileEnd, FolderStore, NewFile, OpenError, Work,
 };
-use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine, TocFlags};
+use catchment_frame::{DealtPart, FILE_LIST_NAME, FileHeader, FileListLine, TocFlags};
 use catchment_model::{Entry, Ledger};
 use catchment_writer::{
     Disks, Ended, FileParts, FrameFile, FrameFiles, HeaderOrder, JobKind, STALL_NS, StoreFile,
@@ -68,6 +68,8 @@ pub(crate) struct Writer<S: FolderStore> {
     /// When the last frame was written.
     recorded_ns: u64,
     header: Option<Box<FileHeader>>,
+    /// The number of the last frame.
+    last_number: Option<u64>,
     next_index: u32,
     /// The file that was requested.
     asked: Option<Asked>,
@@ -168,6 +170,7 @@ impl<S: FolderStore> Writer<S> {
             synced_ns: 0,
             recorded_ns: 0,
             header: None,
+            last_number: None,
             next_index: parts.next_index,
             asked: None,
             retry_at_ns: 0,
@@ -231,8 +234,9 @@ impl<S: FolderStore> Writer<S> {
         budget: &mut usize,
     ) -> Result<Step, Failed> {
         let Some(index) = column else {
-            let is_ready = self.has_file()? && !self.files.has_pages();
+            let is_ready = self.has_file(&frame)? && !self.files.has_pages();
             if is_ready {
+                self.last_number = Some(frame.info.sequence);
                 self.files.begin(frame.info, frame.columns.len());
             }
             self.frame = Some((frame, is_ready.then_some(0)));
@@ -265,19 +269,21 @@ impl<S: FolderStore> Writer<S> {
     }
 
     /// Whether there is a file for the next frame. If none is, one is requested, and taken once
-    /// it is made. A file that is large enough is left for the next.
-    fn has_file(&mut self) -> Result<bool, Failed> {
+    /// it is made. A file that is large enough is left for the next, as is one with higher numbers.
+    fn has_file(&mut self, next: &StoredFrame) -> Result<bool, Failed> {
         let is_full = |file: &FrameFile<Attached>| file.end >= self.file_bytes;
+        if self.last_number.take_if(|last| next.info.sequence < *last).is_some() {
+            self.files.leave();
+        }
         if self.files.current.as_ref().is_some_and(|file| !is_full(file)) {
             return Ok(true);
         }
-        let asked = match self.asked {
+        let Asked { index, disk, since_ns } = match self.asked {
             Some(asked) => asked,
             // Until the next one can be made, frames go on in this one.
             None if self.now_ns < self.retry_at_ns => return Ok(self.files.current.is_some()),
             None => self.ask(),
         };
-        let Asked { index, disk, since_ns } = asked;
         let Some(opened) = self.files.store(disk).take_opened() else {
             let is_late = self.now_ns.saturating_sub(since_ns) >= STALL_NS;
             let folder = self.disks.folder(disk).display();
@@ -293,7 +299,7 @@ impl<S: FolderStore> Writer<S> {
         match opened {
             Ok(id) => {
                 self.files.leave();
-                self.begin_file(StoreFile { store: disk, id }, index)?;
+                self.begin_file(StoreFile { store: disk, id }, index, next.end.saturating_sub(1))?;
                 *self.state.trouble.lock() = None;
                 self.folders[disk].makes_files();
                 Ok(true)
@@ -301,14 +307,14 @@ impl<S: FolderStore> Writer<S> {
             // Left over from a file that failed and could not be deleted.
             Err(OpenError::Exists { .. }) if index < u32::MAX => {
                 self.next_index = index + 1;
-                self.has_file()
+                self.has_file(next)
             }
             Err(error) => {
                 let reason = error.to_string();
                 let is_left = self.disks.leave(disk, &reason, self.now_ns);
                 self.makes_none(disk, reason);
                 if is_left {
-                    return self.has_file();
+                    return self.has_file(next);
                 }
                 self.retry_at_ns = self.now_ns + RETRY_NS;
                 Ok(self.files.current.is_some())
@@ -334,17 +340,19 @@ impl<S: FolderStore> Writer<S> {
         asked
     }
 
-    fn begin_file(&mut self, id: StoreFile, index: u32) -> Result<(), Failed> {
+    fn begin_file(&mut self, id: StoreFile, index: u32, item: u64) -> Result<(), Failed> {
         let failed = |reason| Failed { disk: id.store, reason };
         let no_header = || failed("a frame came before the header of its file".to_owned());
         let header = self.header.as_ref().ok_or_else(no_header)?;
         let no_bits = |error| failed(format!("cannot get random bits: {error}"));
         let file_id = self.entropy.random_u64().map_err(no_bits)?;
-        // What stands in several folders is of one place.
-        let target = self.is_spread.then(|| TARGET.to_owned());
+        // What stands in several folders is of one place, as are the parts of a target.
+        let target = header.target.clone();
+        let target = target.or_else(|| self.is_spread.then(|| TARGET.to_owned()));
         let created_ns = self.now_ns;
+        let part = header.part.map(|part| DealtPart { first_item: item, ..part });
         let header =
-            FileHeader { file_index: index, file_id, created_ns, target, ..*header.clone() };
+            FileHeader { file_index: index, file_id, created_ns, target, part, ..*header.clone() };
         let frames = Ledger::new(header.schema.sources.len());
         let attached = Attached { frames: frames.clone(), syncing: None, finishing_ns: 0 };
         let path = self.path(id.store, index);
@@ -539,8 +547,7 @@ impl<S: FolderStore> Writer<S> {
         if let Some(recorded) = mark.filter(|_| is_due).map(|mark| mark.recorded)
             && file.attached.syncing.is_none()
         {
-            let id = file.id;
-            let (bytes, since_ns) = (file.recorded_end, self.now_ns);
+            let (id, bytes, since_ns) = (file.id, file.recorded_end, self.now_ns);
             let frames = file.attached.frames.clone();
             let syncing = Syncing { durable: recorded, bytes, frames, since_ns };
             self.synced_ns = self.now_ns;
@@ -550,7 +557,7 @@ impl<S: FolderStore> Writer<S> {
                 self.disks.synced(id.store, 1, 0, self.now_ns);
             }
         }
-        let is_copying = self.is_copying();
+        let is_copying = self.frame.as_ref().is_some_and(|(_, column)| column.is_some());
         let Some(file) = &mut self.files.current else { return };
         let at_rest = file.end == file.recorded_end && !is_copying;
         if at_rest && file.header_recorded && file.checkpoint_due(self.now_ns, false) {
@@ -559,10 +566,6 @@ impl<S: FolderStore> Writer<S> {
             let total = self.total();
             self.files.begin_checkpoint(&total, self.now_ns);
         }
-    }
-
-    fn is_copying(&self) -> bool {
-        self.frame.as_ref().is_some_and(|(_, column)| column.is_some())
     }
 
     /// The sum of the stream's frames, as it is once what states it is durable.
@@ -645,8 +648,7 @@ impl<S: FolderStore> Writer<S> {
         self.folders[disk].failed(&reason);
         let folder = self.disks.folder(disk).to_owned();
         let sequence = self.state.durable.load(Relaxed);
-        let before = Some(Durable { folder, sequence, next_index, ledger });
-        Fault { reason, cuts, before }
+        Fault { reason, cuts, before: Some(Durable { folder, sequence, next_index, ledger }) }
     }
 }
 

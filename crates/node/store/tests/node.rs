@@ -2,6 +2,7 @@
 //! whatever breaks on the way there.
 
 mod access;
+mod dealt;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -104,6 +105,11 @@ fn send(front_end: &Frontend, keys: u64) {
     send_to(front_end, keys, |_| {});
 }
 
+/// Waits until the front-end has been told that fragments of keys below that number are durable.
+fn wait_durable(front_end: &Frontend, keys: u64) {
+    wait_while(|| front_end.sources().iter().any(|source| source.status().durable < keys));
+}
+
 fn only(folder: &Path) -> PathBuf {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.unwrap().path());
     let all: Vec<PathBuf> = entries.collect();
@@ -163,6 +169,8 @@ struct Proxy {
     connections: Arc<AtomicU64>,
     /// Whether the next fragment of event 500 is changed.
     changes: Arc<AtomicBool>,
+    /// Whether connections are closed as they come.
+    ends: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -170,11 +178,15 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (open, connections) = (Arc::default(), Arc::default());
-        let proxy = Self { address, open, connections, changes: Arc::default() };
+        let (changes, ends) = (Arc::default(), Arc::default());
+        let proxy = Self { address, open, connections, changes, ends };
         let (open, count) = (Arc::clone(&proxy.open), Arc::clone(&proxy.connections));
-        let changes = Arc::clone(&proxy.changes);
+        let (changes, ends) = (Arc::clone(&proxy.changes), Arc::clone(&proxy.ends));
         std::thread::spawn(move || {
             for incoming in listener.incoming() {
+                if ends.load(Relaxed) {
+                    continue;
+                }
                 let (Ok(here), Ok(there)) = (incoming, TcpStream::connect(to)) else { continue };
                 let copy = |end: &TcpStream| end.try_clone().unwrap();
                 open.lock().unwrap().extend([copy(&here), copy(&there)]);

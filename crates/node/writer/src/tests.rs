@@ -76,6 +76,7 @@ impl Rig {
             numbering: catchment_frame::Numbering::Run,
             variant: 0,
             target: None,
+            part: None,
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),

@@ -140,6 +140,7 @@ fn take(
         folders: vec![root.join(folder)],
         is_required: true,
         trusts_lists: false,
+        is_dealt: false,
     };
     let places: Vec<RunPlace> = folders.iter().map(place).collect();
     let from = Interrupted::find(&places)?.take()?;

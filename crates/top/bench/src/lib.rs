@@ -35,6 +35,7 @@ mod python;
 mod recording;
 mod report;
 mod search;
+mod shared_nodes;
 mod soak;
 mod stalls;
 mod store;

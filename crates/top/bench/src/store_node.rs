@@ -79,7 +79,17 @@ impl Node {
         memory_bytes: u64,
         preallocate_bytes: u64,
     ) -> anyhow::Result<Self> {
-        let folder = std::path::absolute(scratch)?.join(format!("store-{}", std::process::id()));
+        let name = format!("store-{}", std::process::id());
+        Self::start_in(&scratch.join(name), memory_bytes, preallocate_bytes)
+    }
+
+    /// As [`Node::start`], in that folder.
+    pub(crate) fn start_in(
+        folder: &Path,
+        memory_bytes: u64,
+        preallocate_bytes: u64,
+    ) -> anyhow::Result<Self> {
+        let folder = std::path::absolute(folder)?;
         std::fs::create_dir_all(&folder)?;
         let text = format!(
             "[store]\nfolder = \"stored\"\n[memory]\nbudget = {memory_bytes}\n\

@@ -20,6 +20,7 @@ use crate::midas_dummy::{Delay, delay, tcp};
 use crate::point::{Load, Point, measure_with};
 use crate::report::{Report, Section, bytes, percent, table};
 use crate::search::{Plan, Try, median};
+use crate::shared_nodes::{self, Shared};
 use crate::store_node::Node;
 
 /// A set of targets.
@@ -83,6 +84,7 @@ const ARRANGEMENTS: [Arrangement; 5] = [
 struct All {
     found: Vec<Found>,
     frozen: Vec<frozen::Frozen>,
+    shared: Shared,
 }
 
 /// Recordings at the highest rate without loss.
@@ -173,8 +175,9 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let rounds = two.map_or(&[][..], |two| &two.rounds);
     let durable = (!rounds.is_empty()).then(|| median(rounds.iter().map(Round::durable_hz)));
     let (frozen, weathers) = frozen::run(bench, durable.unwrap_or(2_000.0))?;
-    let all = All { found, frozen: weathers };
-    Report::new("targets", bench, vec![section, delays, frozen], &all)
+    let (nodes, shared) = shared_nodes::measure(bench)?;
+    let sections = vec![section, delays, frozen, nodes];
+    Report::new("targets", bench, sections, &All { found, frozen: weathers, shared })
 }
 
 /// Recordings at the highest rate without loss, each between two measurements of its limit.

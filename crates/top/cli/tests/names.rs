@@ -33,6 +33,7 @@ fn strange_file(folder: &Path, name: &str) {
         numbering: catchment_frame::Numbering::Run,
         variant: 0,
         target: None,
+        part: None,
         stream: 0,
         epoch: 0,
         superseded: Vec::new(),

@@ -25,6 +25,7 @@ pub(crate) struct TargetLow {
     pub(crate) trends: Option<bool>,
     pub(crate) queue_bytes: Option<Size>,
     pub(crate) address: Option<String>,
+    pub(crate) nodes: Option<Vec<String>>,
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) hold_bytes: Option<Size>,
@@ -129,6 +130,12 @@ fn target(
         let message = "expected it of a required target of kind = \"store\" alone";
         return Err(located.error(&key("hold_bytes"), message));
     }
+    let is_shared = place.node().is_some_and(|node| node.addresses.len() > 1);
+    if is_shared && low.spill.is_some() {
+        let message = "expected no spill of a target with several nodes: what one does not take \
+                       goes to others";
+        return Err(located.error(&key("spill"), message));
+    }
     let spill = spill(located, (index, low), is_node && required)?;
     let has_trends = required && place != Place::None && !is_node;
     if low.trends == Some(true) && !has_trends {
@@ -218,17 +225,33 @@ fn place(located: &Located<'_>, index: usize, low: &TargetLow) -> Result<Place, 
         if low.folder.is_some() || low.folders.is_some() {
             return error("kind", "expected no folder of the kind store");
         }
-        let Some(address) = &low.address else {
-            return error("kind", "expected address = \"HOST:PORT\" of the storage node beside it");
+        let (name, addresses) = match (&low.address, &low.nodes) {
+            (Some(_), Some(_)) => return error("nodes", "expected no nodes beside an address"),
+            (Some(address), None) => ("address", std::slice::from_ref(address)),
+            (None, Some(nodes)) => ("nodes", &nodes[..]),
+            (None, None) => {
+                let message = "expected address = \"HOST:PORT\" of the storage node beside it, or \
+                               nodes";
+                return error("kind", message);
+            }
         };
-        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-        let is_port = port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0));
-        if !is_port || address.len() > ADDRESS_BYTES_MAX {
-            let key = format!("targets[{index}].address");
-            return Err(located.expected(&key, "HOST:PORT", address));
+        if !(1..=NODES_MAX).contains(&addresses.len()) {
+            return error(name, "expected 1 to 16 storage nodes");
+        }
+        for (at, address) in addresses.iter().enumerate() {
+            let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            let is_number = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+            let is_port = port.is_some_and(|(_, port)| is_number(port));
+            if !is_port || address.len() > ADDRESS_BYTES_MAX {
+                let key = format!("targets[{index}].{name}");
+                return Err(located.expected(&key, "HOST:PORT", address));
+            }
+            if addresses[..at].contains(address) {
+                return error(name, "expected each storage node once");
+            }
         }
         let node = NodeConfig {
-            address: address.clone(),
+            addresses: addresses.to_vec(),
             certificate: low.certificate.clone(),
             token_file: low.token_file.clone(),
         };
@@ -240,6 +263,9 @@ fn place(located: &Located<'_>, index: usize, low: &TargetLow) -> Result<Place, 
     }
     if low.address.is_some() {
         return error("address", "expected kind = \"store\" beside it");
+    }
+    if low.nodes.is_some() {
+        return error("nodes", "expected kind = \"store\" beside it");
     }
     let (name, folders) = match (&low.folder, &low.folders) {
         (Some(_), Some(_)) => return error("folders", "expected no folders beside a folder"),
@@ -265,6 +291,7 @@ fn place(located: &Located<'_>, index: usize, low: &TargetLow) -> Result<Place, 
 }
 
 const FOLDERS_MAX: usize = 16;
+const NODES_MAX: usize = 16;
 const SPILL_BYTES_MIN: u64 = 16 << 20;
 const ADDRESS_BYTES_MAX: usize = 255;
 const NO_FOLDER: &str = "expected a folder, such as \".\" for the present one, got \"\"";

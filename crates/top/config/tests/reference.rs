@@ -149,7 +149,9 @@ impl Section {
 /// A target that is a storage node, with what that key needs beside it.
 fn to_store(table: &mut dyn toml_edit::TableLike, path: &str) {
     table.insert("kind", Item::Value("store".into()));
-    table.insert("address", Item::Value("node:7100".into()));
+    if path != "targets[].nodes" {
+        table.insert("address", Item::Value("node:7100".into()));
+    }
     table.remove("folder");
     if path != "targets[].address" && path != "targets[].kind" {
         table.insert("role", Item::Value("required".into()));
@@ -169,6 +171,7 @@ fn fit(table: &mut dyn toml_edit::TableLike, path: &str, value: Option<&str>) {
         ("targets[].kind", Some("\"store\""))
         | (
             "targets[].address"
+            | "targets[].nodes"
             | "targets[].hold_bytes"
             | "targets[].certificate"
             | "targets[].token_file"

@@ -54,6 +54,7 @@ pub fn header(source_count: u32) -> FileHeader {
         numbering: catchment_frame::Numbering::Run,
         variant: 0,
         target: None,
+        part: None,
         stream: 0,
         epoch: 0,
         superseded: Vec::new(),

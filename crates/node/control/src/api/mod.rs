@@ -19,6 +19,6 @@ pub use requests::{
 pub use state::{
     AlarmCounts, CommandOffer, Device, DeviceList, Disk, Flow, LinkState, Loss, NodeInfo,
     OffsetsState, Queue, Rates, RunNow, SourceCounts, SourceList, SourceState, Spill, State,
-    Target, TargetFolder, UnderWay, Verdict,
+    Target, TargetFolder, TargetNode, UnderWay, Verdict,
 };
 pub use store::{Store, StoreFolder, StoreFrames, StoreStream, StoreSyncs};

@@ -200,7 +200,7 @@ pub struct Target {
     pub required: bool,
     /// The folder in which its run has a folder; null if it has none here.
     pub folder: Option<String>,
-    /// The address of its storage node; null if it is none.
+    /// The address of its storage node, or those of several, with commas; null if it is none.
     pub node: Option<String>,
     /// recording, away (its storage node takes nothing, and frames wait in memory), fault (its
     /// files cannot be written, or its node refuses them) or ended.
@@ -217,11 +217,32 @@ pub struct Target {
     pub buffers: Option<Queue>,
     /// Its folders: one of them, if it has any, gets the present file.
     pub folders: Vec<TargetFolder>,
+    /// Its storage nodes, if it has any: what each has taken of the run.
+    pub nodes: Vec<TargetNode>,
     /// What became of the fragments of all sources in it, by the ledger's entry, without zeros:
     /// fragments_recorded, fragments_durable, fragments_not_taken (it is best effort and was
     /// behind, or keeps nothing), fragments_discarded_disk (its disk failed), fragments_removed,
     /// fragments_unconfirmed (a sync or the close of their file failed).
     pub ledger: BTreeMap<String, u64>,
+}
+
+/// A storage node of a target.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TargetNode {
+    /// Host and port.
+    pub address: String,
+    /// Whether frames can be sent to it.
+    pub is_connected: bool,
+    /// Frames that it has acknowledged as durable.
+    pub frames_durable: u64,
+    /// Stored bytes of these.
+    pub bytes_durable: u64,
+    /// Stored bytes of frames for it that it has not acknowledged.
+    pub bytes_held: u64,
+    /// Since when it takes nothing, in nanoseconds since 1970; null if it does.
+    pub away_since_ns: Option<u64>,
+    /// Why it takes nothing.
+    pub away: Option<String>,
 }
 
 /// A folder of a target.

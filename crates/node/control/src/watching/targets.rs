@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
-    Fill, FolderSnapshot, Place, Snapshot, SpillState, State, TargetSnapshot,
+    Fill, FolderSnapshot, NodeConfig, NodeShare, Place, Snapshot, SpillState, State, TargetSnapshot,
 };
 use catchment_watch::{Rates, Run, Untaken};
 
@@ -41,10 +41,7 @@ pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
             name: target.name.clone(),
             required: target.required,
             folder: target.place.folder().map(|folder| folder.display().to_string()),
-            node: match &target.place {
-                Place::Node(node) => Some(node.address.clone()),
-                Place::Folders(_) | Place::None => None,
-            },
+            node: target.place.node().map(NodeConfig::shown),
             state: state.into(),
             reason,
             bytes_written: target.counts.bytes_written,
@@ -52,6 +49,7 @@ pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
             queue: queue(&target.queue),
             buffers: buffers(target),
             folders: target.folders.iter().map(folder).collect(),
+            nodes: target.nodes.iter().map(|one| node(one, is_open)).collect(),
             ledger: nonzero(&target.ledger.total()),
         }
     };
@@ -160,6 +158,20 @@ fn folder(folder: &FolderSnapshot) -> api::TargetFolder {
         is_current: folder.is_current,
         free_bytes: folder.spare_bytes,
         away: folder.away.clone(),
+    }
+}
+
+/// A storage node of a target in the API's form. Of a run that has ended nothing is away.
+fn node(node: &NodeShare, is_open: bool) -> api::TargetNode {
+    let away = node.away.clone().filter(|_| is_open);
+    api::TargetNode {
+        address: node.address.clone(),
+        is_connected: node.is_connected && is_open,
+        frames_durable: node.frames_durable,
+        bytes_durable: node.bytes_durable,
+        bytes_held: node.bytes_held,
+        away_since_ns: away.as_ref().map(|(since_ns, _)| *since_ns),
+        away: away.map(|(_, why)| why),
     }
 }
 

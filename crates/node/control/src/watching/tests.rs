@@ -152,6 +152,7 @@ fn target(name: &str, required: bool) -> TargetSnapshot {
         counts: Counts::default(),
         queue: fill(name),
         folders: Vec::new(),
+        nodes: Vec::new(),
         spill: None,
     }
 }
@@ -594,10 +595,9 @@ fn what_rules_can_look_at_is_what_is_read() {
         assert!(known.contains(&rule.quantity.kind()), "{}", rule.quantity);
     }
     // Zero counts and entries are present, too.
-    let value = |name: &str| reading(&rig, name);
-    assert_eq!(value("bytes_written"), Some(80_000_000.0));
-    assert_eq!(value("events_incomplete"), Some(0.0));
-    assert_eq!(value("source.a.fragments_late"), Some(0.0));
+    assert_eq!(reading(&rig, "bytes_written"), Some(80_000_000.0));
+    assert_eq!(reading(&rig, "events_incomplete"), Some(0.0));
+    assert_eq!(reading(&rig, "source.a.fragments_late"), Some(0.0));
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl Forwarding {
             SpillState {
                 target: watched.target.clone(),
                 folder: watched.config.folder.clone(),
-                node: watched.node.address.clone(),
+                node: watched.node.shown(),
                 bytes_max: watched.config.bytes_max,
                 counts: watched.counts.read(),
                 problems: problems.all().cloned().collect(),
@@ -256,7 +256,7 @@ impl Forwarder {
             let why = "all that could be sent is at the node; what is left was damaged";
             return Ok(Taken::Foreign(why.to_owned()));
         }
-        let node = &self.watched.node.address;
+        let node = &self.watched.node.shown();
         if lock.identity.node != *node {
             let other = &lock.identity.node;
             return Ok(Taken::Foreign(format!("it is for the node {other}, not for {node}")));
@@ -402,11 +402,13 @@ fn link_of(spill: &Spill, node: &NodeConfig) -> Result<StoreLink, String> {
         variant,
         buffer_bytes: 0,
         first: begins,
+        is_dealt: false,
     };
     let mut session = StreamSession::new(config, bits()?.max(1), bits()?)?;
     session.made(MADE_MAX);
-    let dial = node.peer().and_then(Dialer::new).map_err(|error| error.to_string())?;
-    let mut link = StoreLink::new(Box::new(dial), session, node.address.clone());
+    let mut peers = node.peers().map_err(|error| error.to_string())?;
+    let dial = Dialer::new(peers.swap_remove(0)).map_err(|error| error.to_string())?;
+    let mut link = StoreLink::new(Box::new(dial), session, node.shown());
     link.header = spill.header_bytes().to_vec();
     Ok(link)
 }

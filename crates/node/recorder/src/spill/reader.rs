@@ -171,6 +171,6 @@ impl SpillReader {
         let info = self.reader.frames()[frame].info;
         let bytes_max = columns.iter().map(|one| one.column.done.stored_bytes() as u64).sum();
         let columns_max = columns.len() as u32;
-        Ok(Outgoing { info, columns_max, bytes_max, columns, ledger: Some(records) })
+        Ok(Outgoing { info, item: None, columns_max, bytes_max, columns, ledger: Some(records) })
     }
 }

@@ -45,12 +45,16 @@ pub(super) struct Place {
     next_index: u32,
     /// Of a required one: one above the number of the last frame that is kept.
     pub(super) end: u64,
+    /// Of a part of a target: how many frames it has without a gap, and how many of each file are
+    /// kept.
+    items: Option<u64>,
+    kept_max: Vec<usize>,
 }
 
 impl Place {
     /// Looks at a place. One that the run does not need may have no files.
     pub(super) fn open(place: &RunPlace, given_up: &GivenUp) -> Result<Self, StorageError> {
-        let RunPlace { folders, is_required, trusts_lists } = place;
+        let RunPlace { folders, is_required, trusts_lists, is_dealt } = place;
         let mut paths = Vec::new();
         for folder in folders {
             paths.extend(open::paths(folder)?);
@@ -76,10 +80,21 @@ impl Place {
         }
         let next_index = if files.is_empty() { open::next_index(folders) } else { 0 };
         let synced = files.iter().map(synced_in).max().unwrap_or(0);
-        let (is_required, end) = (*is_required, 0);
+        let (is_required, items, end) = (*is_required, is_dealt.then_some(0), 0);
         let lists = folders.iter().filter(|_| *trusts_lists);
         let listed = lists.flat_map(|folder| listed_as_closed(folder)).collect();
-        Ok(Self { is_required, files, synced, blank, unreadable, listed, next_index, end })
+        Ok(Self {
+            is_required,
+            files,
+            synced,
+            blank,
+            unreadable,
+            listed,
+            next_index,
+            end,
+            items,
+            kept_max: Vec::new(),
+        })
     }
 
     /// All frames, in the order of the files.
@@ -93,6 +108,11 @@ impl Place {
     /// Finds the end of the frames of a required place that follow each other and are whole, from
     /// `synced` on.
     pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) -> u64 {
+        if self.items.is_some() {
+            (self.items, self.kept_max) = self.find_items();
+            self.end = u64::MAX;
+            return self.end;
+        }
         let mut end = synced;
         for ((file, index), FrameSummary { info, .. }) in self.frames() {
             let (first, last) = info.numbers();
@@ -107,6 +127,23 @@ impl Place {
         }
         self.end = end;
         end
+    }
+
+    /// How many frames a part of a target has without a gap, and how many of each file those are.
+    /// A file says how many were taken before its own: one that begins before the end of the file
+    /// before it has frames that were sent again.
+    fn find_items(&self) -> (Option<u64>, Vec<usize>) {
+        let mut items = 0;
+        let mut kept_max = vec![0; self.files.len()];
+        for (found, kept_max) in self.files.iter().zip(&mut kept_max) {
+            let begins = found.reader.header().part.map(|part| part.first_item);
+            let Some(begins) = begins.filter(|&begins| begins <= items) else { break };
+            let mut frames = 0..found.reader.frames().len();
+            let bad = frames.find(|&one| !self.is_listed(found) && is_bad(found, one));
+            *kept_max = bad.unwrap_or(found.reader.frames().len());
+            items = begins + *kept_max as u64;
+        }
+        (Some(items), kept_max)
     }
 
     /// Whether a file is as it was when it was closed and durable, as far as lists are trusted.
@@ -180,13 +217,18 @@ impl Place {
         let next_index = self.next_index;
         let mut place = ResumedPlace { next_index, end, ..ResumedPlace::default() };
         let mut kept = Vec::new();
-        for file in self.files {
+        let is_dealt = self.items.is_some();
+        place.items = self.items.unwrap_or(0);
+        let kept_max = self.kept_max.into_iter().chain(std::iter::repeat(0));
+        for (file, kept_max) in self.files.into_iter().zip(kept_max) {
             let header = file.reader.header();
             place.next_index = place.next_index.max(header.file_index.saturating_add(1));
             if place.ledger.sources.is_empty() {
                 place.ledger = Ledger::new(header.schema.sources.len());
             }
-            let file = Kept::new(file, of_run, end, &mut place.ledger);
+            let before_end = file.kept(&of_run.superseded, end);
+            let frames = if is_dealt { kept_max } else { before_end };
+            let file = Kept::new(file, frames, &mut place.ledger);
             let frames = &file.found.reader.frames()[..file.frames];
             place.frames += frames.len() as u64;
             place.events += rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events);
@@ -304,9 +346,9 @@ struct Kept {
 }
 
 impl Kept {
-    /// Adds what its frames count to `total`.
-    fn new(found: Found, of_run: &End, end: u64, total: &mut Ledger) -> Self {
-        let (reader, frames) = (&found.reader, found.kept(&of_run.superseded, end));
+    /// Adds what its first frames, which are kept, count to `total`.
+    fn new(found: Found, frames: usize, total: &mut Ledger) -> Self {
+        let reader = &found.reader;
         let is_whole = reader.closed() && frames == reader.frames().len();
         // Where a table has no sum, or a damaged one, the frames have it.
         let listed = is_whole.then(|| reader.frames_ledger().ok().flatten()).flatten();

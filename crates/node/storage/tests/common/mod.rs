@@ -134,6 +134,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         numbering: Numbering::Run,
         variant: 0,
         target: None,
+        part: None,
         stream: 0,
         epoch: 0,
         superseded: Vec::new(),

@@ -174,13 +174,23 @@ impl Sessions {
         if session.frame.is_some() {
             return Err(Fault::Connection { got: Frame::TYPE });
         }
-        if frame.sequence < stream.taken {
+        let StreamKey { stream: number, variant, is_dealt, .. } = stream.state.key;
+        // A connection begins where the node is: an item of which the count differs is a fault.
+        let item = match is_dealt && frame.item == stream.taken as u32 {
+            true => stream.taken,
+            false if is_dealt => u64::from(frame.item),
+            false => frame.sequence,
+        };
+        if is_dealt && item != stream.taken {
+            return Err(Fault::Sequence { expected: stream.taken, got: item });
+        }
+        if item < stream.taken {
             self.state.count(|counters| &counters.frames_repeated, 1);
             session.repeats = true;
             return Ok(Ok(Some(BodyKind::Dropped)));
         }
-        if frame.sequence > stream.taken {
-            let (expected, got) = (stream.taken, frame.sequence);
+        if item > stream.taken {
+            let (expected, got) = (stream.taken, item);
             return Err(Fault::Sequence { expected, got });
         }
         let unfit = |text: String| Ok(Err(Refusal::Unfit(text)));
@@ -199,9 +209,10 @@ impl Sessions {
         }
         let room = stream.has_room().then(|| self.state.memory.reserve(bytes));
         let Some(memory) = room.flatten() else { return Ok(Ok(None)) };
-        let StreamKey { stream: number, variant, .. } = stream.state.key;
         session.repeats = false;
-        session.frame = Some(Partial::new(*frame, (number, variant), memory, self.now_ns));
+        let end = if is_dealt { item + 1 } else { item + frame.numbers };
+        let origin = (number, variant);
+        session.frame = Some(Partial::new(*frame, origin, end, memory, self.now_ns));
         Ok(Ok(Some(BodyKind::Dropped)))
     }
 
@@ -411,6 +422,10 @@ impl Stream {
         let (of, key) = (&header.header, &self.state.key);
         if (of.run.0, of.stream, of.variant) != (key.run, key.stream, key.variant) {
             return Err(Refusal::Unfit("the header of files is of another stream".to_owned()));
+        }
+        if of.part.is_some() != key.is_dealt {
+            let text = "a stream that is dealt, and no other, has a part in the header of files";
+            return Err(Refusal::Unfit(text.to_owned()));
         }
         match &self.header {
             Some(known) if known.is(&header) => {}

@@ -104,8 +104,14 @@ impl Sessions {
     fn admit(&mut self, endpoint: usize, opening: &Opening) -> Result<bool, Ended> {
         let Opening { hello, log: Some((log, of_stream)), .. } = opening else { return Ok(false) };
         let name = hello.name.as_str();
-        let StreamLog { stream: number, variant, generation } = *of_stream;
-        let key = StreamKey { name: name.to_owned(), run: hello.run, stream: number, variant };
+        let StreamLog { stream: number, variant, generation, flags } = *of_stream;
+        let key = StreamKey {
+            name: name.to_owned(),
+            run: hello.run,
+            stream: number,
+            variant,
+            is_dealt: flags & StreamLog::DEALT != 0,
+        };
         let is_full = self.streams.len() >= STREAMS_MAX;
         let stream = match self.streams.get_mut(name) {
             Some(Slot::Ready(stream)) => stream,

@@ -37,11 +37,6 @@ fn state(forwarding: &Forwarding) -> SpillState {
     forwarding.snapshot().remove(0)
 }
 
-/// Waits until the front-end has been told that fragments of keys below that number are durable.
-fn wait_durable(front_end: &Frontend, keys: u64) {
-    wait_while(|| front_end.sources().iter().any(|source| source.status().durable < keys));
-}
-
 /// A run of so many keys, all of which is spilled: the node is not there.
 fn spilled_run(folder: &Path, target: &TargetConfig, keys: u64) -> RunSummary {
     let (recorder, front_end) = recorder(folder, vec![target.clone()]);

@@ -266,12 +266,16 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
         let targets = state["targets"].as_array();
         let are_shown = targets.is_some_and(|all| all.len() > 1);
         for target in targets.into_iter().flatten() {
-            let folders = target["folders"].as_array().filter(|all| all.len() > 1);
-            if are_shown || folders.is_some() {
+            let several = |key: &str| target[key].as_array().filter(|all| all.len() > 1);
+            let (folders, nodes) = (several("folders"), several("nodes"));
+            if are_shown || folders.is_some() || nodes.is_some() {
                 out.say(target_line(target))?;
             }
             for folder in folders.into_iter().flatten() {
                 out.say(folder_line(folder))?;
+            }
+            for node in nodes.into_iter().flatten() {
+                out.say(node_line(node))?;
             }
         }
     }
@@ -294,6 +298,24 @@ fn folder_line(folder: &Value) -> String {
         None => String::new(),
     };
     format!("  {path}: {free} free{state}")
+}
+
+/// One of a target's storage nodes: what it has, what it has yet to acknowledge, and whether it
+/// takes frames.
+fn node_line(node: &Value) -> String {
+    let number = |key: &str| node[key].as_u64().unwrap_or_default();
+    let state = match (node["away"].as_str(), node["is_connected"] == true) {
+        (Some(reason), _) => format!(", left out: {reason}"),
+        (None, true) => ", connected".into(),
+        (None, false) => String::new(),
+    };
+    format!(
+        "  {}: {} durable in {} frames, {} on the way{state}",
+        node["address"].as_str().unwrap_or_default(),
+        Bytes(number("bytes_durable")),
+        grouped(number("frames_durable")),
+        Bytes(number("bytes_held")),
+    )
 }
 
 /// The spill of a target: what waits there, and what was spilled and forwarded.

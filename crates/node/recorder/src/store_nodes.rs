@@ -1,0 +1,426 @@
+//! The storage nodes of a target, and which of them gets a frame.
+//!
+//! One node gets all frames, and its items have the frames' numbers. Several share them: they are
+//! *dealt*, some megabytes in a row to one node, the next to that with the fewest bytes which it
+//! has not acknowledged, so that each gets what it takes. A node's items are counted then, since
+//! its frames have gaps in their numbers.
+//!
+//! A node that has taken nothing for [`AWAY_NS`] since its session broke, or says that it can write
+//! nothing, is left out: what it has not acknowledged goes to others, behind what they have, under
+//! its own numbers. Some of it may be there already: readers take one of two copies. When it is
+//! back, it says how many items it has, and takes part again: with one frame, and with more once
+//! that is durable.
+//!
+//! ```text
+//! node 0   0 1 2 | 6 7 8 | 9 .. 11 | 3 4 5 | 12 ..
+//! node 1   3 4 5 : left out, which acknowledged none of these; then back from 20 on
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use catchment_frame::{DealtPart, FileHeader};
+use catchment_model::RunId;
+use catchment_sender::SenderState;
+use parking_lot::Mutex;
+
+use crate::frames::SharedColumn;
+use crate::store_feed::{Held, HeldColumn, Outgoing};
+use crate::store_link::StoreLink;
+use crate::store_target::SpillParts;
+
+/// How long a node that takes nothing keeps frames that others could take; where there is a spill,
+/// how long one that still has spilled frames to take leaves others in memory.
+pub(crate) const AWAY_NS: u64 = 1_000_000_000;
+/// Bytes of frames that go to one of several nodes in a row, at most.
+const DEAL_BYTES_MAX: u64 = 8 << 20;
+/// The share of what is held that goes to a node in a row: each has several such rows under way.
+const DEAL_SHARE: u64 = 8;
+
+/// How storage nodes are reached, and where frames go that they do not take.
+pub(crate) struct StoreParts {
+    pub(crate) run: RunId,
+    /// Of each node.
+    pub(crate) links: Vec<StoreLink>,
+    /// What is held for them at most.
+    pub(crate) hold_bytes: u64,
+    pub(crate) spill: Option<SpillParts>,
+    /// How long the run's end waits while the node is blocked.
+    pub(crate) end_wait_ns: u64,
+}
+
+impl StoreParts {
+    /// Sets the header of the stream's files. Those of one of several nodes are a part, and say so.
+    pub(crate) fn set_header(&mut self, header: &FileHeader, target: &str) {
+        let count = self.links.len() as u32;
+        for (link, number) in self.links.iter_mut().zip(0..) {
+            let of_part = || FileHeader {
+                target: Some(format!("{target}:{number}")),
+                part: Some(DealtPart { number, count, first_item: 0 }),
+                ..header.clone()
+            };
+            link.header = if count > 1 { of_part().encode() } else { header.encode() };
+        }
+    }
+}
+
+/// What is shown of one of a target's nodes.
+#[derive(Debug, Default)]
+pub(crate) struct LiveNode {
+    pub(crate) address: String,
+    is_connected: AtomicBool,
+    frames_durable: AtomicU64,
+    bytes_durable: AtomicU64,
+    bytes_held: AtomicU64,
+    away: Mutex<Option<(u64, String)>>,
+}
+
+/// One of a target's storage nodes at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeShare {
+    /// Host and port.
+    pub address: String,
+    /// Whether frames can be sent to it.
+    pub is_connected: bool,
+    /// Frames that it has acknowledged as durable.
+    pub frames_durable: u64,
+    /// Stored bytes of these.
+    pub bytes_durable: u64,
+    /// Stored bytes of frames that are for it, and that it has not acknowledged.
+    pub bytes_held: u64,
+    /// Since when it takes nothing, in nanoseconds of the clock of the data, and why.
+    pub away: Option<(u64, String)>,
+}
+
+impl LiveNode {
+    pub(crate) fn new(address: &str) -> Self {
+        Self { address: address.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn read(&self) -> NodeShare {
+        NodeShare {
+            address: self.address.clone(),
+            is_connected: self.is_connected.load(Relaxed),
+            frames_durable: self.frames_durable.load(Relaxed),
+            bytes_durable: self.bytes_durable.load(Relaxed),
+            bytes_held: self.bytes_held.load(Relaxed),
+            away: self.away.lock().clone(),
+        }
+    }
+}
+
+/// A storage node, and the frames that are held for it.
+pub(crate) struct StoreNode {
+    pub(crate) link: StoreLink,
+    /// In the order in which they are sent.
+    pub(crate) held: VecDeque<Held>,
+    /// Stored bytes of these.
+    bytes_held: u64,
+    /// Of one of several: the sequence of its next item.
+    next_item: Option<u64>,
+    /// Whether that is known only once it has said what it has, since its items went to others.
+    is_rewound: bool,
+    /// Whether something became durable there since it was left out last.
+    is_proven: bool,
+    /// Whether its session has ended.
+    pub(crate) has_ended: bool,
+    /// Why it takes nothing now, and since when.
+    away: Option<(u64, String)>,
+    /// When it was its turn last, in rows dealt.
+    dealt: u64,
+    live: Arc<LiveNode>,
+}
+
+impl StoreNode {
+    /// Holds a frame, which is sent behind those that are held.
+    fn hold(&mut self, mut held: Held) {
+        match &mut self.next_item {
+            None => self.link.session.made(held.frame.end()),
+            Some(next) => {
+                held.frame.item = Some(*next);
+                *next += 1;
+                if !self.is_rewound {
+                    self.link.session.made(*next);
+                }
+            }
+        }
+        self.bytes_held += held.frame.bytes();
+        self.held.push_back(held);
+    }
+
+    /// The oldest frame is held no longer.
+    fn pop(&mut self) -> Option<Held> {
+        let held = self.held.pop_front()?;
+        self.bytes_held -= held.frame.bytes();
+        Some(held)
+    }
+
+    /// How many of the oldest frames are durable there and need not be sent. `sent` are sent since
+    /// it was connected.
+    pub(crate) fn durable_frames(&self, sent: usize) -> usize {
+        let durable = self.link.session.durable();
+        let is_durable =
+            |held: &&Held| held.frame.ledger.is_some() && held.frame.item_end() <= durable;
+        self.held.iter().take(sent).take_while(is_durable).count()
+    }
+
+    /// The index among those that are held of the frame with which it goes on at that sequence.
+    pub(crate) fn go_on_at(&mut self, next: u64) {
+        if std::mem::take(&mut self.is_rewound) {
+            // What is held now was never sent to it.
+            self.link.session.rewind();
+            let items = self.held.iter_mut().zip(next..);
+            items.for_each(|(held, item)| held.frame.item = Some(item));
+            let end = next + self.held.len() as u64;
+            self.next_item = Some(end);
+            self.link.session.made(end);
+        }
+        self.link.go_on(self.held.partition_point(|held| held.frame.item_end() <= next));
+    }
+
+    /// The sequence of the stream's end there.
+    pub(crate) fn end_item(&self, end: u64) -> u64 {
+        self.next_item.unwrap_or(end)
+    }
+
+    /// Takes note of whether it takes nothing.
+    fn look(&mut self, now_ns: u64) {
+        let session = &self.link.session;
+        let is_one = self.next_item.is_none();
+        let why = match session.state() {
+            SenderState::Away(why) => Some(format!("it is away: {why}")),
+            SenderState::Open if session.waits() => Some("it can write nothing now".to_owned()),
+            // It may be back, or not.
+            SenderState::Opening => self.away.as_ref().map(|(_, why)| why.clone()),
+            SenderState::Ended(Some(why)) if !is_one => Some(format!("it is left out: {why}")),
+            _ => None,
+        };
+        self.live.is_connected.store(session.is_open(), Relaxed);
+        self.live.bytes_held.store(self.bytes_held, Relaxed);
+        let since_ns = self.away.as_ref().map_or(now_ns, |(since_ns, _)| *since_ns);
+        let away = why.map(|why| (since_ns, why));
+        if away != self.away {
+            *self.live.away.lock() = away.clone();
+            self.away = away;
+        }
+    }
+
+    pub(crate) fn away(&self) -> Option<&str> {
+        self.away.as_ref().map(|(_, why)| &**why)
+    }
+
+    /// Whether others get what it has not acknowledged.
+    pub(crate) fn is_left_out(&self, now_ns: u64) -> bool {
+        let since_ns = self.away.as_ref().map(|(since_ns, _)| *since_ns);
+        self.has_ended || since_ns.is_some_and(|since| now_ns.saturating_sub(since) >= AWAY_NS)
+    }
+
+    /// Whether it gets frames before others that do not.
+    fn takes(&self) -> bool {
+        let is_there = self.away.is_none() && !self.has_ended;
+        is_there && (self.is_proven || self.held.is_empty())
+    }
+}
+
+/// The nodes of a target; at least one.
+pub(crate) struct StoreNodes {
+    pub(crate) all: Vec<StoreNode>,
+    /// The one whose turn it is, and how many bytes it has got in a row, of so many at most.
+    turn: usize,
+    turn_bytes: u64,
+    turn_bytes_max: u64,
+    /// Rows dealt.
+    dealt: u64,
+    /// The one that has the frame of which columns still come.
+    unfinished: usize,
+}
+
+impl StoreNodes {
+    /// `hold_bytes` is the most that is held for all of them. Targets of other runs and streams
+    /// begin with other nodes.
+    pub(crate) fn new(
+        links: Vec<StoreLink>,
+        live: &[Arc<LiveNode>],
+        hold_bytes: u64,
+        (run, stream): (RunId, u32),
+    ) -> Self {
+        let count = links.len() as u64;
+        let first = run.0.iter().fold(u64::from(stream), |sum, &byte| sum + u64::from(byte));
+        let node = |(index, (link, live)): (u64, (StoreLink, &Arc<LiveNode>))| StoreNode {
+            link,
+            held: VecDeque::new(),
+            bytes_held: 0,
+            next_item: (count > 1).then_some(0),
+            is_rewound: false,
+            is_proven: true,
+            has_ended: false,
+            away: None,
+            // Among equals the one is next whose turn was the longest ago.
+            dealt: (index + count - first % count) % count,
+            live: Arc::clone(live),
+        };
+        let all: Vec<StoreNode> = (0..).zip(links.into_iter().zip(live)).map(node).collect();
+        let turn_bytes_max = (hold_bytes / (DEAL_SHARE * count)).clamp(1, DEAL_BYTES_MAX);
+        let turn_bytes = turn_bytes_max;
+        Self { all, turn: 0, turn_bytes, turn_bytes_max, dealt: count, unfinished: 0 }
+    }
+
+    /// The only one, if there is one.
+    pub(crate) fn only(&mut self) -> Option<&mut StoreNode> {
+        match &mut self.all[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn are_several(&self) -> bool {
+        self.all.len() > 1
+    }
+
+    /// Frames that are held.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Held> {
+        self.all.iter().flat_map(|node| &node.held)
+    }
+
+    /// Holds a frame whose columns come later, for the node whose turn it is.
+    pub(crate) fn begin(&mut self, held: Held) {
+        self.unfinished = self.next_turn();
+        self.all[self.unfinished].hold(held);
+    }
+
+    /// The frame that still gets columns, whose node gets as many bytes more.
+    pub(crate) fn unfinished(&mut self, bytes: u64) -> Option<&mut Held> {
+        let node = &mut self.all[self.unfinished];
+        node.bytes_held += bytes;
+        self.turn_bytes = self.turn_bytes.saturating_add(bytes);
+        node.held.iter_mut().rev().find(|held| held.frame.ledger.is_none())
+    }
+
+    /// The frame that still gets columns gets these, which count nowhere.
+    pub(crate) fn add(&mut self, columns: impl Iterator<Item = SharedColumn>) {
+        for column in columns {
+            let bytes = column.done.stored_bytes() as u64;
+            if let Some(held) = self.unfinished(bytes) {
+                held.frame.columns.push(HeldColumn { column, is_counted: false });
+            }
+        }
+    }
+
+    /// It has all of them, and adds that to the ledger.
+    pub(crate) fn finish(&mut self, ledger: Vec<u8>) {
+        if let Some(held) = self.unfinished(0) {
+            held.frame.ledger = Some(ledger);
+        }
+    }
+
+    /// The node that gets the next frame.
+    fn next_turn(&mut self) -> usize {
+        if !self.are_several() {
+            return 0;
+        }
+        if self.turn_bytes >= self.turn_bytes_max || !self.all[self.turn].takes() {
+            let rank = |node: &StoreNode| {
+                let is_away = node.away.is_some();
+                (node.has_ended, is_away, !node.takes(), node.bytes_held, node.dealt)
+            };
+            let all = self.all.iter().enumerate();
+            self.turn = all.min_by_key(|(_, node)| rank(node)).map_or(0, |(index, _)| index);
+            self.turn_bytes = 0;
+            self.all[self.turn].dealt = self.dealt;
+            self.dealt += 1;
+        }
+        self.turn
+    }
+
+    /// Takes note of which nodes take nothing, and deals what is held for those that are left out
+    /// to others. Returns what is to be said of that.
+    pub(crate) fn look(&mut self, now_ns: u64) -> Vec<String> {
+        self.all.iter_mut().for_each(|node| node.look(now_ns));
+        let mut said = Vec::new();
+        if !self.are_several() {
+            return said;
+        }
+        for index in 0..self.all.len() {
+            let node = &self.all[index];
+            let has_others = self.all.iter().any(|other| other.away.is_none() && !other.has_ended);
+            if node.held.is_empty() || !has_others || !node.is_left_out(now_ns) {
+                continue;
+            }
+            said.push(self.deal_again(index, now_ns));
+        }
+        said
+    }
+
+    /// What is held for a node goes to others.
+    fn deal_again(&mut self, index: usize, now_ns: u64) -> String {
+        let node = &mut self.all[index];
+        let why = node.away().unwrap_or("its session has ended").to_owned();
+        // A connection that is there would go on with what goes elsewhere.
+        node.link.interrupt(now_ns, &why);
+        (node.is_rewound, node.is_proven) = (true, false);
+        let count = node.held.len();
+        let text = format!(
+            "storage node {}: {why}; {count} frames that it has not acknowledged go to others",
+            node.link.address
+        );
+        while let Some(held) = self.all[index].pop() {
+            let to = self.next_turn();
+            if held.frame.ledger.is_none() {
+                self.unfinished = to;
+            }
+            self.turn_bytes = self.turn_bytes.saturating_add(held.frame.bytes());
+            self.all[to].hold(held);
+        }
+        text
+    }
+
+    /// The oldest frame of a node is held no longer; `is_durable`: it is durable there.
+    pub(crate) fn drop_oldest(&mut self, index: usize, is_durable: bool) -> Option<Held> {
+        let node = &mut self.all[index];
+        let held = node.pop()?;
+        if is_durable {
+            node.is_proven = true;
+            node.live.frames_durable.fetch_add(1, Relaxed);
+            node.live.bytes_durable.fetch_add(held.frame.bytes(), Relaxed);
+        }
+        Some(held)
+    }
+
+    /// The oldest frame that is held.
+    pub(crate) fn oldest(&mut self) -> Option<&mut Outgoing> {
+        let fronts = self.all.iter_mut().filter_map(|node| node.held.front_mut());
+        fronts.map(|held| &mut held.frame).min_by_key(|frame| frame.info.sequence)
+    }
+
+    /// The node of the oldest frame that is held.
+    pub(crate) fn of_oldest(&self) -> Option<usize> {
+        let fronts = self.all.iter().enumerate();
+        let fronts = fronts.filter_map(|(index, node)| Some((index, node.held.front()?)));
+        fronts.min_by_key(|(_, held)| held.frame.info.sequence).map(|(index, _)| index)
+    }
+
+    /// The sum of what is durable at each, in items: it grows.
+    pub(crate) fn durable(&self) -> u64 {
+        self.all.iter().map(|node| node.link.session.durable()).fold(0, u64::saturating_add)
+    }
+
+    /// Why none of them takes anything now, if so.
+    pub(crate) fn away(&self) -> Option<String> {
+        match &self.all[..] {
+            [only] => only.away().map(str::to_owned),
+            all => {
+                let words =
+                    |node: &StoreNode| Some(format!("{}: {}", node.link.address, node.away()?));
+                let all: Option<Vec<String>> = all.iter().map(words).collect();
+                all.map(|all| all.join("; "))
+            }
+        }
+    }
+
+    /// Where they are.
+    pub(crate) fn addresses(&self) -> String {
+        let all: Vec<&str> = self.all.iter().map(|node| &*node.link.address).collect();
+        all.join(", ")
+    }
+}
