@@ -178,8 +178,8 @@ fn header(line: &[u8]) -> Option<Result<RunId, FileListError>> {
     }
 }
 
-/// A line's keys. One of `begun`, `closed`, `removed` and `ended` is present; in later versions there may be
-/// none.
+/// A line's keys. One of `begun`, `closed`, `removed` and `ended` is present; in later versions
+/// there may be none.
 #[derive(Default, Serialize, Deserialize)]
 struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -531,8 +531,8 @@ const FEEDERS: u64 = 2;
 const BEFORE_NS: u64 = S / 5;
 /// Trains for which memory may be needed that is still free where one is refused.
 const SPENT_TRAINS: u64 = 8;
-/// Trains that wait for one with holes for at most half a time-out, and four times as many: a quarter
-/// of the memory is theirs.
+/// Trains that wait for one with holes for at most half a time-out, and four times as many: a
+/// quarter of the memory is theirs.
 const WAITING_TRAINS: u64 = 160;
 /// More than these bytes has a train of many chunks.
 const LONG_BYTES: u64 = 600_000;
