@@ -8,7 +8,7 @@
 //!    their keys and in their order.
 //! 4. Where most sources are honest, their events among themselves are those of the model without
 //!    the others, but near an opener's fragment that is not honest: that opens events as well.
-//! 5. Then output goes on within one time-out.
+//! 5. Then output goes on within one time-out, and the lag of the sparse sources more.
 //! 6. Then a clock that lies is named: by its counts, or as out of step. Not that of the only source
 //!    that opens events, as long as it is in step.
 //!
@@ -396,7 +396,8 @@ impl<'a> Check<'a> {
             count.filter(|&source| self.role(source) != SourceRole::Sparse)
         };
         let honest = voters().filter(|&source| self.honest[source]).count();
-        honest >= 1 + usize::from(!self.liars().is_empty()) && 2 * honest > voters().count()
+        let least = if self.liars().is_empty() { 1 } else { 2 };
+        honest >= least && 2 * honest > voters().count()
     }
 
     /// Sources whose clocks lied at any time.
@@ -454,11 +455,14 @@ impl<'a> Check<'a> {
     }
 
     /// No event was open for longer than a time-out after all of it, and all before it, had come, and
-    /// what may still come out of order.
+    /// what may still come out of order, or of a sparse source.
     fn goes_on(&self) -> Result<(), String> {
         let timeout_ns = self.outcome.plan.timeout_ns();
-        let clocks = self.rule.clocks.iter().map(|clock| clock.reorder_ns);
-        let allowed_ns = timeout_ns + timeout_ns / 8 + clocks.max().unwrap_or(0) + SLACK_NS;
+        let clocks = || self.rule.clocks.iter().enumerate();
+        let reorder_ns = clocks().map(|(_, clock)| clock.reorder_ns).max().unwrap_or(0);
+        let sparse = clocks().filter(|(index, _)| self.role(*index) == SourceRole::Sparse);
+        let lag_ns = sparse.map(|(_, clock)| clock.lag_ns).max().unwrap_or(0);
+        let allowed_ns = timeout_ns + timeout_ns / 8 + reorder_ns + lag_ns + SLACK_NS;
         let (mut came_ns, mut events) = (0, 0);
         // By which time how many events are built. What a wrong clock alone is in has no time.
         let mut due: Vec<(u64, u64)> = Vec::new();
