@@ -18,8 +18,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, Dtype, FrameInfo, FrameKind, Origin,
-    decode_ledger, encode_channel_increment, encode_ledger_increment, frame_ledger, is_derived,
+    Codec, ColumnEntry, ColumnKind, Dtype, FrameInfo, FrameKind, Origin, decode_ledger,
+    encode_channel_increment, encode_ledger_increment, frame_ledger, is_derived,
 };
 use catchment_model::{Entry, Ledger, SourceLedger};
 
@@ -286,7 +286,11 @@ impl<'a> Merger<'a> {
             return Ok(());
         }
         for ledger in self.left.iter_mut().chain(&mut self.total) {
-            ledger.sources.iter_mut().zip(&counts.sources).for_each(|(of, frame)| discard(of, frame));
+            ledger
+                .sources
+                .iter_mut()
+                .zip(&counts.sources)
+                .for_each(|(of, frame)| discard(of, frame));
         }
         let mut increments = match item.counted {
             Some(counted) => self.increments(counted),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, FileReader, FrameInfo, Numbering, Origin, OpenOptions,
+    Codec, ColumnEntry, ColumnKind, FileReader, FrameInfo, Numbering, OpenOptions, Origin,
 };
 use catchment_model::Entry;
 use catchment_storage::{
@@ -75,7 +75,10 @@ fn a_folder_whose_ledger_contradicts_its_files_is_named_whatever_the_others_have
     let report = audited(&[&complete().make(), &wrong]);
     assert_eq!(report.verdict, Verdict::NotBalanced);
     let [right, wrong] = &report.folders[..] else { panic!("{report:?}") };
-    assert_eq!((right.verdict, wrong.verdict), (Some(Verdict::Balanced), Some(Verdict::NotBalanced)));
+    assert_eq!(
+        (right.verdict, wrong.verdict),
+        (Some(Verdict::Balanced), Some(Verdict::NotBalanced))
+    );
     let [difference] = &wrong.differences[..] else { panic!("{wrong:?}") };
     assert_eq!(difference.entry, "fragments_received");
     assert_eq!(difference.recorded, difference.recomputed + 1);
@@ -159,10 +162,12 @@ fn columns_are_copied_as_they_are_stored() {
         stored
     };
     let of_sources = made.frames.iter().flatten().map(|(_, entries)| stored(entries));
-    let path = files_in(folder.path()).into_iter().find(|path| path.extension() == Some("catch".as_ref()));
+    let path =
+        files_in(folder.path()).into_iter().find(|path| path.extension() == Some("catch".as_ref()));
     let bytes = std::fs::read(path.expect("a file")).expect("reads");
     let reader = FileReader::open_with(&bytes[..], &OpenOptions::default()).expect("opens");
-    let copied = (0..reader.frames().len()).map(|frame| stored(&reader.columns(frame).expect("reads")));
+    let copied =
+        (0..reader.frames().len()).map(|frame| stored(&reader.columns(frame).expect("reads")));
     let copied: Vec<_> = copied.collect();
     assert!(copied.iter().flatten().any(|one| one.1 == Codec::Lz4));
     assert_eq!(copied, of_sources.collect::<Vec<_>>());
@@ -262,10 +267,8 @@ fn a_run_that_is_being_recorded_is_not_merged() {
 
 #[test]
 fn streams_of_nodes_that_took_turns_are_merged_by_their_keys() {
-    let of_stream = |info: FrameInfo| FrameInfo {
-        origin: Origin { stream: 1, ..Origin::SINGLE },
-        ..info
-    };
+    let of_stream =
+        |info: FrameInfo| FrameInfo { origin: Origin { stream: 1, ..Origin::SINGLE }, ..info };
     let recipe = || Recipe { missing: |_, _| false, ..recipe(&[&[3, 4, 2, 5, 1, 6, 3]]) };
     let (one, other) = (recipe().make(), Recipe { info: of_stream, ..recipe() }.make());
     // Each has the frames that the other has not.
@@ -282,7 +285,8 @@ fn streams_of_nodes_that_took_turns_are_merged_by_their_keys() {
     let source = open(&[&one, &other]);
     assert_eq!((source.event_count(), source.frames_missing()), (24, 0));
     let report = audit(&source).expect("an audit");
-    let streams: Vec<_> = report.folders.iter().map(|one| (one.stream, one.frames_lacking)).collect();
+    let streams: Vec<_> =
+        report.folders.iter().map(|one| (one.stream, one.frames_lacking)).collect();
     assert_eq!((streams, report.frames_repeated), (vec![(0, 0), (1, 0)], 0));
     let (folder, report) = merged(&source);
     assert_eq!((report.write.frames, report.copies_left, report.frames_missing), (7, 0, 0));

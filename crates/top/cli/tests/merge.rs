@@ -35,7 +35,12 @@ fn folders_of_which_each_lacks_a_file_are_audited_and_merged_as_one_run() {
     assert_eq!(output(folder, &["audit", "run"]).status.code(), Some(1));
     let audited = stdout(folder, &["audit", "run", "copy"], 0);
     assert!(audited.starts_with("run and copy (ended in order)"), "{audited}");
-    assert!(audited.contains("6 frames, 2 in no other, lacks 2 that are in others; not complete by itself"), "{audited}");
+    assert!(
+        audited.contains(
+            "6 frames, 2 in no other, lacks 2 that are in others; not complete by itself"
+        ),
+        "{audited}"
+    );
     assert!(audited.contains("in more than one folder: 4 frames"), "{audited}");
     assert!(audited.contains("another folder has what it lacks"), "{audited}");
 
@@ -56,7 +61,8 @@ fn folders_of_which_each_lacks_a_file_are_audited_and_merged_as_one_run() {
     // Nothing is written over.
     let again = stderr(folder, &["merge", "run", "copy", "--to", "merged"], 2);
     assert!(again.contains("merged is there already"), "{again}");
-    let summary = json(folder, &["merge", "run", "copy", "--to", "files", "--file-time", "2 s", "--json"], 0);
+    let summary =
+        json(folder, &["merge", "run", "copy", "--to", "files", "--file-time", "2 s", "--json"], 0);
     assert_eq!((&summary["files"], &summary["frames"]), (&2.into(), &8.into()), "{summary}");
     assert_eq!((&summary["files_read"], &summary["copies_left"]), (&6.into(), &4.into()));
 }

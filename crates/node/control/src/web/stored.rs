@@ -14,9 +14,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use catchment_disk::{ReadFile, list_files, list_folder};
-use catchment_frame::{
-    ColumnEntry, ColumnKind, FileReader, FrameKind, FrameSummary, OpenOptions,
-};
+use catchment_frame::{ColumnEntry, ColumnKind, FileReader, FrameKind, FrameSummary, OpenOptions};
 use catchment_storage::EXTENSION;
 use futures_util::stream::unfold;
 use serde::Deserialize;

@@ -89,7 +89,8 @@ fn tell(run: &Run, to: &Path, report: &MergeReport, out: &mut Out) -> anyhow::Re
         exit = exit.and(Exit::Loss);
     }
     if report.frames_missing > 0 {
-        let (frames, ranges) = (counted(report.frames_missing, "frame"), ranges_of(&report.missing));
+        let (frames, ranges) =
+            (counted(report.frames_missing, "frame"), ranges_of(&report.missing));
         complain(format_args!("missing in all that was given: {frames} ({ranges})"));
     }
     if !report.ended {
