@@ -44,6 +44,7 @@ use crate::shared::{Answer, Ask, Counts, NodeShared, View};
 use crate::storing::Storing;
 use crate::systemd::Manager;
 use crate::watching::Watching;
+use crate::web::stored::Sending;
 use crate::web::{Server, bind};
 
 /// The most requests that wait for the control thread.

@@ -8,8 +8,8 @@
 //! fragments in flight are lost, and so are later arrivals, which no ledger counts: it cannot be
 //! shown that an interrupted run lost nothing.
 //!
-//! Of several folders, each place is compared with its own ledger, and all of them together with the
-//! ledger of all ([`crate::folders`]): what one lacks and another has is not missing.
+//! Of several folders, each place is compared with its own ledger, and all of them together with
+//! the ledger of all ([`crate::folders`]): what one lacks and another has is not missing.
 
 mod several;
 
@@ -314,8 +314,8 @@ impl ChannelBytes {
     }
 }
 
-/// Recomputes the ledger of a run and compares it with its recorder's; of several folders, also that
-/// of each.
+/// Recomputes the ledger of a run and compares it with its recorder's; of several folders, also
+/// that of each.
 ///
 /// # Errors
 /// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.

@@ -56,8 +56,9 @@ pub struct MergeReport {
     pub data_lost: bool,
 }
 
-/// Writes all frames of a run into a folder, each once and in order. The names of the new files begin
-/// as those of the run, or with `name` if these are unusual. `progress` returns whether to continue.
+/// Writes all frames of a run into a folder, each once and in order. The names of the new files
+/// begin as those of the run, or with `name` if these are unusual. `progress` returns whether to
+/// continue.
 ///
 /// # Errors
 /// A run that is being recorded or has what this version does not know, existing files of that name,
@@ -96,7 +97,8 @@ pub fn merge(
 struct Item {
     /// Where it is; the first copy that can be read is taken.
     copies: Vec<Location>,
-    /// The copy whose increments are part of the ledger.
+    /// The frame whose increments are part of the ledger: one of the copies, or the skipped frame
+    /// that stands for them in the place of the ledger.
     counted: Option<Location>,
     /// Of a skipped frame, the number of the first frame for which it stands and how many: other
     /// places may have the others.
@@ -143,9 +145,10 @@ fn by_number(run: &Run) -> Vec<Item> {
     for (data, mut others) in streams.into_values() {
         others.sort_unstable();
         let mut of_stream: Vec<(u64, Item)> = Vec::new();
-        let mut next = 0;
+        let (mut stood_for, mut next) = (BTreeMap::new(), 0);
         for ((first, last), is_other, here) in others {
             let counted = (!is_other).then_some(here);
+            stood_for.extend(counted.filter(|_| data.contains_key(&first)).map(|one| (first, one)));
             for (first, last) in gaps(&data, first.max(next), last) {
                 let is_skipped = info_at(files, here).kind == FrameKind::SKIPPED;
                 let part = is_skipped.then_some((first, last - first + 1));
@@ -158,7 +161,8 @@ fn by_number(run: &Run) -> Vec<Item> {
         for (sequence, mut copies) in data {
             // Increments come with the columns of the ledger's place.
             copies.sort_by_key(|&copy| !is_counted(copy));
-            let counted = copies.first().copied().filter(|&copy| is_counted(copy));
+            let own = copies.first().copied().filter(|&copy| is_counted(copy));
+            let counted = own.or_else(|| stood_for.get(&sequence).copied());
             of_stream.push((sequence, Item { copies, counted, part: None }));
         }
         of_stream.sort_by_key(|(sequence, _)| *sequence);
@@ -259,8 +263,16 @@ impl<'a> Merger<'a> {
         let info = *info_at(files, from);
         let (columns_counts, mut increments) = split(info.kind, copy.counts);
         if item.counted != Some(from) && folders::are_several(files) {
-            let own = item.counted.map(|counted| self.increments(counted));
-            increments = own.unwrap_or_else(|| only_of_frame(&increments));
+            let is_copy = |counted: &Location| item.copies.contains(counted);
+            increments = match item.counted {
+                Some(counted) if is_copy(&counted) => self.increments(counted),
+                Some(stands) => {
+                    let mut both = only_of_frame(&increments);
+                    both.add(&self.increments(stands));
+                    both
+                }
+                None => only_of_frame(&increments),
+            };
         }
         let info = match item.part {
             Some((sequence, rows)) => FrameInfo { sequence, rows, ..info },

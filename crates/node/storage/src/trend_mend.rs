@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use catchment_frame::{Codings, ColumnCoding, Numbering, Schema};
+use catchment_frame::{Codings, ColumnCoding, Numbering};
 use serde::Serialize;
 
 use crate::error::StorageError;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catchment_frame::{ChannelInfo, Codings, Schema};
+use catchment_frame::{ChannelInfo, Codings};
 use catchment_trends::{Seconds, TrendChannel, TrendSeries};
 
 use crate::channels::{Segment, Select};

@@ -198,9 +198,9 @@ impl RunWriter {
         }
     }
 
-    /// Writes a frame of another file of the run as it is there: its number, unless each file has its
-    /// own, its ranges and its origin, and its columns as they are stored. `counts` is what it adds to
-    /// the ledger.
+    /// Writes a frame of another file of the run as it is there: its number, unless each file has
+    /// its own, its ranges and its origin, and its columns as they are stored. `counts` is what it
+    /// adds to the ledger.
     pub(crate) fn copy(
         &mut self,
         info: FrameInfo,

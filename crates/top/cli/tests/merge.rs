@@ -8,8 +8,9 @@ use crate::support::{json, output, stderr, stdout};
 
 /// A run of four files, and a copy of its folder.
 fn copied(folder: &Path) {
-    let command = ["generate", "--out", "run", "--seconds", "4", "--frame", "500 ms"];
-    stdout(folder, &[&command[..], &["--file-time", "1 s"]].concat(), 0);
+    let command = ["generate", "--out", "generated", "--seconds", "4", "--frame", "500 ms"];
+    stdout(folder, &command, 0);
+    stdout(folder, &["reframe", "generated", "--out", "run", "--file-time", "1 s"], 0);
     std::fs::create_dir(folder.join("copy")).unwrap();
     for path in files(&folder.join("run")) {
         std::fs::copy(&path, folder.join("copy").join(path.file_name().unwrap())).unwrap();

@@ -37,7 +37,8 @@ pub struct StoredFiles {
 pub struct StoredFile {
     /// Its name.
     pub name: String,
-    /// Which of the node's folders it is in, from 0; its path asks for it if several have that name.
+    /// Which of the node's folders it is in, from 0; its path asks for it if several have that
+    /// name.
     pub folder: u64,
     /// Its bytes; of a file that is being written, with room for what comes.
     pub bytes: u64,

@@ -21,8 +21,8 @@ use crate::commands::inspect::UNKNOWN_EXTENT;
 /// missing in all; and each by its own ledger.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A run's folder, or a .catch file; or several folders of one run: of its targets, of the disks
-    /// of one, of storage nodes, of nodes that shared it
+    /// A run's folder, or a .catch file; or several folders of one run: of its targets, of the
+    /// disks of one, of storage nodes, of nodes that shared it
     #[arg(value_name = "RUN", required = true)]
     paths: Vec<PathBuf>,
 }

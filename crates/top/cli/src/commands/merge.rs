@@ -12,14 +12,14 @@ use crate::export::part::NewFolder;
 use crate::export::with_suffix;
 use crate::left_out::{report_left_out, shortened};
 
-/// Makes one folder of a run's files from several: those of a target's disks, of several targets, of
-/// storage nodes, of nodes that shared the run.
+/// Makes one folder of a run's files from several: those of a target's disks, of several targets,
+/// of storage nodes, of nodes that shared the run.
 ///
-/// Each frame is copied once and in order, its columns as they are stored, after their checksums were
-/// checked; where a copy is damaged, an intact one is taken. Nothing is overwritten, and the folder
-/// gets its name when it is whole. Exits with 3 if frames or files of the run are missing, or what
-/// is damaged has no intact copy: what is there is merged all the same. The sources are not changed,
-/// and trends are not copied.
+/// Each frame is copied once and in order, its columns as they are stored, after their checksums
+/// were checked; where a copy is damaged, an intact one is taken. Nothing is overwritten, and the
+/// folder gets its name when it is whole. Exits with 3 if frames or files of the run are missing,
+/// or what is damaged has no intact copy: what is there is merged all the same. The sources are not
+/// changed, and trends are not copied.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Folders of one run, or .catch files of it
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let to: PathBuf = to.components().collect();
     let run = Run::open_folders(&paths, RunOptions::default())?;
     let options = match one_file {
-        true => WriteOptions { file_bytes: u64::MAX, toc_bytes: u64::MAX, ..files.options() },
+        true => WriteOptions { file_bytes: UNLIMITED, toc_bytes: UNLIMITED, ..files.options() },
         false => files.options(),
     };
     if to.exists() {
@@ -98,3 +98,6 @@ fn tell(run: &Run, to: &Path, report: &MergeReport, out: &mut Out) -> anyhow::Re
     }
     Ok(exit)
 }
+
+/// More than any file has, and less than sums of sizes can hold.
+const UNLIMITED: u64 = u64::MAX >> 2;
