@@ -134,10 +134,9 @@ fn by_number(run: &Run) -> Vec<Item> {
                 FrameKind::Events | FrameKind::Channels if info.rows > 0 => {
                     data.entry(info.sequence).or_default().push(here);
                 }
-                FrameKind::Events | FrameKind::Channels | FrameKind::SKIPPED => {
-                    others.push((info.numbers(), !is_counted(here), here));
-                }
-                _ => {}
+                FrameKind::Toc | FrameKind::Checkpoint => {}
+                // Also what a later version writes, as far as numbers are not taken.
+                _ => others.push((info.numbers(), !is_counted(here), here)),
             }
         }
     }

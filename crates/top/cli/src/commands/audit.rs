@@ -82,6 +82,26 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
             ))?;
         }
     }
+    say_folders(report, run, out)?;
+    let others = report.incomplete.iter().filter(|problem| !report.problems.contains(problem));
+    for problem in report.problems.iter().chain(others).take(TOLD) {
+        out.line(format_args!("  {}: {}", problem.file.display(), problem.problem))?;
+    }
+    for copy in report.damaged_copies.iter().take(TOLD) {
+        out.line(format_args!("  {copy}"))?;
+    }
+    for problem in report.elsewhere.iter().take(TOLD) {
+        let (file, problem) = (problem.file.display(), &problem.problem);
+        out.line(format_args!("  {file}: {problem}; another folder has what it lacks"))?;
+    }
+    for sentence in conclusions(report) {
+        out.line(sentence)?;
+    }
+    Ok(())
+}
+
+/// What each of several folders has, and what is missing in all.
+fn say_folders(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     for folder in &report.folders {
         out.line(format_args!("  {}", folder_line(folder)))?;
     }
@@ -100,20 +120,6 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
             ranges => format!(": {}", ranges_of(ranges)),
         };
         out.line(format_args!("  {} frames are missing{named}", grouped(report.frames_missing)))?;
-    }
-    let others = report.incomplete.iter().filter(|problem| !report.problems.contains(problem));
-    for problem in report.problems.iter().chain(others).take(TOLD) {
-        out.line(format_args!("  {}: {}", problem.file.display(), problem.problem))?;
-    }
-    for copy in report.damaged_copies.iter().take(TOLD) {
-        out.line(format_args!("  {copy}"))?;
-    }
-    for problem in report.elsewhere.iter().take(TOLD) {
-        let (file, problem) = (problem.file.display(), &problem.problem);
-        out.line(format_args!("  {file}: {problem}; another folder has what it lacks"))?;
-    }
-    for sentence in conclusions(report) {
-        out.line(sentence)?;
     }
     Ok(())
 }
