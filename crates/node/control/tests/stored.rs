@@ -82,7 +82,21 @@ fn a_storage_node_serves_its_files_their_frames_and_columns_to_who_may_read() {
     assert_eq!(refused.status, 422, "{}", refused.text);
     assert!(refused.text.contains("checksum"), "{}", refused.text);
 
-    // What is not there, or is not a run's.
+    check_what_is_not_there(&client, &run, &file);
+
+    // Who may not read.
+    for path in ["/api/v1/stored", &path] {
+        assert_eq!(anybody.get(path).status, 401);
+        assert_eq!(anybody.token(&recorder).get(path).status, 401, "it sends, and no more");
+    }
+    drop(client);
+    node.shutdown();
+    assert!(node.wait().failed.is_none());
+}
+
+/// Checks that what is not there, or is not a run's, is not found.
+fn check_what_is_not_there(client: &Client, run: &str, file: &str) {
+    let path = format!("/api/v1/stored/{run}/{file}");
     for none in [
         "/api/v1/stored/none",
         "/api/v1/stored/.catchment",
@@ -97,15 +111,6 @@ fn a_storage_node_serves_its_files_their_frames_and_columns_to_who_may_read() {
     ] {
         assert_eq!(client.get(none).status, 404, "{none}");
     }
-
-    // Who may not read.
-    for path in ["/api/v1/stored", &path] {
-        assert_eq!(anybody.get(path).status, 401);
-        assert_eq!(anybody.token(&recorder).get(path).status, 401, "it sends, and no more");
-    }
-    drop(client);
-    node.shutdown();
-    assert!(node.wait().failed.is_none());
 }
 
 #[test]

@@ -61,8 +61,8 @@ pub struct MergeReport {
 /// continue.
 ///
 /// # Errors
-/// A run that is being recorded or has what this version does not know, existing files of that name,
-/// a disk error, or a stop by `progress`.
+/// A run that is being recorded or has what this version does not know, existing files of that
+/// name, a disk error, or a stop by `progress`.
 pub fn merge(
     run: &Run,
     folder: &Path,
