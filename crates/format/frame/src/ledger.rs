@@ -38,7 +38,7 @@ impl EntryNames {
 
 /// Whether an entry is in no increment of a frame of that kind: because it follows from the frame's
 /// columns, or because it is not known when a frame is written.
-pub(crate) fn is_derived(kind: FrameKind, entry: Entry) -> bool {
+pub fn is_derived(kind: FrameKind, entry: Entry) -> bool {
     let counted_by_columns = matches!(
         entry,
         Entry::FragmentsRecorded

@@ -163,7 +163,7 @@ pub use kinds::{ColumnKind, Dtype, FrameKind};
 pub use known::KnownSchemas;
 pub use ledger::{
     EntryNames, decode_ledger, encode_channel_increment, encode_ledger_increment,
-    encode_ledger_total,
+    encode_ledger_total, is_derived,
 };
 pub use lists::FrameEntry;
 pub use locator::{encode_locator, locator_offset};

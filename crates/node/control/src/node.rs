@@ -44,6 +44,7 @@ use crate::shared::{Answer, Ask, Counts, NodeShared, View};
 use crate::storing::Storing;
 use crate::systemd::Manager;
 use crate::watching::Watching;
+use crate::web::stored::Sending;
 use crate::web::{Server, bind};
 
 /// The most requests that wait for the control thread.
@@ -467,6 +468,7 @@ fn shared(
     asks: Sender<Ask>,
 ) -> NodeShared {
     let per_second = settings.requests_per_second;
+    let of_node = storing.as_ref().map(|storing| storing.folder_paths());
     NodeShared {
         tls: settings.tls != Tls::Off,
         settings,
@@ -483,6 +485,8 @@ fn shared(
         disk: Seen::default(),
         past: Past::default(),
         storing,
+        served: of_node.unwrap_or_else(|| vec![runs.to_owned()]),
+        sending: Sending::default(),
         interrupted: AtomicU64::new(0),
         counts: Counts::default(),
         configure,

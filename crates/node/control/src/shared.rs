@@ -1,5 +1,6 @@
 //! The state shared by the control thread and the server.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use crate::security::sessions::Sessions;
 use crate::security::tokens::Tokens;
 use crate::settings::Settings;
 use crate::storing::Storing;
+use crate::web::stored::Sending;
 
 /// The control thread updates the view twice a second: an older one is no longer valid.
 const VIEW_AGE_MAX: Duration = Duration::from_millis(2_500);
@@ -64,7 +66,7 @@ pub(crate) struct View {
     /// For the metrics.
     pub(crate) snapshot: Option<Arc<catchment_recorder::Snapshot>>,
     /// The files of the run, for samples.
-    pub(crate) folder: Option<std::path::PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// Counts of the server.
@@ -100,6 +102,9 @@ pub(crate) struct NodeShared {
     pub(crate) past: Past,
     /// The storage node that the program is, if it is one.
     pub(crate) storing: Option<Arc<Storing>>,
+    /// The folders whose runs and files it serves.
+    pub(crate) served: Vec<PathBuf>,
+    pub(crate) sending: Sending,
     /// The last run before this program began, if it was interrupted; 0: it was not, or that is not
     /// known yet.
     pub(crate) interrupted: AtomicU64,

@@ -65,6 +65,11 @@ impl Storing {
         self.address
     }
 
+    /// Its folders.
+    pub(crate) fn folder_paths(&self) -> Vec<PathBuf> {
+        self.folders.iter().map(|(folder, _)| folder.clone()).collect()
+    }
+
     pub(crate) fn folder_count(&self) -> usize {
         self.folders.len()
     }

@@ -4,6 +4,7 @@ mod commands;
 mod history;
 mod security;
 mod sources;
+mod stored;
 mod stores;
 mod stream;
 mod support;

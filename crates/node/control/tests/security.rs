@@ -25,6 +25,9 @@ fn operations() -> Vec<(String, String, String)> {
                 ("{other}", "1"),
                 ("{request}", "none"),
                 ("{id}", "1"),
+                ("{file}", "none"),
+                ("{frame}", "0"),
+                ("{column}", "1"),
             ] {
                 path = path.replace(name, value);
             }

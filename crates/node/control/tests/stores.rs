@@ -50,14 +50,14 @@ pub(crate) fn config(folder: &Path) -> StoreConfig {
     }
 }
 
-fn start(config: StoreConfig) -> (Node, Client) {
+pub(crate) fn start(config: StoreConfig) -> (Node, Client) {
     let logs = Logs::start(LogFormat::None, LogLevel::DEBUG);
     let node = Node::start(settings(), Arc::new(Fixed(config)), logs).unwrap();
     let client = Client::new(&node.url().unwrap());
     (node, client)
 }
 
-fn feed(node: NodeConfig) -> FrameFeed {
+pub(crate) fn feed(node: NodeConfig) -> FrameFeed {
     let source = SourceConfig::new("frames".to_owned(), ([127, 0, 0, 1], 0).into());
     let place = Place::Node(node);
     let target = TargetConfig { place, trends: false, ..TargetConfig::folder("node", "".into()) };
@@ -66,12 +66,12 @@ fn feed(node: NodeConfig) -> FrameFeed {
     FrameFeed::start(&config).unwrap()
 }
 
-fn at(address: SocketAddr) -> NodeConfig {
+pub(crate) fn at(address: SocketAddr) -> NodeConfig {
     NodeConfig::at(address.to_string())
 }
 
 /// Puts a frame of 100 kB.
-fn put(feed: &mut FrameFeed) {
+pub(crate) fn put(feed: &mut FrameFeed) {
     feed.put(10, &vec![7; 100_000].into()).unwrap();
 }
 

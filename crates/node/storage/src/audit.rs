@@ -7,6 +7,11 @@
 //! working recorder, which holds its file locked, will write them. If a recorder was killed,
 //! fragments in flight are lost, and so are later arrivals, which no ledger counts: it cannot be
 //! shown that an interrupted run lost nothing.
+//!
+//! Of several folders, each place is compared with its own ledger, and all of them together with
+//! the ledger of all ([`crate::folders`]): what one lacks and another has is not missing.
+
+mod several;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,11 +23,12 @@ use serde::{Serialize, Serializer};
 
 use crate::copies::DamagedCopy;
 use crate::error::StorageError;
-use crate::folders::{self, LedgerKind};
+use crate::folders::{self, LedgerKind, MissingFrames};
 use crate::open::RunFile;
 use crate::run::Run;
 use crate::verify::{Problem, holes, in_file, of_folder, problem_in, under_way_bytes};
 use crate::whole::{Extent, Whole};
+pub use several::FolderAudit;
 
 /// The verdict of an audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -123,6 +129,15 @@ pub struct AuditReport {
     pub problems: Vec<Problem>,
     /// Damaged frames replaced by a whole copy in the run, which was counted instead.
     pub damaged_copies: Vec<DamagedCopy>,
+    /// If several folders were opened, whose frames have numbers of the run: what each has.
+    pub folders: Vec<FolderAudit>,
+    /// Frames that are in more than one of them.
+    pub frames_repeated: u64,
+    /// The frames that are in none, between those that are there, and of several folders before
+    /// them: the first 1,000 ranges.
+    pub missing: Vec<MissingFrames>,
+    /// What is missing or broken in one of several folders, and is in another: no loss.
+    pub elsewhere: Vec<Problem>,
     /// Names of the sources and links, in the ledgers' order.
     pub sources: Vec<String>,
 }
@@ -158,24 +173,36 @@ impl AuditReport {
 
 /// Recomputes the ledger from increments and columns, and names unreadable parts. Reads lengths,
 /// validity and increments of every frame, no payload. Of several folders, it is that of
-/// [`Run::ledger_path`], as with [`Run::recorded_ledger`].
+/// [`Run::ledger_path`], as with [`Run::recorded_ledger`]; where that has an unreadable frame and
+/// another a whole one, it is counted by the other.
 pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
+    let (ledger, problems, _) = recompute_all(run);
+    (ledger, problems)
+}
+
+/// As [`recompute`], and the unreadable frames that were counted by a copy.
+fn recompute_all(run: &Run) -> (Ledger, Vec<Problem>, Vec<DamagedCopy>) {
     let mut ledger = Ledger::new(run.sources().len());
     let mut problems = missing_before_the_end(run);
+    let mut copies = Vec::new();
     let mut channels = ChannelBytes::new(run);
     let folder = run.ledger_path();
     for file in run.all_files().of_ledgers().flat_map(|(_, files)| files) {
         let mut sum = Ledger::new(run.sources().len());
-        let before = problems.len();
+        let before = (problems.len(), copies.len());
         for (frame, _) in file.frames() {
-            let (added, errors) = frame_ledger(&file.reader, frame);
+            let (mut added, mut errors) = frame_ledger(&file.reader, frame);
+            if let Some(copy) = several::count_by_copy(run, (file, frame), &mut added, &errors) {
+                copies.push(copy);
+                errors.clear();
+            }
             sum.add(&added);
             let left = PROBLEMS_MAX.saturating_sub(problems.len());
             let errors = errors.into_iter().take(left);
             problems.extend(errors.map(|error| problem_in(file, Some(frame), error)));
             channels.add(file, frame, &added);
         }
-        let is_all = problems.len() == before && file.repeated.is_empty();
+        let is_all = (problems.len(), copies.len()) == before && file.repeated.is_empty();
         let listed = file.reader.frames_ledger().transpose().filter(|_| is_all);
         problems.extend(listed.and_then(|listed| match listed {
             Ok(listed) if listed == sum => None,
@@ -183,19 +210,12 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
             Err(error) => Some(problem_in(file, None, error)),
         }));
         ledger.add(&sum);
-        problems.extend(holes(file).map(|skipped| Problem {
-            file: file.path.clone(),
-            frame: None,
-            column: None,
-            source: None,
-            channel: None,
-            problem: skipped.to_string(),
-        }));
+        problems.extend(holes(file).map(|skipped| in_file(file, skipped.to_string())));
     }
     problems.extend(channels.problems(run, folder));
     problems.extend(folders::lend(run, &mut ledger, LedgerKind::Sum));
     what_is_read_is_durable(&mut ledger);
-    (ledger, problems)
+    (ledger, problems, copies)
 }
 
 /// The ledger of a run from its files: the total in the last file's TOC or, if its recorder was
@@ -294,25 +314,28 @@ impl ChannelBytes {
     }
 }
 
-/// Recomputes the ledger of a run and compares it with its recorder's.
+/// Recomputes the ledger of a run and compares it with its recorder's; of several folders, also
+/// that of each.
 ///
 /// # Errors
-/// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report. A
-/// run that was opened from several folders: each has a ledger of its own, which its files must
-/// give.
+/// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.
 pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
-    folders::check_one(run, "an audit")?;
-    let (recomputed, problems) = recompute(run);
+    let (recomputed, mut problems, copies) = recompute_all(run);
     let whole = Whole::of(run);
     let mut incomplete = missing_before_the_end(run);
     incomplete.extend(whole.problems);
     let recorded = run.recorded_ledger()?;
     let closing = closing(run);
     let sources: Vec<String> = run.sources().iter().map(|source| source.name.clone()).collect();
+    let of_folders = several::Several::of(run)?;
+    let elsewhere = of_folders.take_covered(run, &mut incomplete, &mut problems);
     let differences = match &recorded {
-        Some(recorded) if closing == Closing::Ended => differences(&sources, recorded, &recomputed),
+        Some(recorded) if closing == Closing::Ended => {
+            differences(&sources, recorded, &recomputed, of_folders.compared())
+        }
         _ => Vec::new(),
     };
+    let is_open = closing != Closing::Part && of_folders.is_ledger_whole;
     let links: HashSet<u32> = run.channels().iter().filter_map(|channel| channel.source).collect();
     let absent = run.sources().iter().filter(|source| !source.stored).count();
     let mut report = AuditReport {
@@ -323,18 +346,25 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         channels: run.channels().len(),
         links: links.len(),
         not_stored: absent,
-        frames_missing: run.frames_missing(),
-        under_way_bytes: run.run_files().last().map_or(0, under_way_bytes),
-        flagged_lost: last_flags(run).is_some_and(|flags| flags.data_lost),
+        frames_missing: of_folders.frames_missing,
+        under_way_bytes: run.all_files().lasts().map(under_way_bytes).sum(),
+        flagged_lost: match of_folders.places {
+            1 => last_flags(run).is_some_and(|flags| flags.data_lost),
+            _ => run.lost_data(),
+        },
         balance: recomputed.balance(),
         differences,
-        open: if closing == Closing::Part { Vec::new() } else { open(&sources, &recomputed) },
+        open: if is_open { open(&sources, &recomputed) } else { Vec::new() },
         recorded,
         recomputed,
         problems,
         incomplete,
         extent: whole.extent,
-        damaged_copies: run.damaged_copies().to_vec(),
+        damaged_copies: run.damaged_copies().iter().cloned().chain(copies).collect(),
+        frames_repeated: of_folders.frames_repeated,
+        missing: of_folders.missing,
+        folders: of_folders.folders,
+        elsewhere,
         sources,
     };
     report.verdict = verdict(&report);
@@ -359,7 +389,8 @@ fn verdict(report: &AuditReport) -> Verdict {
         return Verdict::Incomplete;
     }
     let at_rest = report.closing == Closing::Ended;
-    if at_rest && !(report.differences.is_empty() && report.open.is_empty()) {
+    let contradicts = report.folders.iter().any(FolderAudit::contradicts_itself);
+    if contradicts || at_rest && !(report.differences.is_empty() && report.open.is_empty()) {
         Verdict::NotBalanced
     } else if report.lost_data() {
         Verdict::DataLost
@@ -369,6 +400,9 @@ fn verdict(report: &AuditReport) -> Verdict {
 }
 
 fn closing(run: &Run) -> Closing {
+    if folders::are_several(run.run_files()) {
+        return several::closing(run);
+    }
     let first_index = run.header().file_index;
     // The beginning of a folder's run may be missing, which is damage; for a single file, it is
     // elsewhere.
@@ -389,16 +423,21 @@ fn last_flags(run: &Run) -> Option<TocFlags> {
     run.files().last().and_then(|file| file.flags)
 }
 
-fn differences(names: &[String], recorded: &Ledger, recomputed: &Ledger) -> Vec<Difference> {
+fn differences(
+    names: &[String],
+    recorded: &Ledger,
+    recomputed: &Ledger,
+    compared: &[Entry],
+) -> Vec<Difference> {
     let mut found = Vec::new();
     let pairs = recorded.sources.iter().zip(&recomputed.sources);
     for (name, (recorded, recomputed)) in names.iter().zip(pairs) {
-        if recorded.reasons != recomputed.reasons {
+        if recorded.reasons != recomputed.reasons && compared.len() == Entry::COUNT {
             let [then, now] = [recorded, recomputed].map(|one| one.reasons.iter().sum());
             let (source, entry) = (name.clone(), "malformed_reasons");
             found.push(Difference { source, entry, recorded: then, recomputed: now });
         }
-        for &entry in Entry::ALL {
+        for &entry in compared {
             let (then, now) = (recorded[entry], recomputed[entry]);
             // A difference in durable fragments follows from recorded ones, which are named
             // themselves; or the TOC was written before the last sync, and is too low.

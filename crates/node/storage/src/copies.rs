@@ -106,6 +106,11 @@ impl Copies {
         self.moved.get(&location).copied().unwrap_or(location)
     }
 
+    /// The copies of each frame that is stored more than once.
+    pub(crate) fn groups(&self) -> &[Vec<Location>] {
+        &self.groups
+    }
+
     /// The other copies of a frame.
     pub(crate) fn others(&self, location: Location) -> impl Iterator<Item = Location> {
         let group = self.groups.iter().find(|group| group.contains(&location));

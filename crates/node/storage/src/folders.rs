@@ -20,6 +20,8 @@
 //! Folders that lack sources or channels of the run are left out beside one that has all; otherwise
 //! all must have the same.
 //!
+//! An audit compares each folder with its own ledger, too ([`crate::audit()`]).
+//!
 //! The ledger is that of the folder with the most rows. Frames that it lacks and another has are
 //! counted in it as recorded, no longer as what that folder counted in their place. Of a run that
 //! several nodes recorded, each a stream, it is the sum over the streams of these.
@@ -27,8 +29,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use catchment_frame::{FrameInfo, FrameKind, frame_ledger};
+use catchment_frame::{FrameInfo, FrameKind, Numbering, frame_ledger};
 use catchment_model::{Entry, Ledger, SourceLedger};
+use serde::Serialize;
 
 use crate::copies::{Location, alike, numbers_identify};
 use crate::error::StorageError;
@@ -243,7 +246,7 @@ pub(crate) fn fullest(files: &[RunFile]) -> Vec<usize> {
 }
 
 /// The stream of a place: of its frames, as far as it has any.
-fn stream(files: &[RunFile]) -> u32 {
+pub(crate) fn stream(files: &[RunFile]) -> u32 {
     let mut frames = files.iter().flat_map(data).map(|(_, info)| info.origin.stream);
     frames.next().unwrap_or_else(|| files[0].header().stream)
 }
@@ -407,16 +410,72 @@ fn exchange(counts: &mut SourceLedger, of_frame: &SourceLedger, kind: LedgerKind
     *received = received.saturating_add(uncounted - known);
 }
 
+/// The numbers that no folder has, by stream, rising: from 0 if there are several folders, as a
+/// file that begins a run may be missing in all. The first [`MISSING_MAX`] ranges. None for a run
+/// that is being recorded, whose frames in progress may still arrive.
+pub(crate) fn missing(run: &Run) -> Vec<MissingFrames> {
+    if run.being_recorded() || run.header().numbering != Numbering::Run {
+        return Vec::new();
+    }
+    let files = run.run_files();
+    let infos = files.iter().flat_map(|file| file.reader.frames()).map(|frame| &frame.info);
+    let mut numbers: Vec<_> = infos.map(|info| (info.origin.stream, info.numbers())).collect();
+    numbers.sort_unstable();
+    let (mut missing, mut next) = (Vec::new(), None);
+    for (stream, (first, last)) in numbers {
+        let begin = if are_several(files) { 0 } else { first };
+        let expected = next.filter(|(of, _)| *of == stream).map_or(begin, |(_, next)| next);
+        if first > expected && missing.len() < MISSING_MAX {
+            missing.push(MissingFrames { stream, first: expected, last: first - 1 });
+        }
+        next = Some((stream, expected.max(last.saturating_add(1))));
+    }
+    missing
+}
+
+/// Frames whose numbers are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MissingFrames {
+    /// Their stream.
+    pub stream: u32,
+    /// The number of the first.
+    pub first: u64,
+    /// That of the last.
+    pub last: u64,
+}
+
+impl MissingFrames {
+    /// How many they are.
+    pub fn count(&self) -> u64 {
+        (self.last - self.first).saturating_add(1)
+    }
+}
+
+/// The folders in which each frame with rows is, by the frames' numbers.
+pub(crate) fn owners(files: &[RunFile]) -> Vec<((u32, u64), usize)> {
+    let of_file = |file: &RunFile| {
+        let folder = file.folder;
+        let of = |info: &FrameInfo| ((info.origin.stream, info.sequence), folder);
+        data(file).map(|(_, info)| of(info)).collect::<Vec<_>>()
+    };
+    let mut owners: Vec<_> = files.iter().flat_map(of_file).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    owners
+}
+
 /// A file's frames with rows.
-fn data(file: &RunFile) -> impl Iterator<Item = (usize, &FrameInfo)> {
+pub(crate) fn data(file: &RunFile) -> impl Iterator<Item = (usize, &FrameInfo)> {
     let frames = file.reader.frames().iter().map(|frame| &frame.info).enumerate();
     frames.filter(|(_, info)| {
         info.rows > 0 && matches!(info.kind, FrameKind::Events | FrameKind::Channels)
     })
 }
 
+/// The most ranges of missing frames that are named.
+const MISSING_MAX: usize = 1_000;
 /// Entries that describe the frame itself.
-const OF_FRAME: [Entry; 10] = [
+pub(crate) const OF_FRAME: [Entry; 10] = [
     Entry::FragmentsRecorded,
     Entry::FragmentBytesRecorded,
     Entry::FragmentsMissing,

@@ -26,12 +26,17 @@ impl LeftOut {
         if !error.is_damage() {
             return Err(error);
         }
+        self.name(error.to_string());
+        Ok(())
+    }
+
+    /// Notes a line.
+    pub(crate) fn name(&mut self, line: String) {
         if self.lines.len() < LINES_MAX {
-            self.lines.insert(error.to_string());
+            self.lines.insert(line);
         } else {
             self.more += 1;
         }
-        Ok(())
     }
 
     /// The result of a read, or nothing if the data are damaged.

@@ -27,6 +27,7 @@ mod frame_index;
 mod left_out;
 mod leftovers;
 mod memory;
+mod merge;
 mod open;
 mod parallel;
 mod reduce;
@@ -47,7 +48,9 @@ mod waiting;
 mod whole;
 mod write;
 
-pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, ledger_so_far, recompute};
+pub use audit::{
+    AuditReport, Closing, Difference, FolderAudit, Open, Verdict, audit, ledger_so_far, recompute,
+};
 pub use catchment_frame::{
     ChannelInfo, Codings, ColumnCoding, Pattern, PatternError, SampleRun, Span,
 };
@@ -56,9 +59,11 @@ pub use column::{ColumnStorage, FragmentColumn, FragmentRows, FrameEvents, Valid
 pub use copies::DamagedCopy;
 pub use error::StorageError;
 pub use event_reader::{FragmentPart, SelectEvents};
+pub use folders::MissingFrames;
 pub use follow::{Follow, Followed};
 pub use leftovers::{Leftovers, remove_leftovers};
 pub use memory::{InUse, give_back};
+pub use merge::{MergeReport, merge};
 pub use open::{EXTENSION, FileProblem};
 pub use reduce::{ReduceOptions, ReduceReport, Reduction, Selection, reduce};
 pub use reframe::{Done, Rebuilt, ReframeOptions, reframe};

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use catchment_builder::TimeConfig;
-use catchment_frame::{Codings, ColumnCoding, ColumnEntry, FrameKind, Schema, frame_ledger};
+use catchment_frame::{Codings, ColumnCoding, ColumnEntry, FrameKind, frame_ledger};
 use catchment_model::Ledger;
 
 use crate::channels::Select;
@@ -81,18 +81,7 @@ pub fn reframe(
     if options.frame_ns == Some(0) || options.frame_bytes == Some(0) {
         return Err(unwritable("a frame", "it must be longer than nothing"));
     }
-    let header = run.header();
-    let mut new = NewRun {
-        folder: folder.to_owned(),
-        name: name.to_owned(),
-        run: header.run,
-        run_number: header.run_number,
-        config: header.config.clone(),
-        emulated: header.emulated,
-        schema: Schema::clone(&header.schema),
-        numbering: header.numbering,
-        variant: header.variant,
-    };
+    let mut new = NewRun::again(run.header(), folder, name);
     if let Some(Rebuilt { config, variant, .. }) = &options.rebuilt {
         (new.config, new.variant) = (config.clone(), *variant);
         new.schema = regroup::schema(new.schema);

@@ -228,6 +228,8 @@ impl TrendRun {
                 schema: schema.clone(),
                 numbering: Numbering::File,
                 variant: 0,
+                stream: 0,
+                superseded: Vec::new(),
             };
             let growing = (lengths.len() > 1)
                 .then(|| Growing { durable: index + 1 < lengths.len(), listed: index == 0 });

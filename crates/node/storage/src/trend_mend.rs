@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use catchment_frame::{Codings, ColumnCoding, Numbering, Schema};
+use catchment_frame::{Codings, ColumnCoding, Numbering};
 use serde::Serialize;
 
 use crate::error::StorageError;
@@ -164,15 +164,9 @@ impl Behind {
         let name = tail.files().next().and_then(|file| file.path.file_stem()?.to_str());
         let name = name.and_then(|name| Some(name.rsplit_once('-')?.0)).unwrap_or("trend");
         let run = NewRun {
-            folder: self.folder.clone(),
-            name: name.to_owned(),
-            run: header.run,
-            run_number: header.run_number,
-            config: header.config.clone(),
-            emulated: header.emulated,
-            schema: Schema::clone(&header.schema),
             numbering: Numbering::File,
             variant: 0,
+            ..NewRun::again(header, &self.folder, name)
         };
         let codings = Codings::new(ColumnCoding::Auto);
         let first_index = self.next_index;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catchment_frame::{ChannelInfo, Codings, Schema};
+use catchment_frame::{ChannelInfo, Codings};
 use catchment_trends::{Seconds, TrendChannel, TrendSeries};
 
 use crate::channels::{Segment, Select};
@@ -231,17 +231,7 @@ fn create_for(
         let stem = stem.unwrap_or_default();
         stem.rsplit_once('-').map_or(stem.clone(), |(name, _)| name.to_owned())
     });
-    let new = NewRun {
-        folder: trends.clone(),
-        name,
-        run: header.run,
-        run_number: header.run_number,
-        config: header.config.clone(),
-        emulated: header.emulated,
-        schema: Schema::clone(&header.schema),
-        numbering: header.numbering,
-        variant: 0,
-    };
+    let new = NewRun { variant: 0, ..NewRun::again(header, &trends, name) };
     TrendWriter::create_in(trends, &new, options)
 }
 

@@ -17,13 +17,15 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use catchment_encoder::{Buffers, Worker};
+use catchment_codec::{Coding, Element};
+use catchment_encoder::{Ask, Buffers, Rule, Worker};
 use catchment_frame::{
-    ColumnCoding, ColumnInfo, ColumnKind, EntryNames, FileHeader, FrameKind, Numbering, TocFlags,
+    ColumnCoding, ColumnEntry, ColumnInfo, ColumnKind, EntryNames, FileHeader, FrameInfo,
+    FrameKind, Numbering, TocFlags, unqualified,
 };
 use catchment_model::{Entry, Ledger};
 use catchment_trends::Watch;
-use catchment_writer::{FrameMaker, NoColumn, header_bytes_max};
+use catchment_writer::{ColumnForm, Frame, FrameColumn, FrameMaker, NoColumn, header_bytes_max};
 
 use crate::error::StorageError;
 use crate::open::{self, EXTENSION};
@@ -196,6 +198,40 @@ impl RunWriter {
         }
     }
 
+    /// Writes a frame of another file of the run as it is there: its number, unless each file has
+    /// its own, its ranges and its origin, and its columns as they are stored. `counts` is what it
+    /// adds to the ledger.
+    pub(crate) fn copy(
+        &mut self,
+        info: FrameInfo,
+        columns: &[(ColumnEntry, Vec<u8>)],
+        counts: &Ledger,
+    ) -> Result<(), StorageError> {
+        if self.run.numbering == Numbering::Run {
+            self.sequence = info.sequence;
+        }
+        let mut counted = counts.clone();
+        for source in &mut counted.sources {
+            source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+        }
+        let columns = columns.iter().map(|(entry, bytes)| {
+            let qualified = unqualified(entry.codec);
+            let form = ColumnForm {
+                first_sample: entry.first_sample,
+                start_ns: entry.start_ns,
+                is_qualified: qualified.is_some(),
+                ..ColumnForm::new(entry.id, entry.dtype, entry.rows)
+            };
+            let (codec, raw_bytes) = (qualified.unwrap_or(entry.codec), entry.raw_bytes);
+            let stored = ColumnData::Stored(StoredColumn { codec, raw_bytes, bytes });
+            let ask = Ask::new(Element::Bytes, Rule::Fixed(Coding::None));
+            FrameColumn { form, ask, is_small: false, bytes: RunColumn::from(stored) }
+        });
+        self.write_frame(Frame { info, columns: columns.collect() })?;
+        self.ledger.add(&counted);
+        Ok(())
+    }
+
     /// Checks the numbers of a channel's samples.
     fn check_channel(
         &self,
@@ -345,9 +381,9 @@ impl RunWriter {
             variant: self.run.variant,
             target: None,
             part: None,
-            stream: 0,
+            stream: self.run.stream,
             epoch: 0,
-            superseded: Vec::new(),
+            superseded: self.run.superseded.clone(),
         };
         self.output.begin_file(path, &header)?;
         self.next_index += 1;

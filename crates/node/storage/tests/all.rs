@@ -9,6 +9,7 @@ mod folders;
 mod growing;
 mod later;
 mod leftovers;
+mod merge;
 mod mutated;
 mod read;
 mod reduce;

@@ -14,7 +14,7 @@ fn audited(made: &Made) -> catchment_storage::AuditReport {
 }
 
 /// Replaces the total in the last file's TOC.
-fn with_total(recipe: &Recipe, change: impl Fn(&mut Ledger)) -> Made {
+pub fn with_total(recipe: &Recipe, change: impl Fn(&mut Ledger)) -> Made {
     let mut made = recipe.make();
     let last = made.files.len() - 1;
     let bytes = std::fs::read(&made.files[last]).expect("reads");

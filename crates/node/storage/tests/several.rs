@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{
-    FileProblem, Follow, ReframeOptions, Run, RunOptions, Select, StorageError, audit, recompute,
-    reframe, verify,
+    FileProblem, Follow, ReframeOptions, Run, RunOptions, Select, StorageError, recompute, reframe,
+    verify,
 };
 use serde_json::json;
 
@@ -15,29 +15,29 @@ use crate::common::{Made, Recipe, change_frames, change_header, fragment, key, t
 use crate::signal::{CHANNELS, Signal};
 
 /// A run of seven frames, and of 24 events, in that many frames per file.
-fn recipe(files: &[&[u64]]) -> Recipe {
+pub fn recipe(files: &[&[u64]]) -> Recipe {
     let missing = |source, event| source == 1 && event % 3 == 0 || source == 2 && event < 5;
     let files = files.iter().map(|frames| frames.to_vec()).collect();
     Recipe { files, missing, ..Recipe::default() }
 }
 
-fn whole() -> Made {
+pub fn whole() -> Made {
     recipe(&[&[3, 4, 2], &[5, 1, 6, 3]]).make()
 }
 
 /// Lacks the frames 1 and 4.
-fn fast() -> Made {
+pub fn fast() -> Made {
     let skipped = |frame| (frame % 3 == 1).then_some(Entry::FragmentsNotTaken);
     Recipe { skipped, ..recipe(&[&[3, 4, 2], &[5, 1, 6, 3]]) }.make()
 }
 
 /// Lacks the frames 2 and 5, and has others in each file.
-fn faulty() -> Made {
+pub fn faulty() -> Made {
     let skipped = |frame| (frame % 3 == 2).then_some(Entry::FragmentsDiscardedDisk);
     Recipe { skipped, ..recipe(&[&[3], &[4, 2, 5, 1, 6], &[3]]) }.make()
 }
 
-fn open(folders: &[&Made]) -> Run {
+pub fn open(folders: &[&Made]) -> Run {
     let paths: Vec<&Path> = folders.iter().map(|made| made.path()).collect();
     Run::open_folders(&paths, RunOptions::default()).expect("opens")
 }
@@ -47,7 +47,7 @@ fn refusal(paths: &[&Path]) -> StorageError {
 }
 
 /// Checks that a run has these events, each once, with their fragments.
-fn check_events(run: &Run, events: impl Iterator<Item = u64>) {
+pub fn check_events(run: &Run, events: impl Iterator<Item = u64>) {
     let missing = recipe(&[]).missing;
     let mut expected = events.peekable();
     for frame in 0..run.frames().len() {
@@ -208,7 +208,7 @@ fn a_copy_of_a_folder_adds_nothing_and_has_what_the_folder_lost() {
     check_events(&Run::open_folders(&twice, RunOptions::default()).expect("opens"), 0..24);
 }
 
-fn files_in(folder: &Path) -> Vec<PathBuf> {
+pub fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = folder.read_dir().expect("lists");
     entries.map(|entry| entry.expect("lists").path()).collect()
 }
@@ -308,8 +308,7 @@ fn what_is_of_one_folder_is_refused_for_several() {
         |error: &StorageError| matches!(error, StorageError::OneFolder { folders: 2, .. });
     let error = Follow::new(run(), Duration::ZERO).expect_err("is refused");
     assert!(is_refused(&error), "{error}");
-    let error = audit(&run()).expect_err("is refused");
-    assert_eq!(error.to_string(), "an audit is of one folder of a run: 2 folders were given");
+    assert_eq!(error.to_string(), "following is of one folder of a run: 2 folders were given");
     let target = tempfile::tempdir().expect("a folder");
     let go_on = |_| ControlFlow::Continue(());
     let options = ReframeOptions::default();
@@ -372,8 +371,8 @@ fn a_folder_of_a_target_that_has_no_file_yet_is_read_once_it_has_one() {
     assert_eq!(run.paths(), paths);
 }
 
-#[test]
-fn channels_are_read_across_folders() {
+/// A run of channels, and two folders each of which lacks other frames of it.
+pub fn channels_apart() -> (crate::signal::Made, [tempfile::TempDir; 2]) {
     let made = Signal { gap: true, ..Signal::default() }.write();
     let copies = [(0, 3), (1, 3)].map(|(first, step)| {
         let copy = tempfile::tempdir().expect("a folder");
@@ -392,6 +391,12 @@ fn channels_are_read_across_folders() {
         }
         copy
     });
+    (made, copies)
+}
+
+#[test]
+fn channels_are_read_across_folders() {
+    let (made, copies) = channels_apart();
     let whole = Run::open(made.path()).expect("opens");
     assert!(copies.iter().all(|copy| Run::open(copy.path()).expect("opens").frames_missing() > 0));
     let run = Run::open_folders(&copies, RunOptions::default()).expect("opens");
@@ -411,7 +416,7 @@ fn channels_are_read_across_folders() {
     assert_eq!(read, expected);
 }
 
-fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+pub fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths
 }

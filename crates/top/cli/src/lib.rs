@@ -56,6 +56,8 @@ enum Command {
     Refs(commands::refs::Arguments),
     /// Write a run's data in other frames, files or codecs
     Reframe(commands::reframe::Arguments),
+    /// Make one folder, or one file, of a run's files from several folders
+    Merge(commands::merge::Arguments),
     /// Write chosen channels of a run, at lower rates where asked
     Reduce(commands::reduce::Arguments),
     /// Compute trends for a run that was recorded without them
@@ -104,6 +106,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Read(arguments) => commands::read::run(arguments, out),
         Command::Refs(arguments) => commands::refs::run(arguments, out),
         Command::Reframe(arguments) => commands::reframe::run(arguments, out),
+        Command::Merge(arguments) => commands::merge::run(arguments, out),
         Command::Reduce(arguments) => commands::reduce::run(arguments, out),
         Command::Trend(arguments) => commands::trend::run(arguments, out),
         Command::Repair(arguments) => commands::repair::run(arguments, out),

@@ -32,7 +32,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::{CatchmentError, python_error};
-use crate::keys::{PathArgument, PathsArgument};
+use crate::keys::PathsArgument;
 
 /// What `catchment._native` holds; the package's Python files give it its public names.
 #[pymodule]
@@ -91,9 +91,9 @@ mod _native {
 
     /// The report of an audit, as JSON.
     #[pyfunction]
-    fn audit_json(py: Python<'_>, path: PathArgument) -> PyResult<String> {
+    fn audit_json(py: Python<'_>, path: PathsArgument) -> PyResult<String> {
         let report = py.detach(|| {
-            let run = Run::open(&path.0)?;
+            let run = Run::open_folders(&path.0, RunOptions::default())?;
             catchment_storage::audit(&run)
         });
         serde_json::to_string(&report.map_err(python_error)?).map_err(json_error)

@@ -6,6 +6,7 @@ mod data;
 mod requests;
 mod state;
 mod store;
+mod stored;
 
 pub use data::{
     Alarm, AlarmList, Audit, AuditLine, ConfigurationList, ConfigurationVersion, Health, History,
@@ -22,3 +23,7 @@ pub use state::{
     Target, TargetFolder, TargetNode, UnderWay, Verdict,
 };
 pub use store::{Store, StoreFolder, StoreFrames, StoreStream, StoreSyncs};
+pub use stored::{
+    StoredColumn, StoredColumns, StoredFile, StoredFiles, StoredFrame, StoredFrames, StoredList,
+    StoredRun,
+};

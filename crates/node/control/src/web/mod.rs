@@ -12,6 +12,7 @@ mod routes_tokens;
 pub(crate) mod sample;
 mod sample_channels;
 mod server;
+pub(crate) mod stored;
 mod stream;
 mod table;
 

@@ -37,7 +37,10 @@ pub(super) type Answer<T> = Result<Json<T>, Problem>;
 /// All routes, with the layers of every request.
 pub(super) fn router(shared: Arc<NodeShared>, stopped: watch::Receiver<bool>) -> Router {
     let streams = stream::Streams::new(stopped);
-    let compressed = DefaultPredicate::new().and(NotForContentType::new("text/event-stream"));
+    let compressed = DefaultPredicate::new()
+        .and(NotForContentType::new("text/event-stream"))
+        // Files, whose length and ranges are said.
+        .and(NotForContentType::new("application/octet-stream"));
     table::router()
         .layer(Extension(streams))
         .layer(from_fn_with_state(Arc::clone(&shared), guard))

@@ -10,7 +10,8 @@ use axum::routing::{MethodFilter, on};
 use utoipa::OpenApi;
 
 use super::{
-    document, document_page, files, metrics, routes, routes_runs, routes_tokens, sample, stream,
+    document, document_page, files, metrics, routes, routes_runs, routes_tokens, sample, stored,
+    stream,
 };
 use crate::api;
 use crate::problem::Details;
@@ -71,6 +72,13 @@ routes! {
         PATCH "/api/v1/runs/{number}" Least(Operator), routes_runs::change_run;
         GET "/api/v1/runs/{number}/configuration" Least(Viewer), routes_runs::run_configuration;
         GET "/api/v1/runs/{number}/ledger" Least(Viewer), routes_runs::run_ledger;
+        GET "/api/v1/stored" Least(Viewer), stored::runs;
+        GET "/api/v1/stored/{name}" Least(Viewer), stored::files;
+        GET "/api/v1/stored/{name}/{file}" Least(Viewer), stored::file;
+        GET "/api/v1/stored/{name}/{file}/frames" Least(Viewer), stored::frames;
+        GET "/api/v1/stored/{name}/{file}/frames/{frame}" Least(Viewer), stored::columns;
+        GET "/api/v1/stored/{name}/{file}/frames/{frame}/columns/{column}" Least(Viewer),
+            stored::column;
         GET "/api/v1/configurations" Least(Viewer), routes_runs::configurations;
         POST "/api/v1/configurations" Least(Operator), routes_runs::add_configuration;
         GET "/api/v1/configurations/{version}" Least(Viewer), routes_runs::configuration;

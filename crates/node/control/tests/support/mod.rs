@@ -269,6 +269,18 @@ impl Client {
         self.ask("GET", path, None)
     }
 
+    /// The status, the headers and the bytes of an answer.
+    pub fn bytes(&self, path: &str) -> (u16, ureq::http::HeaderMap, Vec<u8>) {
+        let mut request = ureq::http::Request::builder().uri(format!("{}{path}", self.base));
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let sent = self.agent.run(request.body(()).unwrap());
+        let mut response = sent.unwrap_or_else(|error| panic!("{path}: {error}"));
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        (status, headers, response.body_mut().read_to_vec().unwrap())
+    }
+
     /// Sends the request until the answer is no longer that the sample is being read.
     pub fn settled(&self, path: &str) -> Answer {
         loop {

@@ -67,7 +67,8 @@ impl RunWriter {
         self.report.raw_bytes += entries.iter().map(|entry| entry.raw_bytes).sum::<u64>();
         self.report.stored_bytes += entries.iter().map(|entry| entry.stored_bytes).sum::<u64>();
         self.report.frames += 1;
-        self.sequence += 1;
+        // A copied frame has the number that a file says.
+        self.sequence = self.sequence.saturating_add(1);
         if info.rows > 0 {
             self.first_time_ns.get_or_insert(info.time_first_ns);
         }

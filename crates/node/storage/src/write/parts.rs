@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use catchment_disk::FaultControl;
-use catchment_frame::{Codec, Codings, Numbering, Schema};
+use catchment_frame::{Codec, Codings, FileHeader, Numbering, Schema, Superseded};
 use catchment_model::{Ledger, RunId};
 
 use crate::error::StorageError;
@@ -31,6 +31,10 @@ pub struct NewRun {
     pub numbering: Numbering,
     /// The variant of the run.
     pub variant: u32,
+    /// The stream of its frames; 0 for frames of several.
+    pub stream: u32,
+    /// Frames of the run that are superseded.
+    pub superseded: Vec<Superseded>,
 }
 
 impl NewRun {
@@ -47,8 +51,40 @@ impl NewRun {
         getrandom::fill(&mut run.0).map_err(no_random_bits)?;
         let (folder, name) = (folder.into(), name.into());
         let (run_number, config, emulated) = (0, String::new(), false);
-        let numbering = Numbering::Run;
-        Ok(Self { folder, name, run, run_number, config, emulated, schema, numbering, variant: 0 })
+        Ok(Self {
+            folder,
+            name,
+            run,
+            run_number,
+            config,
+            emulated,
+            schema,
+            numbering: Numbering::Run,
+            variant: 0,
+            stream: 0,
+            superseded: Vec::new(),
+        })
+    }
+
+    /// The run of an existing file, written again: with its identity, schema and configuration.
+    pub(crate) fn again(
+        header: &FileHeader,
+        folder: impl Into<PathBuf>,
+        name: impl Into<String>,
+    ) -> Self {
+        Self {
+            folder: folder.into(),
+            name: name.into(),
+            run: header.run,
+            run_number: header.run_number,
+            config: header.config.clone(),
+            emulated: header.emulated,
+            schema: Schema::clone(&header.schema),
+            numbering: header.numbering,
+            variant: header.variant,
+            stream: 0,
+            superseded: Vec::new(),
+        }
     }
 }
 

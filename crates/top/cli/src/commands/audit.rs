@@ -4,23 +4,31 @@ use std::path::PathBuf;
 
 use catchment_console::{Exit, Out};
 use catchment_model::ledger::Role;
-use catchment_model::units::{counted, grouped};
+use catchment_model::units::{Bytes, counted, grouped};
 use catchment_session::{bad_reasons, loss_reasons};
-use catchment_storage::{AuditReport, Closing, Extent, Run, Verdict, audit};
+use catchment_storage::{
+    AuditReport, Closing, Extent, FileProblem, FolderAudit, MissingFrames, Run, RunOptions,
+    Verdict, audit,
+};
 
 use crate::commands::inspect::UNKNOWN_EXTENT;
 
 /// Recomputes the ledger from the files and compares it with the recorder's. Exits with 1 if the
 /// ledger does not balance, or files or their ends are missing; with 3 if data were lost, as is or
 /// may be the case in an interrupted run, or if some of what was recorded is bad.
+///
+/// Several folders of one run are balanced together: what each has, what is there twice, what is
+/// missing in all; and each by its own ledger.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A run's folder, or a .catch file
-    run: PathBuf,
+    /// A run's folder, or a .catch file; or several folders of one run: of its targets, of the
+    /// disks of one, of storage nodes, of nodes that shared it
+    #[arg(value_name = "RUN", required = true)]
+    paths: Vec<PathBuf>,
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let run = Run::open(&arguments.run)?;
+    let run = Run::open_folders(&arguments.paths, RunOptions::default())?;
     let report = audit(&run)?;
     if out.json {
         out.object(&report)?;
@@ -46,7 +54,8 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
         Closing::Killed => "not ended: its recorder was killed",
         Closing::Part => "part of a run",
     };
-    out.line(format_args!("{} ({closing})", run.path().display()))?;
+    let paths: Vec<_> = run.paths().iter().map(|path| path.display().to_string()).collect();
+    out.line(format_args!("{} ({closing})", paths.join(" and ")))?;
     out.line(format_args!("  {}", contents(report)))?;
     for (entry, count) in total.iter() {
         // What came in and went out always, everything else only if it happened.
@@ -73,9 +82,7 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
             ))?;
         }
     }
-    if report.frames_missing > 0 {
-        out.line(format_args!("  {} frames are missing", grouped(report.frames_missing)))?;
-    }
+    say_folders(report, run, out)?;
     let others = report.incomplete.iter().filter(|problem| !report.problems.contains(problem));
     for problem in report.problems.iter().chain(others).take(TOLD) {
         out.line(format_args!("  {}: {}", problem.file.display(), problem.problem))?;
@@ -83,10 +90,89 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     for copy in report.damaged_copies.iter().take(TOLD) {
         out.line(format_args!("  {copy}"))?;
     }
+    for problem in report.elsewhere.iter().take(TOLD) {
+        let (file, problem) = (problem.file.display(), &problem.problem);
+        out.line(format_args!("  {file}: {problem}; another folder has what it lacks"))?;
+    }
     for sentence in conclusions(report) {
         out.line(sentence)?;
     }
     Ok(())
+}
+
+/// What each of several folders has, and what is missing in all.
+fn say_folders(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
+    for folder in &report.folders {
+        out.line(format_args!("  {}", folder_line(folder)))?;
+    }
+    for problem in run.problems() {
+        if let FileProblem::Variant { .. } = problem {
+            out.line(format_args!("  {problem}"))?;
+        }
+    }
+    if report.frames_repeated > 0 {
+        let frames = counted(report.frames_repeated, "frame");
+        out.line(format_args!("  in more than one folder: {frames}"))?;
+    }
+    if report.frames_missing > 0 {
+        let named = match &report.missing[..] {
+            [] => String::new(),
+            ranges => format!(": {}", ranges_of(ranges)),
+        };
+        out.line(format_args!("  {} frames are missing{named}", grouped(report.frames_missing)))?;
+    }
+    Ok(())
+}
+
+/// What one of several folders has.
+fn folder_line(folder: &FolderAudit) -> String {
+    let FolderAudit { files, file_bytes, frames, frames_alone, frames_lacking, .. } = folder;
+    let mut line = format!(
+        "{}: {}, {}, {}",
+        folder.path.display(),
+        counted(*files, "file"),
+        Bytes(*file_bytes),
+        counted(*frames, "frame")
+    );
+    if let Some(target) = &folder.target {
+        line += &format!(" of target {target}");
+    }
+    if *frames_alone > 0 {
+        line += &format!(", {} in no other", grouped(*frames_alone));
+    }
+    if *frames_lacking > 0 {
+        line += &format!(", lacks {} that are in others", grouped(*frames_lacking));
+    }
+    match folder.verdict {
+        None => {}
+        Some(Verdict::Balanced) => line += "; balances by itself",
+        Some(Verdict::DataLost) => line += "; balances by itself, with loss",
+        Some(Verdict::Incomplete) => line += "; not complete by itself",
+        Some(Verdict::NotBalanced) => line += "; DOES NOT BALANCE BY ITSELF",
+    }
+    for difference in folder.differences.iter().take(TOLD) {
+        let (source, entry) = (&difference.source, difference.entry);
+        let counts = [difference.recorded, difference.recomputed].map(grouped);
+        line += &format!("\n    {source}: {entry} is {} in the file", counts[0]);
+        line += &format!(" and {} by its columns", counts[1]);
+    }
+    line
+}
+
+/// Frames by their numbers.
+pub(crate) fn ranges_of(ranges: &[MissingFrames]) -> String {
+    let named = ranges.iter().take(TOLD).map(|range| {
+        let stream = match range.stream {
+            0 => String::new(),
+            stream => format!(" of stream {stream}"),
+        };
+        match range.count() {
+            1 => format!("{}{stream}", range.first),
+            _ => format!("{} to {}{stream}", range.first, range.last),
+        }
+    });
+    let more = (ranges.len() > TOLD).then(|| "and more".to_owned());
+    named.chain(more).collect::<Vec<_>>().join(", ")
 }
 
 /// The contents of the files, of sources and of links.

@@ -13,6 +13,7 @@ mod emulate_timer;
 mod emulate_trains;
 pub(crate) mod generate;
 pub(crate) mod inspect;
+pub(crate) mod merge;
 pub(crate) mod read;
 pub(crate) mod reduce;
 pub(crate) mod reframe;

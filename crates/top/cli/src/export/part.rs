@@ -102,6 +102,23 @@ impl NewFolder {
     pub(crate) fn keep(mut self) {
         self.0 = None;
     }
+
+    /// What is in it is whole, and gets its name.
+    ///
+    /// # Errors
+    /// The name is there already, or the system refuses.
+    pub(crate) fn name(mut self, name: &Path) -> anyhow::Result<()> {
+        is_free(name)?;
+        if let Some(path) = &self.0 {
+            let failed = || format!("cannot make {}", name.display());
+            std::fs::rename(path, name).with_context(failed)?;
+        }
+        self.0 = None;
+        let parent = name.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let sync = || std::fs::File::open(parent)?.sync_all();
+        sync().with_context(|| format!("cannot sync {}", parent.display()))
+    }
 }
 
 impl Drop for NewFolder {

@@ -88,7 +88,7 @@ def catalog_show_json(folder: str | os.PathLike[str], number: int) -> str:
 def fitting(pattern: str, names: Sequence[str]) -> list[str]:
     """Those of the names that fit a pattern, in their order."""
 
-def audit_json(path: str | os.PathLike[str]) -> str:
+def audit_json(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> str:
     """The report of an audit, as JSON."""
 
 def verify_json(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> str:

@@ -108,13 +108,14 @@ class VerifyReport:
         return self.problem_count == 0
 
 
-def audit(path: str | os.PathLike[str]) -> AuditReport:
+def audit(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> AuditReport:
     """Recompute a run's ledger from its columns and compare it with its recorder's.
 
     Reads the lengths of all fragments, but no payload.
 
     Args:
-        path: A file or a run's folder.
+        path: A file or a run's folder, or several folders of one run, which are balanced together:
+            what one lacks and another has is not missing.
 
     Raises:
         FileError: There is nothing that can be read.

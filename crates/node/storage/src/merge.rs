@@ -1,0 +1,564 @@
+//! Merges the files of a run, from one folder or several, into one folder.
+//!
+//! Each frame is copied once: its number, ranges and origin, and its columns as they are stored.
+//! Their checksums are checked first; where a copy cannot be read, the next one is taken. Files are
+//! new, with tables of contents of their own.
+//!
+//! The ledger's total is that of the recorder. Of several places, each of which counts in its
+//! increments what it lacks, the increments are those of the place of the ledger, less what other
+//! places have: their sum with what the columns give is what [`recompute`] finds, so that an audit
+//! of the merged run finds what one of the folders together does. A frame that no copy can be read
+//! of is replaced by a skipped one, with its fragments counted as `fragments_discarded_disk`, or is
+//! missing if its counts cannot be read either.
+//!
+//! One frame at a time is in memory. Trends are not copied.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use catchment_frame::{
+    Codec, ColumnEntry, ColumnKind, Dtype, FrameInfo, FrameKind, Origin, decode_ledger,
+    encode_channel_increment, encode_ledger_increment, frame_ledger, is_derived,
+};
+use catchment_model::{Entry, Ledger, SourceLedger};
+
+use crate::audit::recompute;
+use crate::copies::Location;
+use crate::error::StorageError;
+use crate::folders::{self, MissingFrames, OF_FRAME};
+use crate::frame_index;
+use crate::left_out::LeftOut;
+use crate::open::{FileProblem, RunFile, index_of_name};
+use crate::parallel;
+use crate::reframe::Done;
+use crate::run::Run;
+use crate::write::{Ending, NewRun, RunWriter, WriteOptions, WriteReport, unwritable};
+
+/// What was merged.
+#[derive(Clone, Debug, Default)]
+pub struct MergeReport {
+    /// What was written; what no copy could be read of is among `left_out`.
+    pub write: WriteReport,
+    /// The files that were read.
+    pub files: u64,
+    /// Copies of frames that were left, since one is enough.
+    pub copies_left: u64,
+    /// Copies that cannot be read or differ, and what was copied instead: a line each.
+    pub replaced: Vec<String>,
+    /// Frames that are missing, by the numbers of those that are there.
+    pub frames_missing: u64,
+    /// Which those are: the first 1,000 ranges.
+    pub missing: Vec<MissingFrames>,
+    /// Whether the run ended in order, and its last file is there.
+    pub ended: bool,
+    /// Whether data of the run were lost, before or here.
+    pub data_lost: bool,
+}
+
+/// Writes all frames of a run into a folder, each once and in order. The names of the new files
+/// begin as those of the run, or with `name` if these are unusual. `progress` returns whether to
+/// continue.
+///
+/// # Errors
+/// A run that is being recorded or has what this version does not know, existing files of that
+/// name, a disk error, or a stop by `progress`.
+pub fn merge(
+    run: &Run,
+    folder: &Path,
+    name: &str,
+    options: &WriteOptions,
+    mut progress: impl FnMut(Done) -> ControlFlow<()>,
+) -> Result<MergeReport, StorageError> {
+    check(run)?;
+    let items = match folders::are_several(run.run_files()) {
+        true => by_number(run),
+        false => in_place(run),
+    };
+    let mut done = Done { frames: 0, frames_total: items.len() };
+    // If the beginning is missing, readers are to find that the file with it is.
+    let is_begun = run.header().file_index == 0 || folders::are_several(run.run_files());
+    let is_whole = is_begun && folders::missing(run).iter().all(|one| one.first > 0);
+    let first_index = u32::from(!is_whole);
+    let options = WriteOptions { first_index, ..options.clone() };
+    let writer = RunWriter::create(new_run(run, folder, name), options)?;
+    let mut merger = Merger::new(run, writer)?;
+    for item in items {
+        merger.take(item)?;
+        done.frames += 1;
+        if progress(done).is_break() {
+            return Err(StorageError::Stopped);
+        }
+    }
+    merger.finish()
+}
+
+/// A frame to be copied.
+struct Item {
+    /// Where it is; the first copy that can be read is taken.
+    copies: Vec<Location>,
+    /// The frame whose increments are part of the ledger: one of the copies, or the skipped frame
+    /// that stands for them in the place of the ledger.
+    counted: Option<Location>,
+    /// Of a skipped frame, the number of the first frame for which it stands and how many: other
+    /// places may have the others.
+    part: Option<(u64, u64)>,
+}
+
+/// The frames of one place, in its order.
+fn in_place(run: &Run) -> Vec<Item> {
+    let groups = run.copies().groups().iter();
+    let others: HashMap<Location, &Vec<Location>> =
+        groups.flat_map(|group| group.iter().map(move |&one| (one, group))).collect();
+    let item = |one: Location| {
+        let others = others.get(&one).into_iter().flat_map(|group| group.iter().copied());
+        let copies = std::iter::once(one).chain(others.filter(|other| *other != one));
+        Item { copies: copies.collect(), counted: Some(one), part: None }
+    };
+    frame_index::locations(run.run_files(), run.copies()).into_iter().map(item).collect()
+}
+
+/// The frames of several places by their numbers, those of several streams by their keys.
+fn by_number(run: &Run) -> Vec<Item> {
+    let files = run.run_files();
+    let of_ledger: HashSet<usize> =
+        run.all_files().of_ledgers().map(|(_, files)| files[0].place).collect();
+    let is_counted = |(file, _): Location| of_ledger.contains(&files[file].place);
+    // Frames with rows, and the others: those of the ledger's places first.
+    let mut streams: BTreeMap<u32, (BTreeMap<u64, Vec<Location>>, Vec<_>)> = BTreeMap::new();
+    for (file, run_file) in files.iter().enumerate() {
+        for (index, summary) in run_file.reader.frames().iter().enumerate() {
+            let (info, here) = (&summary.info, (file, index));
+            let (data, others) = streams.entry(info.origin.stream).or_default();
+            match info.kind {
+                FrameKind::Events | FrameKind::Channels if info.rows > 0 => {
+                    data.entry(info.sequence).or_default().push(here);
+                }
+                FrameKind::Toc | FrameKind::Checkpoint => {}
+                // Also what a later version writes, as far as numbers are not taken.
+                _ => others.push((info.numbers(), !is_counted(here), here)),
+            }
+        }
+    }
+    let mut items: Vec<(u64, Item)> = Vec::new();
+    for (data, mut others) in streams.into_values() {
+        others.sort_unstable();
+        let mut of_stream: Vec<(u64, Item)> = Vec::new();
+        let (mut stood_for, mut next) = (BTreeMap::new(), 0);
+        for ((first, last), is_other, here) in others {
+            let counted = (!is_other).then_some(here);
+            stood_for.extend(counted.filter(|_| data.contains_key(&first)).map(|one| (first, one)));
+            for (first, last) in gaps(&data, first.max(next), last) {
+                let is_skipped = info_at(files, here).kind == FrameKind::SKIPPED;
+                let part = is_skipped.then_some((first, last - first + 1));
+                // Counts are with the first part.
+                let counted = counted.filter(|_| first == info_at(files, here).sequence);
+                of_stream.push((first, Item { copies: vec![here], counted, part }));
+            }
+            next = next.max(last.saturating_add(1));
+        }
+        for (sequence, mut copies) in data {
+            // Increments come with the columns of the ledger's place.
+            copies.sort_by_key(|&copy| !is_counted(copy));
+            let own = copies.first().copied().filter(|&copy| is_counted(copy));
+            let counted = own.or_else(|| stood_for.get(&sequence).copied());
+            of_stream.push((sequence, Item { copies, counted, part: None }));
+        }
+        of_stream.sort_by_key(|(sequence, _)| *sequence);
+        // Streams are read by their keys, which rise in each.
+        let mut key = 0;
+        for (_, item) in of_stream {
+            let info = info_at(files, item.copies[0]);
+            if info.kind == FrameKind::Events && info.rows > 0 {
+                key = key.max(info.key_first);
+            }
+            items.push((key, item));
+        }
+    }
+    if items.iter().any(|(_, item)| info_at(files, item.copies[0]).origin.stream > 0) {
+        items.sort_by_key(|(key, _)| *key);
+    }
+    items.into_iter().map(|(_, item)| item).collect()
+}
+
+/// The numbers from `first` to `last` that are not those of frames with rows.
+fn gaps(data: &BTreeMap<u64, Vec<Location>>, first: u64, last: u64) -> Vec<(u64, u64)> {
+    let (mut gaps, mut next) = (Vec::new(), first);
+    if first > last {
+        return gaps;
+    }
+    for (&number, _) in data.range(first..=last) {
+        if number > next {
+            gaps.push((next, number - 1));
+        }
+        next = number.saturating_add(1);
+    }
+    if next <= last && next >= first {
+        gaps.push((next, last));
+    }
+    gaps
+}
+
+fn info_at(files: &[RunFile], (file, index): Location) -> &FrameInfo {
+    &files[file].reader.frames()[index].info
+}
+
+struct Merger<'a> {
+    run: &'a Run,
+    writer: RunWriter,
+    /// Of several places: what the frames to come may still count.
+    left: Option<Ledger>,
+    /// The recorder's total, if there is one.
+    total: Option<Ledger>,
+    /// The number behind the last one of each stream.
+    next: BTreeMap<u32, u64>,
+    left_out: LeftOut,
+    replaced: LeftOut,
+    copies_left: u64,
+}
+
+/// A copy of a frame, checked.
+struct Copy {
+    /// Its columns as they are stored, except for the increments.
+    columns: Vec<(ColumnEntry, Vec<u8>)>,
+    /// What it counts: by its columns, and in its increments.
+    counts: Ledger,
+}
+
+impl<'a> Merger<'a> {
+    fn new(run: &'a Run, writer: RunWriter) -> Result<Self, StorageError> {
+        let several = folders::are_several(run.run_files());
+        Ok(Self {
+            run,
+            writer,
+            left: several.then(|| recompute(run).0),
+            total: run.recorded_ledger()?,
+            next: BTreeMap::new(),
+            left_out: LeftOut::default(),
+            replaced: LeftOut::default(),
+            copies_left: 0,
+        })
+    }
+
+    /// Copies a frame.
+    fn take(&mut self, item: Item) -> Result<(), StorageError> {
+        let files = self.run.run_files();
+        self.copies_left += item.copies.len() as u64 - 1;
+        let (mut read, mut errors) = (None, Vec::new());
+        for &(file, index) in &item.copies {
+            match copy_of(&files[file], index) {
+                Ok(copy) => {
+                    read = Some(((file, index), copy));
+                    break;
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        let Some((from, copy)) = read else { return self.lose(&item, errors) };
+        for error in errors {
+            let path = files[from.0].path.display();
+            self.replaced.name(format!("{error}; frame {} of {path} was copied", from.1));
+        }
+        let info = *info_at(files, from);
+        let (columns_counts, mut increments) = split(info.kind, copy.counts);
+        if item.counted != Some(from) && folders::are_several(files) {
+            let is_copy = |counted: &Location| item.copies.contains(counted);
+            increments = match item.counted {
+                Some(counted) if is_copy(&counted) => self.increments(counted),
+                Some(stands) => {
+                    let mut both = only_of_frame(&increments);
+                    both.add(&self.increments(stands));
+                    both
+                }
+                None => only_of_frame(&increments),
+            };
+        }
+        let info = match item.part {
+            Some((sequence, rows)) => FrameInfo { sequence, rows, ..info },
+            None => info,
+        };
+        self.write(info, copy.columns, columns_counts, increments)
+    }
+
+    /// Replaces a frame that cannot be read by a skipped one, which counts its fragments as lost.
+    fn lose(&mut self, item: &Item, mut errors: Vec<StorageError>) -> Result<(), StorageError> {
+        let files = self.run.run_files();
+        // A disk that fails to read is no damage: nothing is written without its frames.
+        let failed = errors.iter().position(|error| !error.is_damage()).unwrap_or(0);
+        let error = errors.swap_remove(failed);
+        self.left_out.note(error)?;
+        let countable = item.copies.iter().find_map(|&(file, index)| {
+            let (counts, errors) = frame_ledger(&files[file].reader, index);
+            errors.is_empty().then_some(((file, index), counts))
+        });
+        let Some((from, counts)) = countable else { return Ok(()) };
+        let info = *info_at(files, from);
+        if info.rows == 0 || info.kind == FrameKind::SKIPPED {
+            return Ok(());
+        }
+        for ledger in self.left.iter_mut().chain(&mut self.total) {
+            ledger
+                .sources
+                .iter_mut()
+                .zip(&counts.sources)
+                .for_each(|(of, frame)| discard(of, frame));
+        }
+        let mut increments = match item.counted {
+            Some(counted) => self.increments(counted),
+            None => Ledger::new(counts.sources.len()),
+        };
+        for (of, frame) in increments.sources.iter_mut().zip(&counts.sources) {
+            OF_FRAME.iter().for_each(|&entry| of[entry] = 0);
+            discard(of, frame);
+        }
+        let nothing = Ledger::new(counts.sources.len());
+        let info = FrameInfo { kind: FrameKind::SKIPPED, rows: 1, ..info };
+        self.write(info, Vec::new(), nothing, increments)
+    }
+
+    /// Writes a frame with these increments, as far as the ledger has them.
+    fn write(
+        &mut self,
+        info: FrameInfo,
+        mut columns: Vec<(ColumnEntry, Vec<u8>)>,
+        by_columns: Ledger,
+        mut increments: Ledger,
+    ) -> Result<(), StorageError> {
+        if let Some(left) = &mut self.left {
+            let sources = left.sources.iter_mut().zip(&by_columns.sources);
+            for ((left, by_columns), increments) in sources.zip(&mut increments.sources) {
+                // The lesser of both.
+                *increments = increments.since(&increments.since(left));
+                *left = left.since(increments).since(by_columns);
+            }
+        }
+        if let Some(column) = self.increments_column(info.kind, &increments)? {
+            columns.insert(0, column);
+        }
+        let mut counts = by_columns;
+        counts.add(&increments);
+        let next = self.next.entry(info.origin.stream).or_default();
+        *next = (*next).max(info.numbers().1.saturating_add(1));
+        self.writer.copy(info, &columns, &counts)
+    }
+
+    /// The column of a frame's increments; none if it counts nothing.
+    fn increments_column(
+        &self,
+        kind: FrameKind,
+        increments: &Ledger,
+    ) -> Result<Option<(ColumnEntry, Vec<u8>)>, StorageError> {
+        let mut records = Vec::new();
+        match kind {
+            FrameKind::Events => encode_ledger_increment(increments, &mut records),
+            _ => encode_channel_increment(increments, &mut records),
+        }
+        if records.is_empty() {
+            return Ok(None);
+        }
+        let schema = &self.run.header().schema;
+        let id = schema.column(None, &ColumnKind::LedgerIncrement);
+        let id = id.ok_or_else(|| unwritable("the ledger", "the schema has no column for it"))?;
+        let bytes = records.len() as u64;
+        let entry = ColumnEntry {
+            id,
+            codec: Codec::None,
+            dtype: Dtype::Record,
+            flags: 0,
+            crc32c: 0,
+            offset: 0,
+            stored_bytes: bytes,
+            raw_bytes: bytes,
+            rows: bytes / LEDGER_RECORD_BYTES,
+            start_ns: 0,
+            first_sample: 0,
+        };
+        Ok(Some((entry, records)))
+    }
+
+    /// The increments of a frame; nothing if they cannot be read, as an audit counts then.
+    fn increments(&self, (file, index): Location) -> Ledger {
+        let file = &self.run.run_files()[file];
+        let header = file.header();
+        let (sources, mut bytes) = (header.schema.sources.len(), Vec::new());
+        let id = header.schema.column(None, &ColumnKind::LedgerIncrement);
+        let read = id.map(|id| file.reader.read(index, id, &mut bytes));
+        let decoded = match read {
+            Some(Ok(true)) => decode_ledger(&bytes, &header.ledger_entries, sources).ok(),
+            _ => None,
+        };
+        let kind = file.reader.frames()[index].info.kind;
+        split(kind, decoded.unwrap_or_else(|| Ledger::new(sources))).1
+    }
+
+    fn finish(mut self) -> Result<MergeReport, StorageError> {
+        let run = self.run;
+        self.write_rest()?;
+        let missing = folders::missing(run);
+        let known = missing.iter().fold(0u64, |sum, one| sum.saturating_add(one.count()));
+        let frames_missing = run.frames_missing().max(known);
+        let files = run.run_files();
+        let differing = match folders::are_several(files) {
+            true => folders::differing(run),
+            false => run.copies().differing.clone(),
+        };
+        for ((file, frame), (other, other_frame)) in differing {
+            let (one, other) = (files[file].path.display(), files[other].path.display());
+            self.replaced.name(format!(
+                "{one}: frame {frame} and frame {other_frame} of {other} have one number and \
+                 differ; the first that can be read was copied"
+            ));
+        }
+        let data_lost = run.lost_data() || frames_missing > 0 || !self.left_out.is_empty();
+        let run_ended = run.ended();
+        let ending = Ending { ledger: self.total, run_ended, data_lost };
+        let written = self.writer.finish(ending)?;
+        Ok(MergeReport {
+            write: WriteReport { left_out: self.left_out.into_lines(), ..written },
+            files: files.len() as u64,
+            copies_left: self.copies_left,
+            replaced: self.replaced.into_lines(),
+            frames_missing,
+            missing,
+            ended: run_ended,
+            data_lost,
+        })
+    }
+
+    /// Writes what the ledger counts and no frame does: links' counts in a frame of channels, the
+    /// others' in one of events.
+    fn write_rest(&mut self) -> Result<(), StorageError> {
+        let Some(mut rest) = self.left.take() else { return Ok(()) };
+        let links: HashSet<usize> =
+            self.run.channels().iter().filter_map(|one| Some(one.source? as usize)).collect();
+        let mut of_links = Ledger::new(rest.sources.len());
+        for &link in &links {
+            std::mem::swap(&mut rest.sources[link], &mut of_links.sources[link]);
+        }
+        let (stream, next) = self.next.iter().next_back().map_or((0, 0), |(of, next)| (*of, *next));
+        let mut next = next;
+        for (kind, rest) in [(FrameKind::Channels, of_links), (FrameKind::Events, rest)] {
+            let increments = split(kind, rest).1;
+            if self.increments_column(kind, &increments)?.is_none() {
+                continue;
+            }
+            let origin = Origin { stream, ..Origin::SINGLE };
+            let info = FrameInfo { kind, sequence: next, origin, ..FrameInfo::EMPTY };
+            let nothing = Ledger::new(increments.sources.len());
+            self.write(info, Vec::new(), nothing, increments)?;
+            next += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Reads and checks a frame.
+fn copy_of(file: &RunFile, index: usize) -> Result<Copy, StorageError> {
+    let fail = |error| file.error(error);
+    let entries = file.reader.columns(index).map_err(fail)?;
+    let (counts, problems) = frame_ledger(&file.reader, index);
+    if let Some(problem) = problems.into_iter().next() {
+        return Err(fail(problem));
+    }
+    let offset = file.reader.frames()[index].offset;
+    let increments = file.header().schema.column(None, &ColumnKind::LedgerIncrement);
+    let columns = parallel::map(entries, parallel::threads(), |entry| {
+        let read = || {
+            let column = file.reader.stored_column(index, &entry)?;
+            column.check()?;
+            let mut bytes = vec![0; entry.stored_bytes as usize];
+            column.read_bytes(offset + entry.offset, &mut bytes)?;
+            column.check_stored(&bytes)?;
+            Ok(bytes)
+        };
+        read().map(|bytes| (entry, bytes)).map_err(fail)
+    })?;
+    let columns = columns.into_iter().filter(|(entry, _)| Some(entry.id) != increments).collect();
+    Ok(Copy { columns, counts })
+}
+
+/// What a frame's columns count, and its increments.
+fn split(kind: FrameKind, counts: Ledger) -> (Ledger, Ledger) {
+    let mut by_columns = Ledger::new(counts.sources.len());
+    let mut increments = counts;
+    for (by_columns, increments) in by_columns.sources.iter_mut().zip(&mut increments.sources) {
+        for &entry in Entry::ALL.iter().filter(|&&entry| is_derived(kind, entry)) {
+            by_columns[entry] = std::mem::take(&mut increments[entry]);
+        }
+    }
+    (by_columns, increments)
+}
+
+/// Of the increments of a frame of another place, what describes the frame itself.
+fn only_of_frame(increments: &Ledger) -> Ledger {
+    let mut only = Ledger::new(increments.sources.len());
+    for (only, all) in only.sources.iter_mut().zip(&increments.sources) {
+        OF_FRAME.iter().for_each(|&entry| only[entry] = all[entry]);
+    }
+    only
+}
+
+/// Counts the fragments of a frame as lost, no longer as recorded.
+fn discard(counts: &mut SourceLedger, of_frame: &SourceLedger) {
+    for entry in OF_FRAME.into_iter().chain([Entry::FragmentsDurable]) {
+        let of = match entry {
+            Entry::FragmentsDurable => of_frame[Entry::FragmentsRecorded],
+            entry => of_frame[entry],
+        };
+        counts[entry] = counts[entry].saturating_sub(of);
+    }
+    for (entry, of) in [
+        (Entry::FragmentsDiscardedDisk, of_frame[Entry::FragmentsRecorded]),
+        (Entry::FragmentsMissingUnrecorded, of_frame[Entry::FragmentsMissing]),
+    ] {
+        counts[entry] = counts[entry].saturating_add(of);
+    }
+}
+
+/// Checks that a run can be merged.
+///
+/// # Errors
+/// It is being recorded, or has something that this version would leave out.
+fn check(run: &Run) -> Result<(), StorageError> {
+    let held = run.problems().iter().find_map(|problem| match problem {
+        FileProblem::Blank { path, locked: true } => Some(path),
+        _ => None,
+    });
+    let locked = run.run_files().iter().find(|file| file.locked).map(|file| &file.path);
+    if let Some(path) = locked.or(held) {
+        return Err(StorageError::BeingRecorded { path: path.clone() });
+    }
+    for file in run.run_files() {
+        if let Some(key) = file.reader.header_key_lost().map_err(|error| file.error(error))? {
+            let problem = format!(
+                "the header of {} has {key:?}, which this version does not know",
+                file.path.display()
+            );
+            return Err(unwritable("the merged run", &problem));
+        }
+    }
+    Ok(())
+}
+
+/// The run that is written: that of the sources, with their streams and superseded frames.
+fn new_run(run: &Run, folder: &Path, name: &str) -> NewRun {
+    let files = run.run_files();
+    let header = run.header();
+    let stem = files[0].path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let own = index_of_name(&stem).and_then(|_| stem.rsplit_once('-'));
+    let streams: BTreeSet<u32> = files.iter().map(|file| file.header().stream).collect();
+    let mut superseded = Vec::new();
+    for record in files.iter().flat_map(|file| &file.header().superseded) {
+        if !superseded.contains(record) {
+            superseded.push(*record);
+        }
+    }
+    NewRun {
+        stream: if streams.len() == 1 { header.stream } else { 0 },
+        superseded,
+        ..NewRun::again(header, folder, own.map_or(name, |(own, _)| own))
+    }
+}
+
+/// Bytes of a ledger's record.
+const LEDGER_RECORD_BYTES: u64 = 16;
