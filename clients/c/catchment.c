@@ -1,8 +1,8 @@
 /* The library for front-ends in C: catchment.h says how it is used, docs/spec/session.md and
  * event-link.md what travels, docs/decisions/event-link.md why it is made so.
  *
- *     caller's threads            service thread
- *     reserve, copy, commit       core_work, sockets, core_received
+ *     caller's threads            service thread                             calls thread
+ *     reserve, copy, commit       core_work, sockets, core_received -------> callbacks
  *            '------- logs -------> link_next ----> sendmsg, from the rings
  *
  * The first half is the core: functions over `struct core` that know no socket, thread or clock.
@@ -1850,10 +1850,11 @@ struct catchment {
     unsigned waiters;
     struct catchment_calls calls;
     void *user;
+    struct command calling; /* what the callback is called for */
 #ifndef CATCHMENT_NO_THREADS
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    pthread_t thread;
+    pthread_cond_t changed, called;
+    pthread_t thread, calls_thread;
 #endif
 };
 
@@ -1867,16 +1868,10 @@ static uint64_t clock_ns(void) {
 static void lock(catchment *c) { pthread_mutex_lock(&c->mutex); }
 
 static void unlock(catchment *c) { pthread_mutex_unlock(&c->mutex); }
-
-static int is_service_thread(const catchment *c) {
-    return c->has_thread && pthread_equal(c->thread, pthread_self());
-}
 #else
 static void lock(catchment *c) { (void)c; }
 
 static void unlock(catchment *c) { (void)c; }
-
-static int is_service_thread(const catchment *c) { return (void)c, 0; }
 #endif
 
 /* Tells waiting callers of a change. */
@@ -1884,6 +1879,15 @@ static void tell(catchment *c) {
     c->core.is_changed = 0;
 #ifndef CATCHMENT_NO_THREADS
     if (c->waiters) pthread_cond_broadcast(&c->changed);
+#endif
+}
+
+/* Wakes the thread that calls the front-end. */
+static void call(catchment *c) {
+#ifndef CATCHMENT_NO_THREADS
+    pthread_cond_signal(&c->called);
+#else
+    (void)c;
 #endif
 }
 
@@ -2180,15 +2184,15 @@ static void service_connections(catchment *c, uint64_t now) {
             link_lost(c, i, now, "no data connection");
 }
 
-/* Calls the front-end for a command. */
+/* Calls the front-end for a command. Meanwhile the recorder may give it up, and give another. */
 static void service_command(catchment *c) {
-    struct command *command = &c->core.command;
+    const struct command *command = &c->calling;
     char why[CATCHMENT_WHY_BYTES] = "";
     int result = CATCHMENT_AGREED, is_later = 0;
-    if (command->state != COMMAND_CALL) return;
-    command->state = COMMAND_LATER; /* catchment_answer may come before the callback returns */
-    command->working_at = c->core.polled_at + 1000 * MS;
-    uint64_t number = command->number;
+    if (c->core.command.state != COMMAND_CALL) return;
+    c->core.command.state = COMMAND_LATER; /* catchment_answer may come before it returns */
+    c->core.command.working_at = c->core.polled_at + 1000 * MS;
+    c->calling = c->core.command;
     unlock(c);
     if (command->kind == COMMAND_SET) {
         for (uint32_t i = 0; i < command->setting_count && result == CATCHMENT_AGREED; i++) {
@@ -2211,8 +2215,12 @@ static void service_command(catchment *c) {
     }
     lock(c);
     why[sizeof why - 1] = 0;
-    if (result == CATCHMENT_LATER || command->state != COMMAND_LATER || command->number != number)
+    if (result == CATCHMENT_LATER) return;
+    if (c->core.command.number != command->number) {
+        c->core.command.is_owed = 0;
         return;
+    }
+    if (c->core.command.state != COMMAND_LATER) return;
     core_answer(&c->core, result == CATCHMENT_AGREED ? NULL : *why ? why : "refused");
     tell(c);
 }
@@ -2244,7 +2252,7 @@ static void service(catchment *c, int wait_ms) {
     struct pollfd polled[LINKS_MAX + 2] = {{0}};
     uint64_t now = clock_ns();
     int is_busy = 0;
-    service_command(c);
+    if (!c->has_thread) service_command(c);
     uint64_t wake_at = core_work(core, now);
     service_connections(c, now);
     for (uint32_t i = 0; i < core->link_count; i++) is_busy |= link_send(c, i, now);
@@ -2270,7 +2278,9 @@ static void service(catchment *c, int wait_ms) {
     now = clock_ns();
     uint64_t sleep_ms = wake_at == NONE ? 1000 : wake_at > now ? (wake_at - now + MS - 1) / MS : 0;
     if (wait_ms >= 0) sleep_ms = min64(sleep_ms, (uint64_t)wait_ms);
-    if (is_busy || core->command.state == COMMAND_CALL || c->is_stopping) sleep_ms = 0;
+    int is_called = core->command.state == COMMAND_CALL;
+    if (is_called && c->has_thread) call(c);
+    if (is_busy || (is_called && !c->has_thread) || c->is_stopping) sleep_ms = 0;
     c->is_sleeping = sleep_ms > 0;
     unlock(c);
     int found = poll(polled, count, (int)min64(sleep_ms, 1000));
@@ -2303,15 +2313,44 @@ static void *service_thread(void *argument) {
     return NULL;
 }
 
-/* Starts the thread; signals are the program's. */
-static int thread_start(catchment *c) {
+/* Calls the front-end, however long that takes: the session goes on meanwhile. */
+static void *calls_thread(void *argument) {
+    catchment *c = argument;
+    lock(c);
+    while (!c->is_stopping) {
+        if (c->core.command.state == COMMAND_CALL) {
+            service_command(c);
+            wake(c);
+        } else pthread_cond_wait(&c->called, &c->mutex);
+    }
+    unlock(c);
+    return NULL;
+}
+
+/* Ends the threads that were started. */
+static void threads_stop(catchment *c) {
+    lock(c);
+    c->is_stopping = 1;
+    wake(c);
+    call(c);
+    unlock(c);
+    pthread_join(c->calls_thread, NULL);
+    if (c->has_thread) pthread_join(c->thread, NULL);
+}
+
+/* Starts the threads; signals are the program's. */
+static int threads_start(catchment *c) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    c->has_thread = 1; /* before the thread looks */
-    int error = pthread_create(&c->thread, NULL, service_thread, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    c->has_thread = 1; /* before the threads look */
+    int error = pthread_create(&c->calls_thread, NULL, calls_thread, c);
     if (error) c->has_thread = 0;
+    else if ((error = pthread_create(&c->thread, NULL, service_thread, c))) {
+        c->has_thread = 0;
+        threads_stop(c);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error ? fail(CATCHMENT_REFUSED, "no thread: %s", strerror(error)) : CATCHMENT_ACCEPTED;
 }
 #endif
@@ -2401,6 +2440,7 @@ static int make(catchment *c, const char *url, const char *name,
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->changed, &attributes);
+    pthread_cond_init(&c->called, NULL);
     pthread_condattr_destroy(&attributes);
 #endif
     int result = read_url(c, url);
@@ -2415,21 +2455,16 @@ static int make(catchment *c, const char *url, const char *name,
         fcntl(c->wake[i], F_SETFL, O_NONBLOCK);
     }
 #ifndef CATCHMENT_NO_THREADS
-    if (!options->no_thread) return thread_start(c);
+    if (!options->no_thread) return threads_start(c);
 #endif
     return CATCHMENT_ACCEPTED;
 }
 
-/* Stops the thread and frees all. */
+/* Stops the threads and frees all. */
 static void destroy(catchment *c) {
 #ifndef CATCHMENT_NO_THREADS
-    if (c->has_thread) {
-        lock(c);
-        c->is_stopping = 1;
-        wake(c);
-        unlock(c);
-        pthread_join(c->thread, NULL);
-    }
+    if (c->has_thread) threads_stop(c);
+    pthread_cond_destroy(&c->called);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->mutex);
 #endif
@@ -2514,10 +2549,6 @@ static int enter_reserve(catchment *c, int source, const uint64_t *key, uint64_t
     while (result == CATCHMENT_ACCEPTED) {
         result = core_reserve(&c->core, *log, key, bytes);
         if (result != CATCHMENT_FULL) break;
-        if (wait_ms && is_service_thread(c)) {
-            result = fail(CATCHMENT_REFUSED, "a callback must not wait for room");
-            break;
-        }
         uint64_t now = clock_ns();
         from = from ? from : now;
         if (wait_ms == 0 || now >= until) {

@@ -91,11 +91,11 @@ struct catchment_fragment {
 #define CATCHMENT_WHY_BYTES 256
 enum { CATCHMENT_AGREED = 0, CATCHMENT_LATER = 1 };
 
-/* Callbacks. Each is optional, runs on the service thread (or in catchment_poll), and may call all
- * functions but those that wait. It returns CATCHMENT_AGREED, or CATCHMENT_LATER if
- * catchment_answer will be called, or another number to refuse, with a sentence in `why`, of
- * CATCHMENT_WHY_BYTES. One that needs more than a second returns CATCHMENT_LATER: meanwhile
- * nothing is sent. `set` is called for each setting of a command in turn, until one is refused,
+/* Callbacks. Each is optional, and runs on a thread of its own: it may take as long as it needs,
+ * and call all functions but catchment_close. Without threads it runs in catchment_poll, may not
+ * wait, and nothing is sent meanwhile: one that needs more than a second returns CATCHMENT_LATER.
+ * A callback returns CATCHMENT_AGREED, or CATCHMENT_LATER if catchment_answer will be called, or
+ * another number to refuse, with a sentence in `why`, of CATCHMENT_WHY_BYTES. `set` is called for each setting of a command in turn, until one is refused,
  * which refuses the command; one answer is for all that come later. */
 struct catchment_calls {
     int (*command)(void *user, int kind, uint64_t run_number, char *why);

@@ -47,7 +47,7 @@ static struct catchment_options options;
 static uint64_t next_key[SOURCES_MAX];
 static uint8_t data[64 << 20];
 static char commands[COMMANDS_MAX][64];
-static int command_count, refused_kind = -1, later_kind = -1;
+static int command_count, refused_kind = -1, later_kind = -1, long_kind = -1, is_over;
 
 /* Byte i of the fragment of a source with a key; recorder's side: test_faults.py. */
 static void fill(uint8_t *out, int source, uint64_t key, size_t bytes) {
@@ -58,6 +58,9 @@ static int on_command(void *user, int kind, uint64_t run_number, char *why) {
     (void)user;
     if (command_count < COMMANDS_MAX)
         snprintf(commands[command_count++], sizeof commands[0], "%d %" PRIu64, kind, run_number);
+    const struct timespec millisecond = {0, 1000000};
+    while (kind == long_kind && !__atomic_load_n(&is_over, __ATOMIC_ACQUIRE))
+        nanosleep(&millisecond, NULL);
     if (kind == refused_kind) snprintf(why, CATCHMENT_WHY_BYTES, "no high voltage");
     return kind == refused_kind ? 2 : kind == later_kind ? CATCHMENT_LATER : CATCHMENT_AGREED;
 }
@@ -91,6 +94,7 @@ static void read_option(const char *text) {
     if (!strncmp(text, "certificate=", 12)) options.certificate = value;
     if (!strncmp(text, "refuse=", 7)) refused_kind = (int)number;
     if (!strncmp(text, "later=", 6)) later_kind = (int)number;
+    if (!strncmp(text, "long=", 5)) long_kind = (int)number;
     if (!options.source_count) return;
     for (uint32_t i = 0; i < options.source_count; i++) {
         if (!strncmp(text, "bytes_max=", 10)) sources[i].fragment_bytes_max = number;
@@ -190,6 +194,9 @@ static void obey(catchment *c, const char *line) {
         struct catchment_report report = {.kind = CATCHMENT_REPORT_ALARM, .type = CATCHMENT_BOOL,
                                           .is_raised = 1, .source = -1, .name = line + 6};
         print_result(catchment_report(c, &report));
+    } else if (!strcmp(how, "over")) { /* the callback that takes long returns */
+        __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+        print_result(0);
     } else if (!strcmp(how, "answer")) {
         print_result(catchment_answer(c, read > 1 && source ? "the pump is off" : NULL));
     } else if (!strcmp(how, "commands")) {

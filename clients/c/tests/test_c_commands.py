@@ -105,6 +105,25 @@ def test_each_command_can_be_worked_at_and_answered_later(driver: Path, kind: in
         assert to.camera.do("answer 0")["error"] == "no command waits for an answer"
 
 
+def test_the_session_goes_on_beside_a_callback_that_takes_long(driver: Path) -> None:
+    with commanded(driver, long=PREPARE) as to:
+        number = to.give(PREPARE)
+        to.recorder.wait(lambda: (WORKING, "") in to.answers(number))
+        assert to.camera.do("send 0 2 10")["sent"] == 2
+        to.recorder.wait_taken(2)
+        to.recorder.wait_pings(8)  # for longer than a session may be silent
+        other = to.give(START)
+        busy = "the front-end is at work on the command before"
+        assert to.answer(other) == (REFUSED, busy)
+        assert to.camera.do("over")["result"] == 0
+        # The answer to a command that was given up is none to the next one.
+        last = to.give(STOP)
+        while to.answer(last) == (REFUSED, busy):
+            last = to.give(STOP)
+        assert to.answer(last) == (DONE, "")
+        assert to.recorder.session.opened == 1
+
+
 def test_a_number_that_comes_again_repeats_its_answer_and_a_lower_one_is_ignored(
     driver: Path,
 ) -> None:
