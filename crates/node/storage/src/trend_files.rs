@@ -228,6 +228,7 @@ impl TrendRun {
                 schema: schema.clone(),
                 numbering: Numbering::File,
                 variant: 0,
+                base: None,
             };
             let growing = (lengths.len() > 1)
                 .then(|| Growing { durable: index + 1 < lengths.len(), listed: index == 0 });

@@ -173,6 +173,7 @@ impl Behind {
             schema: Schema::clone(&header.schema),
             numbering: Numbering::File,
             variant: 0,
+            base: None,
         };
         let codings = Codings::new(ColumnCoding::Auto);
         let first_index = self.next_index;

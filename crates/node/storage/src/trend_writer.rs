@@ -241,6 +241,7 @@ fn create_for(
         schema: Schema::clone(&header.schema),
         numbering: header.numbering,
         variant: 0,
+        base: None,
     };
     TrendWriter::create_in(trends, &new, options)
 }

@@ -347,6 +347,7 @@ impl RunWriter {
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),
+            base: self.run.base.clone(),
         };
         self.output.begin_file(path, &header)?;
         self.next_index += 1;

@@ -53,6 +53,7 @@ impl Bytes {
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),
+            base: None,
         }
     }
 

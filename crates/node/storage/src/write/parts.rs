@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use catchment_disk::FaultControl;
-use catchment_frame::{Codec, Codings, Numbering, Schema};
+use catchment_frame::{BaseFiles, Codec, Codings, Numbering, Schema};
 use catchment_model::{Ledger, RunId};
 
 use crate::error::StorageError;
@@ -31,6 +31,8 @@ pub struct NewRun {
     pub numbering: Numbering,
     /// The variant of the run.
     pub variant: u32,
+    /// The files with the payload of its fragments, if it is not written.
+    pub base: Option<BaseFiles>,
 }
 
 impl NewRun {
@@ -45,10 +47,18 @@ impl NewRun {
     ) -> Result<Self, StorageError> {
         let mut run = RunId([0; 16]);
         getrandom::fill(&mut run.0).map_err(no_random_bits)?;
-        let (folder, name) = (folder.into(), name.into());
-        let (run_number, config, emulated) = (0, String::new(), false);
-        let numbering = Numbering::Run;
-        Ok(Self { folder, name, run, run_number, config, emulated, schema, numbering, variant: 0 })
+        Ok(Self {
+            folder: folder.into(),
+            name: name.into(),
+            run,
+            run_number: 0,
+            config: String::new(),
+            emulated: false,
+            schema,
+            numbering: Numbering::Run,
+            variant: 0,
+            base: None,
+        })
     }
 }
 

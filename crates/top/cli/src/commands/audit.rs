@@ -6,7 +6,7 @@ use catchment_console::{Exit, Out};
 use catchment_model::ledger::Role;
 use catchment_model::units::{counted, grouped};
 use catchment_session::{bad_reasons, loss_reasons};
-use catchment_storage::{AuditReport, Closing, Extent, Run, Verdict, audit};
+use catchment_storage::{AuditReport, Closing, Extent, Run, RunOptions, Verdict, audit};
 
 use crate::commands::inspect::UNKNOWN_EXTENT;
 
@@ -17,10 +17,15 @@ use crate::commands::inspect::UNKNOWN_EXTENT;
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file
     run: PathBuf,
+    /// Where the run is that has the payload, if events were built again without it and the run is
+    /// not where the files say
+    #[arg(long, value_name = "RUN")]
+    base: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let run = Run::open(&arguments.run)?;
+    let options = RunOptions { base: arguments.base, ..RunOptions::default() };
+    let run = Run::open_with(&arguments.run, options)?;
     let report = audit(&run)?;
     if out.json {
         out.object(&report)?;
