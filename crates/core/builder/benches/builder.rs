@@ -8,6 +8,12 @@
 //! batch the shortest time counts, because a shared machine takes the core away now and then.
 //! Then follow sources that promise, with keys that are further apart than the window, and events
 //! by time, 20 us apart, with a window of 100 ns and one of 100 ms.
+//!
+//! Last, or alone with `-- --ratios`, what is asked of the matcher by time: its rate over that of
+//! the matcher by number at 10 sources, its rate at 1,000 sources over that at 10, and its cost
+//! with longer windows over that with the shortest. What is compared is measured in turn, round by
+//! round, and the median of the ratios is printed: a machine that is slower for a while is so for
+//! all. A round's cost is that of its median batch.
 
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads the clock")]
 
@@ -30,6 +36,9 @@ fn main() {
     let has = |wanted: &str| std::env::args().any(|argument| argument == wanted);
     let quick = has("--quick") || !has("--bench");
     let (fragments, rounds) = if quick { (200_000, 1) } else { (6_000_000, 3) };
+    if has("--ratios") {
+        return ratios(quick);
+    }
     println!("| sources | fragments per packet | M fragments/s | ns/fragment | frames |");
     println!("|---:|---:|---:|---:|---:|");
     // A profiler looks at one case: `SOURCESxRUN`.
@@ -64,8 +73,53 @@ fn main() {
                 "| {sources} | {run}, by time, {window_ns} ns | {rate:.1} | {ns:.1} | {frames} |"
             );
         }
+        println!();
+        ratios(quick);
     }
 }
+
+/// Prints what is asked of the matcher by time, beside what it is to be.
+fn ratios(quick: bool) {
+    let (fragments, rounds) = if quick { (20_000, 1) } else { (1_000_000, 7) };
+    // Of a batch: those during which the core was taken away do not count.
+    let cost = |mut round: Round| {
+        round.batches_ns.pop();
+        let batches = round.batches_ns.len() as f64;
+        let batch_ns = median(round.batches_ns.into_iter().map(|ns| ns as f64).collect());
+        batch_ns * batches / round.fragments as f64
+    };
+    println!(
+        "| fragments per packet | time / number, 10 sources | time, 1,000 sources / 10 | highest \
+         cost of a window / that of 100 ns, 10 sources | 1,000 sources |"
+    );
+    println!("|---:|---:|---:|---:|---:|");
+    println!("| to be | at least 0.20 | at least 0.60 | 1 | 1 |");
+    for run in RATIO_RUNS {
+        let mut all = [const { Vec::new() }; 4];
+        for _ in 0..rounds {
+            let by_number = cost(measure(10, run, fragments, 1));
+            let by_window = [(10, run), (1_000, run.min(10))].map(|(sources, run)| {
+                WINDOWS_NS.map(|ns| cost(measure_by_time(sources, run, fragments, ns)))
+            });
+            let highest = |costs: [f64; 4]| costs.into_iter().fold(0.0, f64::max) / costs[0];
+            let [few, many] = by_window;
+            let round = [by_number / few[0], few[0] / many[0], highest(few), highest(many)];
+            all.iter_mut().zip(round).for_each(|(all, one)| all.push(one));
+        }
+        let [number, many, flat_few, flat_many] = all.map(median);
+        println!("| {run} | {number:.2} | {many:.2} | {flat_few:.2} | {flat_many:.2} |");
+    }
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// Fragments per packet in the ratios; of 1,000 sources 10 at most, so that batches stay small.
+const RATIO_RUNS: [usize; 3] = [100, 10, 1];
+/// From far below the time between events to 5,000 of them.
+const WINDOWS_NS: [u64; 4] = [100, 10_000, 1_000_000, 100_000_000];
 
 /// Sources, fragments per packet, and the window in ns.
 const BY_TIME: [(usize, usize, u64); 8] = [

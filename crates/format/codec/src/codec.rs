@@ -17,6 +17,8 @@ pub enum Codec {
     Pcodec,
     /// Frame of reference and bit-packing: docs/spec/for-codec.md.
     For,
+    /// Not the bytes, but where they are in the base of the run: docs/spec/frame-file.md, 4.1.
+    Base,
     /// A codec of a later version.
     Unknown(u16),
 }
@@ -31,6 +33,7 @@ impl Codec {
             Self::Blosc => 3,
             Self::Pcodec => 4,
             Self::For => 5,
+            Self::Base => 6,
             Self::Unknown(number) => number,
         }
     }
@@ -44,6 +47,7 @@ impl Codec {
             3 => Self::Blosc,
             4 => Self::Pcodec,
             5 => Self::For,
+            6 => Self::Base,
             other => Self::Unknown(other),
         }
     }
@@ -58,6 +62,7 @@ impl fmt::Display for Codec {
             Self::Blosc => f.write_str("blosc"),
             Self::Pcodec => f.write_str("pcodec"),
             Self::For => f.write_str("for"),
+            Self::Base => f.write_str("base"),
             Self::Unknown(number) => write!(f, "{number}"),
         }
     }

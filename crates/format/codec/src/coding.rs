@@ -107,10 +107,11 @@ impl Coding {
 }
 
 impl From<Codec> for Coding {
-    /// The usual coding of that codec; none for a codec of a later version.
+    /// The usual coding of that codec; none for a codec of a later version, or for bytes that are
+    /// elsewhere.
     fn from(codec: Codec) -> Self {
         match codec {
-            Codec::None | Codec::Unknown(_) => Self::None,
+            Codec::None | Codec::Base | Codec::Unknown(_) => Self::None,
             Codec::Lz4 => Self::Lz4,
             Codec::Zstd => Self::Zstd { level: 1 },
             Codec::Blosc => Self::BitshuffleLz4,

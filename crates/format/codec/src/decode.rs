@@ -39,6 +39,7 @@ pub fn check_sizes(codec: Codec, stored_bytes: u64, raw_bytes: u64) -> Result<()
         Codec::For => {
             ("at most 683 * stored_bytes", raw_bytes <= packing::raw_bytes_max(stored_bytes))
         }
+        Codec::Base => return Err(CodecError::Base),
         other @ Codec::Unknown(_) => return Err(CodecError::Unknown(other)),
     };
     if fits {
@@ -141,6 +142,7 @@ pub fn decode_rest(
             .with_borrow_mut(|decoder| decoder.blosc(stored, stored.len(), out, &mut progress))?,
         Codec::Pcodec => numbers::decode(stored, out)?,
         Codec::For => packing::decode(Cpu::here(), stored, out)?,
+        Codec::Base => return Err(CodecError::Base),
         other @ Codec::Unknown(_) => return Err(CodecError::Unknown(other)),
     }
     Ok(())
@@ -167,6 +169,7 @@ pub fn raw_bytes_of(codec: Codec, stored: &[u8]) -> Result<u64, CodecError> {
             .ok_or_else(|| CodecError::Decode { reason: "no content size".to_owned() })?,
         Codec::Blosc => blosc::raw_bytes_of(stored)?,
         Codec::For => packing::raw_bytes_of(stored)?,
+        Codec::Base => return Err(CodecError::Base),
         other @ (Codec::Pcodec | Codec::Unknown(_)) => return Err(CodecError::Unknown(other)),
     };
     check_sizes(codec, stored.len() as u64, raw_bytes)?;

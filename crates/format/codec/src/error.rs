@@ -8,6 +8,9 @@ pub enum CodecError {
     /// A codec that this version cannot decode.
     #[error("codec {0} cannot be decoded by this version")]
     Unknown(Codec),
+    /// A column whose bytes are in the base of the run.
+    #[error("its bytes are in the base of the run")]
+    Base,
     /// An impossible size or field in the codec's own header.
     #[error("{field} is {got}, expected {expected}")]
     Field {

@@ -13,6 +13,7 @@ use catchment_model::RunId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::base::BaseFiles;
 use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
 use crate::checksum::crc32c_around;
 use crate::error::{FrameError, Part};
@@ -66,6 +67,8 @@ pub struct FileHeader {
     pub epoch: u32,
     /// Frames that no longer belong to the run, in this file or others (1.3).
     pub superseded: Vec<Superseded>,
+    /// The files with the payload of this one's fragments, if they are not in it (1.3).
+    pub base: Option<BaseFiles>,
 }
 
 /// A part of a target whose frames are dealt to several storage nodes.
@@ -205,6 +208,7 @@ impl FileHeader {
             stream: metadata.stream,
             epoch: metadata.epoch,
             superseded: metadata.superseded,
+            base: metadata.base,
         };
         let rest = HeaderRest { minor: fixed.minor };
         Ok(Decoded { header, rest, schema, first_frame: fixed.header_bytes })
@@ -273,6 +277,8 @@ struct Metadata {
     epoch: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     superseded: Vec<Superseded>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    base: Option<BaseFiles>,
     /// Last, so that its text can be separated from the rest.
     #[serde(default)]
     schema: Schema,
@@ -297,6 +303,7 @@ impl Metadata {
             stream: header.stream,
             epoch: header.epoch,
             superseded: header.superseded.clone(),
+            base: header.base.clone(),
             schema: Schema::clone(&header.schema),
         }
     }
@@ -484,6 +491,7 @@ mod tests {
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),
+            base: None,
         }
     }
 

@@ -50,6 +50,7 @@
 //!     stream: 0,
 //!     epoch: 0,
 //!     superseded: Vec::new(),
+//!     base: None,
 //! };
 //! let mut file = header.encode();
 //! let mut toc = TocBuilder::new(&file);
@@ -100,6 +101,7 @@
 //! # Ok::<(), FrameError>(())
 //! ```
 
+mod base;
 mod blocks;
 mod bytes;
 mod channel_info;
@@ -134,6 +136,9 @@ mod toc_reader;
 mod verify;
 mod walk;
 
+pub use base::{
+    BASE_PART_BYTES, BaseFiles, BasePart, decode_base_parts, encode_base_parts, is_in_base,
+};
 pub use blocks::{
     BLOCK_CHECKSUMS, BadBlock, BlockCheck, BlockChecksums, BlockDigest, Blocks,
     CHECKED_BLOCK_BYTES, column_flags, stored_space,

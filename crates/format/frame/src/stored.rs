@@ -12,6 +12,7 @@ use catchment_codec::{
 };
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
+use crate::base::{BasePart, decode_base_parts};
 use crate::blocks::{BadBlock, Blocks};
 use crate::checksum::{Crc32c, crc32c};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
@@ -114,6 +115,22 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
             return Ok(());
         }
         decode_part(self.entry.codec, stored, wanted, out).map_err(|error| self.error(error.into()))
+    }
+
+    /// The parts of the base of which a column with [`Codec::Base`] consists, checked.
+    ///
+    /// # Errors
+    /// An entry that does not match its frame, damaged bytes, or parts that cannot be.
+    pub fn base_parts(&self) -> Result<Vec<BasePart>, FrameError> {
+        let entry = self.entry;
+        let checked = self.schema.map_or(Ok(()), |schema| schema.check_rows(entry));
+        checked
+            .and_then(|()| check_entry(self.summary, entry))
+            .map_err(|problem| self.error(problem))?;
+        let mut stored = vec![0; entry.stored_bytes as usize];
+        self.read_bytes(self.offset(), &mut stored)?;
+        self.check_stored(&stored)?;
+        decode_base_parts(&stored, entry.raw_bytes).map_err(|problem| self.error(problem))
     }
 
     /// The coding of the stored bytes, named like [`Coding`](crate::Coding) but without its level.

@@ -6,6 +6,7 @@ use std::ops::{Range, RangeInclusive};
 use catchment_codec::{Codec, CodecError};
 use catchment_model::{Entry, Ledger};
 
+use crate::base::is_in_base;
 use crate::bytes::{put, u32_at, u64_at};
 use crate::channel_info::ChannelInfo;
 use crate::channels::Spans;
@@ -64,8 +65,9 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
 }
 
 /// All errors of a frame: its header, its columns, and contradictions between its columns. Columns
-/// with an unknown codec are checked by their checksum only. A bad table of checksums by block is
-/// named too, though no data are lost by it ([`FrameError::is_bad_table`]).
+/// with an unknown codec are checked by their checksum only, and those whose bytes are in the base
+/// by the parts of it that they name. A bad table of checksums by block is named too, though no
+/// data are lost by it ([`FrameError::is_bad_table`]).
 pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameError> {
     check_frame(file, frame).1
 }
@@ -92,6 +94,7 @@ pub(crate) fn check_frame<R: ReadAt>(
         let result = file.stored_column(frame, entry).and_then(|column| match column.check() {
             // There is nothing to decode: it need not be in memory as a whole.
             Ok(()) if entry.codec == Codec::None => column.verify_stored(),
+            _ if is_in_base(entry.codec) => column.base_parts().map(drop),
             _ => match column.read(&mut scratch) {
                 Err(FrameError::Column {
                     problem: ColumnProblem::Codec(CodecError::Unknown(_)),
@@ -330,6 +333,9 @@ fn count_holes<R: ReadAt>(
         let Some(codec) = unqualified(payload.codec) else {
             return Err(content(payload.id, "it has holes, and its codec is not qualified"));
         };
+        if codec == Codec::Base {
+            return Ok(());
+        }
         file.read_column(frame, &ColumnEntry { codec, ..payload }, bytes)?;
         let is_zero = |hole: &Hole| {
             let from = (begin(hole.row as usize) + hole.offset) as usize;

@@ -4,6 +4,7 @@ mod channels;
 mod checkpoints;
 mod common;
 mod golden;
+mod golden_base;
 mod golden_expected;
 mod golden_holes;
 mod golden_v1_1;

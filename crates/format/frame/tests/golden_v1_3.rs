@@ -97,6 +97,12 @@ const DAMAGED: (&str, u64) = ("X1:LONG", 139_072);
 
 /// Name and bytes of each file, and its description.
 fn goldens() -> Vec<(&'static str, Vec<u8>, Value)> {
+    let mut all = of_this_page();
+    all.extend(crate::golden_base::goldens());
+    all
+}
+
+fn of_this_page() -> Vec<(&'static str, Vec<u8>, Value)> {
     let about = "columns of 65,536 stored bytes (no table), 65,537 and 200,000";
     let none = blocks_model(&CHANNELS, 1, Coding::None, value).encode();
     let of = |coding| blocks_model(&ENCODED, 1, coding, half_zeros).encode().closed;

@@ -185,6 +185,7 @@ impl OfRun {
             stream: self.stream,
             epoch: 0,
             superseded: Vec::new(),
+            base: None,
         }
     }
 }
@@ -384,6 +385,7 @@ impl FileMaker {
             target: (self.identity.folders.len() > 1).then(|| self.identity.target.clone()),
             epoch: self.identity.begins.epoch,
             superseded: self.identity.begins.superseded.to_vec(),
+            base: None,
             ..self.of_run.header(self.identity.run, &self.schema, self.variant)
         };
         let attached = Durability::new(self.schema.sources.len());

@@ -11,6 +11,7 @@ use catchment_model::EventFlags;
 use crate::error::StorageError;
 use crate::memory::InUse;
 use crate::open::RunFile;
+use crate::run::Run;
 
 /// The events of one frame, in the order in which they were recorded.
 #[derive(Debug)]
@@ -146,7 +147,7 @@ pub struct FragmentColumn {
 }
 
 impl FragmentColumn {
-    /// Checks that the columns match each other.
+    /// Checks that the columns match each other. The payload is not there yet.
     ///
     /// # Errors
     /// The first mismatch.
@@ -154,7 +155,7 @@ impl FragmentColumn {
         events: Arc<FrameEvents>,
         lengths: &[u32],
         (validity, expected): (Arc<Validity>, Validity),
-        (holes, payload): (Vec<Hole>, Vec<u8>),
+        (holes, times_ns): (Vec<Hole>, Vec<u64>),
     ) -> Result<Self, &'static str> {
         let rows = events.len();
         if !lengths.is_empty() && lengths.len() != rows {
@@ -171,20 +172,28 @@ impl FragmentColumn {
             offsets.push(end);
         }
         offsets.resize(rows + 1, end);
-        if end != payload.len() as u64 {
-            return Err("the lengths do not add up to the payload");
-        }
-        let own = 8 * offsets.capacity() + holes.capacity() * size_of::<Hole>();
-        let (in_use, times_ns) = (InUse::new(own + payload.capacity()), Vec::new());
+        let (payload, in_use) = (Vec::new(), InUse::new(0));
         Ok(Self { events, offsets, validity, expected, holes, times_ns, payload, _in_use: in_use })
     }
 
-    /// With each row's own time, or none.
-    pub(crate) fn with_times(self, times_ns: Vec<u64>) -> Self {
-        let own = 8 * (self.offsets.capacity() + times_ns.capacity());
+    /// With its payload.
+    ///
+    /// # Errors
+    /// It is not as long as the fragments are.
+    pub(crate) fn with_payload(self, payload: Vec<u8>) -> Result<Self, &'static str> {
+        self.check_payload(payload.len() as u64)?;
+        let own = 8 * (self.offsets.capacity() + self.times_ns.capacity());
         let holes = self.holes.capacity() * size_of::<Hole>();
-        let in_use = InUse::new(own + holes + self.payload.capacity());
-        Self { times_ns, _in_use: in_use, ..self }
+        let in_use = InUse::new(own + holes + payload.capacity());
+        Ok(Self { payload, _in_use: in_use, ..self })
+    }
+
+    /// Checks the bytes of its payload against the lengths.
+    pub(crate) fn check_payload(&self, bytes: u64) -> Result<(), &'static str> {
+        match self.offsets.last() == Some(&bytes) {
+            true => Ok(()),
+            false => Err("the lengths do not add up to the payload"),
+        }
     }
 
     /// The events of the frame, with the same rows.
@@ -310,6 +319,33 @@ pub struct ColumnStorage {
     pub codings: BTreeMap<String, u64>,
 }
 
+impl Run {
+    /// The storage of a column of the schema, in all files: from the index, and from a few bytes of
+    /// columns if the index does not give a codec's shuffle and inner codec.
+    ///
+    /// # Errors
+    /// An index that cannot be read.
+    pub fn stored(&self, column: u32) -> Result<ColumnStorage, StorageError> {
+        let mut stored = ColumnStorage::default();
+        self.run_files().iter().try_for_each(|file| stored.add(file, column))?;
+        Ok(stored)
+    }
+
+    /// As [`Run::stored`], for a source's payload; none if its frames have no such column.
+    ///
+    /// # Errors
+    /// As [`Run::stored`].
+    pub fn stored_payload(&self, source: usize) -> Result<Option<ColumnStorage>, StorageError> {
+        let mut stored = None;
+        for file in self.run_files() {
+            let columns = file.reader.event_columns().sources.get(source);
+            let Some(column) = columns.and_then(|columns| columns.payload) else { continue };
+            stored.get_or_insert_with(ColumnStorage::default).add(file, column)?;
+        }
+        Ok(stored)
+    }
+}
+
 impl ColumnStorage {
     /// Adds a column of one file: from the index, and from a few bytes of the column if the index
     /// does not give a codec's shuffle and inner codec.
@@ -378,8 +414,8 @@ mod tests {
     #[test]
     fn an_empty_fragment_is_not_a_missing_one() {
         let rows = (Arc::new(Validity::Bits(vec![0b011])), Validity::Bits(vec![0b010]));
-        let payload = (Vec::new(), vec![8, 9]);
-        let column = FragmentColumn::new(events(&[1, 2, 3]), &[2, 0, 0], rows, payload)
+        let column = FragmentColumn::new(events(&[1, 2, 3]), &[2, 0, 0], rows, Default::default())
+            .and_then(|column| column.with_payload(vec![8, 9]))
             .expect("columns fit");
         assert_eq!(column.fragment(0), Some(&[8, 9][..]));
         assert_eq!(column.fragment(1), Some(&[][..]));
@@ -391,7 +427,8 @@ mod tests {
     fn columns_that_contradict_each_other_are_refused() {
         let column = |lengths: &[u32], validity, payload: usize| {
             let rows = (Arc::new(validity), Validity::All);
-            FragmentColumn::new(events(&[1, 2]), lengths, rows, (Vec::new(), vec![0; payload]))
+            FragmentColumn::new(events(&[1, 2]), lengths, rows, Default::default())
+                .and_then(|column| column.with_payload(vec![0; payload]))
         };
         assert!(column(&[1, 2], Validity::All, 3).is_ok());
         assert!(column(&[1, 2], Validity::All, 4).is_err());

@@ -168,6 +168,31 @@ pub enum StorageError {
         /// The error.
         problem: String,
     },
+    /// A run with payload in its base, which cannot be opened.
+    #[error(
+        "{}: the payload is in its base, {} (run {run}), which cannot be opened: {source}",
+        path.display(), base.display()
+    )]
+    NoBase {
+        /// A file without the payload.
+        path: PathBuf,
+        /// Where its base should be.
+        base: PathBuf,
+        /// The run.
+        run: RunId,
+        /// The error.
+        source: Box<StorageError>,
+    },
+    /// Files in the place of a run's base that are not its base.
+    #[error("{} is not the base of {}: it is {problem}", base.display(), path.display())]
+    OtherBase {
+        /// A file without the payload.
+        path: PathBuf,
+        /// What is in the place of its base.
+        base: PathBuf,
+        /// The difference.
+        problem: String,
+    },
     /// An event that is in no frame of the run.
     #[error("there is no event {key} in this run")]
     NoEvent {
@@ -257,6 +282,8 @@ impl StorageError {
             | Self::OneFolder { .. }
             | Self::BeingRecorded { .. }
             | Self::OtherFrame { .. }
+            | Self::NoBase { .. }
+            | Self::OtherBase { .. }
             | Self::NoEvent { .. }
             | Self::NoSource { .. }
             | Self::NotStored { .. }

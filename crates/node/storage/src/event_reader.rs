@@ -7,11 +7,12 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, Dtype, Hole, SourceColumns, decode_holes, unqualified,
+    BasePart, Codec, ColumnEntry, ColumnKind, Dtype, Hole, SourceColumns, decode_holes, unqualified,
 };
 use catchment_model::SourceId;
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
+use crate::base::Base;
 use crate::cache::ColumnCache;
 use crate::checked::CheckedColumns;
 use crate::column::{FragmentColumn, FrameEvents, Validity};
@@ -27,6 +28,7 @@ pub(crate) struct EventReader<'a> {
     pub files: &'a [RunFile],
     pub frames: &'a [Frame],
     pub cache: &'a ColumnCache,
+    pub base: &'a Base,
 }
 
 /// A frame and its file.
@@ -135,25 +137,67 @@ impl<'a> EventReader<'a> {
     ) -> Result<Arc<FragmentColumn>, StorageError> {
         self.cache.fragments(index, source, || {
             let frame = self.frame(index)?;
-            let columns = frame.source_columns(source)?;
-            let events = self.events(index)?;
-            let validity = self.validity(index, source)?;
-            let lengths = frame.read_lengths(&columns)?;
-            let length = |row| lengths.get(row).filter(|_| validity.is_set(row)).copied();
-            let holes = frame.read_holes(&columns, length)?;
-            let payload = match frame.entry(columns.payload)? {
-                Some(entry) => frame.read_column(&with_holes(entry, &holes))?,
+            let id = frame.source_columns(source)?.payload;
+            let wrong = |problem: &str| frame.error(id, problem);
+            let (column, payload) = self.index_columns(&frame, (index, source))?;
+            let bytes = match &payload {
+                Some(entry) if entry.codec == Codec::Base => {
+                    self.base.payload(source, &frame.base_parts(entry)?, wrong)?
+                }
+                Some(entry) => frame.read_column(entry)?,
                 None => Vec::new(),
             };
-            let rows = (validity, self.expected(index, source)?);
-            let times_ns = match frame.entry(columns.times)? {
-                Some(entry) => numbers(&frame.read_rows(&entry, Dtype::U64)?, u64::from_le_bytes),
-                None => Vec::new(),
-            };
-            FragmentColumn::new(events, &lengths, rows, (holes, payload))
-                .map(|column| column.with_times(times_ns))
-                .map_err(|problem| frame.error(columns.payload, problem))
+            column.with_payload(bytes).map_err(wrong)
         })
+    }
+
+    /// A source's part of a frame without its payload, and of which parts of a run's frames that
+    /// consists: of its base's, or of this frame itself.
+    pub(crate) fn parts(
+        &self,
+        index: usize,
+        source: SourceId,
+    ) -> Result<(FragmentColumn, Vec<BasePart>), StorageError> {
+        let frame = self.frame(index)?;
+        let (column, payload) = self.index_columns(&frame, (index, source))?;
+        let raw_bytes = payload.map_or(0, |entry| entry.raw_bytes);
+        let id = frame.source_columns(source)?.payload;
+        column.check_payload(raw_bytes).map_err(|problem| frame.error(id, problem))?;
+        let parts = match payload.filter(|_| raw_bytes > 0) {
+            Some(entry) if entry.codec == Codec::Base => frame.base_parts(&entry)?,
+            Some(_) => {
+                let info = frame.frame.summary.info;
+                let (stream, sequence, key_first) =
+                    (info.origin.stream, info.sequence, info.key_first);
+                let (offset, bytes) = (0, raw_bytes);
+                vec![BasePart { stream, sequence, key_first, raw_bytes, offset, bytes }]
+            }
+            None => Vec::new(),
+        };
+        Ok((column, parts))
+    }
+
+    /// A source's part of a frame without its payload, and that one's entry.
+    fn index_columns(
+        &self,
+        frame: &InFile<'_>,
+        (index, source): (usize, SourceId),
+    ) -> Result<(FragmentColumn, Option<ColumnEntry>), StorageError> {
+        let columns = frame.source_columns(source)?;
+        let events = self.events(index)?;
+        let validity = self.validity(index, source)?;
+        let lengths = frame.read_lengths(&columns)?;
+        let length = |row| lengths.get(row).filter(|_| validity.is_set(row)).copied();
+        let holes = frame.read_holes(&columns, length)?;
+        let payload = frame.entry(columns.payload)?.map(|entry| with_holes(entry, &holes));
+        let rows = (validity, self.expected(index, source)?);
+        let times_ns = match frame.entry(columns.times)? {
+            Some(entry) => numbers(&frame.read_rows(&entry, Dtype::U64)?, u64::from_le_bytes),
+            None => Vec::new(),
+        };
+        FragmentColumn::new(events, &lengths, rows, (holes, times_ns))
+            .map(|column| (column, payload))
+            .map_err(|problem| frame.error(columns.payload, problem))
     }
 
     fn holes(&self, index: usize, source: SourceId) -> Result<Vec<Hole>, StorageError> {
@@ -325,6 +369,12 @@ impl InFile<'_> {
             Ok(bytes)
         };
         read().map_err(|error| self.file.error(error))
+    }
+
+    /// Of which parts of the base a column consists.
+    fn base_parts(&self, entry: &ColumnEntry) -> Result<Vec<BasePart>, StorageError> {
+        let column = self.file.reader.stored_column(self.frame.index, entry);
+        column.and_then(|column| column.base_parts()).map_err(|error| self.file.error(error))
     }
 
     fn error(&self, column: Option<u32>, problem: &str) -> StorageError {

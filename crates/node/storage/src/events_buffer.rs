@@ -1,14 +1,15 @@
 //! Events being moved from frames into other frames.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::Range;
 
-use catchment_frame::Hole;
+use catchment_frame::{BasePart, Codec, Hole, encode_base_parts};
 use catchment_model::{Ledger, SourceId};
 
 use crate::error::StorageError;
 use crate::run::Run;
-use crate::write::{ColumnData, EventFrame, EventSource, RunWriter};
+use crate::write::{ColumnData, EventFrame, EventSource, RunWriter, StoredColumn};
 
 /// Events that have been read but not yet written, and the ledger's counts for them.
 #[derive(Debug)]
@@ -30,7 +31,69 @@ pub(crate) struct Fragments {
     pub(crate) expected: Vec<bool>,
     pub(crate) holes: Vec<Hole>,
     pub(crate) times_ns: Vec<u64>,
-    payload: Vec<u8>,
+    payload: Payload,
+}
+
+/// The payload of a source's fragments, one behind the other.
+#[derive(Debug)]
+enum Payload {
+    Bytes(Vec<u8>),
+    /// Where it is in the base of the run that is written.
+    InBase(VecDeque<BasePart>),
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self::Bytes(Vec::new())
+    }
+}
+
+impl Payload {
+    /// Takes the first bytes off.
+    fn drop_first(&mut self, mut bytes: u64) {
+        match self {
+            Self::Bytes(payload) => drop(payload.drain(..bytes as usize)),
+            Self::InBase(parts) => {
+                while let Some(part) = parts.front_mut().filter(|_| bytes > 0) {
+                    let taken = part.bytes.min(bytes);
+                    (part.offset, part.bytes) = (part.offset + taken, part.bytes - taken);
+                    bytes -= taken;
+                    if part.bytes == 0 {
+                        parts.pop_front();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The records of the parts that a range consists of; none of bytes that are here.
+    fn records(&self, range: &Range<u64>) -> Vec<u8> {
+        let Self::InBase(parts) = self else { return Vec::new() };
+        let (mut records, mut begin) = (Vec::new(), 0);
+        for part in parts {
+            let end = begin + part.bytes;
+            let (from, to) = (begin.max(range.start), end.min(range.end));
+            if from < to {
+                let (offset, bytes) = (part.offset + (from - begin), to - from);
+                encode_base_parts(&[BasePart { offset, bytes, ..*part }], &mut records);
+            }
+            begin = end;
+        }
+        records
+    }
+
+    /// A range of it as a column, with its records.
+    fn column<'a>(&'a self, range: &Range<u64>, records: &'a [u8]) -> ColumnData<'a> {
+        match self {
+            Self::Bytes(payload) => {
+                ColumnData::Raw(&payload[range.start as usize..range.end as usize])
+            }
+            Self::InBase(_) => {
+                let (codec, raw_bytes) = (Codec::Base, range.end - range.start);
+                ColumnData::Stored(StoredColumn { codec, raw_bytes, bytes: records })
+            }
+        }
+    }
 }
 
 impl Fragments {
@@ -54,12 +117,17 @@ impl Fragments {
 }
 
 impl EventsBuffer {
-    pub(crate) fn new(sources: usize) -> Self {
+    /// With `in_base` it holds where the payload is, and not the payload.
+    pub(crate) fn new(sources: usize, in_base: bool) -> Self {
+        let source = || Fragments {
+            payload: if in_base { Payload::InBase(VecDeque::new()) } else { Payload::default() },
+            ..Fragments::default()
+        };
         Self {
             keys: Vec::new(),
             times_ns: Vec::new(),
             flags: Vec::new(),
-            sources: (0..sources).map(|_| Fragments::default()).collect(),
+            sources: (0..sources).map(|_| source()).collect(),
             counted: Ledger::new(sources),
             next_key: 0,
         }
@@ -82,7 +150,20 @@ impl EventsBuffer {
         self.times_ns.extend_from_slice(events.times_ns());
         self.flags.extend_from_slice(events.flags());
         for (id, source) in self.sources.iter_mut().enumerate() {
-            let column = run.fragments(frame, SourceId(id as u32))?;
+            let (with_bytes, without);
+            let column = match &mut source.payload {
+                Payload::Bytes(payload) => {
+                    with_bytes = run.fragments(frame, SourceId(id as u32))?;
+                    payload.extend_from_slice(with_bytes.payload());
+                    &*with_bytes
+                }
+                Payload::InBase(parts) => {
+                    let (column, more) = run.event_reader().parts(frame, SourceId(id as u32))?;
+                    parts.extend(more);
+                    without = column;
+                    &without
+                }
+            };
             let is_sparse = run.sources()[id].sparse;
             let before = source.valid.len() as u64;
             let holes = column.holes(0..events.len()).iter();
@@ -91,12 +172,10 @@ impl EventsBuffer {
             source.times_ns.extend_from_slice(column.times_ns());
             source.times_ns.resize(source.valid.len() + events.len(), 0);
             for row in 0..events.len() {
-                let fragment = column.fragment(row);
-                source.valid.push(fragment.is_some());
+                source.valid.push(column.validity().is_set(row));
                 // Of a sparse source no column says it.
                 source.expected.push(is_sparse || column.is_expected(row));
-                source.lengths.push(fragment.map_or(0, |fragment| fragment.len() as u32));
-                source.payload.extend_from_slice(fragment.unwrap_or_default());
+                source.lengths.push(column.range(row).len() as u32);
             }
         }
         Ok(())
@@ -158,15 +237,23 @@ impl EventsBuffer {
             within.map(|hole| Hole { row: hole.row - range.start, ..*hole }).collect()
         };
         let holes: Vec<Vec<Hole>> = self.sources.iter().map(holes_of).collect();
+        // Of each source the bytes of the rows within its payload, and where these are in the base.
+        let payload_of = |source: &Fragments| {
+            let bytes =
+                |lengths: &[u32]| lengths.iter().map(|&length| u64::from(length)).sum::<u64>();
+            let start = bytes(&source.lengths[..rows.start]);
+            let range = start..start + bytes(&source.lengths[rows.clone()]);
+            let records = source.payload.records(&range);
+            (range, records)
+        };
+        let payload: Vec<_> = self.sources.iter().map(payload_of).collect();
         let sources = self.sources.iter().enumerate().filter_map(|(id, source)| {
             let valid = &source.valid[rows.clone()];
             let is_there = valid.contains(&true);
             let expected = bits(&source.expected[rows.clone()]);
             let times_ns = &source.times_ns[rows.clone()];
             let has_times = times_ns.iter().any(|&ns| ns > 0);
-            let length = |&length: &u32| length as usize;
-            let start: usize = source.lengths[..rows.start].iter().map(length).sum();
-            let bytes: usize = source.lengths[rows.clone()].iter().map(length).sum();
+            let (range, records) = &payload[id];
             (is_there || expected.is_some()).then(|| EventSource {
                 source: SourceId(id as u32),
                 lengths: if is_there { &source.lengths[rows.clone()] } else { &[] },
@@ -174,7 +261,7 @@ impl EventsBuffer {
                 expected,
                 holes: &holes[id],
                 times: if has_times { times_ns } else { &[] },
-                payload: ColumnData::Raw(&source.payload[start..start + bytes]),
+                payload: source.payload.column(range, records),
             })
         });
         let frame = EventFrame {
@@ -194,8 +281,8 @@ impl EventsBuffer {
         self.times_ns.drain(..rows);
         self.flags.drain(..rows);
         for source in &mut self.sources {
-            let bytes: usize = source.lengths.drain(..rows).map(|length| length as usize).sum();
-            source.payload.drain(..bytes);
+            let bytes = source.lengths.drain(..rows).map(u64::from).sum();
+            source.payload.drop_first(bytes);
             source.valid.drain(..rows);
             source.expected.drain(..rows);
             source.times_ns.drain(..rows);

@@ -12,6 +12,7 @@
 mod ahead;
 mod apart;
 mod audit;
+mod base;
 mod cache;
 mod channels;
 mod checked;

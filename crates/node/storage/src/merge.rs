@@ -24,6 +24,7 @@ use catchment_frame::{
 use catchment_model::{Entry, Ledger, SourceLedger};
 
 use crate::audit::recompute;
+use crate::base;
 use crate::copies::Location;
 use crate::error::StorageError;
 use crate::folders::{self, MissingFrames, OF_FRAME};
@@ -81,7 +82,14 @@ pub fn merge(
     let is_whole = is_begun && folders::missing(run).iter().all(|one| one.first > 0);
     let first_index = u32::from(!is_whole);
     let options = WriteOptions { first_index, ..options.clone() };
-    let writer = RunWriter::create(new_run(run, folder, name), options)?;
+    let mut new = new_run(run, folder, name);
+    if run.header().base.is_some() {
+        // Its path is relative to a folder that is there.
+        std::fs::create_dir_all(folder)
+            .map_err(|source| StorageError::Write { path: folder.to_owned(), source })?;
+        new.base = Some(base::naming(run, folder)?);
+    }
+    let writer = RunWriter::create(new, options)?;
     let mut merger = Merger::new(run, writer)?;
     for item in items {
         merger.take(item)?;

@@ -9,9 +9,10 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use catchment_builder::TimeConfig;
-use catchment_frame::{Codings, ColumnCoding, ColumnEntry, FrameKind, frame_ledger};
+use catchment_frame::{Codec, Codings, ColumnCoding, ColumnEntry, FrameKind, frame_ledger, is_in_base};
 use catchment_model::Ledger;
 
+use crate::base;
 use crate::channels::Select;
 use crate::error::StorageError;
 use crate::events_buffer::EventsBuffer;
@@ -51,6 +52,9 @@ pub struct Rebuilt {
     pub config: String,
     /// Which set of the run's data the events are from now on.
     pub variant: u32,
+    /// Whether to copy the payload. Otherwise the new files have index columns alone, and the run
+    /// is their base.
+    pub copy: bool,
 }
 
 /// The progress of an operation.
@@ -69,7 +73,7 @@ pub struct Done {
 ///
 /// # Errors
 /// Unreadable events, existing files of that name, a disk error, a stop by `progress`, or a run
-/// that was opened from several folders.
+/// that was opened from several folders. With a base: a path that is not UTF-8.
 pub fn reframe(
     run: &Run,
     folder: &Path,
@@ -82,8 +86,14 @@ pub fn reframe(
         return Err(unwritable("a frame", "it must be longer than nothing"));
     }
     let mut new = NewRun::again(run.header(), folder, name);
-    if let Some(Rebuilt { config, variant, .. }) = &options.rebuilt {
+    if let Some(Rebuilt { config, variant, copy, .. }) = &options.rebuilt {
         (new.config, new.variant) = (config.clone(), *variant);
+        if !copy {
+            // Its path is relative to a folder that is there.
+            std::fs::create_dir_all(folder)
+                .map_err(|source| StorageError::Write { path: folder.to_owned(), source })?;
+            new.base = Some(base::naming(run, folder)?);
+        }
         new.schema = regroup::schema(new.schema);
     }
     let codings = options.codings.clone().unwrap_or_default();
@@ -141,6 +151,7 @@ impl<'a> Reframer<'a> {
         report: Report<'a>,
     ) -> Self {
         let sources = run.sources().len();
+        let in_base = options.rebuilt.as_ref().is_some_and(|rebuilt| !rebuilt.copy);
         let frames = run.channel_frames().iter();
         let start_ns = frames.map(|frame| frame.summary.info.time_first_ns).min();
         let next_ns = options.frame_ns.zip(start_ns).map(|(length, start)| start / length * length);
@@ -149,7 +160,7 @@ impl<'a> Reframer<'a> {
             options,
             report,
             writer,
-            events: EventsBuffer::new(sources),
+            events: EventsBuffer::new(sources, in_base),
             counted: Ledger::new(sources),
             next_ns,
             end_ns: 0,
@@ -226,7 +237,8 @@ impl<'a> Reframer<'a> {
     fn keep_codings(&mut self, file: usize, index: usize) -> Result<(), StorageError> {
         let file = &self.run.run_files()[file];
         for entry in file.reader.columns(index).map_err(|error| file.error(error))? {
-            if entry.codec != catchment_frame::Codec::None && self.codings.insert(entry.id) {
+            let is_plain = entry.codec == Codec::None || is_in_base(entry.codec);
+            if !is_plain && self.codings.insert(entry.id) {
                 self.writer.set_coding(entry.id, ColumnCoding::Fixed(entry.codec.into()));
             }
         }

@@ -366,10 +366,10 @@ pub(crate) fn rows_of(infos: impl Iterator<Item = FrameInfo>, kind: FrameKind) -
     rows.fold(0, u64::saturating_add)
 }
 
-/// From a later version, which is not damage.
+/// From a later version, or in the base, which is not damage.
 fn is_unknown_codec(error: &FrameError) -> bool {
     let FrameError::Column { problem, .. } = error else { return false };
-    matches!(problem, ColumnProblem::Codec(CodecError::Unknown(_)))
+    matches!(problem, ColumnProblem::Codec(CodecError::Unknown(_) | CodecError::Base))
 }
 
 const DAMAGED_MAX: usize = 1_000;

@@ -12,10 +12,11 @@ use catchment_frame::{
 use catchment_model::{Ledger, SourceId};
 
 use crate::audit::what_is_read_is_durable;
+use crate::base::Base;
 use crate::cache::ColumnCache;
 use crate::channels::{Channel, Segment, Select};
 use crate::checked::CheckedColumns;
-use crate::column::{ColumnStorage, FragmentColumn, FragmentRows, FrameEvents, Validity};
+use crate::column::{FragmentColumn, FragmentRows, FrameEvents, Validity};
 use crate::copies::{Copies, DamagedCopy};
 use crate::error::StorageError;
 use crate::event_reader::{EventReader, SelectEvents};
@@ -42,10 +43,11 @@ pub struct Run {
     cache: ColumnCache,
     checked: CheckedColumns,
     trends: Trends,
+    base: Base,
 }
 
 /// How to open a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     /// The bound for the cache of decoded columns, in bytes.
     pub cache_bytes_max: usize,
@@ -54,11 +56,13 @@ pub struct RunOptions {
     /// ranges of such columns are returned unchecked, and only the range is read. Columns of at
     /// most 64 KiB, those with a table, and whole columns are always checked.
     pub check_columns: bool,
+    /// Where the run with the payload is, if the files name one and it is not where they say.
+    pub base: Option<PathBuf>,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { cache_bytes_max: CACHE_BYTES_DEFAULT, check_columns: true }
+        Self { cache_bytes_max: CACHE_BYTES_DEFAULT, check_columns: true, base: None }
     }
 }
 
@@ -160,7 +164,8 @@ impl Run {
         let index = FrameIndex::of(&mut files.files);
         let cache = ColumnCache::new(options.cache_bytes_max);
         let checked = CheckedColumns::new(options.check_columns);
-        Ok(Self { files, index, cache, checked, trends })
+        let base = Base::of(&files.files, &options);
+        Ok(Self { files, index, cache, checked, trends, base })
     }
 
     /// The path that was opened; of several folders, the first.
@@ -570,31 +575,6 @@ impl Run {
         self.files.at_rest()
     }
 
-    /// The storage of a column of the schema, in all files: from the index, and from a few bytes of
-    /// columns if the index does not give a codec's shuffle and inner codec.
-    ///
-    /// # Errors
-    /// An index that cannot be read.
-    pub fn stored(&self, column: u32) -> Result<ColumnStorage, StorageError> {
-        let mut stored = ColumnStorage::default();
-        self.run_files().iter().try_for_each(|file| stored.add(file, column))?;
-        Ok(stored)
-    }
-
-    /// As [`Run::stored`], for a source's payload; none if its frames have no such column.
-    ///
-    /// # Errors
-    /// As [`Run::stored`].
-    pub fn stored_payload(&self, source: usize) -> Result<Option<ColumnStorage>, StorageError> {
-        let mut stored = None;
-        for file in self.run_files() {
-            let columns = file.reader.event_columns().sources.get(source);
-            let Some(column) = columns.and_then(|columns| columns.payload) else { continue };
-            stored.get_or_insert_with(ColumnStorage::default).add(file, column)?;
-        }
-        Ok(stored)
-    }
-
     /// The path of a trend's run, whether it exists or not.
     pub fn trend_folder(&self, kind: TrendKind) -> PathBuf {
         self.trends.folder(kind)
@@ -654,6 +634,10 @@ impl Run {
         &self.cache
     }
 
+    pub(crate) fn base(&self) -> &Base {
+        &self.base
+    }
+
     pub(crate) fn checked(&self) -> &CheckedColumns {
         &self.checked
     }
@@ -673,7 +657,8 @@ impl Run {
     }
 
     pub(crate) fn event_reader(&self) -> EventReader<'_> {
-        EventReader { files: &self.files.files, frames: &self.index.events, cache: &self.cache }
+        let (files, frames) = (&self.files.files, &self.index.events);
+        EventReader { files, frames, cache: &self.cache, base: &self.base }
     }
 }
 

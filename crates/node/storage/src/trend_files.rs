@@ -230,6 +230,7 @@ impl TrendRun {
                 variant: 0,
                 stream: 0,
                 superseded: Vec::new(),
+                base: None,
             };
             let growing = (lengths.len() > 1)
                 .then(|| Growing { durable: index + 1 < lengths.len(), listed: index == 0 });

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use catchment_frame::{
-    Condition, FrameError, FrameRef, FrameSummary, Skipped, SkippedReason, verify_frame,
+    Condition, FrameError, FrameRef, FrameSummary, Skipped, SkippedReason, is_in_base, verify_frame,
 };
+use catchment_model::SourceId;
 use serde::Serialize;
 
 use crate::copies::Location;
+use crate::error::StorageError;
 use crate::folders;
 use crate::open::{Names, RunFile};
 use crate::run::Run;
@@ -79,7 +81,8 @@ impl VerifyReport {
 }
 
 /// Reads the whole run and checks every checksum, and that columns match each other; of several
-/// folders, all files, and that frames of one number are the same. `progress` is called after every
+/// folders, all files, and that frames of one number are the same; of a run with a base, also what
+/// it has of that one. `progress` is called after every
 /// frame.
 pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     let mut report = VerifyReport::default();
@@ -105,6 +108,7 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
                 }
                 report.add(problem);
             }
+            in_base(run, (number, index), &mut report);
             report.frames += 1;
             report.columns += u64::from(frame.column_count);
             report.bytes = report.bytes.saturating_add(frame.frame_bytes);
@@ -132,6 +136,35 @@ fn differing(run: &Run) -> impl Iterator<Item = Problem> {
         );
         Problem { frame: Some(frame), ..in_file(&files[file], problem) }
     })
+}
+
+/// Checks the payload of a frame whose bytes are in the run's base, unless that is missing, which
+/// is one problem of the run.
+fn in_base(run: &Run, (number, index): Location, report: &mut VerifyReport) {
+    let file = &run.run_files()[number];
+    // A directory that cannot be read is named already.
+    let mut entries = file.reader.columns(index).unwrap_or_default();
+    entries.retain(|entry| is_in_base(entry.codec));
+    let position = run.frame_at(number, index).filter(|_| !entries.is_empty());
+    let Some(position) = position.filter(|_| run.check_base().is_ok()) else { return };
+    for (source, columns) in run.sources().iter().zip(&file.reader.event_columns().sources) {
+        if !entries.iter().any(|entry| Some(entry.id) == columns.payload) {
+            continue;
+        }
+        let Err(error) = run.fragments(position, SourceId(source.id)) else { continue };
+        let (column, name) = (Some("fragment_payload".to_owned()), Some(source.name.clone()));
+        let problem = match &error {
+            StorageError::Column { path, problem, .. } if *path == file.path => problem.clone(),
+            other => other.to_string(),
+        };
+        let known = report.problems.iter().any(|known| {
+            (&known.file, known.frame, &known.problem) == (&file.path, Some(index), &problem)
+        });
+        if !known {
+            let problem = in_file(file, problem);
+            report.add(Problem { frame: Some(index), column, source: name, ..problem });
+        }
+    }
 }
 
 /// The whole copy of a damaged frame.

@@ -42,13 +42,14 @@ pub enum Extent {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Whole {
     pub(crate) extent: Extent,
-    /// Files that are missing, and files that lost their TOC or trailer.
+    /// Files that are missing, files that lost their TOC or trailer, and a base that is not there.
     pub(crate) problems: Vec<Problem>,
 }
 
 impl Whole {
     /// Compares a run's files with its list. Of several folders, each is compared with its own, and
     /// the extent is that of the folder of the ledger's last file.
+    /// The base, where the payload is in one, must be there.
     pub(crate) fn of(run: &Run) -> Self {
         let (mut problems, mut extent) = (Vec::new(), Extent::default());
         let (all, of_ledger) = (run.run_files(), run.all_files().last().folder);
@@ -60,6 +61,8 @@ impl Whole {
                 extent = whole.extent;
             }
         }
+        let base = run.check_base().err().map(|error| of_folder(run.path(), error.to_string()));
+        problems.extend(base);
         Self { extent, problems }
     }
 

@@ -384,6 +384,7 @@ impl RunWriter {
             stream: self.run.stream,
             epoch: 0,
             superseded: self.run.superseded.clone(),
+            base: self.run.base.clone(),
         };
         self.output.begin_file(path, &header)?;
         self.next_index += 1;

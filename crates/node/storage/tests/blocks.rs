@@ -54,6 +54,7 @@ impl Bytes {
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),
+            base: None,
         }
     }
 

@@ -80,6 +80,7 @@ impl Rig {
             stream: 0,
             epoch: 0,
             superseded: Vec::new(),
+            base: None,
         };
         let parts = FileParts {
             id: StoreFile { store: 0, id },

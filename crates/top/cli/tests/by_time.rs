@@ -313,7 +313,7 @@ fn events_are_built_again_with_another_window() {
     let reframe = |out: &str, more: &[&str], code| {
         json(folder, &[&["reframe", path, "--out", out, "--json"], more].concat(), code)
     };
-    reframe("wide", &["--window", "500 ns"], 0);
+    let anew = reframe("wide", &["--window", "500 ns"], 0);
     let wide = Run::open(folder.join("wide")).unwrap();
     let whole: Vec<_> =
         (0..200).map(|event| (8_000_000 + event * 1_000_000, vec![0, 1, 2])).collect();
@@ -323,15 +323,29 @@ fn events_are_built_again_with_another_window() {
     let report = audit(&wide).unwrap();
     assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     assert_eq!(report.recomputed.total()[Entry::FragmentsMissing], 0);
-    // And back: what was recorded.
+    // And back: what was recorded. Its base is that of the run it was made of.
     let back = |out| ["reframe", "wide", "--out", out, "--window", "200 ns", "--json"];
     json(folder, &back("narrow"), 0);
     let narrow = Run::open(folder.join("narrow")).unwrap();
+    let recorded = std::fs::canonicalize(path).unwrap();
+    let of_base = |run: &Run| std::fs::canonicalize(run.base_path().unwrap()).unwrap();
+    assert_eq!([&wide, &narrow].map(of_base), [(); 2].map(|()| recorded.clone()));
+    // No payload is written, unless it is asked for.
+    let copied = reframe("copied", &["--window", "500 ns", "--copy"], 0);
+    let copied_bytes = copied["stored_bytes"].as_u64().unwrap();
+    let payload_bytes: u64 = 3 * (0..200).map(|event| 100 + event).sum::<u64>();
+    assert!(copied_bytes > payload_bytes && anew["raw_bytes"] == copied["raw_bytes"]);
+    assert!(anew["stored_bytes"].as_u64().unwrap() < copied_bytes - payload_bytes + 10_000);
+    let copied = Run::open(folder.join("copied")).unwrap();
+    assert_eq!(copied.base_path(), None);
+    assert_eq!(copied.header().variant, wide.header().variant);
+    assert_eq!(events(&copied, 3), whole);
     assert_eq!(events(&narrow, 3), events(&run, 3));
     for board in 0..3 {
         let recorded = fragments(&run, board);
         assert_eq!(recorded.len(), 200);
-        assert_eq!([&wide, &narrow].map(|run| fragments(run, board) == recorded), [true; 2]);
+        let same = |run| fragments(run, board) == recorded;
+        assert_eq!([&wide, &narrow, &copied].map(same), [true; 3]);
     }
     assert_eq!(audit(&narrow).unwrap().recomputed.sources[2][Entry::FragmentsMissing], 200);
     let refused = stderr(folder, &["reframe", path, "--out", "no", "--window", "2 s"], 2);

@@ -37,6 +37,7 @@ fn strange_file(folder: &Path, name: &str) {
         stream: 0,
         epoch: 0,
         superseded: Vec::new(),
+        base: None,
     };
     let mut file = header.encode();
     let toc = TocBuilder::new(&file);

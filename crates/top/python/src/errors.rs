@@ -57,6 +57,8 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::SchemaDiffers { .. }
         | StorageError::VariantDiffers { .. }
         | StorageError::OtherFrame { .. }
+        | StorageError::NoBase { .. }
+        | StorageError::OtherBase { .. }
         | StorageError::IndexTwice { .. }
         | StorageError::Superseded { .. }) => FileError::new_err(text(&error)),
         error @ (StorageError::Disk(_)

@@ -41,10 +41,10 @@ impl OpenRun {
     ) -> Result<Self, StorageError> {
         // Before the run is opened: that one then has all that was handed out.
         let following = match follow {
-            true => Some(Arc::new(Following::new(Run::open_folders(&paths, options)?)?)),
+            true => Some(Arc::new(Following::new(Run::open_folders(&paths, options.clone())?)?)),
             false => None,
         };
-        let run = Run::open_folders(&paths, options)?;
+        let run = Run::open_folders(&paths, options.clone())?;
         let sources = run.sources().into();
         let version =
             AtomicUsize::new(following.as_ref().map_or(0, |following| following.version()));
@@ -116,7 +116,7 @@ impl OpenRun {
             Some(run) => {
                 run.refresh()?;
             }
-            None => *run = Arc::new(Run::open_folders(&self.paths, self.options)?),
+            None => *run = Arc::new(Run::open_folders(&self.paths, self.options.clone())?),
         }
         self.version.store(version, Ordering::Release);
         Ok(())

@@ -395,6 +395,9 @@ fn missing_frames(run: &Run) -> Option<String> {
 /// given unchecked, in files of any version. All else is checked in any case. Where the checksums
 /// by block are damaged themselves, the whole column is checked, with one DamageWarning.
 ///
+/// Where events were built again (`catchment reframe --window`) without their payload, it is read
+/// from the run that the files name, their base; `base` says where that run is, if it is elsewhere.
+///
 /// With `follow`, `frames` and iterating over a channel go on as the run is written, and end with
 /// it; `wait` waits for more.
 ///
@@ -404,15 +407,16 @@ fn missing_frames(run: &Run) -> Option<String> {
 /// Raises FileError if there is nothing that can be read, or files do not belong together; OSError
 /// if the system refuses.
 #[pyfunction]
-#[pyo3(signature = (path, *, follow = false, cache_bytes = None, check_columns = true))]
+#[pyo3(signature = (path, *, follow = false, cache_bytes = None, check_columns = true, base = None))]
 pub(crate) fn open(
     py: Python<'_>,
     path: PathsArgument,
     follow: bool,
     cache_bytes: Option<Bound<'_, PyAny>>,
     check_columns: bool,
+    base: Option<PathBuf>,
 ) -> PyResult<PyRun> {
-    let mut options = RunOptions { check_columns, ..RunOptions::default() };
+    let mut options = RunOptions { check_columns, base, ..RunOptions::default() };
     if let Some(bytes) = &cache_bytes {
         options.cache_bytes_max = bytes_of(bytes)?;
     }

@@ -1,6 +1,7 @@
 """The golden files of version 1.3: ranges of columns, by the checksums of their blocks."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,25 @@ def test_reserved_parts_are_passed_over_and_a_qualified_column_is_refused() -> N
         assert all(len(frames[1][source].keys) > 0 for source in (first, last))
         with pytest.raises(catchment.FileError, match="32768"):
             _ = frames[1][qualified].data
+
+
+def test_payload_is_in_the_base_beside_the_file(tmp_path: Path) -> None:
+    about = described("in-base")
+    expected = [None if one is None else bytes(one) for one in about["fragments"]]
+    for base in (None, FOLDER / "base.catch"):
+        with catchment.open(FOLDER / "in-base.catch", base=base) as run:
+            fragments = next(iter(run.sources.values())).fragments()
+            found = [None if one is None else one.tobytes() for one in fragments]
+            assert found == expected
+            assert len(list(run.frames())) == len(about["parts"])
+    alone = tmp_path / "alone.catch"
+    alone.write_bytes((FOLDER / "in-base.catch").read_bytes())
+    with catchment.open(alone) as run:
+        assert len(run.events) == len(expected)
+        with pytest.raises(catchment.FileError, match=r"in its base, .*base\.catch"):
+            next(iter(run.sources.values())).fragments()
+    with catchment.open(alone, base=FOLDER / "base.catch") as run:
+        assert len(next(iter(run.sources.values())).fragments().data) > 0
 
 
 def test_rows_in_which_a_source_was_not_expected_are_not_missing() -> None:

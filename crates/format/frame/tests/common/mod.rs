@@ -58,6 +58,7 @@ pub fn header(source_count: u32) -> FileHeader {
         stream: 0,
         epoch: 0,
         superseded: Vec::new(),
+        base: None,
     }
 }
 
@@ -272,6 +273,7 @@ pub fn written(model: &Model, change: impl Fn(usize, &mut ColumnEntry)) -> Vec<u
             key_first: frame.keys.0,
             key_last: frame.keys.1,
             rows: frame.rows,
+            origin: Origin { variant: model.header.variant, ..Origin::SINGLE },
             ..FrameInfo::EMPTY
         };
         let columns: Vec<_> = columns.iter().map(|(entry, b)| (*entry, b.as_slice())).collect();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use catchment_disk::FaultControl;
-use catchment_frame::{Codec, Codings, FileHeader, Numbering, Schema, Superseded};
+use catchment_frame::{BaseFiles, Codec, Codings, FileHeader, Numbering, Schema, Superseded};
 use catchment_model::{Ledger, RunId};
 
 use crate::error::StorageError;
@@ -35,6 +35,8 @@ pub struct NewRun {
     pub stream: u32,
     /// Frames of the run that are superseded.
     pub superseded: Vec<Superseded>,
+    /// The files with the payload of its fragments, if it is not written.
+    pub base: Option<BaseFiles>,
 }
 
 impl NewRun {
@@ -63,6 +65,7 @@ impl NewRun {
             variant: 0,
             stream: 0,
             superseded: Vec::new(),
+            base: None,
         })
     }
 
@@ -84,6 +87,7 @@ impl NewRun {
             variant: header.variant,
             stream: 0,
             superseded: Vec::new(),
+            base: None,
         }
     }
 }

@@ -138,6 +138,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         stream: 0,
         epoch: 0,
         superseded: Vec::new(),
+        base: None,
     }
 }
 

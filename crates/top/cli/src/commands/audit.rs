@@ -25,10 +25,15 @@ pub(crate) struct Arguments {
     /// disks of one, of storage nodes, of nodes that shared it
     #[arg(value_name = "RUN", required = true)]
     paths: Vec<PathBuf>,
+    /// Where the run is that has the payload, if events were built again without it and the run is
+    /// not where the files say
+    #[arg(long, value_name = "RUN")]
+    base: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let run = Run::open_folders(&arguments.paths, RunOptions::default())?;
+    let options = RunOptions { base: arguments.base, ..RunOptions::default() };
+    let run = Run::open_folders(&arguments.paths, options)?;
     let report = audit(&run)?;
     if out.json {
         out.object(&report)?;

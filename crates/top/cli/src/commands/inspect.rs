@@ -17,6 +17,10 @@ pub(crate) struct Arguments {
     /// A run's folder, or a .catch file; or several folders of one run, which are read as one
     #[arg(value_name = "FILE|RUN", required = true)]
     paths: Vec<PathBuf>,
+    /// Where the run is that has the payload, if events were built again without it and the run is
+    /// not where the files say
+    #[arg(long, value_name = "RUN")]
+    base: Option<PathBuf>,
     /// Check every checksum, and that columns fit each other
     #[arg(long)]
     verify: bool,
@@ -35,7 +39,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let run = Run::open_folders(&arguments.paths, RunOptions::default())?;
+    let options = RunOptions { base: arguments.base, ..RunOptions::default() };
+    let run = Run::open_folders(&arguments.paths, options)?;
     if arguments.config && !out.json {
         out.text(run.config())?;
         return Ok(Exit::Done);
@@ -79,6 +84,9 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     }
     out.line(format_args!("  run      {} (number {})", header.run, header.run_number))?;
     out.line(format_args!("  written  by {}", header.writer))?;
+    if let Some(base) = run.base_path() {
+        out.line(format_args!("  base     {} has the payload", base.display()))?;
+    }
     if header.emulated {
         out.line("  EMULATED these are no detector's data")?;
     }

@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
     /// A .catch file or a run's folder; or several folders of one run, which are read as one
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
+    /// Where the run is that has the payload, if events were built again without it and the run is
+    /// not where the files say
+    #[arg(long, value_name = "RUN")]
+    base: Option<PathBuf>,
     /// The fragments of this source, by name or number; without it the table of events
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
@@ -124,7 +128,8 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let run = Run::open_folders(&arguments.paths, RunOptions::default())?;
+    let options = RunOptions { base: arguments.base.take(), ..RunOptions::default() };
+    let run = Run::open_folders(&arguments.paths, options)?;
     let exit = report_damage(&run);
     let to_file = matches!(arguments.format, Format::Npy | Format::Parquet | Format::Arrow);
     let what = format!("--format {:?}", arguments.format).to_lowercase();

@@ -8,15 +8,17 @@ use catchment_config::{Size, Time};
 use catchment_console::{Exit, Out, Stop, UsageError, progress};
 use catchment_model::units::Bytes;
 use catchment_storage::{
-    Codings, ColumnCoding, Rebuilt, ReframeOptions, Run, WriteOptions, WriteReport, reframe,
+    Codings, ColumnCoding, Rebuilt, ReframeOptions, Run, RunOptions, WriteOptions, WriteReport,
+    reframe,
 };
 
 use crate::export::part::NewFolder;
 use crate::left_out::{report_damage, report_left_out};
 
 /// Rewrites a run's data bit for bit: in longer or shorter frames, in one file or several, with
-/// another codec, or, by time, in other events. The run itself is not changed. A damaged column of
-/// a channel becomes a gap in the new run and is reported; exit code 3.
+/// another codec, or, by time, in other events. The run itself is not changed; events that are
+/// built again refer to it for their payload. A damaged column of a channel becomes a gap in the
+/// new run and is reported; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -34,13 +36,21 @@ pub(crate) struct Arguments {
     /// for, portable (other programs read it, too), auto; default: unchanged
     #[arg(long)]
     codec: Option<ColumnCoding>,
-    /// Build events by time again, with this window
+    /// Build events by time again, with this window. The new files have index columns alone: they
+    /// name this run, relative to their folder, as the base that has the payload
     #[arg(long, value_name = "TIME", conflicts_with = "frame_bytes")]
     window: Option<Time>,
     /// With --window: within the window of an event's first fragment, or of its last one; default:
     /// as recorded
     #[arg(long, value_name = "first|gap", requires = "window", value_parser = ["first", "gap"])]
     kind: Option<String>,
+    /// With --window: copy the payload, too
+    #[arg(long, requires = "window")]
+    copy: bool,
+    /// Where the run is that has the payload, if events were built again without it and the run is
+    /// not where the files say
+    #[arg(long, value_name = "RUN")]
+    base: Option<PathBuf>,
     #[command(flatten)]
     files: Files,
 }
@@ -122,11 +132,12 @@ fn rebuilt(run: &Run, window: Time, arguments: &Arguments) -> anyhow::Result<Reb
     // One set of data for each window and kind; a window has less than 30 bits.
     let by_gap = u32::from(time.kind == WindowKind::Gap) << 30;
     let variant = 1 << 31 | by_gap | time.window_ns as u32;
-    Ok(Rebuilt { time, config, variant })
+    Ok(Rebuilt { time, config, variant, copy: arguments.copy })
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let run = Run::open(&arguments.path)?;
+    let options = RunOptions { base: arguments.base.clone(), ..RunOptions::default() };
+    let run = Run::open_with(&arguments.path, options)?;
     let exit = report_damage(&run);
     let options = ReframeOptions {
         frame_ns: arguments.frame.map(|time| time.0),

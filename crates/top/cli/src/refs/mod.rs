@@ -155,7 +155,7 @@ impl<'a> Laid<'a> {
         if !rising {
             return no("its samples are not in the order of time");
         }
-        if pieces.iter().any(|piece| matches!(piece.entry.codec, Codec::Unknown(_))) {
+        if pieces.iter().any(|piece| matches!(piece.entry.codec, Codec::Base | Codec::Unknown(_))) {
             return no("its codec is unknown to this version");
         }
         let readable = |codec: Codec| as_stored || zarr::is_plain(codec);
@@ -409,7 +409,7 @@ fn coding(codec: Codec, element: Element) -> Coding {
         Codec::Blosc => Coding::ShuffleZstd { level: 1 },
         Codec::Pcodec => Coding::Pcodec { level: 8 },
         Codec::For => Coding::For,
-        Codec::None | Codec::Unknown(_) => Coding::None,
+        Codec::None | Codec::Base | Codec::Unknown(_) => Coding::None,
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn compressor(codec: Codec) -> Option<Value> {
         }
         Codec::Pcodec => json!({"id": "pcodec", "level": 8}),
         Codec::For => json!({"id": "catchment-for"}),
-        Codec::None | Codec::Unknown(_) => return None,
+        Codec::None | Codec::Base | Codec::Unknown(_) => return None,
     })
 }
 

@@ -26,6 +26,7 @@ def open(  # noqa: A001
     follow: bool = False,
     cache_bytes: int | None = None,
     check_columns: bool = True,
+    base: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Opens a file or a run's folder for reading, or a list of several folders of one run.
 
@@ -43,6 +44,10 @@ def open(  # noqa: A001
     checksums are given unchecked, in files of any version. All else is checked in any case. Where
     the checksums by block are damaged themselves, the whole column is checked, with one
     DamageWarning.
+
+    Where events were built again (`catchment reframe --window`) without their payload, it is
+    read from the run that the files name, their base; `base` says where that run is, if it is
+    elsewhere.
 
     With `follow`, `frames` and iterating over a channel go on as the run is written, and end
     with it; `wait` waits for more.
