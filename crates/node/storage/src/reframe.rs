@@ -9,7 +9,9 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use catchment_builder::TimeConfig;
-use catchment_frame::{Codec, Codings, ColumnCoding, ColumnEntry, FrameKind, frame_ledger, is_in_base};
+use catchment_frame::{
+    Codec, Codings, ColumnCoding, ColumnEntry, FrameKind, frame_ledger, is_in_base,
+};
 use catchment_model::Ledger;
 
 use crate::base;

@@ -1,8 +1,8 @@
 //! Events built by time: senders of declared layouts, whose clocks may lie.
 //!
-//! The recorder is the same as for events by number, and so are its queues, its disk and its agents;
-//! the detector, the network and the oracle are other ones: a fragment has a time in place of a
-//! number, and what belongs together follows from the times alone.
+//! The recorder is the same as for events by number, and so are its queues, its disk and its
+//! agents; the detector, the network and the oracle are other ones: a fragment has a time in place
+//! of a number, and what belongs together follows from the times alone.
 //!
 //! | part | what it is |
 //! |---|---|

@@ -4,16 +4,17 @@
 //!    The ledger balances for each source, and its counts are those of the files.
 //! 2. No event has fragments whose times, as their clocks said them, are farther apart than the
 //!    window allows, and each has an anchor and as many openers as the rule asks for.
-//! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`), with
-//!    their keys and in their order.
+//! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`),
+//!    with their keys and in their order.
 //! 4. Where most sources are honest, their events among themselves are those of the model without
 //!    the others, but near an opener's fragment that is not honest: that opens events as well.
 //! 5. Then output goes on within one time-out, and the lag of the sparse sources more.
-//! 6. Then a clock that lies is named: by its counts, or as out of step. Not that of the only source
-//!    that opens events, as long as it is in step.
+//! 6. Then a clock that lies is named: by its counts, or as out of step. Not that of the only
+//!    source that opens events, as long as it is in step.
 //!
-//! Rules 3 to 6 say nothing of runs whose agents were not called or whose memory was short. A source
-//! is *honest* here if its clock says the time, and it is heard often enough not to count as silent.
+//! Rules 3 to 6 say nothing of runs whose agents were not called or whose memory was short. A
+//! source is *honest* here if its clock says the time, and it is heard often enough not to count as
+//! silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -220,8 +221,8 @@ impl<'a> Check<'a> {
                 (Entry::FragmentsMissing, self.rows.iter().filter(lacks).count() as u64),
                 (Entry::FragmentsUnmatched, own().filter(|(row, _)| row.is_alone()).count() as u64),
             ];
-            // What came while its receive agent was not called, to the end of the run, is counted by
-            // nobody.
+            // What came while its receive agent was not called, to the end of the run, is counted
+            // by nobody.
             let first = if self.is_held_up() { UNREAD } else { 0 };
             let differs = |&(entry, is): &(Entry, u64)| ledger[entry] != is;
             if let Some((entry, is)) = counts.into_iter().skip(first).find(differs) {
@@ -292,8 +293,9 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The times of a row's fragments, each in the cycle of its clock that is nearest to that of the
-    /// longest cycle. None where several clocks with other cycles lied: nobody knows theirs then.
+    /// The times of a row's fragments, each in the cycle of its clock that is nearest to that of
+    /// the longest cycle. None where several clocks with other cycles lied: nobody knows theirs
+    /// then.
     fn times(&self, row: &Row) -> Option<Vec<(Id, i128)>> {
         let cycle_ns = |id: &Id| self.outcome.plan.sources[id.0].cycle_ns();
         let base = *row.members.iter().max_by_key(|id| cycle_ns(id))?;
@@ -454,8 +456,8 @@ impl<'a> Check<'a> {
         Ok(required)
     }
 
-    /// No event was open for longer than a time-out after all of it, and all before it, had come, and
-    /// what may still come out of order, or of a sparse source.
+    /// No event was open for longer than a time-out after all of it, and all before it, had come,
+    /// and what may still come out of order, or of a sparse source.
     fn goes_on(&self) -> Result<(), String> {
         let timeout_ns = self.outcome.plan.timeout_ns();
         let clocks = || self.rule.clocks.iter().enumerate();

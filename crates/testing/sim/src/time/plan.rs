@@ -25,8 +25,8 @@ pub struct TimeSource {
     pub jitter_ns: u64,
     /// How far its packets are behind the others'.
     pub lag_ns: u64,
-    /// How often it sends: for which of a thousand triggers, and, if it sends on its own, after what
-    /// time.
+    /// How often it sends: for which of a thousand triggers, and, if it sends on its own, after
+    /// what time.
     pub share: u64,
     pub period_ns: Option<u64>,
     /// Fragments near no trigger, per thousand.

@@ -138,7 +138,8 @@ impl World<'_> {
     fn stops(&self, duration_ns: u64) -> Vec<(u64, u64, Fault)> {
         let case = &self.plan.base.case;
         let mut stops = Vec::new();
-        // All together less than half of a cycle: what a narrow clock says behind that is ambiguous.
+        // All together less than half of a cycle: what a narrow clock says behind that is
+        // ambiguous.
         let most_ns = match case.faults.has(Fault::Wrap) {
             true => self.plan.timeout_ns() / 4,
             false => 2 * S,
