@@ -9,8 +9,9 @@ use catchment_run::{
     Action, Answer, Command, Control, DeviceSpec, Failed, Order, Request, RequestId, State, Status,
 };
 
+use crate::case::Case;
 use crate::fault::{Fault, Faults};
-use crate::plan::{BEGIN_NS, Case, DURATION_NS, MS, S};
+use crate::plan::{BEGIN_NS, DURATION_NS, MS, S};
 use crate::recorder::Recorder;
 use crate::sessions::{self, SenderPlan};
 

@@ -35,10 +35,11 @@
 //! | `trains` | fragments of many packets, in a run of their own, and what is recorded of them |
 //! | [`trace`] | the recorded history of a run |
 //!
-//! Everything follows from the [`plan::Case`]: one case, one trace, byte for byte.
+//! Everything follows from the [`case::Case`]: one case, one trace, byte for byte.
 
 pub mod arrivals;
 pub mod bound;
+pub mod case;
 mod catalogue;
 pub mod commands;
 pub mod conductor;
@@ -77,8 +78,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use catchment_model::{Entry, SourceLedger};
 
+use crate::case::Case;
 use crate::fault::Fault;
-use crate::plan::{Case, Plan};
+use crate::plan::Plan;
 use crate::trace::Trace;
 
 /// The result of a case.

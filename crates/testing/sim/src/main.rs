@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use catchment_model::SourceLedger;
+use catchment_sim::case::Case;
 use catchment_sim::fault::Fault;
-use catchment_sim::plan::Case;
 use catchment_sim::{Fragments, Options, Report, shrink, simulate};
 
 const USAGE: &str = "\

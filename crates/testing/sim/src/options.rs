@@ -1,7 +1,7 @@
 //! Options of the command line and of the file of kept seeds.
 
+use crate::case::Case;
 use crate::fault::Faults;
-use crate::plan::Case;
 
 /// A case, or many, and the output to print.
 #[derive(Clone, Debug)]

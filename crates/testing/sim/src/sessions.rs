@@ -9,12 +9,13 @@ use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
 use catchment_wire::event_link::CommandKind;
 use catchment_wire::session::{AnswerKind, Release};
 
+use crate::case::Case;
 use crate::detector::SentFragment;
 use crate::fault::Fault;
 use crate::logs::{ItemKind, Session};
 use crate::naive::{LogConfig, Naive};
 use crate::peer::{Peer, Put, Status};
-use crate::plan::{Case, MS, PART_FRAGMENT_BYTES_MAX, S, SourcePlan, number_bits};
+use crate::plan::{MS, PART_FRAGMENT_BYTES_MAX, S, SourcePlan, number_bits};
 
 /// A front-end.
 #[derive(Clone, Debug)]

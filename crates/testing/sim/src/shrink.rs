@@ -1,6 +1,6 @@
 //! Reduces a failing run: fewer kinds of faults, fewer sources, fewer events, while it still fails.
 
-use crate::plan::Case;
+use crate::case::Case;
 use crate::simulate;
 
 /// The smallest case found that fails in the same way, and its failure.

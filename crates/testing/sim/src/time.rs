@@ -24,8 +24,8 @@ use std::ops::Range;
 use catchment_fixtures::Random;
 use catchment_model::{Entry, SourceLedger};
 
+use crate::case::Case;
 use crate::fault::{Fault, Faults};
-use crate::plan::Case;
 use crate::{Fragments, Report, caught};
 
 pub(crate) use self::plan::TimePlan;

@@ -29,10 +29,11 @@ use catchment_recorder::{RecorderConfig, SourceConfig};
 use catchment_wire::hadtu::ByteOrder;
 use catchment_wire::trains::{MarkPlace, TrainSettings, Trains};
 
+use crate::case::Case;
 use crate::conductor;
 use crate::detector::Packet;
 use crate::fault::{Fault, Faults};
-use crate::plan::{self, BEGIN_NS, Case, MS, Plan, S, SourcePlan};
+use crate::plan::{self, BEGIN_NS, MS, Plan, S, SourcePlan};
 use crate::recorder::{Life, Recorder};
 use crate::{Fragments, caught};
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use catchment_sim::case::Case;
 use catchment_sim::fault::{BY_TIME, Fault, Faults};
-use catchment_sim::plan::{Case, MS, Plan};
+use catchment_sim::plan::{MS, Plan};
 use catchment_sim::schedule::Schedule;
 use catchment_sim::{Fragments, Options, oracle, simulate, time, world};
 

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -102,8 +102,8 @@ fn record(bench: &mut Bench<'_>, weather: Weather, hz: f64, seconds: f64) -> any
     let result = (|| {
         let required = Mount::make(&bench.scratch, "required", required_bytes * 5 / 4 + (1 << 30))?;
         let best_effort = Mount::make(&bench.scratch, "best-effort", BEST_EFFORT_BYTES)?;
-        let (started, start) = channel();
-        let (ended, end) = channel::<()>();
+        let (started, start) = sync_channel(1);
+        let (ended, end) = sync_channel::<()>(1);
         let times = |window: Option<[f64; 2]>| window.map(|at| at.map(|share| share * seconds));
         let windows = [
             (times(weather.best_effort), best_effort.0.clone()),

@@ -10,8 +10,9 @@ use catchment_recorder::{MatchRule, RecorderConfig, SourceClock, SourceConfig, T
 use catchment_wire::layouts::{Block, Field, FieldKind, Layout, Layouts, Order, Recorded, Role};
 
 use super::{FAULTS, LIES};
+use crate::case::Case;
 use crate::fault::Fault;
-use crate::plan::{self, BEGIN_NS, Case, MS, NetworkPlan, Plan, S, SourcePlan};
+use crate::plan::{self, BEGIN_NS, MS, NetworkPlan, Plan, S, SourcePlan};
 
 /// A source of the detector.
 #[derive(Clone, Debug)]
