@@ -322,7 +322,8 @@ impl Run {
                 none => *none = Some(counts.clone()),
             }
         }
-        if let Some(ledger) = ledger.as_mut().filter(|_| self.paths().len() > 1) {
+        let has_copies = self.paths().len() > 1 || folders::are_parts(self.run_files());
+        if let Some(ledger) = ledger.as_mut().filter(|_| has_copies) {
             // Counts that cannot be read stay those of the folder.
             let _unread = folders::lend(self, ledger, LedgerKind::Total);
         }
