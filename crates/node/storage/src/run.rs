@@ -322,8 +322,7 @@ impl Run {
                 none => *none = Some(counts.clone()),
             }
         }
-        let has_copies = self.paths().len() > 1 || folders::are_parts(self.run_files());
-        if let Some(ledger) = ledger.as_mut().filter(|_| has_copies) {
+        if let Some(ledger) = ledger.as_mut() {
             // Counts that cannot be read stay those of the folder.
             let _unread = folders::lend(self, ledger, LedgerKind::Total);
         }
