@@ -239,14 +239,14 @@ pub fn ledger_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, Sto
         return Ok(Some(recompute(run).0));
     }
     let mut ledger = Ledger::new(run.sources().len());
-    for files in places() {
+    for files in places().flat_map(folders::parts) {
         let Some(so_far) = checkpointed(files)? else { return Ok(None) };
         ledger.add(&so_far);
     }
     Ok(Some(ledger))
 }
 
-/// The newest ledger that a place's files say.
+/// The newest ledger that the files of a place, or of a part of one, say.
 fn checkpointed(files: &[RunFile]) -> Result<Option<Ledger>, StorageError> {
     let Some(last) = files.last() else { return Ok(None) };
     if last.reader.closed() {

@@ -11,8 +11,8 @@
 //! *place*, whose files are read as those of one folder. Its name, in the files' headers, tells.
 //! What is said of folders here holds of places. So are the folders at the storage nodes to which a
 //! target's frames are dealt: each is a *part* of one place, with files and a ledger of its own.
-//! Parts have some frames twice, where a node was left out and came back: one copy is read, and
-//! counted.
+//! Two parts, or one, have some frames twice, where a node was left out and came back: one copy is
+//! read, and counted.
 //!
 //! Frames are identified by stream and number, as in files since version 1.3. In other files, only
 //! copies of whole files are recognised.
@@ -173,15 +173,17 @@ pub(crate) fn missing_parts(paths: &[PathBuf], files: &[RunFile]) -> Vec<FilePro
     if missing.len() > empty { missing } else { Vec::new() }
 }
 
-/// Frames of a target that are in another of its parts, too, by rising file and index; of any kind,
-/// since all have increments.
+/// Frames of a target that are also other items of its parts, by rising file and index; of any
+/// kind, since all have increments. A node counts each of its items, but only once: an item that a
+/// node was sent again is in two of its files, and in its ledger once.
 fn copies_in_parts(files: &[RunFile]) -> Vec<Location> {
-    let (mut seen, mut copies) = (HashMap::new(), Vec::new());
+    let (mut seen, mut others, mut copies) = (HashMap::new(), HashSet::new(), Vec::new());
     for (file, run_file) in files.iter().enumerate() {
-        let Some(part) = part_of(run_file) else { continue };
+        let Some(part) = run_file.header().part else { continue };
         for (index, frame) in run_file.reader.frames().iter().enumerate() {
             let key = (run_file.place, number(&frame.info), frame.info.kind.number());
-            if *seen.entry(key).or_insert(part) != part {
+            let item = (part.number, part.first_item.saturating_add(index as u64));
+            if *seen.entry(key).or_insert(item) != item && others.insert((key, item)) {
                 copies.push((file, index));
             }
         }

@@ -327,7 +327,7 @@ impl Run {
                 none => *none = Some(counts.clone()),
             }
         }
-        if let Some(ledger) = ledger.as_mut().filter(|_| self.paths().len() > 1) {
+        if let Some(ledger) = ledger.as_mut() {
             // Counts that cannot be read stay those of the folder.
             let _unread = folders::lend(self, ledger, LedgerKind::Total);
         }

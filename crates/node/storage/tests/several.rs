@@ -420,3 +420,78 @@ pub fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths
 }
+
+/// Makes a run's folder that of one of two storage nodes to which a target's frames were dealt;
+/// `first_items`: how many items it had before each file.
+fn deal(made: &Made, number: u32, first_items: [u64; 2]) {
+    for (path, first_item) in made.files.iter().zip(first_items) {
+        change_header(path, 3, |metadata| {
+            metadata["target"] = json!(format!("far:{number}"));
+            metadata["part"] = json!({ "number": number, "count": 2, "first_item": first_item });
+        });
+    }
+}
+
+#[test]
+fn parts_of_a_target_are_one_place_in_which_copies_count_once() {
+    let (one, two) = (whole(), whole());
+    let expected = whole().ledger;
+    let lost = expected.balance().lost_data();
+    deal(&one, 0, [0, 3]);
+    deal(&two, 1, [0, 3]);
+    // Both have all frames, but each alone says that the other's may be missing.
+    for (made, other) in [(&one, 1), (&two, 0)] {
+        let run = open(&[made]);
+        let [FileProblem::MissingPart { target, number, count: 2 }] = run.problems() else {
+            panic!("{:?}", run.problems())
+        };
+        assert_eq!((&**target, *number, run.lost_data()), ("far", other, true));
+    }
+    // A folder without files may be that of a node that got none.
+    let empty = tempfile::tempdir().expect("a folder");
+    let with_empty = Run::open_folders(&[one.path(), empty.path()], RunOptions::default());
+    assert!(with_empty.expect("opens").problems().is_empty());
+    for folders in [[&one, &two], [&two, &one]] {
+        let run = open(&folders);
+        check_events(&run, 0..24);
+        assert!(run.problems().is_empty(), "{:?}", run.problems());
+        assert_eq!((run.lost_data(), run.ended(), run.closed()), (lost, true, true));
+        assert_eq!(run.recorded_ledger().expect("reads").as_ref(), Some(&expected));
+        assert_eq!(recompute(&run), (expected.clone(), Vec::new()));
+        assert!(verify(&run, |_| {}).is_intact());
+    }
+    // One that was left out at the end was not told of it, and is not closed.
+    let cut = std::fs::OpenOptions::new().write(true).open(&two.files[1]).expect("opens");
+    let keep = two.frames[1].last().expect("a frame").0.offset;
+    cut.set_len(keep).expect("cuts");
+    let run = open(&[&one, &two]);
+    check_events(&run, 0..24);
+    assert!(run.ended() && !run.closed() && run.frames_missing() == 0);
+    assert_eq!(recompute(&run).0, expected);
+}
+
+#[test]
+fn a_frame_that_one_part_has_twice_counts_once() {
+    let expected = whole().ledger;
+    // As an item that was sent again, which the node's ledger has once, and as two items: left out
+    // in between, the node got the frame anew when it was back.
+    for (counts_repeated, before) in [(false, 2), (true, 3)] {
+        let twice = |number| {
+            let parts = recipe(&[&[3, 4, 2], &[5, 1, 6, 3]]);
+            let made = Recipe { repeats: true, counts_repeated, ..parts }.make();
+            assert_eq!(made.ledger == expected, !counts_repeated);
+            deal(&made, number, [0, before]);
+            made
+        };
+        let (first, second, once) = (twice(0), twice(1), whole());
+        deal(&once, 1, [0, 3]);
+        for folders in [&[&first][..], &[&first, &once], &[&once, &first], &[&first, &second]] {
+            let run = open(folders);
+            check_events(&run, 0..24);
+            assert_eq!(run.recorded_ledger().expect("reads").as_ref(), Some(&expected));
+            assert_eq!(recompute(&run).0, expected);
+            let report = audit(&run).expect("audits");
+            assert!(report.differences.is_empty(), "{:?}", report.differences);
+        }
+    }
+}

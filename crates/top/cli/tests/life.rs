@@ -99,13 +99,13 @@ impl Node {
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
     }
 
-    fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the process is our child, and not waited for yet.
         let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
         assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
     }
 
-    fn ended(mut self) -> ExitStatus {
+    pub(crate) fn ended(mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 

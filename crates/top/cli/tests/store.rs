@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,10 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use catchment_fixtures::wait_while;
 use catchment_frontend::{Closed, Frontend};
 use catchment_model::Entry;
-use catchment_storage::{Run, Verdict, audit, verify};
+use catchment_storage::{Run, RunOptions, Verdict, audit, verify};
 use serde_json::Value;
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
+use crate::life::Node;
 use crate::support::{catchment, free_ports, interrupt, started, stderr, stdout};
 
 /// An address that is free.
@@ -24,6 +26,14 @@ fn free() -> SocketAddr {
 /// Writes the files of a recorder whose frames go to `node`, and of a node that is at `listens`.
 /// Returns where front-ends connect.
 fn configure(folder: &Path, node: SocketAddr, listens: SocketAddr, more: &str) -> String {
+    let (text, url) = recorder_text(&format!("address = \"{node}\"\n{more}"));
+    std::fs::write(folder.join("node.toml"), text).unwrap();
+    configure_store(folder, listens);
+    url
+}
+
+/// The file of a recorder with such a target, and where front-ends connect.
+fn recorder_text(target: &str) -> (String, String) {
     let address = free();
     let sources =
         SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
@@ -39,14 +49,16 @@ bytes = "1 MiB"
 [[targets]]
 name = "node"
 kind = "store"
-address = "{node}"
-{more}
+{target}
 [[listen]]
 address = "{address}"
 {}"#,
         sources.concat()
     );
-    std::fs::write(folder.join("node.toml"), text).unwrap();
+    (text, format!("catchment+tcp://{address}"))
+}
+
+fn configure_store(folder: &Path, listens: SocketAddr) {
     let text = format!(
         r#"
 [store]
@@ -64,7 +76,6 @@ address = "{listens}"
 "#
     );
     std::fs::write(folder.join("store.toml"), text).unwrap();
-    format!("catchment+tcp://{address}")
 }
 
 /// A storage node, with what it prints.
@@ -110,12 +121,16 @@ fn front_end(url: &str) -> Frontend {
 
 /// Sends the fragments of keys below that number, and calls `act` with how many were sent.
 fn send(front_end: &Frontend, keys: u64, act: impl FnOnce(&AtomicU64)) {
-    let sent = AtomicU64::new(0);
+    send_these(front_end, 0..keys, act);
+}
+
+fn send_these(front_end: &Frontend, keys: Range<u64>, act: impl FnOnce(&AtomicU64)) {
+    let sent = AtomicU64::new(keys.start);
     std::thread::scope(|scope| {
         for (index, source) in front_end.sources().iter().enumerate() {
-            let sent = &sent;
+            let (sent, keys) = (&sent, keys.clone());
             scope.spawn(move || {
-                for key in 0..keys {
+                for key in keys {
                     source.send(key, &content(index, key)).unwrap();
                     if index == 0 {
                         sent.store(key, Relaxed);
@@ -138,7 +153,10 @@ fn only(folder: &Path) -> PathBuf {
 
 /// The run has the fragments of keys below that number, each once, and its ledger balances.
 fn check(folder: &Path, keys: u64) -> Run {
-    let run = Run::open(folder).unwrap();
+    check_run(Run::open(folder).unwrap(), keys)
+}
+
+fn check_run(run: Run, keys: u64) -> Run {
     let report = audit(&run).unwrap();
     assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     let verified = verify(&run, |_| {});
@@ -207,6 +225,72 @@ fn a_storage_node_that_is_killed_and_started_again_has_everything_once() {
     let store = Store::start(folder.path(), node);
     check(&stored, 6_000);
     store.end();
+}
+
+#[test]
+fn one_of_two_storage_nodes_is_killed_and_started_again_and_their_folders_are_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folders = ["one", "two"].map(|name| folder.path().join(name));
+    let first = free_ports(2);
+    let nodes = [first, first + 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    for (folder, &node) in folders.iter().zip(&nodes) {
+        std::fs::create_dir(folder).unwrap();
+        configure_store(folder, node);
+    }
+    let [one, mut two] = [0, 1].map(|index| Store::start(&folders[index], nodes[index]));
+    // Rows of frames are an eighth of what may be held for each.
+    let target = format!("nodes = [\"{}\", \"{}\"]\nhold_bytes = \"8 MiB\"", nodes[0], nodes[1]);
+    let (text, url) = recorder_text(&target);
+    let control = "[control]\nrequests_per_second = 1000000\ndrain = \"1 h\"\n";
+    let recorder = Node::start(folder.path(), &format!("{control}{text}"), &[]);
+    let until = |reached: &dyn Fn(&[Value]) -> bool| {
+        let nodes = |state: &Value| state["targets"][0]["nodes"].as_array().cloned();
+        let state = recorder.until(|state| nodes(state).is_some_and(|nodes| reached(&nodes)));
+        nodes(&state).expect("two nodes")
+    };
+    let are_connected = |nodes: &[Value]| nodes.iter().all(|node| node["is_connected"] == true);
+    let durable = |nodes: &[Value]| nodes[1]["frames_durable"].as_u64().unwrap();
+    // What ctl says of each node, in a line of its own.
+    let lines = || {
+        let text = stdout(folder.path(), &["ctl", "--url", &recorder.url, "state"], 0);
+        let of_node = |node: SocketAddr| {
+            let line = text.lines().find(|line| line.starts_with(&format!("  {node}: ")));
+            line.unwrap_or_else(|| panic!("no {node} in {text}")).to_owned()
+        };
+        nodes.map(of_node)
+    };
+    let front_end = front_end(&url);
+    until(&are_connected);
+    send_these(&front_end, 0..3_000, |_| {
+        until(&|nodes| durable(nodes) > 0);
+        two.kill();
+    });
+    // What it had not acknowledged is durable elsewhere.
+    send_these(&front_end, 3_000..4_000, |_| {});
+    wait_durable(&front_end, 4_000);
+    let before = durable(&until(&|nodes| nodes[1]["away"].is_string()));
+    wait_while(|| {
+        let [one, two] = lines();
+        !(one.ends_with(" on the way, connected") && two.contains(" on the way, left out: "))
+    });
+    two = Store::start(&folders[1], nodes[1]);
+    until(&are_connected);
+    send_these(&front_end, 4_000..6_000, |_| {
+        until(&|nodes| durable(nodes) > before);
+    });
+    wait_durable(&front_end, 6_000);
+    wait_while(|| !lines().iter().all(|line| line.ends_with(" 0 B on the way, connected")));
+    assert_eq!(front_end.close(LONG), Closed::default());
+    recorder.signal(libc::SIGINT);
+    assert_eq!(recorder.ended().code(), Some(0));
+    let stored = folders.map(|folder| only(&folder.join("stored")));
+    let run = check_run(Run::open_folders(&stored, RunOptions::default()).unwrap(), 6_000);
+    assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
+    assert_eq!((run.event_count(), run.frames_missing()), (6_000, 0));
+    for store in [one, two] {
+        let done = store.end();
+        assert!(done["frames_taken"].as_u64() > Some(0) && done["faults"] == 0, "{done}");
+    }
 }
 
 #[test]

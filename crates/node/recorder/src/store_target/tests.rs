@@ -58,7 +58,14 @@ struct Both {
 
 impl Both {
     fn new(target: TargetConfig, end_wait_ns: u64) -> Self {
-        let place = Place::Node(NodeConfig::at("nobody:1".to_owned()));
+        Self::at(&["nobody:1"], target, end_wait_ns)
+    }
+
+    /// With a node at each of these addresses.
+    fn at(addresses: &[&str], target: TargetConfig, end_wait_ns: u64) -> Self {
+        let addresses: Vec<String> = addresses.iter().map(|&one| one.to_owned()).collect();
+        let node = NodeConfig { addresses: addresses.clone(), ..NodeConfig::at("") };
+        let place = Place::Node(node);
         let target = TargetConfig { place, trends: false, ..target };
         let source = SourceConfig::new("source".to_owned(), ([127, 0, 0, 1], 0).into());
         let mut config = RecorderConfig::new("".into(), vec![source]);
@@ -83,11 +90,15 @@ impl Both {
             variant: 0,
             buffer_bytes: 1 << 20,
             first: 0,
-            is_dealt: false,
+            is_dealt: addresses.len() > 1,
         };
-        let session = StreamSession::new(of_session, 1, 2).unwrap();
-        let mut link = StoreLink::new(Box::new(Nobody::default()), session, "nobody:1".to_owned());
-        link.header = OfRun::of(&config).header(run, &schema, 0).encode();
+        let link = |address: String| {
+            let session = StreamSession::new(of_session.clone(), 1, 2).unwrap();
+            let mut link = StoreLink::new(Box::new(Nobody::default()), session, address);
+            link.header = OfRun::of(&config).header(run, &schema, 0).encode();
+            link
+        };
+        let links = addresses.into_iter().map(link).collect();
         let spill = target.spill.map(|config| SpillParts {
             config,
             identity: Identity {
@@ -117,7 +128,7 @@ impl Both {
             small: Coding::None,
             is_last: false,
         };
-        let parts = StoreParts { run, links: vec![link], hold_bytes: 1 << 20, spill, end_wait_ns };
+        let parts = StoreParts { run, links, hold_bytes: 1 << 20, spill, end_wait_ns };
         let target = StoreTarget::new(input, TargetLedger::new(&live, 0), parts, 0);
         Self { live, queue: [queue], target, head }
     }
@@ -198,6 +209,31 @@ fn frames_that_were_not_taken_at_the_end_are_stood_for_before_the_last_one() {
     let held: Vec<_> = held.map(|info| (info.sequence, info.kind == FrameKind::SKIPPED)).collect();
     assert_eq!(held, [(0, false), (1, true), (3, false)]);
     assert_eq!(run.target.close, Some(4));
+}
+
+#[test]
+fn frames_wait_for_several_nodes_that_are_away_and_are_counted_when_none_comes() {
+    let target = TargetConfig::folder("node", "".into());
+    let mut run = Both::at(&["nobody:1", "nobody:2"], target, SECOND_NS);
+    for sequence in 0..10 {
+        assert!(run.offer(sequence, SECOND_NS * (sequence + 1)));
+    }
+    // Neither gets what is held for the other.
+    assert_eq!(run.target.nodes.all.iter().map(|node| node.held.len()).collect::<Vec<_>>(), [5, 5]);
+    let away = run.live.targets[0].away.lock().clone().expect("none takes anything");
+    assert!(away.contains("nobody:1: ") && away.contains("nobody:2: "), "{away}");
+    run.live.is_ending.store(true, Relaxed);
+    run.end(10);
+    let mut now_ns = 10 * SECOND_NS;
+    while !run.target.work(now_ns).ended {
+        now_ns += SECOND_NS / 10;
+        assert!(now_ns < 20 * SECOND_NS, "it ends");
+    }
+    let total = run.live.targets[0].total(&run.live.ledger).total();
+    let counts = [Entry::FragmentsDurable, Entry::FragmentsDiscardedDisk].map(|one| total[one]);
+    assert_eq!(counts, [0, 30]);
+    let refusal = run.target.refusal.as_ref().expect("it says why");
+    assert!(refusal.contains("nobody:1, nobody:2"), "{refusal}");
 }
 
 /// Offers a frame a second. Returns how many were spilled so far.

@@ -27,6 +27,8 @@ pub struct Recipe {
     pub in_flight: u64,
     /// Each file except the first begins by repeating the last frame of the previous one.
     pub repeats: bool,
+    /// The ledger counts repeated frames again.
+    pub counts_repeated: bool,
     /// How repeated frames are stored; `None`: unchanged.
     pub codec_repeated: Option<Codec>,
     /// The scope of frame numbers in the headers.
@@ -55,6 +57,7 @@ impl Default for Recipe {
             unclosed: false,
             in_flight: 0,
             repeats: false,
+            counts_repeated: false,
             codec_repeated: None,
             numbering: Numbering::Run,
             info: |info| info,
@@ -229,6 +232,9 @@ impl Recipe {
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
                 frames_written.push((summary, entries));
+                if self.counts_repeated {
+                    made.ledger.add(&events.ledger(&header.schema));
+                }
             }
             for (index, &rows) in frames.iter().enumerate() {
                 let last = last_file && index + 1 == frames.len();
