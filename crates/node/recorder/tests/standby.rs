@@ -392,6 +392,28 @@ fn who_takes_no_commands_opens_its_session_again_in_the_run() {
 }
 
 #[test]
+fn a_run_takes_the_listeners_from_those_that_work_with_them_until_then() {
+    let rig = Rig::new();
+    // Nobody drops it.
+    let (mut front_end, address, standing) = connected(&rig);
+    send(&mut front_end, 0..10, None);
+    let recorder = beside(&mut front_end, || Recorder::start_paused(rig.config.clone()).unwrap());
+    assert_eq!(recorder.addresses()[1], address);
+    begin(&rig, &mut front_end, &recorder);
+    send(&mut front_end, 10..20, Some(&board(&recorder)));
+    rig.standby.front_ends().go_to(Stage::Stopped);
+    obey(&mut front_end, (3, CommandKind::STOP));
+    let (summary, next) = beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (10..20).collect::<Vec<_>>());
+    // What it left is others' by now.
+    drop(standing);
+    send(&mut front_end, 20..30, None);
+    assert!(rig.is_connected() && front_end.bye.is_none());
+    drop(next);
+    rig.standby.end();
+}
+
+#[test]
 fn the_rust_client_stays_over_three_runs_and_is_set_between_them() {
     let rig = Rig::new();
     let mut standing = rig.standby.stand(&rig.config).unwrap();
