@@ -308,9 +308,11 @@ impl Matched {
     }
 
     /// Counts a fragment of a source that comes after a later one.
+    #[inline]
     pub(crate) fn reach(&mut self, index: usize, key: u64) {
-        let reordered = self.sources[index].reach(key);
-        self.tally.add(index, Entry::FragmentsReordered, u64::from(reordered));
+        if self.sources[index].reach(key) {
+            self.tally.add(index, Entry::FragmentsReordered, 1);
+        }
     }
 
     /// Takes a source's fragments of those of the first rows that are dropped out of its queue.
@@ -465,8 +467,15 @@ impl Source {
     }
 
     /// Takes its next key, and returns whether a later one came before it.
+    #[inline]
     pub fn reach(&mut self, key: u64) -> bool {
         let reordered = key < self.reached;
+        // By time, each key skips some.
+        if key > self.reached {
+            self.skipped = self.reached..key + 1;
+            self.reached = key + 1;
+            return false;
+        }
         self.reached = match key == self.reached {
             true => key + 1,
             false => self.reach_out_of_order(self.reached, key),

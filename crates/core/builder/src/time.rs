@@ -73,6 +73,8 @@ pub struct TimeMatcher {
     next_key: u64,
     epochs: u64,
     last_epoch: Option<Restart>,
+    /// The source without which the next event is not final, and what it had passed.
+    blocker: Option<(usize, i64)>,
 }
 
 /// Why an event closes that is not final.
@@ -111,6 +113,24 @@ impl TimeMatcher {
             next_key: 0,
             epochs: 0,
             last_epoch: None,
+            blocker: None,
+        })
+    }
+
+    /// Takes fragments of a source that follow those of it that wait, up to the first that takes a
+    /// closer look. Returns how many.
+    #[inline]
+    fn push_next(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) -> usize {
+        let (queues, most, arrived_ns) = (&mut self.queues, self.waiting_max, self.now_ns);
+        if queues.is_reference(index) {
+            return 0;
+        }
+        self.horizon.take_run(index, run, arrived_ns, |ns, &fragment| {
+            let put = queues.put_next(index, ns, Waiting { fragment, arrived_ns }, most);
+            if put {
+                matched.reach(index, key_of(ns));
+            }
+            put
         })
     }
 
@@ -197,6 +217,10 @@ impl TimeMatcher {
 
     /// Closes the events that are final, or all that may be.
     fn release(&mut self, forced: Forced, matched: &mut Matched) {
+        if self.forced(forced) == Forced::No && self.is_blocked() {
+            return;
+        }
+        self.blocker = None;
         let passed_ns = self.passed_ns(0, matched);
         while matched.row_count() < self.rows_max {
             let is_forced = self.forced(forced);
@@ -221,9 +245,13 @@ impl TimeMatcher {
                         Some(_) => self.passed_ns(named, matched),
                         None => passed_ns,
                     };
-                    let is_final = end_ns < passed_ns
-                        || self.nothing_can_change(begin_ns, end_ns, named, matched);
+                    let blocker = match end_ns < passed_ns {
+                        true => None,
+                        false => self.blocker(begin_ns, end_ns, named, matched),
+                    };
+                    let is_final = blocker.is_none();
                     if !is_final && is_forced == Forced::No {
+                        self.note_blocker(blocker);
                         break;
                     }
                     if openers < self.coincidence {
@@ -254,6 +282,9 @@ impl TimeMatcher {
 
     /// The time that every awaited source has passed which an event of these groups expects.
     fn passed_ns(&mut self, named: u64, matched: &Matched) -> i64 {
+        if self.sparse.is_empty() {
+            return self.lowest(named, matched);
+        }
         // A sparse source is waited for a lag behind the others, however long it is silent.
         for &(index, _) in &self.sparse {
             self.horizon.lows[index] = i64::MAX;
@@ -282,20 +313,34 @@ impl TimeMatcher {
         }
     }
 
-    /// Whether each awaited source has passed an event's window, is in it with the earliest
-    /// fragment that can be of it, or is not expected.
-    fn nothing_can_change(
-        &self,
-        begin_ns: i64,
-        end_ns: i64,
-        named: u64,
-        matched: &Matched,
-    ) -> bool {
-        let lows = self.horizon.lows.iter().enumerate();
-        lows.into_iter().all(|(index, &low_ns)| {
+    /// A source that may still change an event: it is awaited and expected, has not passed the
+    /// event's window, and is not in it with the earliest fragment that can be of it.
+    fn blocker(&self, begin_ns: i64, end_ns: i64, named: u64, matched: &Matched) -> Option<usize> {
+        let nothing_can_change = |index: usize, low_ns: i64| {
             low_ns > end_ns
                 || self.horizon.is_in_order(index) && self.queues.is_in(index, begin_ns, end_ns)
                 || !matched.is_expected(index, named)
+        };
+        let lows = self.horizon.lows.iter().enumerate();
+        // Sources are read in turn: the last one is what the event waits for longest.
+        lows.rev().find(|&(index, &low_ns)| !nothing_can_change(index, low_ns)).map(|(at, _)| at)
+    }
+
+    /// Notes what the next event waits for. Of a sparse source or a group more than its own
+    /// fragments says whether it does.
+    fn note_blocker(&mut self, blocker: Option<usize>) {
+        let is_plain = self.sparse.is_empty() && self.reference.is_none();
+        let waits = |&index: &usize| is_plain && self.queues.len(index) == 0;
+        self.blocker = blocker.filter(waits).map(|index| (index, self.horizon.lows[index]));
+    }
+
+    /// Whether the next event still waits for what it waited for, so that no other source needs to
+    /// be looked at: with a thousand of them a look costs more than what came since the last one.
+    fn is_blocked(&self) -> bool {
+        self.blocker.is_some_and(|(index, low_ns)| {
+            self.horizon.lows[index] == low_ns
+                && self.queues.len(index) == 0
+                && !self.queues.has_earlier
         })
     }
 
@@ -420,7 +465,11 @@ impl Matcher for TimeMatcher {
         let arrived_ns = self.now_ns;
         for run in fragments.chunk_by(|one, other| one.source == other.source) {
             let Some(index) = matched.usable(run) else { continue };
-            for &fragment in run {
+            let mut rest = run;
+            while !rest.is_empty() {
+                rest = &rest[self.push_next(index, rest, matched)..];
+                let Some((&fragment, after)) = rest.split_first() else { break };
+                rest = after;
                 let held = Held { fragment, arrived_ns, groups: self.named };
                 match self.horizon.take(index, &held) {
                     Said::Next(ns) => self.put(index, ns, &held, matched),

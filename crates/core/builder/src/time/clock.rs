@@ -86,6 +86,22 @@ impl Scale {
     /// `stamp`, as many ticks later.
     #[inline]
     fn moved(&self, stamp: Stamp, ticks: i128) -> Option<Stamp> {
+        // Almost all steps are ahead, and 64 bits hold them: a multiplication instead of three.
+        let ahead = u64::try_from(ticks).ok().and_then(|ticks| ticks.checked_mul(self.num));
+        if let Some(scaled) = ahead.and_then(|scaled| scaled.checked_add(stamp.rest)) {
+            let (ns, rest) = match self.den {
+                1 => (scaled, 0),
+                den => (scaled / den, scaled % den),
+            };
+            let ns = stamp.ns.checked_add_unsigned(ns);
+            let ns = ns.filter(|ns| (-TIME_END..TIME_END).contains(ns))?;
+            return Some(Stamp { ns, rest, ..stamp });
+        }
+        self.moved_far(stamp, ticks)
+    }
+
+    #[cold]
+    fn moved_far(&self, stamp: Stamp, ticks: i128) -> Option<Stamp> {
         let scaled = ticks * i128::from(self.num) + i128::from(stamp.rest);
         let (ns, rest) = match (self.den, i64::try_from(scaled)) {
             (1, Ok(ns)) => (ns, 0),

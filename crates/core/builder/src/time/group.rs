@@ -66,10 +66,15 @@ pub struct Queues {
     reference: Option<usize>,
     named: VecDeque<u64>,
     taken: Vec<Taken>,
+    remembered: Remembered,
     /// The end of the last events.
     end_ns: i64,
     pub bytes: u64,
     pub count: u64,
+    /// The anchor that [`next`](Self::next) found, and whether a fragment from before it has come
+    /// since then.
+    anchor_ns: i64,
+    pub has_earlier: bool,
     scratch: Vec<i64>,
 }
 
@@ -85,8 +90,6 @@ pub struct Window {
 /// What was taken of a source.
 #[derive(Clone, Debug)]
 struct Taken {
-    /// Its newest times, ascending, to tell what is repeated from what is late.
-    times: VecDeque<i64>,
     newest_ns: i64,
     /// The end of the events that are closed without it, though it was expected.
     closed_ns: i64,
@@ -95,7 +98,7 @@ struct Taken {
 impl Queues {
     pub fn new(time: &TimeConfig, source_count: usize) -> Self {
         let opens: Vec<bool> = (0..source_count).map(|index| time.opens(index)).collect();
-        let taken = Taken { times: VecDeque::new(), newest_ns: i64::MIN, closed_ns: i64::MIN };
+        let taken = Taken { newest_ns: i64::MIN, closed_ns: i64::MIN };
         Self {
             window: Window {
                 kind: time.kind,
@@ -111,9 +114,12 @@ impl Queues {
             reference: time.reference,
             named: VecDeque::new(),
             taken: vec![taken; source_count],
+            remembered: Remembered::new(source_count),
             end_ns: i64::MIN,
             bytes: 0,
             count: 0,
+            anchor_ns: i64::MAX,
+            has_earlier: false,
             scratch: Vec::with_capacity(source_count),
         }
     }
@@ -131,7 +137,7 @@ impl Queues {
                     return put;
                 }
                 self.queues[index].push_back(waiting.at(ns));
-                *self.head(index) = ns;
+                self.begin(index, ns);
             }
         }
         if self.reference == Some(index) {
@@ -157,7 +163,7 @@ impl Queues {
             self.named.insert(place, groups);
         }
         if place == 0 {
-            *self.head(index) = ns;
+            self.begin(index, ns);
         }
         self.bytes += u64::from(waiting.fragment.bytes);
         self.count += 1;
@@ -167,24 +173,47 @@ impl Queues {
     /// What a fragment of that time is, if it can be in no event any more. A late one that comes
     /// again is repeated.
     fn put_closed(&mut self, index: usize, ns: i64) -> Option<Put> {
-        let taken = &mut self.taken[index];
-        // What follows its fragment in an event may be in the next one, and so may what is in the
-        // window of an event that did not expect it.
-        if ns > taken.newest_ns && ns > taken.closed_ns {
+        if self.taken[index].is_open(ns) {
             return None;
         }
-        let Err(place) = taken.times.binary_search(&ns) else { return Some(Put::Repeated) };
-        taken.times.insert(place, ns);
-        if taken.times.len() > REMEMBERED {
-            taken.times.pop_front();
+        Some(if self.remembered.insert(index, ns) { Put::Late } else { Put::Repeated })
+    }
+
+    /// Puts a fragment behind those of its source that wait, unless that takes a closer look:
+    /// [`put`](Self::put) does.
+    #[inline]
+    pub fn put_next(&mut self, index: usize, ns: i64, waiting: Waiting, most: usize) -> bool {
+        let queue = &mut self.queues[index];
+        let is_first = match queue.back() {
+            Some(last) if last.ns() < ns && queue.len() < most => false,
+            None if self.taken[index].is_open(ns) && most > 0 => true,
+            _ => return false,
+        };
+        queue.push_back(waiting.at(ns));
+        if is_first {
+            self.begin(index, ns);
         }
-        Some(Put::Late)
+        self.bytes += u64::from(waiting.fragment.bytes);
+        self.count += 1;
+        true
+    }
+
+    /// Whether the fragments of a source name groups.
+    pub fn is_reference(&self, index: usize) -> bool {
+        self.reference == Some(index)
     }
 
     /// The groups that the first fragment of the reference source names; 0 if there is none.
     #[inline]
     pub fn named(&self) -> u64 {
         self.named.front().copied().unwrap_or(0)
+    }
+
+    /// A source's first fragment is of that time now.
+    #[inline]
+    fn begin(&mut self, index: usize, ns: i64) {
+        *self.head(index) = ns;
+        self.has_earlier |= ns < self.anchor_ns;
     }
 
     fn head(&mut self, index: usize) -> &mut i64 {
@@ -196,6 +225,7 @@ impl Queues {
     #[inline]
     pub fn next(&mut self) -> Option<Next> {
         let anchor_ns = lowest(&self.anchors);
+        (self.anchor_ns, self.has_earlier) = (anchor_ns, false);
         if !self.all_open {
             let lone_ns = lowest(&self.others);
             let until_ns = lone_ns.saturating_add(self.window.before_ns);
@@ -268,12 +298,8 @@ impl Queues {
         *self.head(index) = next_ns;
         self.bytes -= u64::from(waiting.fragment.bytes);
         self.count -= 1;
-        let taken = &mut self.taken[index];
-        taken.newest_ns = waiting.ns();
-        if taken.times.len() >= REMEMBERED {
-            taken.times.pop_front();
-        }
-        taken.times.push_back(waiting.ns());
+        self.taken[index].newest_ns = waiting.ns();
+        self.remembered.push(index, waiting.ns());
         Some(waiting)
     }
 
@@ -298,6 +324,77 @@ impl Queues {
     /// When the first fragment arrived of those that wait longest.
     pub fn longest(&self) -> usize {
         self.queues.iter().map(VecDeque::len).max().unwrap_or(0)
+    }
+}
+
+impl Taken {
+    /// Whether a fragment of that time may still be in an event: what follows its source's fragment
+    /// in an event may be in the next one, and so may what is in the window of an event that did
+    /// not expect it.
+    fn is_open(&self, ns: i64) -> bool {
+        ns > self.newest_ns && ns > self.closed_ns
+    }
+}
+
+/// By source, its newest times, ascending, to tell what is repeated from what is late.
+///
+/// ```text
+///   times  | source 0 | source 1 | .. | source 0 | source 1 | ..
+///            time 0     time 0          time 1     time 1
+/// ```
+///
+/// The sources of an event are side by side, so that it fills a few cache lines and not one of
+/// each source, on a page of its own.
+#[derive(Debug)]
+struct Remembered {
+    times: Vec<i64>,
+    /// By source, how many times there were; the last [`REMEMBERED`] of them are there.
+    counts: Vec<u64>,
+}
+
+impl Remembered {
+    fn new(source_count: usize) -> Self {
+        Self { times: vec![0; source_count * REMEMBERED], counts: vec![0; source_count] }
+    }
+
+    #[inline]
+    fn push(&mut self, index: usize, ns: i64) {
+        let at = self.at(index, self.counts[index]);
+        self.times[at] = ns;
+        self.counts[index] += 1;
+    }
+
+    /// Inserts a time where it belongs; false if it is there.
+    #[cold]
+    fn insert(&mut self, index: usize, ns: i64) -> bool {
+        let count = self.counts[index];
+        let first = count.saturating_sub(REMEMBERED as u64);
+        let (mut place, mut end) = (first, count);
+        while place < end {
+            let middle = place.midpoint(end);
+            match self.times[self.at(index, middle)] < ns {
+                true => place = middle + 1,
+                false => end = middle,
+            }
+        }
+        if place < count && self.times[self.at(index, place)] == ns {
+            return false;
+        }
+        // The oldest of all has left if they are full.
+        if place > first || count - first < REMEMBERED as u64 {
+            for number in (place..count).rev() {
+                let (from, to) = (self.at(index, number), self.at(index, number + 1));
+                self.times[to] = self.times[from];
+            }
+            let at = self.at(index, place);
+            self.times[at] = ns;
+            self.counts[index] += 1;
+        }
+        true
+    }
+
+    fn at(&self, index: usize, number: u64) -> usize {
+        number as usize % REMEMBERED * self.counts.len() + index
     }
 }
 
