@@ -239,6 +239,8 @@ fn a_slow_source_whose_clock_is_stuck_costs_one_time_out() {
         rig.poll(ns);
         let open = rig.builder.status().open_events;
         assert!(open <= 1_000 + 1_000 / 64 + 100, "{open} events wait at {} ms", ns / MS);
+        let named = rig.builder.status().sources[2].out_of_step;
+        assert_eq!(named, ns >= 1_500 * MS, "at {} ms", ns / MS);
     }
     let status = rig.builder.status();
     assert_eq!((status.open_events, status.sources[2].out_of_step), (0, true));
@@ -261,6 +263,59 @@ fn a_clock_that_is_stuck_from_the_start_costs_one_time_out() {
     }
     rig.finish(1_501 * MS);
     assert_eq!((rig.complete(), rig.rows.len()), (1, 1_500));
+}
+
+/// What the second of two sources sends at a time, and the events that still have both.
+type Partner = (&'static str, fn(u64) -> Option<u64>, usize);
+
+#[test]
+fn a_partner_that_never_agrees_costs_the_other_source_nothing() {
+    let partners: [Partner; 4] = [
+        ("stuck", |_| Some(MS), 1),
+        ("dead after two", |ns| (ns <= 2 * MS).then_some(ns), 2),
+        ("every ten seconds", |ns| (ns % (10 * S) == 500 * MS).then_some(ns), 1),
+        ("off", |ns| Some(ns + 3_600 * S), 0),
+    ];
+    for (name, partner, both) in partners {
+        let mut rig = rig(2, 100, |_| {});
+        for ns in (1..=5_000).map(|event| event * MS) {
+            send(&mut rig, ns, 0, &[ns]);
+            send(&mut rig, ns, 1, &partner(ns).into_iter().collect::<Vec<_>>());
+            rig.poll(ns);
+            // Two time-outs until the run starts at the latest, and one in which it is awaited.
+            let status = rig.builder.status();
+            let built = status.events_complete + status.events_incomplete;
+            assert!(ns < 3_050 * MS || built >= ns / MS - 1, "{name}: {built} at {} ms", ns / MS);
+        }
+        rig.finish(5_001 * MS);
+        let of_first = rig.rows.values().filter(|row| row.fragments[0].is_some());
+        assert_eq!((of_first.count(), rig.complete()), (5_000, both), "{name}");
+        assert_eq!(rig.count(0, Entry::FragmentsOutOfRange), 0, "{name}");
+    }
+}
+
+/// One clock that says nothing is not held until the end of the run.
+#[test]
+fn what_a_stuck_clock_says_alone_is_held_for_two_time_outs() {
+    let mut rig = rig(2, 100, |_| {});
+    for ns in (1..=2_100).map(|event| event * MS) {
+        send(&mut rig, ns, 0, &[MS]);
+        rig.poll(ns);
+    }
+    assert!(rig.count(0, Entry::FragmentsOutOfRange) >= 2_000);
+    assert!(rig.builder.status().sources[0].out_of_step);
+}
+
+#[test]
+fn in_a_run_that_ends_at_once_clocks_that_disagree_lose_one_source() {
+    let mut rig = rig(2, 100, |_| {});
+    for ns in (1..=100).map(|event| event * MS) {
+        send(&mut rig, ns, 0, &[ns]);
+        send(&mut rig, ns, 1, &[ns + 3_600 * S]);
+        rig.poll(ns);
+    }
+    rig.finish(101 * MS);
+    assert_eq!((rig.rows.len(), rig.lost()), (100, 100));
 }
 
 #[test]

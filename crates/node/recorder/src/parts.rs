@@ -29,8 +29,9 @@ const END_SHARE: u64 = 8;
 const END_STOPPING_NS: u64 = 50_000_000;
 /// Closed fragments that are remembered, since parts of them may arrive again.
 const CLOSED_MAX: usize = 64;
-/// Of those that are kept with holes, as trains are: a hundred a second, for [`CLOSED_NS`].
-const CLOSED_KEPT_MAX: usize = 1_024;
+/// Of a port whose fragments are kept with holes, as trains are: for [`CLOSED_NS`], if all its
+/// sources together close a hundred a second.
+const CLOSED_TRAINS_MAX: usize = 1_024;
 /// And for how long, of packets without a number of their own: what comes later with the number of
 /// a closed fragment is of a sender that began again.
 const CLOSED_NS: u64 = 10_000_000_000;
@@ -315,7 +316,13 @@ impl Parts {
     }
 
     fn remember(&mut self, closed_ns: u64, source: u32, number: u64, dropped: bool) {
-        let most = if self.holes_bytes_max.is_some() { CLOSED_KEPT_MAX } else { CLOSED_MAX };
+        let for_good = self.holes_bytes_max.is_none();
+        let most = if for_good { CLOSED_MAX } else { CLOSED_TRAINS_MAX };
+        // Each new train looks through all that are remembered.
+        let is_over = |closed: &Closed| closed_ns.saturating_sub(closed.closed_ns) >= CLOSED_NS;
+        while !for_good && self.closed.front().is_some_and(is_over) {
+            self.closed.pop_front();
+        }
         if self.closed.len() == most {
             self.closed.pop_front();
         }
@@ -391,6 +398,21 @@ mod tests {
         assert_eq!([add(10..20), add(30..40), add(0..10), add(35..50)], [10, 10, 10, 10]);
         assert_eq!([add(12..18), add(20..20), add(15..32), add(0..50)], [0, 0, 10, 0]);
         assert!(pieces.len() == 1 && pieces[0] == (0..50), "{pieces:?}");
+    }
+
+    #[test]
+    fn closed_trains_are_remembered_for_so_long_and_other_fragments_for_good() {
+        for (holes_bytes_max, left) in [(Some(0), 100), (None, CLOSED_MAX)] {
+            let mut parts = Parts::new(holes_bytes_max);
+            for number in 0..200 {
+                parts.remember(number * CLOSED_NS / 100, 0, number, false);
+            }
+            assert_eq!(parts.closed.len(), left);
+            assert_eq!(parts.closed.back().map(|closed| closed.number), Some(199));
+        }
+        let mut parts = Parts::new(Some(0));
+        (0..2_000).for_each(|number| parts.remember(0, 0, number, false));
+        assert_eq!(parts.closed.len(), CLOSED_TRAINS_MAX);
     }
 
     #[test]

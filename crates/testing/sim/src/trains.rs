@@ -548,7 +548,7 @@ mod tests {
         let without = Case { faults: Faults::NONE, ..Case::of(0) };
         let faults = "loss,duplicate,reorder,delay,die,small-memory".parse().unwrap();
         let cases = (0..60).map(|seed| Case { faults, ..Case::of(seed) });
-        let mut missing = BTreeSet::from(WHAT);
+        let mut missing = BTreeSet::from(CASES);
         for case in std::iter::once(without).chain(cases) {
             let run = Run::of(&case);
             let (life, files) = run.record().unwrap();
@@ -571,7 +571,7 @@ mod tests {
                 total[Entry::FragmentsDiscardedMemory],
                 u64::from(is_long && segments.capacity < 6 * of_all && counts.recorded > 0),
             ];
-            let there = WHAT.iter().zip(counts).filter(|(_, count)| *count > 0);
+            let there = CASES.iter().zip(counts).filter(|(_, count)| *count > 0);
             let there: BTreeSet<_> = there.map(|(what, _)| *what).collect();
             assert!(case.faults != Faults::NONE || there.is_subset(&MIXED.into()), "{there:?}");
             missing.retain(|what| !there.contains(what));
@@ -582,8 +582,8 @@ mod tests {
         panic!("{missing:?}");
     }
 
-    const MIXED: [&str; 1] = [WHAT[0]];
-    const WHAT: [&str; 8] = [
+    const MIXED: [&str; 1] = [CASES[0]];
+    const CASES: [&str; 8] = [
         "two feeders of a source",
         "one that begins again at once",
         "one that begins again later",

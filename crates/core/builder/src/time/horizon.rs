@@ -13,6 +13,9 @@
 //! | more than half of the senders claim times near each other | a new epoch: all follow |
 //! | neither, for two time-outs | out of step: its fragments are out of range |
 //!
+//! The run starts as soon as all clocks are settled and most of them agree; after a time-out, where
+//! most of those agree that advance; after two, with the largest set that agrees, be it of one.
+//!
 //! Bounds: one claim of each source; memory for `held_max` fragments of each.
 
 use std::collections::VecDeque;
@@ -332,10 +335,9 @@ impl Horizon {
     }
 
     fn look_at(&mut self, index: usize) {
-        let Some(lead_ns) = self.lead_ns else { return };
         let (active_ns, timeout_ns, skew_ns) = (self.active_ns, self.timeout_ns, self.skew_ns);
         let voter = &mut self.voters[index];
-        if let Some(position) = voter.position
+        if let (Some(position), Some(lead_ns)) = (voter.position, self.lead_ns)
             && std::mem::take(&mut voter.fresh)
         {
             if position.lead_ns().abs_diff(lead_ns) <= skew_ns.cast_unsigned() {
@@ -344,7 +346,12 @@ impl Horizon {
                 (voter.position, voter.out_of_step) = (None, true);
             }
         }
-        let is_over = |claim: &Claim| active_ns - claim.since_ns >= HOLD_TIMEOUTS * timeout_ns;
+        // Before the start a settled claim is what the run may start with.
+        let is_started = self.lead_ns.is_some();
+        let is_over = |claim: &Claim| {
+            active_ns - claim.since_ns >= HOLD_TIMEOUTS * timeout_ns
+                && (is_started || claim.values < SETTLED_VALUES)
+        };
         let is_given_up = voter.claim.as_ref().is_some_and(is_over);
         // It delivered values for long, and none that follow.
         voter.out_of_step |= is_given_up && voter.is_silent(active_ns, timeout_ns);
@@ -409,6 +416,7 @@ impl Horizon {
                 voter.place(aligned, self.active_ns);
                 // One that has stuck since is not waited for once more.
                 voter.advanced_ns = claim.advanced_ns;
+                voter.taken_ns = voter.heard_ns.unwrap_or(self.active_ns);
                 self.lows[index] = aligned.stamp.ns - voter.reorder_ns;
                 placed.push(index);
             }
@@ -428,19 +436,23 @@ impl Horizon {
         voter.held.drain(..).map(time).collect()
     }
 
-    /// Has the clocks stand where most of those that were heard are; true if they do now.
+    /// Has the clocks stand where most of those that advance are; true if they do now. Without a
+    /// majority after two time-outs, or at the end, where the most are that agree.
     fn start(&mut self, at_end: bool) -> bool {
         let voters = || self.voters.iter().filter(|voter| voter.votes());
         let least = if at_end { 1 } else { SETTLED_VALUES };
-        let settled = |voter: &&Voter| voter.claim.is_some_and(|claim| claim.values >= least);
-        let claims = voters().filter(|voter| voter.claim.is_some()).count();
-        let all = voters().filter(settled).count() == voters().count();
-        let waited =
-            self.first_ns.is_some_and(|first_ns| self.active_ns - first_ns >= self.timeout_ns);
-        if !(all || waited || at_end) {
+        let is_settled = |voter: &&Voter| voter.claim.is_some_and(|claim| claim.values >= least);
+        let all = voters().filter(is_settled).count() == voters().count();
+        let waited_ns = self.first_ns.map_or(0, |first_ns| self.active_ns - first_ns);
+        if !(all || waited_ns >= self.timeout_ns || at_end) {
             return false;
         }
-        let Some(cluster) = self.cluster(least, claims / 2 + 1, None) else { return false };
+        // One that died, or whose clock is stuck, has no part in the majority.
+        let advances = |claim: Claim| self.active_ns - claim.advanced_ns < self.timeout_ns;
+        let claims = voters().filter(|voter| voter.claim.is_some_and(advances)).count();
+        let is_over = at_end || waited_ns >= HOLD_TIMEOUTS * self.timeout_ns;
+        let needed = if is_over { 1 } else { claims / 2 + 1 };
+        let Some(cluster) = self.cluster(least, needed, None) else { return false };
         self.lead_ns = Some(cluster.lead_ns);
         true
     }
@@ -530,8 +542,8 @@ impl Horizon {
     pub fn state(&self, index: usize) -> (Option<i64>, bool, bool) {
         let voter = &self.voters[index];
         let is_silent = !voter.enabled || voter.is_silent(self.active_ns, self.timeout_ns);
-        let stuck = voter.repeats >= STUCK_REPEATS;
-        (voter.position.map(|it| it.stamp.ns), is_silent, voter.out_of_step || stuck)
+        let out_of_step = voter.out_of_step || voter.is_stuck(self.active_ns, self.timeout_ns);
+        (voter.position.map(|it| it.stamp.ns), is_silent, out_of_step)
     }
 
     /// By source: what it has passed, whether it is awaited or not.
@@ -564,10 +576,17 @@ impl Voter {
         self.position.is_none() || active_ns - self.taken_ns >= timeout_ns
     }
 
-    /// Whether events wait for it: not where it delivers, but nothing beyond what it has said.
+    /// Whether it delivers, but nothing beyond what it has said.
+    fn is_stuck(&self, active_ns: u64, timeout_ns: u64) -> bool {
+        self.repeats >= STUCK_REPEATS
+            || !self.is_silent(active_ns, timeout_ns) && active_ns - self.advanced_ns >= timeout_ns
+    }
+
+    /// Whether events wait for it.
     fn is_awaited(&self, active_ns: u64, timeout_ns: u64) -> bool {
-        let stuck = self.repeats >= STUCK_REPEATS || active_ns - self.advanced_ns >= timeout_ns;
-        self.enabled && !stuck && !self.is_silent(active_ns, timeout_ns)
+        self.enabled
+            && !self.is_silent(active_ns, timeout_ns)
+            && !self.is_stuck(active_ns, timeout_ns)
     }
 
     /// A position in the cycle in which its lead is nearest to another one.

@@ -493,7 +493,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// A clock that lies is seen to.
+    /// A clock that is wrong for long is named, or its fragments are counted.
     fn names(&self) -> Result<(), String> {
         let reach_ns = 2 * self.rule.span_ns_max.max(self.rule.window_ns) + self.rule.before_ns;
         let [liar] = self.liars()[..] else { return Ok(()) };
@@ -511,7 +511,7 @@ impl<'a> Check<'a> {
         let is_seen = self.outcome.seen.iter().any(|seen| seen.out_of_step[liar]);
         match wrong.count() {
             count if count >= LIES_MIN && !is_counted && !is_seen => {
-                Err(format!("source {liar} lied {count} times, and nothing says so"))
+                Err(format!("source {liar} lied {count} times, and is neither named nor counted"))
             }
             _ => Ok(()),
         }
