@@ -8,8 +8,11 @@
 //! +--------+----------+----------+-----------+-----------+--------+-------+
 //! ```
 //!
-//! The column's raw bytes are the parts, one after another. What a frame of the base is compared
+//! The column's raw bytes are the parts, one after another: no frame of the base is in them twice
+//! ([`PartOrder`]), so that reading a column decodes it once. What a frame of the base is compared
 //! with is part of its identity: a base that was written again with other codecs is the same.
+
+use std::collections::HashMap;
 
 use catchment_codec::Codec;
 use serde::{Deserialize, Serialize};
@@ -45,6 +48,30 @@ pub struct BasePart {
     pub bytes: u64,
 }
 
+/// The order of a column's parts: those of a frame follow one another and rise in offset without
+/// overlapping, and the frames of a stream rise in number.
+#[derive(Clone, Debug, Default)]
+pub struct PartOrder {
+    /// Of each stream its last frame, and where the last part of that ends.
+    streams: HashMap<u32, (u64, u64)>,
+    last_stream: Option<u32>,
+}
+
+impl PartOrder {
+    /// Takes the next part, whose end does not overflow. Returns whether it may follow those
+    /// before.
+    #[must_use]
+    pub fn take(&mut self, part: &BasePart) -> bool {
+        let before = self.streams.insert(part.stream, (part.sequence, part.offset + part.bytes));
+        let last_stream = self.last_stream.replace(part.stream);
+        before.is_none_or(|(sequence, end)| {
+            let continues =
+                last_stream == Some(part.stream) && sequence == part.sequence && end <= part.offset;
+            continues || sequence < part.sequence
+        })
+    }
+}
+
 /// Whether a column's bytes are in the base, with holes or without.
 pub fn is_in_base(codec: Codec) -> bool {
     unqualified(codec).unwrap_or(codec) == Codec::Base
@@ -68,14 +95,15 @@ pub fn encode_base_parts(parts: &[BasePart], out: &mut Vec<u8>) {
 /// Reads the records of a column with that many raw bytes.
 ///
 /// # Errors
-/// Parts that are empty or not within their payload, or do not add up to the column's bytes.
+/// Parts that are empty, not within their payload or not in order ([`PartOrder`]), or do not add up
+/// to the column's bytes.
 pub fn decode_base_parts(stored: &[u8], raw_bytes: u64) -> Result<Vec<BasePart>, ColumnProblem> {
     if !stored.len().is_multiple_of(BASE_PART_BYTES) {
         let (field, expected) = ("stored_bytes", "a multiple of 48");
         return Err(ColumnProblem::Field { field, expected, got: stored.len() as u64 });
     }
     let mut parts = Vec::with_capacity(stored.len() / BASE_PART_BYTES);
-    let mut sum = 0_u64;
+    let (mut sum, mut order) = (0_u64, PartOrder::default());
     for record in stored.chunks_exact(BASE_PART_BYTES) {
         let part = BasePart {
             stream: u32_at(record, 0),
@@ -88,6 +116,10 @@ pub fn decode_base_parts(stored: &[u8], raw_bytes: u64) -> Result<Vec<BasePart>,
         let end = part.offset.checked_add(part.bytes).filter(|_| part.bytes > 0);
         if end.is_none_or(|end| end > part.raw_bytes) {
             let reason = "a part is empty, or not within its payload in the base";
+            return Err(ColumnProblem::Content { reason });
+        }
+        if !order.take(&part) {
+            let reason = "its parts are not in the order of frames and offsets of the base";
             return Err(ColumnProblem::Content { reason });
         }
         sum = sum.saturating_add(part.bytes);
@@ -138,6 +170,29 @@ mod tests {
         ] {
             assert!(refused(part, part.bytes, whole).contains("not within"), "{part:?}");
         }
+    }
+
+    #[test]
+    fn a_frame_is_decoded_once_for_the_parts_of_a_column() {
+        let at = |stream, sequence, offset| BasePart { stream, sequence, offset, ..PART };
+        let read = |parts: &[BasePart]| {
+            let mut stored = Vec::new();
+            encode_base_parts(parts, &mut stored);
+            decode_base_parts(&stored, 10 * parts.len() as u64)
+        };
+        // Frames of two streams in the order of their keys, of one of them two parts.
+        let good = [at(1, 4, 0), at(0, 7, 0), at(0, 7, 10), at(1, 5, 20), at(0, 9, 0)];
+        assert_eq!(read(&good), Ok(good.to_vec()));
+        for bad in [
+            [at(0, 7, 0), at(0, 7, 0)],
+            [at(0, 7, 0), at(0, 7, 9)],
+            [at(0, 7, 10), at(0, 7, 0)],
+            [at(0, 7, 0), at(0, 6, 10)],
+        ] {
+            assert!(read(&bad).unwrap_err().to_string().contains("order"), "{bad:?}");
+        }
+        let alternating = [at(0, 7, 0), at(1, 7, 0), at(0, 7, 10)];
+        assert!(read(&alternating).unwrap_err().to_string().contains("order"));
     }
 
     #[test]

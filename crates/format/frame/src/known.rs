@@ -59,10 +59,12 @@ impl KnownSchema {
             return field("dtype", "the schema's", u64::from(entry.dtype.number()));
         }
         let fits = match (entry.dtype.bits(), shape) {
-            (_, Some(RowShape::Payload { bytes, .. })) => entry.rows == entry.raw_bytes / bytes,
+            (_, Some(RowShape::Payload { bytes: Some(bytes), .. })) => {
+                entry.rows == entry.raw_bytes / bytes
+            }
             (None, _) => true,
-            (Some(_), Some(RowShape::Elements { elements, .. })) => {
-                let count = entry.rows.checked_mul(elements);
+            (Some(_), Some(shape)) => {
+                let count = entry.rows.checked_mul(shape.elements());
                 count.and_then(|count| entry.dtype.bytes_of(count)) == Some(entry.raw_bytes)
             }
             (Some(_), None) if entry.dtype == Dtype::Bits => true,
@@ -78,6 +80,11 @@ impl KnownSchema {
         field("raw_bytes", "what rows, dtype and shape give", entry.raw_bytes)
     }
 
+    /// Whether the column is a source's payload.
+    pub(crate) fn is_payload(&self, column: u32) -> bool {
+        matches!(self.row_shape(column), Some(RowShape::Payload { .. }))
+    }
+
     fn row_shape(&self, column: u32) -> Option<RowShape> {
         let index = self.rows.binary_search_by_key(&column, |(id, _)| *id).ok()?;
         Some(self.rows[index].1)
@@ -90,17 +97,24 @@ enum RowShape {
     /// That many elements of that type per row.
     Elements { dtype: Dtype, elements: u64 },
     /// A source's fragments, which need not be whole arrays: rows are the complete elements or
-    /// records of that many bytes.
-    Payload { dtype: Dtype, bytes: u64 },
+    /// records of that many bytes, if this version knows the type.
+    Payload { dtype: Dtype, bytes: Option<u64> },
 }
 
 impl RowShape {
     /// Of a column of a checked schema.
     fn of(info: &ColumnInfo) -> Self {
         let dtype = info.dtype;
-        match (&info.kind, info.row_bytes()) {
-            (ColumnKind::FragmentPayload, Some(bytes)) => Self::Payload { dtype, bytes },
+        match info.kind {
+            ColumnKind::FragmentPayload => Self::Payload { dtype, bytes: info.row_bytes() },
             _ => Self::Elements { dtype, elements: elements(&info.shape).unwrap_or(u64::MAX) },
+        }
+    }
+
+    fn elements(self) -> u64 {
+        match self {
+            Self::Elements { elements, .. } => elements,
+            Self::Payload { .. } => 1,
         }
     }
 

@@ -137,7 +137,8 @@ mod verify;
 mod walk;
 
 pub use base::{
-    BASE_PART_BYTES, BaseFiles, BasePart, decode_base_parts, encode_base_parts, is_in_base,
+    BASE_PART_BYTES, BaseFiles, BasePart, PartOrder, decode_base_parts, encode_base_parts,
+    is_in_base,
 };
 pub use blocks::{
     BLOCK_CHECKSUMS, BadBlock, BlockCheck, BlockChecksums, BlockDigest, Blocks,

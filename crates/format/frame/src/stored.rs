@@ -120,10 +120,14 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
     /// The parts of the base of which a column with [`Codec::Base`] consists, checked.
     ///
     /// # Errors
-    /// An entry that does not match its frame, damaged bytes, or parts that cannot be.
+    /// A column that is no payload, an entry that does not match its frame, damaged bytes, or parts
+    /// that cannot be.
     pub fn base_parts(&self) -> Result<Vec<BasePart>, FrameError> {
         let entry = self.entry;
-        let checked = self.schema.map_or(Ok(()), |schema| schema.check_rows(entry));
+        let checked = match self.schema.filter(|schema| schema.is_payload(entry.id)) {
+            Some(schema) => schema.check_rows(entry),
+            None => Err(ColumnProblem::Content { reason: "codec base is for payload only" }),
+        };
         checked
             .and_then(|()| check_entry(self.summary, entry))
             .map_err(|problem| self.error(problem))?;

@@ -5,7 +5,7 @@ use catchment_codec::CodecError;
 use catchment_fixtures::Events;
 use catchment_frame::{
     BASE_PART_BYTES, BaseFiles, BasePart, Codec, ColumnProblem, EventColumns, FileReader,
-    FrameError, encode_base_parts, frame_ledger, verify_frame,
+    FrameError, encode_base_parts, frame_ledger, qualified, verify_frame,
 };
 use catchment_model::Entry;
 use serde_json::{Value, json};
@@ -180,4 +180,28 @@ fn parts_that_lie_are_named() {
         "{:?}",
         named(&lies)
     );
+}
+
+#[test]
+fn no_column_but_a_payload_can_be_in_a_base() {
+    let mut model = model(ROWS[1]);
+    let id = EventColumns::of(&model.header.schema).time.expect("a column");
+    let bytes = 8 * ROWS[1];
+    let part = BasePart { raw_bytes: bytes, offset: 0, bytes, ..parts(0)[0] };
+    for column in model.frames.iter_mut().flat_map(|frame| &mut frame.columns) {
+        if column.id == id {
+            column.raw.clear();
+            encode_base_parts(&[part], &mut column.raw);
+        }
+    }
+    for codec in [Codec::Base, qualified(Codec::Base)] {
+        let file = written(&model, |_, entry| {
+            if entry.id == id {
+                (entry.codec, entry.raw_bytes, entry.rows) = (codec, bytes, ROWS[1]);
+            }
+        });
+        let file = FileReader::open(&file).unwrap();
+        let errors = verify_frame(&file, 0);
+        assert!(errors.iter().any(|one| one.to_string().contains("payload only")), "{errors:?}");
+    }
 }

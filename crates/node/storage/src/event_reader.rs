@@ -20,6 +20,7 @@ use crate::error::StorageError;
 use crate::open::RunFile;
 use crate::run::Frame;
 use crate::run::Run;
+use crate::write::unwritable;
 
 /// Reads columns of a run's frames with events, through the cache. Frames are indices into
 /// [`Run::frames`](crate::Run::frames).
@@ -165,6 +166,9 @@ impl<'a> EventReader<'a> {
         column.check_payload(raw_bytes).map_err(|problem| frame.error(id, problem))?;
         let parts = match payload.filter(|_| raw_bytes > 0) {
             Some(entry) if entry.codec == Codec::Base => frame.base_parts(&entry)?,
+            Some(_) if self.base.is_named() => {
+                return Err(unwritable("index columns alone", PARTLY_IN_BASE));
+            }
             Some(_) => {
                 let info = frame.frame.summary.info;
                 let (stream, sequence, key_first) =
@@ -457,3 +461,7 @@ fn numbers<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Ve
     assert!(rest.is_empty(), "read_rows checked the length");
     chunks.iter().map(|&chunk| decode(chunk)).collect()
 }
+
+/// Why a run cannot be the base of another, nor its base be that one's.
+const PARTLY_IN_BASE: &str = "some of the payload of the run is in its base, and some is not: \
+    `--copy` writes all of it";

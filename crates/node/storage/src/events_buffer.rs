@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use catchment_frame::{BasePart, Codec, Hole, encode_base_parts};
+use catchment_frame::{BasePart, Codec, Hole, PartOrder, encode_base_parts};
 use catchment_model::{Ledger, SourceId};
 
 use crate::error::StorageError;
 use crate::run::Run;
-use crate::write::{ColumnData, EventFrame, EventSource, RunWriter, StoredColumn};
+use crate::write::{ColumnData, EventFrame, EventSource, RunWriter, StoredColumn, unwritable};
 
 /// Events that have been read but not yet written, and the ledger's counts for them.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ pub(crate) struct Fragments {
 #[derive(Debug)]
 enum Payload {
     Bytes(Vec<u8>),
-    /// Where it is in the base of the run that is written.
-    InBase(VecDeque<BasePart>),
+    /// Where it is in the base of the run that is written, and the order in which that was read.
+    InBase(VecDeque<BasePart>, PartOrder),
 }
 
 impl Default for Payload {
@@ -53,7 +53,7 @@ impl Payload {
     fn drop_first(&mut self, mut bytes: u64) {
         match self {
             Self::Bytes(payload) => drop(payload.drain(..bytes as usize)),
-            Self::InBase(parts) => {
+            Self::InBase(parts, _) => {
                 while let Some(part) = parts.front_mut().filter(|_| bytes > 0) {
                     let taken = part.bytes.min(bytes);
                     (part.offset, part.bytes) = (part.offset + taken, part.bytes - taken);
@@ -68,7 +68,7 @@ impl Payload {
 
     /// The records of the parts that a range consists of; none of bytes that are here.
     fn records(&self, range: &Range<u64>) -> Vec<u8> {
-        let Self::InBase(parts) = self else { return Vec::new() };
+        let Self::InBase(parts, _) = self else { return Vec::new() };
         let (mut records, mut begin) = (Vec::new(), 0);
         for part in parts {
             let end = begin + part.bytes;
@@ -88,7 +88,7 @@ impl Payload {
             Self::Bytes(payload) => {
                 ColumnData::Raw(&payload[range.start as usize..range.end as usize])
             }
-            Self::InBase(_) => {
+            Self::InBase(..) => {
                 let (codec, raw_bytes) = (Codec::Base, range.end - range.start);
                 ColumnData::Stored(StoredColumn { codec, raw_bytes, bytes: records })
             }
@@ -120,7 +120,10 @@ impl EventsBuffer {
     /// With `in_base` it holds where the payload is, and not the payload.
     pub(crate) fn new(sources: usize, in_base: bool) -> Self {
         let source = || Fragments {
-            payload: if in_base { Payload::InBase(VecDeque::new()) } else { Payload::default() },
+            payload: match in_base {
+                true => Payload::InBase(VecDeque::new(), PartOrder::default()),
+                false => Payload::default(),
+            },
             ..Fragments::default()
         };
         Self {
@@ -157,8 +160,11 @@ impl EventsBuffer {
                     payload.extend_from_slice(with_bytes.payload());
                     &*with_bytes
                 }
-                Payload::InBase(parts) => {
+                Payload::InBase(parts, order) => {
                     let (column, more) = run.event_reader().parts(frame, SourceId(id as u32))?;
+                    if !more.iter().all(|part| order.take(part)) {
+                        return Err(unwritable("index columns alone", NOT_IN_ORDER));
+                    }
                     parts.extend(more);
                     without = column;
                     &without
@@ -292,5 +298,8 @@ impl EventsBuffer {
     }
 }
 
+/// Why a payload cannot be in a base.
+const NOT_IN_ORDER: &str = "the frames of the run are not in the order of their numbers: `--copy` \
+    writes the payload, too";
 /// Key, time and flags.
 const EVENT_BYTES: u64 = 20;

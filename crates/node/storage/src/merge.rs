@@ -83,7 +83,7 @@ pub fn merge(
     let first_index = u32::from(!is_whole);
     let options = WriteOptions { first_index, ..options.clone() };
     let mut new = new_run(run, folder, name);
-    if run.header().base.is_some() {
+    if run.base_path().is_some() {
         // Its path is relative to a folder that is there.
         std::fs::create_dir_all(folder)
             .map_err(|source| StorageError::Write { path: folder.to_owned(), source })?;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::common;
 use catchment_builder::{ClockConfig, TimeConfig};
 use catchment_fixtures::hadtu_sources;
-use catchment_frame::Schema;
+use catchment_frame::{FileReader, Numbering, Schema};
 use catchment_model::{EventFlags, SourceId};
 use catchment_storage::{
     ColumnData, Ending, EventFrame, EventSource, NewRun, Rebuilt, ReframeOptions, Run, RunOptions,
-    RunWriter, StorageError, Verdict, WriteOptions, audit, reframe, verify,
+    RunWriter, StorageError, Verdict, WriteOptions, audit, merge, reframe, verify,
 };
 
 /// A folder with the golden run and, in a folder of its own, its base.
@@ -118,6 +118,13 @@ fn what_is_not_the_base_is_refused() {
         assert!(!report.is_intact() && report.problem_count <= 3, "{:?}", report.problems);
         error.to_string()
     };
+    for path in [golden.path("run").to_str().unwrap(), ""] {
+        golden.rename_base(path);
+        assert!(refused().contains("it is named by an absolute or empty path"), "{}", refused());
+    }
+    let options = RunOptions { base: Some(golden.path("run")), ..RunOptions::default() };
+    let run = Run::open_with(golden.path("anew"), options).unwrap();
+    assert_eq!(fragments(&run).unwrap(), described());
     golden.rename_base(".");
     assert!(refused().contains("it is variant 2147484148 of the run, expected 0"), "{}", refused());
     golden.change("anew", |metadata| metadata["base"]["variant"] = 2_147_484_148_u64.into());
@@ -138,6 +145,78 @@ fn what_is_not_the_base_is_refused() {
     assert!(refused().contains("it is another frame"), "{}", refused());
     golden.change("anew", |metadata| drop(metadata.as_object_mut().unwrap().remove("base")));
     assert!(refused().contains("its file names none"), "{}", refused());
+}
+
+#[test]
+fn verifying_looks_for_the_base_once() {
+    let golden = Golden::new();
+    let cut = golden.path("cut");
+    let options = ReframeOptions { frame_bytes: Some(100), ..ReframeOptions::default() };
+    let run = Run::open(golden.path("run")).unwrap();
+    reframe(&run, &cut, "cut", &options, |_| ControlFlow::Continue(())).unwrap();
+    golden.rename_base("../later");
+    // Each frame would find other frames in a base that was not there at the beginning.
+    let report = verify(&golden.open(), |_| {
+        let _ = std::fs::rename(&cut, golden.path("later"));
+    });
+    assert_eq!((report.frames, report.problem_count), (2, 1), "{:?}", report.problems);
+    assert!(golden.path("later").exists());
+    let again = verify(&golden.open(), |_| ());
+    assert!(again.problems.iter().all(|one| one.problem.contains("it is another frame")));
+    assert!(!again.is_intact());
+}
+
+#[test]
+fn a_folder_with_payload_is_read_and_merged_with_one_whose_payload_is_in_a_base() {
+    let golden = Golden::new();
+    let go_on = |_| ControlFlow::Continue(());
+    reframe(&golden.open(), &golden.path("copy"), "copy", &ReframeOptions::default(), go_on)
+        .unwrap();
+    // The second frame is in the other folder alone.
+    let copied = golden.path("copy").join("copy-00000.catch");
+    let bytes = std::fs::read(&copied).unwrap();
+    let end = FileReader::open(&bytes[..]).unwrap().frames()[1].offset;
+    std::fs::write(&copied, &bytes[..end as usize]).unwrap();
+    let both = |second: &str, base: Option<PathBuf>| {
+        let options = RunOptions { base, ..RunOptions::default() };
+        Run::open_folders(&[golden.path("copy"), golden.path(second)], options).unwrap()
+    };
+    let run = both("anew", None);
+    let folders: Vec<usize> = run.files().map(|file| file.folder).collect();
+    assert_eq!(run.frames().iter().map(|frame| folders[frame.file]).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(fragments(&run).unwrap(), described());
+    let deep = golden.path("deep/merged");
+    merge(&run, &deep, "merged", &WriteOptions::small(), go_on).unwrap();
+    let merged = Run::open(&deep).unwrap();
+    assert_eq!(fragments(&merged).unwrap(), described());
+    assert!(verify(&merged, |_| ()).is_intact());
+    // Half of it is in a base, which cannot be that of another run, too.
+    let time = TimeConfig::new(100, vec![ClockConfig::NS], 1_000_000_000);
+    let rebuilt = Some(Rebuilt { time, config: String::new(), variant: 1 << 31, copy: false });
+    let options = ReframeOptions { rebuilt, ..ReframeOptions::default() };
+    let error = reframe(&merged, &golden.path("no"), "no", &options, go_on).unwrap_err();
+    assert!(error.to_string().contains("some of the payload"), "{error}");
+    // Two bases, of which one is not there at first.
+    std::fs::create_dir(golden.path("second")).unwrap();
+    let named = golden.path("anew").join("golden-00000.catch");
+    std::fs::copy(&named, golden.path("second").join("golden-00000.catch")).unwrap();
+    golden.change("second", |metadata| metadata["base"]["path"] = "../other".into());
+    let folders = ["anew", "second"].map(|name| golden.path(name));
+    let read = || fragments(&Run::open_folders(&folders, RunOptions::default()).unwrap());
+    assert_eq!(read().unwrap(), described());
+    std::fs::create_dir(golden.path("other")).unwrap();
+    let base = golden.path("run").join("golden-00000.catch");
+    std::fs::copy(base, golden.path("other").join("golden-00000.catch")).unwrap();
+    let error = read().unwrap_err().to_string();
+    assert!(error.contains("/other is not the base") && error.contains("another than"), "{error}");
+    let options = RunOptions { base: Some(golden.path("run")), ..RunOptions::default() };
+    assert_eq!(fragments(&Run::open_folders(&folders, options).unwrap()).unwrap(), described());
+    golden.change("second", |metadata| {
+        metadata["base"] = serde_json::json!({ "path": "../run", "variant": 7 });
+    });
+    let error = read().unwrap_err().to_string();
+    assert!(error.contains("variant 7 of the run, and variant 0"), "{error}");
+    assert_eq!(fragments(&both("anew", None)).unwrap(), described());
 }
 
 #[test]
@@ -166,12 +245,14 @@ fn sent(event: u64, source: u64) -> (u64, Vec<u8>) {
 }
 
 /// A run whose fragments are rows of their own; now and then an event's two are in two frames.
-fn write_apart(folder: &Path) {
+fn write_apart(folder: &Path, numbering: Numbering) {
     let schema = Schema::events(hadtu_sources(2, |_| true));
     let both = [SourceId(0), SourceId(1)];
     let schema = schema.with_times(both).with_expected(both);
-    let run = NewRun::new(folder, "run", schema).unwrap();
-    let mut writer = RunWriter::create(run, WriteOptions::small()).unwrap();
+    let run = NewRun { numbering, ..NewRun::new(folder, "run", schema).unwrap() };
+    let file_bytes = if numbering == Numbering::File { 1 } else { 1 << 20 };
+    let options = WriteOptions { file_bytes, ..WriteOptions::small() };
+    let mut writer = RunWriter::create(run, options).unwrap();
     let rows: Vec<_> = (0..2 * EVENTS).map(|row| (row % 2, sent(row / 2, row % 2))).collect();
     for frame in rows.chunks(5) {
         let keys: Vec<u64> = frame.iter().map(|(_, (ns, _))| *ns).collect();
@@ -210,14 +291,17 @@ fn write_apart(folder: &Path) {
 fn events_are_built_again_without_their_payload_also_over_the_borders_of_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    write_apart(&path("run"));
-    let build = |from: &str, to: &str, window_ns, copy| {
+    write_apart(&path("run"), Numbering::Run);
+    let rebuild = |from: &str, to: &str, window_ns, copy| {
         let run = Run::open(path(from)).unwrap();
         let time = TimeConfig::new(window_ns, vec![ClockConfig::NS; 2], 1_000_000_000);
         let variant = 1 << 31 | window_ns as u32;
         let rebuilt = Some(Rebuilt { time, config: String::new(), variant, copy });
         let options = ReframeOptions { rebuilt, ..ReframeOptions::default() };
-        reframe(&run, &path(to), to, &options, |_| ControlFlow::Continue(())).unwrap();
+        reframe(&run, &path(to), to, &options, |_| ControlFlow::Continue(()))
+    };
+    let build = |from: &str, to: &str, window_ns, copy| {
+        rebuild(from, to, window_ns, copy).unwrap();
         let run = Run::open(path(to)).unwrap();
         let report = verify(&run, |_| ());
         assert!(report.is_intact(), "{:?}", report.problems);
@@ -253,4 +337,9 @@ fn events_are_built_again_without_their_payload_also_over_the_borders_of_frames(
     let narrow = build("wide", "narrow", 100, false);
     assert_eq!(events(&narrow), events(&Run::open(path("run")).unwrap()));
     assert_eq!(narrow.base_path().unwrap().canonicalize().unwrap(), base);
+    // Numbers that begin again in each file do not say which frame is meant.
+    write_apart(&path("by-file"), Numbering::File);
+    let error = rebuild("by-file", "no", 500, false).unwrap_err().to_string();
+    assert!(error.contains("not in the order of their numbers"), "{error}");
+    assert_eq!(events(&build("by-file", "copied", 500, true)), whole);
 }
