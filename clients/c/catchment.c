@@ -1037,6 +1037,7 @@ static const char *on_command(struct core *core, const struct message *message) 
     command->is_owed |= command->state == COMMAND_LATER;
     command->number = number;
     command->state = COMMAND_CALL;
+    command->working_at = core->polled_at + 1000 * MS;
     command->kind = get16(fixed + 40);
     command->run_number = get64(fixed + 32);
     memcpy(command->run, fixed + 16, 16);
@@ -1459,7 +1460,9 @@ static void core_live(struct core *core, uint64_t now, uint64_t passed) {
         encode_ping(core);
         core->ping_at = now + core->ping_ns;
     }
-    if (core->command.state == COMMAND_LATER && now >= core->command.working_at) {
+    /* Also while the callback for the command before it goes on. */
+    int is_open = core->command.state == COMMAND_LATER || core->command.state == COMMAND_CALL;
+    if (is_open && now >= core->command.working_at) {
         encode_answer(core, WORKING, "");
         core->command.working_at = now + 1000 * MS;
     }
@@ -2191,7 +2194,6 @@ static void service_command(catchment *c) {
     int result = CATCHMENT_AGREED, is_later = 0;
     if (c->core.command.state != COMMAND_CALL) return;
     c->core.command.state = COMMAND_LATER; /* catchment_answer may come before it returns */
-    c->core.command.working_at = c->core.polled_at + 1000 * MS;
     c->calling = c->core.command;
     unlock(c);
     if (command->kind == COMMAND_SET) {
@@ -2508,6 +2510,10 @@ catchment *catchment_connect(const char *url, const char *name,
 
 int64_t catchment_close(catchment *c, int wait_ms) {
     uint64_t until = clock_ns() + (uint64_t)(wait_ms > 0 ? wait_ms : 0) * MS;
+#ifndef CATCHMENT_NO_THREADS
+    if (c->has_thread && pthread_equal(c->calls_thread, pthread_self()))
+        return fail(CATCHMENT_REFUSED, "a callback cannot close the session that calls it");
+#endif
     lock(c);
     while (!core_is_drained(&c->core) && c->core.state != ENDED && clock_ns() < until)
         wait_for_change(c, until);

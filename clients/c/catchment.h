@@ -95,8 +95,9 @@ enum { CATCHMENT_AGREED = 0, CATCHMENT_LATER = 1 };
  * and call all functions but catchment_close. Without threads it runs in catchment_poll, may not
  * wait, and nothing is sent meanwhile: one that needs more than a second returns CATCHMENT_LATER.
  * A callback returns CATCHMENT_AGREED, or CATCHMENT_LATER if catchment_answer will be called, or
- * another number to refuse, with a sentence in `why`, of CATCHMENT_WHY_BYTES. `set` is called for each setting of a command in turn, until one is refused,
- * which refuses the command; one answer is for all that come later. */
+ * another number to refuse, with a sentence in `why`, of CATCHMENT_WHY_BYTES. `set` is called for
+ * each setting of a command in turn, until one is refused, which refuses the command; one answer is
+ * for all that come later. */
 struct catchment_calls {
     int (*command)(void *user, int kind, uint64_t run_number, char *why);
     int (*set)(void *user, const char *name, const char *value, char *why);
@@ -177,8 +178,10 @@ struct catchment_report {
 catchment *catchment_connect(const char *url, const char *name,
                              const struct catchment_options *options) CATCHMENT_CHECKED;
 
-/* Waits until all is durable, at most wait_ms (and 0.3 s for the farewell), ends the session and
- * frees the handle. Returns how many fragments of the whole session are not confirmed. */
+/* Waits until all is durable, at most wait_ms (and 0.3 s for the farewell), ends the session, waits
+ * until a callback that runs has returned, however long that takes, and frees the handle. Returns
+ * how many fragments of the whole session are not confirmed. CATCHMENT_REFUSED: it was called by a
+ * callback, and did nothing. */
 int64_t catchment_close(catchment *c, int wait_ms) CATCHMENT_CHECKED;
 
 /* Copies a fragment into the ring of its source. catchment_send waits for room without a limit;

@@ -48,6 +48,8 @@ static uint64_t next_key[SOURCES_MAX];
 static uint8_t data[64 << 20];
 static char commands[COMMANDS_MAX][64];
 static int command_count, refused_kind = -1, later_kind = -1, long_kind = -1, is_over;
+static int early_kind = -1, closing_kind = -1;
+static catchment *camera; /* for callbacks, once it is there */
 
 /* Byte i of the fragment of a source with a key; recorder's side: test_faults.py. */
 static void fill(uint8_t *out, int source, uint64_t key, size_t bytes) {
@@ -58,6 +60,12 @@ static int on_command(void *user, int kind, uint64_t run_number, char *why) {
     (void)user;
     if (command_count < COMMANDS_MAX)
         snprintf(commands[command_count++], sizeof commands[0], "%d %" PRIu64, kind, run_number);
+    catchment *c = __atomic_load_n(&camera, __ATOMIC_ACQUIRE);
+    if (kind == early_kind && catchment_answer(c, NULL)) return 2;
+    if (kind == closing_kind && catchment_close(c, 0) == CATCHMENT_REFUSED) {
+        snprintf(why, CATCHMENT_WHY_BYTES, "%s", catchment_error());
+        return 2;
+    }
     const struct timespec millisecond = {0, 1000000};
     while (kind == long_kind && !__atomic_load_n(&is_over, __ATOMIC_ACQUIRE))
         nanosleep(&millisecond, NULL);
@@ -95,6 +103,8 @@ static void read_option(const char *text) {
     if (!strncmp(text, "refuse=", 7)) refused_kind = (int)number;
     if (!strncmp(text, "later=", 6)) later_kind = (int)number;
     if (!strncmp(text, "long=", 5)) long_kind = (int)number;
+    if (!strncmp(text, "early=", 6)) early_kind = (int)number;
+    if (!strncmp(text, "closes=", 7)) closing_kind = (int)number;
     if (!options.source_count) return;
     for (uint32_t i = 0; i < options.source_count; i++) {
         if (!strncmp(text, "bytes_max=", 10)) sources[i].fragment_bytes_max = number;
@@ -243,6 +253,7 @@ int main(int count, char **arguments) {
     options.tls = &catchment_tls;
 #endif
     catchment *c = catchment_connect(arguments[1], arguments[2], &options);
+    __atomic_store_n(&camera, c, __ATOMIC_RELEASE);
     print_result(c ? 0 : CATCHMENT_ENDED);
     fflush(stdout);
     while (c && is_line(c, line, sizeof line)) {

@@ -124,6 +124,24 @@ def test_the_session_goes_on_beside_a_callback_that_takes_long(driver: Path) -> 
         assert to.recorder.session.opened == 1
 
 
+def test_a_command_waits_for_a_callback_that_goes_on_behind_its_answer(driver: Path) -> None:
+    with commanded(driver, long=PREPARE, early=PREPARE) as to:
+        assert to.obey(PREPARE) == (AGREED, "")
+        number = to.give(START)
+        to.recorder.wait(lambda: to.answers(number) == [(WORKING, "")] * 2)  # each second
+        assert to.called() == ["1 42"]
+        assert to.camera.do("over")["result"] == 0
+        to.recorder.wait(lambda: (DONE, "") in to.answers(number))
+        assert to.called() == ["1 42", "2 42"]
+
+
+def test_a_callback_cannot_close_its_session(driver: Path) -> None:
+    with commanded(driver, closes=PREPARE) as to:
+        assert to.obey(PREPARE) == (REFUSED, "a callback cannot close the session that calls it")
+        assert to.camera.do("send 0 2 10")["sent"] == 2
+        to.recorder.wait_taken(2)
+
+
 def test_a_number_that_comes_again_repeats_its_answer_and_a_lower_one_is_ignored(
     driver: Path,
 ) -> None:
