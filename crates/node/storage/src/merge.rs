@@ -19,7 +19,7 @@ use std::path::Path;
 
 use catchment_frame::{
     Codec, ColumnEntry, ColumnKind, Dtype, FrameInfo, FrameKind, Origin, decode_ledger,
-    encode_channel_increment, encode_ledger_increment, frame_ledger, is_derived,
+    encode_channel_increment, encode_ledger_increment, frame_ledger, is_derived, is_in_base,
 };
 use catchment_model::{Entry, Ledger, SourceLedger};
 
@@ -473,7 +473,10 @@ fn copy_of(file: &RunFile, index: usize) -> Result<Copy, StorageError> {
     let columns = parallel::map(entries, parallel::threads(), |entry| {
         let read = || {
             let column = file.reader.stored_column(index, &entry)?;
-            column.check()?;
+            match is_in_base(entry.codec) {
+                true => drop(column.base_parts()?),
+                false => column.check()?,
+            }
             let mut bytes = vec![0; entry.stored_bytes as usize];
             column.read_bytes(offset + entry.offset, &mut bytes)?;
             column.check_stored(&bytes)?;

@@ -75,7 +75,10 @@ pub struct Done {
 ///
 /// # Errors
 /// Unreadable events, existing files of that name, a disk error, a stop by `progress`, or a run
-/// that was opened from several folders. With a base: a path that is not UTF-8.
+/// that was opened from several folders. With a base: a path that is not UTF-8, or frames that are
+/// not in the order of their numbers. Payload that stays in a base is not read: damage to it is no
+/// error and not in the report, and the copy is not marked. [`verify`](crate::verify()) of the copy
+/// finds it.
 pub fn reframe(
     run: &Run,
     folder: &Path,

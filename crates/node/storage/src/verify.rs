@@ -95,9 +95,9 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     whole.problems.into_iter().for_each(|problem| report.add(problem));
     report.frames_missing = run.frames_missing();
     differing(run).for_each(|problem| report.add(problem));
-    // Asked once: a base that is another one can take long to open. It is among the problems of the
+    // Asked once: what is not the base can take long to open, and is among the problems of the
     // whole.
-    let has_base = run.base_path().is_some() && run.check_base().is_ok();
+    let has_base = run.check_base().is_ok();
     for (number, file) in run.run_files().iter().enumerate() {
         report.files += 1;
         verify_index(file, &mut report);
@@ -143,7 +143,7 @@ fn differing(run: &Run) -> impl Iterator<Item = Problem> {
     })
 }
 
-/// Checks the payload of a frame whose bytes are in the run's base, which is there.
+/// Checks the payload of a frame whose bytes are in the run's base, which is there, if named.
 fn in_base(run: &Run, (number, index): Location, report: &mut VerifyReport) {
     let file = &run.run_files()[number];
     // A directory that cannot be read is named already.

@@ -190,11 +190,18 @@ fn a_folder_with_payload_is_read_and_merged_with_one_whose_payload_is_in_a_base(
     let merged = Run::open(&deep).unwrap();
     assert_eq!(fragments(&merged).unwrap(), described());
     assert!(verify(&merged, |_| ()).is_intact());
-    // Half of it is in a base, which cannot be that of another run, too.
+    // What names a base, and has payload of its own, cannot be built again without a copy.
+    let own = golden.path("own");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("copy-00000.catch"), &bytes).unwrap();
+    common::change_header(&own.join("copy-00000.catch"), 3, |metadata| {
+        metadata["base"] = serde_json::json!({ "path": "../run" });
+    });
     let time = TimeConfig::new(100, vec![ClockConfig::NS], 1_000_000_000);
     let rebuilt = Some(Rebuilt { time, config: String::new(), variant: 1 << 31, copy: false });
     let options = ReframeOptions { rebuilt, ..ReframeOptions::default() };
-    let error = reframe(&merged, &golden.path("no"), "no", &options, go_on).unwrap_err();
+    let error =
+        reframe(&Run::open(&own).unwrap(), &golden.path("no"), "no", &options, go_on).unwrap_err();
     assert!(error.to_string().contains("some of the payload"), "{error}");
     // Two bases, of which one is not there at first.
     std::fs::create_dir(golden.path("second")).unwrap();
