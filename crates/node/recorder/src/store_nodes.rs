@@ -5,11 +5,11 @@
 //! has not acknowledged, so that each gets what it takes. A node's items are counted then, since
 //! its frames have gaps in their numbers.
 //!
-//! A node by which nothing has become durable for [`AWAY_NS`] since its session broke, whether it is
-//! back or not, or since it said that it can write nothing, is left out: what it has not acknowledged goes to others, behind what they have, under
-//! its own numbers. Some of it may be there already: readers take one of two copies. When it is
-//! back, it says how many items it has, and takes part again: with one frame, and with more once
-//! that is durable.
+//! A node by which nothing has become durable for [`AWAY_NS`] since its session broke, whether it
+//! is back or not, or since it said that it can write nothing, is left out: what it has not
+//! acknowledged goes to others, behind what they have, under its own numbers. Some of it may be
+//! there already: readers take one of two copies. When it is back, it says how many items it has,
+//! and takes part again: with one frame, and with more once that is durable.
 //!
 //! ```text
 //! node 0   0 1 2 | 6 7 8 | 9 .. 11 | 3 4 5 | 12 ..
