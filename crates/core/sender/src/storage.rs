@@ -479,9 +479,9 @@ impl StreamSession {
         self.log.waits = false;
         self.agreed.generation = StreamGrant::read(&grant.service)?.generation;
         self.log.next = grant.next;
+        self.phase = Phase::Attaching { until_ns: now_ns + OPENING_NS };
         self.is_durable(grant.durable)?;
         self.ping_ns = now_ns;
-        self.phase = Phase::Attaching { until_ns: now_ns + OPENING_NS };
         self.actions.push_back(Action::Connect(Connection::Data(0)));
         Ok(())
     }
@@ -498,15 +498,25 @@ impl StreamSession {
         self.received = received;
         for log in logs {
             exactly("log", log.log.into(), 0)?;
-            within("taken", log.taken, 0, self.log.made)?;
+            within("taken", log.taken, 0, self.taken_max())?;
             self.is_durable(log.durable)?;
             self.log.waits = log.flags & LogPositions::WAITS != 0;
         }
         Ok(())
     }
 
+    /// The node can have taken no item from this one on: between the grant and the data connection,
+    /// it has what was granted. What was made beyond that may go elsewhere, and others get its
+    /// numbers.
+    fn taken_max(&self) -> u64 {
+        match self.phase {
+            Phase::Attaching { .. } => self.log.next,
+            _ => self.log.made,
+        }
+    }
+
     fn is_durable(&mut self, durable: u64) -> Result<(), Fault> {
-        within("durable", durable, 0, self.log.made)?;
+        within("durable", durable, 0, self.taken_max())?;
         if durable > self.log.durable {
             // It gets on: a break is met at once again.
             self.retry.reset();

@@ -2,7 +2,10 @@
 //! reach.
 
 use catchment_sender::{Action, Connection, SenderState, StreamConfig, StreamSession};
-use catchment_wire::session::{Bye, ByeReason, Connection as Line, Encoder, Preamble, Service};
+use catchment_wire::session::{
+    Bye, ByeReason, Connection as Line, Encoder, Fault, Grant, GrantAnswer, Grants, LogPositions,
+    NONE, Positions, Preamble, RunState, Service, Welcome,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -33,6 +36,18 @@ fn away_until(session: &mut StreamSession, now_ns: u64) -> u64 {
     let step = session.work(now_ns);
     assert!(step.action.is_none(), "it waits first");
     step.wake_at_ns
+}
+
+fn preamble() -> Vec<u8> {
+    let preamble = Preamble {
+        session_min: 1,
+        session_max: 1,
+        service: Service::Storage,
+        service_min: 1,
+        service_max: 1,
+        connection: Line::Control,
+    };
+    preamble.encode().to_vec()
 }
 
 fn why(session: &StreamSession) -> String {
@@ -67,15 +82,7 @@ fn a_node_that_tells_to_come_again_is_asked_less_and_less_often() {
     for _ in 0..8 {
         connects(&mut session, now_ns);
         session.opened(now_ns, Connection::Control);
-        let preamble = Preamble {
-            session_min: 1,
-            session_max: 1,
-            service: Service::Storage,
-            service_min: 1,
-            service_max: 1,
-            connection: Line::Control,
-        };
-        let mut bytes = preamble.encode().to_vec();
+        let mut bytes = preamble();
         let mut message = [0; 256];
         let bye = Bye { reason: ByeReason::LATER, retry_ms: 200, detail: 0 };
         let end = Encoder::begin(&mut message, 0, &bye).finish("the disk has failed", &[]);
@@ -97,4 +104,67 @@ fn a_port_that_closes_without_a_word_may_be_under_tls() {
     session.opened(0, Connection::Control);
     session.closed(0, Connection::Control, "the peer has closed the connection");
     assert!(why(&session).ends_with("before it said anything: is it under TLS?"));
+}
+
+/// The node admits the session, and goes on at an item.
+fn granted(next: u64, durable: u64) -> Vec<u8> {
+    let welcome = Welcome {
+        session: 7,
+        run: [1; 16],
+        ticket: [2; 16],
+        run_number: 0,
+        stream: 0,
+        epoch: 0,
+        state: RunState::Recording,
+        features: 0,
+        command: 0,
+        ping_ms: 500,
+        silence_ms: 2_500,
+        skew_bytes: 0,
+        message_bytes_max: 65_536,
+        log_count: 1,
+    };
+    let grant = Grant {
+        log: 0,
+        answer: GrantAnswer::Joins,
+        reason: ByeReason::DONE,
+        next,
+        durable,
+        source: NONE,
+        service: [1; 32],
+    };
+    let (mut bytes, mut message) = (preamble(), [0; 256]);
+    let end = Encoder::begin(&mut message, 0, &welcome).finish("", &[]);
+    bytes.extend_from_slice(&message[..end]);
+    let mut grants = Encoder::begin(&mut message, 1, &Grants {});
+    assert!(grants.push(&grant));
+    let end = grants.finish("", &[]);
+    bytes.extend_from_slice(&message[..end]);
+    bytes
+}
+
+#[test]
+fn nothing_is_durable_at_a_node_that_it_has_not_taken() {
+    for (durable, later) in [(18, 15), (15, 18)] {
+        let mut session = session();
+        session.made(20);
+        connects(&mut session, 0);
+        session.opened(0, Connection::Control);
+        let mut result = session.received(0, &granted(15, durable));
+        if durable == 15 {
+            assert_eq!(result, Ok(()));
+            let positions = Positions { cookie: 0, epoch: 0, unread: 0, received: [0; 16] };
+            let mut message = [0; 256];
+            let mut encoder = Encoder::begin(&mut message, 2, &positions);
+            let log = LogPositions { log: 0, flags: 0, taken: 15, durable: later };
+            assert!(encoder.push(&log));
+            let end = encoder.finish("", &[]);
+            result = session.received(0, &message[..end]);
+        }
+        assert_eq!(result, Err(Fault::Bound { field: "durable", min: 0, max: 15, got: 18 }));
+        // Other frames than those that it was offered get the numbers from there on.
+        session.rewind();
+        session.made(16);
+        assert!(session.durable() <= 15);
+    }
 }

@@ -5,11 +5,11 @@
 //! has not acknowledged, so that each gets what it takes. A node's items are counted then, since
 //! its frames have gaps in their numbers.
 //!
-//! A node that has taken nothing for [`AWAY_NS`] since its session broke, or says that it can write
-//! nothing, is left out: what it has not acknowledged goes to others, behind what they have, under
-//! its own numbers. Some of it may be there already: readers take one of two copies. When it is
-//! back, it says how many items it has, and takes part again: with one frame, and with more once
-//! that is durable.
+//! A node by which nothing has become durable for [`AWAY_NS`] since its session broke, whether it
+//! is back or not, or since it said that it can write nothing, is left out: what it has not
+//! acknowledged goes to others, behind what they have, under its own numbers. Some of it may be
+//! there already: readers take one of two copies. When it is back, it says how many items it has,
+//! and takes part again: with one frame, and with more once that is durable.
 //!
 //! ```text
 //! node 0   0 1 2 | 6 7 8 | 9 .. 11 | 3 4 5 | 12 ..
@@ -127,7 +127,11 @@ pub(crate) struct StoreNode {
     pub(crate) has_ended: bool,
     /// Why it takes nothing now, and since when.
     away: Option<(u64, String)>,
-    /// When it was its turn last, in rows dealt.
+    /// Since when that was so and nothing became durable there, while something is held for it.
+    stalled_ns: Option<u64>,
+    /// Whether nothing became durable there at the run's end, until something does.
+    is_stuck: bool,
+    /// When it got a row last, in rows dealt.
     dealt: u64,
     live: Arc<LiveNode>,
 }
@@ -204,6 +208,14 @@ impl StoreNode {
             *self.live.away.lock() = away.clone();
             self.away = away;
         }
+        // That it is back does not say that it stores anything.
+        match &self.away {
+            Some((since_ns, _)) => {
+                self.stalled_ns.get_or_insert(*since_ns);
+            }
+            None if self.held.is_empty() => self.stalled_ns = None,
+            None => {}
+        }
     }
 
     pub(crate) fn away(&self) -> Option<&str> {
@@ -212,24 +224,24 @@ impl StoreNode {
 
     /// Whether others get what it has not acknowledged.
     pub(crate) fn is_left_out(&self, now_ns: u64) -> bool {
-        let since_ns = self.away.as_ref().map(|(since_ns, _)| *since_ns);
-        self.has_ended || since_ns.is_some_and(|since| now_ns.saturating_sub(since) >= AWAY_NS)
+        let is_late = |since_ns| now_ns.saturating_sub(since_ns) >= AWAY_NS;
+        self.has_ended || self.stalled_ns.is_some_and(is_late)
     }
 
     /// Whether it gets frames before others that do not.
     fn takes(&self) -> bool {
         let is_there = self.away.is_none() && !self.has_ended;
-        is_there && (self.is_proven || self.held.is_empty())
+        is_there && !self.is_stuck && (self.is_proven || self.held.is_empty())
     }
 }
 
 /// The nodes of a target; at least one.
 pub(crate) struct StoreNodes {
     pub(crate) all: Vec<StoreNode>,
-    /// The one whose turn it is, and how many bytes it has got in a row, of so many at most.
-    turn: usize,
-    turn_bytes: u64,
-    turn_bytes_max: u64,
+    /// The one that gets the present row, and how many bytes that has, of so many at most.
+    current: usize,
+    row_bytes: u64,
+    row_bytes_max: u64,
     /// Rows dealt.
     dealt: u64,
     /// The one that has the frame of which columns still come.
@@ -256,14 +268,16 @@ impl StoreNodes {
             is_proven: true,
             has_ended: false,
             away: None,
-            // Among equals the one is next whose turn was the longest ago.
+            stalled_ns: None,
+            is_stuck: false,
+            // Among equals the one is next whose last row was the longest ago.
             dealt: (index + count - first % count) % count,
             live: Arc::clone(live),
         };
         let all: Vec<StoreNode> = (0..).zip(links.into_iter().zip(live)).map(node).collect();
-        let turn_bytes_max = (hold_bytes / (DEAL_SHARE * count)).clamp(1, DEAL_BYTES_MAX);
-        let turn_bytes = turn_bytes_max;
-        Self { all, turn: 0, turn_bytes, turn_bytes_max, dealt: count, unfinished: 0 }
+        let row_bytes_max = (hold_bytes / (DEAL_SHARE * count)).clamp(1, DEAL_BYTES_MAX);
+        let row_bytes = row_bytes_max;
+        Self { all, current: 0, row_bytes, row_bytes_max, dealt: count, unfinished: 0 }
     }
 
     /// The only one, if there is one.
@@ -283,9 +297,9 @@ impl StoreNodes {
         self.all.iter().flat_map(|node| &node.held)
     }
 
-    /// Holds a frame whose columns come later, for the node whose turn it is.
+    /// Holds a frame whose columns come later, for the node that gets the present row.
     pub(crate) fn begin(&mut self, held: Held) {
-        self.unfinished = self.next_turn();
+        self.unfinished = self.next_node();
         self.all[self.unfinished].hold(held);
     }
 
@@ -293,7 +307,7 @@ impl StoreNodes {
     pub(crate) fn unfinished(&mut self, bytes: u64) -> Option<&mut Held> {
         let node = &mut self.all[self.unfinished];
         node.bytes_held += bytes;
-        self.turn_bytes = self.turn_bytes.saturating_add(bytes);
+        self.row_bytes = self.row_bytes.saturating_add(bytes);
         node.held.iter_mut().rev().find(|held| held.frame.ledger.is_none())
     }
 
@@ -315,49 +329,71 @@ impl StoreNodes {
     }
 
     /// The node that gets the next frame.
-    fn next_turn(&mut self) -> usize {
+    fn next_node(&mut self) -> usize {
         if !self.are_several() {
             return 0;
         }
-        if self.turn_bytes >= self.turn_bytes_max || !self.all[self.turn].takes() {
+        if self.row_bytes >= self.row_bytes_max || !self.all[self.current].takes() {
             let rank = |node: &StoreNode| {
                 let is_away = node.away.is_some();
-                (node.has_ended, is_away, !node.takes(), node.bytes_held, node.dealt)
+                (node.has_ended, is_away, node.is_stuck, !node.takes(), node.bytes_held, node.dealt)
             };
             let all = self.all.iter().enumerate();
-            self.turn = all.min_by_key(|(_, node)| rank(node)).map_or(0, |(index, _)| index);
-            self.turn_bytes = 0;
-            self.all[self.turn].dealt = self.dealt;
+            self.current = all.min_by_key(|(_, node)| rank(node)).map_or(0, |(index, _)| index);
+            self.row_bytes = 0;
+            self.all[self.current].dealt = self.dealt;
             self.dealt += 1;
         }
-        self.turn
+        self.current
     }
 
     /// Takes note of which nodes take nothing, and deals what is held for those that are left out
-    /// to others. Returns what is to be said of that.
+    /// to others. Returns warnings of that.
     pub(crate) fn look(&mut self, now_ns: u64) -> Vec<String> {
         self.all.iter_mut().for_each(|node| node.look(now_ns));
-        let mut said = Vec::new();
+        let mut warnings = Vec::new();
         if !self.are_several() {
-            return said;
+            return warnings;
         }
         for index in 0..self.all.len() {
             let node = &self.all[index];
-            let has_others = self.all.iter().any(|other| other.away.is_none() && !other.has_ended);
+            let is_there = |one: &StoreNode| one.away.is_none() && !one.is_left_out(now_ns);
+            let has_others = self.all.iter().any(is_there);
             if node.held.is_empty() || !has_others || !node.is_left_out(now_ns) {
                 continue;
             }
-            said.push(self.deal_again(index, now_ns));
+            warnings.push(self.deal_again(index, now_ns));
         }
-        said
+        warnings
+    }
+
+    /// What is held for nodes by which nothing becomes durable goes to those that hold nothing, if
+    /// there are some that were not such themselves. Returns warnings of that.
+    pub(crate) fn deal_stuck(&mut self, now_ns: u64) -> Vec<String> {
+        let has_room = |node: &StoreNode| {
+            node.held.is_empty() && node.away.is_none() && !node.has_ended && !node.is_stuck
+        };
+        if !self.all.iter().any(has_room) {
+            return Vec::new();
+        }
+        let stuck = (0..self.all.len()).filter(|&index| !self.all[index].held.is_empty());
+        let stuck: Vec<usize> = stuck.collect();
+        stuck.iter().for_each(|&index| self.all[index].is_stuck = true);
+        stuck.into_iter().map(|index| self.deal_again(index, now_ns)).collect()
     }
 
     /// What is held for a node goes to others.
     fn deal_again(&mut self, index: usize, now_ns: u64) -> String {
         let node = &mut self.all[index];
-        let why = node.away().unwrap_or("its session has ended").to_owned();
+        let why = match node.away() {
+            Some(why) => why,
+            None if node.has_ended => "its session has ended",
+            None => "nothing becomes durable there",
+        };
+        let why = why.to_owned();
         // A connection that is there would go on with what goes elsewhere.
         node.link.interrupt(now_ns, &why);
+        node.look(now_ns);
         (node.is_rewound, node.is_proven) = (true, false);
         let count = node.held.len();
         let text = format!(
@@ -365,11 +401,11 @@ impl StoreNodes {
             node.link.address
         );
         while let Some(held) = self.all[index].pop() {
-            let to = self.next_turn();
+            let to = self.next_node();
             if held.frame.ledger.is_none() {
                 self.unfinished = to;
             }
-            self.turn_bytes = self.turn_bytes.saturating_add(held.frame.bytes());
+            self.row_bytes = self.row_bytes.saturating_add(held.frame.bytes());
             self.all[to].hold(held);
         }
         text
@@ -380,7 +416,7 @@ impl StoreNodes {
         let node = &mut self.all[index];
         let held = node.pop()?;
         if is_durable {
-            node.is_proven = true;
+            (node.is_proven, node.is_stuck, node.stalled_ns) = (true, false, None);
             node.live.frames_durable.fetch_add(1, Relaxed);
             node.live.bytes_durable.fetch_add(held.frame.bytes(), Relaxed);
         }

@@ -8,8 +8,8 @@
 //! target has frames wait, as a slow disk has. The oldest frame does not count, so that one that
 //! is larger than the bound goes, too.
 //!
-//! A required target may have a spill (spill.rs): frames that the node does not take for
-//! [`AWAY_NS`], or that take half of the bound, are written there, oldest first, and count as
+//! A required target may have a spill (spilling.rs): frames that the node does not take for
+//! `AWAY_NS`, or that take half of the bound, are written there, oldest first, and count as
 //! recorded and durable once they are synced. They go to the node before those that are held, and
 //! in the order of their numbers. A spill that is full, or whose disk fails, is no spill until it
 //! has room.
@@ -33,7 +33,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_agent::{Agent, Entropy, FileId, Work};
+use catchment_agent::{Agent, FileId, Work};
 use catchment_frame::encode_ledger_increment;
 use catchment_writer::{FrameEncoder, StoreFile};
 use crossbeam_channel::TryRecvError;
@@ -42,14 +42,17 @@ use crate::column_bytes::ColumnBytes;
 use crate::frames::{FrameHead, SharedColumn};
 use crate::live::State;
 use crate::settlement::BegunFrame;
-use crate::spill::{Backlog, Identity, NotSpilled, Spill, SpillConfig};
-use crate::spill_counts::SpillCounts;
+use crate::spill::Backlog;
 use crate::store_feed::{Held, HeldColumn, Outgoing, ledger_of};
 use crate::store_link::Happened;
-use crate::store_nodes::{AWAY_NS, StoreNodes, StoreParts};
+use crate::store_nodes::{StoreNodes, StoreParts};
 use crate::target::encode_own;
 use crate::target_ledger::{FrameTag, TargetLedger};
 use crate::target_queue::{Answer, Item, TargetInput};
+
+mod spilling;
+
+pub(crate) use spilling::SpillParts;
 
 /// The longest time to the next cycle while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
@@ -59,12 +62,6 @@ const CYCLE_BYTES: usize = 4 << 20;
 const CYCLE_ITEMS: usize = 256;
 /// How long the end of a run waits for a node by which nothing becomes durable.
 const END_NS: u64 = 60_000_000_000;
-/// How long a node that is there leaves frames in memory that can be spilled.
-const STUCK_NS: u64 = 5_000_000_000;
-/// Bytes that are spilled at once, before they are synced; those of a file if these are fewer.
-const SPILL_BYTES: u64 = 16 << 20;
-/// How long after a spill had no room, or failed, it is tried again.
-const RETRY_NS: u64 = 1_000_000_000;
 /// The node's place in the settlement, which knows files.
 const PLACE: StoreFile = StoreFile { store: 0, id: FileId(0) };
 
@@ -73,14 +70,6 @@ struct Blocked {
     since_ns: u64,
     /// What was durable then.
     durable: u64,
-}
-
-/// What a spill is made of when it is needed.
-pub(crate) struct SpillParts {
-    pub(crate) config: SpillConfig,
-    pub(crate) identity: Identity,
-    pub(crate) counts: Arc<SpillCounts>,
-    pub(crate) entropy: Box<dyn Entropy>,
 }
 
 /// A target's state.
@@ -301,8 +290,8 @@ impl StoreTarget {
             && let Some(backlog) = &mut self.backlog
         {
             let ledger = &self.ledger;
-            let mut said = |text| ledger.warn_once(text);
-            if !backlog.advance(&mut node.link.feed, &mut said) {
+            let mut warn = |text| ledger.warn_once(text);
+            if !backlog.advance(&mut node.link.feed, &mut warn) {
                 self.sends_backlog = false;
                 let next = backlog.next();
                 node.link.feed.go_to(node.held.partition_point(|held| held.frame.end() <= next));
@@ -354,8 +343,8 @@ impl StoreTarget {
             self.durable_ns = self.durable_ns.map(|_| self.now_ns);
         }
         if let Some(backlog) = &mut self.backlog {
-            let said = backlog.spill.remove_below(durable);
-            said.into_iter().for_each(|text| self.ledger.warn_once(text));
+            let warnings = backlog.spill.remove_below(durable);
+            warnings.into_iter().for_each(|text| self.ledger.warn_once(text));
         }
         let node = &self.nodes.all[index];
         let sent = match node.link.session.is_open() {
@@ -400,114 +389,6 @@ impl StoreTarget {
         self.ledger.durable(&fragments);
     }
 
-    /// Spills what the node does not take now. Returns how many frames.
-    fn spill_waiting(&mut self) -> usize {
-        if self.spill.is_none() || self.refusal.is_some() || self.now_ns < self.spill_at_ns {
-            return 0;
-        }
-        let is_open = self.is_open();
-        let is_behind = !is_open || self.sends_backlog || self.close.is_some();
-        let patience_ns = if is_behind { AWAY_NS } else { STUCK_NS };
-        let is_late = self.now_ns.saturating_sub(self.waits_ns) >= patience_ns;
-        // At the end nothing waits for a node that is not there.
-        let is_ending = self.close.is_some() || self.durable_ns.is_some();
-        let is_at_end = is_ending && (!is_open || self.sends_backlog);
-        match is_late || is_at_end || self.input.is_half_full() {
-            true => self.spill_oldest(),
-            false => 0,
-        }
-    }
-
-    /// Spills the oldest frames that are held. Returns how many.
-    fn spill_oldest(&mut self) -> usize {
-        let Some(spill) = &self.spill else { return 0 };
-        let held = &self.nodes.all[0].held;
-        let whole = held.iter().take_while(|held| held.frame.ledger.is_some()).count();
-        let bytes_max = spill.config.file_bytes().min(SPILL_BYTES);
-        let (mut count, mut bytes) = (0, 0);
-        while count < whole && bytes < bytes_max {
-            match self.put_in_spill(count) {
-                Ok(()) => {
-                    bytes += self.nodes.all[0].held[count].frame.bytes();
-                    count += 1;
-                }
-                Err(not_spilled) => {
-                    let text = match not_spilled {
-                        NotSpilled::Full => "the spill is full; frames wait in memory".to_owned(),
-                        NotSpilled::Failed(error) => {
-                            // What was not synced is written again.
-                            count = 0;
-                            format!("cannot spill: {error}; frames wait in memory")
-                        }
-                    };
-                    self.ledger.warn_once(text);
-                    self.spill_at_ns = self.now_ns + RETRY_NS;
-                    break;
-                }
-            }
-        }
-        let Some(backlog) = self.backlog.as_mut().filter(|_| count > 0) else { return 0 };
-        let frames = self.nodes.all[0].held.iter().take(count).map(|held| &held.frame);
-        if let Err(error) = backlog.spill.sync(frames) {
-            let text = format!("cannot sync the spill: {error}; frames wait in memory");
-            self.ledger.warn_once(text);
-            self.spill_at_ns = self.now_ns + RETRY_NS;
-            return 0;
-        }
-        self.settle_oldest(0, count);
-        self.durable_ns = self.durable_ns.map(|_| self.now_ns);
-        self.leave_to_spill(count);
-        self.waits_ns = self.now_ns;
-        count
-    }
-
-    fn put_in_spill(&mut self, index: usize) -> Result<(), NotSpilled> {
-        let Some(parts) = &mut self.spill else { return Err(NotSpilled::Full) };
-        let SpillParts { config, identity, counts, entropy } = parts;
-        let node = &self.nodes.all[0];
-        let backlog = match &mut self.backlog {
-            Some(backlog) => backlog,
-            none => {
-                let spill = Spill::create(config, identity.clone(), &node.link.header, counts)?;
-                none.insert(Backlog::new(spill))
-            }
-        };
-        backlog.spill.put(&node.held[index].frame, config, &mut **entropy)
-    }
-
-    /// The oldest frames that are held are in the spill now, from which those go to the node that
-    /// are not sent yet.
-    fn leave_to_spill(&mut self, count: usize) {
-        let is_held_sent = self.is_open() && !self.sends_backlog;
-        let node = &mut self.nodes.all[0];
-        let feed = &mut node.link.feed;
-        let sent = if is_held_sent { feed.sent_frames() } else { 0 };
-        if !is_held_sent || count <= sent {
-            if is_held_sent {
-                feed.released(count);
-            }
-            for _ in 0..count {
-                self.drop_oldest(0, false);
-            }
-            return;
-        }
-        let next = node.held[sent].frame.info.sequence;
-        let is_within = feed.is_within_frame();
-        feed.released(sent);
-        let mut within = None;
-        for index in 0..count {
-            let frame = self.drop_oldest(0, false);
-            if index == sent && is_within {
-                within = frame;
-            }
-        }
-        let next = within.as_ref().map_or(next, Outgoing::end);
-        if let Some(backlog) = &mut self.backlog {
-            backlog.go_on_at(next, within);
-        }
-        self.sends_backlog = true;
-    }
-
     /// The oldest frame of a node is held no longer; `is_durable`: it is durable there. The oldest
     /// of all does not count from now on.
     fn drop_oldest(&mut self, index: usize, is_durable: bool) -> Option<Outgoing> {
@@ -535,17 +416,26 @@ impl StoreTarget {
     fn session_ended(&mut self, index: usize, why: Option<String>) {
         self.nodes.all[index].has_ended = true;
         let others_go_on = self.nodes.all.iter().any(|node| !node.has_ended);
+        let is_stored = self.nodes.are_several() && self.is_stored();
         match why {
-            Some(why) if others_go_on => {
+            Some(why) if others_go_on || is_stored => {
                 let address = &self.nodes.all[index].link.address;
-                let text = format!("storage node {address}: {why}; others get its frames");
-                self.ledger.warn_once(text);
+                let rest = match is_stored {
+                    true => "all frames are durable",
+                    false => "others get its frames",
+                };
+                self.ledger.warn_once(format!("storage node {address}: {why}; {rest}"));
             }
             _ if others_go_on => {}
             Some(why) => self.give_up(&why),
             _ if self.nodes.held().next().is_none() => {}
             _ => self.give_up("the session has ended"),
         }
+    }
+
+    /// Whether the run has ended and all its frames are durable.
+    fn is_stored(&self) -> bool {
+        self.close.is_some() && self.nodes.held().next().is_none()
     }
 
     /// No node takes anything more: what is held, and what comes, is discarded and counted.
@@ -619,55 +509,43 @@ impl StoreTarget {
             }
             _ => return false,
         };
-        self.nodes.all.iter_mut().for_each(|node| node.link.session.finish());
-        self.give_up(&why);
+        if !self.deal_stuck() {
+            self.nodes.all.iter_mut().for_each(|node| node.link.session.finish());
+            match self.nodes.are_several() && self.is_stored() {
+                true => self.warn_not_ended(&why),
+                false => self.give_up(&why),
+            }
+        }
         false
+    }
+
+    /// Nodes by which nothing becomes durable leave what they hold to others, if some hold nothing:
+    /// these get as much time.
+    fn deal_stuck(&mut self) -> bool {
+        let warnings = self.nodes.deal_stuck(self.now_ns);
+        if warnings.is_empty() {
+            return false;
+        }
+        warnings.into_iter().for_each(|text| self.ledger.warn_once(text));
+        self.durable_ns = Some(self.now_ns);
+        true
+    }
+
+    /// All frames are durable, and some nodes have not acknowledged the end.
+    fn warn_not_ended(&self, why: &str) {
+        for node in self.nodes.all.iter().filter(|node| !node.has_ended) {
+            let address = &node.link.address;
+            let text = "all frames are durable, and it has not acknowledged the run's end";
+            self.ledger.warn_once(format!("storage node {address}: {why}; {text}"));
+        }
     }
 
     /// Whether the sessions have ended. One of several nodes that is left out when all frames are
     /// durable is not waited for: it closes its files as those of a recorder that is gone.
     fn have_ended(&self) -> bool {
-        let is_whole = self.close.is_some() && self.nodes.held().next().is_none();
-        let is_left_out = self.nodes.are_several() && is_whole;
+        let is_left_out = self.nodes.are_several() && self.is_stored();
         let mut all = self.nodes.all.iter();
         all.all(|one| one.has_ended || is_left_out && one.is_left_out(self.now_ns))
-    }
-}
-
-impl StoreTarget {
-    /// Whether all that the node has not got is in the spill, from which it is forwarded when the
-    /// target has ended.
-    fn is_spilled_whole(&mut self) -> bool {
-        let since_ns = self.durable_ns.unwrap_or(self.now_ns);
-        let is_late = self.now_ns.saturating_sub(since_ns) >= AWAY_NS;
-        let is_waiting = self.sends_backlog || !self.is_open() || is_late;
-        let (Some(end), Some(backlog)) = (self.close, &mut self.backlog) else { return false };
-        let is_held = self.nodes.held().next().is_some();
-        if is_held || backlog.spill.is_empty() || !is_waiting {
-            return false;
-        }
-        match backlog.spill.set_run_end(end) {
-            Ok(()) => true,
-            Err(error) => {
-                // The node ends the run's files as those of a recorder that has died.
-                self.ledger
-                    .warn_once(format!("the spill does not say that the run ended: {error}"));
-                true
-            }
-        }
-    }
-
-    /// Leaves what is spilled to the forwarder, or removes the spill if nothing is.
-    fn end_spill(&mut self) {
-        let Some(Backlog { spill, .. }) = self.backlog.take() else { return };
-        if !spill.is_empty() {
-            return spill.hand_over();
-        }
-        match spill.finish() {
-            Ok(None) => {}
-            Ok(Some(said)) => self.ledger.warn_once(said),
-            Err(error) => self.ledger.warn_once(format!("cannot remove the spill: {error}")),
-        }
     }
 }
 

@@ -432,6 +432,17 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
         let text = format!("{} has the files of another run here", key.name);
         return Err(NotOpened::Never(text));
     }
+    // By the other count no frame of these files would be found, and all would be cut off.
+    if header.part.is_some() != key.is_dealt {
+        let words = |is_dealt| if is_dealt { "some" } else { "all" };
+        let (has, sent) = (words(!key.is_dealt), words(key.is_dealt));
+        let text = format!(
+            "{} has {has} of the frames of its run here, and its sender deals it {sent}: the number \
+             of nodes in the target has changed",
+            key.name
+        );
+        return Err(NotOpened::Never(text));
+    }
     // Each list that there is says so.
     let lists = folders.iter().filter_map(|folder| std::fs::read(folder.join(FILE_LIST_NAME)).ok());
     let mut lists = lists.filter_map(|text| FileList::decode(&text).ok()).peekable();
@@ -560,7 +571,54 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use catchment_fixtures::hadtu_sources;
+    use catchment_frame::{DealtPart, EntryNames, FileHeader, Numbering, Schema};
+
     use super::*;
+
+    #[test]
+    fn files_of_a_part_are_cut_for_no_stream_with_all_frames_and_the_other_way_round() {
+        for is_dealt in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let part = DealtPart { number: 1, count: 2, first_item: 0 };
+            let header = FileHeader {
+                run: RunId([7; 16]),
+                run_number: 1,
+                file_index: 0,
+                file_id: 5,
+                created_ns: 0,
+                writer: String::new(),
+                config: String::new(),
+                emulated: false,
+                schema: Schema::events(hadtu_sources(1, |_| true)).into(),
+                ledger_entries: EntryNames::default(),
+                locator: false,
+                numbering: Numbering::Run,
+                variant: 0,
+                target: is_dealt.then(|| "node:1".to_owned()),
+                part: is_dealt.then_some(part),
+                stream: 0,
+                epoch: 0,
+                superseded: Vec::new(),
+                base: None,
+            };
+            let path = folder.path().join("run-00000.catch");
+            std::fs::write(&path, header.encode()).unwrap();
+            let key = |is_dealt| StreamKey {
+                name: "run".to_owned(),
+                run: [7; 16],
+                stream: 0,
+                variant: 0,
+                is_dealt,
+            };
+            let folders = [folder.path().to_owned()];
+            let refused = left_in(&folders, &key(!is_dealt)).map(|left| left.sequence);
+            assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
+            assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
+            let left = left_in(&folders, &key(is_dealt)).map(|left| left.is_new);
+            assert!(matches!(left, Ok(false)), "{left:?}");
+        }
+    }
 
     #[test]
     fn the_highest_generation_of_a_stream_is_found_in_any_of_its_folders() {

@@ -9,7 +9,12 @@ use catchment_fixtures::Random;
 use catchment_frame::{EventColumns, FrameInfo, FrameKind};
 use catchment_model::{Entry, Ledger, RunId};
 use catchment_sender::{StreamConfig, StreamSession};
+use catchment_wire::session::{
+    Bye, ByeReason, Connection, Encoder, Grant, GrantAnswer, Grants, LogPositions, NONE, Positions,
+    Preamble, RunState, Service, Welcome,
+};
 use catchment_writer::{FrameColumn, FrameUnderWay, Next, ledger_column};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::config::{RecorderConfig, SourceConfig};
@@ -17,7 +22,7 @@ use crate::file::OfRun;
 use crate::frame_counts::SourceCounts;
 use crate::live::Live;
 use crate::schema::schema;
-use crate::spill::{Found, StreamLock};
+use crate::spill::{Found, Identity, SpillConfig, StreamLock};
 use crate::store_link::StoreLink;
 use crate::target_config::{NodeConfig, Place, TargetConfig};
 use crate::target_queue::{QueueParts, TargetQueue, target_queue};
@@ -48,6 +53,130 @@ impl Dial for Nobody {
     fn close(&mut self, _: usize) {}
 }
 
+/// What a node that is there has said, and that was not read yet.
+#[derive(Default)]
+struct Peer {
+    is_there: bool,
+    outcomes: [bool; 2],
+    control: Vec<u8>,
+    messages: u32,
+    durable: u64,
+}
+
+impl Peer {
+    fn say(&mut self, encode: impl FnOnce(&mut [u8], u32) -> usize) {
+        let mut message = [0; 512];
+        let end = encode(&mut message, self.messages);
+        self.control.extend_from_slice(&message[..end]);
+        self.messages += 1;
+    }
+
+    /// Admits the session, which goes on behind what is durable.
+    fn admit(&mut self) {
+        let preamble = Preamble {
+            session_min: 1,
+            session_max: 1,
+            service: Service::Storage,
+            service_min: 1,
+            service_max: 1,
+            connection: Connection::Control,
+        };
+        (self.control, self.messages) = (preamble.encode().to_vec(), 0);
+        let welcome = Welcome {
+            session: 1,
+            run: [7; 16],
+            ticket: [2; 16],
+            run_number: 0,
+            stream: 0,
+            epoch: 0,
+            state: RunState::Recording,
+            features: 0,
+            command: 0,
+            ping_ms: 500,
+            silence_ms: 2_500,
+            skew_bytes: 0,
+            message_bytes_max: 65_536,
+            log_count: 1,
+        };
+        self.say(|out, number| Encoder::begin(out, number, &welcome).finish("", &[]));
+        let mut service = [0; 32];
+        service[0] = 1;
+        let grant = Grant {
+            log: 0,
+            answer: GrantAnswer::Joins,
+            reason: ByeReason::DONE,
+            next: self.durable,
+            durable: self.durable,
+            source: NONE,
+            service,
+        };
+        self.say(|out, number| {
+            let mut grants = Encoder::begin(out, number, &Grants {});
+            assert!(grants.push(&grant));
+            grants.finish("", &[])
+        });
+    }
+
+    /// It has read all that was sent.
+    fn positions(&mut self) {
+        let positions = Positions { cookie: 0, epoch: 0, unread: 0, received: [u64::MAX; 16] };
+        let log = LogPositions { log: 0, flags: 0, taken: self.durable, durable: self.durable };
+        self.say(|out, number| {
+            let mut message = Encoder::begin(out, number, &positions);
+            assert!(message.push(&log));
+            message.finish("", &[])
+        });
+    }
+
+    fn bye(&mut self, reason: ByeReason) {
+        let bye = Bye { reason, retry_ms: 0, detail: 0 };
+        self.say(|out, number| Encoder::begin(out, number, &bye).finish("", &[]));
+    }
+}
+
+/// The way to such a node.
+struct ToPeer(Arc<Mutex<Peer>>);
+
+impl Dial for ToPeer {
+    fn connect(&mut self, number: usize) {
+        let mut peer = self.0.lock();
+        peer.outcomes[number] = true;
+        if number == 0 {
+            peer.admit();
+        }
+    }
+
+    fn take_outcome(&mut self, number: usize) -> Option<io::Result<()>> {
+        let mut peer = self.0.lock();
+        let result = match peer.is_there {
+            true => Ok(()),
+            false => Err(io::ErrorKind::ConnectionRefused.into()),
+        };
+        std::mem::take(&mut peer.outcomes[number]).then_some(result)
+    }
+
+    fn write(&mut self, _: usize, slices: &[&[u8]]) -> io::Result<usize> {
+        Ok(slices.iter().map(|slice| slice.len()).sum())
+    }
+
+    fn read(&mut self, number: usize, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut peer = self.0.lock();
+        if number != 0 {
+            return Ok(0);
+        }
+        if !peer.is_there {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let bytes = buffer.len().min(peer.control.len());
+        for (to, byte) in buffer.iter_mut().zip(peer.control.drain(..bytes)) {
+            *to = byte;
+        }
+        Ok(bytes)
+    }
+
+    fn close(&mut self, _: usize) {}
+}
+
 /// A target, and the frames agent's end of its queue.
 struct Both {
     live: Arc<Live>,
@@ -58,14 +187,22 @@ struct Both {
 
 impl Both {
     fn new(target: TargetConfig, end_wait_ns: u64) -> Self {
-        Self::at(&["nobody:1"], target, end_wait_ns)
+        Self::at(target, end_wait_ns, vec![Box::new(Nobody::default())])
     }
 
-    /// With a node at each of these addresses.
-    fn at(addresses: &[&str], target: TargetConfig, end_wait_ns: u64) -> Self {
-        let addresses: Vec<String> = addresses.iter().map(|&one| one.to_owned()).collect();
-        let node = NodeConfig { addresses: addresses.clone(), ..NodeConfig::at("") };
-        let place = Place::Node(node);
+    /// Two nodes share the frames.
+    fn shared() -> (Self, [Arc<Mutex<Peer>>; 2]) {
+        let peers =
+            [(); 2].map(|()| Arc::new(Mutex::new(Peer { is_there: true, ..Peer::default() })));
+        let to = |peer: &Arc<Mutex<Peer>>| Box::new(ToPeer(Arc::clone(peer))) as Box<dyn Dial>;
+        let target = TargetConfig::folder("node", "".into());
+        (Self::at(target, SECOND_NS, peers.iter().map(to).collect()), peers)
+    }
+
+    fn at(target: TargetConfig, end_wait_ns: u64, dials: Vec<Box<dyn Dial>>) -> Self {
+        let is_dealt = dials.len() > 1;
+        let addresses = (1..=dials.len()).map(|port| format!("nobody:{port}")).collect();
+        let place = Place::Node(NodeConfig { addresses, ..NodeConfig::at("") });
         let target = TargetConfig { place, trends: false, ..target };
         let source = SourceConfig::new("source".to_owned(), ([127, 0, 0, 1], 0).into());
         let mut config = RecorderConfig::new("".into(), vec![source]);
@@ -90,15 +227,14 @@ impl Both {
             variant: 0,
             buffer_bytes: 1 << 20,
             first: 0,
-            is_dealt: addresses.len() > 1,
+            is_dealt,
         };
-        let link = |address: String| {
+        let header = OfRun::of(&config).header(run, &schema, 0);
+        let link = |(port, dial)| {
             let session = StreamSession::new(of_session.clone(), 1, 2).unwrap();
-            let mut link = StoreLink::new(Box::new(Nobody::default()), session, address);
-            link.header = OfRun::of(&config).header(run, &schema, 0).encode();
-            link
+            StoreLink::new(dial, session, format!("nobody:{port}"))
         };
-        let links = addresses.into_iter().map(link).collect();
+        let links = (1..).zip(dials).map(link).collect();
         let spill = target.spill.map(|config| SpillParts {
             config,
             identity: Identity {
@@ -128,7 +264,8 @@ impl Both {
             small: Coding::None,
             is_last: false,
         };
-        let parts = StoreParts { run, links, hold_bytes: 1 << 20, spill, end_wait_ns };
+        let mut parts = StoreParts { run, links, hold_bytes: 1 << 20, spill, end_wait_ns };
+        parts.set_header(&header, "node");
         let target = StoreTarget::new(input, TargetLedger::new(&live, 0), parts, 0);
         Self { live, queue: [queue], target, head }
     }
@@ -214,7 +351,8 @@ fn frames_that_were_not_taken_at_the_end_are_stood_for_before_the_last_one() {
 #[test]
 fn frames_wait_for_several_nodes_that_are_away_and_are_counted_when_none_comes() {
     let target = TargetConfig::folder("node", "".into());
-    let mut run = Both::at(&["nobody:1", "nobody:2"], target, SECOND_NS);
+    let nobody = || Box::new(Nobody::default()) as Box<dyn Dial>;
+    let mut run = Both::at(target, SECOND_NS, vec![nobody(), nobody()]);
     for sequence in 0..10 {
         assert!(run.offer(sequence, SECOND_NS * (sequence + 1)));
     }
@@ -267,4 +405,112 @@ fn a_file_of_another_with_the_name_of_the_next_one_is_left_alone() {
     std::fs::write(&other, "somebody's").unwrap();
     assert!(spilled(&mut run) > 0);
     assert_eq!(std::fs::read_to_string(other).unwrap(), "somebody's");
+}
+
+impl Both {
+    /// Time passes, in which nodes that are there say how far they are.
+    fn pass(&mut self, peers: &[Arc<Mutex<Peer>>; 2], ns: u64) -> bool {
+        let until_ns = self.target.now_ns + ns;
+        while self.target.now_ns < until_ns {
+            for (peer, node) in peers.iter().zip(&self.target.nodes.all) {
+                let mut peer = peer.lock();
+                if peer.is_there && node.link.session.is_open() {
+                    peer.positions();
+                }
+            }
+            if self.target.work(self.target.now_ns + SECOND_NS / 20).ended {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Frames that are held for each node.
+    fn held(&self) -> [usize; 2] {
+        [0, 1].map(|index| self.target.nodes.all[index].held.len())
+    }
+
+    fn warnings(&self) -> String {
+        self.live.snapshot().warnings.join("\n")
+    }
+
+    fn has_failed(&self) -> bool {
+        let state = &self.live.snapshot().targets[0].state;
+        matches!(state, State::Fault { .. })
+    }
+
+    /// All frames that are held for a node become durable there.
+    fn store(&mut self, peer: &Mutex<Peer>, index: usize) {
+        peer.lock().durable = self.target.nodes.all[index].end_item(0);
+    }
+}
+
+#[test]
+fn a_node_that_breaks_off_again_and_again_leaves_its_frames_to_others() {
+    let (mut run, peers) = Both::shared();
+    run.pass(&peers, SECOND_NS);
+    let now_ns = run.target.now_ns;
+    assert!(run.offer(0, now_ns));
+    let index = run.target.nodes.of_oldest().unwrap();
+    // It is back within a second each time, and stores nothing.
+    for _ in 0..20 {
+        peers[index].lock().is_there = false;
+        run.pass(&peers, SECOND_NS / 20);
+        peers[index].lock().is_there = true;
+        run.target.nodes.all[index].link.session.hurry(run.target.now_ns);
+        run.pass(&peers, SECOND_NS / 5);
+        assert!(run.target.nodes.all[index].link.session.is_open(), "{}", run.warnings());
+    }
+    assert_eq!((run.held()[index], run.held()[1 - index]), (0, 1), "{}", run.warnings());
+}
+
+#[test]
+fn a_node_that_stores_nothing_leaves_its_frames_to_others_at_the_end() {
+    let (mut run, peers) = Both::shared();
+    run.pass(&peers, SECOND_NS);
+    let now_ns = run.target.now_ns;
+    assert!(run.offer(0, now_ns));
+    let index = run.target.nodes.of_oldest().unwrap();
+    run.live.is_ending.store(true, Relaxed);
+    run.end(1);
+    assert!(!run.pass(&peers, 59 * SECOND_NS) && run.held()[index] > 0);
+    run.pass(&peers, 2 * SECOND_NS);
+    assert_eq!((run.held()[index], &run.target.refusal), (0, &None), "{}", run.warnings());
+    let other = 1 - index;
+    run.store(&peers[other], other);
+    run.pass(&peers, SECOND_NS);
+    assert_eq!(run.held(), [0, 0]);
+    let total = run.live.targets[0].total(&run.live.ledger).total();
+    let counts = [Entry::FragmentsDurable, Entry::FragmentsDiscardedDisk].map(|one| total[one]);
+    assert_eq!(counts, [3, 0]);
+    // Nobody acknowledges the end: nothing is lost by that.
+    let has_ended = run.pass(&peers, 70 * SECOND_NS);
+    assert!(has_ended && !run.has_failed(), "{}", run.warnings());
+    assert!(run.warnings().contains("has not acknowledged the run's end"), "{}", run.warnings());
+}
+
+#[test]
+fn the_last_of_several_nodes_may_end_for_a_reason_when_all_is_durable() {
+    let (mut run, peers) = Both::shared();
+    run.pass(&peers, SECOND_NS);
+    let now_ns = run.target.now_ns;
+    assert!(run.offer(0, now_ns));
+    run.live.is_ending.store(true, Relaxed);
+    run.end(1);
+    run.pass(&peers, SECOND_NS);
+    for index in [0, 1] {
+        run.store(&peers[index], index);
+    }
+    run.pass(&peers, SECOND_NS);
+    assert_eq!(run.held(), [0, 0]);
+    // One acknowledges the end, and the other one cannot.
+    peers[0].lock().durable += 1;
+    run.pass(&peers, SECOND_NS);
+    peers[0].lock().bye(ByeReason::DONE);
+    run.pass(&peers, SECOND_NS);
+    assert!(run.target.nodes.all[0].has_ended);
+    peers[1].lock().bye(ByeReason::NAME);
+    let has_ended = run.pass(&peers, SECOND_NS);
+    assert!(has_ended && !run.has_failed(), "{}", run.warnings());
+    assert!(run.warnings().contains("all frames are durable"), "{}", run.warnings());
 }

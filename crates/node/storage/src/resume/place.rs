@@ -48,7 +48,7 @@ pub(super) struct Place {
     /// Of a part of a target: how many frames it has without a gap, and how many of each file are
     /// kept.
     items: Option<u64>,
-    kept_max: Vec<usize>,
+    retained: Vec<usize>,
 }
 
 impl Place {
@@ -93,7 +93,7 @@ impl Place {
             next_index,
             end,
             items,
-            kept_max: Vec::new(),
+            retained: Vec::new(),
         })
     }
 
@@ -109,7 +109,7 @@ impl Place {
     /// `synced` on.
     pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) -> u64 {
         if self.items.is_some() {
-            (self.items, self.kept_max) = self.find_items();
+            (self.items, self.retained) = self.find_items();
             self.end = u64::MAX;
             return self.end;
         }
@@ -134,16 +134,16 @@ impl Place {
     /// before it has frames that were sent again.
     fn find_items(&self) -> (Option<u64>, Vec<usize>) {
         let mut items = 0;
-        let mut kept_max = vec![0; self.files.len()];
-        for (found, kept_max) in self.files.iter().zip(&mut kept_max) {
+        let mut retained = vec![0; self.files.len()];
+        for (found, retained) in self.files.iter().zip(&mut retained) {
             let begins = found.reader.header().part.map(|part| part.first_item);
             let Some(begins) = begins.filter(|&begins| begins <= items) else { break };
             let mut frames = 0..found.reader.frames().len();
             let bad = frames.find(|&one| !self.is_listed(found) && is_bad(found, one));
-            *kept_max = bad.unwrap_or(found.reader.frames().len());
-            items = begins + *kept_max as u64;
+            *retained = bad.unwrap_or(found.reader.frames().len());
+            items = begins + *retained as u64;
         }
-        (Some(items), kept_max)
+        (Some(items), retained)
     }
 
     /// Whether a file is as it was when it was closed and durable, as far as lists are trusted.
@@ -219,15 +219,15 @@ impl Place {
         let mut kept = Vec::new();
         let is_dealt = self.items.is_some();
         place.items = self.items.unwrap_or(0);
-        let kept_max = self.kept_max.into_iter().chain(std::iter::repeat(0));
-        for (file, kept_max) in self.files.into_iter().zip(kept_max) {
+        let retained = self.retained.into_iter().chain(std::iter::repeat(0));
+        for (file, retained) in self.files.into_iter().zip(retained) {
             let header = file.reader.header();
             place.next_index = place.next_index.max(header.file_index.saturating_add(1));
             if place.ledger.sources.is_empty() {
                 place.ledger = Ledger::new(header.schema.sources.len());
             }
             let before_end = file.kept(&of_run.superseded, end);
-            let frames = if is_dealt { kept_max } else { before_end };
+            let frames = if is_dealt { retained } else { before_end };
             let file = Kept::new(file, frames, &mut place.ledger);
             let frames = &file.found.reader.frames()[..file.frames];
             place.frames += frames.len() as u64;

@@ -175,15 +175,13 @@ impl Sessions {
             return Err(Fault::Connection { got: Frame::TYPE });
         }
         let StreamKey { stream: number, variant, is_dealt, .. } = stream.state.key;
-        // A connection begins where the node is: an item of which the count differs is a fault.
-        let item = match is_dealt && frame.item == stream.taken as u32 {
-            true => stream.taken,
-            false if is_dealt => u64::from(frame.item),
-            false => frame.sequence,
-        };
-        if is_dealt && item != stream.taken {
-            return Err(Fault::Sequence { expected: stream.taken, got: item });
+        // A frame has the low half of its item's count: a connection begins where the node is.
+        let ahead = frame.item.wrapping_sub(stream.taken as u32) as i32;
+        if is_dealt && ahead != 0 {
+            let got = stream.taken.wrapping_add_signed(ahead.into());
+            return Err(Fault::Sequence { expected: stream.taken, got });
         }
+        let item = if is_dealt { stream.taken } else { frame.sequence };
         if item < stream.taken {
             self.state.count(|counters| &counters.frames_repeated, 1);
             session.repeats = true;
@@ -447,13 +445,15 @@ const _: () = assert!(storage_link::VERSION == 1, "one version is spoken");
 mod tests {
     use std::sync::Arc;
 
+    use catchment_agent::Waker;
     use catchment_encoder::Buffers;
     use catchment_fixtures::Random;
     use catchment_net::LinkAccess;
 
-    use super::super::Connection;
+    use super::super::{Connection, Said, Session};
     use super::*;
-    use crate::state::NodeState;
+    use crate::frames::HeaderParts;
+    use crate::state::{NodeState, StreamState};
 
     /// Bytes that nobody may read.
     #[derive(Debug)]
@@ -465,17 +465,87 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_column_whose_session_has_ended_is_not_read_on() {
+    fn sessions() -> Sessions {
         let state = Arc::new(NodeState::new(1 << 20, &[]));
         let (orders, _) = crossbeam_channel::bounded(1);
         let entropy = Box::new(Random::new(1));
         let (buffers, access) = (Buffers::new(1 << 20), LinkAccess::default());
-        let mut sessions = Sessions::new(entropy, state, orders, buffers, access);
+        Sessions::new(entropy, state, orders, buffers, access)
+    }
+
+    #[test]
+    fn a_column_whose_session_has_ended_is_not_read_on() {
+        let mut sessions = sessions();
         sessions.open(0, None);
         let body = Body { kind: BodyKind::Column, left: 100_000, padding: 0 };
         sessions.connections[0] =
             Some(Connection { kind: Kind::Over, body: Some(body), ..Connection::default() });
         assert_eq!(sessions.incoming(0, &mut Untouched), Flow::Refused);
+    }
+    #[test]
+    fn a_fault_names_the_whole_count_of_a_dealt_frame_that_does_not_follow() {
+        let (mut sessions, taken) = (sessions(), (1 << 32) + 5);
+        let key = StreamKey {
+            name: "run".to_owned(),
+            run: [7; 16],
+            stream: 0,
+            variant: 0,
+            is_dealt: true,
+        };
+        let stream = Stream {
+            state: Arc::new(StreamState::new(key, taken)),
+            input: None,
+            waker: Waker::default(),
+            taken,
+            is_new: false,
+            header: None,
+            generation: 1,
+            kept: None,
+            idle_ns: 0,
+        };
+        let session = Session {
+            number: 1,
+            ticket: [0; 16],
+            token: "".into(),
+            generation: 1,
+            control: 0,
+            data: None,
+            welcome: None,
+            cookie: 0,
+            said: Said::of(&stream),
+            ended: None,
+            header: HeaderParts::default(),
+            frame: None,
+            repeats: false,
+        };
+        sessions.streams.insert("run".to_owned(), Slot::Ready(Box::new(stream)));
+        sessions.by_name.insert("run".to_owned(), session);
+        let mut begin = |item| {
+            let frame = Frame {
+                log: 0,
+                kind: 0,
+                flags: 0,
+                sequence: 40,
+                generation: 1,
+                rows: 1,
+                time_first_ns: 0,
+                time_last_ns: 0,
+                key_first: 0,
+                key_last: 0,
+                first_slice: 0,
+                slice_count: 1,
+                epoch: 0,
+                columns_max: 1,
+                item,
+                numbers: 1,
+                bytes_max: 1,
+            };
+            sessions.begin_frame("run", &frame).map(|begun| begun.is_err())
+        };
+        for (item, got) in [(9, taken + 4), (4, taken - 1), (u32::MAX, taken - 6)] {
+            assert_eq!(begin(item), Err(Fault::Sequence { expected: taken, got }));
+        }
+        // The next one lacks no more than the header of its files.
+        assert_eq!(begin(5), Ok(true));
     }
 }

@@ -1,0 +1,171 @@
+//! How frames that the only node does not take go to the spill, and what is left there at the end.
+
+use std::sync::Arc;
+
+use catchment_agent::Entropy;
+
+use super::StoreTarget;
+use crate::spill::{Backlog, Identity, NotSpilled, Spill, SpillConfig};
+use crate::spill_counts::SpillCounts;
+use crate::store_feed::Outgoing;
+use crate::store_nodes::AWAY_NS;
+
+/// How long a node that is there leaves frames in memory that can be spilled.
+const STUCK_NS: u64 = 5_000_000_000;
+/// Bytes that are spilled at once, before they are synced; those of a file if these are fewer.
+const SPILL_BYTES: u64 = 16 << 20;
+/// How long after a spill had no room, or failed, it is tried again.
+const RETRY_NS: u64 = 1_000_000_000;
+
+/// What a spill is made of when it is needed.
+pub(crate) struct SpillParts {
+    pub(crate) config: SpillConfig,
+    pub(crate) identity: Identity,
+    pub(crate) counts: Arc<SpillCounts>,
+    pub(crate) entropy: Box<dyn Entropy>,
+}
+
+impl StoreTarget {
+    /// Spills what the node does not take now. Returns how many frames.
+    pub(super) fn spill_waiting(&mut self) -> usize {
+        if self.spill.is_none() || self.refusal.is_some() || self.now_ns < self.spill_at_ns {
+            return 0;
+        }
+        let is_open = self.is_open();
+        let is_behind = !is_open || self.sends_backlog || self.close.is_some();
+        let patience_ns = if is_behind { AWAY_NS } else { STUCK_NS };
+        let is_late = self.now_ns.saturating_sub(self.waits_ns) >= patience_ns;
+        // At the end nothing waits for a node that is not there.
+        let is_ending = self.close.is_some() || self.durable_ns.is_some();
+        let is_at_end = is_ending && (!is_open || self.sends_backlog);
+        match is_late || is_at_end || self.input.is_half_full() {
+            true => self.spill_oldest(),
+            false => 0,
+        }
+    }
+
+    /// Spills the oldest frames that are held. Returns how many.
+    pub(super) fn spill_oldest(&mut self) -> usize {
+        let Some(spill) = &self.spill else { return 0 };
+        let held = &self.nodes.all[0].held;
+        let whole = held.iter().take_while(|held| held.frame.ledger.is_some()).count();
+        let bytes_max = spill.config.file_bytes().min(SPILL_BYTES);
+        let (mut count, mut bytes) = (0, 0);
+        while count < whole && bytes < bytes_max {
+            match self.put_in_spill(count) {
+                Ok(()) => {
+                    bytes += self.nodes.all[0].held[count].frame.bytes();
+                    count += 1;
+                }
+                Err(not_spilled) => {
+                    let text = match not_spilled {
+                        NotSpilled::Full => "the spill is full; frames wait in memory".to_owned(),
+                        NotSpilled::Failed(error) => {
+                            // What was not synced is written again.
+                            count = 0;
+                            format!("cannot spill: {error}; frames wait in memory")
+                        }
+                    };
+                    self.ledger.warn_once(text);
+                    self.spill_at_ns = self.now_ns + RETRY_NS;
+                    break;
+                }
+            }
+        }
+        let Some(backlog) = self.backlog.as_mut().filter(|_| count > 0) else { return 0 };
+        let frames = self.nodes.all[0].held.iter().take(count).map(|held| &held.frame);
+        if let Err(error) = backlog.spill.sync(frames) {
+            let text = format!("cannot sync the spill: {error}; frames wait in memory");
+            self.ledger.warn_once(text);
+            self.spill_at_ns = self.now_ns + RETRY_NS;
+            return 0;
+        }
+        self.settle_oldest(0, count);
+        self.durable_ns = self.durable_ns.map(|_| self.now_ns);
+        self.leave_to_spill(count);
+        self.waits_ns = self.now_ns;
+        count
+    }
+
+    fn put_in_spill(&mut self, index: usize) -> Result<(), NotSpilled> {
+        let Some(parts) = &mut self.spill else { return Err(NotSpilled::Full) };
+        let SpillParts { config, identity, counts, entropy } = parts;
+        let node = &self.nodes.all[0];
+        let backlog = match &mut self.backlog {
+            Some(backlog) => backlog,
+            none => {
+                let spill = Spill::create(config, identity.clone(), &node.link.header, counts)?;
+                none.insert(Backlog::new(spill))
+            }
+        };
+        backlog.spill.put(&node.held[index].frame, config, &mut **entropy)
+    }
+
+    /// The oldest frames that are held are in the spill now, from which those go to the node that
+    /// are not sent yet.
+    fn leave_to_spill(&mut self, count: usize) {
+        let is_held_sent = self.is_open() && !self.sends_backlog;
+        let node = &mut self.nodes.all[0];
+        let feed = &mut node.link.feed;
+        let sent = if is_held_sent { feed.sent_frames() } else { 0 };
+        if !is_held_sent || count <= sent {
+            if is_held_sent {
+                feed.released(count);
+            }
+            for _ in 0..count {
+                self.drop_oldest(0, false);
+            }
+            return;
+        }
+        let next = node.held[sent].frame.info.sequence;
+        let is_within = feed.is_within_frame();
+        feed.released(sent);
+        let mut within = None;
+        for index in 0..count {
+            let frame = self.drop_oldest(0, false);
+            if index == sent && is_within {
+                within = frame;
+            }
+        }
+        let next = within.as_ref().map_or(next, Outgoing::end);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.go_on_at(next, within);
+        }
+        self.sends_backlog = true;
+    }
+
+    /// Whether all that the node has not got is in the spill, from which it is forwarded when the
+    /// target has ended.
+    pub(super) fn is_spilled_whole(&mut self) -> bool {
+        let since_ns = self.durable_ns.unwrap_or(self.now_ns);
+        let is_late = self.now_ns.saturating_sub(since_ns) >= AWAY_NS;
+        let is_waiting = self.sends_backlog || !self.is_open() || is_late;
+        let (Some(end), Some(backlog)) = (self.close, &mut self.backlog) else { return false };
+        let is_held = self.nodes.held().next().is_some();
+        if is_held || backlog.spill.is_empty() || !is_waiting {
+            return false;
+        }
+        match backlog.spill.set_run_end(end) {
+            Ok(()) => true,
+            Err(error) => {
+                // The node ends the run's files as those of a recorder that has died.
+                self.ledger
+                    .warn_once(format!("the spill does not say that the run ended: {error}"));
+                true
+            }
+        }
+    }
+
+    /// Leaves what is spilled to the forwarder, or removes the spill if nothing is.
+    pub(super) fn end_spill(&mut self) {
+        let Some(Backlog { spill, .. }) = self.backlog.take() else { return };
+        if !spill.is_empty() {
+            return spill.hand_over();
+        }
+        match spill.finish() {
+            Ok(None) => {}
+            Ok(Some(warning)) => self.ledger.warn_once(warning),
+            Err(error) => self.ledger.warn_once(format!("cannot remove the spill: {error}")),
+        }
+    }
+}
