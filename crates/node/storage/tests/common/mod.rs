@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use catchment_fixtures::{Events, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo, FrameKind,
-    FrameSummary, Numbering, OpenOptions, Schema, TocBuilder, TocFlags, crc32c, write_frame,
+    Codec, ColumnEntry, ColumnKind, DealtPart, EntryNames, FileHeader, FileReader, FrameInfo,
+    FrameKind, FrameSummary, Numbering, OpenOptions, Schema, TocBuilder, TocFlags, crc32c,
+    write_frame,
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
 
@@ -43,6 +44,10 @@ pub struct Recipe {
     /// The entry that counts the fragments of a frame for which a skipped frame stands; `None`: the
     /// frame is there.
     pub skipped: fn(u64) -> Option<Entry>,
+    /// One of two parts of a target: its number, and which frames it has.
+    pub part: Option<(u32, fn(u64) -> bool)>,
+    /// Whether the last file marks the end of the run.
+    pub ended: bool,
 }
 
 impl Default for Recipe {
@@ -63,6 +68,8 @@ impl Default for Recipe {
             without: None,
             sum: None,
             skipped: |_| None,
+            part: None,
+            ended: true,
         }
     }
 }
@@ -215,7 +222,9 @@ impl Recipe {
         let mut newest = None;
         for (index, frames) in self.files.iter().enumerate() {
             let header = header(self.sources, index as u32);
-            let header = FileHeader { numbering: self.numbering, ..header };
+            let target = self.part.map(|(number, _)| format!("node:{number}"));
+            let part = self.part.map(|(number, _)| DealtPart { number, count: 2, first_item: 0 });
+            let header = FileHeader { numbering: self.numbering, target, part, ..header };
             let mut file = header.encode();
             let mut toc = TocBuilder::new(&file);
             let mut frames_written = Vec::new();
@@ -232,6 +241,10 @@ impl Recipe {
             }
             for (index, &rows) in frames.iter().enumerate() {
                 let last = last_file && index + 1 == frames.len();
+                if self.part.is_some_and(|(_, has)| !has(sequence)) {
+                    (event, sequence) = (event + rows, sequence + 1);
+                    continue;
+                }
                 let mut events = self.events(event..event + rows, last);
                 let mut info = self.info;
                 if let Some(entry) = (self.skipped)(sequence) {
@@ -261,7 +274,11 @@ impl Recipe {
                     toc.set_frames_ledger(&said(sum));
                 }
                 let data_lost = made.ledger.balance().lost_data();
-                let flags = TocFlags { run_ended: last_file, data_lost, ..TocFlags::default() };
+                let flags = TocFlags {
+                    run_ended: last_file && self.ended,
+                    data_lost,
+                    ..TocFlags::default()
+                };
                 let tail = toc.finish(file.len() as u64, &made.ledger, flags);
                 file.extend_from_slice(&tail);
             }
