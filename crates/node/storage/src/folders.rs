@@ -419,8 +419,8 @@ fn exchange(counts: &mut SourceLedger, of_frame: &SourceLedger, kind: LedgerKind
 }
 
 /// The numbers that no folder has, by stream, rising: from 0 if there are several places or parts,
-/// as a file that begins a run may be missing in all. The first [`MISSING_MAX`] ranges. None for a run
-/// that is being recorded, whose frames in progress may still arrive.
+/// as a file that begins a run may be missing in all. The first [`MISSING_MAX`] ranges. None for a
+/// run that is being recorded, whose frames in progress may still arrive.
 pub(crate) fn missing(run: &Run) -> Vec<MissingFrames> {
     if run.being_recorded() || run.header().numbering != Numbering::Run {
         return Vec::new();

@@ -8,9 +8,9 @@
 //! increments what it lacks, the increments are those of the place of the ledger, less what other
 //! places have: their sum with what the columns give is what [`recompute`] finds, so that an audit
 //! of the merged run finds what one of the folders together does. Of the parts of a target whose
-//! frames are dealt, they are those of all parts, of each copy once. A frame that no copy can be read
-//! of is replaced by a skipped one, with its fragments counted as `fragments_discarded_disk`, or is
-//! missing if its counts cannot be read either.
+//! frames are dealt, they are those of all parts, each copy's once. A frame that no copy can be
+//! read of is replaced by a skipped one, with its fragments counted as `fragments_discarded_disk`,
+//! or is missing if its counts cannot be read either.
 //!
 //! One frame at a time is in memory. Trends are not copied.
 
