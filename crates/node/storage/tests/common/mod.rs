@@ -14,6 +14,9 @@ use catchment_model::{Entry, EventFlags, Ledger, RunId};
 /// A change of a frame's header.
 pub type Change = fn(FrameInfo) -> FrameInfo;
 
+/// A part's number, and whether it has a frame.
+pub type PartOf = (u32, fn(u64) -> bool);
+
 /// The specification of a run.
 pub struct Recipe {
     pub sources: u32,
@@ -45,7 +48,7 @@ pub struct Recipe {
     /// frame is there.
     pub skipped: fn(u64) -> Option<Entry>,
     /// One of two parts of a target: its number, and which frames it has.
-    pub part: Option<(u32, fn(u64) -> bool)>,
+    pub part: Option<PartOf>,
     /// Whether the last file marks the end of the run.
     pub ended: bool,
 }
@@ -221,10 +224,7 @@ impl Recipe {
         let (mut event, mut sequence) = (0, 0);
         let mut newest = None;
         for (index, frames) in self.files.iter().enumerate() {
-            let header = header(self.sources, index as u32);
-            let target = self.part.map(|(number, _)| format!("node:{number}"));
-            let part = self.part.map(|(number, _)| DealtPart { number, count: 2, first_item: 0 });
-            let header = FileHeader { numbering: self.numbering, target, part, ..header };
+            let header = self.header(index as u32);
             let mut file = header.encode();
             let mut toc = TocBuilder::new(&file);
             let mut frames_written = Vec::new();
@@ -245,12 +245,8 @@ impl Recipe {
                     (event, sequence) = (event + rows, sequence + 1);
                     continue;
                 }
-                let mut events = self.events(event..event + rows, last);
-                let mut info = self.info;
-                if let Some(entry) = (self.skipped)(sequence) {
-                    events = skipped(events, &header.schema, entry);
-                    info = |info| FrameInfo { kind: FrameKind::SKIPPED, rows: 1, ..info };
-                }
+                let events = self.events(event..event + rows, last);
+                let (events, info) = self.as_stored(sequence, events, &header.schema);
                 event += rows;
                 sum.add(&events.ledger(&header.schema));
                 made.ledger.add(&events.ledger(&header.schema));
@@ -288,6 +284,25 @@ impl Recipe {
             made.frames.push(frames_written);
         }
         made
+    }
+
+    fn header(&self, file_index: u32) -> FileHeader {
+        let target = self.part.map(|(number, _)| format!("node:{number}"));
+        let part = self.part.map(|(number, _)| DealtPart { number, count: 2, first_item: 0 });
+        let header = header(self.sources, file_index);
+        FileHeader { numbering: self.numbering, target, part, ..header }
+    }
+
+    /// A frame, or the skipped one that stands for it.
+    fn as_stored(&self, sequence: u64, events: Events, schema: &Schema) -> (Events, Change) {
+        match (self.skipped)(sequence) {
+            None => (events, self.info),
+            Some(entry) => (skipped(events, schema, entry), |info| FrameInfo {
+                kind: FrameKind::SKIPPED,
+                rows: 1,
+                ..info
+            }),
+        }
     }
 
     /// The contents of a frame; the last one also counts fragments in flight.
