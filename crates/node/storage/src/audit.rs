@@ -349,7 +349,11 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         frames_missing: of_folders.frames_missing,
         under_way_bytes: run.all_files().lasts().map(under_way_bytes).sum(),
         flagged_lost: match of_folders.places {
-            1 => last_flags(run).is_some_and(|flags| flags.data_lost),
+            // Of each part: the ledger is the sum of theirs.
+            1 => {
+                let mut flags = run.all_files().lasts().filter_map(|last| last.reader.flags());
+                flags.any(|flags| flags.data_lost)
+            }
             _ => run.lost_data(),
         },
         balance: recomputed.balance(),
@@ -419,8 +423,9 @@ fn closing(run: &Run) -> Closing {
     }
 }
 
+/// Those of the last file: of parts that of one that marks the end, if there is one.
 fn last_flags(run: &Run) -> Option<TocFlags> {
-    run.files().last().and_then(|file| file.flags)
+    run.all_files().last().reader.flags()
 }
 
 fn differences(

@@ -29,7 +29,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use catchment_frame::{FrameInfo, FrameKind, Numbering, frame_ledger};
+use catchment_frame::{FileHeader, FrameInfo, FrameKind, Numbering, frame_ledger};
 use catchment_model::{Entry, Ledger, SourceLedger};
 use serde::Serialize;
 
@@ -103,12 +103,8 @@ pub(crate) fn join_places(
 ) -> Result<(), StorageError> {
     let mut of_targets: HashMap<(u32, String), usize> = HashMap::new();
     for file in files.iter_mut() {
-        file.place = match file.header().target.clone() {
+        file.place = match target_of(file.header()).map(str::to_owned) {
             Some(target) => {
-                let target = match target.rsplit_once(':') {
-                    Some((target, _)) if file.header().part.is_some() => target.to_owned(),
-                    _ => target,
-                };
                 *of_targets.entry((file.header().stream, target)).or_insert(file.folder)
             }
             None => file.folder,
@@ -136,6 +132,13 @@ pub(crate) fn join_places(
     result
 }
 
+/// The target that a file is of: for a part, whose header names that too, without its number.
+fn target_of(header: &FileHeader) -> Option<&str> {
+    let target = header.target.as_deref()?;
+    let of_part = target.rsplit_once(':').filter(|_| header.part.is_some());
+    Some(of_part.map_or(target, |(target, _)| target))
+}
+
 /// The part of its target's frames that a file has, if they are dealt to several nodes.
 fn part_of(file: &RunFile) -> Option<u32> {
     file.header().part.map(|part| part.number)
@@ -159,9 +162,8 @@ pub(crate) fn missing_parts(paths: &[PathBuf], files: &[RunFile]) -> Vec<FilePro
     let empty = paths.len() - there.len();
     for files in files.chunk_by(|file, next| file.place == next.place) {
         let header = files[0].header();
-        let (Some(part), Some(target)) = (header.part, &header.target) else { continue };
+        let (Some(part), Some(target)) = (header.part, target_of(header)) else { continue };
         let there: BTreeSet<u32> = files.iter().filter_map(part_of).collect();
-        let target = target.rsplit_once(':').map_or(&**target, |(target, _)| target);
         // Bounded, because anyone can write a count of 32 bits.
         let numbers = (0..part.count.min(PARTS_MAX)).filter(|number| !there.contains(number));
         missing.extend(numbers.map(|number| FileProblem::MissingPart {
@@ -256,6 +258,12 @@ pub(crate) fn stream(files: &[RunFile]) -> u32 {
 /// Whether the files are of several places.
 pub(crate) fn are_several(files: &[RunFile]) -> bool {
     files.last().is_some_and(|last| last.place > 0)
+}
+
+/// Whether frames are found by their numbers: files of several places, or parts, have copies of
+/// frames, and frames in between those of others.
+pub(crate) fn are_by_number(files: &[RunFile]) -> bool {
+    are_several(files) || are_parts(files)
 }
 
 /// The frames with rows that are read, in the order of their numbers. Marks those that a folder
@@ -412,9 +420,9 @@ fn exchange(counts: &mut SourceLedger, of_frame: &SourceLedger, kind: LedgerKind
     *received = received.saturating_add(uncounted - known);
 }
 
-/// The numbers that no folder has, by stream, rising: from 0 if there are several folders, as a
-/// file that begins a run may be missing in all. The first [`MISSING_MAX`] ranges. None for a run
-/// that is being recorded, whose frames in progress may still arrive.
+/// The numbers that no folder has, by stream, rising: from 0 if there are several places or parts,
+/// as a file that begins a run may be missing in all. The first [`MISSING_MAX`] ranges. None for a
+/// run that is being recorded, whose frames in progress may still arrive.
 pub(crate) fn missing(run: &Run) -> Vec<MissingFrames> {
     if run.being_recorded() || run.header().numbering != Numbering::Run {
         return Vec::new();
@@ -425,7 +433,7 @@ pub(crate) fn missing(run: &Run) -> Vec<MissingFrames> {
     numbers.sort_unstable();
     let (mut missing, mut next) = (Vec::new(), None);
     for (stream, (first, last)) in numbers {
-        let begin = if are_several(files) { 0 } else { first };
+        let begin = if are_by_number(files) { 0 } else { first };
         let expected = next.filter(|(of, _)| *of == stream).map_or(begin, |(_, next)| next);
         if first > expected && missing.len() < MISSING_MAX {
             missing.push(MissingFrames { stream, first: expected, last: first - 1 });

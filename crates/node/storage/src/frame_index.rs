@@ -33,7 +33,7 @@ pub(crate) struct FrameIndex {
 impl FrameIndex {
     /// Marks the repeated frames of the files, and lists the others.
     pub(crate) fn of(files: &mut [RunFile]) -> Self {
-        let numbered = folders::are_several(files) || folders::are_parts(files);
+        let numbered = folders::are_by_number(files);
         let (copies, locations) = if numbered {
             (Copies::default(), folders::locations(files))
         } else {

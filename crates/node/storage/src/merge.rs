@@ -7,9 +7,10 @@
 //! The ledger's total is that of the recorder. Of several places, each of which counts in its
 //! increments what it lacks, the increments are those of the place of the ledger, less what other
 //! places have: their sum with what the columns give is what [`recompute`] finds, so that an audit
-//! of the merged run finds what one of the folders together does. A frame that no copy can be read
-//! of is replaced by a skipped one, with its fragments counted as `fragments_discarded_disk`, or is
-//! missing if its counts cannot be read either.
+//! of the merged run finds what one of the folders together does. Of the parts of a target whose
+//! frames are dealt, they are those of all parts, each copy's once. A frame that no copy can be
+//! read of is replaced by a skipped one, with its fragments counted as `fragments_discarded_disk`,
+//! or is missing if its counts cannot be read either.
 //!
 //! One frame at a time is in memory. Trends are not copied.
 
@@ -72,13 +73,13 @@ pub fn merge(
     mut progress: impl FnMut(Done) -> ControlFlow<()>,
 ) -> Result<MergeReport, StorageError> {
     check(run)?;
-    let items = match folders::are_several(run.run_files()) {
+    let items = match folders::are_by_number(run.run_files()) {
         true => by_number(run),
         false => in_place(run),
     };
     let mut done = Done { frames: 0, frames_total: items.len() };
     // If the beginning is missing, readers are to find that the file with it is.
-    let is_begun = run.header().file_index == 0 || folders::are_several(run.run_files());
+    let is_begun = run.header().file_index == 0 || folders::are_by_number(run.run_files());
     let is_whole = is_begun && folders::missing(run).iter().all(|one| one.first > 0);
     let first_index = u32::from(!is_whole);
     let options = WriteOptions { first_index, ..options.clone() };
@@ -126,7 +127,7 @@ fn in_place(run: &Run) -> Vec<Item> {
     frame_index::locations(run.run_files(), run.copies()).into_iter().map(item).collect()
 }
 
-/// The frames of several places by their numbers, those of several streams by their keys.
+/// The frames of several places or parts by their numbers, those of several streams by their keys.
 fn by_number(run: &Run) -> Vec<Item> {
     let files = run.run_files();
     let of_ledger: HashSet<usize> =
@@ -214,7 +215,7 @@ fn info_at(files: &[RunFile], (file, index): Location) -> &FrameInfo {
 struct Merger<'a> {
     run: &'a Run,
     writer: RunWriter,
-    /// Of several places: what the frames to come may still count.
+    /// Of several places or parts: what the frames to come may still count.
     left: Option<Ledger>,
     /// The recorder's total, if there is one.
     total: Option<Ledger>,
@@ -235,11 +236,11 @@ struct Copy {
 
 impl<'a> Merger<'a> {
     fn new(run: &'a Run, writer: RunWriter) -> Result<Self, StorageError> {
-        let several = folders::are_several(run.run_files());
+        let by_number = folders::are_by_number(run.run_files());
         Ok(Self {
             run,
             writer,
-            left: several.then(|| recompute(run).0),
+            left: by_number.then(|| recompute(run).0),
             total: run.recorded_ledger()?,
             next: BTreeMap::new(),
             left_out: LeftOut::default(),
@@ -269,7 +270,9 @@ impl<'a> Merger<'a> {
         }
         let info = *info_at(files, from);
         let (columns_counts, mut increments) = split(info.kind, copy.counts);
-        if item.counted != Some(from) && folders::are_several(files) {
+        // Copies in one place have the same increments, whichever is read.
+        let in_its_place = |counted: Location| files[counted.0].place == files[from.0].place;
+        if !item.counted.is_some_and(in_its_place) {
             let is_copy = |counted: &Location| item.copies.contains(counted);
             increments = match item.counted {
                 Some(counted) if is_copy(&counted) => self.increments(counted),
@@ -406,7 +409,7 @@ impl<'a> Merger<'a> {
         let known = missing.iter().fold(0u64, |sum, one| sum.saturating_add(one.count()));
         let frames_missing = run.frames_missing().max(known);
         let files = run.run_files();
-        let differing = match folders::are_several(files) {
+        let differing = match folders::are_by_number(files) {
             true => folders::differing(run),
             false => run.copies().differing.clone(),
         };

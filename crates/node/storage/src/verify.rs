@@ -128,7 +128,7 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
 /// it.
 fn differing(run: &Run) -> impl Iterator<Item = Problem> {
     let files = run.run_files();
-    let differing = match folders::are_several(files) {
+    let differing = match folders::are_by_number(files) {
         true => folders::differing(run),
         false => run.copies().differing.clone(),
     };
@@ -175,7 +175,7 @@ fn in_base(run: &Run, (number, index): Location, report: &mut VerifyReport) {
 fn whole_copy(run: &Run, location: Location) -> Option<String> {
     let files = run.run_files();
     let is_whole = |&(file, frame): &Location| verify_frame(&files[file].reader, frame).is_empty();
-    let (file, frame) = match folders::are_several(files) {
+    let (file, frame) = match folders::are_by_number(files) {
         true => folders::others(files, location).find(is_whole),
         false => run.copies().others(location).find(is_whole),
     }?;

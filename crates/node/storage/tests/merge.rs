@@ -191,6 +191,64 @@ fn an_intact_copy_is_taken_of_a_frame_that_is_there_twice() {
     }
 }
 
+/// Two parts of a target that have the second frame both; the run ends without the second.
+fn parts(recipe: fn() -> Recipe) -> [Made; 2] {
+    let has: [fn(u64) -> bool; 2] =
+        [|one| [0, 1, 4, 5].contains(&one), |one| one % 4 != 0 && one != 5];
+    let of = |number: u32| Recipe {
+        files: vec![FILES.concat()],
+        part: Some((number, has[number as usize])),
+        ended: number == 0,
+        ..recipe()
+    };
+    [0, 1].map(|number| of(number).make())
+}
+
+#[test]
+fn parts_are_merged_in_order_and_an_intact_copy_is_taken() {
+    let whole = whole();
+    for damaged in [None, Some(ColumnKind::FragmentPayload), Some(ColumnKind::FragmentLengths)] {
+        let [one, two] = parts(|| recipe(FILES));
+        if let Some(kind) = &damaged {
+            one.damage(0, one.offset(0, 1, column(0, kind)));
+        }
+        let (folder, report) = merged(&open(&[&one, &two]));
+        let run = opened(&folder);
+        check_events(&run, 0..24);
+        assert!(run.frames().iter().map(|frame| frame.summary.info.sequence).eq(0..7));
+        assert_eq!((report.write.frames, report.copies_left), (7, 1));
+        assert!(report.ended && report.write.left_out.is_empty(), "{report:?}");
+        assert_eq!(report.replaced.len(), usize::from(damaged.is_some()), "{report:?}");
+        assert!(verify(&run, |_| ()).is_intact() && run.closed());
+        assert_eq!(run.recorded_ledger().expect("reads").as_ref(), Some(&whole.ledger));
+        assert_eq!(recompute(&run), (whole.ledger.clone(), Vec::new()));
+    }
+}
+
+#[test]
+fn an_unreadable_frame_of_a_part_is_counted_by_the_whole_copy_of_another() {
+    let [one, two] = parts(complete);
+    one.damage(0, one.offset(0, 1, column(0, &ColumnKind::FragmentLengths)));
+    let report = audited(&[&one, &two]);
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    let [copy] = &report.damaged_copies[..] else { panic!("{report:?}") };
+    assert_eq!((&copy.file, &copy.whole_file), (&one.files[0], &two.files[0]));
+}
+
+#[test]
+fn a_run_has_ended_where_one_part_says_so_and_lost_what_any_part_has_lost() {
+    let [one, two] = parts(complete);
+    for folders in [[&one, &two], [&two, &one]] {
+        let report = audited(&folders);
+        assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Ended));
+    }
+    // A fragment of the frame 3, which the part that was left out has.
+    let [one, two] =
+        parts(|| Recipe { missing: |source, event| source == 0 && event == 9, ..complete() });
+    let report = audited(&[&one, &two]);
+    assert!(report.flagged_lost && report.closing == Closing::Ended, "{report:?}");
+}
+
 #[test]
 fn a_frame_of_which_no_copy_can_be_read_is_counted_as_lost() {
     let one = complete().make();

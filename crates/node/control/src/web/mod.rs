@@ -15,6 +15,7 @@ mod server;
 pub(crate) mod stored;
 mod stream;
 mod table;
+mod timely;
 
 pub use document::openapi;
 pub use metrics::document as metrics_document;

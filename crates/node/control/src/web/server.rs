@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 use super::routes;
+use super::timely::Timely;
 use crate::machine;
 use crate::security::guard::Peer;
 use crate::security::limit::Shares;
@@ -36,6 +37,8 @@ const CONNECTIONS_EACH: usize = 64;
 const DESCRIPTORS_KEPT: u64 = 12;
 /// How long a client may take for its TLS handshake, or for a request's head.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take for 256 KiB of an answer.
+const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 /// How long answers in progress may take once the server has been told to end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -157,10 +160,10 @@ async fn accept(
             // Small answers are sent at once.
             stream.set_nodelay(true).ok();
             match tls {
-                None => serve(stream, peer, router, watcher).await,
+                None => serve(stream, TAKEN_WITHIN, peer, router, watcher).await,
                 Some(tls) => {
                     if let Some(stream) = handshake(tls, stream).await {
-                        serve(stream, peer, router, watcher).await;
+                        serve(stream, TAKEN_WITHIN, peer, router, watcher).await;
                     }
                 }
             }
@@ -193,6 +196,7 @@ async fn handshake(
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
+    taken_within: Duration,
     peer: SocketAddr,
     router: Router,
     watcher: hyper_util::server::graceful::Watcher,
@@ -210,7 +214,41 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), service);
-    // A client that disconnects is not an error.
+        .serve_connection(TokioIo::new(Timely::new(stream, taken_within)), service);
+    // A client that disconnects, or stops reading, is not an error.
     watcher.watch(connection).await.ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use axum::body::Bytes;
+    use axum::routing::get;
+    use futures_util::stream::unfold;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_stops_reading_gives_back_what_its_answer_holds() {
+        let held = Arc::new(Semaphore::new(1));
+        let taken = Arc::clone(&held);
+        let endless = get(move || async move {
+            let permit = taken.acquire_owned().await.unwrap();
+            Body::from_stream(unfold(permit, |permit| async move {
+                Some((Ok::<_, Infallible>(Bytes::from(vec![7; 256 << 10])), permit))
+            }))
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").unwrap();
+        let graceful = GracefulShutdown::new();
+        let router = Router::new().route("/", endless);
+        let served = serve(stream, Duration::from_millis(50), peer, router, graceful.watcher());
+        // The client is there, and reads nothing.
+        tokio::time::timeout(Duration::from_secs(300), served).await.expect("it ends");
+        assert_eq!(held.available_permits(), 1);
+        drop(client);
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! A file is sent as its bytes, also a range of it, and a column decoded and checked. Reads are on
 //! threads of the blocking pool, a piece at a time, of which there are always some left for
-//! commands; what is sent at a time is bounded, and further requests are told to come again.
+//! commands; what is sent at a time is bounded, and further requests are told to come again. The
+//! connection of a client that stops reading ends ([`super::timely`]), which makes room.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,9 +177,9 @@ pub(super) async fn file(
     fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     fields.insert(header::CONTENT_LENGTH, HeaderValue::from(end - start));
     if range.is_some() {
-        let said = format!("bytes {start}-{}/{total}", end - 1);
-        let said = HeaderValue::from_str(&said).map_err(Problem::internal)?;
-        fields.insert(header::CONTENT_RANGE, said);
+        let sent = format!("bytes {start}-{}/{total}", end - 1);
+        let sent = HeaderValue::from_str(&sent).map_err(Problem::internal)?;
+        fields.insert(header::CONTENT_RANGE, sent);
     }
     Ok(response)
 }

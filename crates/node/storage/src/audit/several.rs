@@ -172,8 +172,8 @@ impl Several {
     }
 }
 
-/// Counts an unreadable frame by a copy in another place, which has the same rows; its increments
-/// are its own. Returns the copy, if there is one that can be read.
+/// Counts an unreadable frame by a copy in another place or part, which has the same rows; its
+/// increments are its own. Returns the copy, if there is one that can be read.
 pub(super) fn count_by_copy(
     run: &Run,
     (file, frame): (&RunFile, usize),
@@ -181,7 +181,7 @@ pub(super) fn count_by_copy(
     errors: &[FrameError],
 ) -> Option<DamagedCopy> {
     let files = run.run_files();
-    let first = errors.first().filter(|_| folders::are_several(files))?;
+    let first = errors.first().filter(|_| folders::are_by_number(files))?;
     let increments = file.header().schema.column(None, &ColumnKind::LedgerIncrement);
     let of_increments = |error: &FrameError| match error {
         FrameError::Column { column, .. } => Some(*column) == increments,

@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 
 use catchment_fixtures::{Events, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo, FrameKind,
-    FrameSummary, Numbering, OpenOptions, Schema, TocBuilder, TocFlags, crc32c, write_frame,
+    Codec, ColumnEntry, ColumnKind, DealtPart, EntryNames, FileHeader, FileReader, FrameInfo,
+    FrameKind, FrameSummary, Numbering, OpenOptions, Schema, TocBuilder, TocFlags, crc32c,
+    write_frame,
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
 
 /// A change of a frame's header.
 pub type Change = fn(FrameInfo) -> FrameInfo;
+
+/// A part's number, and whether it has a frame.
+pub type PartOf = (u32, fn(u64) -> bool);
 
 /// The specification of a run.
 pub struct Recipe {
@@ -45,6 +49,10 @@ pub struct Recipe {
     /// The entry that counts the fragments of a frame for which a skipped frame stands; `None`: the
     /// frame is there.
     pub skipped: fn(u64) -> Option<Entry>,
+    /// One of two parts of a target: its number, and which frames it has.
+    pub part: Option<PartOf>,
+    /// Whether the last file marks the end of the run.
+    pub ended: bool,
 }
 
 impl Default for Recipe {
@@ -66,6 +74,8 @@ impl Default for Recipe {
             without: None,
             sum: None,
             skipped: |_| None,
+            part: None,
+            ended: true,
         }
     }
 }
@@ -217,8 +227,7 @@ impl Recipe {
         let (mut event, mut sequence) = (0, 0);
         let mut newest = None;
         for (index, frames) in self.files.iter().enumerate() {
-            let header = header(self.sources, index as u32);
-            let header = FileHeader { numbering: self.numbering, ..header };
+            let header = self.header(index as u32);
             let mut file = header.encode();
             let mut toc = TocBuilder::new(&file);
             let mut frames_written = Vec::new();
@@ -238,12 +247,12 @@ impl Recipe {
             }
             for (index, &rows) in frames.iter().enumerate() {
                 let last = last_file && index + 1 == frames.len();
-                let mut events = self.events(event..event + rows, last);
-                let mut info = self.info;
-                if let Some(entry) = (self.skipped)(sequence) {
-                    events = skipped(events, &header.schema, entry);
-                    info = |info| FrameInfo { kind: FrameKind::SKIPPED, rows: 1, ..info };
+                if self.part.is_some_and(|(_, has)| !has(sequence)) {
+                    (event, sequence) = (event + rows, sequence + 1);
+                    continue;
                 }
+                let events = self.events(event..event + rows, last);
+                let (events, info) = self.as_stored(sequence, events, &header.schema);
                 event += rows;
                 sum.add(&events.ledger(&header.schema));
                 made.ledger.add(&events.ledger(&header.schema));
@@ -267,7 +276,11 @@ impl Recipe {
                     toc.set_frames_ledger(&said(sum));
                 }
                 let data_lost = made.ledger.balance().lost_data();
-                let flags = TocFlags { run_ended: last_file, data_lost, ..TocFlags::default() };
+                let flags = TocFlags {
+                    run_ended: last_file && self.ended,
+                    data_lost,
+                    ..TocFlags::default()
+                };
                 let tail = toc.finish(file.len() as u64, &made.ledger, flags);
                 file.extend_from_slice(&tail);
             }
@@ -277,6 +290,25 @@ impl Recipe {
             made.frames.push(frames_written);
         }
         made
+    }
+
+    fn header(&self, file_index: u32) -> FileHeader {
+        let target = self.part.map(|(number, _)| format!("node:{number}"));
+        let part = self.part.map(|(number, _)| DealtPart { number, count: 2, first_item: 0 });
+        let header = header(self.sources, file_index);
+        FileHeader { numbering: self.numbering, target, part, ..header }
+    }
+
+    /// A frame, or the skipped one that stands for it.
+    fn as_stored(&self, sequence: u64, events: Events, schema: &Schema) -> (Events, Change) {
+        match (self.skipped)(sequence) {
+            None => (events, self.info),
+            Some(entry) => (skipped(events, schema, entry), |info| FrameInfo {
+                kind: FrameKind::SKIPPED,
+                rows: 1,
+                ..info
+            }),
+        }
     }
 
     /// The contents of a frame; the last one also counts fragments in flight.

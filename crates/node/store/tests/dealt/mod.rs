@@ -1,7 +1,7 @@
 //! A recorder whose frames several storage nodes share, and nodes that several recorders share.
 
 use catchment_recorder::NodeShare;
-use catchment_storage::{FileProblem, recompute};
+use catchment_storage::{Closing, FileProblem, recompute};
 
 use super::*;
 
@@ -117,7 +117,9 @@ fn a_run_ends_without_a_node_that_is_gone_and_nothing_of_it_is_missing() {
     let two = two.stop().unwrap();
     assert!(!two.streams[0].has_ended);
     one.stop().unwrap();
-    check_both(folder.path(), 6_000);
+    // It was not told of the end either: its part, the last one, says nothing of that.
+    let report = audit(&check_both(folder.path(), 6_000)).unwrap();
+    assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Ended), "{report:?}");
 }
 
 #[test]
