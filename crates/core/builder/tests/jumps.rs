@@ -191,6 +191,27 @@ fn numbers_that_all_sources_skip_alike_are_no_loss() {
     }
 }
 
+/// In the first time-out an event waits for a source that may still begin, but one that has sent
+/// nothing says nothing of what the others skipped.
+#[test]
+fn numbers_skipped_alike_are_no_loss_while_another_source_is_awaited() {
+    let mut rig = Rig::required(3);
+    for first in [0, 5_400] {
+        for step in 0..40 {
+            let now = first * 100_000 + step * 8 * MS;
+            rig.send_all(now, 0..2, first + step * 10..first + (step + 1) * 10);
+            rig.poll(now);
+        }
+    }
+    // The run ends before the third counts as silent.
+    rig.finish(900 * MS);
+    let status = rig.builder.status();
+    assert_eq!((rig.rows.len(), status.jumps, status.events_absent), (800, 1, 0));
+    let counts = [Entry::FragmentsSkipped, Entry::FragmentsMissingUnrecorded]
+        .map(|entry| rig.count(0, entry));
+    assert_eq!(counts, [5_000, 0]);
+}
+
 #[test]
 fn numbers_that_a_lone_source_skips_or_few_that_all_skip_are_missing() {
     for (sources, skipped) in [(1, 12_400), (3, 4_096), (3, 1)] {

@@ -399,7 +399,7 @@ impl OpenEvents {
     ) {
         let (from, to) = (absent.start, absent.end);
         let count = self.owned.count(absent);
-        let beyond = horizon.passed_by_all().min(horizon.promises.promised());
+        let beyond = horizon.passed_by_placed().min(horizon.promises.promised());
         let placed_count = horizon.placed_count() + horizon.promises.placed_count();
         let jumped = to - from > self.limits.reorder_events
             && !self.skips_are_losses

@@ -342,17 +342,21 @@ impl Horizon {
         }
     }
 
-    /// The key below which every voter that has a position has passed all keys. In the first
-    /// time-out any that has none may still come, and has passed nothing.
+    /// The key below which every voter that has a position has passed all keys. During the first
+    /// time-out, a voter without a position may still begin, so that no key counts as passed by
+    /// all.
     pub fn passed_by_all(&self) -> u64 {
-        match self.awaits_first() {
-            true => 0,
-            false => self.progress.slowest().unwrap_or(self.passed_by_none()),
-        }
+        if self.awaits_first() { 0 } else { self.passed_by_placed() }
     }
 
-    /// Whether a voter may still come for the first time: it votes, but by the end of the first
-    /// time-out it is silent or out of step.
+    /// The key below which every voter that has a position has passed all keys, whoever may still
+    /// begin.
+    pub fn passed_by_placed(&self) -> u64 {
+        self.progress.slowest().unwrap_or(self.passed_by_none())
+    }
+
+    /// Whether a voter may still begin: it votes, but after the first time-out it is silent or out
+    /// of step.
     fn awaits_first(&self) -> bool {
         let is_awaited = |voter: &Voter| voter.votes() && !voter.known;
         self.active_ns < self.rules.timeout_ns && self.voters.iter().any(is_awaited)
