@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{
-    FileProblem, Follow, ReframeOptions, Run, RunOptions, Select, StorageError, recompute, reframe,
-    verify,
+    FileProblem, Follow, ReframeOptions, Run, RunOptions, Select, StorageError, audit, recompute,
+    reframe, verify,
 };
 use serde_json::json;
 
