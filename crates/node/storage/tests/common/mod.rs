@@ -275,12 +275,9 @@ impl Recipe {
                 if let Some(said) = self.sum {
                     toc.set_frames_ledger(&said(sum));
                 }
-                let data_lost = made.ledger.balance().lost_data();
-                let flags = TocFlags {
-                    run_ended: last_file && self.ended,
-                    data_lost,
-                    ..TocFlags::default()
-                };
+                let (run_ended, data_lost) =
+                    (last_file && self.ended, made.ledger.balance().lost_data());
+                let flags = TocFlags { run_ended, data_lost, ..TocFlags::default() };
                 let tail = toc.finish(file.len() as u64, &made.ledger, flags);
                 file.extend_from_slice(&tail);
             }
