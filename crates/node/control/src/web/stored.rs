@@ -93,7 +93,7 @@ pub(super) struct FramesQuery {
 /// The runs of which the node has files.
 #[utoipa::path(get, path = "/api/v1/stored", tag = "stored", params(ListQuery),
     responses((status = 200, body = api::StoredList)))]
-pub(super) async fn runs(
+pub(super) async fn stored_runs(
     State(shared): Shared,
     Params(query): Params<ListQuery>,
 ) -> Answer<api::StoredList> {
@@ -123,7 +123,7 @@ pub(super) async fn runs(
 /// The files of a run.
 #[utoipa::path(get, path = "/api/v1/stored/{name}", tag = "stored",
     params(("name" = String, Path)), responses((status = 200, body = api::StoredFiles)))]
-pub(super) async fn files(
+pub(super) async fn stored_files(
     State(shared): Shared,
     Place(name): Place<String>,
 ) -> Answer<api::StoredFiles> {
@@ -139,7 +139,7 @@ pub(super) async fn files(
     params(("name" = String, Path), ("file" = String, Path), FileQuery),
     responses((status = 200, body = String, content_type = "application/octet-stream"),
         (status = 206, body = String, content_type = "application/octet-stream")))]
-pub(super) async fn file(
+pub(super) async fn stored_file(
     State(shared): Shared,
     Place((name, file)): Place<(String, String)>,
     Params(query): Params<FileQuery>,
@@ -188,7 +188,7 @@ pub(super) async fn file(
 #[utoipa::path(get, path = "/api/v1/stored/{name}/{file}/frames", tag = "stored",
     params(("name" = String, Path), ("file" = String, Path), FramesQuery),
     responses((status = 200, body = api::StoredFrames)))]
-pub(super) async fn frames(
+pub(super) async fn stored_frames(
     State(shared): Shared,
     Place((name, file)): Place<(String, String)>,
     Params(query): Params<FramesQuery>,
@@ -213,7 +213,7 @@ pub(super) async fn frames(
 #[utoipa::path(get, path = "/api/v1/stored/{name}/{file}/frames/{frame}", tag = "stored",
     params(("name" = String, Path), ("file" = String, Path), ("frame" = u64, Path), FileQuery),
     responses((status = 200, body = api::StoredColumns)))]
-pub(super) async fn columns(
+pub(super) async fn stored_columns(
     State(shared): Shared,
     Place((name, file, frame)): Place<(String, String, usize)>,
     Params(query): Params<FileQuery>,
@@ -235,7 +235,7 @@ pub(super) async fn columns(
     params(("name" = String, Path), ("file" = String, Path), ("frame" = u64, Path),
         ("column" = u32, Path), FileQuery),
     responses((status = 200, body = String, content_type = "application/octet-stream")))]
-pub(super) async fn column(
+pub(super) async fn stored_column(
     State(shared): Shared,
     Place((name, file, frame, column)): Place<(String, String, usize, u32)>,
     Params(query): Params<FileQuery>,

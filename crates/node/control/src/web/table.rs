@@ -72,13 +72,13 @@ routes! {
         PATCH "/api/v1/runs/{number}" Least(Operator), routes_runs::change_run;
         GET "/api/v1/runs/{number}/configuration" Least(Viewer), routes_runs::run_configuration;
         GET "/api/v1/runs/{number}/ledger" Least(Viewer), routes_runs::run_ledger;
-        GET "/api/v1/stored" Least(Viewer), stored::runs;
-        GET "/api/v1/stored/{name}" Least(Viewer), stored::files;
-        GET "/api/v1/stored/{name}/{file}" Least(Viewer), stored::file;
-        GET "/api/v1/stored/{name}/{file}/frames" Least(Viewer), stored::frames;
-        GET "/api/v1/stored/{name}/{file}/frames/{frame}" Least(Viewer), stored::columns;
+        GET "/api/v1/stored" Least(Viewer), stored::stored_runs;
+        GET "/api/v1/stored/{name}" Least(Viewer), stored::stored_files;
+        GET "/api/v1/stored/{name}/{file}" Least(Viewer), stored::stored_file;
+        GET "/api/v1/stored/{name}/{file}/frames" Least(Viewer), stored::stored_frames;
+        GET "/api/v1/stored/{name}/{file}/frames/{frame}" Least(Viewer), stored::stored_columns;
         GET "/api/v1/stored/{name}/{file}/frames/{frame}/columns/{column}" Least(Viewer),
-            stored::column;
+            stored::stored_column;
         GET "/api/v1/configurations" Least(Viewer), routes_runs::configurations;
         POST "/api/v1/configurations" Least(Operator), routes_runs::add_configuration;
         GET "/api/v1/configurations/{version}" Least(Viewer), routes_runs::configuration;
