@@ -53,14 +53,18 @@ pub(crate) struct Frozen {
     point: Point,
 }
 
-/// Records at half of `hz`, at which two folders can go on.
+/// Records at half of `hz`, at which two folders can go on, or at what the disk has room for.
 pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Vec<Frozen>)> {
     let seconds = if bench.quick { 3.0 } else { SECONDS };
+    let existing = bench.scratch.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
+    let room_bytes = catchment_disk::free_bytes(existing)? as f64 * 0.9;
+    let event_bytes = Load::FULL.high(bench, Rate(Some(1_000.0)), seconds)?.1 as f64 / 1_000.0;
+    let hz = (hz / 2.0).min(room_bytes / 2.0 / event_bytes);
     let mut found = Vec::new();
     let mut refused = None;
     for weather in WEATHERS {
         bench.now(weather.name)?;
-        match record(bench, weather, hz / 2.0, seconds) {
+        match record(bench, weather, hz, seconds) {
             Ok(point) => found.push(Frozen { name: weather.name, point }),
             Err(error) if error.is::<NotMounted>() || is_no_space(&error) => {
                 refused = Some(error.to_string());
@@ -85,7 +89,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
         ],
     );
     let mut section = Section::new("While targets are frozen", rows).note(
-        "Half of the rate that two required folders take, with a memory budget of 8 GiB. The \
+        "Half of the rate that two required folders take, or what the disk has room for, with a memory budget of 8 GiB. The \
          best-effort folder is frozen (fsfreeze on a loop mount) for 60 of 75 s, the required one \
          for 5 s; not taken: by the best-effort one, countedly. Memory: chunks at their fullest.",
     );

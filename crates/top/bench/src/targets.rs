@@ -84,7 +84,7 @@ const ARRANGEMENTS: [Arrangement; 5] = [
 struct All {
     found: Vec<Found>,
     frozen: Vec<frozen::Frozen>,
-    shared: Shared,
+    shared: Option<Shared>,
 }
 
 /// Recordings at the highest rate without loss.
@@ -175,8 +175,18 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let rounds = two.map_or(&[][..], |two| &two.rounds);
     let durable = (!rounds.is_empty()).then(|| median(rounds.iter().map(Round::durable_hz)));
     let (frozen, weathers) = frozen::run(bench, durable.unwrap_or(2_000.0))?;
-    let (nodes, shared) = shared_nodes::measure(bench)?;
-    let sections = vec![section, delays, frozen, nodes];
+    let mut sections = vec![section, delays, frozen];
+    // What fails at the end does not take the other figures with it.
+    let shared = match shared_nodes::measure(bench) {
+        Ok((nodes, shared)) => {
+            sections.push(nodes);
+            Some(shared)
+        }
+        Err(error) => {
+            bench.broken.push(format!("builders that share storage nodes: {error}"));
+            None
+        }
+    };
     Report::new("targets", bench, sections, &All { found, frozen: weathers, shared })
 }
 
