@@ -437,8 +437,8 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
         let words = |is_dealt| if is_dealt { "some" } else { "all" };
         let (has, sent) = (words(!key.is_dealt), words(key.is_dealt));
         let text = format!(
-            "{} has {has} of the frames of its run here, and its sender deals it {sent}: the number \
-             of nodes in the target has changed",
+            "{} has {has} of the frames of its run here, and its sender deals it {sent}: the \
+             number of nodes in the target has changed",
             key.name
         );
         return Err(NotOpened::Never(text));

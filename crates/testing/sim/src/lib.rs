@@ -30,7 +30,7 @@
 //! | `resume` | what a recorder that died leaves to one that goes on |
 //! | [`oracle`] | the rules that every run must obey |
 //! | [`readers`] | the results of repair, audit and verify |
-//! | [`time`] | runs whose events are built by time: senders, clocks that lie, and their own oracle |
+//! | [`time`] | runs whose events are built by time, with clocks that lie, and their own oracle |
 //! | [`shrink`] | reduces a failing run |
 //! | `trains` | fragments of many packets, in a run of their own, and what is recorded of them |
 //! | [`trace`] | the recorded history of a run |

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, CompletionKind, Ingress, Waker};
+use catchment_agent::{Agent, CompletionKind, Ingress, Waker, Work};
 use catchment_fixtures::Random;
 use catchment_model::RunId;
 use catchment_ports::{
@@ -214,6 +214,17 @@ pub(crate) struct Recorder {
     answered: BTreeMap<usize, u64>,
 }
 
+/// A call of an agent.
+pub(crate) struct Called {
+    /// The agent's index.
+    pub(crate) index: u16,
+    /// What it did, and how long that took.
+    pub(crate) done: u64,
+    pub(crate) busy_ns: u64,
+    /// Whether that was its last call.
+    pub(crate) ended: bool,
+}
+
 /// A target of a recorder.
 pub(crate) struct TargetSlot {
     /// The index of its agent.
@@ -239,6 +250,31 @@ impl Slot {
 }
 
 impl Recorder {
+    /// Calls one of the agents that are due, if any is.
+    pub(crate) fn call(&mut self, now_ns: u64, times: &mut Random) -> Option<Called> {
+        let count = self.slots.iter().filter(|slot| slot.is_due(now_ns)).count();
+        if count == 0 {
+            return None;
+        }
+        let nth = times.index(count);
+        let mut due = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_due(now_ns));
+        let (at, _) = due.nth(nth)?;
+        let slot = &mut self.slots[at];
+        let Work { done, wake_at_ns, is_blocked, ended } = slot.agent.work(now_ns);
+        let index = slot.index;
+        let longest_ns = [5_000, 50_000, 500_000][times.index(3)];
+        let longest_ns = if done == 0 { 3_000 } else { longest_ns };
+        let busy_ns = 500 + times.below(longest_ns);
+        slot.busy_ns = now_ns + busy_ns;
+        slot.due_ns = wake_at_ns.max(slot.busy_ns);
+        slot.is_blocked = is_blocked;
+        if ended {
+            self.slots.swap_remove(at);
+        }
+        self.wake(now_ns, times);
+        Some(Called { index, done, busy_ns, ended })
+    }
+
     /// Starts the recorder of that run, on a disk that may hold the files of earlier ones; or one
     /// that goes on with it, of which that is what is left.
     ///

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
 use crate::plan::BEGIN_NS;
+use crate::recorder::Called;
 
 /// An event in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +48,15 @@ impl Trace {
     /// The names of the agents, by their index.
     pub fn agents<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.agents = names.map(str::to_owned).collect();
+    }
+
+    /// An agent was called.
+    pub(crate) fn called(&mut self, now_ns: u64, called: &Called) {
+        let &Called { index, done, busy_ns, ended } = called;
+        self.push(now_ns, Event::Work(index, done, busy_ns));
+        if ended {
+            self.push(now_ns, Event::Ended(index));
+        }
     }
 
     /// Something happened.

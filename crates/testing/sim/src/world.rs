@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use catchment_agent::Work;
 use catchment_fixtures::Random;
 use catchment_ports::{MemoryFiles, VirtualClock};
 use catchment_run::Command;
@@ -656,28 +655,8 @@ impl World<'_> {
     fn call(&mut self) -> Result<(), String> {
         let now_ns = self.now_ns();
         let Some(recorder) = &mut self.recorder else { return Ok(()) };
-        let count = recorder.slots.iter().filter(|slot| slot.is_due(now_ns)).count();
-        if count == 0 {
-            return Ok(());
-        }
-        let nth = self.times.index(count);
-        let mut due = recorder.slots.iter().enumerate().filter(|(_, slot)| slot.is_due(now_ns));
-        let (at, _) = due.nth(nth).expect("one of them");
-        let slot = &mut recorder.slots[at];
-        let Work { done, wake_at_ns, is_blocked, ended } = slot.agent.work(now_ns);
-        let index = slot.index;
-        let longest_ns = [5_000, 50_000, 500_000][self.times.index(3)];
-        let longest_ns = if done == 0 { 3_000 } else { longest_ns };
-        let busy_ns = 500 + self.times.below(longest_ns);
-        slot.busy_ns = now_ns + busy_ns;
-        slot.due_ns = wake_at_ns.max(slot.busy_ns);
-        slot.is_blocked = is_blocked;
-        self.trace.push(now_ns, Event::Work(index, done, busy_ns));
-        if ended {
-            recorder.slots.swap_remove(at);
-            self.trace.push(now_ns, Event::Ended(index));
-        }
-        recorder.wake(now_ns, &mut self.times);
+        let Some(called) = recorder.call(now_ns, &mut self.times) else { return Ok(()) };
+        self.trace.called(now_ns, &called);
         self.look_at_disk(now_ns);
         self.look_at_answers(now_ns);
         let ended = self.recorder.take_if(|recorder| recorder.slots.is_empty());

@@ -19,22 +19,17 @@ use crate::Bench;
 use crate::point::{Load, Point, measure_with};
 use crate::report::{Section, bytes, table};
 
-/// Who is frozen, and when, in seconds after the recorder begins to start.
+/// Which folders are frozen, and when: from and to, as shares of the recording's time.
 #[derive(Clone, Copy, Debug)]
-struct Weather {
+struct Freeze {
     name: &'static str,
     best_effort: Option<[f64; 2]>,
     required: Option<[f64; 2]>,
 }
 
-/// In shares of the time that the bench takes for it.
-const WEATHERS: [Weather; 2] = [
-    Weather {
-        name: "the best-effort one is frozen",
-        best_effort: Some([0.1, 0.9]),
-        required: None,
-    },
-    Weather {
+const FREEZES: [Freeze; 2] = [
+    Freeze { name: "the best-effort one is frozen", best_effort: Some([0.1, 0.9]), required: None },
+    Freeze {
         name: "it is frozen, and the required one stalls meanwhile",
         best_effort: Some([0.1, 0.9]),
         required: Some([0.3, 0.3 + 1.0 / 15.0]),
@@ -62,10 +57,10 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
     let hz = (hz / 2.0).min(room_bytes / 2.0 / event_bytes);
     let mut found = Vec::new();
     let mut refused = None;
-    for weather in WEATHERS {
-        bench.now(weather.name)?;
-        match record(bench, weather, hz, seconds) {
-            Ok(point) => found.push(Frozen { name: weather.name, point }),
+    for frozen in FREEZES {
+        bench.now(frozen.name)?;
+        match record(bench, frozen, hz, seconds) {
+            Ok(point) => found.push(Frozen { name: frozen.name, point }),
             Err(error) if error.is::<NotMounted>() || is_no_space(&error) => {
                 refused = Some(error.to_string());
             }
@@ -89,9 +84,10 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
         ],
     );
     let mut section = Section::new("While targets are frozen", rows).note(
-        "Half of the rate that two required folders take, or what the disk has room for, with a memory budget of 8 GiB. The \
-         best-effort folder is frozen (fsfreeze on a loop mount) for 60 of 75 s, the required one \
-         for 5 s; not taken: by the best-effort one, countedly. Memory: chunks at their fullest.",
+        "Half of the rate that two required folders take, or what the disk has room for, with a \
+         memory budget of 8 GiB. The best-effort folder is frozen (fsfreeze on a loop mount) for \
+         60 of 75 s, the required one for 5 s. Not taken: what the best-effort one did not get, as \
+         its ledger counts it. Memory: chunks at their fullest.",
     );
     if let Some(refused) = refused {
         section = section.note(format!("Not run: {refused}."));
@@ -99,7 +95,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
     Ok((section, found))
 }
 
-fn record(bench: &mut Bench<'_>, weather: Weather, hz: f64, seconds: f64) -> anyhow::Result<Point> {
+fn record(bench: &mut Bench<'_>, frozen: Freeze, hz: f64, seconds: f64) -> anyhow::Result<Point> {
     let made = !bench.scratch.exists();
     std::fs::create_dir_all(&bench.scratch)?;
     let required_bytes = Load::FULL.high(bench, Rate(Some(hz)), seconds)?.1;
@@ -110,8 +106,8 @@ fn record(bench: &mut Bench<'_>, weather: Weather, hz: f64, seconds: f64) -> any
         let (ended, end) = sync_channel::<()>(1);
         let times = |window: Option<[f64; 2]>| window.map(|at| at.map(|share| share * seconds));
         let windows = [
-            (times(weather.best_effort), best_effort.0.clone()),
-            (times(weather.required), required.0.clone()),
+            (times(frozen.best_effort), best_effort.0.clone()),
+            (times(frozen.required), required.0.clone()),
         ];
         let folders = [required.0.clone(), best_effort.0.clone()];
         std::thread::scope(|scope| {
@@ -136,7 +132,7 @@ fn record(bench: &mut Bench<'_>, weather: Weather, hz: f64, seconds: f64) -> any
     result
 }
 
-/// Others' results are worth more than an error.
+/// Without room these rows are left out, so that the bench keeps its other results.
 fn is_no_space(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(ConsoleError::NoSpace { .. }))
 }

@@ -111,8 +111,8 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<(Section, Shared)
         ],
     );
     let section = Section::new("Builders that share storage nodes", table).note(format!(
-        "Runs one behind the other without a pause, in each of which a builder sends {} at {}/s; nodes \
-         are processes on this machine. Bytes/s: of all builders, until all is durable; median. \
+        "Runs one behind the other without a pause, in each of which a builder sends {} at {}/s; \
+         nodes are processes on this machine. Bytes/s: of all builders, until all is durable; median. \
          Imbalance: of the node that is farthest from the mean of a run, in the worst run. Every \
          fragment was durable in every run.",
         bytes(f64::from(scale.frames) * FRAME_BYTES as f64),

@@ -174,7 +174,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let two = found.iter().find(|one| one.name == TWO_FOLDERS);
     let rounds = two.map_or(&[][..], |two| &two.rounds);
     let durable = (!rounds.is_empty()).then(|| median(rounds.iter().map(Round::durable_hz)));
-    let (frozen, weathers) = frozen::run(bench, durable.unwrap_or(2_000.0))?;
+    let (frozen, while_frozen) = frozen::run(bench, durable.unwrap_or(2_000.0))?;
     let mut sections = vec![section, delays, frozen];
     // What fails at the end does not take the other figures with it.
     let shared = match shared_nodes::measure(bench) {
@@ -187,7 +187,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
             None
         }
     };
-    Report::new("targets", bench, sections, &All { found, frozen: weathers, shared })
+    Report::new("targets", bench, sections, &All { found, frozen: while_frozen, shared })
 }
 
 /// Recordings at the highest rate without loss, each between two measurements of its limit.

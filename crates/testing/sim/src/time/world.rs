@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use catchment_agent::Work;
 use catchment_fixtures::Random;
 use catchment_ports::{MemoryFiles, VirtualClock};
 
@@ -199,29 +198,8 @@ impl World<'_> {
     fn call(&mut self) {
         let now_ns = self.clock.now_ns();
         let recorder = &mut self.recorder;
-        let due = |slots: &[crate::recorder::Slot]| -> Vec<usize> {
-            (0..slots.len()).filter(|&at| slots[at].is_due(now_ns)).collect()
-        };
-        let due = due(&recorder.slots);
-        if due.is_empty() {
-            return;
-        }
-        let at = due[self.times.index(due.len())];
-        let slot = &mut recorder.slots[at];
-        let Work { done, wake_at_ns, is_blocked, ended } = slot.agent.work(now_ns);
-        let index = slot.index;
-        let longest_ns = [5_000, 50_000, 500_000][self.times.index(3)];
-        let longest_ns = if done == 0 { 3_000 } else { longest_ns };
-        let busy_ns = 500 + self.times.below(longest_ns);
-        slot.busy_ns = now_ns + busy_ns;
-        slot.due_ns = wake_at_ns.max(slot.busy_ns);
-        slot.is_blocked = is_blocked;
-        self.trace.push(now_ns, Event::Work(index, done, busy_ns));
-        if ended {
-            recorder.slots.swap_remove(at);
-            self.trace.push(now_ns, Event::Ended(index));
-        }
-        recorder.wake(now_ns, &mut self.times);
+        let Some(called) = recorder.call(now_ns, &mut self.times) else { return };
+        self.trace.called(now_ns, &called);
         for (event, _, _) in recorder.disk_news() {
             self.trace.push(now_ns, event);
         }
