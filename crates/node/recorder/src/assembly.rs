@@ -1,24 +1,25 @@
 //! A recorder's agents with ports of the caller's choice, for callers that step them in one thread
 //! and in virtual time. They are made and put together by the same code as those that a
-//! [`Recorder`](crate::Recorder) has on threads; the trend agent, whose store makes files by
-//! itself, is not among them.
+//! [`Recorder`](crate::Recorder) has on threads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Entropy, FileId, FolderStore, Waker};
+use catchment_frame::ChannelInfo;
 use catchment_model::RunId;
 use catchment_storage::Resumable;
 
 use crate::agents::{AgentParts, Agents, TargetPart, Wakers, Way};
-use crate::beginning::Beginning;
+use crate::beginning::{Beginning, FileBeginning};
 use crate::config::RecorderConfig;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::live::{Live, Observer};
 use crate::live_target::LiveTarget;
 use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
+use crate::trend_agent::{TrendFeed, TrendPlan, TrendStore, Trends};
 use crate::wiring::{Bind, Wiring};
 
 /// The inputs of an [`Assembly`] beside its configuration.
@@ -35,10 +36,20 @@ pub struct AssemblyParts<S> {
     pub frames: Waker,
     /// Wakes the agents that encode.
     pub encoders: Waker,
+    /// Where trends go, if there are to be any.
+    pub trends: Option<TrendParts>,
     /// Whether nothing is recorded until [`Assembly::pause`] ends the pause.
     pub is_paused: bool,
     /// The time at which the agents begin.
     pub now_ns: u64,
+}
+
+/// What the trend agent is made of.
+pub struct TrendParts {
+    /// Wakes it.
+    pub waker: Waker,
+    /// Makes the store of a target's channels, or of its counters, in the folder of that name.
+    pub store: Box<dyn Fn(PathBuf, Vec<ChannelInfo>) -> Box<dyn TrendStore>>,
 }
 
 /// Where a target's files are.
@@ -121,12 +132,13 @@ impl Assembly {
             TargetPart { waker, way: Way::Files(identity, first) }
         };
         let targets = live.targets.iter().zip(begins).zip(parts.targets).map(target).collect();
+        let (feed, trends) = trends(config, (run, &parts.name), &live, parts.trends)?.unzip();
         let parts = AgentParts {
             wired,
             live: Arc::clone(&live),
             stop: Arc::clone(&stop),
             targets,
-            trends: None,
+            trends: feed,
             wakers: Wakers { frames: parts.frames, encoders: parts.encoders },
         };
         let Agents { receives, build, frames, encoders, targets, populate } =
@@ -142,6 +154,9 @@ impl Assembly {
             agents.push((format!("encode-{number}"), Box::new(encoder)));
         }
         agents.push(("memory".to_owned(), Box::new(populate)));
+        if let Some(trends) = trends {
+            agents.push(("trends".to_owned(), Box::new(trends)));
+        }
         Ok(Self { agents, live, stop })
     }
 
@@ -165,4 +180,24 @@ impl Assembly {
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
+}
+
+/// The trend agent, and its queue.
+fn trends(
+    config: &RecorderConfig,
+    (run, name): (RunId, &str),
+    live: &Arc<Live>,
+    parts: Option<TrendParts>,
+) -> Result<Option<(TrendFeed, Trends<Box<dyn TrendStore>>)>, RecorderError> {
+    let Some(parts) = parts.filter(|_| config.trends) else { return Ok(None) };
+    let (folders, target) = (Vec::new(), String::new());
+    let begins = FileBeginning::default();
+    let identity = RunIdentity { run, folders, name: name.to_owned(), target, begins };
+    let plan = TrendPlan::of(config, &identity, live.beginning.epoch > 0)?;
+    if !plan.has_folders() {
+        return Ok(None);
+    }
+    let (feed, frames) = TrendFeed::new(live, parts.waker);
+    let make = |folder, series| Ok::<_, RecorderError>((parts.store)(folder, series));
+    Ok(Some((feed, Trends::new(&plan, live, frames, make)?)))
 }

@@ -87,7 +87,7 @@ mod wiring;
 
 pub use catchment_net::{LinkAccess, SharedTokens, Tokens};
 
-pub use assembly::{Assembly, AssemblyParts, TargetStore};
+pub use assembly::{Assembly, AssemblyParts, TargetStore, TrendParts};
 pub use budget::SystemMemory;
 pub use config::{
     BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS,
@@ -113,4 +113,5 @@ pub use spill_counts::SpillReport;
 pub use standby::{Standby, Standing};
 pub use store_nodes::NodeShare;
 pub use target_config::{NodeConfig, Place, TargetConfig};
+pub use trend_agent::TrendStore;
 pub use wiring::{Bind, Endpoint};

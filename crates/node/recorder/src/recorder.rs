@@ -663,9 +663,11 @@ fn trends(
     if !config.trends || !plan.has_folders() {
         return Ok(None);
     }
+    let failed = |error| RecorderError::Trends { source: Box::new(error) };
+    plan.mend().map_err(failed)?;
     let (feed, frames) = TrendFeed::new(live, waker);
-    let trends = Trends::new(&plan, live, frames);
-    Ok(Some((feed, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?)))
+    let make = |folder, series| plan.files(folder, series);
+    Ok(Some((feed, Trends::new(&plan, live, frames, make).map_err(failed)?)))
 }
 
 /// A thread that sleeps on `park` when it has no work.

@@ -143,6 +143,7 @@ impl Rig {
             targets.push(TargetStore { folders, entropy, waker: Waker::default() });
         }
         let parts = AssemblyParts {
+            trends: None,
             run: RunId([7; 16]),
             name: FOLDERS[0].to_owned(),
             targets,

@@ -49,6 +49,7 @@ impl Virtual {
             ..StoreTimes::default()
         };
         let parts = AssemblyParts {
+            trends: None,
             run: RunId([1; 16]),
             name: "run".to_owned(),
             targets: vec![TargetStore {

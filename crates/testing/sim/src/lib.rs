@@ -32,6 +32,7 @@
 //! | [`readers`] | the results of repair, audit and verify |
 //! | [`time`] | runs whose events are built by time, with clocks that lie, and their own oracle |
 //! | [`shrink`] | reduces a failing run |
+//! | `trends` | trends of channels and counters, compared with the samples in the files |
 //! | `trains` | fragments of many packets, in a run of their own, and what is recorded of them |
 //! | [`trace`] | the recorded history of a run |
 //!
@@ -66,6 +67,7 @@ mod streams;
 pub mod time;
 pub mod trace;
 mod trains;
+mod trends;
 pub mod verdict;
 pub mod walk;
 pub mod wires;

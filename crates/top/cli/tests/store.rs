@@ -18,6 +18,9 @@ use crate::front_ends::{LONG, SOURCES, content, fragments};
 use crate::life::Node;
 use crate::support::{catchment, free_ports, interrupt, started, stderr, stdout};
 
+mod killed;
+mod shared;
+
 /// An address that is free.
 fn free() -> SocketAddr {
     ([127, 0, 0, 1], free_ports(1)).into()
@@ -59,10 +62,14 @@ address = "{address}"
 }
 
 fn configure_store(folder: &Path, listens: SocketAddr) {
+    configure_store_in(folder, &[Path::new("stored")], listens, "");
+}
+
+fn configure_store_in(folder: &Path, folders: &[&Path], listens: SocketAddr, more: &str) {
     let text = format!(
         r#"
 [store]
-folder = "stored"
+folders = {folders:?}
 close_after = "200 ms"
 [memory]
 budget = "64 MiB"
@@ -73,6 +80,7 @@ preallocate_bytes = "4 MiB"
 file_bytes = "4 MiB"
 [[listen]]
 address = "{listens}"
+{more}
 "#
     );
     std::fs::write(folder.join("store.toml"), text).unwrap();

@@ -94,6 +94,7 @@ impl Stepped {
         }
         let disk = disks[0].clone();
         let parts = AssemblyParts {
+            trends: None,
             run: RunId([7; 16]),
             name: "run".to_owned(),
             targets: stores,
