@@ -53,7 +53,6 @@ struct Line {
     back: VecDeque<u8>,
     /// Why it has ended. What has arrived is read first.
     over: Option<ErrorKind>,
-    is_half_open: bool,
     /// When bytes pass next.
     due_ns: u64,
     /// What was parsed of it: bytes that are no whole message yet, and messages.
@@ -72,6 +71,8 @@ enum Phase {
     Wanted(u64),
     /// With its number at the node.
     Open(usize),
+    /// Nothing passes any more, and nothing says so.
+    Silent,
 }
 
 /// What the recorder was told by a node.
@@ -129,7 +130,7 @@ impl Network {
         side.there = None;
         for line in &mut side.lines {
             match (line.phase, is_silent) {
-                (Phase::Open(_), true) => line.is_half_open = true,
+                (Phase::Open(_), true) => line.phase = Phase::Silent,
                 (Phase::Open(_), false) => line.cut(None, true),
                 _ => {}
             }
@@ -156,7 +157,7 @@ impl Network {
     pub(super) fn half_open(&self, node: usize) {
         let side = &mut self.0.lock().sides[node];
         let open = side.lines.iter_mut().filter(|line| matches!(line.phase, Phase::Open(_)));
-        open.for_each(|line| line.is_half_open = true);
+        open.for_each(|line| line.phase = Phase::Silent);
     }
 
     /// Nothing passes to or from a node until then.
@@ -240,7 +241,7 @@ impl Side {
             return;
         }
         let Phase::Open(connection) = line.phase else { return };
-        let Some((queues, _)) = self.there.as_ref().filter(|_| !line.is_half_open) else { return };
+        let Some((queues, _)) = &self.there else { return };
         while line.on_way.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
             line.back.extend(line.on_way.pop_front().expect("it is there").1);
             passed.recorder = true;
@@ -280,9 +281,8 @@ impl Side {
 impl Line {
     fn next_ns(&self) -> u64 {
         match self.phase {
-            Phase::Closed => u64::MAX,
+            Phase::Closed | Phase::Silent => u64::MAX,
             Phase::Wanted(due_ns) => due_ns,
-            Phase::Open(_) if self.is_half_open => u64::MAX,
             Phase::Open(_) => {
                 let out_ns = if self.out.is_empty() { u64::MAX } else { self.due_ns };
                 self.on_way.front().map_or(u64::MAX, |(due_ns, _)| *due_ns).min(out_ns)
@@ -292,14 +292,18 @@ impl Line {
 
     /// It ends for both.
     fn cut(&mut self, queues: Option<&Queues>, loses_answers: bool) {
-        let Phase::Open(connection) = self.phase else { return };
-        if let Some(queues) = queues {
-            queues.close(connection);
+        match (self.phase, queues) {
+            (Phase::Closed | Phase::Wanted(_), _) => return,
+            (Phase::Open(connection), Some(queues)) => queues.close(connection),
+            _ => {}
         }
         self.over = Some(ErrorKind::ConnectionReset);
         self.out.clear();
-        if loses_answers || self.is_half_open {
+        if loses_answers || self.phase == Phase::Silent {
             self.on_way.clear();
+        }
+        if queues.is_none() {
+            self.phase = Phase::Silent;
         }
     }
 
@@ -367,7 +371,6 @@ impl Dial for NodeDial {
         let side = &mut self.network.0.lock().sides[self.node];
         let line = &mut side.lines[number];
         if let (Phase::Open(connection), Some((queues, _))) = (line.phase, &side.there)
-            && !line.is_half_open
             && line.over.is_none()
         {
             // What was written still arrives, as far as there is room.
@@ -383,7 +386,7 @@ impl Line {
     /// Whether it is there.
     fn check(&self) -> io::Result<()> {
         match (self.phase, self.over) {
-            (Phase::Open(_), None) => Ok(()),
+            (Phase::Open(_) | Phase::Silent, None) => Ok(()),
             (_, Some(over)) => Err(over.into()),
             _ => Err(ErrorKind::NotConnected.into()),
         }
@@ -421,6 +424,10 @@ impl Line {
                 let (sequence, item) = (u64_at(&self.parsed, 32), u32_at(&self.parsed, 108));
                 let item = if is_dealt { item.into() } else { sequence };
                 told.items.insert(item, sequence);
+            }
+            if u16_at(&self.parsed, 2) == CLOSE {
+                // What was an item before is in no file of the node.
+                told.items.remove(&u64_at(&self.parsed, 32));
             }
             let body_bytes = u32_at(&self.parsed, 8) as usize;
             self.rest_bytes = (head_bytes + body_bytes).next_multiple_of(8) - head_bytes;
@@ -468,8 +475,10 @@ impl Told {
 
 /// The data connection's number.
 const DATA: usize = 1;
-/// Of a message: what is before its head, and the type of one that begins a frame.
+/// Of a message: what is before its head, and the types of one that begins a frame, and of one that
+/// ends the stream.
 const HEAD_BYTES: usize = 16;
 const FRAME: u16 = 65;
+const CLOSE: u16 = 68;
 /// More bytes than that do not pass one by one.
 const SINGLE_BYTES_MAX: usize = 2_000;

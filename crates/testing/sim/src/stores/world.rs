@@ -135,7 +135,7 @@ impl World<'_> {
             self.clock.advance_to(next_ns);
             let now_ns = self.clock.now_ns();
             if now_ns >= self.plan.stop_ns + ENDS_WITHIN_NS {
-                return Err(format!("it has not ended {} s after its end", ENDS_WITHIN_NS / S));
+                return Err(self.endless());
             }
             while sent < self.plan.events && self.plan.sent_ns(sent) <= now_ns {
                 (0..sources).for_each(|source| self.deliver(source, sent));
@@ -160,6 +160,24 @@ impl World<'_> {
             }
         }
         Err(format!("after {STEPS_MAX} steps the run has not ended"))
+    }
+
+    /// What is known of a run that does not end.
+    fn endless(&self) -> String {
+        let seconds = ENDS_WITHIN_NS / S;
+        let mut text = format!("it has not ended {seconds} s after its end");
+        let snapshot = self.recorder.observer.snapshot();
+        let on: Vec<&str> = self.recorder.slots.iter().map(|slot| &*slot.name).collect();
+        text += &format!("; agents {on:?}");
+        for target in &snapshot.targets {
+            let (name, state, required) = (&target.name, &target.state, target.required);
+            text += &format!("; target {name}, required {required}: {state:?}, {:?}", target.nodes);
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            let streams = node.life.as_ref().map(|life| life.observer.snapshot().streams);
+            text += &format!("; node {number}: {streams:?}");
+        }
+        text
     }
 
     /// What is there from the beginning.
