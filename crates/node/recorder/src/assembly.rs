@@ -175,6 +175,7 @@ impl Assembly {
 
     /// Tells the agents to end the run, as [`Recorder::stop`](crate::Recorder::stop) does.
     pub fn stop(&self) {
+        self.live.is_ending.store(true, Relaxed);
         self.stop.store(true, Relaxed);
     }
 }

@@ -196,7 +196,10 @@ fn check_reader(outcome: &Outcome<'_>, stored: &Stored) -> Result<(), String> {
     let of_nodes = read(&folders)?;
     let numbers = check_frames(&of_nodes, stored)?;
     let target = &outcome.life.last.targets[outcome.plan.target];
-    check_audit(&of_nodes, &target.ledger, matches!(target.state, State::Fault { .. }))
+    // What was repaired says that something may be lost.
+    let is_repaired = outcome.nodes.iter().any(|node| node.is_unrepaired);
+    let may_be_lost = is_repaired || matches!(target.state, State::Fault { .. });
+    check_audit(&of_nodes, &target.ledger, may_be_lost)
         .map_err(|why| format!("{why}, of frames {numbers:?}"))?;
     Ok(())
 }
@@ -249,13 +252,13 @@ fn check_frames(run: &Run, stored: &Stored) -> Result<Vec<u64>, String> {
     Ok(numbers)
 }
 
-fn check_audit(run: &Run, live: &Ledger, has_failed: bool) -> Result<(), String> {
+fn check_audit(run: &Run, live: &Ledger, may_be_lost: bool) -> Result<(), String> {
     let report = audit(run).map_err(|error| format!("cannot be audited: {error}"))?;
     let lost = live.balance().lost_data();
     let is_right = match report.verdict {
         // What was given up may be there.
-        Verdict::Balanced => !lost || has_failed,
-        Verdict::DataLost => lost || has_failed,
+        Verdict::Balanced => !lost || may_be_lost,
+        Verdict::DataLost => lost || may_be_lost,
         Verdict::Incomplete => true,
         Verdict::NotBalanced => false,
     };
