@@ -1,7 +1,8 @@
-//! The agents of a storage node with ports of the caller's choice, for callers that step them in one
-//! thread and in virtual time. They are made by the same code as those that a [`Node`](crate::Node)
-//! has on threads. What a node does with the folders of its streams it does here, too: they are
-//! real ones, and what stands in a caller's stores is there when an order is carried out.
+//! The agents of a storage node with ports of the caller's choice, for callers that step them in
+//! one thread and in virtual time. They are made by the same code as those that a
+//! [`Node`](crate::Node) has on threads. What a node does with the folders of its streams it does
+//! here, too: they are real ones, and what stands in a caller's stores is there when an order is
+//! carried out.
 
 use std::io;
 use std::path::{Path, PathBuf};
