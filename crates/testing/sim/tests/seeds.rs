@@ -13,7 +13,7 @@ const SEEDS: u64 = 500;
 /// The same of events by time.
 const SEEDS_BY_TIME: u64 = 150;
 /// The same of storage nodes.
-const SEEDS_OF_STORES: u64 = 150;
+const SEEDS_OF_STORES: u64 = 25;
 
 /// Runs all of these on as many threads as there are CPUs, and names those that fail.
 fn all_hold(cases: &[Case]) {
