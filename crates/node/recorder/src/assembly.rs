@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, Entropy, FileId, FolderStore, Waker};
+use catchment_agent::{Agent, Dial, Entropy, FileId, FolderStore, Waker};
 use catchment_frame::ChannelInfo;
 use catchment_model::RunId;
 use catchment_storage::Resumable;
@@ -15,10 +15,12 @@ use crate::agents::{AgentParts, Agents, TargetPart, Wakers, Way};
 use crate::beginning::{Beginning, FileBeginning};
 use crate::config::RecorderConfig;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
+use crate::frame_feed::store_parts;
 use crate::live::{Live, Observer};
 use crate::live_target::LiveTarget;
 use crate::recorder::RecorderError;
 use crate::sessions::OfRun;
+use crate::target_config::Place;
 use crate::trend_agent::{TrendFeed, TrendPlan, TrendStore, Trends};
 use crate::wiring::{Bind, Wiring};
 
@@ -56,6 +58,8 @@ pub struct TrendParts {
 pub struct TargetStore<S> {
     /// The folders of the run, with the store of the files in each.
     pub folders: Vec<(PathBuf, S)>,
+    /// Where the target is a storage node, or several: the connections to each. It has no folder.
+    pub nodes: Vec<Box<dyn Dial>>,
     /// The source of their identities.
     pub entropy: Box<dyn Entropy>,
     /// Wakes the target's agent.
@@ -122,16 +126,24 @@ impl Assembly {
         };
         let wired = Wiring::of(config, &live, &stop, &of_run, bind)?;
         let begins = live.beginning.targets.iter().map(|target| target.files.clone());
-        let target = |((target, begins), store): ((&LiveTarget, _), _)| {
-            let TargetStore { folders, entropy, waker } = store;
+        let configured = config.targets();
+        let target = |(number, ((target, begins), store)): (usize, ((&LiveTarget, _), _))| {
+            let TargetStore { folders, nodes, entropy, waker } = store;
+            if let Place::Node(node) = &target.place {
+                let of_target = (number, &configured[number], node);
+                let of_run = (run, &*parts.name);
+                let node = store_parts(config, of_target, of_run, &live, (nodes, parts.entropy))?;
+                return Ok(TargetPart { waker, way: Way::Node(Box::new(node)) });
+            }
             let (folders, mut stores): (_, Vec<S>) = folders.into_iter().unzip();
             let (name, target) = (parts.name.clone(), target.name.clone());
             let identity = RunIdentity { run, folders, name, target, begins };
             let id = create(&mut stores[0], FileMaker::first_path(&identity, 0));
             let first = FirstFile { stores, disk: 0, id, entropy };
-            TargetPart { waker, way: Way::Files(identity, first) }
+            Ok(TargetPart { waker, way: Way::Files(identity, first) })
         };
-        let targets = live.targets.iter().zip(begins).zip(parts.targets).map(target).collect();
+        let targets = live.targets.iter().zip(begins).zip(parts.targets).enumerate().map(target);
+        let targets = targets.collect::<Result<Vec<_>, RecorderError>>()?;
         let (feed, trends) = trends(config, (run, &parts.name), &live, parts.trends)?.unzip();
         let parts = AgentParts {
             wired,
@@ -178,6 +190,7 @@ impl Assembly {
 
     /// Tells the agents to end the run, as [`Recorder::stop`](crate::Recorder::stop) does.
     pub fn stop(&self) {
+        self.live.is_ending.store(true, Relaxed);
         self.stop.store(true, Relaxed);
     }
 }

@@ -140,7 +140,12 @@ impl Rig {
             let store = store.on(&self.files).sized(folder.as_ref(), 1 << 30);
             let entropy = Box::new(Random::new(self.random.next_u64()));
             let folders = vec![(PathBuf::from(folder), store)];
-            targets.push(TargetStore { folders, entropy, waker: Waker::default() });
+            targets.push(TargetStore {
+                folders,
+                nodes: Vec::new(),
+                entropy,
+                waker: Waker::default(),
+            });
         }
         let parts = AssemblyParts {
             trends: None,

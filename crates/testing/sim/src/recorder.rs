@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, CompletionKind, Ingress, Waker, Work};
+use catchment_agent::{Agent, CompletionKind, Dial, Ingress, Waker, Work};
 use catchment_fixtures::Random;
 use catchment_model::RunId;
 use catchment_ports::{
@@ -245,12 +245,12 @@ impl Slot {
         self.next_ns() <= now_ns
     }
 
-    fn next_ns(&self) -> u64 {
+    pub(crate) fn next_ns(&self) -> u64 {
         self.due_ns.max(self.busy_ns)
     }
 
     /// It has work from now on.
-    fn wake(&mut self, now_ns: u64) {
+    pub(crate) fn wake(&mut self, now_ns: u64) {
         self.due_ns = self.due_ns.min(now_ns);
     }
 }
@@ -292,13 +292,26 @@ impl Recorder {
         (clock, files): (&VirtualClock, &MemoryFiles),
         left: Option<(Life, &Resumable)>,
     ) -> Result<Self, String> {
+        Self::begin_with(plan, number, (clock, files), left, Vec::new())
+    }
+
+    /// The same, with the connections to storage nodes of the first targets: one that has some is
+    /// no folder.
+    pub(crate) fn begin_with(
+        plan: &Plan,
+        number: usize,
+        (clock, files): (&VirtualClock, &MemoryFiles),
+        left: Option<(Life, &Resumable)>,
+        nodes: Vec<Vec<Box<dyn Dial>>>,
+    ) -> Result<Self, String> {
         let from = left.as_ref().map(|(_, from)| *from);
         let again = from.map_or(String::new(), |from| format!(" again {}", from.epoch));
         let (queues, now_ns, packets_max) = (Queues::default(), clock.now_ns(), plan.queue_packets);
         let (of_source, of_agent) = (BTreeMap::new(), Vec::new());
         let mut bound = Bound { queues: &queues, packets_max, of_source, of_agent };
         let ((frames, frames_woken), (encoders, encoders_woken)) = (waker(), waker());
-        let (stores, mut targets) = targets(plan, (number, &again), (clock, files));
+        let (mut stores, mut targets) = targets(plan, (number, &again), (clock, files));
+        stores.iter_mut().zip(nodes).for_each(|(store, nodes)| store.nodes = nodes);
         let folders = stores.iter().map(|store| store.folders[0].0.clone()).collect();
         let (trending, trends_woken) = waker();
         let trends = Trends::default();
@@ -376,6 +389,14 @@ impl Recorder {
             })
         });
         of_targets.min().unwrap_or(u64::MAX).min(agents)
+    }
+
+    /// Something has come over the connections of a target.
+    pub(crate) fn wake_target(&mut self, target: usize, now_ns: u64) {
+        let index = self.targets[target].index;
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.index == index) {
+            slot.wake(now_ns);
+        }
     }
 
     /// One of the receive agents is not called until then; returns its index, if it still runs.
@@ -625,7 +646,8 @@ fn targets(
         let of_disks = [store].into_iter().chain(second).map(|store| (folder.clone(), store));
         let of_disks: Vec<_> = of_disks.collect();
         let watches = of_disks.iter().map(|(_, store)| store.watch()).collect();
-        stores.push(TargetStore { folders: of_disks, entropy, waker });
+        let nodes = Vec::new();
+        stores.push(TargetStore { folders: of_disks, nodes, entropy, waker });
         targets.push(TargetSlot { index: 0, woken, watches });
     }
     (stores, targets)
