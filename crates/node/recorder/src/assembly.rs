@@ -121,7 +121,7 @@ impl Assembly {
             number: config.run_number,
             epoch: live.beginning.epoch,
             entropy: (parts.entropy)(),
-            access: config.access.clone(),
+            access: config.accesses(),
             live: Arc::clone(&live),
         };
         let wired = Wiring::of(config, &live, &stop, &of_run, bind)?;

@@ -20,6 +20,7 @@ use catchment_wire::{Protocol, Transport, all_reasons, link};
 use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
+use crate::link_access::Listener;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::match_rule::{MatchRule, SourceClock, TimeRule};
 use crate::sizes::Sizes;
@@ -40,6 +41,8 @@ pub struct RecorderConfig {
     pub sources: Vec<SourceConfig>,
     /// How front-ends connect.
     pub access: LinkAccess,
+    /// Where else they connect, beside the address of their sources: all of these have one then.
+    pub listeners: Vec<Listener>,
     /// Where they go on when the run ends, and come from when it begins. Without it, they connect
     /// for each run.
     pub standby: Option<Standby>,
@@ -350,6 +353,7 @@ impl RecorderConfig {
             run_number: 1,
             sources,
             access: LinkAccess::default(),
+            listeners: Vec::new(),
             standby: None,
             end_wait_ns: Self::end_wait_of(10_000_000_000),
             links: Vec::new(),

@@ -85,7 +85,8 @@ mod trend_agent;
 mod unread;
 mod wiring;
 
-pub use catchment_net::{LinkAccess, SharedTokens, Tokens};
+pub use catchment_net::{LinkAccess, SharedTokens, TlsRule, Tokens};
+pub use link_access::Listener;
 
 pub use assembly::{Assembly, AssemblyParts, TargetStore, TrendParts};
 pub use budget::SystemMemory;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use catchment_agent::{Agent, Waker};
 use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
 use catchment_model::{RunId, Utc};
-use catchment_net::{NetError, Readiness};
+use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
@@ -46,6 +46,7 @@ pub struct Recorder {
     run: RunId,
     folder: PathBuf,
     addresses: Vec<SocketAddr>,
+    listeners: Vec<SocketAddr>,
     granted_bytes: Vec<usize>,
     clock: Clock,
     live: Arc<Live>,
@@ -264,7 +265,7 @@ impl Recorder {
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let mut sockets = Sockets::new(&config, &live);
-        if !config.access.is_whole() {
+        if !config.accesses().iter().all(LinkAccess::is_whole) {
             return Err(RecorderError::Access);
         }
         let of_run = || OfRun {
@@ -273,7 +274,7 @@ impl Recorder {
             number: config.run_number,
             epoch: live.beginning.epoch,
             entropy: Box::new(SystemEntropy),
-            access: config.access.clone(),
+            access: config.accesses(),
             live: Arc::clone(&live),
         };
         let wired = Wiring::of(&config, &live, &stop, &of_run, &mut sockets)?;
@@ -304,9 +305,9 @@ impl Recorder {
         let agents = Agents::new(&config, parts, clock.now_ns())?;
         let events = Arc::new(Events(Arc::clone(&live)));
         let threads = Threads::new(clock, Arc::clone(&live.threads), events);
-        let Sockets { addresses, granted_bytes, readiness, .. } = sockets;
+        let Sockets { addresses, listeners, granted_bytes, readiness, .. } = sockets;
         let mut recorder =
-            Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
+            Self { run, folder, addresses, listeners, granted_bytes, clock, live, stop, threads };
         // If one thread cannot be started, dropping the recorder ends those that were.
         if let Some(trends) = trends {
             recorder.spawn(trends, plan("trends", trending))?;
@@ -375,6 +376,11 @@ impl Recorder {
     /// The target address of each source, in the sources' order, and then of each link.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where front-ends of events connect: the addresses of all listeners.
+    pub fn listeners(&self) -> &[SocketAddr] {
+        &self.listeners
     }
 
     /// The socket buffer that the system granted each source and link, in bytes.

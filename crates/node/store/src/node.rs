@@ -86,7 +86,8 @@ impl Node {
         if !config.access.is_whole() {
             return Err(StoreError::Access);
         }
-        let tls = config.access.certificate.clone().filter(|_| config.access.needs_tls);
+        let tls = config.access.certificate.clone();
+        let tls = tls.filter(|_| config.access.tls.needs_certificate());
         let tcp_config =
             TcpConfig { connections_max: CONNECTIONS_MAX, tls, ..TcpConfig::default() };
         let receiver = TcpReceiver::bind(&[config.address], tcp_config)?;

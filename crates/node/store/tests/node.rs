@@ -19,7 +19,7 @@ use catchment_frontend::{Closed, Frontend};
 use catchment_model::{Entry, SourceId};
 use catchment_recorder::{
     LinkAccess, NodeConfig, Place, Recorder, RecorderConfig, RunSummary, SourceConfig, State,
-    TargetConfig,
+    TargetConfig, TlsRule,
 };
 use catchment_storage::{Run, RunOptions, Verdict, audit, repair, verify};
 use catchment_store::{Node, StoreConfig};
