@@ -1,6 +1,6 @@
 //! Where the frames of a run were sent: folders, storage nodes and spills. The recorder says so
-//! when a run begins, and what is there when it has ended; the list of files in the run's folder has
-//! the same, for a rebuild.
+//! when a run begins, and what is there when it has ended; the list of files in the run's folder
+//! has the same, for a rebuild.
 
 use catchment_frame::{LocationKind, RunLocation};
 use rusqlite::{Connection, Row, params};
