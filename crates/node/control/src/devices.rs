@@ -555,7 +555,9 @@ impl Recording {
         if let Some(remark) = &job.origin.remark {
             self.shared.catalog.note(remark);
         }
-        self.shared.catalog.begin(&open.live, open.recorder.run(), open.recorder.folder());
+        let (recorder, locations) = (&open.recorder, open.recorder.locations());
+        let of_run = (recorder.run(), recorder.folder());
+        self.shared.catalog.begin(&open.live, of_run, locations);
         tracing::info!(run = open.live.number(), folder = %open.recorder.folder().display(),
             "recording");
         Ok(())

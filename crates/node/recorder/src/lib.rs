@@ -48,6 +48,7 @@ mod live;
 mod live_folder;
 mod live_link;
 mod live_target;
+mod locations;
 mod lowered;
 mod match_rule;
 mod nothing;

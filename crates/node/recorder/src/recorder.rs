@@ -15,7 +15,9 @@ use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
-use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError, TrendFiles};
+use catchment_storage::{
+    Interrupted, Resumable, RunPlace, StorageError, TrendFiles, list_locations,
+};
 use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
 
@@ -454,8 +456,13 @@ impl Recorder {
                 unsure => State::Fault { reason: format!("{unsure} fragments may not be durable") },
             });
         }
-        let last = self.live.snapshot();
-        Ok(RunSummary { run: self.run, folder: self.folder.clone(), seconds, last })
+        let locations = self.live.locations(&self.folder, true);
+        // The catalogue has it, too, and each file says of which target it is.
+        if let Err(error) = list_locations(&self.folder, self.run, &locations) {
+            self.live.warn_once(format!("the run's list of files lacks where they are: {error}"));
+        }
+        let (folder, last) = (self.folder.clone(), self.live.snapshot());
+        Ok(RunSummary { run: self.run, folder, locations, seconds, last })
     }
 }
 

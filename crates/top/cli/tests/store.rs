@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_fixtures::wait_while;
+use catchment_frame::FILE_LIST_NAME;
 use catchment_frontend::{Closed, Frontend};
 use catchment_model::Entry;
 use catchment_storage::{Run, RunOptions, Verdict, audit, verify};
@@ -183,6 +184,13 @@ fn check_run(run: Run, keys: u64) -> Run {
     run
 }
 
+/// Where the catalogue says that the frames of run 1 are.
+fn locations(folder: &Path) -> Vec<Value> {
+    let text = stdout(folder, &["catalog", "show", "1", "--json"], 0);
+    let run: Value = serde_json::from_str(&text).unwrap();
+    run["locations"].as_array().expect("locations").clone()
+}
+
 #[test]
 fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,6 +215,29 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     assert_eq!(done["frames_taken"], verify(&there, |_| {}).frames);
     assert_eq!((&done["frames_corrupt"], &done["faults"]), (&0.into(), &0.into()));
     assert_eq!(done["streams"][0]["has_ended"], true);
+    // The catalogue says where both are, and so does the list in the folder.
+    let [at, beside] = &locations(folder.path())[..] else { panic!("expected two locations") };
+    let name = stored.file_name().unwrap().to_str().unwrap();
+    assert_eq!(
+        (&at["target"], &at["kind"], &at["name"]),
+        (&"node".into(), &"node".into(), &name.into())
+    );
+    assert_eq!((&at["address"], &at["frames"]), (&node.to_string().into(), &done["frames_taken"]));
+    assert_eq!(
+        (&at["first_frame"], at["last_frame"].as_u64()),
+        (&0.into(), frames(&there).last().copied())
+    );
+    assert_eq!((&beside["kind"], &beside["target"]), (&"folder".into(), &"here".into()));
+    assert_eq!(beside["files"], serde_json::json!([[0, here.files().len() - 1]]));
+    let list = crate::support::only_run(folder.path()).join(FILE_LIST_NAME);
+    let list = std::fs::read_to_string(list).unwrap();
+    for location in [at, beside] {
+        let line = serde_json::json!({ "location": location });
+        let is_that = |text: &str| serde_json::from_str::<Value>(text).is_ok_and(|it| it == line);
+        assert!(list.lines().any(is_that), "no {line} in {list}");
+    }
+    let text = stdout(folder.path(), &["catalog", "show", "1"], 0);
+    assert!(text.contains(&format!("node: storage node {node}, {name}, ")), "{text}");
 }
 
 #[test]
@@ -295,6 +326,14 @@ fn one_of_two_storage_nodes_is_killed_and_started_again_and_their_folders_are_th
     let run = check_run(Run::open_folders(&stored, RunOptions::default()).unwrap(), 6_000);
     assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
     assert_eq!((run.event_count(), run.frames_missing()), (6_000, 0));
+    // Each has some, and one of the two is told that it has the last.
+    let locations = locations(folder.path());
+    assert_eq!(locations.len(), 2);
+    for (location, node) in locations.iter().zip(nodes) {
+        assert_eq!(location["address"], node.to_string());
+        assert!(location["frames"].as_u64() > Some(0), "{location}");
+        assert!(location["first_frame"].as_u64() < location["last_frame"].as_u64(), "{location}");
+    }
     for store in [one, two] {
         let done = store.end();
         assert!(done["frames_taken"].as_u64() > Some(0) && done["faults"] == 0, "{done}");
@@ -388,6 +427,10 @@ fn a_run_ends_in_order_while_its_storage_node_is_dead_and_is_whole_there_later()
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(first), Some(0));
     let name = only(&spill).file_name().unwrap().to_owned();
+    let [at, spilled] = &locations(folder.path())[..] else { panic!("expected two locations") };
+    assert_eq!((&at["kind"], &spilled["kind"]), (&"node".into(), &"spill".into()));
+    assert_eq!(spilled["name"], name.to_str().unwrap());
+    assert!(at["frames"].as_u64() > Some(0) && spilled["frames"].as_u64() > Some(0));
     let next = recorder(folder.path());
     let store = Store::start(folder.path(), node);
     wait_while(|| spill.join(&name).exists());
