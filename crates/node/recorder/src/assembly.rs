@@ -196,12 +196,15 @@ impl Assembly {
 }
 
 /// The trend agent, and its queue.
+type OfTrends = (TrendFeed, Trends<Box<dyn TrendStore>>);
+
+/// The trend agent of a configuration, if it has trends and there is where they go.
 fn trends(
     config: &RecorderConfig,
     (run, name): (RunId, &str),
     live: &Arc<Live>,
     parts: Option<TrendParts>,
-) -> Result<Option<(TrendFeed, Trends<Box<dyn TrendStore>>)>, RecorderError> {
+) -> Result<Option<OfTrends>, RecorderError> {
     let Some(parts) = parts.filter(|_| config.trends) else { return Ok(None) };
     let (folders, target) = (Vec::new(), String::new());
     let begins = FileBeginning::default();

@@ -170,6 +170,9 @@ impl Drop for Node {
     }
 }
 
+/// A writer that is not begun yet, what wakes it, and how it will wait.
+type NewWriter<H> = (Writer<<H as Host>::Store>, Waker, <H as Host>::Park);
+
 /// Makes the writers of streams.
 pub(crate) struct Manager<H: Host> {
     config: StoreConfig,
@@ -335,7 +338,7 @@ impl<H: Host> Manager<H> {
         left: Left,
         fault: Option<&Fault>,
         input: Receiver<Item>,
-    ) -> Result<(Writer<H::Store>, Waker, H::Park), DiskError> {
+    ) -> Result<NewWriter<H>, DiskError> {
         let StoreConfig { file_bytes, disk, .. } = &self.config;
         let (file_bytes, buffer_bytes) = (*file_bytes, disk.buffer_bytes);
         let sync_interval_ns = disk.sync_interval_ns;

@@ -68,12 +68,13 @@ fn bytes_in(folder: &Path) -> u64 {
 fn builders_share_nodes_over_restarts_and_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let nodes: Vec<Away> = (0..NODES)
-        .map(|node| Away::new(10 + node, folder.path().join(format!("node-{node}")), &["stored".as_ref()]))
+        .map(|node| {
+            Away::new(10 + node, folder.path().join(format!("node-{node}")), &["stored".as_ref()])
+        })
         .collect();
     let addresses: Vec<String> = nodes.iter().map(|node| node.listens().to_string()).collect();
-    let folders: Vec<PathBuf> = (0..NODES)
-        .map(|node| folder.path().join(format!("node-{node}/stored")))
-        .collect();
+    let folders: Vec<PathBuf> =
+        (0..NODES).map(|node| folder.path().join(format!("node-{node}/stored"))).collect();
     let mut bytes = vec![0; nodes.len()];
     let mut most_threads = 0;
     let builders: Vec<(PathBuf, String)> = (0..BUILDERS)
