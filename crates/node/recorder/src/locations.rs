@@ -87,8 +87,10 @@ impl LiveTarget {
                     (location.first_frame, location.last_frame) = node.numbers.unzip();
                 }
                 LocationKind::Spill => {
-                    location.frames = Some(spill.frames_waiting);
-                    location.bytes = Some(spill.bytes_waiting);
+                    let handed_over = self.spill.as_ref().map(|spill| spill.handed_over());
+                    let (frames, bytes) = handed_over.unwrap_or_default();
+                    location.frames = Some(spill.frames_waiting + frames);
+                    location.bytes = Some(spill.bytes_waiting + bytes);
                 }
             }
         }

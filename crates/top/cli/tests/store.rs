@@ -216,7 +216,9 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     assert_eq!((&done["frames_corrupt"], &done["faults"]), (&0.into(), &0.into()));
     assert_eq!(done["streams"][0]["has_ended"], true);
     // The catalogue says where both are, and so does the list in the folder.
-    let [at, beside] = &locations(folder.path())[..] else { panic!("expected two locations") };
+    let [at, beside] = &locations(folder.path())[..] else {
+        panic!("expected two locations: {:?}", locations(folder.path()))
+    };
     let name = stored.file_name().unwrap().to_str().unwrap();
     assert_eq!(
         (&at["target"], &at["kind"], &at["name"]),
@@ -402,7 +404,8 @@ fn what_a_killed_recorder_has_spilled_is_forwarded_by_the_next_one() {
             assert!(bytes.as_ref() == Some(&content(source, key)), "event {key}, {source}");
         }
     }
-    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    let report = audit(&run).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     assert_eq!(interrupt(next), Some(0));
     store.end();
 }
@@ -427,7 +430,9 @@ fn a_run_ends_in_order_while_its_storage_node_is_dead_and_is_whole_there_later()
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(first), Some(0));
     let name = only(&spill).file_name().unwrap().to_owned();
-    let [at, spilled] = &locations(folder.path())[..] else { panic!("expected two locations") };
+    let [at, spilled] = &locations(folder.path())[..] else {
+        panic!("expected two locations: {:?}", locations(folder.path()))
+    };
     assert_eq!((&at["kind"], &spilled["kind"]), (&"node".into(), &"spill".into()));
     assert_eq!(spilled["name"], name.to_str().unwrap());
     assert!(at["frames"].as_u64() > Some(0) && spilled["frames"].as_u64() > Some(0));
