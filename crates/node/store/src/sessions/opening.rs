@@ -165,13 +165,18 @@ impl Sessions {
         Ok(true)
     }
 
-    /// Makes room for another stream: closes one that could not be opened, or else, of those that
-    /// have ended and have no session, the one that has had none for longest. Until then it is
-    /// kept for a sender that asks again.
+    /// Makes room for another stream: closes one that could not be opened, if nobody waits to be
+    /// told why, or else, of those that have ended and have no session, the one that has had none
+    /// for longest. Until then it is kept for a sender that asks again.
     fn close_ended(&mut self) -> bool {
+        let openings = self.connections.iter().flatten().filter_map(|one| one.opening.as_ref());
+        let awaited: Vec<&str> = openings.map(|opening| opening.hello.name.as_str()).collect();
         let idle = self.streams.iter().filter_map(|(name, slot)| match slot {
             Slot::Opening => None,
-            Slot::Failed(_) => Some((u64::MAX, name)),
+            Slot::Failed(_) => {
+                let is_awaited = awaited.contains(&name.as_str());
+                (!is_awaited).then_some((u64::MAX, name))
+            }
             Slot::Ready(stream) => {
                 let has_ended = stream.state.has_ended.load(Relaxed);
                 let is_over = has_ended && !self.by_name.contains_key(name);
