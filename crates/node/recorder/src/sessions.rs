@@ -374,7 +374,9 @@ impl Sessions {
         let session = connection.session;
         match (control, session) {
             (None, _) => {}
-            (Some(Control::Hello(hello, token)), None) if connection.opening.is_none() => {
+            (Some(Control::Hello(hello, token)), None)
+                if connection.opening.is_none() && connection.refusal.is_none() =>
+            {
                 let access = &self.of_run.access[connection.listener];
                 let refusal = refusal_of(&hello, token, access, connection.is_secured);
                 let name = hello.name.as_str();

@@ -164,7 +164,8 @@ impl Sessions {
     }
 
     /// A data connection says whose it is. One with a wrong ticket, or a second one of its number,
-    /// is closed alone; one that should be under TLS ends its session.
+    /// is closed alone, and so is one in the clear where that is not taken. If its session began
+    /// where TLS is needed for all, nobody else can have the ticket: then that ends, too.
     fn attach(
         &mut self,
         ingest: &mut Ingest,
@@ -172,13 +173,19 @@ impl Sessions {
         attach: &Attach,
         used: usize,
     ) -> Flow {
-        let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
         let of_ticket = |one: &Session| {
             one.control.is_some() && one.number == attach.session && one.ticket == attach.ticket
         };
         let session = self.sessions.iter().position(of_ticket);
-        let tls = self.of_run.access[connection.listener].tls;
-        let is_admitted = connection.is_secured || tls.takes_clear_data();
+        let takes_clear_data = |endpoint: usize| {
+            let connection = self.connections[endpoint].as_ref();
+            connection.is_some_and(|one| self.of_run.access[one.listener].tls.takes_clear_data())
+        };
+        let control = session.and_then(|index| self.sessions[index].control);
+        let may_be_clear = control.is_none_or(takes_clear_data);
+        let is_taken_here = takes_clear_data(endpoint);
+        let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
+        let is_admitted = connection.is_secured || is_taken_here && may_be_clear;
         if let Some(index) = session {
             let session = &mut self.sessions[index];
             let own = session.data.get_mut(usize::from(attach.connection));
@@ -189,10 +196,10 @@ impl Sessions {
                     connection.kind = Kind::Data(Some(attach.connection));
                     return Flow::Used(used);
                 }
-                Some(_) => {
+                Some(_) if !may_be_clear => {
                     session.ended.get_or_insert_with(Ended::needs_tls);
                 }
-                None => {}
+                Some(_) | None => {}
             }
         }
         let account = self.sources[0].destination.account as usize;
