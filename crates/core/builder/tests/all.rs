@@ -15,6 +15,7 @@ mod not_sent;
 mod numberings;
 mod owned;
 mod positions;
+mod promised_times;
 mod promises;
 mod quorum;
 mod repetition;

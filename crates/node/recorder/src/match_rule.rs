@@ -7,7 +7,6 @@ use catchment_builder::{
 };
 use catchment_frame::Pattern;
 use catchment_model::units::Time;
-use catchment_wire::Transport;
 use serde::{Deserialize, Deserializer};
 
 use crate::builder_config::builder_config;
@@ -186,12 +185,21 @@ impl RecorderConfig {
     /// refused.
     pub fn time_config(&self) -> Option<TimeConfig> {
         let rule = self.is_by_time().then_some(&self.build.time)?;
-        let clock = |source: &SourceConfig| ClockConfig {
-            rate_hz: source.protocol.clock_hz().unwrap_or(0),
-            bits: source.protocol.number_bits(),
-            offset_ns: source.clock.offset_ns,
-            reorder_ns: source.clock.reorder_ns,
-            lag_ns: source.clock.lag_ns.unwrap_or(self.build.timeout_ns / 4),
+        let clock = |source: &SourceConfig| {
+            let counts = match source.is_link() {
+                true => ClockConfig::NS,
+                false => ClockConfig {
+                    rate_hz: source.protocol.clock_hz().unwrap_or(0),
+                    bits: source.protocol.number_bits(),
+                    ..ClockConfig::NS
+                },
+            };
+            ClockConfig {
+                offset_ns: source.clock.offset_ns,
+                reorder_ns: source.clock.reorder_ns,
+                lag_ns: source.clock.lag_ns.unwrap_or(self.build.timeout_ns / 4),
+                ..counts
+            }
         };
         let clocks = self.sources.iter().map(clock).collect();
         let window_ns = rule.window_ns.unwrap_or(0);
@@ -203,7 +211,9 @@ impl RecorderConfig {
         let openers: Vec<bool> = self.sources.iter().map(opens).collect();
         let mut opening =
             (0..openers.len()).filter(|&one| openers[one] && self.sources[one].role.is_enabled());
-        let reference = opening.next().filter(|&one| opening.next().is_none() && self.names(one));
+        // A front-end says at its hello whether it names some.
+        let may_name = |one: usize| self.sources[one].is_link() || self.names(one);
+        let reference = opening.next().filter(|&one| opening.next().is_none() && may_name(one));
         let enabled = openers.iter().zip(&self.sources).filter(|(_, one)| one.role.is_enabled());
         let all_open = enabled.clone().all(|(opens, _)| *opens);
         Some(TimeConfig {
@@ -276,11 +286,17 @@ impl RecorderConfig {
         let path = |key: &str| format!("sources[{index}].{key}");
         let other = self.sources.iter().find(|one| one.protocol.clock_hz().is_none());
         if self.is_by_time() {
-            let by_number = protocol.transport() == Transport::Sessions;
-            let expected = "a port: front-ends by time are not there yet";
-            require(!by_number, &path("via"), expected, "link")?;
+            let is_ordered = !source.is_link() || clock.reorder_ns == 0;
+            let expected = "none: times of a front-end rise";
+            require(
+                is_ordered,
+                &path("reorder"),
+                expected,
+                format_args!("{}", Time(clock.reorder_ns)),
+            )?;
             let reference = self.reference();
-            let expected = "build.time.openers with one source alone, whose layout has groups";
+            let expected =
+                "build.time.openers with one source alone, a front-end or one with groups";
             let is_named = source.expected_in == 0 || reference.is_some();
             require(is_named, &path("expected_in"), expected, "another")?;
             let expected = "none: this source opens the events";
@@ -288,7 +304,8 @@ impl RecorderConfig {
             require(!is_own, &path("expected_in"), expected, "some")?;
             let expected = "a layout with a time: build.match is \"time\"";
             let got = format_args!("{:?} of {name:?}", protocol.name());
-            return require(protocol.clock_hz().is_some(), &path("protocol"), expected, got);
+            let has_time = source.is_link() || protocol.clock_hz().is_some();
+            return require(has_time, &path("protocol"), expected, got);
         }
         let beside = other.map_or(String::new(), |one| format!(", as {:?} has", one.name));
         let expected =

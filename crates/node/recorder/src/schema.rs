@@ -54,7 +54,8 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
     }
     let has_positions = config.has_front_ends();
     // Behind all other columns. A front-end may say what is in groups.
-    let has_groups = has_positions || config.reference().is_some() && !config.is_by_time();
+    let may_have_groups = has_positions || config.reference().is_some();
+    let has_groups = may_have_groups && !config.is_by_time();
     let with_positions = |schema: Schema| {
         let schema = if has_positions { schema.with_positions() } else { schema };
         let sources = (0..).map(SourceId).zip(&config.sources);

@@ -7,6 +7,7 @@ mod damaged;
 mod ends;
 mod follow;
 mod front_ends;
+mod front_ends_by_time;
 mod groups;
 mod guide;
 mod gwf;

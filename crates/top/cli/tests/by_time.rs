@@ -155,7 +155,7 @@ fn rules_are_not_mixed() {
         ),
         (
             refused(&|text| text + "expected_in = [3]\n"),
-            "expected_in: expected build.time.openers with one source alone, whose layout has groups",
+            "expected_in: expected build.time.openers with one source alone, a front-end or one",
         ),
         (
             refused(&|text| {

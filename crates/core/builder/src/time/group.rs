@@ -21,6 +21,7 @@
 
 use std::collections::VecDeque;
 
+use super::ordinals::Ordinals;
 use super::settings::{TimeConfig, WindowKind};
 use crate::Fragment;
 
@@ -65,6 +66,11 @@ pub struct Queues {
     /// The source whose fragments name groups, and what each of those that wait names.
     reference: Option<usize>,
     named: VecDeque<u64>,
+    /// By source, the ordinals of those that wait; empty if positions are not asked for.
+    pub ordinals: Vec<Ordinals>,
+    /// By source, all bits if its bytes count as those that wait: of one that does not wait where
+    /// there is no room.
+    counted: Vec<u64>,
     taken: Vec<Taken>,
     remembered: Remembered,
     /// The end of the last events.
@@ -113,6 +119,8 @@ impl Queues {
             queues: (0..source_count).map(|_| VecDeque::new()).collect(),
             reference: time.reference,
             named: VecDeque::new(),
+            ordinals: Vec::new(),
+            counted: vec![u64::MAX; source_count],
             taken: vec![taken; source_count],
             remembered: Remembered::new(source_count),
             end_ns: i64::MIN,
@@ -124,14 +132,35 @@ impl Queues {
         }
     }
 
+    /// Keeps the ordinals of fragments.
+    pub fn keep_ordinals(&mut self) {
+        self.ordinals.resize_with(self.queues.len(), Ordinals::default);
+    }
+
+    /// A source waits where there is no room.
+    pub fn set_pausable(&mut self, index: usize) {
+        self.counted[index] = 0;
+    }
+
+    /// Events that end before that time are closed.
+    pub fn continue_at(&mut self, ns: i64) {
+        self.taken.iter_mut().for_each(|taken| taken.closed_ns = ns - 1);
+    }
+
     /// Puts a fragment into its queue, by its time; it names these groups.
     #[inline]
-    pub fn put(&mut self, index: usize, ns: i64, waiting: Waiting, groups: u64) -> Put {
+    pub fn put(
+        &mut self,
+        index: usize,
+        ns: i64,
+        waiting: Waiting,
+        (ordinal, groups): (u64, u64),
+    ) -> Put {
         let queue = &mut self.queues[index];
         match queue.back() {
             // What is behind a fragment that waits is not closed.
             Some(last) if last.ns() < ns => queue.push_back(waiting.at(ns)),
-            Some(_) => return self.put_behind(index, ns, waiting, groups),
+            Some(_) => return self.put_behind(index, ns, waiting, (ordinal, groups)),
             None => {
                 if let Some(put) = self.put_closed(index, ns) {
                     return put;
@@ -143,13 +172,22 @@ impl Queues {
         if self.reference == Some(index) {
             self.named.push_back(groups);
         }
-        self.bytes += u64::from(waiting.fragment.bytes);
+        if let Some(ordinals) = self.ordinals.get_mut(index) {
+            ordinals.extend(ordinal..ordinal + 1);
+        }
+        self.bytes += u64::from(waiting.fragment.bytes) & self.counted[index];
         self.count += 1;
         Put::Waits
     }
 
     #[cold]
-    fn put_behind(&mut self, index: usize, ns: i64, waiting: Waiting, groups: u64) -> Put {
+    fn put_behind(
+        &mut self,
+        index: usize,
+        ns: i64,
+        waiting: Waiting,
+        (ordinal, groups): (u64, u64),
+    ) -> Put {
         let queue = &mut self.queues[index];
         let place = queue.partition_point(|other| other.ns() < ns);
         if queue.get(place).is_some_and(|other| other.ns() == ns) {
@@ -162,10 +200,13 @@ impl Queues {
         if self.reference == Some(index) {
             self.named.insert(place, groups);
         }
+        if let Some(ordinals) = self.ordinals.get_mut(index) {
+            ordinals.insert(place, ordinal);
+        }
         if place == 0 {
             self.begin(index, ns);
         }
-        self.bytes += u64::from(waiting.fragment.bytes);
+        self.bytes += u64::from(waiting.fragment.bytes) & self.counted[index];
         self.count += 1;
         Put::Waits
     }
@@ -180,7 +221,7 @@ impl Queues {
     }
 
     /// Puts a fragment behind those of its source that wait, unless that takes a closer look:
-    /// [`put`](Self::put) does.
+    /// [`put`](Self::put) does. Its ordinal is for the caller to add.
     #[inline]
     pub fn put_next(&mut self, index: usize, ns: i64, waiting: Waiting, most: usize) -> bool {
         let queue = &mut self.queues[index];
@@ -193,7 +234,7 @@ impl Queues {
         if is_first {
             self.begin(index, ns);
         }
-        self.bytes += u64::from(waiting.fragment.bytes);
+        self.bytes += u64::from(waiting.fragment.bytes) & self.counted[index];
         self.count += 1;
         true
     }
@@ -296,11 +337,18 @@ impl Queues {
         }
         let next_ns = self.queues[index].front().map_or(i64::MAX, Waiting::ns);
         *self.head(index) = next_ns;
-        self.bytes -= u64::from(waiting.fragment.bytes);
+        self.bytes -= u64::from(waiting.fragment.bytes) & self.counted[index];
         self.count -= 1;
         self.taken[index].newest_ns = waiting.ns();
         self.remembered.push(index, waiting.ns());
         Some(waiting)
+    }
+
+    /// The ordinal of a source's first fragment, which leaves its queue; 0 if positions are not
+    /// asked for.
+    #[inline]
+    pub fn pop_ordinal(&mut self, index: usize) -> u64 {
+        self.ordinals.get_mut(index).and_then(Ordinals::pop).unwrap_or(0)
     }
 
     /// How many fragments of a source wait.
@@ -324,6 +372,23 @@ impl Queues {
     /// When the first fragment arrived of those that wait longest.
     pub fn longest(&self) -> usize {
         self.queues.iter().map(VecDeque::len).max().unwrap_or(0)
+    }
+}
+
+impl Window {
+    /// How long before its anchor a fragment may be that would have been in an event, as its anchor
+    /// or before that.
+    pub fn reach_ns(&self) -> u64 {
+        self.before_ns.cast_unsigned().max(self.longest_ns())
+    }
+
+    /// How long behind it an event ends at most.
+    pub fn longest_ns(&self) -> u64 {
+        let longest_ns = match self.kind {
+            WindowKind::First => self.window_ns,
+            WindowKind::Gap => self.span_ns,
+        };
+        longest_ns.cast_unsigned()
     }
 }
 

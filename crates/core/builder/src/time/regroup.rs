@@ -31,7 +31,7 @@ pub fn regroup(
         let mut last_ns = -1;
         for &ns in times {
             last_ns = ns.min(NS_MAX).cast_signed().max(last_ns + 1);
-            let put = queues.put(index, last_ns, Waiting { fragment, arrived_ns: 0 }, 0);
+            let put = queues.put(index, last_ns, Waiting { fragment, arrived_ns: 0 }, (0, 0));
             debug_assert_eq!(put, Put::Waits, "times rise");
         }
     }
