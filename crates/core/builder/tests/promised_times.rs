@@ -345,6 +345,32 @@ struct Log {
     idle: bool,
 }
 
+/// What became of fragments is known of each, by rows and discards since they were seen last.
+fn check_positions(
+    rig: &Rig<TimeMatcher>,
+    logs: &mut [Log],
+    (rows, seen): (&mut usize, &mut usize),
+) {
+    for row in rig.rows.values().skip(*rows) {
+        for (log, fragment) in logs.iter_mut().zip(&row.fragments) {
+            if let Some((offset, _)) = fragment {
+                assert!(log.undecided.remove(offset).is_some(), "it is recorded once");
+            }
+        }
+    }
+    *rows = rig.rows.len();
+    for discard in &rig.discards[*seen..] {
+        let log = &mut logs[discard.source.index()];
+        let ordinal = log.undecided.remove(&discard.offset).expect("discarded once");
+        assert_eq!(discard.ordinal, ordinal, "{discard:?}");
+    }
+    *seen = rig.discards.len();
+    for (index, log) in logs.iter().enumerate() {
+        let first = log.undecided.values().next().copied().unwrap_or(log.made);
+        assert_eq!(rig.builder.first_undecided(index), first, "source {index}");
+    }
+}
+
 #[test]
 fn in_random_histories_no_fragment_is_lost_and_positions_are_exact() {
     for seed in 0..200 {
@@ -391,24 +417,7 @@ fn in_random_histories_no_fragment_is_lost_and_positions_are_exact() {
             }
             now_ns += random.below(3 * MS);
             run.0.poll(now_ns);
-            for row in run.0.rows.values().skip(rows) {
-                for (log, fragment) in logs.iter_mut().zip(&row.fragments) {
-                    if let Some((offset, _)) = fragment {
-                        assert!(log.undecided.remove(offset).is_some(), "once, seed {seed}");
-                    }
-                }
-            }
-            rows = run.0.rows.len();
-            for discard in &run.0.discards[seen..] {
-                let log = &mut logs[discard.source.index()];
-                let ordinal = log.undecided.remove(&discard.offset).expect("discarded once");
-                assert_eq!(discard.ordinal, ordinal, "seed {seed}: {discard:?}");
-            }
-            seen = run.0.discards.len();
-            for (index, log) in logs.iter().enumerate() {
-                let first = log.undecided.values().next().copied().unwrap_or(log.made);
-                assert_eq!(run.0.builder.first_undecided(index), first, "seed {seed}, {index}");
-            }
+            check_positions(&run.0, &mut logs, (&mut rows, &mut seen));
         }
         run.0.finish(now_ns);
         assert_eq!(run.0.lost(), 0, "seed {seed}");
