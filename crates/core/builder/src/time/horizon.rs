@@ -99,6 +99,8 @@ struct Voter {
     sparse: bool,
     /// When its step was last right.
     in_step_ns: u64,
+    /// Equal times with which it is stuck.
+    repeats_max: u32,
     claim: Option<Claim>,
     held: VecDeque<Held>,
 }
@@ -139,6 +141,7 @@ impl Horizon {
                 in_step_ns: 0,
                 out_of_step: false,
                 repeats: 0,
+                repeats_max: STUCK_REPEATS.max(time.fragments_max),
                 claim: None,
                 held: VecDeque::new(),
             }
@@ -242,7 +245,7 @@ impl Horizon {
         }
         if step_ns == 0 {
             voter.repeats += 1;
-            if voter.repeats >= STUCK_REPEATS {
+            if voter.repeats >= voter.repeats_max {
                 self.lows[index] = i64::MAX;
             }
         }
@@ -578,7 +581,7 @@ impl Voter {
 
     /// Whether it delivers, but nothing beyond what it has said.
     fn is_stuck(&self, active_ns: u64, timeout_ns: u64) -> bool {
-        self.repeats >= STUCK_REPEATS
+        self.repeats >= self.repeats_max
             || !self.is_silent(active_ns, timeout_ns) && active_ns - self.advanced_ns >= timeout_ns
     }
 
@@ -611,7 +614,7 @@ impl Position {
 
 /// Values that agree before a claim is believed.
 const SETTLED_VALUES: u32 = 3;
-/// Equal times of a clock that is stuck.
+/// Equal times of a clock that is stuck, unless more can be pieces of an event.
 const STUCK_REPEATS: u32 = 16;
 /// How long a claim waits.
 const HOLD_TIMEOUTS: u64 = 2;

@@ -19,6 +19,8 @@ pub struct Row {
     pub flags: EventFlags,
     /// Per source: offset and bytes. The offset of a fragment without bytes is 0.
     pub fragments: Vec<Option<(u64, u32)>>,
+    /// Per source: offset, bytes and time of each of its fragments, where there are several.
+    pub pieces: Vec<Vec<(u64, u32, u64)>>,
     /// Per source, whether it was expected.
     pub expected: Vec<bool>,
 }
@@ -181,8 +183,8 @@ impl<M: Matcher> Rig<M> {
             let last = self.rows.last_key_value().map(|(&last, _)| last);
             assert!(last.is_none_or(|last| last < key), "keys ascend: {last:?}, {key}");
             let (time_ns, flags) = (cut.times_ns[row], EventFlags(cut.flags[row]));
-            let (fragments, expected) = (Vec::new(), Vec::new());
-            self.rows.insert(key, Row { time_ns, flags, fragments, expected });
+            let (fragments, pieces, expected) = (Vec::new(), Vec::new(), Vec::new());
+            self.rows.insert(key, Row { time_ns, flags, fragments, pieces, expected });
         }
         assert_eq!(self.rows.len(), first + cut.keys.len());
         for index in 0..cut.columns.len() {
@@ -199,30 +201,55 @@ impl<M: Matcher> Rig<M> {
         assert_eq!(column.lengths.len(), cut.keys.len());
         let mut spans = column.spans.iter().copied();
         let mut span = spans.next();
-        let (mut present, mut missing) = (0, 0);
+        let (mut present, mut missing, mut more) = (0, 0, 0);
+        let mut pieces = column.pieces.chunk_by(|one, other| one.row == other.row).peekable();
         let is_set = |bits: &Option<Vec<u8>>, row: usize| {
             bits.as_ref().is_none_or(|bits| bits[row / 8] >> (row % 8) & 1 == 1)
         };
         for (row, (&key, &bytes)) in cut.keys.iter().zip(&column.lengths).enumerate() {
             let (valid, expected) = (is_set(&column.validity, row), is_set(&column.expected, row));
             assert!(valid || bytes == 0);
-            let mut offset = 0;
-            if bytes > 0 {
-                let here = span.as_mut().expect("a span for every byte");
-                offset = here.offset;
-                here.offset += u64::from(bytes);
-                here.bytes = here.bytes.checked_sub(u64::from(bytes)).expect("a fragment whole");
-                if here.bytes == 0 {
-                    span = spans.next();
+            let mut offset_of = |bytes: u32| {
+                let mut offset = 0;
+                if bytes > 0 {
+                    let here = span.as_mut().expect("a span for every byte");
+                    offset = here.offset;
+                    here.offset += u64::from(bytes);
+                    here.bytes =
+                        here.bytes.checked_sub(u64::from(bytes)).expect("a fragment whole");
+                    if here.bytes == 0 {
+                        span = spans.next();
+                    }
                 }
-            }
+                offset
+            };
+            let several = pieces.next_if(|several| several[0].row == row as u64).unwrap_or(&[]);
+            let of_row: Vec<(u64, u32, u64)> = several
+                .iter()
+                .map(|piece| {
+                    let bytes = u32::try_from(piece.bytes).expect("a length");
+                    (offset_of(bytes), bytes, piece.time_ns)
+                })
+                .collect();
+            let offset = match &*of_row {
+                [] => offset_of(bytes),
+                [first, rest @ ..] => {
+                    assert!(valid && !rest.is_empty() && column.times[row] == first.2);
+                    assert!(of_row.is_sorted_by_key(|piece| piece.2), "in the order of time");
+                    assert_eq!(of_row.iter().map(|piece| piece.1).sum::<u32>(), bytes);
+                    more += rest.len() as u64;
+                    first.0
+                }
+            };
             present += u64::from(valid);
             missing += u64::from(expected && !valid);
             let row = self.rows.get_mut(&key).expect("a row");
             row.expected.push(expected);
+            row.pieces.push(of_row);
             row.fragments.push(valid.then_some((offset, bytes)));
         }
         assert_eq!(span, None, "no byte without a fragment");
+        assert!(pieces.next().is_none(), "no piece without a row");
         if let Some(expected) = &column.expected {
             let bits: u64 = expected.iter().map(|byte| u64::from(byte.count_ones())).sum();
             let some_are_not = bits < cut.keys.len() as u64;
@@ -238,11 +265,11 @@ impl<M: Matcher> Rig<M> {
         assert!(!is_sparse || column.expected.is_none(), "no column says it");
         let required = self.roles[index] == SourceRole::Required;
         assert_eq!(column.missing, if required { missing } else { 0 });
-        assert_eq!(column.fragments, present);
+        assert_eq!((column.rows, column.fragments), (present, present + more));
         let lengths: u64 = column.lengths.iter().map(|&bytes| u64::from(bytes)).sum();
         assert_eq!(column.payload_bytes, lengths);
         let source = &mut self.ledger.sources[index];
-        source[Entry::FragmentsRecorded] += present;
+        source[Entry::FragmentsRecorded] += column.fragments;
         source[Entry::FragmentsMissing] += column.missing;
         source[Entry::FragmentsNotSent] += column.not_sent;
         assert!(column.not_sent <= column.missing);
