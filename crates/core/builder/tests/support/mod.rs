@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use catchment_builder::{
-    Builder, BuilderConfig, Cut, Discard, Fragment, Matcher, NumberMatcher, SourceRole,
+    Builder, BuilderConfig, Cut, Discard, Fragment, Matcher, NumberMatcher, SourceRole, Span,
 };
 use catchment_model::ledger::Role;
-use catchment_model::{Entry, EventFlags, Ledger};
+use catchment_model::{Entry, EventFlags, Ledger, Piece};
 
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000 * MS;
@@ -199,8 +199,7 @@ impl<M: Matcher> Rig<M> {
     fn take_column(&mut self, cut: &Cut, index: usize) {
         let column = &cut.columns[index];
         assert_eq!(column.lengths.len(), cut.keys.len());
-        let mut spans = column.spans.iter().copied();
-        let mut span = spans.next();
+        let mut segment = Segment::of(&column.spans);
         let (mut present, mut missing, mut more) = (0, 0, 0);
         let mut pieces = column.pieces.chunk_by(|one, other| one.row == other.row).peekable();
         let is_set = |bits: &Option<Vec<u8>>, row: usize| {
@@ -209,30 +208,10 @@ impl<M: Matcher> Rig<M> {
         for (row, (&key, &bytes)) in cut.keys.iter().zip(&column.lengths).enumerate() {
             let (valid, expected) = (is_set(&column.validity, row), is_set(&column.expected, row));
             assert!(valid || bytes == 0);
-            let mut offset_of = |bytes: u32| {
-                let mut offset = 0;
-                if bytes > 0 {
-                    let here = span.as_mut().expect("a span for every byte");
-                    offset = here.offset;
-                    here.offset += u64::from(bytes);
-                    here.bytes =
-                        here.bytes.checked_sub(u64::from(bytes)).expect("a fragment whole");
-                    if here.bytes == 0 {
-                        span = spans.next();
-                    }
-                }
-                offset
-            };
             let several = pieces.next_if(|several| several[0].row == row as u64).unwrap_or(&[]);
-            let of_row: Vec<(u64, u32, u64)> = several
-                .iter()
-                .map(|piece| {
-                    let bytes = u32::try_from(piece.bytes).expect("a length");
-                    (offset_of(bytes), bytes, piece.time_ns)
-                })
-                .collect();
+            let of_row = segment.take_pieces(several);
             let offset = match &*of_row {
-                [] => offset_of(bytes),
+                [] => segment.take(bytes),
                 [first, rest @ ..] => {
                     assert!(valid && !rest.is_empty() && column.times[row] == first.2);
                     assert!(of_row.is_sorted_by_key(|piece| piece.2), "in the order of time");
@@ -248,7 +227,7 @@ impl<M: Matcher> Rig<M> {
             row.pieces.push(of_row);
             row.fragments.push(valid.then_some((offset, bytes)));
         }
-        assert_eq!(span, None, "no byte without a fragment");
+        assert_eq!(segment.here, None, "no byte without a fragment");
         assert!(pieces.next().is_none(), "no piece without a row");
         if let Some(expected) = &column.expected {
             let bits: u64 = expected.iter().map(|byte| u64::from(byte.count_ones())).sum();
@@ -275,5 +254,43 @@ impl<M: Matcher> Rig<M> {
         assert!(column.not_sent <= column.missing);
         source[Entry::FragmentsBadSender] += column.bad_sender;
         source[Entry::FragmentsBadTag] += column.bad_tag;
+    }
+}
+
+/// The bytes of a column, taken fragment by fragment.
+struct Segment<'a> {
+    spans: std::slice::Iter<'a, Span>,
+    here: Option<Span>,
+}
+
+impl<'a> Segment<'a> {
+    fn of(spans: &'a [Span]) -> Self {
+        let mut spans = spans.iter();
+        let here = spans.next().copied();
+        Self { spans, here }
+    }
+
+    /// The offset of the next fragment; 0 if it has no bytes.
+    fn take(&mut self, bytes: u32) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let here = self.here.as_mut().expect("a span for every byte");
+        let offset = here.offset;
+        here.offset += u64::from(bytes);
+        here.bytes = here.bytes.checked_sub(u64::from(bytes)).expect("a fragment whole");
+        if here.bytes == 0 {
+            self.here = self.spans.next().copied();
+        }
+        offset
+    }
+
+    /// Offset, bytes and time of each piece of a row.
+    fn take_pieces(&mut self, pieces: &[Piece]) -> Vec<(u64, u32, u64)> {
+        let mut take = |piece: &Piece| {
+            let bytes = u32::try_from(piece.bytes).expect("a length");
+            (self.take(bytes), bytes, piece.time_ns)
+        };
+        pieces.iter().map(&mut take).collect()
     }
 }
