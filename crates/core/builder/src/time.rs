@@ -16,6 +16,7 @@
 //! | [`Horizon`] | whose clock stands, who is awaited, what a quorum claims |
 //! | [`Promises`](promises::Promises) | what front-ends say of themselves |
 //! | [`Queues`] | fragments by time, and the events that they are |
+//! | [`Pieces`](pieces::Pieces) | several fragments of a source in an event |
 //! | [`Offsets`] | how far the times of a source are from its events |
 //!
 //! Where a reference source names the groups that took part in an event, the event waits for the
@@ -29,6 +30,7 @@ mod group;
 mod horizon;
 mod offsets;
 mod ordinals;
+mod pieces;
 mod promised;
 mod promises;
 mod regroup;
@@ -42,6 +44,7 @@ use catchment_model::{CloseReason, Entry, EventFlags};
 use self::group::{Next, Put, Queues, Waiting};
 use self::horizon::{Held, Horizon, Said};
 pub use self::offsets::{Offsets, Suggested};
+use self::pieces::Building;
 pub use self::regroup::{Group, regroup};
 pub use self::settings::{ClockConfig, Late, TimeConfig, Unmatched, WindowKind};
 use crate::excused::Excused;
@@ -80,8 +83,11 @@ pub struct TimeMatcher {
     next_key: u64,
     epochs: u64,
     last_epoch: Option<Restart>,
-    /// The source without which the next event is not final, and what it had passed.
-    blocker: Option<(usize, i64)>,
+    /// The source without which the next event is not final, what it had passed, and how many of
+    /// its fragments waited.
+    blocker: Option<(usize, i64, usize)>,
+    /// Events that the longest span ended.
+    capped: u64,
 }
 
 /// Why an event closes that is not final.
@@ -135,6 +141,7 @@ impl TimeMatcher {
             epochs: 0,
             last_epoch: None,
             blocker: None,
+            capped: 0,
         })
     }
 
@@ -169,6 +176,9 @@ impl TimeMatcher {
         }
         let waiting = Waiting { fragment: *fragment, arrived_ns };
         match self.queues.put(index, ns, waiting, (ordinal, groups)) {
+            Put::Waits if self.queues.pieces.are_several() => {
+                matched.reach_again(index, key_of(ns));
+            }
             Put::Waits => matched.reach(index, key_of(ns)),
             Put::Repeated => matched.discard(index, ordinal, fragment, fragment.repeated()),
             Put::Late => self.take_late(index, ns, (waiting, ordinal), matched),
@@ -372,7 +382,7 @@ impl TimeMatcher {
     fn blocker(&self, begin_ns: i64, end_ns: i64, named: u64, matched: &Matched) -> Option<usize> {
         let nothing_can_change = |index: usize, low_ns: i64| {
             low_ns > end_ns
-                || self.horizon.is_in_order(index) && self.queues.is_in(index, begin_ns, end_ns)
+                || self.horizon.is_in_order(index) && self.queues.has_all(index, begin_ns, end_ns)
                 || !matched.is_expected(index, named)
         };
         let lows = self.horizon.lows.iter().enumerate();
@@ -384,16 +394,18 @@ impl TimeMatcher {
     /// fragments says whether it does.
     fn note_blocker(&mut self, blocker: Option<usize>) {
         let is_plain = self.sparse.is_empty() && self.reference.is_none();
-        let waits = |&index: &usize| is_plain && self.queues.len(index) == 0;
-        self.blocker = blocker.filter(waits).map(|index| (index, self.horizon.lows[index]));
+        let several = self.queues.pieces.are_several();
+        let waits = |&index: &usize| is_plain && (several || self.queues.len(index) == 0);
+        let state = |index| (index, self.horizon.lows[index], self.queues.len(index));
+        self.blocker = blocker.filter(waits).map(state);
     }
 
     /// Whether the next event still waits for what it waited for, so that no other source needs to
     /// be looked at: with a thousand of them a look costs more than what came since the last one.
     fn is_blocked(&self) -> bool {
-        self.blocker.is_some_and(|(index, low_ns)| {
+        self.blocker.is_some_and(|(index, low_ns, count)| {
             self.horizon.lows[index] == low_ns
-                && self.queues.len(index) == 0
+                && self.queues.len(index) == count
                 && !self.queues.has_earlier
         })
     }
@@ -406,9 +418,9 @@ impl TimeMatcher {
     ) {
         let groups = self.queues.named();
         self.queues.close(end_ns);
-        let key = key_of(anchor_ns).max(self.next_key);
-        let (mut first_ns, mut bytes, mut flags) = (u64::MAX, 0, EventFlags::default());
-        let (mut complete, mut tag) = (true, None);
+        self.capped += u64::from(std::mem::take(&mut self.queues.is_capped));
+        let mut building = Building::new(key_of(anchor_ns).max(self.next_key), anchor_ns);
+        let mut complete = true;
         for index in 0..self.required.len() {
             if !matched.is_expected(index, groups) {
                 continue;
@@ -418,18 +430,12 @@ impl TimeMatcher {
                 self.queues.close_without(index, end_ns);
                 continue;
             }
-            let Some(waiting) = self.queues.pop(index) else { continue };
-            let ordinal = self.queues.pop_ordinal(index);
-            let fragment = &waiting.fragment;
-            first_ns = first_ns.min(waiting.arrived_ns);
-            bytes += u64::from(fragment.bytes);
-            flags = flags | flags_of(fragment);
-            if *tag.get_or_insert(fragment.tag) != fragment.tag {
-                flags = flags | EventFlags::TAG_MISMATCH;
+            self.take_fragment(index, &mut building, matched);
+            if self.queues.pieces.are_several() {
+                self.take_pieces(index, (begin_ns, end_ns), &mut building, matched);
             }
-            self.offsets[index].add(waiting.ns() - anchor_ns);
-            matched.append_timed(index, key, (fragment, ordinal), key_of(waiting.ns()));
         }
+        let Building { key, first_ns, bytes, flags, .. } = building;
         let reason = if complete { CloseReason::Complete } else { reason };
         let event =
             ClosingEvent { key, first_ns, bytes, flags, groups, complete, ..self.event(reason) };
@@ -653,6 +659,7 @@ impl Matcher for TimeMatcher {
             ..BuilderStatus::default()
         };
         self.closing.add_to(&mut status);
+        status.events_capped = self.capped;
         status
     }
 }
@@ -668,7 +675,7 @@ fn flags_of(fragment: &Fragment) -> EventFlags {
 
 impl Matched {
     /// Appends a fragment with a time of its own, as [`append`](Self::append) does. Its key is
-    /// beyond those of all that its source has in its queue.
+    /// beyond those of all that its source has in its queue, or that of the last: a piece.
     #[inline]
     fn append_timed(
         &mut self,

@@ -14,6 +14,7 @@ mod model;
 mod not_sent;
 mod numberings;
 mod owned;
+mod pieces;
 mod positions;
 mod promised_times;
 mod promises;

@@ -43,7 +43,7 @@ pub struct TimeRule {
     pub before_ns: Option<u64>,
     /// Of how many openers an event has fragments at least.
     pub coincidence: Option<u32>,
-    /// How many fragments of a source an event may have: one.
+    /// How many fragments of a source an event may have, its pieces; none: one.
     pub fragments_max: Option<u32>,
     /// What becomes of fragments in no event.
     pub unmatched: Unmatched,
@@ -221,6 +221,7 @@ impl RecorderConfig {
             span_ns_max: rule.span_ns_max.unwrap_or(new.span_ns_max),
             before_ns: rule.before_ns.unwrap_or(if all_open { 0 } else { window_ns }),
             coincidence: rule.coincidence.unwrap_or(1),
+            fragments_max: rule.fragments_max.unwrap_or(1),
             unmatched: rule.unmatched,
             late: rule.late,
             skew_ns: rule.skew_ns.unwrap_or(new.skew_ns),
@@ -240,6 +241,11 @@ impl RecorderConfig {
         }
     }
 
+    /// Whether an event may have several fragments of a source.
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.is_by_time() && self.build.time.fragments_max.is_some_and(|most| most > 1)
+    }
+
     fn names(&self, index: usize) -> bool {
         let SourceConfig { role, ref protocol, .. } = self.sources[index];
         let has_groups = self.sources.iter().any(|source| source.expected_in > 0);
@@ -252,14 +258,12 @@ impl RecorderConfig {
             self.check_matched(index, source)?;
         }
         let Some(time) = self.time_config() else {
-            let given = self.build.time.window_ns.is_some();
+            let rule = &self.build.time;
+            let given = rule.window_ns.is_some() || rule.fragments_max.is_some();
             return require(!given, "build.time", "build.match = \"time\" beside it", "number");
         };
         let is_given = self.build.time.window_ns.is_some();
         require(is_given, "build.time.window", "1 ns to 1 s", "none")?;
-        let pieces = self.build.time.fragments_max.unwrap_or(1);
-        let expected = "1: events with several fragments of a source are not there yet";
-        require(pieces == 1, "build.time.fragments_max", expected, pieces)?;
         let names = |pattern: &Pattern| self.sources.iter().any(|one| pattern.fits(&one.name));
         let useless = self.build.time.openers.iter().find(|pattern| !names(pattern));
         let got = useless.map_or(String::new(), ToString::to_string);
@@ -302,6 +306,10 @@ impl RecorderConfig {
             let expected = "none: this source opens the events";
             let is_own = source.expected_in > 0 && reference == Some(index);
             require(!is_own, &path("expected_in"), expected, "some")?;
+            let skip = source.payload.as_ref().map_or(0, |payload| payload.skip);
+            let expected = "0: an event with several fragments of a source has several beginnings";
+            let is_whole = skip == 0 || !self.has_pieces();
+            require(is_whole, &path("payload.skip"), expected, skip)?;
             let expected = "a layout with a time: build.match is \"time\"";
             let got = format_args!("{:?} of {name:?}", protocol.name());
             let has_time = source.is_link() || protocol.clock_hz().is_some();

@@ -51,6 +51,9 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
         let said = sources().filter(|(_, source)| is_said(source));
         schema =
             schema.with_times(sources().map(|(id, _)| id)).with_expected(said.map(|(id, _)| id));
+        if config.has_pieces() {
+            schema = schema.with_pieces(sources().map(|(id, _)| id));
+        }
     }
     let has_positions = config.has_front_ends();
     // Behind all other columns. A front-end may say what is in groups.

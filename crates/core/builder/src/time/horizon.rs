@@ -107,6 +107,7 @@ impl Horizon {
                 in_step_ns: 0,
                 out_of_step: false,
                 repeats: 0,
+                repeats_max: STUCK_REPEATS.max(time.fragments_max),
                 claim: None,
                 held: VecDeque::new(),
                 promises: promises.has(index),
@@ -231,7 +232,7 @@ impl Horizon {
         }
         if step_ns == 0 {
             voter.repeats += 1;
-            if voter.repeats >= STUCK_REPEATS {
+            if voter.repeats >= voter.repeats_max {
                 self.lows[index] = i64::MAX;
             }
         }

@@ -20,6 +20,10 @@ impl Ordinals {
 
     /// A fragment came into the queue at that place.
     pub fn insert(&mut self, place: usize, ordinal: u64) {
+        if place == self.queue.len() {
+            // One more piece of the same time.
+            return self.extend(ordinal..ordinal + 1);
+        }
         self.is_mixed = true;
         self.queue.insert(place, ordinal);
     }

@@ -26,6 +26,8 @@ pub struct Voter {
     pub sparse: bool,
     /// When its step was last right.
     pub in_step_ns: u64,
+    /// Equal times with which it is stuck.
+    pub repeats_max: u32,
     pub claim: Option<Claim>,
     pub held: VecDeque<Held>,
     /// Whether it is a front-end.
@@ -63,7 +65,7 @@ impl Voter {
 
     /// Whether it delivers, but nothing beyond what it has said.
     pub fn is_stuck(&self, active_ns: u64, timeout_ns: u64) -> bool {
-        self.repeats >= STUCK_REPEATS
+        self.repeats >= self.repeats_max
             || !self.is_silent(active_ns, timeout_ns) && active_ns - self.advanced_ns >= timeout_ns
     }
 
@@ -94,5 +96,5 @@ impl Position {
     }
 }
 
-/// Equal times of a clock that is stuck.
+/// Equal times of a clock that is stuck, unless more can be pieces of an event.
 pub const STUCK_REPEATS: u32 = 16;
