@@ -21,6 +21,7 @@ mod merge;
 mod names;
 mod network;
 mod read;
+mod recorder_by_time;
 mod refs;
 mod resume;
 mod rewrite;

@@ -393,7 +393,7 @@ fn two_packets_of_a_board_are_pieces_of_its_event_and_stay_so_when_it_is_built_a
     let by_number = std::fs::read_to_string(crate::support::example("minimal.toml")).unwrap();
     std::fs::write(&config, by_number + "\n[build.time]\nfragments_max = 2\n").unwrap();
     let refused = stderr(folder, &["run", &config], 2);
-    let expected = "build.time: expected build.match = \"time\" beside it, got \"number\"";
+    let expected = "build.time: expected build.match = \"time\" beside it, got number";
     assert!(refused.contains(expected), "{refused}");
     std::fs::write(&config, most("2")).unwrap();
     let mut boards = Boards::new(&config, port, 2);
