@@ -40,7 +40,7 @@ fn send_all(rig: &mut Rig<TimeMatcher>, now_ns: u64, source: usize, times: &[u64
 }
 
 /// The offsets of a source's fragments in a row, in the row's order.
-fn offsets(row: &Row, source: usize) -> Vec<u64> {
+pub(crate) fn offsets(row: &Row, source: usize) -> Vec<u64> {
     match &*row.pieces[source] {
         [] => row.fragments[source].iter().map(|(offset, _)| *offset).collect(),
         pieces => pieces.iter().map(|(offset, ..)| *offset).collect(),

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catchment_builder::{
-    BuilderConfig, ClockConfig, Continues, Fragment, Late, SourceNote, SourceRole, TimeConfig,
-    TimeMatcher,
+    BuilderConfig, ClockConfig, Continues, Fragment, FragmentFlags, Late, SourceNote, SourceRole,
+    TimeConfig, TimeMatcher,
 };
 use catchment_fixtures::Random;
 use catchment_model::{Entry, EventFlags};
 
+use crate::pieces::offsets;
 use crate::support::{MS, Rig, S};
 
 const WINDOW: u64 = 1_000;
@@ -55,7 +56,7 @@ impl Run {
     }
 
     fn send(&mut self, now_ns: u64, source: usize, times: &[u64]) {
-        let fragment = |&ns: &u64| Fragment { number: ns, ..self.0.fragment(source, 0, 100) };
+        let fragment = |&ns: &u64| sent_once(ns, self.0.fragment(source, 0, 100));
         let fragments: Vec<Fragment> = times.iter().map(fragment).collect();
         self.0.push(now_ns, &fragments);
     }
@@ -80,6 +81,18 @@ impl Run {
 
 fn at(event: u64) -> u64 {
     BEGIN + event * MS
+}
+
+/// Of that time, and as fragments of a link are: known not to be repetitions.
+fn sent_once(ns: u64, fragment: Fragment) -> Fragment {
+    Fragment { number: ns, flags: FragmentFlags::SENT_ONCE, ..fragment }
+}
+
+/// The times of a source's fragments in an event, which may have `most`: equal or each beyond the
+/// one before.
+fn pieces(event: u64, ns: u64, most: u32) -> impl Iterator<Item = u64> {
+    let (count, turn) = (1 + event % u64::from(most), event / u64::from(most) % 2);
+    (0..count).map(move |piece| ns + turn * piece)
 }
 
 #[test]
@@ -352,9 +365,9 @@ fn check_positions(
     (rows, seen): (&mut usize, &mut usize),
 ) {
     for row in rig.rows.values().skip(*rows) {
-        for (log, fragment) in logs.iter_mut().zip(&row.fragments) {
-            if let Some((offset, _)) = fragment {
-                assert!(log.undecided.remove(offset).is_some(), "it is recorded once");
+        for (source, log) in logs.iter_mut().enumerate() {
+            for offset in offsets(row, source) {
+                assert!(log.undecided.remove(&offset).is_some(), "it is recorded once");
             }
         }
     }
@@ -379,8 +392,10 @@ fn in_random_histories_no_fragment_is_lost_and_positions_are_exact() {
         let mut config =
             settings(&vec![SourceRole::Required; count], &(0..count).collect::<Vec<_>>());
         (config.timeout_ns, config.frame_bytes) = (60 * S, 1 + random.below(5_000));
+        let most = 1 + seed as u32 / 2 % 3;
         let mut run = Run::of(&config, |time| {
             time.late = if seed.is_multiple_of(2) { Late::Keep } else { Late::Count };
+            time.fragments_max = most;
         });
         let mut logs: Vec<Log> = (0..count).map(|_| Log { next: 1, ..Log::default() }).collect();
         let (mut now_ns, mut sent) = (BEGIN, BTreeSet::new());
@@ -404,14 +419,19 @@ fn in_random_histories_no_fragment_is_lost_and_positions_are_exact() {
                     run.say(now_ns, index, SourceNote::Attached);
                 }
                 _ => {
-                    let most = (slowest + 60).saturating_sub(log.next).min(20);
-                    for event in log.next..log.next + random.below(most + 1) {
-                        let ns = at(event) + index as u64;
-                        let fragment = Fragment { number: ns, ..run.0.fragment(index, 0, 50) };
-                        log.undecided.insert(fragment.offset, log.made);
-                        (log.made, log.next) = (log.made + 1, event + 1);
+                    let ahead = (slowest + 60).saturating_sub(log.next).min(20);
+                    for event in log.next..log.next + random.below(ahead + 1) {
+                        for ns in pieces(event, at(event) + index as u64, most) {
+                            let fragment = sent_once(ns, run.0.fragment(index, 0, 50));
+                            log.undecided.insert(fragment.offset, log.made);
+                            log.made += 1;
+                            run.0.push(now_ns, &[fragment]);
+                            if random.below(4) == 0 {
+                                run.0.poll(now_ns);
+                            }
+                        }
+                        log.next = event + 1;
                         sent.insert(event);
-                        run.0.push(now_ns, &[fragment]);
                     }
                 }
             }
@@ -445,14 +465,16 @@ fn each_event_is_in_one_of_two_lives_wherever_the_first_one_ends() {
             settings(&vec![SourceRole::Required; count], &(0..count).collect::<Vec<_>>());
         (config.timeout_ns, config.frame_bytes) = (60 * S, 1 + random.below(20_000));
         let (mut next, mut seen, mut now_ns) = (vec![1_u64; count], 1_u64, BEGIN);
+        let most = 1 + seed as u32 % 3;
         for life in 0..4 {
-            let mut run = Run::of(&config, |_| {});
+            let mut run = Run::of(&config, |time| time.fragments_max = most);
             for _ in 0..60 {
                 let source = random.below(count as u64) as usize;
                 let slowest = *next.iter().min().unwrap();
-                let most = (slowest + 60).saturating_sub(next[source]).min(40);
-                let end = next[source] + random.below(most + 1);
-                let times: Vec<u64> = (next[source]..end).map(|one| at(one) + 3).collect();
+                let ahead = (slowest + 60).saturating_sub(next[source]).min(40);
+                let end = next[source] + random.below(ahead + 1);
+                let of_event = |event| pieces(event, at(event) + 3, most);
+                let times: Vec<u64> = (next[source]..end).flat_map(of_event).collect();
                 run.send(now_ns, source, &times);
                 next[source] = end;
                 now_ns += random.below(5 * MS);
@@ -464,6 +486,9 @@ fn each_event_is_in_one_of_two_lives_wherever_the_first_one_ends() {
             for (&key, row) in &run.0.rows {
                 assert_eq!(key, at(seen) + 3, "seed {seed}, life {life}");
                 assert!(life == 3 || row.present() == count, "seed {seed}, life {life}: {row:?}");
+                let of_event = pieces(seen, key, most).count();
+                let all = |source: usize| [0, of_event].contains(&offsets(row, source).len());
+                assert!((0..count).all(all), "seed {seed}, life {life}: {row:?}");
                 seen += 1;
             }
             let builder = &run.0.builder;

@@ -353,8 +353,10 @@ fn events_are_built_again_with_another_window() {
     assert!(refused.contains("1 ns to 1 s"), "{refused}");
 }
 
-/// Of each event its key, and by board the times and bytes of its fragments.
-fn pieces(run: &Run, boards: u32) -> Vec<(u64, Vec<Vec<(u64, Vec<u8>)>>)> {
+/// The key of an event, and by board the times and bytes of its fragments.
+type Pieces = (u64, Vec<Vec<(u64, Vec<u8>)>>);
+
+fn pieces(run: &Run, boards: u32) -> Vec<Pieces> {
     let mut events = Vec::new();
     for frame in 0..run.frames().len() {
         let read = run.events(frame).unwrap();
@@ -448,7 +450,7 @@ fn two_packets_of_a_board_are_pieces_of_its_event_and_stay_so_when_it_is_built_a
     let narrow = again(path, "narrow", &["--window", "20 ns"]);
     assert_eq!(again(path, "copied", &["--window", "20 ns", "--copy"]), narrow);
     assert_eq!(narrow.len() as u64, EVENTS + EVENTS * 2 / 3);
-    let of_second = |all: &[(u64, Vec<Vec<(u64, Vec<u8>)>>)]| {
+    let of_second = |all: &[Pieces]| {
         all.iter().flat_map(|(_, of_boards)| of_boards[1].clone()).collect::<Vec<_>>()
     };
     assert_eq!(of_second(&narrow), of_second(&found));

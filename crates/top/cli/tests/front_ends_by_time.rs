@@ -201,7 +201,7 @@ fn a_front_end_of_numbers_is_refused_by_name() {
     let (config, _, address) = configure(folder.path(), &[("counter", "")]);
     let (child, _lines) = started(folder.path(), &["run", &config], "Recording");
     let refused = Frontend::builder(&format!("catchment+tcp://{address}"), "counter").connect();
-    let text = refused.err().expect("it counts").to_string();
+    let text = refused.expect_err("it counts").to_string();
     assert!(text.contains("source \"counter\": expected keys that are times of 64 bits"), "{text}");
     interrupt(child);
 }
